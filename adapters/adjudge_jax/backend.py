@@ -1,0 +1,165 @@
+"""JAX as an adjudge backend: vjp, jvp, vmap, jit; the adjoint is the real one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from adjudge.backend import (
+    Array,
+    ArrayInfo,
+    Arrays,
+    AutodiffBackend,
+    Expansion,
+    FlatFunction,
+    HostArray,
+    MaybeArrays,
+    Pullback,
+)
+
+ACCELERATED_EPS = {"gpu": 2.0**-10, "tpu": 2.0**-7}
+"""Spacing at 1 of float32 products at JAX's default precision: TF32 on GPUs, bfloat16 on TPUs
+(JAX documentation, `jax.lax.Precision`)."""
+
+
+class JaxBackend(AutodiffBackend):
+    """See `AutodiffBackend` for the contract.
+
+    JAX's pullback is the transpose; conjugating cotangent and gradient makes it the adjoint.
+    """
+
+    name = "jax"
+
+    @property
+    def xp(self) -> Any:
+        return jnp
+
+    def owns(self, leaf: object) -> bool:
+        return isinstance(leaf, jax.Array)
+
+    # ---------------------------------------------------------------- derivatives
+
+    def vjp(self, f: FlatFunction, x: Arrays) -> tuple[Arrays, Pullback]:
+        y, transpose = jax.vjp(lambda *leaves: f(leaves), *x)
+
+        def pullback(w: MaybeArrays) -> MaybeArrays:
+            return tuple(jnp.conj(g) for g in transpose(tuple(map(jnp.conj, _filled(w, y)))))
+
+        return y, pullback
+
+    def jvp(self, f: FlatFunction, x: Arrays, v: MaybeArrays) -> tuple[Arrays, MaybeArrays]:
+        y, jv = jax.jvp(lambda *leaves: f(leaves), x, _filled(v, x))
+        return y, jv
+
+    def vmap(self, function: Callable[[MaybeArrays], MaybeArrays]) -> Callable[..., MaybeArrays]:
+        mapped: Callable[..., MaybeArrays] = jax.vmap(lambda *arrays: function(arrays))
+        return mapped
+
+    def compile(self, f: FlatFunction) -> FlatFunction:
+        compiled: FlatFunction = jax.jit(f)
+        return compiled
+
+    # ---------------------------------------------------------------- arrays
+
+    def info(self, array: Array) -> ArrayInfo:
+        return ArrayInfo(tuple(array.shape), str(array.dtype), str(array.device))
+
+    def differentiable(self, leaf: Array) -> bool:
+        return bool(jnp.issubdtype(leaf.dtype, jnp.inexact))
+
+    def complex(self, leaf: Array) -> bool:
+        return bool(jnp.issubdtype(leaf.dtype, jnp.complexfloating))
+
+    def eps(self, array: Array) -> float:
+        return float(jnp.finfo(array.dtype).eps)
+
+    def effective_eps(self, array: Array) -> float:
+        eps = self.eps(array)
+        platform = next(iter(array.devices())).platform
+        single = array.dtype in (jnp.float32, jnp.complex64)
+        if single and jax.config.jax_default_matmul_precision is None:
+            return max(eps, ACCELERATED_EPS.get(platform, eps))
+        return eps
+
+    def copy(self, array: Array) -> Array:
+        return array  # immutable: there is nothing that could be written into
+
+    def to_host(self, array: Array, like: Array | None = None) -> HostArray:
+        wide = np.complex128 if self.complex(array) else np.float64
+        return np.array(np.asarray(array), dtype=wide)
+
+    def from_host(self, host: HostArray, like: Array) -> Array:
+        rounded = np.asarray(host, order="C").astype(np.dtype(like.dtype))
+        array = jax.device_put(rounded, like.sharding)
+        if array.dtype != like.dtype:  # 64-bit values outside of 64-bit mode become 32-bit ones
+            raise self.lacks(
+                f"dtype {like.dtype}", "JAX made "
+                f"{array.dtype} of it; enable 64-bit mode: jax.config.update('jax_enable_x64', True)",
+            )
+        return array
+
+    def place(self, array: Array, device: object) -> Array:
+        return jax.device_put(array, device)
+
+    def expand(self, node: object) -> Expansion | None:
+        if isinstance(node, jax.Array | np.ndarray | np.generic):
+            return None
+        paths, structure = jax.tree_util.tree_flatten_with_path(node)
+        if jax.tree_util.treedef_is_leaf(structure):
+            return None
+        return Expansion(
+            tuple(leaf for _, leaf in paths),
+            tuple(jax.tree_util.keystr(path) for path, _ in paths),
+            lambda children: jax.tree_util.tree_unflatten(structure, children),
+        )
+
+    # ---------------------------------------------------------------- surroundings
+
+    @property
+    def version(self) -> str:
+        return str(jax.__version__)
+
+    def devices(self) -> list[str]:
+        return [str(device) for device in jax.devices()]
+
+    def dtypes(self) -> list[str]:
+        wide = "" if jax.config.jax_enable_x64 else " (in 64-bit mode)"
+        return [
+            f"float64{wide}", "float32", "float16", "bfloat16", f"complex128{wide}", "complex64",
+        ]  # fmt: skip
+
+    def isolation(self, leaves: Sequence[Array]) -> AbstractContextManager[None]:
+        return _isolated(any(leaf.dtype in (jnp.float64, jnp.complex128) for leaf in leaves))
+
+
+@contextmanager
+def _isolated(wide: bool) -> Iterator[None]:
+    before = bool(jax.config.jax_enable_x64)
+    try:
+        with _x64() if wide else nullcontext():
+            yield
+    finally:
+        if bool(jax.config.jax_enable_x64) != before:
+            jax.config.update("jax_enable_x64", before)
+
+
+def _x64() -> AbstractContextManager[Any]:
+    if hasattr(jax, "enable_x64"):
+        context: AbstractContextManager[Any] = jax.enable_x64(True)
+        return context
+    from jax.experimental import enable_x64  # JAX before 0.8 has it there only
+
+    older: AbstractContextManager[Any] = enable_x64(True)
+    return older
+
+
+def _filled(values: MaybeArrays, like: Arrays) -> Arrays:
+    return tuple(
+        jnp.zeros_like(leaf) if value is None else value
+        for value, leaf in zip(values, like, strict=True)
+    )

@@ -1,0 +1,277 @@
+"""PyTorch as an adjudge backend: eager autograd, forward AD, and torch.func.vmap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Self
+
+import array_api_compat.torch
+import numpy as np
+import torch
+import torch.autograd.forward_ad as forward_ad
+
+from adjudge.backend import (
+    UNDEFINED,
+    Array,
+    ArrayInfo,
+    Arrays,
+    AutodiffBackend,
+    FlatFunction,
+    HostArray,
+    MaybeArrays,
+    Pullback,
+)
+from adjudge_torch import sparse
+
+TF32_EPS = 2.0**-10
+"""Spacing at 1 of NVIDIA's TensorFloat-32, which has ten explicit significand bits."""
+
+
+class TorchBackend(AutodiffBackend):
+    """See `AutodiffBackend` for the contract."""
+
+    name = "torch"
+
+    def __init__(self, *, stored_only: bool = False) -> None:
+        """`stored_only`: the coordinates of a sparse tensor are its stored entries."""
+        self._stored_only = stored_only
+
+    @property
+    def xp(self) -> Any:
+        return array_api_compat.torch
+
+    def owns(self, leaf: object) -> bool:
+        return isinstance(leaf, torch.Tensor)
+
+    # ---------------------------------------------------------------- derivatives
+
+    def vjp(self, f: FlatFunction, x: Arrays) -> tuple[Arrays, Pullback]:
+        x = tuple(_recording(leaf) for leaf in x)
+        y = f(x)
+
+        def pullback(w: MaybeArrays) -> MaybeArrays:
+            return _gradients(y, x, w, create_graph=False)
+
+        return y, pullback
+
+    def jvp(self, f: FlatFunction, x: Arrays, v: MaybeArrays) -> tuple[Arrays, MaybeArrays]:
+        with forward_ad.dual_level():
+            duals = tuple(
+                _recording(leaf)
+                if tangent is None
+                else forward_ad.make_dual(_recording(leaf), tangent.detach())
+                for leaf, tangent in zip(x, v, strict=True)
+            )
+            try:
+                outputs = f(duals)
+            except NotImplementedError as error:
+                if "forward" in str(error):
+                    raise self.lacks("forward mode (jvp)", str(error)) from error
+                raise
+            pairs = [forward_ad.unpack_dual(output) for output in outputs]
+            y = tuple(pair.primal.detach() for pair in pairs)
+            jv = tuple(
+                None if pair.tangent is None else pair.tangent.detach() for pair in pairs
+            )
+        return y, jv
+
+    def vjp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:
+        def gradient_map(x_and_w: Arrays) -> Arrays:
+            x = tuple(_recording(leaf) for leaf in x_and_w[:x_count])
+            y = f(x)
+            g = _gradients(y, x, x_and_w[x_count:], create_graph=True)
+            return self.zeros_for_absent(g, x)
+
+        return gradient_map
+
+    def jvp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:
+        def tangent_map(x_and_v: Arrays) -> Arrays:
+            x, v = x_and_v[:x_count], x_and_v[x_count:]
+            jv: Arrays = torch.func.jvp(lambda *leaves: f(leaves), x, v)[1]
+            return jv
+
+        return tangent_map
+
+    def vmap(self, function: Callable[[MaybeArrays], MaybeArrays]) -> Callable[..., MaybeArrays]:
+        def mapped(*stacks: torch.Tensor) -> MaybeArrays:
+            present: list[bool] = []
+
+            def one(*arrays: torch.Tensor) -> Arrays:
+                values = function(arrays)
+                present[:] = [value is not None for value in values]
+                # vmap returns tensors only; something must come back where all are absent
+                return (*(value for value in values if value is not None), arrays[0])
+
+            results = iter(torch.func.vmap(one, randomness="different")(*stacks))
+            return tuple(next(results) if here else None for here in present)
+
+        return mapped
+
+    def compile(self, f: FlatFunction) -> FlatFunction:
+        compiled: FlatFunction = torch.compile(f)
+        return compiled
+
+    @property
+    def undefined_cotangents(self) -> bool:
+        return True
+
+    def detached(self, y: Array) -> bool:
+        return not y.requires_grad
+
+    # ---------------------------------------------------------------- arrays
+
+    def info(self, array: Array) -> ArrayInfo:
+        return ArrayInfo(
+            tuple(array.shape),
+            str(array.dtype).removeprefix("torch."),
+            str(array.device),
+            str(array.layout).removeprefix("torch."),
+        )
+
+    def differentiable(self, leaf: Array) -> bool:
+        return bool(leaf.dtype.is_floating_point or leaf.dtype.is_complex)
+
+    def complex(self, leaf: Array) -> bool:
+        return bool(leaf.dtype.is_complex)
+
+    def wanted(self, leaf: Array) -> bool | None:
+        return bool(leaf.requires_grad)
+
+    def eps(self, array: Array) -> float:
+        return float(torch.finfo(array.dtype).eps)
+
+    def effective_eps(self, array: Array) -> float:
+        eps, kind = self.eps(array), array.device.type
+        if array.dtype not in (torch.float32, torch.complex64):
+            return eps
+        if torch.is_autocast_enabled(kind):
+            return max(eps, float(torch.finfo(torch.get_autocast_dtype(kind)).eps))
+        if kind == "cuda" and torch.backends.cuda.matmul.allow_tf32:
+            return TF32_EPS
+        return eps
+
+    def copy(self, array: Array) -> Array:
+        return array.detach().clone()
+
+    def to_host(self, array: Array, like: Array | None = None) -> HostArray:
+        tensor = array.detach()
+        pattern = tensor if like is None else like
+        if sparse.is_sparse(pattern) and self._stored_only:
+            tensor = sparse.stored_values(tensor, pattern)
+        elif sparse.is_sparse(tensor) or tensor.is_mkldnn:
+            tensor = sparse.dense(tensor)
+        wide = torch.complex128 if tensor.dtype.is_complex else torch.float64
+        tensor = tensor.as_subclass(torch.Tensor).resolve_conj().resolve_neg()
+        return np.array(tensor.to(device="cpu", dtype=wide).numpy())
+
+    def from_host(self, host: HostArray, like: Array) -> Array:
+        tensor = torch.from_numpy(np.array(host)).to(dtype=like.dtype, device=like.device)
+        if sparse.is_sparse(like):
+            rebuild = sparse.with_stored_values if self._stored_only else sparse.fully_stored
+            tensor = rebuild(tensor, like)
+        elif like.is_mkldnn:
+            tensor = tensor.to_mkldnn()
+        else:
+            tensor = _in_strides(tensor, like)
+        if type(like) not in (torch.Tensor, torch.nn.Parameter):
+            tensor = tensor.as_subclass(type(like))
+        return tensor.requires_grad_(like.requires_grad)
+
+    def strided(self, array: Array) -> Array:
+        if array.numel() == 0 or sparse.is_sparse(array):
+            return array
+        wide = array.new_empty((*array.shape, 2))
+        wide[..., 0] = array
+        return wide[..., 0].detach()
+
+    def place(self, array: Array, device: object) -> Array:
+        return array.detach().clone().to(device)
+
+    def masked(self, masked: bool | None) -> Self:
+        return type(self)(stored_only=bool(masked))
+
+    # ---------------------------------------------------------------- surroundings
+
+    @property
+    def version(self) -> str:
+        return str(torch.__version__)
+
+    def devices(self) -> list[str]:
+        return ["cpu", *(f"cuda:{k}" for k in range(torch.cuda.device_count()))]
+
+    def dtypes(self) -> list[str]:
+        return ["float64", "float32", "float16", "bfloat16", "complex128", "complex64"]
+
+    def isolation(self, leaves: Sequence[Array]) -> AbstractContextManager[None]:
+        return _isolated()
+
+    def random_state(self) -> Hashable:
+        states = [torch.get_rng_state()]
+        if torch.cuda.is_available() and torch.cuda.is_initialized():
+            states += torch.cuda.get_rng_state_all()
+        return tuple(state.numpy().tobytes() for state in states)
+
+
+@contextmanager
+def _isolated() -> Iterator[None]:
+    dtype, device = torch.get_default_dtype(), torch.get_default_device()
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    cuda = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+    with torch.random.fork_rng(devices=cuda):
+        try:
+            with torch.enable_grad():
+                yield
+        finally:
+            if torch.get_default_dtype() is not dtype:
+                torch.set_default_dtype(dtype)
+            if torch.get_default_device() != device:
+                torch.set_default_device(device)
+            if torch.are_deterministic_algorithms_enabled() != deterministic:
+                torch.use_deterministic_algorithms(deterministic)
+
+
+def _recording(leaf: torch.Tensor) -> torch.Tensor:
+    """`leaf`, or an alias of it, with derivatives recorded."""
+    return leaf if leaf.requires_grad else leaf.detach().requires_grad_()
+
+
+def _gradients(
+    y: Sequence[torch.Tensor], x: Arrays, w: MaybeArrays, *, create_graph: bool
+) -> MaybeArrays:
+    outputs, cotangents = [], []
+    for output, cotangent in zip(y, w, strict=True):
+        if cotangent is None or not output.requires_grad:
+            continue
+        if cotangent is UNDEFINED:
+            # the node that PyTorch's own checker uses: it passes an undefined gradient on
+            output = torch._C._functions.UndefinedGrad()(output)
+            cotangent = torch.zeros_like(output)
+        outputs.append(output)
+        cotangents.append(cotangent)
+    if not outputs:
+        return (None,) * len(x)
+    return tuple(
+        torch.autograd.grad(
+            outputs, x, cotangents, retain_graph=True, create_graph=create_graph, allow_unused=True
+        )
+    )
+
+
+def _in_strides(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """`tensor` in the memory layout of `like`, where that has no entry twice."""
+    if tensor.stride() == like.stride() or tensor.numel() == 0:
+        return tensor
+    reach = 1
+    for stride, size in sorted(
+        (s, n) for s, n in zip(like.stride(), like.shape, strict=True) if n > 1
+    ):
+        if stride < reach:
+            return tensor
+        reach += (size - 1) * stride
+    if reach > 16 * tensor.numel():  # a thin slice of something large: do not allocate the rest
+        return tensor
+    placed = torch.empty_strided(
+        like.shape, like.stride(), dtype=tensor.dtype, device=tensor.device
+    )
+    return placed.copy_(tensor)

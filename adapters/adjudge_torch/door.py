@@ -1,0 +1,128 @@
+"""`torch.autograd.gradcheck` and `gradgradcheck`, answered by adjudge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
+
+import adjudge
+
+
+class GradcheckError(adjudge.GradcheckError, TorchGradcheckError):
+    """Both `adjudge.GradcheckError` and `torch.autograd.gradcheck.GradcheckError`."""
+
+
+def gradcheck(
+    func: Callable[..., Any],
+    inputs: Any,
+    *,
+    eps: float | None = None,
+    atol: float | None = None,
+    rtol: float | None = None,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False,
+    check_forward_ad: bool = False,
+    check_backward_ad: bool = True,
+    fast_mode: bool = False,
+    masked: bool | None = None,
+) -> bool:
+    """`torch.autograd.gradcheck` with its signature; `True`, or `False` if asked not to raise.
+
+    `eps`, `atol` and `rtol` left out are automatic; numbers fix them. Differences on purpose:
+    docs/parity.md.
+
+    Raises:
+        GradcheckError: A wrong derivative.
+        ValueError: No input requires grad; a sparse output.
+        NotImplementedError: A mode that an operator does not support, with PyTorch's own words.
+    """
+    inputs = _checked_inputs(inputs)
+    report = adjudge.examine(
+        _dense_outputs(func), inputs, eps=eps, atol=atol, rtol=rtol, nondet_tol=nondet_tol,
+        check_undefined_grad=check_undefined_grad, check_grad_dtypes=check_grad_dtypes,
+        check_batched_grad=check_batched_grad,
+        check_batched_forward_grad=check_batched_forward_grad,
+        check_forward_ad=check_forward_ad, check_backward_ad=check_backward_ad,
+        fast_mode=fast_mode, masked=masked,
+    )  # fmt: skip
+    return _answer(report, raise_exception)
+
+
+def gradgradcheck(
+    func: Callable[..., Any],
+    inputs: Any,
+    grad_outputs: Any = None,
+    *,
+    eps: float | None = None,
+    atol: float | None = None,
+    rtol: float | None = None,
+    gen_non_contig_grad_outputs: bool = False,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_fwd_over_rev: bool = False,
+    check_rev_over_rev: bool = True,
+    fast_mode: bool = False,
+    masked: bool = False,
+) -> bool:
+    """`torch.autograd.gradgradcheck` with its signature; see `gradcheck`."""
+    inputs = _checked_inputs(inputs)
+    report = adjudge.gradgradcheck(
+        _dense_outputs(func), inputs, grad_outputs, eps=eps, atol=atol, rtol=rtol,
+        gen_non_contig_grad_outputs=gen_non_contig_grad_outputs, raise_exception=False,
+        nondet_tol=nondet_tol, check_undefined_grad=check_undefined_grad,
+        check_grad_dtypes=check_grad_dtypes, check_batched_grad=check_batched_grad,
+        check_fwd_over_rev=check_fwd_over_rev, check_rev_over_rev=check_rev_over_rev,
+        fast_mode=fast_mode, masked=masked,
+    )  # fmt: skip
+    return _answer(report, raise_exception)
+
+
+def _answer(report: adjudge.Report, raise_exception: bool) -> bool:
+    __tracebackhide__ = True
+    for finding in report.findings:
+        # PyTorch lets an unsupported mode come through as it is, whatever raise_exception says
+        if finding.status is adjudge.Status.UNSUPPORTED and finding.cause is not None:
+            cause = finding.cause.__cause__
+            raise cause if isinstance(cause, NotImplementedError) else finding.cause
+    if not report and raise_exception:
+        raise GradcheckError(report)
+    return bool(report)
+
+
+def _checked_inputs(inputs: Any) -> tuple[Any, ...]:
+    """`inputs` as a tuple; `ValueError` unless a top-level tensor requires grad."""
+    inputs = tuple(inputs) if isinstance(inputs, list | tuple) else (inputs,)
+    if not any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs):
+        raise ValueError(
+            "gradcheck expects at least one input tensor to require gradient, but none of the "
+            "them have requires_grad=True."
+        )
+    return inputs
+
+
+def _dense_outputs(func: Callable[..., Any]) -> Callable[..., Any]:
+    def checked(*inputs: Any) -> Any:
+        outputs = func(*inputs)
+        for output in outputs if isinstance(outputs, tuple | list) else (outputs,):
+            if isinstance(output, torch.Tensor) and output.layout is not torch.strided:
+                raise ValueError(
+                    "Sparse output is not supported at gradcheck yet. "
+                    "Please call to_dense(masked_grad=...) on the output of fn for gradcheck."
+                    if output.layout is not torch._mkldnn  # type: ignore[attr-defined]
+                    else "MKLDNN output is not supported at gradcheck yet. "
+                    "Please call to_dense(masked_grad=...) on the output of fn for gradcheck."
+                )
+        return outputs
+
+    checked.__qualname__ = getattr(func, "__qualname__", repr(func))
+    return checked

@@ -1,0 +1,104 @@
+"""Sparse tensors as dense or stored coordinates."""
+
+from __future__ import annotations
+
+import torch
+
+COMPRESSED_BY_ROW = (torch.sparse_csr, torch.sparse_bsr)
+COMPRESSED = (*COMPRESSED_BY_ROW, torch.sparse_csc, torch.sparse_bsc)
+BLOCKED = (torch.sparse_bsr, torch.sparse_bsc)
+LAYOUTS = (torch.sparse_coo, *COMPRESSED)
+
+
+def is_sparse(tensor: torch.Tensor) -> bool:
+    """Whether the layout is one of PyTorch's sparse ones."""
+    return tensor.layout in LAYOUTS
+
+
+def dense(tensor: torch.Tensor) -> torch.Tensor:
+    """All entries, zeros where none is stored."""
+    return tensor.to_dense()
+
+
+def _with_values(like: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    if like.layout is torch.sparse_coo:
+        return torch.sparse_coo_tensor(
+            like.indices(), values, like.shape, is_coalesced=True, check_invariants=False
+        )
+    by_row = like.layout in COMPRESSED_BY_ROW
+    return torch.sparse_compressed_tensor(
+        like.crow_indices() if by_row else like.ccol_indices(),
+        like.col_indices() if by_row else like.row_indices(),
+        values,
+        like.shape,
+        layout=like.layout,
+        check_invariants=False,
+    )
+
+
+def stored(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor with its stored entries in canonical order."""
+    tensor = tensor.detach()
+    return tensor.coalesce() if tensor.layout is torch.sparse_coo else tensor
+
+
+def pattern(like: torch.Tensor) -> torch.Tensor:
+    """Dense boolean tensor: where `like` stores an entry."""
+    like = stored(like)
+    ones = torch.ones_like(like.values(), dtype=torch.float64)
+    return _with_values(like, ones).to_dense() != 0
+
+
+def stored_values(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """Entries of `tensor` where `like` stores one, in row-major order."""
+    return dense(tensor.detach())[pattern(like)]
+
+
+def with_stored_values(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """A tensor with the pattern of `like` and these values in row-major order."""
+    whole = torch.zeros(like.shape, dtype=values.dtype, device=values.device)
+    whole[pattern(like)] = values
+    like = stored(like)
+    positions = torch.arange(whole.numel(), dtype=torch.float64).reshape(whole.shape)
+    # where in the dense tensor each stored entry stands: gathered through the layout itself
+    return _with_values(like, _gather(whole, like, positions))
+
+
+def _gather(
+    whole: torch.Tensor, like: torch.Tensor, positions: torch.Tensor
+) -> torch.Tensor:
+    if like.layout is torch.sparse_coo:
+        return whole[tuple(like.indices())]
+    blocks = like.values().shape
+    flat = _coordinates(like)
+    return whole.reshape(-1)[flat].reshape(blocks)
+
+
+def _coordinates(like: torch.Tensor) -> torch.Tensor:
+    """Flat dense index of every stored entry of a compressed tensor, in storage order."""
+    by_row = like.layout in COMPRESSED_BY_ROW
+    compressed = like.crow_indices() if by_row else like.ccol_indices()
+    plain = like.col_indices() if by_row else like.row_indices()
+    if compressed.dim() > 1:
+        raise ValueError("batched compressed sparse tensors are not supported: pass one at a time")
+    height, width = like.values().shape[1:3] if like.layout in BLOCKED else (1, 1)
+    outer = torch.repeat_interleave(
+        torch.arange(compressed.numel() - 1, device=compressed.device), compressed.diff()
+    )
+    rows, columns = (outer, plain) if by_row else (plain, outer)
+    r = rows[:, None, None] * height + torch.arange(height, device=rows.device)[None, :, None]
+    c = columns[:, None, None] * width + torch.arange(width, device=rows.device)[None, None, :]
+    return (r * like.shape[1] + c).reshape(-1)
+
+
+def fully_stored(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """All of the dense `values`, zeros too, stored in the layout of `like`."""
+    ones = torch.ones_like(values)
+    if like.layout is torch.sparse_coo:
+        full = ones.to_sparse(like.sparse_dim()).coalesce()
+    elif like.layout in BLOCKED:
+        size = tuple(like.values().shape[1:3])
+        full = ones.to_sparse(layout=like.layout, blocksize=size)
+    else:
+        full = ones.to_sparse(layout=like.layout)
+    return _with_values(full, _gather(values, full, ones))

@@ -1,0 +1,19 @@
+"""adjudge judges automatic differentiation: are these the derivatives of that function?"""
+
+from adjudge._version import __version__ as __version__
+from adjudge.backend import AutodiffBackend as AutodiffBackend
+from adjudge.byhand import ByHand as ByHand
+from adjudge.case import Case as Case
+from adjudge.check import examine as examine
+from adjudge.check import gradcheck as gradcheck
+from adjudge.check import gradgradcheck as gradgradcheck
+from adjudge.errors import AdjudgeError as AdjudgeError
+from adjudge.errors import BackendError as BackendError
+from adjudge.errors import InputError as InputError
+from adjudge.errors import NotSupportedError as NotSupportedError
+from adjudge.errors import UnstableOutputError as UnstableOutputError
+from adjudge.findings import Finding as Finding
+from adjudge.findings import Status as Status
+from adjudge.findings import Verdict as Verdict
+from adjudge.report import GradcheckError as GradcheckError
+from adjudge.report import Report as Report

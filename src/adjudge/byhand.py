@@ -1,0 +1,328 @@
+"""Derivatives written by hand, over any Array API namespace: an engine without a framework."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import array_api_compat
+import numpy as np
+
+from adjudge.backend import (
+    Array,
+    Arrays,
+    AutodiffBackend,
+    FlatFunction,
+    HostArray,
+    MaybeArrays,
+    Pullback,
+)
+from adjudge.errors import InputError
+from adjudge.wrapped import WrappedBackend
+
+
+class ByHand:
+    """A function together with its hand-written derivatives.
+
+    `forward(*x)` returns `y`. Of the derivatives give at least one:
+
+    - `vjp(*x, w)`: the cotangent `w` has the structure of `y`. Returns the gradient, or for
+      several inputs a tuple of gradients, one per positional input (`None`: no dependence).
+    - `pullback(*x) -> (y, backward)` with `backward(w)` as above; `forward` may then be omitted.
+    - `jvp(*x, *v)`: tangents `v` have the structure of the inputs. Returns the tangent of `y`.
+
+    Second order: `double_vjp(*x, w, u)` is the vjp of `(x, w) -> vjp(x, w)`, with `u` of the
+    structure of the gradients; it returns one gradient per positional input and one for `w`.
+    Instead, `vjp` may itself be a `ByHand`, which goes to any order.
+
+    Raises `InputError` where no derivative is given.
+    """
+
+    def __init__(
+        self,
+        forward: Callable[..., Any] | None = None,
+        *,
+        vjp: Callable[..., Any] | ByHand | None = None,
+        jvp: Callable[..., Any] | None = None,
+        pullback: Callable[..., Any] | None = None,
+        double_vjp: Callable[..., Any] | None = None,
+    ) -> None:
+        """See the class."""
+        if forward is None and pullback is None:
+            raise InputError(
+                "ByHand was given neither forward= nor pullback=",
+                "pass the function itself: ByHand(forward, vjp=backward)",
+            )
+        if vjp is None and jvp is None and pullback is None:
+            raise InputError(
+                "ByHand was given a function but no derivative of it",
+                "pass vjp=, jvp= or pullback=",
+            )
+        if vjp is not None and pullback is not None:
+            raise InputError("ByHand was given both vjp= and pullback=", "pass one of them")
+        if double_vjp is not None:
+            if vjp is None or isinstance(vjp, ByHand):
+                raise InputError(
+                    "ByHand was given double_vjp= without a plain vjp= that it differentiates",
+                    "pass vjp= as a function, or nest: vjp=ByHand(vjp, vjp=double_vjp)",
+                )
+            vjp = ByHand(vjp, vjp=double_vjp)
+        self.vjp = vjp
+        self.jvp = jvp
+        self.pullback = pullback
+        self._forward = forward
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """`forward(*args, **kwargs)`."""
+        if self._forward is not None:
+            return self._forward(*args, **kwargs)
+        assert self.pullback is not None  # the constructor saw to it
+        return self.pullback(*args, **kwargs)[0]
+
+    def __repr__(self) -> str:
+        """`ByHand(softmax)`."""
+        function = self._forward or self.pullback
+        return f"ByHand({getattr(function, '__name__', function)!s})"
+
+
+class Codec(Protocol):
+    """Between the leaves that the core speaks and the arguments that the user's functions take."""
+
+    def arguments(self, x: Arrays) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The call's arguments, with the checked leaves `x` in their places."""
+
+    def evaluate(self, function: Callable[..., Any], x: Arrays) -> Arrays:
+        """Output leaves of `function` called with `x` in place."""
+
+    def outputs(self, result: Any) -> Arrays:
+        """Differentiable leaves of what the user's function returned."""
+
+    def gradients(self, result: Any) -> MaybeArrays:
+        """One gradient per checked leaf, from what the user's vjp returned."""
+
+    def gradient_tree(self, leaves: MaybeArrays) -> tuple[Any, ...]:
+        """The inverse of `gradients`: one tree per positional input."""
+
+    def cotangent(self, w: MaybeArrays) -> Any:
+        """`w` in the structure of the user's outputs."""
+
+    def cotangent_leaves(self, tree: Any) -> MaybeArrays:
+        """The inverse of `cotangent`."""
+
+
+class FlatByHand:
+    """A `ByHand` as a flat function, with its derivatives as flat functions."""
+
+    def __init__(self, rule: ByHand, codec: Codec) -> None:
+        """`codec` translates between leaves and the arguments of `rule`."""
+        self.rule = rule
+        self.codec = codec
+
+    def __call__(self, x: Arrays) -> Arrays:
+        """`f(x)`."""
+        return self.codec.evaluate(self.rule, x)
+
+    def linearize(self, x: Arrays) -> tuple[Arrays, Pullback] | None:
+        """`(f(x), w -> J* w)`; `None` if no reverse derivative was given."""
+        codec, rule = self.codec, self.rule
+        if rule.pullback is not None:
+            captured: list[Callable[..., Any]] = []
+
+            def value_only(*args: Any, **kwargs: Any) -> Any:
+                assert rule.pullback is not None
+                y, backward = rule.pullback(*args, **kwargs)
+                captured.append(backward)
+                return y
+
+            y = codec.evaluate(value_only, x)
+            return y, lambda w: codec.gradients(captured[0](codec.cotangent(w)))
+        if rule.vjp is None:
+            return None
+        vjp = rule.vjp
+
+        def pull(w: MaybeArrays) -> MaybeArrays:
+            args, kwargs = codec.arguments(x)
+            return codec.gradients(vjp(*args, codec.cotangent(w), **kwargs))
+
+        return self(x), pull
+
+    def push(self, x: Arrays, v: Arrays) -> MaybeArrays | None:
+        """`J v`; `None` if no forward derivative was given."""
+        if self.rule.jvp is None:
+            return None
+        args, kwargs = self.codec.arguments(x)
+        tangents = self.codec.gradient_tree(v)
+        return self.codec.cotangent_leaves(self.rule.jvp(*args, *tangents, **kwargs))
+
+    def gradient_map(self, zeros: Callable[[MaybeArrays, Arrays], Arrays]) -> FlatByHand | None:
+        """`(x, w) -> J*(x) w` if the vjp carries derivatives of its own, else `None`."""
+        if not isinstance(self.rule.vjp, ByHand):
+            return None
+        return FlatByHand(self.rule.vjp, GradientCodec(self.codec, zeros))
+
+
+class GradientCodec:
+    """The codec of `(x, w) -> J*(x) w`, from that of `x -> f(x)`."""
+
+    def __init__(self, base: Codec, zeros: Callable[[MaybeArrays, Arrays], Arrays]) -> None:
+        """`zeros(values, like)` fills absent gradients."""
+        self.base = base
+        self.zeros = zeros
+        self.x: Arrays = ()
+
+    def _split(self, xw: Arrays) -> tuple[Arrays, Arrays]:
+        count = len(self.base.gradients(None))
+        return xw[:count], xw[count:]
+
+    def arguments(self, x: Arrays) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        self.x, w = self._split(x)
+        args, kwargs = self.base.arguments(self.x)
+        return (*args, self.base.cotangent(w)), kwargs
+
+    def evaluate(self, function: Callable[..., Any], x: Arrays) -> Arrays:
+        args, kwargs = self.arguments(x)
+        return self.outputs(function(*args, **kwargs))
+
+    def outputs(self, result: Any) -> Arrays:
+        return self.zeros(self.base.gradients(result), self.x)
+
+    def gradients(self, result: Any) -> MaybeArrays:
+        if result is None:
+            return (*self.base.gradients(None), *self.base.cotangent_leaves(None))
+        if not isinstance(result, tuple):
+            raise InputError(
+                f"the second derivative of a ByHand returned {type(result).__name__}",
+                "return a tuple: one gradient per positional input, then one for the cotangent",
+            )
+        *of_x, of_w = result
+        return (*self.base.gradients(tuple(of_x)), *self.base.cotangent_leaves(of_w))
+
+    def gradient_tree(self, leaves: MaybeArrays) -> tuple[Any, ...]:
+        count = len(self.base.gradients(None))
+        return (
+            *self.base.gradient_tree(leaves[:count]),
+            self.base.cotangent(leaves[count:]),
+        )
+
+    def cotangent(self, w: MaybeArrays) -> Any:
+        filled = self.zeros(w, self.x) if self.x else w
+        trees = self.base.gradient_tree(filled)
+        return trees[0] if len(trees) == 1 else trees
+
+    def cotangent_leaves(self, tree: Any) -> MaybeArrays:
+        return self.base.gradients(tree)
+
+
+class HandBackend(WrappedBackend):
+    """The engine of `ByHand` functions; arrays are those of the wrapped backend."""
+
+    def __init__(self, inner: AutodiffBackend, rule: ByHand) -> None:
+        """`inner` handles the arrays; `rule` says what derivatives there are."""
+        super().__init__(inner)
+        self.rule = rule
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        return frozenset({"jvp"} if self.rule.jvp is not None else ())
+
+    @property
+    def undefined_cotangents(self) -> bool:
+        return False
+
+    def detached(self, y: Array) -> bool:
+        return False
+
+    def wanted(self, leaf: Array) -> bool | None:
+        return None
+
+    def vjp(self, f: FlatFunction, x: Arrays) -> tuple[Arrays, Pullback]:
+        assert isinstance(f, FlatByHand)
+        linear = f.linearize(x)
+        if linear is None:
+            raise self.lacks("reverse mode (vjp)", f"{f.rule!r} was given no vjp=")
+        y, pull = linear
+
+        def checked(w: MaybeArrays) -> MaybeArrays:
+            filled = tuple(
+                self.xp.zeros_like(leaf) if cotangent is None else cotangent
+                for cotangent, leaf in zip(w, y, strict=True)
+            )
+            return self._shaped_as(x, pull(filled), "vjp", "input")
+
+        return y, checked
+
+    def jvp(self, f: FlatFunction, x: Arrays, v: MaybeArrays) -> tuple[Arrays, MaybeArrays]:
+        assert isinstance(f, FlatByHand)
+        y = f(x)
+        tangents = f.push(x, self.zeros_for_absent(v, x))
+        if tangents is None:
+            raise self.lacks("forward mode (jvp)", f"{f.rule!r} was given no jvp=")
+        return y, self._shaped_as(y, tangents, "jvp", "output")
+
+    def vjp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:
+        assert isinstance(f, FlatByHand)
+        gradient_map = f.gradient_map(self.zeros_for_absent)
+        if gradient_map is None:
+            raise self.lacks("second order", f"{f.rule!r} was given no double_vjp=")
+        return gradient_map
+
+    def jvp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:
+        raise self.lacks("derivatives of a hand-written jvp")
+
+    def vmap(self, function: Callable[[MaybeArrays], MaybeArrays]) -> Callable[..., MaybeArrays]:
+        raise self.lacks("batching (vmap)")
+
+    def compile(self, f: FlatFunction) -> FlatFunction:
+        raise self.lacks("compilation")
+
+    def _shaped_as(
+        self, like: Arrays, values: MaybeArrays, rule: str, of: str
+    ) -> MaybeArrays:
+        for k, (value, leaf) in enumerate(zip(values, like, strict=True)):
+            if value is not None and tuple(value.shape) != tuple(leaf.shape):
+                raise InputError(
+                    f"{rule} of {self.rule!r} returned shape {tuple(value.shape)} for {of} leaf "
+                    f"{k}, which has shape {tuple(leaf.shape)}",
+                    f"return an array of the {of}'s shape"
+                    + (" (sum over broadcast axes)" if rule == "vjp" else ""),
+                )
+        return values
+
+
+class PlainBackend(AutodiffBackend):
+    """Arrays of an Array API namespace that has no automatic differentiation of its own."""
+
+    def __init__(self, namespace: Any) -> None:
+        """`namespace`: as found by array-api-compat."""
+        self._xp = namespace
+        root = namespace.__name__.split(".")
+        self.name = root[1] if root[0] == "array_api_compat" else root[0]
+
+    @property
+    def xp(self) -> Any:
+        return self._xp
+
+    def owns(self, leaf: object) -> bool:
+        return array_api_compat.is_array_api_obj(leaf) and (
+            array_api_compat.array_namespace(leaf) is self._xp
+        )
+
+    def vjp(self, f: FlatFunction, x: Arrays) -> tuple[Arrays, Pullback]:
+        raise InputError(
+            f"the checked arrays are {self.name} arrays, and {self.name} has no derivatives",
+            "pass the hand-written derivative: adjudge.ByHand(forward, vjp=backward); or pass "
+            "arrays of the framework that differentiates the function",
+        )
+
+    def device(self, array: Array) -> object:
+        return array_api_compat.device(array)
+
+    def from_host(self, host: HostArray, like: Array) -> Array:
+        # rounded on the host first: a device without float64 refuses wider host arrays
+        dtype = like.dtype if isinstance(like.dtype, np.dtype) else str(like.dtype).split(".")[-1]
+        rounded = host.astype(dtype, order="K")
+        return self.xp.asarray(rounded, dtype=like.dtype, device=self.device(like), copy=True)
+
+    @property
+    def version(self) -> str:
+        return str(getattr(self._xp, "__version__", "unknown"))

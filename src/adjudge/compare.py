@@ -1,0 +1,188 @@
+"""One automatic value against one reference, and what the difference means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adjudge.differences import Estimate, Vector
+
+FLOOR = 1e-4
+"""An entry is compared on the scale of the largest entry of its column times this: the
+truncation error of a difference follows its neighbours, also where the entry itself vanishes."""
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """What may differ. `None` for `rtol` and `atol` means: from the dtype and the error bar."""
+
+    eps: float
+    """Spacing at 1 of the coarsest dtype involved."""
+    rtol: float | None = None
+    atol: float | None = None
+    equal_nan: bool = False
+
+    @property
+    def automatic(self) -> bool:
+        """Whether neither number was fixed by the caller."""
+        return self.rtol is None and self.atol is None
+
+    @property
+    def relative(self) -> float:
+        """`u^(2/5)`, the square root of the accuracy `u^(4/5)` that extrapolated central
+        differences attain: float64 4e-7, float32 1.3e-3, float16 5e-2, bfloat16 0.11.
+        """
+        if self.rtol is not None:
+            return self.rtol
+        return 0.0 if self.atol is not None else float((self.eps / 2) ** 0.4)
+
+    @property
+    def resolution(self) -> float:
+        """The coarsest error bar with which agreement still means something: `u^(1/4)`."""
+        return float((self.eps / 2) ** 0.25)
+
+    @property
+    def identity(self) -> float:
+        """What two ways to the same automatic number may differ by, relative to their size:
+        `sqrt(eps)`, rounding with a condition number up to as much again.
+        """
+        return float(np.sqrt(self.eps))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Entries of one column of the table, side by side, all of one length."""
+
+    automatic: Vector
+    reference: Vector
+    error: Vector
+    size: Vector
+    """`S`: the size of the derivative along this probe, against which `rtol` is measured."""
+    secant: Vector
+    """Variation of f per unit of the probe if it were as large as f itself: a derivative far
+    below it is zero to the resolution of f."""
+    moved: NDArray[np.bool_]
+    tolerance: Tolerance
+    weight: float = 1.0
+    """Norm of the probes, by which a fixed `atol` counts."""
+
+    @property
+    def difference(self) -> Vector:
+        """`|automatic - reference|`, NaN where both are not finite."""
+        with np.errstate(all="ignore"):
+            return np.asarray(np.abs(self.automatic - self.reference))
+
+    @property
+    def allowed(self) -> Vector:
+        """What `difference` may be."""
+        t = self.tolerance
+        with np.errstate(all="ignore"):
+            if not t.automatic:
+                return (t.atol or 0.0) * self.weight + t.relative * np.abs(self.reference)
+            size = np.maximum(self.size, np.maximum(abs(self.automatic), abs(self.reference)))
+            return self.error + t.relative * size
+
+    @property
+    def equal_nans(self) -> NDArray[np.bool_]:
+        """Where the caller lets agreeing NaNs and infinities pass."""
+        a, r = self.automatic, self.reference
+        same = (np.isnan(a) & np.isnan(r)) | ((a == r) & ~np.isfinite(a))
+        return same if self.tolerance.equal_nan else np.zeros_like(same)
+
+    @property
+    def agrees(self) -> NDArray[np.bool_]:
+        """Where the difference is allowed."""
+        with np.errstate(all="ignore"):
+            finite = np.isfinite(self.automatic) & np.isfinite(self.reference)
+            return (finite & (self.difference <= self.allowed)) | self.equal_nans
+
+    @property
+    def undecided(self) -> NDArray[np.bool_]:
+        """Where the error bar is too wide for agreement or disagreement to mean anything."""
+        t = self.tolerance
+        reference_missing = ~np.isfinite(self.reference) & ~self.equal_nans
+        if not t.automatic:
+            return reference_missing & ~np.isfinite(self.automatic)
+        with np.errstate(all="ignore"):
+            size = np.maximum(self.size, np.maximum(abs(self.automatic), abs(self.reference)))
+            wide = self.error > np.maximum(t.resolution * size, t.relative * self.secant)
+        return reference_missing | (self.agrees & wide & ~self.equal_nans)
+
+    @property
+    def fails(self) -> NDArray[np.bool_]:
+        """Where the automatic value is wrong."""
+        return ~self.agrees & ~self.undecided
+
+    @property
+    def resolution(self) -> float:
+        """The largest relative error that would still have been accepted anywhere."""
+        with np.errstate(all="ignore"):
+            size = np.maximum(self.size, np.maximum(abs(self.automatic), abs(self.reference)))
+            ratio = self.difference + np.where(np.isfinite(self.error), self.error, 0.0)
+            ratio = np.where(size > 0, ratio / np.where(size > 0, size, 1.0), 0.0)
+        ratio = ratio[self.agrees & ~self.undecided & np.isfinite(ratio)]
+        return float(ratio.max()) if ratio.size else 0.0
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One compared number, kept for the report."""
+
+    mode: str
+    of: str
+    """What is differentiated: the accessor path of an output, or of a projection of it."""
+    wrt: str
+    automatic: float
+    reference: float
+    error: float
+    allowed: float
+    method: str
+    slopes: tuple[float, float] | None = None
+
+    @property
+    def excess(self) -> float:
+        """How many times the allowed difference."""
+        gap = abs(self.automatic - self.reference)
+        if not np.isfinite(gap):
+            return float("inf")
+        return gap / self.allowed if self.allowed > 0 else float("inf") if gap else 0.0
+
+
+@dataclass
+class Tally:
+    """The comparisons of one mode so far: all counted, the worst kept."""
+
+    mode: str
+    compared: int = 0
+    failed: int = 0
+    undecided: int = 0
+    kinks: int = 0
+    resolution: float = 0.0
+    nonzero: int = 0
+    wrong: list[Entry] = field(default_factory=list)
+    open: list[Entry] = field(default_factory=list)
+    still: list[Entry] = field(default_factory=list)
+    """Wrong entries where the function does not move at all."""
+    absent: list[Entry] = field(default_factory=list)
+    """Wrong entries for which the engine has no derivative."""
+
+    KEPT = 8
+
+    def keep(self, entries: list[Entry], entry: Entry) -> None:
+        """`entry` among the worst of `entries`."""
+        entries.append(entry)
+        entries.sort(key=lambda e: -e.excess)
+        del entries[self.KEPT :]
+
+
+def along(estimate: Estimate, value: Vector) -> NDArray[np.bool_]:
+    """Where `value` lies between the one-sided slopes of a kink."""
+    if estimate.slopes is None:
+        return np.zeros(value.shape, dtype=bool)
+    left, right = estimate.slopes
+    with np.errstate(all="ignore"):
+        low, high = np.minimum(left, right), np.maximum(left, right)
+        slack = 1e-6 * np.maximum(np.abs(low), np.abs(high))
+        return np.asarray((value >= low - slack) & (value <= high + slack))

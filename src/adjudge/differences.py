@@ -1,0 +1,131 @@
+"""Finite differences of sampled values: an estimate and how far off it may be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float64]
+
+RATIO = 4.0
+"""Between neighbouring steps of the ladder."""
+COARSEST = 0.125
+"""Longest step of the ladder, relative to the scale of x."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """`value` is within `error` of the directional derivative, per output coordinate."""
+
+    value: Vector
+    error: Vector
+    moved: NDArray[np.bool_]
+    """Whether the output changed at all between the samples."""
+    evaluations: int
+    method: str
+    slopes: tuple[Vector, Vector] | None = None
+    """One-sided slopes, where a kink was seen; NaN elsewhere."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Values of f at `x + step v` and `x - step v`, as real coordinates."""
+
+    step: float
+    plus: Vector
+    minus: Vector
+
+
+def relative_step(eps: float) -> float:
+    """The step relative to the scale of x: a power of two near `u^(1/3)`.
+
+    It balances truncation `h^2 f'''/6` against rounding `u f / h` when derivatives over the
+    scale of x are as large as f (Gautschi, Numerical Analysis, 2012, section 3.1). A power of
+    two, so that products with it are exact.
+    """
+    return float(2.0 ** round(np.log2(eps / 2) / 3))
+
+
+def scale(x: Vector) -> Vector:
+    """The length over which each coordinate of a leaf is expected to vary.
+
+    The root mean square of the leaf (1 if it is zero); where the entries span more than four
+    decades, each its own magnitude, since a step that suits the largest would throw the
+    smallest across its domain.
+    """
+    magnitude = np.abs(x[np.isfinite(x)])
+    nonzero = magnitude[magnitude > 0]
+    if nonzero.size == 0:
+        return np.ones_like(x)
+    largest = float(nonzero.max())
+    rms = largest * float(np.sqrt(np.mean((magnitude / largest) ** 2)))
+    if largest > 1e4 * float(nonzero.min()):
+        return np.where(np.isfinite(x) & (x != 0), np.abs(x), rms)
+    return np.full_like(x, rms)
+
+
+def central(sample: Sample, eps: float) -> Estimate:
+    """One central difference; the error bar covers rounding of the outputs only.
+
+    Eight units of rounding: an output that is a short sum of terms of its own size is that
+    accurate; longer ones are found out by the ladder.
+    """
+    with np.errstate(all="ignore"):
+        value = (sample.plus - sample.minus) / (2 * sample.step)
+        size = np.maximum(np.abs(sample.plus), np.abs(sample.minus))
+        error = 4 * eps * size / sample.step
+    moved = ~((sample.plus == sample.minus) & np.isfinite(sample.plus))
+    return Estimate(value, error, moved, 2, "central difference, 2 evaluations")
+
+
+def ladder_steps(step: float, relative: float) -> list[float]:
+    """Steps around `step`, coarsest first; `relative` is `step` over the scale of x."""
+    coarser = [k for k in (4, 3, 2, 1) if relative * RATIO**k <= COARSEST]
+    return [step * RATIO**k for k in (*coarser, 0, -1, -2)]
+
+
+def ladder(samples: Sequence[Sample], eps: float, at_x: Vector | None) -> Estimate:
+    """Richardson extrapolation over a ladder of steps, coarsest first (Ridders, Adv. Eng.
+    Softw. 4, 1982): per output the window with the smallest disagreement with both its
+    neighbours, plus the rounding of the outputs.
+    """
+    with np.errstate(all="ignore"):
+        plain = np.array([(s.plus - s.minus) / (2 * s.step) for s in samples])
+        better = plain[1:] + np.diff(plain, axis=0) / (RATIO**2 - 1)
+        change = np.abs(np.diff(better, axis=0))
+        steps = np.array([s.step for s in samples])
+        size = np.max([np.maximum(np.abs(s.plus), np.abs(s.minus)) for s in samples], axis=0)
+        noise = eps * size[None, :] / steps[1:, None]
+        # a window's disagreement with its neighbours: the larger of the two it has
+        disagreement = np.maximum(
+            np.vstack([change[:1], change]), np.vstack([change, change[-1:]])
+        )
+        error = 2 * disagreement + 2 * noise
+    usable = np.where(np.isfinite(better) & np.isfinite(error), error, np.inf)
+    best = np.argmin(usable, axis=0)
+    columns = np.arange(plain.shape[1])
+    moved = np.any([~((s.plus == s.minus) & np.isfinite(s.plus)) for s in samples], axis=0)
+    evaluations = 2 * len(samples)
+    return Estimate(
+        better[best, columns],
+        usable[best, columns],
+        moved,
+        evaluations,
+        f"central differences, Richardson, {evaluations} evaluations",
+        None if at_x is None else _one_sided(samples, at_x, eps),
+    )
+
+
+def _one_sided(samples: Sequence[Sample], at_x: Vector, eps: float) -> tuple[Vector, Vector]:
+    """Slopes to the left and right where the even part of f shrinks like h, not like h^2."""
+    with np.errstate(all="ignore"):
+        finest = samples[-3:]
+        even = np.array([np.abs((s.plus + s.minus) / 2 - at_x) / s.step for s in finest])
+        odd = np.array([(s.plus - s.minus) / (2 * s.step) for s in finest])
+        noise = eps * np.abs(at_x) / finest[-1].step
+        kink = (even.min(axis=0) > 0.5 * even.max(axis=0)) & (even[-1] > 16 * noise)
+        half = np.where(kink, even[-1], np.nan)
+        return odd[-1] - half, odd[-1] + half

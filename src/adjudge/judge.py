@@ -1,0 +1,190 @@
+"""One problem judged: every comparison that was asked for, and the report of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from adjudge.automatic import Forward, Reverse
+from adjudge.compare import Tally, Tolerance
+from adjudge.errors import NotSupportedError
+from adjudge.findings import Finding, Status, Verdict, worst
+from adjudge.identities import Identities, again
+from adjudge.localise import localise
+from adjudge.numeric import Base, unit_roundoff
+from adjudge.probes import Probes
+from adjudge.problem import Problem
+from adjudge.report import findings_of, identity_findings, mode_verdict
+from adjudge.spaces import Vector
+from adjudge.table import Table
+
+FULL_MODE = 128
+"""Up to this many real coordinates of inputs and outputs together `mode="auto"` takes the whole
+Jacobian: it then costs at most 256 evaluations and 128 vjps, and names every wrong entry."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to compare, and how closely. `None` means automatic."""
+
+    seed: int
+    eps: float | None = None
+    atol: float | None = None
+    rtol: float | None = None
+    nondet_tol: float = 0.0
+    equal_nan: bool = False
+    full: bool | None = None
+    backward: bool = True
+    forward: bool = False
+    undefined: bool = True
+    grad_dtypes: bool = True
+    batched: bool = False
+    batched_forward: bool = False
+    masked: bool | None = None
+
+
+@dataclass
+class Judgement:
+    """Everything found about one problem."""
+
+    findings: list[Finding] = field(default_factory=list)
+    modes: dict[str, Verdict] = field(default_factory=dict)
+    tallies: list[Tally] = field(default_factory=list)
+    identities: int = 0
+    probes: int = 0
+    full: bool = False
+    tolerance: Tolerance = field(default_factory=lambda: Tolerance(0.0))
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of all modes and findings."""
+        return worst([*self.modes.values(), *(finding.verdict for finding in self.findings)])
+
+
+def judge(problem: Problem, base: Base, settings: Settings, provenance: str) -> Judgement:
+    """Compares all that `settings` ask for; `base` is `problem` at x."""
+    tolerance = Tolerance(
+        unit_roundoff(problem, base), settings.rtol, settings.atol, settings.equal_nan
+    )
+    full = settings.full
+    if full is None:
+        full = problem.X.size + base.Y.size <= FULL_MODE
+    probes = Probes(problem.X, base.Y, full, settings.seed)
+    checks = Identities(problem, base, probes, tolerance, settings.nondet_tol)
+    outcome = Judgement(full=full, tolerance=tolerance)
+    outcome.findings += checks.finite()
+
+    reverse, known = _reverse(problem, base, checks, settings, outcome)
+    forward = _forward(problem, checks, settings, outcome)
+    if reverse is None and forward is None and not outcome.findings:
+        outcome.findings += checks.repeatable(again(problem, base), "plain")
+
+    tallies: dict[str, Tally] = {}
+    table = Table(
+        problem, base, probes, tolerance, settings.eps, reverse, forward, tallies,
+        known if probes.rows == 1 else None,
+    )  # fmt: skip
+    table.fill()
+    if reverse is not None and known is not None and any(reverse.attached):
+        outcome.findings += _after_rows(table, checks, reverse, known, settings)
+    if forward is not None and settings.undefined:
+        outcome.findings += checks.undefined_tangents(forward, table.pushed)
+    if settings.batched_forward and forward is not None:
+        outcome.findings += _supported(
+            "vmap(F)", lambda: checks.batched_pushforward(forward)
+        )
+    _localised(table, settings)
+    _conclude(outcome, table, checks, provenance)
+    return outcome
+
+
+def _reverse(
+    problem: Problem, base: Base, checks: Identities, settings: Settings, outcome: Judgement
+) -> tuple[Reverse | None, Vector | None]:
+    if not settings.backward:
+        return None, None
+    mode = "R" + problem.tail
+    try:
+        reverse = Reverse(problem)
+    except NotSupportedError as error:
+        outcome.findings.append(_unsupported(mode, error))
+        return None, None
+    value = base.Y.vector(problem.backend, reverse.outputs, base.arrays[: len(base.Y.leaves)])
+    outcome.findings += checks.repeatable(value, "plain, and under reverse mode")
+    row, findings = checks.pullback(reverse)
+    outcome.findings += findings
+    return reverse, row
+
+
+def _forward(
+    problem: Problem, checks: Identities, settings: Settings, outcome: Judgement
+) -> Forward | None:
+    if not settings.forward:
+        return None
+    forward = Forward(problem)
+    try:
+        findings = list(checks.pushforward(forward))
+    except NotSupportedError as error:
+        outcome.findings.append(_unsupported("F" + problem.tail, error))
+        return None
+    if not settings.grad_dtypes:
+        findings = [f for f in findings if f.status is not Status.WRONG_DTYPE]
+    outcome.findings += findings
+    return forward
+
+
+def _after_rows(
+    table: Table, checks: Identities, reverse: Reverse, known: Vector, settings: Settings
+) -> Iterator[Finding]:
+    undefined = settings.undefined and table.problem.backend.undefined_cotangents
+    if table.probes.rows > 1:
+        if table.rows is not None:
+            yield from checks.additive(reverse, known, table.rows)
+    elif not undefined and not table.probes.full:
+        yield from checks.additive_pair(reverse, known)
+    if undefined:
+        yield from checks.undefined(reverse)
+    if settings.batched:
+        yield from _supported("vmap(R)", lambda: checks.batched_pullback(reverse))
+
+
+def _supported(mode: str, check: Callable[[], Iterable[Finding]]) -> list[Finding]:
+    try:
+        return list(check())
+    except NotSupportedError as error:
+        return [_unsupported(mode, error)]
+
+
+def _unsupported(mode: str, error: NotSupportedError) -> Finding:
+    return Finding(Status.UNSUPPORTED, mode, "", f"{mode}: {error}", cause=error)
+
+
+def _localised(table: Table, settings: Settings) -> None:
+    """For the first failed projection of each mode, the wrong entry itself, where it is found."""
+    if settings.eps is not None:
+        return
+    seen: set[str] = set()
+    for failure in table.failures:
+        if failure.mode not in seen:
+            seen.add(failure.mode)
+            entry = localise(table, failure)
+            tally = table.tallies[failure.mode]
+            if entry is not None and failure.entry in tally.wrong:
+                tally.wrong.remove(failure.entry)
+                tally.wrong.insert(0, entry)
+
+
+def _conclude(outcome: Judgement, table: Table, checks: Identities, provenance: str) -> None:
+    for tally in table.tallies.values():
+        if tally.mode == "identity":
+            outcome.findings += identity_findings(tally)
+            checks.compared += tally.compared
+            continue
+        outcome.findings += findings_of(tally, provenance)
+        outcome.tallies.append(tally)
+        outcome.modes[tally.mode] = mode_verdict(tally, outcome.findings)
+    for finding in outcome.findings:
+        if finding.status is Status.UNSUPPORTED:
+            outcome.modes.setdefault(finding.mode, finding.verdict)
+    outcome.identities = checks.compared
+    outcome.probes = table.probes.columns + table.probes.rows

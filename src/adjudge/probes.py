@@ -1,0 +1,118 @@
+"""Tangents and cotangents that the table is filled with: unit ones, or random signed ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from adjudge.differences import scale
+from adjudge.spaces import Space, Vector
+
+
+@dataclass(frozen=True)
+class Tangent:
+    """A direction in X: `vector`, nonzero in leaf `leaf` only, with its natural length.
+
+    A relative step `t` moves x by `t * length * vector`.
+    """
+
+    leaf: int
+    vector: Vector
+    length: float
+    coordinate: int | None = None
+    """The coordinate of X that alone moves, for a unit tangent."""
+
+
+@dataclass(frozen=True)
+class Probes:
+    """Unit tangents and cotangents (`full`), or one random signed one per leaf."""
+
+    X: Space
+    Y: Space
+    full: bool
+    seed: int
+
+    @property
+    def rows(self) -> int:
+        """Number of cotangents."""
+        return self.Y.size if self.full else len(self.Y.leaves)
+
+    @property
+    def columns(self) -> int:
+        """Number of tangents."""
+        return self.X.size if self.full else sum(leaf.size > 0 for leaf in self.X.leaves)
+
+    @cached_property
+    def cotangent(self) -> Vector:
+        """The random cotangent of all outputs together."""
+        return random_cotangent(self.Y, self.seed)
+
+    def tangents(self, origin: Vector, block: slice) -> Iterator[Tangent]:
+        """Tangents at `origin`; in full mode those of the coordinates in `block`."""
+        if self.full:
+            for j, part in enumerate(self.X.slices):
+                lengths = scale(origin[part])
+                for k in range(max(part.start, block.start), min(part.stop, block.stop)):
+                    vector = np.zeros(self.X.size)
+                    vector[k] = 1.0
+                    yield Tangent(j, vector, float(lengths[k - part.start]), k)
+            return
+        random = np.random.default_rng([self.seed, 0])
+        for j, part in enumerate(self.X.slices):
+            if part.start < part.stop:
+                vector = np.zeros(self.X.size)
+                vector[part] = signed(random, part.stop - part.start) * scale(origin[part])
+                yield Tangent(j, vector, 1.0)
+
+    def cotangents(self) -> Iterator[Vector]:
+        """Cotangents as vectors of Y: one a coordinate, or one an output leaf."""
+        if self.full:
+            for k in range(self.Y.size):
+                vector = np.zeros(self.Y.size)
+                vector[k] = 1.0
+                yield vector
+            return
+        for part in self.Y.slices:
+            vector = np.zeros(self.Y.size)
+            vector[part] = self.cotangent[part]
+            yield vector
+
+    def contract(self, column: Vector) -> Vector:
+        """`<w_i, column>` for every cotangent; `column` is a point of Y."""
+        if self.full:
+            return column
+        with np.errstate(all="ignore"):
+            return np.array([self.cotangent[part] @ column[part] for part in self.Y.slices])
+
+    def contract_error(self, error: Vector) -> Vector:
+        """Error bars of `contract`: those of the entries added in quadrature, since rounding
+        errors of different entries are not correlated.
+        """
+        if self.full:
+            return error
+        with np.errstate(all="ignore"):
+            return np.array(
+                [np.linalg.norm(self.cotangent[part] * error[part]) for part in self.Y.slices]
+            )
+
+
+def signed(random: np.random.Generator, size: int) -> Vector:
+    """Entries `sign * U[1/2, 1]`: no entry is small, and equal errors do not cancel in pairs
+    as they do under plain signs. In 256ths, which every floating dtype, also bfloat16, holds
+    exactly.
+    """
+    signs = random.choice(np.array([-1.0, 1.0]), size)
+    return signs * random.integers(128, 257, size) / 256.0
+
+
+def random_cotangent(space: Space, seed: int) -> Vector:
+    """A signed cotangent of every output; independent of the tangents of the same seed."""
+    return signed(np.random.default_rng([seed, 1]), space.size)
+
+
+def fresh_seed() -> int:
+    """A seed from the operating system; no global generator is read or advanced."""
+    return int(np.random.SeedSequence().generate_state(1)[0])

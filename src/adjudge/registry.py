@@ -1,0 +1,156 @@
+"""Which engine an array belongs to: adapters are known by name and imported when needed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import metadata
+from typing import Protocol, runtime_checkable
+
+import array_api_compat
+
+from adjudge.backend import AutodiffBackend, Expansion
+from adjudge.byhand import PlainBackend
+from adjudge.errors import (
+    BackendNotInstalledError,
+    MixedFrameworksError,
+    UnknownFrameworkError,
+)
+
+GROUP = "adjudge.backends"
+
+
+@runtime_checkable
+class ArrayLike(Protocol):
+    """What looks like an array of some framework."""
+
+    @property
+    def shape(self) -> object: ...
+
+    @property
+    def dtype(self) -> object: ...
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An adapter that is registered, imported or not."""
+
+    root: str
+    """Root module of the arrays' types: the name of the entry point."""
+    point: metadata.EntryPoint
+
+    @property
+    def command(self) -> str:
+        """What installs the framework."""
+        distribution = self.point.dist
+        if distribution is None:
+            return f"pip install {self.root}"
+        extras = distribution.metadata.get_all("Provides-Extra") or []
+        extra = f"[{self.root}]" if self.root in extras else ""
+        return f"pip install '{distribution.name}{extra}'"
+
+    def load(self) -> AutodiffBackend:
+        """The backend; raises `BackendNotInstalledError` with the cause and the remedy."""
+        return _loaded(self)
+
+
+@lru_cache(maxsize=None)
+def _loaded(entry: Entry) -> AutodiffBackend:
+    try:
+        factory = entry.point.load()
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != entry.root:
+            raise _broken(entry, error) from error
+        raise BackendNotInstalledError(
+            f"backend '{entry.root}' is known, but the package '{entry.root}' is not installed",
+            f"install it: {entry.command}",
+        ) from error
+    except Exception as error:
+        raise _broken(entry, error) from error
+    backend: AutodiffBackend = factory()
+    return backend
+
+
+def _broken(entry: Entry, error: Exception) -> BackendNotInstalledError:
+    return BackendNotInstalledError(
+        f"the adapter of backend '{entry.root}' ({entry.point.value}) fails to import: "
+        f"{type(error).__name__}: {error}",
+        "mend that installation; the full error stands above",
+    )
+
+
+@lru_cache(maxsize=1)
+def entries() -> tuple[Entry, ...]:
+    """The registered adapters, by name; nothing is imported. Two of one name: the first wins."""
+    found: dict[str, Entry] = {}
+    for point in sorted(metadata.entry_points(group=GROUP), key=lambda p: (p.name, p.value)):
+        found.setdefault(point.name, Entry(point.name, point))
+    return tuple(found.values())
+
+
+def backend_named(name: str) -> AutodiffBackend:
+    """The backend of that name. Raises `UnknownFrameworkError`, `BackendNotInstalledError`."""
+    for entry in entries():
+        if entry.root == name:
+            return entry.load()
+    known = ", ".join(sorted(entry.root for entry in entries())) or "none"
+    raise UnknownFrameworkError(
+        f"no adapter is registered for backend '{name}'; registered: {known}",
+        "check the spelling, or write an adapter: docs/how-to/write-an-adapter.md",
+    )
+
+
+def backend_of(leaf: object, name: str) -> AutodiffBackend | None:
+    """The backend that owns `leaf`; `None` if `leaf` is no array. `name` is for messages.
+
+    Raises `UnknownFrameworkError` for an array that nobody owns.
+    """
+    roots = {base.__module__.partition(".")[0] for base in type(leaf).__mro__}
+    for entry in entries():
+        if entry.root in roots:
+            backend = entry.load()
+            if backend.owns(leaf):
+                return backend
+    if array_api_compat.is_array_api_obj(leaf):
+        return _plain(array_api_compat.array_namespace(leaf))
+    if isinstance(leaf, ArrayLike) and not isinstance(leaf, type):
+        module = type(leaf).__module__.partition(".")[0]
+        known = ", ".join(sorted(entry.root for entry in entries())) or "none"
+        raise UnknownFrameworkError(
+            f"{name} is a {type(leaf).__module__}.{type(leaf).__qualname__}, and no adapter is "
+            f"registered for '{module}'; registered: {known}",
+            "install or write an adapter (docs/how-to/write-an-adapter.md), "
+            "or pass an array of a registered framework",
+        )
+    return None
+
+
+@lru_cache(maxsize=None)
+def _plain(namespace: object) -> AutodiffBackend:
+    return PlainBackend(namespace)
+
+
+def expand(node: object) -> Expansion | None:
+    """The children of a node that only an imported framework knows; `None` if there is none."""
+    if node is None or isinstance(node, bool | int | float | complex | str | bytes):
+        return None
+    for entry in entries():
+        if entry.root in sys.modules and (expansion := entry.load().expand(node)) is not None:
+            return expansion
+    return None
+
+
+def common_backend(backends: Iterable[tuple[str, AutodiffBackend]]) -> AutodiffBackend | None:
+    """The one backend of all checked leaves. Raises `MixedFrameworksError` if there are two."""
+    first: tuple[str, AutodiffBackend] | None = None
+    for name, backend in backends:
+        if first is None:
+            first = (name, backend)
+        elif first[1] is not backend and first[1].name != backend.name:
+            raise MixedFrameworksError(
+                f"{first[0]} belongs to {first[1].name} and {name} to {backend.name}",
+                "convert one of them, or leave one unchecked: wrt=",
+            )
+    return first[1] if first else None

@@ -1,0 +1,224 @@
+"""What a check found, counted, with where it comes from; and the words for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from adjudge.compare import Entry, Tally
+from adjudge.errors import AdjudgeError
+from adjudge.findings import Finding, Status, Verdict, worst
+
+MODE_NAMES = {"R": "reverse mode", "F": "forward mode"}
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where the numbers come from."""
+
+    backend: str
+    version: str
+    adjudge: str
+    numpy: str
+    device: str
+    dtype: str
+    seed: int
+    mode: str
+
+    def __str__(self) -> str:
+        """`torch 2.13.0, cpu, float64`."""
+        return f"{self.backend} {self.version}, {self.device}, {self.dtype}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """The outcome of one check. Truthy only when everything asked for was compared and agreed."""
+
+    function: str
+    verdict: Verdict
+    modes: Mapping[str, Verdict]
+    findings: Sequence[Finding]
+    counts: Mapping[str, int]
+    tolerance: Mapping[str, float | None]
+    resolution: float
+    """Largest relative deviation, error bar included, that was accepted in any comparison."""
+    provenance: Provenance
+    entries: Sequence[Entry] = field(default=())
+
+    def __bool__(self) -> bool:
+        """Whether the verdict is PASS."""
+        return self.verdict is Verdict.PASS
+
+    @property
+    def headline(self) -> str:
+        """One line that stands alone."""
+        problems = [f for f in self.findings if f.verdict is not Verdict.PASS]
+        # what fails comes before what stayed open
+        problems.sort(key=lambda f: f.verdict is not Verdict.FAIL)
+        if problems:
+            first, more = problems[0], len(problems) - 1
+            line = f"{self.verdict} {self.function}: {first.status}: {_first_line(first.text)}"
+            return line + (f" (and {more} more finding{'s' * (more > 1)})" if more else "")
+        return (
+            f"{self.verdict} {self.function}: {self.counts['comparisons']} comparisons agree, "
+            f"modes {', '.join(self.modes)}, to {self.resolution:.1e}"
+        )
+
+    def __str__(self) -> str:
+        """The headline, every finding, and the counts."""
+        lines = [self.headline]
+        lines += [f"{f.status}  {f.text}" for f in self.findings]
+        lines.append(self.footer)
+        return "\n".join(lines)
+
+    @property
+    def footer(self) -> str:
+        """Counts and provenance in two lines."""
+        c = self.counts
+        verdicts = "  ".join(f"{mode}: {verdict}" for mode, verdict in self.modes.items())
+        return (
+            f"{verdicts}   {c['comparisons']} comparisons, {c['identities']} identities, "
+            f"{c['evaluations']} evaluations, {c['vjps']} vjps, {c['jvps']} jvps, "
+            f"{c['probes']} probes\n"
+            f"{self.provenance}; {self.provenance.mode} mode, seed={self.provenance.seed}, "
+            f"adjudge {self.provenance.adjudge}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data: strings, numbers, lists and dicts."""
+        return {
+            "schema": "adjudge/1",
+            "function": self.function,
+            "verdict": str(self.verdict),
+            "modes": {mode: str(verdict) for mode, verdict in self.modes.items()},
+            "findings": [finding.to_dict() for finding in self.findings],
+            "entries": [_plain(entry) for entry in self.entries],
+            "counts": dict(self.counts),
+            "tolerance": dict(self.tolerance),
+            "resolution": self.resolution,
+            "provenance": vars(self.provenance).copy(),
+        }
+
+
+class GradcheckError(AdjudgeError, AssertionError, RuntimeError):
+    """A check that did not pass; the whole `Report` is in `.report`."""
+
+    def __init__(self, report: Report) -> None:
+        """The message is the report; its first line stands alone."""
+        super().__init__(str(report))
+        self.report = report
+
+
+def mode_verdict(tally: Tally, findings: Sequence[Finding]) -> Verdict:
+    """The verdict of one mode, from its comparisons and the findings about it."""
+    own = [finding.verdict for finding in findings if finding.mode == tally.mode]
+    if tally.failed:
+        own.append(Verdict.FAIL)
+    if tally.undecided or tally.kinks:
+        own.append(Verdict.INCONCLUSIVE)
+    return worst([Verdict.PASS, *own])
+
+
+def findings_of(tally: Tally, provenance: str) -> list[Finding]:
+    """What the disagreeing entries of one mode amount to."""
+    found = []
+    for status, entries in (
+        (Status.MISMATCH, tally.wrong),
+        (Status.SPURIOUS, tally.still),
+        (Status.MISSING, tally.absent),
+    ):
+        if entries:
+            found.append(_finding(status, tally, entries[0], provenance))
+    if tally.open:
+        entry = tally.open[0]
+        status = Status.NONSMOOTH if entry.slopes is not None else Status.UNRESOLVED
+        if not np.isfinite(entry.reference):
+            status = Status.NONFINITE
+        found.append(_finding(status, tally, entry, provenance))
+    return found
+
+
+_SENTENCES = {
+    Status.MISMATCH: "the automatic derivative is not the derivative of the function",
+    Status.SPURIOUS: "a derivative where the function does not move at all",
+    Status.MISSING: "no derivative (the engine has none) where the function moves",
+    Status.NONSMOOTH: "the function has a kink here; the automatic value lies between the "
+    "one-sided slopes",
+    Status.UNRESOLVED: "differences cannot decide: the error bar is too wide",
+    Status.NONFINITE: "the function is not finite near x",
+}
+
+_REMEDIES = {
+    Status.NONSMOOTH: "move x off the kink to check the derivative itself",
+    Status.UNRESOLVED: "check in a wider dtype, or at a point where the function is less noisy",
+    Status.NONFINITE: "move x into the domain of the function",
+}
+
+
+def _finding(status: Status, tally: Tally, entry: Entry, provenance: str) -> Finding:
+    count = tally.failed if status not in _REMEDIES else tally.undecided + tally.kinks
+    mode = " over ".join(MODE_NAMES.get(letter, letter) for letter in tally.mode)
+    gap = abs(entry.automatic - entry.reference)
+    lines = [
+        f"d {entry.of} / d {entry.wrt}: automatic {entry.automatic:.6g}, reference "
+        f"{entry.reference:.6g} ({count} of {tally.compared} {tally.mode} comparisons)",
+        f"  {mode}, {provenance}",
+        f"  automatic   {entry.automatic: .12g}",
+        f"  reference   {entry.reference: .12g} ± {entry.error:.1g}   ({entry.method})",
+        f"  difference  {gap: .3g}   (allowed {entry.allowed:.3g})",
+    ]
+    if entry.slopes is not None:
+        lines.append(f"  slopes      {entry.slopes[0]: .12g} left, {entry.slopes[1]:.12g} right")
+    lines.append(f"  {_SENTENCES[status]}")
+    if status in _REMEDIES:
+        lines.append(f"  {_REMEDIES[status]}")
+    return Finding(
+        status,
+        tally.mode,
+        f"d {entry.of} / d {entry.wrt}",
+        "\n".join(lines),
+        open=status in _REMEDIES,
+    )
+
+
+def identity_findings(tally: Tally) -> list[Finding]:
+    """Forward and reverse mode that disagree."""
+    if not tally.wrong:
+        return []
+    entry = tally.wrong[0]
+    return [
+        Finding(
+            Status.INCONSISTENT,
+            entry.mode,
+            f"d {entry.of} / d {entry.wrt}",
+            f"forward and reverse mode disagree on d {entry.of} / d {entry.wrt} "
+            f"({tally.failed} of {tally.compared} compared)\n"
+            f"  <w, J v>   {entry.automatic: .12g}\n"
+            f"  <J* w, v>  {entry.reference: .12g}\n"
+            "  no differences are involved: one of the two rules is wrong",
+        )
+    ]
+
+
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0]
+
+
+def _plain(entry: Entry) -> dict[str, Any]:
+    return {
+        "mode": entry.mode,
+        "of": entry.of,
+        "wrt": entry.wrt,
+        "automatic": _number(entry.automatic),
+        "reference": _number(entry.reference),
+        "error": _number(entry.error),
+        "allowed": _number(entry.allowed),
+        "method": entry.method,
+    }
+
+
+def _number(value: float) -> float | str:
+    return value if np.isfinite(value) else str(value)

@@ -1,0 +1,139 @@
+"""The real inner-product spaces X and Y: leaves of arrays as one vector of real numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adjudge.backend import ArrayInfo, Arrays, AutodiffBackend, HostArray, MaybeArrays
+
+Vector = NDArray[np.float64]
+"""Real coordinates of a point of a space, float64, one-dimensional. A complex entry takes two
+neighbouring coordinates, its real and its imaginary part, so `a @ b` is `Re sum(conj(a) b)`."""
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One array among the inputs or outputs: its name, and which coordinates it has."""
+
+    name: str
+    info: ArrayInfo
+    host_shape: tuple[int, ...]
+    complex: bool
+    eps: float
+
+    @cached_property
+    def entries(self) -> int:
+        """Number of entries, real or complex."""
+        return int(np.prod(self.host_shape, dtype=np.int64))
+
+    @cached_property
+    def size(self) -> int:
+        """Number of real coordinates."""
+        return self.entries * (2 if self.complex else 1)
+
+    @property
+    def double(self) -> bool:
+        """Whether the host's float64 holds this leaf's dtype without rounding on the way back."""
+        return self.eps <= np.finfo(np.float64).eps
+
+    def entry(self, k: int) -> str:
+        """Accessor path of real coordinate `k`: `inputs[0]['w'][4, 7]`, with `.imag` if so."""
+        part = ""
+        if self.complex:
+            k, imaginary = divmod(k, 2)
+            part = ".imag" if imaginary else ".real"
+        if not self.host_shape:
+            return self.name + part
+        index = ", ".join(str(int(i)) for i in np.unravel_index(k, self.host_shape))
+        return f"{self.name}[{index}]{part}"
+
+    def vector(self, host: HostArray) -> Vector:
+        """Real coordinates of a host array."""
+        if self.complex:
+            wide = np.ascontiguousarray(host, dtype=np.complex128).reshape(-1)
+            return wide.view(np.float64)
+        # a complex value for a real leaf is a finding of its own; its real part is compared
+        return np.ascontiguousarray(np.real(host), dtype=np.float64).reshape(-1)
+
+    def host(self, vector: Vector) -> HostArray:
+        """The host array with these real coordinates."""
+        if self.complex:
+            return np.ascontiguousarray(vector).view(np.complex128).reshape(self.host_shape)
+        return np.ascontiguousarray(vector).reshape(self.host_shape)
+
+
+@dataclass(frozen=True)
+class Space:
+    """A product of leaves, with the real inner product."""
+
+    leaves: tuple[Leaf, ...]
+
+    @classmethod
+    def of(cls, backend: AutodiffBackend, arrays: Arrays, names: Sequence[str]) -> Space:
+        """The space in which `arrays` is a point."""
+        leaves = []
+        for array, name in zip(arrays, names, strict=True):
+            shape = backend.to_host(array).shape
+            leaves.append(
+                Leaf(
+                    name,
+                    backend.info(array),
+                    tuple(shape),
+                    backend.complex(array),
+                    backend.effective_eps(array),
+                )
+            )
+        return cls(tuple(leaves))
+
+    @cached_property
+    def size(self) -> int:
+        """Dimension as a real space."""
+        return sum(leaf.size for leaf in self.leaves)
+
+    @cached_property
+    def slices(self) -> tuple[slice, ...]:
+        """Where each leaf's coordinates stand in the vector."""
+        ends = np.cumsum([0] + [leaf.size for leaf in self.leaves])
+        return tuple(slice(int(a), int(b)) for a, b in zip(ends[:-1], ends[1:], strict=True))
+
+    @cached_property
+    def owner(self) -> NDArray[np.int64]:
+        """Index of the leaf that each coordinate belongs to."""
+        return np.repeat(np.arange(len(self.leaves)), [leaf.size for leaf in self.leaves])
+
+    def entry(self, k: int) -> str:
+        """Accessor path of real coordinate `k` of the whole space."""
+        j = int(self.owner[k])
+        return self.leaves[j].entry(k - self.slices[j].start)
+
+    def vector(self, backend: AutodiffBackend, arrays: MaybeArrays, like: Arrays) -> Vector:
+        """Real coordinates of a point; an absent leaf is zero."""
+        parts = [
+            np.zeros(leaf.size)
+            if array is None
+            else leaf.vector(self._checked_host(backend, leaf, array, origin))
+            for leaf, array, origin in zip(self.leaves, arrays, like, strict=True)
+        ]
+        return np.concatenate(parts) if parts else np.zeros(0)
+
+    @staticmethod
+    def _checked_host(
+        backend: AutodiffBackend, leaf: Leaf, array: object, origin: object
+    ) -> HostArray:
+        host = backend.to_host(array, origin)
+        if host.shape != leaf.host_shape:
+            # a wrong shape is reported by name elsewhere; here it must not be misread as values
+            return np.full(leaf.host_shape, np.nan)
+        return host
+
+    def arrays(self, backend: AutodiffBackend, vector: Vector, like: Arrays) -> Arrays:
+        """The arrays of the engine with these real coordinates, rounded to their dtype."""
+        return tuple(
+            backend.from_host(leaf.host(vector[part]), array)
+            for leaf, part, array in zip(self.leaves, self.slices, like, strict=True)
+        )

@@ -1,0 +1,293 @@
+"""The table `T[i][j] = <w_i, J v_j>`, filled twice and compared column by column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adjudge.automatic import Forward, Reverse
+from adjudge.compare import FLOOR, Comparison, Entry, Tally, Tolerance, along
+from adjudge.numeric import Base, Column, column, refined
+from adjudge.probes import Probes, Tangent
+from adjudge.problem import Problem
+from adjudge.spaces import Vector
+
+CONFIRMED = 32
+"""Columns on which a disagreement is confirmed by a ladder of steps before the rest is judged
+by its two evaluations: the verdict stands by then."""
+
+
+@dataclass
+class Table:
+    """What is compared: the problem, its probes, and the engine's modes that fill the table."""
+
+    problem: Problem
+    base: Base
+    probes: Probes
+    tolerance: Tolerance
+    eps: float | None
+    reverse: Reverse | None
+    forward: Forward | None
+    tallies: dict[str, Tally]
+    known: Vector | None = None
+    """The only row, where there is but one and it is at hand."""
+    confirmed: int = 0
+    failures: list[Failure] = field(default_factory=list)
+    pushed: dict[int, tuple[Vector, Vector]] = field(default_factory=dict)
+    """By leaf, the first tangent pushed forward and its image."""
+    rows: Vector | None = None
+    """The whole table by reverse mode, where it fitted into one block."""
+
+    def tally(self, letter: str) -> Tally:
+        """The tally of mode `letter` on top of the derivatives already taken."""
+        mode = letter + self.problem.tail if letter else self.problem.tail
+        return self.tallies.setdefault(mode, Tally(mode))
+
+    def fill(self) -> None:
+        """All columns: differences once, shared by every mode."""
+        for block, rows in self._blocks():
+            self.rows = rows if block == slice(0, self.problem.X.size) else None
+            for tangent in self.probes.tangents(self.problem.origin, block):
+                self._column(tangent, block, rows)
+
+    def _blocks(self) -> Iterator[tuple[slice, Vector | None]]:
+        if self.reverse is None:
+            yield slice(0, self.problem.X.size), None
+            return
+        yield from self.reverse.blocks(
+            self.base, self.probes.cotangents(), self.probes.rows, self.known
+        )
+
+    def _column(self, tangent: Tangent, block: slice, rows: Vector | None) -> None:
+        found = column(self.problem, self.base, tangent, self.eps)
+        pushed = None
+        if self.forward is not None:
+            pushed = self.forward.column(self.base, found.vector, tangent.leaf)[1]
+            self.pushed.setdefault(tangent.leaf, (found.vector, pushed))
+        sides = list(self._sides(found, block, rows, pushed))
+        disagreement = any(bool(np.any(~c.agrees | c.undecided)) for _, c, _ in sides)
+        if disagreement and self.eps is None and self.confirmed < CONFIRMED:
+            found = refined(self.problem, self.base, found)
+            sides = list(self._sides(found, block, rows, pushed))
+            self.confirmed += any(bool(np.any(c.fails)) for _, c, _ in sides)
+        for letter, comparison, labels in sides:
+            self._record(self.tally(letter), comparison, labels, found, rows)
+        if pushed is not None and rows is not None:
+            self._forward_against_reverse(found, block, rows, pushed)
+
+    # -- the compared numbers of one column
+
+    def _sides(
+        self, found: Column, block: slice, rows: Vector | None, pushed: Vector | None
+    ) -> Iterator[tuple[str, Comparison, tuple[str, ...]]]:
+        count = self.base.Y.size
+        estimate = found.estimate
+        value, error = estimate.value[:count], estimate.error[:count]
+        moved, secant = estimate.moved[:count], self._secant(found, slice(0, count))
+        size = self._column_size(value)
+        if pushed is not None:
+            weight = 1.0 if self.probes.full else float(np.linalg.norm(found.vector))
+            yield (
+                "F",
+                Comparison(pushed, value, error, size, secant, moved, self.tolerance, weight),
+                ("each",),
+            )
+        if rows is not None:
+            yield "R", self._reverse_side(found, block, rows, size), ("rows",)
+        if self.problem.tail and estimate.value.size > count:
+            side = self._observed_side(found, count)
+            if side is not None:
+                yield "", side, ("first",)
+
+    def _reverse_side(
+        self, found: Column, block: slice, rows: Vector, size: Vector
+    ) -> Comparison:
+        probes, count = self.probes, self.base.Y.size
+        estimate = found.estimate
+        if found.tangent.coordinate is not None:
+            automatic = rows[:, found.tangent.coordinate - block.start]
+            scale = size
+        else:
+            v = found.vector[block]
+            with np.errstate(all="ignore"):
+                automatic = rows @ v
+                scale = np.sqrt((rows * rows) @ (v * v))
+        weight = 1.0
+        if not probes.full:
+            weight = float(np.linalg.norm(found.vector)) * max(
+                (float(np.linalg.norm(probes.cotangent[p])) for p in self.base.Y.slices),
+                default=1.0,
+            )
+        moved = estimate.moved[:count]
+        return Comparison(
+            automatic,
+            probes.contract(estimate.value[:count]),
+            probes.contract_error(estimate.error[:count]),
+            scale,
+            probes.contract_error(self._secant(found, slice(0, count))),
+            moved if probes.full else np.array([moved[p].any() for p in self.base.Y.slices]),
+            self.tolerance,
+            weight,
+        )
+
+    def _observed_side(self, found: Column, count: int) -> Comparison | None:
+        """The first derivative, from the same evaluations: `<w, J v>` against `<J* w, v>`."""
+        problem = self.problem
+        if found.tangent.leaf >= problem.base_inputs or problem.weights is None:
+            return None
+        estimate, w = found.estimate, problem.weights
+        g = self.base.values[:count]
+        v = found.vector[:count]
+        with np.errstate(all="ignore"):
+            moved = estimate.moved[count:]
+            return Comparison(
+                np.array([g @ v]),
+                np.array([w @ estimate.value[count:]]),
+                np.array([np.linalg.norm(w * estimate.error[count:])]),
+                np.array([np.linalg.norm(g * v)]),
+                np.array([np.linalg.norm(w * self._secant(found, slice(count, None)))]),
+                np.array([bool(moved.any())]),
+                self.tolerance,
+                float(np.linalg.norm(w) * np.linalg.norm(v)),
+            )
+
+    def _secant(self, found: Column, part: slice) -> Vector:
+        with np.errstate(all="ignore"):
+            return np.asarray(np.abs(self.base.values[part]) / found.tangent.length)
+
+    def _column_size(self, value: Vector) -> Vector:
+        size = np.zeros_like(value)
+        magnitude = np.where(np.isfinite(value), np.abs(value), 0.0)
+        for part in self.base.Y.slices:
+            if part.stop > part.start:
+                size[part] = FLOOR * magnitude[part].max()
+        return size
+
+    # -- keeping what disagrees
+
+    def _record(
+        self,
+        tally: Tally,
+        comparison: Comparison,
+        labels: tuple[str, ...],
+        found: Column,
+        rows: Vector | None,
+    ) -> None:
+        estimate = found.estimate
+        fails, undecided = comparison.fails, comparison.undecided
+        kink = np.zeros_like(fails)
+        if labels[0] != "first" and (self.probes.full or labels[0] == "each"):
+            kink = fails & along(
+                replace(estimate, slopes=self._slopes(estimate.slopes)), comparison.automatic
+            )
+        fails = fails & ~kink
+        tally.compared += int(comparison.automatic.size)
+        tally.nonzero += int(np.count_nonzero(comparison.automatic))
+        tally.resolution = max(tally.resolution, comparison.resolution)
+        tally.failed += int(np.count_nonzero(fails))
+        tally.undecided += int(np.count_nonzero(undecided))
+        tally.kinks += int(np.count_nonzero(kink))
+        for k in _worst(comparison, fails):
+            entry = self._entry(tally.mode, comparison, labels[0], found, k)
+            if not comparison.moved[k] and comparison.automatic[k] != 0:
+                tally.keep(tally.still, entry)
+            elif self._no_derivative(labels[0], found, k):
+                tally.keep(tally.absent, entry)
+            else:
+                tally.keep(tally.wrong, entry)
+            if len(self.failures) < Tally.KEPT and not self.probes.full:
+                self.failures.append(Failure(tally.mode, labels[0], found.tangent, k, entry))
+        for k in _worst(comparison, kink | undecided):
+            tally.keep(tally.open, self._entry(tally.mode, comparison, labels[0], found, k))
+
+    def _slopes(self, slopes: tuple[Vector, Vector] | None) -> tuple[Vector, Vector] | None:
+        if slopes is None:
+            return None
+        count = self.base.Y.size
+        return slopes[0][:count], slopes[1][:count]
+
+    def _no_derivative(self, side: str, found: Column, k: int) -> bool:
+        if self.reverse is None or side == "first":
+            return False
+        output = int(self.base.Y.owner[k]) if self.probes.full or side == "each" else k
+        return not self.reverse.attached[output] or not self.reverse.present[found.tangent.leaf]
+
+    def _entry(
+        self, mode: str, comparison: Comparison, side: str, found: Column, k: int
+    ) -> Entry:
+        slopes = self._slopes(found.estimate.slopes)
+        at_entry = self.probes.full or side == "each"
+        return Entry(
+            mode,
+            self._of(side, k),
+            self._wrt(found.tangent),
+            float(comparison.automatic[k]),
+            float(comparison.reference[k]),
+            float(comparison.error[k]),
+            float(comparison.allowed[k]),
+            found.estimate.method,
+            None
+            if slopes is None or side == "first" or not at_entry or np.isnan(slopes[0][k])
+            else (float(slopes[0][k]), float(slopes[1][k])),
+        )
+
+    def _of(self, side: str, k: int) -> str:
+        if side == "first":
+            return "<w, f>"
+        if self.probes.full or side == "each":
+            return self.base.Y.entry(k)
+        return f"<w, {self.base.Y.leaves[k].name}>"
+
+    def _wrt(self, tangent: Tangent) -> str:
+        if tangent.coordinate is not None:
+            return self.problem.X.entry(tangent.coordinate)
+        return f"{self.problem.X.leaves[tangent.leaf].name} along v"
+
+    def _forward_against_reverse(
+        self, found: Column, block: slice, rows: Vector, pushed: Vector
+    ) -> None:
+        """`<w, J v> = <J* w, v>`: no differences, exact to rounding."""
+        side = self._reverse_side(found, block, rows, self._column_size(pushed))
+        with np.errstate(all="ignore"):
+            one, two = self.probes.contract(pushed), side.automatic
+            norm = np.linalg.norm(np.where(np.isfinite(two), two, 0.0))
+            size = np.maximum(side.size, norm if self.probes.full else np.abs(two))
+            bound = self.tolerance.identity * np.maximum(size, np.abs(one))
+            apart = ~((np.abs(one - two) <= bound) | ~np.isfinite(one) | ~np.isfinite(two))
+        tally = self.tallies.setdefault("identity", Tally("identity"))
+        tally.compared += int(one.size)
+        tally.failed += int(np.count_nonzero(apart))
+        for k in np.flatnonzero(apart)[: Tally.KEPT]:
+            entry = Entry(
+                f"F against R{self.problem.tail}",
+                self._of("rows", int(k)),
+                self._wrt(found.tangent),
+                float(one[k]),
+                float(two[k]),
+                0.0,
+                float(bound[k]),
+                "reverse mode",
+            )
+            tally.keep(tally.wrong, entry)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A projected comparison that failed, with what is needed to search for the entry."""
+
+    mode: str
+    side: str
+    tangent: Tangent
+    row: int
+    entry: Entry
+
+
+def _worst(comparison: Comparison, mask: NDArray[np.bool_]) -> list[int]:
+    where = np.flatnonzero(mask)
+    if where.size <= Tally.KEPT:
+        return [int(k) for k in where]
+    gap = np.nan_to_num(comparison.difference[where], nan=np.inf)
+    return [int(k) for k in where[np.argsort(-gap)[: Tally.KEPT]]]

@@ -1,0 +1,141 @@
+"""The rules of this repository that a linter cannot hold alone."""
+
+import ast
+import importlib.metadata
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import adjudge
+
+ROOT = Path(__file__).parents[2]
+CORE = ROOT / "src" / "adjudge"
+ADAPTERS = ROOT / "adapters"
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+IMPORT_ROOTS = ["adjudge", *sorted(path.name for path in ADAPTERS.glob("adjudge_*"))]
+SOURCES = sorted([*CORE.rglob("*.py"), *ADAPTERS.rglob("*.py")])
+
+FRAMEWORKS = {"torch", "jax", "jaxlib", "cupy"}
+MOST_LINES = 400
+MOST_MILLISECONDS = 80
+
+
+def in_fresh_python(code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def test_the_import_contracts_hold():
+    command = "from importlinter.cli import lint_imports_command; lint_imports_command()"
+
+    done = subprocess.run(
+        [sys.executable, "-c", command, "--no-cache"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_importing_the_core_imports_no_framework():
+    code = "import sys, adjudge; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+
+    imported = set(in_fresh_python(code).split())
+
+    assert "adjudge" in imported
+    assert set() == imported & (FRAMEWORKS | set(IMPORT_ROOTS[1:]))
+
+
+def test_the_core_is_imported_quickly():
+    code = (
+        "import time, numpy; start = time.perf_counter(); import adjudge; "
+        "print(1000 * (time.perf_counter() - start))"
+    )
+    in_fresh_python(code)  # the first run compiles the files
+
+    # The fastest of several: a busy machine only ever adds time.
+    milliseconds = min(float(in_fresh_python(code)) for _ in range(7))
+
+    assert milliseconds <= MOST_MILLISECONDS
+
+
+@pytest.mark.parametrize("name", IMPORT_ROOTS)
+def test_every_import_root_ships_its_types(name):
+    folder = CORE if name == "adjudge" else ADAPTERS / name
+    shipped = {path.as_posix() for path in importlib.metadata.files("adjudge") or ()}
+
+    assert (folder / "__init__.py").is_file()
+    assert (folder / "py.typed").is_file()
+    # An editable install lists a path file instead of the files themselves.
+    assert f"{name}/py.typed" in shipped or any(file.endswith(".pth") for file in shipped)
+
+
+def test_every_adapter_is_declared_and_held_to_the_contracts():
+    entries = PYPROJECT["project"]["entry-points"]["adjudge.backends"]
+    linter = PYPROJECT["tool"]["importlinter"]
+    contracts = {contract["id"]: contract for contract in linter["contracts"]}
+    adapters = IMPORT_ROOTS[1:]
+
+    assert adapters == sorted({value.partition(":")[0] for value in entries.values()})
+    assert IMPORT_ROOTS == sorted(linter["root_packages"])
+    assert adapters == sorted(contracts["adapters"]["source_modules"])
+    assert adapters == sorted(contracts["independence"]["modules"])
+    assert set(adapters) <= set(contracts["core"]["forbidden_modules"])
+
+
+def test_the_installed_entry_points_are_those_of_pyproject():
+    declared = PYPROJECT["project"]["entry-points"]["adjudge.backends"]
+
+    ours = importlib.metadata.distribution("adjudge").entry_points
+    installed = {entry.name: entry.value for entry in ours if entry.group == "adjudge.backends"}
+
+    assert declared == installed, "install again: pip install -e ."
+
+
+def test_the_version_is_written_once_in_effect():
+    declared = PYPROJECT["project"]["version"]
+
+    assert declared == adjudge.__version__
+    assert declared == importlib.metadata.version("adjudge"), "install again: pip install -e ."
+
+
+def test_no_file_of_the_core_is_long():
+    lengths = {
+        relative(path): len(path.read_text(encoding="utf-8").splitlines())
+        for path in CORE.rglob("*.py")
+    }
+
+    assert {} == {path: lines for path, lines in lengths.items() if lines > MOST_LINES}
+
+
+def test_no_exception_is_dropped_in_silence():
+    dropped = [
+        f"{relative(path)}:{node.lineno}"
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ExceptHandler)
+        and all(isinstance(line, ast.Pass) or is_ellipsis(line) for line in node.body)
+    ]
+
+    assert [] == dropped
+
+
+def is_ellipsis(line: ast.stmt) -> bool:
+    return (
+        isinstance(line, ast.Expr)
+        and isinstance(line.value, ast.Constant)
+        and line.value.value is ...
+    )
