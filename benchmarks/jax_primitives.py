@@ -287,6 +287,9 @@ def telling_line(error: AssertionError) -> str:
     return "; ".join(line for line in lines if not line.startswith(("ACTUAL", "DESIRED")))[:240]
 
 
+VERDICTS = {"PASS": "pass", "FAIL": "reject", "INCONCLUSIVE": "inconclusive"}
+
+
 def judge_adjudge(
     f: Callable[..., Any],
     args: tuple[Any, ...],
@@ -306,17 +309,8 @@ def judge_adjudge(
         check_backward_ad="rev" in modes,
         seed=0,
     )
-    verdict = {"PASS": "pass", "FAIL": "reject", "INCONCLUSIVE": "inconclusive"}[
-        str(getattr(report.verdict, "value", report.verdict))
-    ]
-    return verdict, "" if verdict == "pass" else headline(report)
-
-
-def headline(report: Any) -> str:
-    """The first line of a report, with what was found on the way."""
-    found = Counter(str(getattr(item, "kind", item)).split("\n")[0] for item in report.findings)
-    words = ", ".join(f"{kind} x{count}" for kind, count in found.items())[:160]
-    return f"{str(report).splitlines()[0]} [{words}]"
+    verdict = VERDICTS[report.verdict]
+    return verdict, "" if verdict == "pass" else report.headline[:240]
 
 
 def judge_door(

@@ -139,10 +139,7 @@ def report(results: dict[str, Result], options: Options) -> str:
         listing("False alarms", of(right, Verdict.REJECTS)),
         listing("Inconclusive", of(right, Verdict.INCONCLUSIVE)),
         differences(right, options),
-        listing(
-            "Crashes on planted errors",
-            [row for row in of(rows, Verdict.CRASHES) if row.delta != 0],
-        ),
+        listing("Crashes on planted errors alone", late_crashes(rows)),
         missed(right, rows),
         left_out("Left out", {pair: result.skipped for pair, result in results.items()}),
         left_out("No error planted", {pair: result.unplanted for pair, result in results.items()}),
@@ -241,6 +238,13 @@ def differences(right: Sequence[Row], options: Options) -> str:
     ]
     columns = ["operator", REFERENCE, "judge", "verdict", "message"]
     return f"### Verdicts that differ from {REFERENCE}\n\n{table(columns, lines)}"
+
+
+def late_crashes(rows: Sequence[Row]) -> list[Row]:
+    """The crashes of judges that survived the operator as it is."""
+    crashed = of(rows, Verdict.CRASHES)
+    early = {(row.judge, row.pair) for row in crashed if row.delta == 0}
+    return [row for row in crashed if (row.judge, row.pair) not in early]
 
 
 def missed(right: Sequence[Row], rows: Sequence[Row]) -> str:

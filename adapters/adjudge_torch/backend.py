@@ -56,6 +56,20 @@ class TorchBackend(AutodiffBackend):
         return y, pullback
 
     def jvp(self, f: FlatFunction, x: Arrays, v: MaybeArrays) -> tuple[Arrays, MaybeArrays]:
+        try:
+            return self._dual_jvp(f, x, v)
+        except NotImplementedError as error:
+            if "forward" in str(error):
+                raise self.lacks("forward mode (jvp)", str(error)) from error
+            raise
+        except RuntimeError as error:
+            # under torch.func.vmap dual tensors are made by torch.func alone
+            if "Batching rule not implemented for aten::_make_dual" in str(error):
+                return self._functional_jvp(f, x, v)
+            raise
+
+    @staticmethod
+    def _dual_jvp(f: FlatFunction, x: Arrays, v: MaybeArrays) -> tuple[Arrays, MaybeArrays]:
         with forward_ad.dual_level():
             duals = tuple(
                 _recording(leaf)
@@ -63,17 +77,17 @@ class TorchBackend(AutodiffBackend):
                 else forward_ad.make_dual(_recording(leaf), tangent.detach())
                 for leaf, tangent in zip(x, v, strict=True)
             )
-            try:
-                outputs = f(duals)
-            except NotImplementedError as error:
-                if "forward" in str(error):
-                    raise self.lacks("forward mode (jvp)", str(error)) from error
-                raise
-            pairs = [forward_ad.unpack_dual(output) for output in outputs]
+            pairs = [forward_ad.unpack_dual(output) for output in f(duals)]
             y = tuple(pair.primal.detach() for pair in pairs)
             jv = tuple(
                 None if pair.tangent is None else pair.tangent.detach() for pair in pairs
             )
+        return y, jv
+
+    def _functional_jvp(
+        self, f: FlatFunction, x: Arrays, v: MaybeArrays
+    ) -> tuple[Arrays, MaybeArrays]:
+        y, jv = torch.func.jvp(lambda *leaves: f(leaves), x, self.zeros_for_absent(v, x))
         return y, jv
 
     def vjp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:
@@ -88,8 +102,8 @@ class TorchBackend(AutodiffBackend):
     def jvp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:
         def tangent_map(x_and_v: Arrays) -> Arrays:
             x, v = x_and_v[:x_count], x_and_v[x_count:]
-            jv: Arrays = torch.func.jvp(lambda *leaves: f(leaves), x, v)[1]
-            return jv
+            y, jv = self._functional_jvp(f, x, v)
+            return self.zeros_for_absent(jv, y)
 
         return tangent_map
 
@@ -233,7 +247,15 @@ def _isolated() -> Iterator[None]:
 
 def _recording(leaf: torch.Tensor) -> torch.Tensor:
     """`leaf`, or an alias of it, with derivatives recorded."""
-    return leaf if leaf.requires_grad else leaf.detach().requires_grad_()
+    if leaf.requires_grad:
+        return leaf
+    try:
+        return leaf.detach().requires_grad_()
+    except RuntimeError as error:
+        # inside torch.func.vmap tensors cannot be marked; a batched jvp does not need it
+        if "functorch transform" in str(error):
+            return leaf
+        raise
 
 
 def _gradients(

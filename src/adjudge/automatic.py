@@ -118,12 +118,12 @@ class Forward:
         """Nothing is evaluated yet: every jvp is an evaluation of f."""
         self.problem = problem
 
-    def push(self, v: MaybeArrays) -> tuple[Arrays, MaybeArrays]:
-        """The engine's jvp itself."""
+    def push(self, v: MaybeArrays, x: Arrays | None = None) -> tuple[Arrays, MaybeArrays]:
+        """The engine's jvp itself, at `x` where that is made already."""
         problem = self.problem
         problem.counts.jvps += 1
         problem.counts.doing = "at x, under forward mode"
-        return problem.backend.jvp(problem.function, problem.point(), v)
+        return problem.backend.jvp(problem.function, problem.point() if x is None else x, v)
 
     def tangent(self, v: Vector, only: int | None = None) -> MaybeArrays:
         """`v` as arrays; with `only` the other leaves' tangents are undefined."""

@@ -89,26 +89,25 @@ class AutodiffBackend(ABC):
         raise self.lacks("forward mode (jvp)")
 
     def vjp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:
-        """`(x, w) -> (f(x), J*(x) w)` as a function that this engine can differentiate again.
+        """`(x, w) -> J*(x) w` as a function that this engine can differentiate again.
 
         Derived here from a nested `vjp`, for engines that nest. Absent gradients are zeros.
         """
 
         def gradient_map(x_and_w: Arrays) -> Arrays:
             x, w = x_and_w[:x_count], x_and_w[x_count:]
-            y, pullback = self.vjp(f, x)
-            g = pullback(w)
-            return (*y, *self.zeros_for_absent(g, x))
+            _, pullback = self.vjp(f, x)
+            return self.zeros_for_absent(pullback(w), x)
 
         return gradient_map
 
     def jvp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:
-        """`(x, v) -> (f(x), J(x) v)` as a function that this engine can differentiate again."""
+        """`(x, v) -> J(x) v` as a function that this engine can differentiate again."""
 
         def tangent_map(x_and_v: Arrays) -> Arrays:
             x, v = x_and_v[:x_count], x_and_v[x_count:]
             y, jv = self.jvp(f, x, v)
-            return (*y, *self.zeros_for_absent(jv, y))
+            return self.zeros_for_absent(jv, y)
 
         return tangent_map
 

@@ -108,6 +108,7 @@ class Comparison:
         with np.errstate(all="ignore"):
             size = np.maximum(self.size, np.maximum(abs(self.automatic), abs(self.reference)))
             wide = self.error > np.maximum(t.resolution * size, t.relative * self.secant)
+            wide &= self.moved | (self.automatic != 0)
         return reference_missing | (self.agrees & wide & ~self.equal_nans)
 
     @property
@@ -122,7 +123,9 @@ class Comparison:
             size = np.maximum(self.size, np.maximum(abs(self.automatic), abs(self.reference)))
             ratio = self.difference + np.where(np.isfinite(self.error), self.error, 0.0)
             ratio = np.where(size > 0, ratio / np.where(size > 0, size, 1.0), 0.0)
-        ratio = ratio[self.agrees & ~self.undecided & np.isfinite(ratio)]
+            # an entry that is zero to the resolution of f has no relative accuracy to speak of
+            known = self.error <= self.tolerance.resolution * size
+        ratio = ratio[self.agrees & ~self.undecided & known & np.isfinite(ratio)]
         return float(ratio.max()) if ratio.size else 0.0
 
 

@@ -70,13 +70,13 @@ def scale(x: Vector) -> Vector:
 def central(sample: Sample, eps: float) -> Estimate:
     """One central difference; the error bar covers rounding of the outputs only.
 
-    Eight units of rounding: an output that is a short sum of terms of its own size is that
+    Four units of rounding of either sample: an output that is a short sum of terms of its own size is that
     accurate; longer ones are found out by the ladder.
     """
     with np.errstate(all="ignore"):
         value = (sample.plus - sample.minus) / (2 * sample.step)
         size = np.maximum(np.abs(sample.plus), np.abs(sample.minus))
-        error = 4 * eps * size / sample.step
+        error = 2 * eps * size / sample.step
     moved = ~((sample.plus == sample.minus) & np.isfinite(sample.plus))
     return Estimate(value, error, moved, 2, "central difference, 2 evaluations")
 

@@ -304,10 +304,12 @@ class Identities:
             pair = [_only(X, random_cotangent(X, self.probes.seed + s), j) for s in (3, 4)]
             tangents = [forward.tangent(v)[j] for v in pair]
 
-            def push(v: MaybeArrays, j: int = j) -> MaybeArrays:
+            x = problem.point()
+
+            def push(v: MaybeArrays, j: int = j, x: Arrays = x) -> MaybeArrays:
                 whole: list[Array | None] = [None] * len(X.leaves)
                 whole[j] = v[0]
-                return forward.push(tuple(whole))[1]
+                return forward.push(tuple(whole), x)[1]
 
             likes = base.arrays[: len(base.Y.leaves)]
             yield from self._batched(

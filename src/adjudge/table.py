@@ -68,11 +68,17 @@ class Table:
             pushed = self.forward.column(self.base, found.vector, tangent.leaf)[1]
             self.pushed.setdefault(tangent.leaf, (found.vector, pushed))
         sides = list(self._sides(found, block, rows, pushed))
-        disagreement = any(bool(np.any(~c.agrees | c.undecided)) for _, c, _ in sides)
-        if disagreement and self.eps is None and self.confirmed < CONFIRMED:
-            found = refined(self.problem, self.base, found)
-            sides = list(self._sides(found, block, rows, pushed))
-            self.confirmed += any(bool(np.any(c.fails)) for _, c, _ in sides)
+        if self.eps is None and self.confirmed < CONFIRMED:
+            disagrees = any(bool(np.any(~c.agrees)) for _, c, _ in sides)
+            before = sum(int(np.count_nonzero(c.undecided)) for _, c, _ in sides)
+            if disagrees or before:
+                closer = refined(self.problem, self.base, found)
+                again = list(self._sides(closer, block, rows, pushed))
+                after = sum(int(np.count_nonzero(c.undecided)) for _, c, _ in again)
+                # a disagreement is judged by the ladder; mere doubt only where that removes it
+                if disagrees or after < before:
+                    found, sides = closer, again
+                self.confirmed += any(bool(np.any(c.fails)) for _, c, _ in sides)
         for letter, comparison, labels in sides:
             self._record(self.tally(letter), comparison, labels, found, rows)
         if pushed is not None and rows is not None:
