@@ -57,6 +57,7 @@ class Case:
     args: tuple[Any, ...]
     modes: tuple[str, ...]
     kind: str
+    size: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -189,13 +190,15 @@ def case_of(harness: Any, dtype: str) -> Case | Skip:
         shapes = jax.eval_shape(f, *args)
     except Exception as error:
         return skip(f"cannot be traced: {first_line(error)}")
-    if not sum(np.prod(shape.shape, dtype=int) for shape in shapes):
+    m = sum(int(np.prod(shape.shape)) for shape in shapes)
+    if not m:
         return skip("no floating-point outputs")
     modes, reasons = supported_modes(f, args)
     if not modes:
         return skip(f"not differentiable by JAX: {reasons[0]}")
     kind = kind_of(harness.fullname, f, args)
-    return Case(harness.fullname, harness.group_name, dtype, f, args, modes, kind)
+    size = max(m, sum(x.size for x in args))
+    return Case(harness.fullname, harness.group_name, dtype, f, args, modes, kind, size)
 
 
 def choose(options: argparse.Namespace, dtype: str) -> tuple[list[Case], list[Skip]]:
@@ -349,6 +352,8 @@ def rule(name: str, case: Case, f: Callable[..., Any], delta: float) -> Ruling:
 def rulings(case: Case, site: Site | None, options: argparse.Namespace) -> Iterator[Ruling]:
     """Every judge on a case as it is, and with each planted error."""
     for judge in options.judges:
+        if judge == "full" and case.size > options.full_limit:
+            continue
         yield rule(judge, case, case.f, 0.0)
         if site is None:
             continue
@@ -471,6 +476,12 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--match", default="", help="regular expression on harness names")
     parser.add_argument("--every", type=int, default=1, help="take every Nth case")
     parser.add_argument("--all", action="store_true", help="every harness, not one a group")
+    parser.add_argument(
+        "--full-limit",
+        type=int,
+        default=2000,
+        help="largest number of inputs, or of outputs, that full mode is asked to check",
+    )
     parser.add_argument("--json", type=Path, help="write every ruling to this file")
     return parser.parse_args(arguments)
 

@@ -95,6 +95,7 @@ def composed(operator: OpInfo, sample: SampleInput) -> Case:
         output = operator.gradcheck_wrapper(variant, x, *args, **kwargs)
         return sample.output_process_fn_grad(output)
 
+    function.__qualname__ = name(operator)
     return Case(function, inputs, operator.gradcheck_nondet_tol)
 
 
@@ -155,6 +156,7 @@ def planted(right: Case, spot: Spot, delta: float) -> Case:
         changed[spot.input] = ScaledGradient.apply(values[spot.input], spot.element, 1 + delta)
         return right.function(*changed)
 
+    function.__qualname__ = right.function.__qualname__
     return Case(function, right.inputs, right.nondet_tol)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -82,7 +83,7 @@ class JaxBackend(AutodiffBackend):
         eps = self.eps(array)
         platform = next(iter(array.devices())).platform
         single = array.dtype in (jnp.float32, jnp.complex64)
-        if single and jax.config.jax_default_matmul_precision is None:
+        if single and jax.config.read("jax_default_matmul_precision") is None:
             return max(eps, ACCELERATED_EPS.get(platform, eps))
         return eps
 
@@ -98,8 +99,9 @@ class JaxBackend(AutodiffBackend):
         array = jax.device_put(rounded, like.sharding)
         if array.dtype != like.dtype:  # 64-bit values outside of 64-bit mode become 32-bit ones
             raise self.lacks(
-                f"dtype {like.dtype}", "JAX made "
-                f"{array.dtype} of it; enable 64-bit mode: jax.config.update('jax_enable_x64', True)",
+                f"dtype {like.dtype}",
+                f"JAX made {array.dtype} of it; enable 64-bit mode: "
+                "jax.config.update('jax_enable_x64', True)",
             )
         return array
 
@@ -128,7 +130,7 @@ class JaxBackend(AutodiffBackend):
         return [str(device) for device in jax.devices()]
 
     def dtypes(self) -> list[str]:
-        wide = "" if jax.config.jax_enable_x64 else " (in 64-bit mode)"
+        wide = "" if jax.config.read("jax_enable_x64") else " (in 64-bit mode)"
         return [
             f"float64{wide}", "float32", "float16", "bfloat16", f"complex128{wide}", "complex64",
         ]  # fmt: skip
@@ -139,23 +141,20 @@ class JaxBackend(AutodiffBackend):
 
 @contextmanager
 def _isolated(wide: bool) -> Iterator[None]:
-    before = bool(jax.config.jax_enable_x64)
+    before = bool(jax.config.read("jax_enable_x64"))
     try:
         with _x64() if wide else nullcontext():
             yield
     finally:
-        if bool(jax.config.jax_enable_x64) != before:
+        if bool(jax.config.read("jax_enable_x64")) != before:
             jax.config.update("jax_enable_x64", before)
 
 
 def _x64() -> AbstractContextManager[Any]:
-    if hasattr(jax, "enable_x64"):
-        context: AbstractContextManager[Any] = jax.enable_x64(True)
-        return context
-    from jax.experimental import enable_x64  # JAX before 0.8 has it there only
-
-    older: AbstractContextManager[Any] = enable_x64(True)
-    return older
+    # JAX before 0.8 has the context manager in jax.experimental only
+    home: Any = jax if hasattr(jax, "enable_x64") else importlib.import_module("jax.experimental")
+    context: AbstractContextManager[Any] = home.enable_x64(True)
+    return context
 
 
 def _filled(values: MaybeArrays, like: Arrays) -> Arrays:

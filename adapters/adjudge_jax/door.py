@@ -57,7 +57,9 @@ def check_vjp(
         y, transpose = f_vjp(*inputs)
 
         def adjoint(w: Any) -> Any:
-            g = jax.tree_util.tree_map(jnp.conj, transpose(_like(jax.tree_util.tree_map(jnp.conj, w), y)))
+            g = jax.tree_util.tree_map(
+                jnp.conj, transpose(_like(jax.tree_util.tree_map(jnp.conj, w), y))
+            )
             return g if len(inputs) != 1 else g[0]
 
         return y, adjoint

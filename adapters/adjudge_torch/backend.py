@@ -66,6 +66,8 @@ class TorchBackend(AutodiffBackend):
             # under torch.func.vmap dual tensors are made by torch.func alone
             if "Batching rule not implemented for aten::_make_dual" in str(error):
                 return self._functional_jvp(f, x, v)
+            if "Nested forward mode AD" in str(error):
+                raise self.lacks("forward mode over forward mode", str(error)) from error
             raise
 
     @staticmethod
@@ -79,16 +81,14 @@ class TorchBackend(AutodiffBackend):
             )
             pairs = [forward_ad.unpack_dual(output) for output in f(duals)]
             y = tuple(pair.primal.detach() for pair in pairs)
-            jv = tuple(
-                None if pair.tangent is None else pair.tangent.detach() for pair in pairs
-            )
+            jv = tuple(None if pair.tangent is None else pair.tangent.detach() for pair in pairs)
         return y, jv
 
     def _functional_jvp(
         self, f: FlatFunction, x: Arrays, v: MaybeArrays
     ) -> tuple[Arrays, MaybeArrays]:
-        y, jv = torch.func.jvp(lambda *leaves: f(leaves), x, self.zeros_for_absent(v, x))
-        return y, jv
+        pair: Any = torch.func.jvp(lambda *leaves: f(leaves), x, self.zeros_for_absent(v, x))
+        return pair[0], pair[1]
 
     def vjp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:
         def gradient_map(x_and_w: Arrays) -> Arrays:
@@ -221,7 +221,7 @@ class TorchBackend(AutodiffBackend):
         return _isolated()
 
     def random_state(self) -> Hashable:
-        states = [torch.get_rng_state()]
+        states: list[torch.Tensor] = [torch.get_rng_state()]
         if torch.cuda.is_available() and torch.cuda.is_initialized():
             states += torch.cuda.get_rng_state_all()
         return tuple(state.numpy().tobytes() for state in states)

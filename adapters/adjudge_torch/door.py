@@ -99,9 +99,9 @@ def _answer(report: adjudge.Report, raise_exception: bool) -> bool:
     return bool(report)
 
 
-def _checked_inputs(inputs: Any) -> tuple[Any, ...]:
-    """`inputs` as a tuple; `ValueError` unless a top-level tensor requires grad."""
-    inputs = tuple(inputs) if isinstance(inputs, list | tuple) else (inputs,)
+def _checked_inputs(given: Any) -> tuple[Any, ...]:
+    """The inputs as a tuple; `ValueError` unless a top-level tensor requires grad."""
+    inputs = tuple(given) if isinstance(given, list | tuple) else (given,)
     if not any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs):
         raise ValueError(
             "gradcheck expects at least one input tensor to require gradient, but none of the "

@@ -64,9 +64,7 @@ def with_stored_values(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor
     return _with_values(like, _gather(whole, like, positions))
 
 
-def _gather(
-    whole: torch.Tensor, like: torch.Tensor, positions: torch.Tensor
-) -> torch.Tensor:
+def _gather(whole: torch.Tensor, like: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
     if like.layout is torch.sparse_coo:
         return whole[tuple(like.indices())]
     blocks = like.values().shape

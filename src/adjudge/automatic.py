@@ -7,36 +7,13 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from adjudge.backend import Arrays, MaybeArrays
-from adjudge.numeric import Base
+from adjudge.observed import Base
 from adjudge.problem import Problem
-from adjudge.spaces import Space, Vector
+from adjudge.spaces import Vector
 
 BLOCK_BYTES = 128 * 2**20
 """Largest block of rows that is held at once; a larger table is worked through in blocks of
 columns, each from its own pass of reverse mode."""
-
-
-def observe(problem: Problem) -> Base:
-    """The function at x, evaluated once, and the spaces of its outputs."""
-    problem.counts.doing = "at x"
-    x = problem.point()
-    return base_of(problem, problem.evaluate(x))
-
-
-def base_of(problem: Problem, outputs: Arrays) -> Base:
-    """`Base` from outputs that are already there."""
-    backend = problem.backend
-    arrays = tuple(backend.copy(y) for y in outputs)
-    names = tuple(problem.output_names())
-    whole = Space.of(backend, arrays, names)
-    count = problem.outputs_of(len(arrays))
-    return Base(
-        problem,
-        whole,
-        Space(whole.leaves[:count]),
-        whole.vector(backend, arrays, arrays),
-        arrays,
-    )
 
 
 class Reverse:
@@ -129,9 +106,7 @@ class Forward:
         """`v` as arrays; with `only` the other leaves' tangents are undefined."""
         problem = self.problem
         arrays = problem.X.arrays(problem.backend, v, problem.x)
-        return tuple(
-            array if only is None or only == j else None for j, array in enumerate(arrays)
-        )
+        return tuple(array if only is None or only == j else None for j, array in enumerate(arrays))
 
     def column(self, base: Base, v: Vector, only: int | None = None) -> tuple[Vector, Vector]:
         """`(f(x), J v)` as vectors of Y, absent tangents as zeros."""

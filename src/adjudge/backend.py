@@ -30,7 +30,8 @@ UNDEFINED: Final = object()
 """A cotangent that the engine itself leaves undefined on its way through the graph. Handed to
 pullbacks only where `undefined_cotangents` is true; it must act as zero."""
 
-HostArray: TypeAlias = NDArray[np.float64] | NDArray[np.complex128]
+HostArray: TypeAlias = NDArray[Any]
+"""A NumPy array of float64 or complex128."""
 
 
 @dataclass(frozen=True, slots=True)

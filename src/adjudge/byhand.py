@@ -275,9 +275,7 @@ class HandBackend(WrappedBackend):
     def compile(self, f: FlatFunction) -> FlatFunction:
         raise self.lacks("compilation")
 
-    def _shaped_as(
-        self, like: Arrays, values: MaybeArrays, rule: str, of: str
-    ) -> MaybeArrays:
+    def _shaped_as(self, like: Arrays, values: MaybeArrays, rule: str, of: str) -> MaybeArrays:
         for k, (value, leaf) in enumerate(zip(values, like, strict=True)):
             if value is not None and tuple(value.shape) != tuple(leaf.shape):
                 raise InputError(

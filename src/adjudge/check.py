@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Unpack
 
-import numpy as np
+from adjudge.arguments import Path
+from adjudge.backend import AutodiffBackend
+from adjudge.compose import composed, over_reverse, require_outputs
+from adjudge.errors import InputError, NotSupportedError
+from adjudge.findings import Finding, Status
+from adjudge.judge import Judgement, Settings, judge, provenance_of, report_of
+from adjudge.observed import observe
+from adjudge.options import Mode, Options, settings_of
+from adjudge.problem import Problem, first_order
+from adjudge.report import GradcheckError, Report
+from adjudge.surroundings import random_state, surroundings
 
-from adjudge._version import __version__
-from adjudge.automatic import Reverse, base_of, observe
-from adjudge.backend import Array, Arrays, AutodiffBackend, everything
-from adjudge.compare import Entry
-from adjudge.errors import FlagError, InputError, NotSupportedError
-from adjudge.findings import Finding, Status, Verdict, worst
-from adjudge.judge import Judgement, Settings, judge
-from adjudge.numeric import Base
-from adjudge.probes import fresh_seed, random_cotangent
-from adjudge.problem import Path, Problem, first_order, gradient_problem
-from adjudge.report import GradcheckError, Provenance, Report
-
-Mode = Literal["auto", "full", "projected"]
 Function = Callable[..., Any]
 
 
@@ -89,60 +86,48 @@ def gradcheck(
         BackendError: Arrays of no, or of several, frameworks.
         UnstableOutputError: Outputs change shape or dtype near x.
     """
-    report = examine(
-        f, inputs, kwargs=kwargs, wrt=wrt, eps=eps, atol=atol, rtol=rtol, nondet_tol=nondet_tol,
-        check_undefined_grad=check_undefined_grad, check_grad_dtypes=check_grad_dtypes,
-        check_batched_grad=check_batched_grad,
-        check_batched_forward_grad=check_batched_forward_grad,
-        check_forward_ad=check_forward_ad, check_backward_ad=check_backward_ad,
-        fast_mode=fast_mode, masked=masked, mode=mode, seed=seed, equal_nan=equal_nan,
-        backend=backend,
-    )  # fmt: skip
-    return _raised(report, raise_exception)
+    options: Options = {
+        "kwargs": kwargs, "wrt": wrt, "eps": eps, "atol": atol, "rtol": rtol,
+        "nondet_tol": nondet_tol, "check_undefined_grad": check_undefined_grad,
+        "check_grad_dtypes": check_grad_dtypes, "check_batched_grad": check_batched_grad,
+        "check_batched_forward_grad": check_batched_forward_grad,
+        "check_forward_ad": check_forward_ad, "check_backward_ad": check_backward_ad,
+        "fast_mode": fast_mode, "masked": masked, "mode": mode, "seed": seed,
+        "equal_nan": equal_nan, "backend": backend,
+    }  # fmt: skip
+    return _raised(examine(f, inputs, **options), raise_exception)
 
 
 def examine(
     f: Function,
     inputs: Any,
     *,
-    kwargs: Mapping[str, Any] | None = None,
-    wrt: Path | Sequence[Path] | None = None,
-    eps: float | None = None,
-    atol: float | None = None,
-    rtol: float | None = None,
-    nondet_tol: float = 0.0,
-    check_undefined_grad: bool = True,
-    check_grad_dtypes: bool = True,
-    check_batched_grad: bool = False,
-    check_batched_forward_grad: bool = False,
-    check_forward_ad: bool = False,
-    check_backward_ad: bool = True,
-    fast_mode: bool | None = None,
-    masked: bool | None = None,
-    mode: Mode = "auto",
-    seed: int | None = None,
-    equal_nan: bool = False,
-    backend: str | AutodiffBackend | None = None,
+    modes: Sequence[str] | None = None,
+    **options: Unpack[Options],
 ) -> Report:
-    """`gradcheck` that never raises for a wrong derivative: the report says it."""
-    settings = Settings(
-        seed=fresh_seed() if seed is None else seed, eps=eps, atol=atol, rtol=rtol,
-        nondet_tol=nondet_tol, equal_nan=equal_nan, full=_full(mode, fast_mode),
-        backward=check_backward_ad, forward=check_forward_ad, undefined=check_undefined_grad,
-        grad_dtypes=check_grad_dtypes, batched=check_batched_grad,
-        batched_forward=check_batched_forward_grad, masked=masked,
-    )  # fmt: skip
-    _validate(settings)
-    problem, _ = first_order(f, inputs, kwargs, wrt, backend, masked)
-    with _surroundings(problem):
-        before = _random_state(problem)
-        base = observe(problem)
-        drawn = _random_state(problem) != before
-        _require_outputs(base)
-        outcome = judge(problem, base, settings, str(_provenance(problem, settings, False)))
-    if drawn:
-        outcome.findings.append(_DRAWS)
-    return _report(f, problem, settings, outcome)
+    """`gradcheck` that never raises for a wrong derivative: the report says it.
+
+    Args:
+        f, inputs: As for `gradcheck`.
+        modes: Compositions of reverse (`R`) and forward mode (`F`), outermost first: `"R"`,
+            `"FR"`. `None`: `R` and `F` as `check_backward_ad` and `check_forward_ad` say.
+        options: The keywords of `gradcheck`, but for `raise_exception`.
+    """
+    settings = settings_of(options)
+    problem = first_order(
+        f,
+        inputs,
+        options.get("kwargs"),
+        options.get("wrt"),
+        options.get("backend"),
+        options.get("masked"),
+    )
+    with surroundings(problem):
+        outcomes = [
+            _composition(problem, tail, chosen, partial(composed, problem, tail, settings.seed))
+            for tail, chosen in _by_tail(modes, settings)
+        ]
+    return report_of(f, problem, settings, outcomes)
 
 
 def gradgradcheck(
@@ -187,87 +172,70 @@ def gradgradcheck(
 
     Raises: As `gradcheck`.
     """
-    settings = Settings(
-        seed=fresh_seed() if seed is None else seed, eps=eps, atol=atol, rtol=rtol,
-        nondet_tol=nondet_tol, equal_nan=equal_nan, full=_full(mode, fast_mode),
-        backward=check_rev_over_rev, forward=check_fwd_over_rev, undefined=check_undefined_grad,
-        grad_dtypes=check_grad_dtypes, batched=check_batched_grad, masked=masked,
-    )  # fmt: skip
-    _validate(settings, second=True)
-    problem, _ = first_order(f, inputs, kwargs, wrt, backend, masked)
-    with _surroundings(problem):
-        second, outcome = _second(
-            problem, settings, grad_outputs, strided=gen_non_contig_grad_outputs
+    options: Options = {
+        "kwargs": kwargs, "wrt": wrt, "eps": eps, "atol": atol, "rtol": rtol,
+        "nondet_tol": nondet_tol, "check_undefined_grad": check_undefined_grad,
+        "check_grad_dtypes": check_grad_dtypes, "check_batched_grad": check_batched_grad,
+        "check_forward_ad": check_fwd_over_rev, "check_backward_ad": check_rev_over_rev,
+        "fast_mode": fast_mode, "masked": masked, "mode": mode, "seed": seed,
+        "equal_nan": equal_nan, "backend": backend,
+    }  # fmt: skip
+    settings = settings_of(options, second=True)
+    problem = first_order(f, inputs, kwargs, wrt, backend, masked)
+    with surroundings(problem):
+        outcome = _composition(
+            problem,
+            "R",
+            settings,
+            lambda: over_reverse(
+                problem, grad_outputs, settings.seed, strided=gen_non_contig_grad_outputs
+            ),
         )
-    return _raised(_report(f, second, settings, outcome), raise_exception)
+    return _raised(report_of(f, problem, settings, [outcome]), raise_exception)
 
 
-def _second(
-    problem: Problem, settings: Settings, grad_outputs: Any, *, strided: bool
-) -> tuple[Problem, Judgement]:
-    words = str(_provenance(problem, settings, False))
-    reverse = Reverse(problem)
-    base = base_of(problem, reverse.outputs)
-    _require_outputs(base)
-    if not any(reverse.attached):
+def _by_tail(modes: Sequence[str] | None, settings: Settings) -> list[tuple[str, Settings]]:
+    """What to take the outermost derivative of, and in which modes."""
+    if modes is None:
+        return [("", settings)]
+    if not modes or any(not word or set(word) - {"R", "F"} for word in modes):
         raise InputError(
-            "no output of the function is differentiable, so there is no gradient to "
-            "differentiate again",
-            "return at least one output that depends on the checked inputs through the engine",
+            f"modes={list(modes)!r}", 'give words of "R" and "F", such as ["R", "F", "RR"]'
         )
-    w = _cotangents(base, reverse.attached, grad_outputs, settings.seed, strided)
+    tails = dict.fromkeys(word[1:] for word in sorted(modes, key=len))
+    return [
+        (tail, replace(settings, backward="R" + tail in modes, forward="F" + tail in modes))
+        for tail in tails
+    ]
+
+
+def _composition(
+    problem: Problem, tail: str, settings: Settings, make: Callable[[], Problem]
+) -> Judgement:
+    """The judgement of the modes on top of `tail`."""
+    words = str(provenance_of(problem, settings, False))
+    before = random_state(problem)
     try:
-        second = gradient_problem(problem, reverse.attached, base.Y, w)
+        top = make()
+        base = observe(top)
     except NotSupportedError as error:
-        outcome = judge(problem, base, settings, words)
-        finding = Finding(Status.UNSUPPORTED, "RR", "", f"RR: {error}", cause=error)
-        outcome.findings.append(finding)
-        outcome.modes["RR"] = finding.verdict
-        return problem, outcome
-    return second, judge(second, observe(second), settings, words)
-
-
-def _cotangents(
-    base: Base, attached: Sequence[bool], given: Any, seed: int, strided: bool
-) -> Arrays:
-    backend, Y = base.problem.backend, base.Y
-    kept = [k for k, here in enumerate(attached) if here]
-    if given is None:
-        vector = random_cotangent(Y, seed + 7)
-        arrays = Y.arrays(backend, vector, base.arrays)
-        return tuple(
-            backend.strided(arrays[k]) if strided else arrays[k] for k in kept
-        )
-    cotangents = tuple(given) if isinstance(given, tuple | list) else (given,)
-    if len(cotangents) != len(kept):
-        raise InputError(
-            f"grad_outputs has {len(cotangents)} entries for {len(kept)} differentiable outputs "
-            f"({', '.join(Y.leaves[k].name for k in kept)})",
-            "give one cotangent per differentiable output",
-        )
-    return tuple(
-        _fitting(base, k, number, cotangent)
-        for number, (k, cotangent) in enumerate(zip(kept, cotangents, strict=True))
-    )
-
-
-def _fitting(base: Base, k: int, number: int, cotangent: Any) -> Array:
-    leaf, backend = base.Y.leaves[k], base.problem.backend
-    if cotangent is None:
-        return backend.from_host(leaf.host(np.zeros(leaf.size)), base.arrays[k])
-    if not backend.owns(cotangent):
-        raise InputError(
-            f"grad_outputs[{number}] is a {type(cotangent).__name__}, not an array of "
-            f"{backend.name}",
-            f"give an array like {leaf.name}: {leaf.info.dtype} of shape {leaf.info.shape}",
-        )
-    info = backend.info(cotangent)
-    if info.shape != leaf.info.shape:
-        raise InputError(
-            f"grad_outputs[{number}] has shape {info.shape}, {leaf.name} has {leaf.info.shape}",
-            "give a cotangent of the shape of its output",
-        )
-    return backend.copy(cotangent)
+        outcome = Judgement()
+        if tail == "R":  # then the first derivative can be judged at least
+            outcome = judge(problem, observe(problem), settings, words)
+        for letter, asked in (("R", settings.backward), ("F", settings.forward)):
+            if asked:
+                mode = letter + tail
+                outcome.findings.append(
+                    Finding(Status.UNSUPPORTED, mode, "", f"{mode}: {error}", cause=error)
+                )
+                outcome.modes[mode] = outcome.findings[-1].verdict
+        return outcome
+    drawn = random_state(problem) != before
+    require_outputs(base)
+    outcome = judge(top, base, settings, words)
+    if drawn:
+        outcome.findings.append(_DRAWS)
+    return outcome
 
 
 def _raised(report: Report, raise_exception: bool) -> Report:
@@ -277,77 +245,6 @@ def _raised(report: Report, raise_exception: bool) -> Report:
     return report
 
 
-def _full(mode: str, fast_mode: bool | None) -> bool | None:
-    if mode not in ("auto", "full", "projected"):
-        raise InputError(f"mode={mode!r}", 'give mode="auto", "full" or "projected"')
-    if fast_mode is None:
-        return None if mode == "auto" else mode == "full"
-    if mode != "auto" and (mode == "projected") != fast_mode:
-        raise FlagError(f"fast_mode={fast_mode} contradicts mode={mode!r}", "give one of them")
-    return not fast_mode
-
-
-def _validate(settings: Settings, *, second: bool = False) -> None:
-    for name in ("eps", "atol", "rtol", "nondet_tol"):
-        value = getattr(settings, name)
-        if value is None:
-            continue
-        if not isinstance(value, int | float) or not value >= 0 or (name == "eps" and value == 0):
-            raise InputError(
-                f"{name}={value!r}",
-                f"give a {'positive' if name == 'eps' else 'non-negative'} number"
-                + ("" if name == "nondet_tol" else ", or None for automatic"),
-            )
-    backward = "check_rev_over_rev" if second else "check_backward_ad"
-    forward = "check_fwd_over_rev" if second else "check_forward_ad"
-    if not settings.backward and not settings.forward:
-        raise FlagError(
-            f"{backward}=False and {forward}=False leave nothing to check",
-            "switch at least one of them on",
-        )
-    if settings.batched and not settings.backward:
-        raise FlagError(
-            f"check_batched_grad=True needs {backward}=True",
-            "switch the one off or the other on",
-        )
-    if settings.batched_forward and not settings.forward:
-        raise FlagError(
-            f"check_batched_forward_grad=True needs {forward}=True",
-            "switch the one off or the other on",
-        )
-
-
-def _require_outputs(base: Base) -> None:
-    if not base.Y.leaves:
-        raise InputError(
-            "the function returns nothing that can be differentiated: no floating or complex "
-            f"array of {base.problem.backend.name}",
-            "return arrays of the same framework as the inputs",
-        )
-
-
-@contextmanager
-def _surroundings(problem: Problem) -> Iterator[None]:
-    """Global state as it was afterwards, also when the user's function raises."""
-    python = random.getstate()
-    host = np.random.get_state()
-    try:
-        with everything(problem.backend.isolation(problem.x)):
-            yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(host)
-
-
-def _random_state(problem: Problem) -> object:
-    state = np.random.get_state()
-    return (
-        random.getstate(),
-        tuple(part.tobytes() if isinstance(part, np.ndarray) else part for part in state),
-        problem.backend.random_state(),
-    )
-
-
 _DRAWS = Finding(
     Status.DRAWS_RANDOM,
     "",
@@ -355,52 +252,3 @@ _DRAWS = Finding(
     "the function advances the global random state\n"
     "  its results agreed where they were compared; the state is restored after the check",
 )
-
-
-def _provenance(problem: Problem, settings: Settings, full: bool) -> Provenance:
-    infos = [leaf.info for leaf in problem.X.leaves]
-    return Provenance(
-        problem.backend.name,
-        problem.backend.version,
-        __version__,
-        np.__version__,
-        "+".join(dict.fromkeys(info.device for info in infos)),
-        "+".join(dict.fromkeys(info.dtype for info in infos)),
-        settings.seed,
-        "full" if full else "projected",
-    )
-
-
-def _report(f: Function, problem: Problem, settings: Settings, outcome: Judgement) -> Report:
-    counts = problem.counts
-    entries: list[Entry] = [
-        entry
-        for tally in outcome.tallies
-        for entry in (*tally.wrong, *tally.still, *tally.absent, *tally.open)
-    ]
-    return Report(
-        function=getattr(f, "__qualname__", None) or repr(f),
-        verdict=outcome.verdict,
-        modes=outcome.modes,
-        findings=tuple(outcome.findings),
-        counts={
-            "comparisons": sum(tally.compared for tally in outcome.tallies),
-            "nonzero": sum(tally.nonzero for tally in outcome.tallies),
-            "failed": sum(tally.failed for tally in outcome.tallies),
-            "undecided": sum(tally.undecided + tally.kinks for tally in outcome.tallies),
-            "identities": outcome.identities,
-            "evaluations": counts.evaluations,
-            "vjps": counts.vjps,
-            "jvps": counts.jvps,
-            "probes": outcome.probes,
-        },
-        tolerance={
-            "eps": settings.eps,
-            "atol": settings.atol,
-            "rtol": outcome.tolerance.relative,
-            "resolution": outcome.tolerance.resolution,
-        },
-        resolution=max((tally.resolution for tally in outcome.tallies), default=0.0),
-        provenance=_provenance(problem, settings, outcome.full),
-        entries=tuple(entries),
-    )

@@ -70,8 +70,8 @@ def scale(x: Vector) -> Vector:
 def central(sample: Sample, eps: float) -> Estimate:
     """One central difference; the error bar covers rounding of the outputs only.
 
-    Four units of rounding of either sample: an output that is a short sum of terms of its own size is that
-    accurate; longer ones are found out by the ladder.
+    Four units of rounding of either sample: an output that is a short sum of terms of its own
+    size is that accurate; longer ones are found out by the ladder.
     """
     with np.errstate(all="ignore"):
         value = (sample.plus - sample.minus) / (2 * sample.step)
@@ -100,9 +100,7 @@ def ladder(samples: Sequence[Sample], eps: float, at_x: Vector | None) -> Estima
         size = np.max([np.maximum(np.abs(s.plus), np.abs(s.minus)) for s in samples], axis=0)
         noise = eps * size[None, :] / steps[1:, None]
         # a window's disagreement with its neighbours: the larger of the two it has
-        disagreement = np.maximum(
-            np.vstack([change[:1], change]), np.vstack([change, change[-1:]])
-        )
+        disagreement = np.maximum(np.vstack([change[:1], change]), np.vstack([change, change[-1:]]))
         error = 2 * disagreement + 2 * noise
     usable = np.where(np.isfinite(better) & np.isfinite(error), error, np.inf)
     best = np.argmin(usable, axis=0)

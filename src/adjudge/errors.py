@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+
 class AdjudgeError(Exception):
     """Base of every exception that adjudge itself raises."""
 

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
+
+from adjudge import pullbacks, pushforwards
+from adjudge._version import __version__
 from adjudge.automatic import Forward, Reverse
 from adjudge.compare import Tally, Tolerance
 from adjudge.errors import NotSupportedError
 from adjudge.findings import Finding, Status, Verdict, worst
 from adjudge.identities import Identities, again
 from adjudge.localise import localise
-from adjudge.numeric import Base, unit_roundoff
+from adjudge.numeric import unit_roundoff
+from adjudge.observed import Base
 from adjudge.probes import Probes
 from adjudge.problem import Problem
-from adjudge.report import findings_of, identity_findings, mode_verdict
+from adjudge.report import (
+    Provenance,
+    Report,
+    findings_of,
+    identity_findings,
+    mode_verdict,
+)
 from adjudge.spaces import Vector
 from adjudge.table import Table
 
@@ -88,11 +100,9 @@ def judge(problem: Problem, base: Base, settings: Settings, provenance: str) -> 
     if reverse is not None and known is not None and any(reverse.attached):
         outcome.findings += _after_rows(table, checks, reverse, known, settings)
     if forward is not None and settings.undefined:
-        outcome.findings += checks.undefined_tangents(forward, table.pushed)
+        outcome.findings += pushforwards.undefined(checks, forward, table.pushed)
     if settings.batched_forward and forward is not None:
-        outcome.findings += _supported(
-            "vmap(F)", lambda: checks.batched_pushforward(forward)
-        )
+        outcome.findings += _supported("vmap(F)", lambda: pushforwards.batched(checks, forward))
     _localised(table, settings)
     _conclude(outcome, table, checks, provenance)
     return outcome
@@ -111,7 +121,7 @@ def _reverse(
         return None, None
     value = base.Y.vector(problem.backend, reverse.outputs, base.arrays[: len(base.Y.leaves)])
     outcome.findings += checks.repeatable(value, "plain, and under reverse mode")
-    row, findings = checks.pullback(reverse)
+    row, findings = pullbacks.identities(checks, reverse)
     outcome.findings += findings
     return reverse, row
 
@@ -123,7 +133,7 @@ def _forward(
         return None
     forward = Forward(problem)
     try:
-        findings = list(checks.pushforward(forward))
+        findings = list(pushforwards.identities(checks, forward))
     except NotSupportedError as error:
         outcome.findings.append(_unsupported("F" + problem.tail, error))
         return None
@@ -139,13 +149,13 @@ def _after_rows(
     undefined = settings.undefined and table.problem.backend.undefined_cotangents
     if table.probes.rows > 1:
         if table.rows is not None:
-            yield from checks.additive(reverse, known, table.rows)
+            yield from pullbacks.additive(checks, reverse, known, table.rows)
     elif not undefined and not table.probes.full:
-        yield from checks.additive_pair(reverse, known)
+        yield from pullbacks.additive_pair(checks, reverse, known)
     if undefined:
-        yield from checks.undefined(reverse)
+        yield from pullbacks.undefined(checks, reverse)
     if settings.batched:
-        yield from _supported("vmap(R)", lambda: checks.batched_pullback(reverse))
+        yield from _supported("vmap(R)", lambda: pullbacks.batched(checks, reverse))
 
 
 def _supported(mode: str, check: Callable[[], Iterable[Finding]]) -> list[Finding]:
@@ -188,3 +198,60 @@ def _conclude(outcome: Judgement, table: Table, checks: Identities, provenance: 
             outcome.modes.setdefault(finding.mode, finding.verdict)
     outcome.identities = checks.compared
     outcome.probes = table.probes.columns + table.probes.rows
+
+
+def provenance_of(problem: Problem, settings: Settings, full: bool) -> Provenance:
+    """Where the numbers of this check come from."""
+    infos = [leaf.info for leaf in problem.X.leaves]
+    return Provenance(
+        problem.backend.name,
+        problem.backend.version,
+        __version__,
+        np.__version__,
+        "+".join(dict.fromkeys(info.device for info in infos)),
+        "+".join(dict.fromkeys(info.dtype for info in infos)),
+        settings.seed,
+        "full" if full else "projected",
+    )
+
+
+def report_of(
+    f: Callable[..., Any], problem: Problem, settings: Settings, outcomes: Sequence[Judgement]
+) -> Report:
+    """The report of judgements about one function."""
+    counts = problem.counts
+    tallies = [tally for outcome in outcomes for tally in outcome.tallies]
+    modes: dict[str, Verdict] = {}
+    for outcome in outcomes:
+        for mode, verdict in outcome.modes.items():
+            modes[mode] = worst([verdict, modes.get(mode, verdict)])
+    return Report(
+        function=getattr(f, "__qualname__", None) or repr(f),
+        verdict=worst([outcome.verdict for outcome in outcomes]),
+        modes=dict(sorted(modes.items(), key=lambda item: (len(item[0]), item[0]))),
+        findings=tuple(finding for outcome in outcomes for finding in outcome.findings),
+        counts={
+            "comparisons": sum(tally.compared for tally in tallies),
+            "nonzero": sum(tally.nonzero for tally in tallies),
+            "failed": sum(tally.failed for tally in tallies),
+            "undecided": sum(tally.undecided + tally.kinks for tally in tallies),
+            "identities": sum(outcome.identities for outcome in outcomes),
+            "evaluations": counts.evaluations,
+            "vjps": counts.vjps,
+            "jvps": counts.jvps,
+            "probes": sum(outcome.probes for outcome in outcomes),
+        },
+        tolerance={
+            "eps": settings.eps,
+            "atol": settings.atol,
+            "rtol": max(outcome.tolerance.relative for outcome in outcomes),
+            "resolution": max(outcome.tolerance.resolution for outcome in outcomes),
+        },
+        resolution=max((tally.resolution for tally in tallies), default=0.0),
+        provenance=provenance_of(problem, settings, any(outcome.full for outcome in outcomes)),
+        entries=tuple(
+            entry
+            for tally in tallies
+            for entry in (*tally.wrong, *tally.still, *tally.absent, *tally.open)
+        ),
+    )

@@ -116,9 +116,7 @@ def _residual(
     return float(_cotangent(table, failure.row) @ value[:count] - row @ vector)
 
 
-def _automatic(
-    table: Table, failure: Failure, row: int, coordinate: int, unit: Vector
-) -> float:
+def _automatic(table: Table, failure: Failure, row: int, coordinate: int, unit: Vector) -> float:
     if failure.side == "each":
         assert table.forward is not None
         return float(table.forward.column(table.base, unit, failure.tangent.leaf)[1][row])
@@ -128,9 +126,7 @@ def _automatic(
     return float(table.reverse.row(table.base, w)[coordinate])
 
 
-def _bisect(
-    candidates: NDArray[np.int64], residual: Callable[[NDArray[np.int64]], float]
-) -> int:
+def _bisect(candidates: NDArray[np.int64], residual: Callable[[NDArray[np.int64]], float]) -> int:
     total = residual(candidates)
     while candidates.size > 1:
         half = candidates[: candidates.size // 2]

@@ -15,32 +15,13 @@ from adjudge.differences import (
     relative_step,
 )
 from adjudge.errors import InputError
+from adjudge.observed import Base, evaluate
 from adjudge.probes import Tangent
 from adjudge.problem import Problem
-from adjudge.spaces import Space, Vector
+from adjudge.spaces import Vector
 
 RETREATS = (1.0, 2.0**-8, 2.0**-16)
 """Factors on the step where a neighbour of x is not finite."""
-
-
-@dataclass(frozen=True)
-class Base:
-    """The function at x: its outputs, the space they lie in, and what is only observed."""
-
-    problem: Problem
-    whole: Space
-    """Outputs of `problem.evaluate`: the differentiated ones, then the observed ones."""
-    Y: Space
-    """The differentiated ones."""
-    values: Vector
-    arrays: tuple[object, ...]
-
-
-def evaluate(problem: Problem, base: Base, x: Vector, doing: str) -> Vector:
-    """All outputs at the point `x` of X, as a vector; the arrays are fresh ones."""
-    problem.counts.doing = doing
-    outputs = problem.evaluate(problem.point(x))
-    return base.whole.vector(problem.backend, outputs, base.arrays)
 
 
 @dataclass(frozen=True)
@@ -91,9 +72,7 @@ def _power_of_two(step: float) -> float:
     return float(2.0 ** np.round(np.log2(step))) if step > 0 and np.isfinite(step) else step
 
 
-def _sample(
-    problem: Problem, base: Base, tangent: Tangent, step: float
-) -> tuple[Sample, Vector]:
+def _sample(problem: Problem, base: Base, tangent: Tangent, step: float) -> tuple[Sample, Vector]:
     origin = problem.origin
     taken = []
     values = []

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib import metadata
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import array_api_compat
 
@@ -27,7 +27,7 @@ class ArrayLike(Protocol):
     """What looks like an array of some framework."""
 
     @property
-    def shape(self) -> object: ...
+    def shape(self) -> Any: ...
 
     @property
     def dtype(self) -> object: ...
@@ -56,7 +56,7 @@ class Entry:
         return _loaded(self)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _loaded(entry: Entry) -> AutodiffBackend:
     try:
         factory = entry.point.load()
@@ -127,7 +127,7 @@ def backend_of(leaf: object, name: str) -> AutodiffBackend | None:
     return None
 
 
-@lru_cache(maxsize=None)
+@cache
 def _plain(namespace: object) -> AutodiffBackend:
     return PlainBackend(namespace)
 

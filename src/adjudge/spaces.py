@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +40,7 @@ class Leaf:
     @property
     def double(self) -> bool:
         """Whether the host's float64 holds this leaf's dtype without rounding on the way back."""
-        return self.eps <= np.finfo(np.float64).eps
+        return bool(self.eps <= np.finfo(np.float64).eps)
 
     def entry(self, k: int) -> str:
         """Accessor path of real coordinate `k`: `inputs[0]['w'][4, 7]`, with `.imag` if so."""
@@ -99,7 +100,7 @@ class Space:
     def slices(self) -> tuple[slice, ...]:
         """Where each leaf's coordinates stand in the vector."""
         ends = np.cumsum([0] + [leaf.size for leaf in self.leaves])
-        return tuple(slice(int(a), int(b)) for a, b in zip(ends[:-1], ends[1:], strict=True))
+        return tuple(slice(int(a), int(b)) for a, b in pairwise(ends))
 
     @cached_property
     def owner(self) -> NDArray[np.int64]:

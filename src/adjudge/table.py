@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from adjudge.automatic import Forward, Reverse
 from adjudge.compare import FLOOR, Comparison, Entry, Tally, Tolerance, along
-from adjudge.numeric import Base, Column, column, refined
+from adjudge.numeric import Column, column, refined
+from adjudge.observed import Base
 from adjudge.probes import Probes, Tangent
 from adjudge.problem import Problem
 from adjudge.spaces import Vector
@@ -108,9 +109,7 @@ class Table:
             if side is not None:
                 yield "", side, ("first",)
 
-    def _reverse_side(
-        self, found: Column, block: slice, rows: Vector, size: Vector
-    ) -> Comparison:
+    def _reverse_side(self, found: Column, block: slice, rows: Vector, size: Vector) -> Comparison:
         probes, count = self.probes, self.base.Y.size
         estimate = found.estimate
         if found.tangent.coordinate is not None:
@@ -221,9 +220,7 @@ class Table:
         output = int(self.base.Y.owner[k]) if self.probes.full or side == "each" else k
         return not self.reverse.attached[output] or not self.reverse.present[found.tangent.leaf]
 
-    def _entry(
-        self, mode: str, comparison: Comparison, side: str, found: Column, k: int
-    ) -> Entry:
+    def _entry(self, mode: str, comparison: Comparison, side: str, found: Column, k: int) -> Entry:
         slopes = self._slopes(found.estimate.slopes)
         at_entry = self.probes.full or side == "each"
         return Entry(

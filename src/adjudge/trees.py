@@ -26,12 +26,13 @@ class Tree:
     signature: tuple[object, ...]
 
 
-def flatten(tree: object, root: str, expand: Expand) -> Tree:
+def flatten(tree: Any, root: str, expand: Expand) -> Tree:
     """`tree` flattened by optree, and below its leaves by the engine's own registrations.
 
     `None` is a leaf, so that it can be passed through in any position. `root` is the code
     that the names begin with: `inputs`, `out`.
     """
+    leaves: list[Any]
     accessors, leaves, spec = optree.tree_flatten_with_accessor(tree, none_is_leaf=True)
     parts = [
         _expanded(leaf, accessor.codify(root), expand)

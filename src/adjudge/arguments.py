@@ -1,0 +1,137 @@
+"""The user's arguments: which leaves are checked, which engine they belong to, how to call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from adjudge.backend import Arrays, AutodiffBackend
+from adjudge.errors import InputError
+from adjudge.registry import backend_named, backend_of, common_backend, expand
+from adjudge.trees import Tree, flatten
+
+Path = int | str
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The user's arguments, flattened: which leaves are checked, and how to call with others."""
+
+    tree: Tree
+    checked: tuple[int, ...]
+    backend: AutodiffBackend
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Accessor paths of the checked leaves."""
+        return tuple(self.tree.names[k] for k in self.checked)
+
+    @property
+    def leaves(self) -> Arrays:
+        """The user's own checked arrays: read, never written to or passed on."""
+        return tuple(self.tree.leaves[k] for k in self.checked)
+
+    def call(self, x: Arrays) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """`args, kwargs` with `x` in the checked places and fresh copies of other arrays."""
+        leaves = [self._fresh(leaf) for leaf in self.tree.leaves]
+        for k, leaf in zip(self.checked, x, strict=True):
+            leaves[k] = leaf
+        args, kwargs = self.tree.rebuild(leaves)
+        return tuple(args), kwargs
+
+    def _fresh(self, leaf: Any) -> Any:
+        if isinstance(leaf, np.ndarray):
+            return leaf.copy(order="K")
+        return self.backend.copy(leaf) if self.backend.owns(leaf) else leaf
+
+
+def read_arguments(
+    inputs: object,
+    kwargs: dict[str, Any],
+    wrt: Path | Sequence[Path] | None,
+    backend: str | AutodiffBackend | None,
+    masked: bool | None,
+) -> Arguments:
+    """The call `f(*inputs, **kwargs)`, flattened. Raises the errors of bad input."""
+    args = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
+    positional = flatten(args, "inputs", expand)
+    named = flatten(kwargs, "kwargs", expand)
+    count = len(positional.leaves)
+    tree = Tree(
+        positional.leaves + named.leaves,
+        positional.names + named.names,
+        lambda flat: (positional.rebuild(flat[:count]), named.rebuild(flat[count:])),
+        (),
+    )
+    given = backend_named(backend) if isinstance(backend, str) else backend
+    owners: dict[int, AutodiffBackend] = {}
+    for k, (name, leaf) in enumerate(zip(tree.names, tree.leaves, strict=True)):
+        if given is not None:
+            if given.owns(leaf):
+                owners[k] = given
+        elif not isinstance(leaf, np.generic):  # NumPy's scalars are numbers, like float
+            owner = backend_of(leaf, name)
+            if owner is not None:
+                owners[k] = owner
+    checked = _selected(tree, owners, wrt)
+    engine = common_backend((tree.names[k], owners[k]) for k in checked)
+    assert engine is not None  # _selected raised where nothing is checked
+    return Arguments(tree, checked, engine.masked(masked))
+
+
+def _selected(
+    tree: Tree, owners: Mapping[int, AutodiffBackend], wrt: Path | Sequence[Path] | None
+) -> tuple[int, ...]:
+    floating = [k for k, owner in owners.items() if owner.differentiable(tree.leaves[k])]
+    if wrt is not None:
+        return _resolved(tree, owners, floating, wrt)
+    wishes = {k: owners[k].wanted(tree.leaves[k]) for k in floating}
+    if any(wishes.values()):
+        return tuple(k for k in floating if wishes[k])
+    if not floating:
+        kinds = ", ".join(
+            f"{name}: {getattr(leaf, 'dtype', type(leaf).__name__)}"
+            for name, leaf in zip(tree.names, tree.leaves, strict=True)
+        )
+        raise InputError(
+            f"no input has a floating or complex array to check ({kinds or 'no inputs'})",
+            "pass floating-point arrays; Python and NumPy scalars count as constants",
+        )
+    return tuple(floating)
+
+
+def _resolved(
+    tree: Tree,
+    owners: Mapping[int, AutodiffBackend],
+    floating: Sequence[int],
+    wrt: Path | Sequence[Path],
+) -> tuple[int, ...]:
+    paths = [wrt] if isinstance(wrt, int | str) else list(wrt)
+    if not paths:
+        raise InputError("wrt= selects nothing", "name at least one input, or leave wrt= out")
+    chosen: set[int] = set()
+    for path in paths:
+        prefix = f"inputs[{path}]" if isinstance(path, int) else path
+        under = [
+            k
+            for k, name in enumerate(tree.names)
+            if name == prefix or (name.startswith(prefix) and name[len(prefix)] in "[.")
+        ]
+        if not under:
+            raise InputError(
+                f"wrt={path!r} is no input; there are: {', '.join(tree.names) or 'none'}",
+                "give the index of a positional argument, or a path as listed",
+            )
+        usable = [k for k in under if k in floating]
+        if not usable:
+            k = under[0]
+            kind = getattr(tree.leaves[k], "dtype", type(tree.leaves[k]).__name__)
+            raise InputError(
+                f"wrt={path!r} names {tree.names[k]}, which is {kind}",
+                "only floating and complex arrays have derivatives",
+            )
+        chosen.update(usable)
+    return tuple(sorted(chosen))

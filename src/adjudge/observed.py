@@ -1,0 +1,52 @@
+"""The function at x: its outputs, and the space they lie in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from adjudge.backend import Arrays
+from adjudge.problem import Problem
+from adjudge.spaces import Space, Vector
+
+
+@dataclass(frozen=True)
+class Base:
+    """The function at x: its outputs, the space they lie in, and what is only observed."""
+
+    problem: Problem
+    whole: Space
+    """Outputs of `problem.evaluate`: the differentiated ones, then the observed ones."""
+    Y: Space
+    """The differentiated ones."""
+    values: Vector
+    arrays: tuple[object, ...]
+
+
+def evaluate(problem: Problem, base: Base, x: Vector, doing: str) -> Vector:
+    """All outputs at the point `x` of X, as a vector; the arrays are fresh ones."""
+    problem.counts.doing = doing
+    outputs = problem.evaluate(problem.point(x))
+    return base.whole.vector(problem.backend, outputs, base.arrays)
+
+
+def observe(problem: Problem) -> Base:
+    """The function at x, evaluated once, and the spaces of its outputs."""
+    problem.counts.doing = "at x"
+    x = problem.point()
+    return base_of(problem, problem.evaluate(x))
+
+
+def base_of(problem: Problem, outputs: Arrays) -> Base:
+    """`Base` from outputs that are already there."""
+    backend = problem.backend
+    arrays = tuple(backend.copy(y) for y in outputs)
+    names = tuple(problem.output_names())[: len(arrays)]
+    whole = Space.of(backend, arrays, names)
+    count = problem.outputs_of(len(arrays))
+    return Base(
+        problem,
+        whole,
+        Space(whole.leaves[:count]),
+        whole.vector(backend, arrays, arrays),
+        arrays,
+    )

@@ -1,0 +1,104 @@
+"""The keyword arguments of the verbs, validated, as the settings of a judgement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypedDict
+
+from adjudge.arguments import Path
+from adjudge.backend import AutodiffBackend
+from adjudge.errors import FlagError, InputError
+from adjudge.judge import Settings
+from adjudge.probes import fresh_seed
+
+Mode = Literal["auto", "full", "projected"]
+
+
+class Options(TypedDict, total=False):
+    """See `gradcheck` for each of them."""
+
+    kwargs: Mapping[str, Any] | None
+    wrt: Path | Sequence[Path] | None
+    eps: float | None
+    atol: float | None
+    rtol: float | None
+    nondet_tol: float
+    check_undefined_grad: bool
+    check_grad_dtypes: bool
+    check_batched_grad: bool
+    check_batched_forward_grad: bool
+    check_forward_ad: bool
+    check_backward_ad: bool
+    fast_mode: bool | None
+    masked: bool | None
+    mode: Mode
+    seed: int | None
+    equal_nan: bool
+    backend: str | AutodiffBackend | None
+
+
+def settings_of(options: Options, *, second: bool = False) -> Settings:
+    """The settings that `options` ask for.
+
+    Raises `InputError` for values without meaning, `FlagError` for contradictions. `second`:
+    the modes are those of `gradgradcheck`, for the names in messages.
+    """
+    seed = options.get("seed")
+    settings = Settings(
+        seed=fresh_seed() if seed is None else seed,
+        eps=options.get("eps"),
+        atol=options.get("atol"),
+        rtol=options.get("rtol"),
+        nondet_tol=options.get("nondet_tol", 0.0),
+        equal_nan=options.get("equal_nan", False),
+        full=_full(options.get("mode", "auto"), options.get("fast_mode")),
+        backward=options.get("check_backward_ad", True),
+        forward=options.get("check_forward_ad", False),
+        undefined=options.get("check_undefined_grad", True),
+        grad_dtypes=options.get("check_grad_dtypes", True),
+        batched=options.get("check_batched_grad", False),
+        batched_forward=options.get("check_batched_forward_grad", False),
+        masked=options.get("masked"),
+    )
+    _validate(settings, second=second)
+    return settings
+
+
+def _full(mode: str, fast_mode: bool | None) -> bool | None:
+    if mode not in ("auto", "full", "projected"):
+        raise InputError(f"mode={mode!r}", 'give mode="auto", "full" or "projected"')
+    if fast_mode is None:
+        return None if mode == "auto" else mode == "full"
+    if mode != "auto" and (mode == "projected") != fast_mode:
+        raise FlagError(f"fast_mode={fast_mode} contradicts mode={mode!r}", "give one of them")
+    return not fast_mode
+
+
+def _validate(settings: Settings, *, second: bool) -> None:
+    for name in ("eps", "atol", "rtol", "nondet_tol"):
+        value = getattr(settings, name)
+        if value is None:
+            continue
+        if not isinstance(value, int | float) or not value >= 0 or (name == "eps" and value == 0):
+            raise InputError(
+                f"{name}={value!r}",
+                f"give a {'positive' if name == 'eps' else 'non-negative'} number"
+                + ("" if name == "nondet_tol" else ", or None for automatic"),
+            )
+    backward = "check_rev_over_rev" if second else "check_backward_ad"
+    forward = "check_fwd_over_rev" if second else "check_forward_ad"
+    if not settings.backward and not settings.forward:
+        raise FlagError(
+            f"{backward}=False and {forward}=False leave nothing to check",
+            "switch at least one of them on",
+        )
+    if settings.batched and not settings.backward:
+        raise FlagError(
+            f"check_batched_grad=True needs {backward}=True",
+            "switch the one off or the other on",
+        )
+    if settings.batched_forward and not settings.forward:
+        raise FlagError(
+            f"check_batched_forward_grad=True needs {forward}=True",
+            "switch the one off or the other on",
+        )

@@ -1,0 +1,92 @@
+"""The identities of forward mode: `v -> J v` is linear, and the primal is f(x)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from adjudge.automatic import Forward
+from adjudge.backend import Array, Arrays, MaybeArrays
+from adjudge.findings import Finding, Status
+from adjudge.identities import Identities, only
+from adjudge.probes import random_cotangent
+from adjudge.spaces import Vector
+
+
+def identities(checks: Identities, forward: Forward) -> Iterator[Finding]:
+    """Repeatability of the primal and linearity of `v -> J v`."""
+    base, problem = checks.base, checks.problem
+    v = _tangent(checks)
+    y, jv = forward.push(forward.tangent(v))
+    value = forward.vector(base, y)
+    yield from checks.repeatable(value, "plain, and under forward mode")
+    first = forward.vector(base, jv)
+    yield from checks.linear(
+        "jvp", lambda w: forward.column(base, w)[1], v, first, base.Y, "tangent"
+    )
+    for tangent, leaf in zip(jv, base.Y.leaves, strict=True):
+        if tangent is not None and problem.backend.complex(tangent) != leaf.complex:
+            yield Finding(
+                Status.WRONG_DTYPE,
+                "F" + problem.tail,
+                leaf.name,
+                f"the tangent of {leaf.name} is {problem.backend.info(tangent).dtype}, the "
+                f"output is {leaf.info.dtype}\n"
+                "  a tangent is real where its primal is real, complex where it is complex",
+            )
+
+
+def undefined(
+    checks: Identities, forward: Forward, pushed: Mapping[int, tuple[Vector, Vector]]
+) -> Iterator[Finding]:
+    """`J v` with undefined tangents in all leaves but one, which `pushed` has by leaf as
+    `(v, J v)`, is `J v` with zeros there.
+    """
+    base, X = checks.base, checks.problem.X
+    if len(X.leaves) < 2:
+        return
+    for j, (v, without) in pushed.items():
+        zeros = forward.column(base, v)[1]
+        yield from checks.equal(
+            Status.UNDEFINED,
+            "F",
+            base.Y,
+            without,
+            zeros,
+            np.abs(zeros),
+            f"undefined tangents beside that of {X.leaves[j].name} do not act as zeros",
+            ("undefined", "zeros"),
+            "treat an undefined (None) tangent as zeros",
+        )
+
+
+def batched(checks: Identities, forward: Forward) -> Iterator[Finding]:
+    """The vmapped jvp equals the loop over two tangents, input by input."""
+    problem, base = checks.problem, checks.base
+    X = problem.X
+    for j, leaf in enumerate(X.leaves):
+        pair = [only(X, random_cotangent(X, checks.probes.seed + s), j) for s in (3, 4)]
+        tangents = [forward.tangent(v)[j] for v in pair]
+
+        x = problem.point()
+
+        def push(v: MaybeArrays, j: int = j, x: Arrays = x) -> MaybeArrays:
+            whole: list[Array | None] = [None] * len(X.leaves)
+            whole[j] = v[0]
+            return forward.push(tuple(whole), x)[1]
+
+        likes = base.arrays[: len(base.Y.leaves)]
+        yield from checks.batched(
+            "F",
+            leaf.name,
+            push,
+            [(tangent,) for tangent in tangents],
+            base.Y,
+            likes,
+            problem.backend.vmap,
+        )
+
+
+def _tangent(checks: Identities) -> Vector:
+    return random_cotangent(checks.problem.X, checks.probes.seed + 5)
