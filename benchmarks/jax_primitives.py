@@ -428,13 +428,17 @@ def planted_table(found: Sequence[Ruling], options: argparse.Namespace) -> str:
 
 
 def listed(title: str, found: Sequence[Ruling]) -> str:
-    """Rulings one a line under a title."""
-    lines = []
+    """Rulings under a title, one a line; those that differ in delta alone share a line."""
+    lines: dict[str, list[str]] = {}
     for r in found:
         note = "" if r.kind == "ordinary" else f" ({r.kind})"
-        planted = f", delta {r.delta:g}" if r.delta else ""
-        lines.append(f"- {r.judge}: {r.name} {r.dtype}{planted}{note}: {r.line}")
-    return f"\n## {title}: {len(found)}\n\n" + "\n".join(lines)
+        line = f"- {r.judge}: {r.name} {r.dtype}{note}: {r.line}"
+        lines.setdefault(line, []).append(f"{r.delta:g}")
+    shown = [
+        line if deltas == ["0"] else f"{line} (delta {', '.join(deltas)})"
+        for line, deltas in lines.items()
+    ]
+    return "\n".join([f"\n## {title}: {len(shown)}\n", *shown])
 
 
 def only_ours(found: Sequence[Ruling]) -> list[Ruling]:

@@ -23,6 +23,9 @@ from adjudge.backend import (
     Pullback,
 )
 
+CONFIG: Any = jax.config
+"""JAX's settings, whose attributes are made at run time."""
+
 ACCELERATED_EPS = {"gpu": 2.0**-10, "tpu": 2.0**-7}
 """Spacing at 1 of float32 products at JAX's default precision: TF32 on GPUs, bfloat16 on TPUs
 (JAX documentation, `jax.lax.Precision`)."""
@@ -83,7 +86,7 @@ class JaxBackend(AutodiffBackend):
         eps = self.eps(array)
         platform = next(iter(array.devices())).platform
         single = array.dtype in (jnp.float32, jnp.complex64)
-        if single and jax.config.read("jax_default_matmul_precision") is None:
+        if single and CONFIG.jax_default_matmul_precision is None:
             return max(eps, ACCELERATED_EPS.get(platform, eps))
         return eps
 
@@ -130,7 +133,7 @@ class JaxBackend(AutodiffBackend):
         return [str(device) for device in jax.devices()]
 
     def dtypes(self) -> list[str]:
-        wide = "" if jax.config.read("jax_enable_x64") else " (in 64-bit mode)"
+        wide = "" if CONFIG.jax_enable_x64 else " (in 64-bit mode)"
         return [
             f"float64{wide}", "float32", "float16", "bfloat16", f"complex128{wide}", "complex64",
         ]  # fmt: skip
@@ -141,12 +144,12 @@ class JaxBackend(AutodiffBackend):
 
 @contextmanager
 def _isolated(wide: bool) -> Iterator[None]:
-    before = bool(jax.config.read("jax_enable_x64"))
+    before = bool(CONFIG.jax_enable_x64)
     try:
         with _x64() if wide else nullcontext():
             yield
     finally:
-        if bool(jax.config.read("jax_enable_x64")) != before:
+        if bool(CONFIG.jax_enable_x64) != before:
             jax.config.update("jax_enable_x64", before)
 
 

@@ -259,9 +259,11 @@ def _recording(leaf: torch.Tensor) -> torch.Tensor:
 
 
 def _gradients(
-    y: Sequence[torch.Tensor], x: Arrays, w: MaybeArrays, *, create_graph: bool
+    y: Arrays, x: Arrays, w: MaybeArrays, *, create_graph: bool
 ) -> MaybeArrays:
-    outputs, cotangents = [], []
+    outputs: list[torch.Tensor] = []
+    cotangents: list[torch.Tensor] = []
+    output: Any
     for output, cotangent in zip(y, w, strict=True):
         if cotangent is None or not output.requires_grad:
             continue
@@ -273,11 +275,10 @@ def _gradients(
         cotangents.append(cotangent)
     if not outputs:
         return (None,) * len(x)
-    return tuple(
-        torch.autograd.grad(
-            outputs, x, cotangents, retain_graph=True, create_graph=create_graph, allow_unused=True
-        )
+    gradients: Any = torch.autograd.grad(
+        outputs, x, cotangents, retain_graph=True, create_graph=create_graph, allow_unused=True
     )
+    return tuple(gradients)
 
 
 def _in_strides(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
