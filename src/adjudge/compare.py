@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,37 +69,42 @@ class Comparison:
     weight: float = 1.0
     """Norm of the probes, by which a fixed `atol` counts."""
 
-    @property
+    @cached_property
     def difference(self) -> Vector:
         """`|automatic - reference|`, NaN where both are not finite."""
         with np.errstate(all="ignore"):
             return np.asarray(np.abs(self.automatic - self.reference))
 
-    @property
+    @cached_property
+    def largest(self) -> Vector:
+        """What relative tolerances are relative to."""
+        with np.errstate(all="ignore"):
+            return np.maximum(self.size, np.maximum(abs(self.automatic), abs(self.reference)))
+
+    @cached_property
     def allowed(self) -> Vector:
         """What `difference` may be."""
         t = self.tolerance
         with np.errstate(all="ignore"):
             if not t.automatic:
                 return (t.atol or 0.0) * self.weight + t.relative * np.abs(self.reference)
-            size = np.maximum(self.size, np.maximum(abs(self.automatic), abs(self.reference)))
-            return self.error + t.relative * size
+            return self.error + t.relative * self.largest
 
-    @property
+    @cached_property
     def equal_nans(self) -> NDArray[np.bool_]:
         """Where the caller lets agreeing NaNs and infinities pass."""
         a, r = self.automatic, self.reference
         same = (np.isnan(a) & np.isnan(r)) | ((a == r) & ~np.isfinite(a))
         return same if self.tolerance.equal_nan else np.zeros_like(same)
 
-    @property
+    @cached_property
     def agrees(self) -> NDArray[np.bool_]:
         """Where the difference is allowed."""
         with np.errstate(all="ignore"):
             finite = np.isfinite(self.automatic) & np.isfinite(self.reference)
             return (finite & (self.difference <= self.allowed)) | self.equal_nans
 
-    @property
+    @cached_property
     def undecided(self) -> NDArray[np.bool_]:
         """Where the error bar is too wide for agreement or disagreement to mean anything."""
         t = self.tolerance
@@ -106,12 +112,11 @@ class Comparison:
         if not t.automatic:
             return reference_missing & ~np.isfinite(self.automatic)
         with np.errstate(all="ignore"):
-            size = np.maximum(self.size, np.maximum(abs(self.automatic), abs(self.reference)))
-            wide = self.error > np.maximum(t.resolution * size, t.relative * self.secant)
+            wide = self.error > np.maximum(t.resolution * self.largest, t.relative * self.secant)
             wide &= self.moved | (self.automatic != 0)
         return reference_missing | (self.agrees & wide & ~self.equal_nans)
 
-    @property
+    @cached_property
     def fails(self) -> NDArray[np.bool_]:
         """Where the automatic value is wrong."""
         return ~self.agrees & ~self.undecided
@@ -120,7 +125,7 @@ class Comparison:
     def resolution(self) -> float:
         """The largest relative error that would still have been accepted anywhere."""
         with np.errstate(all="ignore"):
-            size = np.maximum(self.size, np.maximum(abs(self.automatic), abs(self.reference)))
+            size = self.largest
             ratio = self.difference + np.where(np.isfinite(self.error), self.error, 0.0)
             ratio = np.where(size > 0, ratio / np.where(size > 0, size, 1.0), 0.0)
             # an entry that is zero to the resolution of f has no relative accuracy to speak of

@@ -42,28 +42,49 @@ def unit_roundoff(problem: Problem, base: Base) -> float:
 
 
 def column(problem: Problem, base: Base, tangent: Tangent, eps: float | None) -> Column:
-    """Two evaluations along `tangent`; `eps` fixes the absolute step."""
+    """Two evaluations along `tangent`; `eps` fixes the absolute step.
+
+    Raises `InputError` where a fixed step is too short to move x at all.
+    """
     u = unit_roundoff(problem, base)
     relative = relative_step(u)
+    if eps is not None:
+        taken = _sample(problem, base, tangent, eps)
+        if taken is None:
+            raise _no_motion(problem, tangent, eps)
+        return Column(tangent, taken[1], central(taken[0], u), eps, relative)
+    best: Column | None = None
     for factor in RETREATS:
-        step = eps if eps is not None else _power_of_two(relative * factor * tangent.length)
-        sample, vector = _sample(problem, base, tangent, step)
-        finite = np.isfinite(sample.plus) & np.isfinite(sample.minus)
-        if eps is not None or bool(np.all(finite | ~np.isfinite(base.values))):
+        step = _power_of_two(relative * factor * tangent.length)
+        taken = _sample(problem, base, tangent, step)
+        if taken is None:
             break
-    return Column(tangent, vector, central(sample, u), step, relative * factor)
+        sample, vector = taken
+        best = Column(tangent, vector, central(sample, u), step, relative * factor)
+        finite = np.isfinite(sample.plus) & np.isfinite(sample.minus)
+        if bool(np.all(finite | ~np.isfinite(base.values))):
+            break
+    if best is None:
+        raise _no_motion(problem, tangent, step)
+    return best
 
 
 def refined(problem: Problem, base: Base, first: Column) -> Column:
-    """The same column from a ladder of steps, with an error bar that was measured."""
+    """The same column from a ladder of steps, with an error bar that was measured.
+
+    Steps below the spacing of the dtype are left out; `first` itself where fewer than two stay.
+    """
     u = unit_roundoff(problem, base)
     samples = []
     vector = first.vector
     for step in ladder_steps(first.step, first.relative):
-        sample, taken = _sample(problem, base, first.tangent, step)
-        samples.append(sample)
-        if step == first.step:
-            vector = taken
+        taken = _sample(problem, base, first.tangent, step)
+        if taken is not None:
+            samples.append(taken[0])
+            if step == first.step:
+                vector = taken[1]
+    if len(samples) < 2:
+        return first
     estimate = ladder(samples, u, base.values)
     return Column(first.tangent, vector, estimate, first.step, first.relative)
 
@@ -72,24 +93,28 @@ def _power_of_two(step: float) -> float:
     return float(2.0 ** np.round(np.log2(step))) if step > 0 and np.isfinite(step) else step
 
 
-def _sample(problem: Problem, base: Base, tangent: Tangent, step: float) -> tuple[Sample, Vector]:
+def _sample(
+    problem: Problem, base: Base, tangent: Tangent, step: float
+) -> tuple[Sample, Vector] | None:
+    """Values on both sides of x and the direction really taken; `None` if x does not move."""
     origin = problem.origin
-    taken = []
-    values = []
+    points, moves = [], []
     for sign in (1.0, -1.0):
-        point = origin + sign * step * tangent.vector
-        point = _representable(problem, point, tangent.leaf)
+        point = _representable(problem, origin + sign * step * tangent.vector, tangent.leaf)
         with np.errstate(invalid="ignore"):
-            moved = np.where(np.isfinite(origin), point - origin, 0.0)
-        _require_motion(problem, tangent, moved, step)
-        values.append(evaluate(problem, base, point, _doing(problem, tangent, sign * step)))
-        taken.append(moved)
-    difference = (taken[0] - taken[1]) / (2 * step)
+            points.append(point)
+            moves.append(np.where(np.isfinite(origin), point - origin, 0.0))
+    if not np.any(moves[0]) or not np.any(moves[1]):
+        return None
+    plus, minus = (
+        evaluate(problem, base, point, _doing(problem, tangent, signed))
+        for point, signed in zip(points, (step, -step), strict=True)
+    )
+    direction = (moves[0] - moves[1]) / (2 * step)
     if tangent.coordinate is None:
-        return Sample(step, values[0], values[1]), difference
+        return Sample(step, plus, minus), direction
     # a unit tangent stays one: the step is what was really taken
-    actual = step * float(difference[tangent.coordinate])
-    return Sample(actual, values[0], values[1]), tangent.vector
+    return Sample(step * float(direction[tangent.coordinate]), plus, minus), tangent.vector
 
 
 def _representable(problem: Problem, point: Vector, leaf: int) -> Vector:
@@ -103,12 +128,10 @@ def _representable(problem: Problem, point: Vector, leaf: int) -> Vector:
     return point
 
 
-def _require_motion(problem: Problem, tangent: Tangent, moved: Vector, step: float) -> None:
-    if np.any(moved):
-        return
+def _no_motion(problem: Problem, tangent: Tangent, step: float) -> InputError:
     leaf = problem.X.leaves[tangent.leaf]
     where = leaf.name if tangent.coordinate is None else problem.X.entry(tangent.coordinate)
-    raise InputError(
+    return InputError(
         f"a step of {step:.3g} does not move {where} ({leaf.info.dtype}): it is below the "
         "spacing of the dtype there",
         "leave eps= out (the step then follows the scale of the input), or give a longer one",

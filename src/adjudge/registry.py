@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from importlib import metadata
 from typing import Any, Protocol, runtime_checkable
 
 import array_api_compat
@@ -33,13 +32,25 @@ class ArrayLike(Protocol):
     def dtype(self) -> object: ...
 
 
+class EntryPoint(Protocol):
+    """What is used of `importlib.metadata.EntryPoint`."""
+
+    name: str
+    value: str
+
+    @property
+    def dist(self) -> Any: ...
+
+    def load(self) -> Any: ...
+
+
 @dataclass(frozen=True)
 class Entry:
     """An adapter that is registered, imported or not."""
 
     root: str
     """Root module of the arrays' types: the name of the entry point."""
-    point: metadata.EntryPoint
+    point: EntryPoint
 
     @property
     def command(self) -> str:
@@ -84,6 +95,8 @@ def _broken(entry: Entry, error: Exception) -> BackendNotInstalledError:
 @lru_cache(maxsize=1)
 def entries() -> tuple[Entry, ...]:
     """The registered adapters, by name; nothing is imported. Two of one name: the first wins."""
+    from importlib import metadata  # a quarter of the import time of this library
+
     found: dict[str, Entry] = {}
     for point in sorted(metadata.entry_points(group=GROUP), key=lambda p: (p.name, p.value)):
         found.setdefault(point.name, Entry(point.name, point))
