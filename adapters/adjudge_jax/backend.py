@@ -22,6 +22,7 @@ from adjudge.backend import (
     MaybeArrays,
     Pullback,
 )
+from adjudge.errors import NotSupportedError
 
 CONFIG: Any = jax.config
 """JAX's settings, whose attributes are made at run time."""
@@ -29,6 +30,16 @@ CONFIG: Any = jax.config
 ACCELERATED_EPS = {"gpu": 2.0**-10, "tpu": 2.0**-7}
 """Spacing at 1 of float32 products at JAX's default precision: TF32 on GPUs, bfloat16 on TPUs
 (JAX documentation, `jax.lax.Precision`)."""
+
+REFUSALS = (
+    "can't apply forward-mode autodiff (jvp) to a custom_vjp function",
+    "Reverse-mode differentiation does not work for",
+    "callbacks do not support JVP",
+    "Differentiation rule for",
+    "Transpose rule (for reverse-mode differentiation) for",
+)
+"""What JAX says where it has no derivative to offer (0.4.36 to 0.10.2), by TypeError, ValueError
+or NotImplementedError."""
 
 
 class JaxBackend(AutodiffBackend):
@@ -49,15 +60,18 @@ class JaxBackend(AutodiffBackend):
     # ---------------------------------------------------------------- derivatives
 
     def vjp(self, f: FlatFunction, x: Arrays) -> tuple[Arrays, Pullback]:
-        y, transpose = jax.vjp(lambda *leaves: f(leaves), *x)
+        with self._refusing("reverse mode (vjp)"):
+            y, transpose = jax.vjp(lambda *leaves: f(leaves), *x)
 
         def pullback(w: MaybeArrays) -> MaybeArrays:
-            return tuple(jnp.conj(g) for g in transpose(tuple(map(jnp.conj, _filled(w, y)))))
+            with self._refusing("reverse mode (vjp)"):
+                return tuple(jnp.conj(g) for g in transpose(tuple(map(jnp.conj, _filled(w, y)))))
 
         return y, pullback
 
     def jvp(self, f: FlatFunction, x: Arrays, v: MaybeArrays) -> tuple[Arrays, MaybeArrays]:
-        y, jv = jax.jvp(lambda *leaves: f(leaves), x, _filled(v, x))
+        with self._refusing("forward mode (jvp)"):
+            y, jv = jax.jvp(lambda *leaves: f(leaves), x, _filled(v, x))
         return y, jv
 
     def vmap(self, function: Callable[[MaybeArrays], MaybeArrays]) -> Callable[..., MaybeArrays]:
@@ -67,6 +81,18 @@ class JaxBackend(AutodiffBackend):
     def compile(self, f: FlatFunction) -> FlatFunction:
         compiled: FlatFunction = jax.jit(f)
         return compiled
+
+    @contextmanager
+    def _refusing(self, what: str) -> Iterator[None]:
+        """JAX's own refusals as `NotSupportedError`; every other exception comes through."""
+        try:
+            yield
+        except (TypeError, ValueError, NotImplementedError) as error:
+            if any(words in str(error) for words in REFUSALS) and not isinstance(
+                error, NotSupportedError
+            ):
+                raise self.lacks(what, str(error)) from error
+            raise
 
     # ---------------------------------------------------------------- arrays
 

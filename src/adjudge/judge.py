@@ -121,7 +121,11 @@ def _reverse(
         return None, None
     value = base.Y.vector(problem.backend, reverse.outputs, base.arrays[: len(base.Y.leaves)])
     outcome.findings += checks.repeatable(value, "plain, and under reverse mode")
-    row, findings = pullbacks.identities(checks, reverse)
+    try:  # some engines find out on the way back only
+        row, findings = pullbacks.identities(checks, reverse)
+    except NotSupportedError as error:
+        outcome.findings.append(_unsupported(mode, error))
+        return None, None
     outcome.findings += findings
     return reverse, row
 
