@@ -53,24 +53,33 @@ class Report:
         return self.verdict is Verdict.PASS
 
     @property
+    def ranked(self) -> list[Finding]:
+        """The findings, what fails before what stayed open before what is only a note."""
+        order = [Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PASS]
+        return sorted(self.findings, key=lambda finding: order.index(finding.verdict))
+
+    @property
     def headline(self) -> str:
         """One line that stands alone."""
-        problems = [f for f in self.findings if f.verdict is not Verdict.PASS]
-        # what fails comes before what stayed open
-        problems.sort(key=lambda f: f.verdict is not Verdict.FAIL)
+        problems = [finding for finding in self.ranked if finding.verdict is not Verdict.PASS]
         if problems:
             first, more = problems[0], len(problems) - 1
             line = f"{self.verdict} {self.function}: {first.status}: {_first_line(first.text)}"
             return line + (f" (and {more} more finding{'s' * (more > 1)})" if more else "")
+        zero = "" if self.counts["nonzero"] else ", all zero"
         return (
-            f"{self.verdict} {self.function}: {self.counts['comparisons']} comparisons agree, "
-            f"modes {', '.join(self.modes)}, to {self.resolution:.1e}"
+            f"{self.verdict} {self.function}: {self.counts['comparisons']} comparisons agree"
+            f"{zero}, modes {', '.join(self.modes)}, to {self.resolution:.1e}"
         )
 
     def __str__(self) -> str:
         """The headline, every finding, and the counts."""
         lines = [self.headline]
-        lines += [f"{f.status}  {f.text}" for f in self.findings]
+        for k, finding in enumerate(self.ranked):
+            first, _, rest = finding.text.partition("\n")
+            if k > 0 or finding.verdict is Verdict.PASS:
+                lines.append(f"{finding.status}: {first}")
+            lines += [rest] if rest else []
         lines.append(self.footer)
         return "\n".join(lines)
 

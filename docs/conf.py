@@ -1,0 +1,12 @@
+"""Sphinx settings."""
+
+from adjudge import __version__
+
+project = "adjudge"
+author = copyright = "The adjudge authors"  # noqa: A001 Sphinx's own name
+version = release = __version__
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+html_theme = "furo"
+exclude_patterns = ["_build"]
+autodoc_typehints = "none"
+myst_heading_anchors = 3
