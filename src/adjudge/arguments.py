@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from adjudge.backend import Arrays, AutodiffBackend
-from adjudge.errors import InputError
+from adjudge.errors import InputError, UnknownFrameworkError
 from adjudge.registry import backend_named, backend_of, common_backend, expand
 from adjudge.trees import Tree, flatten
 
@@ -68,29 +68,43 @@ def read_arguments(
     )
     given = backend_named(backend) if isinstance(backend, str) else backend
     owners: dict[int, AutodiffBackend] = {}
+    unknown: dict[int, UnknownFrameworkError] = {}
     for k, (name, leaf) in enumerate(zip(tree.names, tree.leaves, strict=True)):
         if given is not None:
             if given.owns(leaf):
                 owners[k] = given
         elif not isinstance(leaf, np.generic):  # NumPy's scalars are numbers, like float
-            owner = backend_of(leaf, name)
+            try:
+                owner = backend_of(leaf, name)
+            except UnknownFrameworkError as error:
+                unknown[k] = error
+                continue
             if owner is not None:
                 owners[k] = owner
-    checked = _selected(tree, owners, wrt)
+    checked = _selected(tree, owners, unknown, wrt)
     engine = common_backend((tree.names[k], owners[k]) for k in checked)
     assert engine is not None  # _selected raised where nothing is checked
     return Arguments(tree, checked, engine.masked(masked))
 
 
 def _selected(
-    tree: Tree, owners: Mapping[int, AutodiffBackend], wrt: Path | Sequence[Path] | None
+    tree: Tree,
+    owners: Mapping[int, AutodiffBackend],
+    unknown: Mapping[int, UnknownFrameworkError],
+    wrt: Path | Sequence[Path] | None,
 ) -> tuple[int, ...]:
+    """The checked leaves: those named, else those marked, else all that can be.
+
+    An array of an unknown framework is a constant where others are named or marked.
+    """
     floating = [k for k, owner in owners.items() if owner.differentiable(tree.leaves[k])]
     if wrt is not None:
-        return _resolved(tree, owners, floating, wrt)
+        return _resolved(tree, unknown, floating, wrt)
     wishes = {k: owners[k].wanted(tree.leaves[k]) for k in floating}
     if any(wishes.values()):
         return tuple(k for k in floating if wishes[k])
+    for error in unknown.values():
+        raise error
     if not floating:
         kinds = ", ".join(
             f"{name}: {getattr(leaf, 'dtype', type(leaf).__name__)}"
@@ -105,7 +119,7 @@ def _selected(
 
 def _resolved(
     tree: Tree,
-    owners: Mapping[int, AutodiffBackend],
+    unknown: Mapping[int, UnknownFrameworkError],
     floating: Sequence[int],
     wrt: Path | Sequence[Path],
 ) -> tuple[int, ...]:
@@ -128,6 +142,8 @@ def _resolved(
         usable = [k for k in under if k in floating]
         if not usable:
             k = under[0]
+            if k in unknown:
+                raise unknown[k]
             kind = getattr(tree.leaves[k], "dtype", type(tree.leaves[k]).__name__)
             raise InputError(
                 f"wrt={path!r} names {tree.names[k]}, which is {kind}",

@@ -35,7 +35,32 @@ class Identities:
 
     # -- the function
 
-    def repeatable(self, again: Vector, how: str) -> Iterator[Finding]:
+    def value_under(self, mode: str, value: Vector) -> Iterator[Finding]:
+        """The value that comes with a derivative is f(x).
+
+        Bit for bit, or else to rounding, where plain evaluations agree among themselves: rules
+        for derivatives may compute the value in another order.
+        """
+        plain = self.base.values[: value.size]
+        self.compared += value.size
+        if _spread(plain, value) <= self.nondet_tol:
+            return
+        findings = list(self.repeatable(again(self.problem, self.base)))
+        yield from findings
+        if not findings:
+            yield from self.equal(
+                Status.INCONSISTENT,
+                mode[0],
+                self.base.Y,
+                value,
+                plain,
+                np.abs(plain),
+                f"the value under {mode.lower()} is not f(x)",
+                (mode.lower(), "f(x)"),
+                "the rule for the derivative must return the value of the function",
+            )
+
+    def repeatable(self, again: Vector) -> Iterator[Finding]:
         """Two evaluations at x agree within `nondet_tol`."""
         values = self.base.values[: again.size]
         self.compared += again.size
@@ -47,7 +72,7 @@ class Identities:
                 self.problem.tail,
                 self.base.whole.entry(k),
                 f"{self.base.whole.entry(k)} differs by {spread:.3g} between two evaluations at "
-                f"the same x ({how})\n"
+                "the same x\n"
                 f"  first   {values[k]:.17g}\n"
                 f"  second  {again[k]:.17g}\n"
                 "  fix the randomness or hidden state of the function, or allow the spread: "

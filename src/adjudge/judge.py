@@ -89,7 +89,7 @@ def judge(problem: Problem, base: Base, settings: Settings, provenance: str) -> 
     reverse, known = _reverse(problem, base, checks, settings, outcome)
     forward = _forward(problem, checks, settings, outcome)
     if reverse is None and forward is None and not outcome.findings:
-        outcome.findings += checks.repeatable(again(problem, base), "plain")
+        outcome.findings += checks.repeatable(again(problem, base))
 
     tallies: dict[str, Tally] = {}
     table = Table(
@@ -120,7 +120,7 @@ def _reverse(
         outcome.findings.append(_unsupported(mode, error))
         return None, None
     value = base.Y.vector(problem.backend, reverse.outputs, base.arrays[: len(base.Y.leaves)])
-    outcome.findings += checks.repeatable(value, "plain, and under reverse mode")
+    outcome.findings += checks.value_under("Reverse mode", value)
     try:  # some engines find out on the way back only
         row, findings = pullbacks.identities(checks, reverse)
     except NotSupportedError as error:

@@ -20,7 +20,7 @@ def identities(checks: Identities, forward: Forward) -> Iterator[Finding]:
     v = _tangent(checks)
     y, jv = forward.push(forward.tangent(v))
     value = forward.vector(base, y)
-    yield from checks.repeatable(value, "plain, and under forward mode")
+    yield from checks.value_under("Forward mode", value)
     first = forward.vector(base, jv)
     yield from checks.linear(
         "jvp", lambda w: forward.column(base, w)[1], v, first, base.Y, "tangent"
