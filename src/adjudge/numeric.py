@@ -72,7 +72,8 @@ def column(problem: Problem, base: Base, tangent: Tangent, eps: float | None) ->
 def refined(problem: Problem, base: Base, first: Column) -> Column:
     """The same column from a ladder of steps, with an error bar that was measured.
 
-    Steps below the spacing of the dtype are left out; `first` itself where fewer than two stay.
+    Steps below the spacing of the dtype are left out; `first` itself where fewer than three stay.
+    Three give two extrapolations, and so a disagreement to measure.
     """
     u = unit_roundoff(problem, base)
     samples = []
@@ -83,7 +84,7 @@ def refined(problem: Problem, base: Base, first: Column) -> Column:
             samples.append(taken[0])
             if step == first.step:
                 vector = taken[1]
-    if len(samples) < 2:
+    if len(samples) < 3:
         return first
     estimate = ladder(samples, u, base.values)
     return Column(first.tangent, vector, estimate, first.step, first.relative)

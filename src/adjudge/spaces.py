@@ -132,6 +132,16 @@ class Space:
             return np.full(leaf.host_shape, np.nan)
         return host
 
+    def modulus(self, vector: Vector) -> Vector:
+        """`|vector|`; both coordinates of a complex entry have its modulus, since its rounding
+        follows that.
+        """
+        parts = []
+        for leaf, part in zip(self.leaves, self.slices, strict=True):
+            size = np.abs(leaf.host(vector[part])).reshape(-1)
+            parts.append(np.repeat(size, 2) if leaf.complex else size)
+        return np.concatenate(parts) if parts else np.zeros(0)
+
     def arrays(self, backend: AutodiffBackend, vector: Vector, like: Arrays) -> Arrays:
         """The arrays of the engine with these real coordinates, rounded to their dtype."""
         return tuple(

@@ -161,7 +161,8 @@ class Table:
 
     def _secant(self, found: Column, part: slice) -> Vector:
         with np.errstate(all="ignore"):
-            return np.asarray(np.abs(self.base.values[part]) / found.tangent.length)
+            modulus = self.base.whole.modulus(self.base.values)
+            return np.asarray(modulus[part] / found.tangent.length)
 
     def _column_size(self, value: Vector) -> Vector:
         size = np.zeros_like(value)
