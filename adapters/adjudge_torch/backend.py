@@ -22,6 +22,7 @@ from adjudge.backend import (
     MaybeArrays,
     Pullback,
 )
+from adjudge.errors import NotSupportedError
 from adjudge_torch import sparse
 
 TF32_EPS = 2.0**-10
@@ -58,6 +59,8 @@ class TorchBackend(AutodiffBackend):
     def jvp(self, f: FlatFunction, x: Arrays, v: MaybeArrays) -> tuple[Arrays, MaybeArrays]:
         try:
             return self._dual_jvp(f, x, v)
+        except NotSupportedError:
+            raise
         except NotImplementedError as error:
             if "forward" in str(error):
                 raise self.lacks("forward mode (jvp)", str(error)) from error
@@ -70,19 +73,24 @@ class TorchBackend(AutodiffBackend):
                 raise self.lacks("forward mode over forward mode", str(error)) from error
             raise
 
-    @staticmethod
-    def _dual_jvp(f: FlatFunction, x: Arrays, v: MaybeArrays) -> tuple[Arrays, MaybeArrays]:
+    def _dual_jvp(self, f: FlatFunction, x: Arrays, v: MaybeArrays) -> tuple[Arrays, MaybeArrays]:
         with forward_ad.dual_level():
-            duals = tuple(
-                _recording(leaf)
-                if tangent is None
-                else forward_ad.make_dual(_recording(leaf), tangent.detach())
-                for leaf, tangent in zip(x, v, strict=True)
-            )
+            duals = tuple(self._dual(leaf, tangent) for leaf, tangent in zip(x, v, strict=True))
             pairs = [forward_ad.unpack_dual(output) for output in f(duals)]
             y = tuple(pair.primal.detach() for pair in pairs)
             jv = tuple(None if pair.tangent is None else pair.tangent.detach() for pair in pairs)
         return y, jv
+
+    def _dual(self, leaf: torch.Tensor, tangent: torch.Tensor | None) -> torch.Tensor:
+        if tangent is None:
+            return _recording(leaf)
+        try:
+            dual: torch.Tensor = forward_ad.make_dual(_recording(leaf), tangent.detach())
+        except RuntimeError as error:
+            if leaf.layout is torch.strided:
+                raise
+            raise self.lacks(f"forward mode (jvp) of {leaf.layout} tensors", str(error)) from error
+        return dual
 
     def _functional_jvp(
         self, f: FlatFunction, x: Arrays, v: MaybeArrays
@@ -182,7 +190,7 @@ class TorchBackend(AutodiffBackend):
     def from_host(self, host: HostArray, like: Array) -> Array:
         tensor = torch.from_numpy(np.array(host)).to(dtype=like.dtype, device=like.device)
         if sparse.is_sparse(like):
-            rebuild = sparse.with_stored_values if self._stored_only else sparse.fully_stored
+            rebuild = sparse.with_stored_values if self._stored_only else sparse.with_implied_zeros
             tensor = rebuild(tensor, like)
         elif like.is_mkldnn:
             tensor = tensor.to_mkldnn()
@@ -234,7 +242,7 @@ def _isolated() -> Iterator[None]:
     cuda = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
     with torch.random.fork_rng(devices=cuda):
         try:
-            with torch.enable_grad():
+            with torch.inference_mode(False), torch.enable_grad():
                 yield
         finally:
             if torch.get_default_dtype() is not dtype:
@@ -258,9 +266,7 @@ def _recording(leaf: torch.Tensor) -> torch.Tensor:
         raise
 
 
-def _gradients(
-    y: Arrays, x: Arrays, w: MaybeArrays, *, create_graph: bool
-) -> MaybeArrays:
+def _gradients(y: Arrays, x: Arrays, w: MaybeArrays, *, create_graph: bool) -> MaybeArrays:
     outputs: list[torch.Tensor] = []
     cotangents: list[torch.Tensor] = []
     output: Any
@@ -270,7 +276,7 @@ def _gradients(
         if cotangent is UNDEFINED:
             # the node that PyTorch's own checker uses: it passes an undefined gradient on
             output = torch._C._functions.UndefinedGrad()(output)
-            cotangent = torch.zeros_like(output)
+            cotangent = output.detach()  # of the right layout; the node drops its values
         outputs.append(output)
         cotangents.append(cotangent)
     if not outputs:

@@ -9,6 +9,7 @@ import torch
 from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 
 import adjudge
+from adjudge.judge import function_name
 
 
 class GradcheckError(adjudge.GradcheckError, TorchGradcheckError):
@@ -104,7 +105,7 @@ def _checked_inputs(given: Any) -> tuple[Any, ...]:
     inputs = tuple(given) if isinstance(given, list | tuple) else (given,)
     if not any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs):
         raise ValueError(
-            "gradcheck expects at least one input tensor to require gradient, but none of the "
+            "gradcheck expects at least one input tensor to require gradient, but none of "
             "them have requires_grad=True."
         )
     return inputs
@@ -124,5 +125,5 @@ def _dense_outputs(func: Callable[..., Any]) -> Callable[..., Any]:
                 )
         return outputs
 
-    checked.__qualname__ = getattr(func, "__qualname__", repr(func))
+    checked.__qualname__ = function_name(func)
     return checked

@@ -89,9 +89,12 @@ def _coordinates(like: torch.Tensor) -> torch.Tensor:
     return (r * like.shape[1] + c).reshape(-1)
 
 
-def fully_stored(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """All of the dense `values`, zeros too, stored in the layout of `like`."""
-    ones = torch.ones_like(values)
+def with_implied_zeros(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """The dense `values` in the layout of `like`: what `like` stores, and all that is not zero.
+
+    At x itself that is the user's own pattern, so that a gradient cut down to it is found out.
+    """
+    ones = (pattern(like) | (values != 0)).to(values.dtype)
     if like.layout is torch.sparse_coo:
         full = ones.to_sparse(like.sparse_dim()).coalesce()
     elif like.layout in BLOCKED:

@@ -173,6 +173,8 @@ class Tally:
     open: list[Entry] = field(default_factory=list)
     still: list[Entry] = field(default_factory=list)
     """Wrong entries where the function does not move at all."""
+    detached: list[Entry] = field(default_factory=list)
+    """Wrong entries of outputs for which the engine recorded nothing."""
     absent: list[Entry] = field(default_factory=list)
     """Wrong entries for which the engine has no derivative."""
 

@@ -143,7 +143,8 @@ def _forward(
         return None
     if not settings.grad_dtypes:
         findings = [f for f in findings if f.status is not Status.WRONG_DTYPE]
-    outcome.findings += findings
+    # reverse mode may have seen the function write into its input already
+    outcome.findings += [f for f in findings if f not in outcome.findings]
     return forward
 
 
@@ -200,8 +201,22 @@ def _conclude(outcome: Judgement, table: Table, checks: Identities, provenance: 
     for finding in outcome.findings:
         if finding.status is Status.UNSUPPORTED:
             outcome.modes.setdefault(finding.mode, finding.verdict)
+    if not any(tally.compared for tally in outcome.tallies) and not outcome.findings:
+        outcome.findings.append(_nothing(table))
     outcome.identities = checks.compared
     outcome.probes = table.probes.columns + table.probes.rows
+
+
+def _nothing(table: Table) -> Finding:
+    leaves = (*table.problem.X.leaves, *table.base.Y.leaves)
+    empty = ", ".join(f"{leaf.name} {leaf.info.shape}" for leaf in leaves if not leaf.size)
+    return Finding(
+        Status.UNRESOLVED,
+        table.problem.tail,
+        "",
+        f"nothing was compared: no entries in {empty}\n"
+        "  check at inputs and outputs that are not empty",
+    )
 
 
 def provenance_of(problem: Problem, settings: Settings, full: bool) -> Provenance:
@@ -219,6 +234,14 @@ def provenance_of(problem: Problem, settings: Settings, full: bool) -> Provenanc
     )
 
 
+def function_name(f: Callable[..., Any]) -> str:
+    """What to call `f` in one line: the qualified name, or that of its type."""
+    owner = getattr(f, "__self__", None)
+    if isinstance(owner, type) and hasattr(f, "__name__"):  # Sign.apply, not Function.apply
+        return f"{owner.__qualname__}.{f.__name__}"
+    return getattr(f, "__qualname__", None) or type(f).__qualname__
+
+
 def report_of(
     f: Callable[..., Any], problem: Problem, settings: Settings, outcomes: Sequence[Judgement]
 ) -> Report:
@@ -230,7 +253,7 @@ def report_of(
         for mode, verdict in outcome.modes.items():
             modes[mode] = worst([verdict, modes.get(mode, verdict)])
     return Report(
-        function=getattr(f, "__qualname__", None) or repr(f),
+        function=function_name(f),
         verdict=worst([outcome.verdict for outcome in outcomes]),
         modes=dict(sorted(modes.items(), key=lambda item: (len(item[0]), item[0]))),
         findings=tuple(finding for outcome in outcomes for finding in outcome.findings),
@@ -256,6 +279,12 @@ def report_of(
         entries=tuple(
             entry
             for tally in tallies
-            for entry in (*tally.wrong, *tally.still, *tally.absent, *tally.open)
+            for entry in (
+                *tally.wrong,
+                *tally.still,
+                *tally.detached,
+                *tally.absent,
+                *tally.open,
+            )
         ),
     )

@@ -137,6 +137,7 @@ def findings_of(tally: Tally, provenance: str) -> list[Finding]:
     for status, entries in (
         (Status.MISMATCH, tally.wrong),
         (Status.SPURIOUS, tally.still),
+        (Status.DETACHED, tally.detached),
         (Status.MISSING, tally.absent),
     ):
         if entries:
@@ -153,6 +154,7 @@ def findings_of(tally: Tally, provenance: str) -> list[Finding]:
 _SENTENCES = {
     Status.MISMATCH: "the automatic derivative is not the derivative of the function",
     Status.SPURIOUS: "a derivative where the function does not move at all",
+    Status.DETACHED: "the output is cut off from the graph (detach, .data, no_grad), yet it moves",
     Status.MISSING: "no derivative (the engine has none) where the function moves",
     Status.NONSMOOTH: "the function has a kink here; the automatic value lies between the "
     "one-sided slopes",

@@ -200,7 +200,9 @@ class Table:
             entry = self._entry(tally.mode, comparison, labels[0], found, k)
             if not comparison.moved[k] and comparison.automatic[k] != 0:
                 tally.keep(tally.still, entry)
-            elif self._no_derivative(labels[0], found, k):
+            elif self._detached(labels[0], k):
+                tally.keep(tally.detached, entry)
+            elif self._absent(labels[0], found):
                 tally.keep(tally.absent, entry)
             else:
                 tally.keep(tally.wrong, entry)
@@ -215,11 +217,16 @@ class Table:
         count = self.base.Y.size
         return slopes[0][:count], slopes[1][:count]
 
-    def _no_derivative(self, side: str, found: Column, k: int) -> bool:
+    def _detached(self, side: str, k: int) -> bool:
         if self.reverse is None or side == "first":
             return False
         output = int(self.base.Y.owner[k]) if self.probes.full or side == "each" else k
-        return not self.reverse.attached[output] or not self.reverse.present[found.tangent.leaf]
+        return not self.reverse.attached[output]
+
+    def _absent(self, side: str, found: Column) -> bool:
+        if self.reverse is None or side == "first":
+            return False
+        return not self.reverse.present[found.tangent.leaf]
 
     def _entry(self, mode: str, comparison: Comparison, side: str, found: Column, k: int) -> Entry:
         slopes = self._slopes(found.estimate.slopes)
