@@ -277,7 +277,15 @@ class HandBackend(WrappedBackend):
 
     def _shaped_as(self, like: Arrays, values: MaybeArrays, rule: str, of: str) -> MaybeArrays:
         for k, (value, leaf) in enumerate(zip(values, like, strict=True)):
-            if value is not None and tuple(value.shape) != tuple(leaf.shape):
+            if value is None:
+                continue
+            if not self.owns(value):
+                raise InputError(
+                    f"{rule} of {self.rule!r} returned a {type(value).__name__} for {of} leaf {k}, "
+                    f"not an array of {self.name}",
+                    f"return an array of the {of}'s shape, {tuple(leaf.shape)}",
+                )
+            if tuple(value.shape) != tuple(leaf.shape):
                 raise InputError(
                     f"{rule} of {self.rule!r} returned shape {tuple(value.shape)} for {of} leaf "
                     f"{k}, which has shape {tuple(leaf.shape)}",

@@ -80,7 +80,13 @@ class Identities:
             )
 
     def unchanged(
-        self, arrays: MaybeArrays, likes: Sequence[Array], space: Space, before: Vector, by: str
+        self,
+        arrays: MaybeArrays,
+        likes: Sequence[Array],
+        space: Space,
+        before: Vector,
+        by: str,
+        which: str = "",
     ) -> Iterator[Finding]:
         """The arrays that were handed out still hold what they held."""
         backend = self.problem.backend
@@ -96,7 +102,7 @@ class Identities:
                     Status.MUTATES_INPUT,
                     self.problem.tail,
                     leaf.name,
-                    f"{by} writes into {leaf.name}, which it was handed\n"
+                    f"{by} writes into {which}{leaf.name}, which it was handed\n"
                     "  work on a copy; a caller's array must not change",
                 )
 

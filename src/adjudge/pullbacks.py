@@ -27,7 +27,9 @@ def identities(checks: Identities, reverse: Reverse) -> tuple[Vector, list[Findi
     first = reverse.vector(gradients)
     findings = [
         *metadata(checks, gradients),
-        *checks.unchanged(handed, base.arrays, base.Y, u, "the vjp (backward pass)"),
+        *checks.unchanged(
+            handed, base.arrays, base.Y, u, "the vjp (backward pass)", "the cotangent of "
+        ),
         *checks.unchanged(
             reverse.x, checks.problem.x, space, checks.problem.origin, "the function"
         ),

@@ -15,12 +15,15 @@ from adjudge.spaces import Vector
 
 
 def identities(checks: Identities, forward: Forward) -> Iterator[Finding]:
-    """Repeatability of the primal and linearity of `v -> J v`."""
+    """Repeatability of the primal, purity, and linearity of `v -> J v`."""
     base, problem = checks.base, checks.problem
     v = _tangent(checks)
-    y, jv = forward.push(forward.tangent(v))
+    x, handed = problem.point(), forward.tangent(v)
+    y, jv = forward.push(handed, x)
     value = forward.vector(base, y)
     yield from checks.value_under("Forward mode", value)
+    yield from checks.unchanged(x, problem.x, problem.X, problem.origin, "the function")
+    yield from checks.unchanged(handed, problem.x, problem.X, v, "the jvp", "the tangent of ")
     first = forward.vector(base, jv)
     yield from checks.linear(
         "jvp", lambda w: forward.column(base, w)[1], v, first, base.Y, "tangent"

@@ -1,0 +1,33 @@
+"""Array namespaces without a framework: NumPy, array-api-strict, and its strictest flags."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import array_api_strict
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def strictest() -> Iterator[Any]:
+    """array-api-strict without boolean indexing, data-dependent shapes and extensions."""
+    before = array_api_strict.get_array_api_strict_flags()
+    array_api_strict.set_array_api_strict_flags(
+        boolean_indexing=False, data_dependent_shapes=False, enabled_extensions=()
+    )
+    yield array_api_strict
+    array_api_strict.set_array_api_strict_flags(
+        boolean_indexing=before["boolean_indexing"],
+        data_dependent_shapes=before["data_dependent_shapes"],
+        enabled_extensions=tuple(before["enabled_extensions"]),
+    )
+
+
+@pytest.fixture(params=["numpy", "strict", "strictest"])
+def xp(request: pytest.FixtureRequest) -> Any:
+    """Each namespace in turn."""
+    if request.param == "numpy":
+        return np
+    if request.param == "strictest":
+        return request.getfixturevalue("strictest")
+    return array_api_strict

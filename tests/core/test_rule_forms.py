@@ -1,0 +1,141 @@
+"""The forms that a hand-written derivative may take, and what is wrong with the others."""
+
+import numpy as np
+import pytest
+
+from adjudge import ByHand, InputError, Status, Verdict, examine, gradcheck
+
+X = np.asarray([0.3, -0.8])
+
+
+def linear(A, x):
+    return A @ x
+
+
+def test_a_pullback_saves_what_its_backward_needs():
+    def pullback(x):
+        y = np.exp(x)
+        return y, lambda w: w * y
+
+    report = examine(ByHand(pullback=pullback), X)
+
+    assert report.verdict is Verdict.PASS
+
+
+def test_a_pullback_beside_its_forward_is_compared_with_it():
+    rule = ByHand(np.sin, pullback=lambda x: (np.cos(x), lambda w: w * np.cos(x)))
+
+    report = examine(rule, X)
+
+    assert report.verdict is Verdict.FAIL
+    assert Status.INCONSISTENT in [finding.status for finding in report.findings]
+    assert "the value under reverse mode is not f(x)" in report.findings[0].text
+
+
+def test_a_wrong_pullback_fails():
+    report = examine(ByHand(pullback=lambda x: (np.exp(x), lambda w: w)), X)
+
+    assert report.verdict is Verdict.FAIL
+
+
+def test_a_pullback_of_several_inputs_returns_a_tuple():
+    rule = ByHand(pullback=lambda a, b: (a * b, lambda w: (w * b, w * a)))
+
+    report = examine(rule, (X, X + 1))
+
+    assert report.verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("gradient", [lambda g: g, lambda g: (g,)])
+def test_the_gradient_of_one_input_may_stand_alone_or_in_a_tuple(gradient):
+    rule = ByHand(np.sin, vjp=lambda x, w: gradient(w * np.cos(x)))
+
+    report = examine(rule, X)
+
+    assert report.verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        ({}, "neither forward= nor pullback="),
+        ({"forward": np.sin}, "no derivative of it"),
+        ({"forward": np.sin, "vjp": np.cos, "pullback": np.cos}, "both vjp= and pullback="),
+        ({"forward": np.sin, "jvp": np.cos, "double_vjp": np.cos}, "double_vjp= without a plain"),
+    ],
+)
+def test_a_rule_without_or_with_too_many_derivatives_is_refused(arguments, found):
+    with pytest.raises(InputError) as caught:
+        ByHand(**arguments)
+
+    assert found in caught.value.found
+    assert caught.value.remedy
+
+
+def test_a_rule_is_called_like_its_function():
+    rule = ByHand(pullback=lambda x, scale=1: (scale * x, lambda w: scale * w))
+
+    y = rule(X, scale=3)
+
+    assert np.array_equal(3 * X, y)
+    assert repr(ByHand(np.sin, vjp=np.cos)) == "ByHand(sin)"
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_wrong_number_of_gradients_is_refused(count):
+    rule = ByHand(lambda a, b: a * b, vjp=lambda a, b, w: (w,) * count)
+
+    with pytest.raises(InputError) as caught:
+        gradcheck(rule, (X, X))
+
+    assert f"returned {count} gradients for 2 positional inputs" in caught.value.found
+    assert "one gradient per positional input" in caught.value.remedy
+
+
+def test_one_gradient_for_two_inputs_is_refused_though_it_is_no_tuple():
+    rule = ByHand(lambda a, b: a * b, vjp=lambda a, b, w: w * b)
+
+    with pytest.raises(InputError, match="1 gradients for 2 positional inputs"):
+        gradcheck(rule, (X, X))
+
+
+def test_a_gradient_of_the_wrong_shape_is_refused_with_both_shapes():
+    rule = ByHand(linear, vjp=lambda A, x, w: (np.outer(x, w), A.T @ w))
+
+    with pytest.raises(InputError) as caught:
+        gradcheck(rule, (np.ones((3, 2)), X))
+
+    assert "vjp of ByHand(linear) returned shape (2, 3)" in caught.value.found
+    assert "which has shape (3, 2)" in caught.value.found
+
+
+def test_a_gradient_that_is_no_array_is_refused():
+    rule = ByHand(np.sin, vjp=lambda x, w: "gradient")
+
+    with pytest.raises(InputError, match=r"returned a str for input leaf 0, not an array of numpy"):
+        gradcheck(rule, X)
+
+
+def test_a_gradient_that_is_a_python_number_is_refused():
+    rule = ByHand(lambda x: x * x, vjp=lambda x, w: 2 * float(x) * float(w))
+
+    with pytest.raises(InputError, match="returned a float for input leaf 0"):
+        gradcheck(rule, np.asarray(3.0))
+
+
+def test_a_gradient_of_another_dtype_is_a_finding():
+    x = X.astype(np.float32)
+    rule = ByHand(np.sin, vjp=lambda x, w: (w * np.cos(x)).astype(np.float64))
+
+    report = examine(rule, x)
+
+    assert report.verdict is Verdict.FAIL
+    assert "has dtype float64, the input has dtype float32" in report.findings[0].text
+
+
+def test_the_vjp_gets_the_keyword_arguments_too():
+    rule = ByHand(lambda x, *, k: x**k, vjp=lambda x, w, *, k: w * k * x ** (k - 1))
+
+    report = examine(rule, X, kwargs={"k": 3})
+
+    assert report.verdict is Verdict.PASS

@@ -1,0 +1,223 @@
+"""`gradgradcheck`: the term in x, the term in w, and the first derivative itself."""
+
+import numpy as np
+import pytest
+
+from adjudge import ByHand, GradcheckError, InputError, Status, Verdict, examine, gradgradcheck
+
+A = np.asarray([0.5, -1.2, 0.7])
+B = np.asarray([1.1, 0.4, -2.0])
+
+
+def forward(a, b):
+    return a * b**2
+
+
+def vjp(a, b, w):
+    return w * b**2, 2 * w * a * b
+
+
+def double_vjp(a, b, w, u):
+    of_a, of_b = u
+    return 2 * of_b * w * b, 2 * of_a * w * b + 2 * of_b * w * a, of_a * b**2 + 2 * of_b * a * b
+
+
+def at_one(g, factor=1.5):
+    g = g.copy()
+    g[1] *= factor
+    return g
+
+
+def wrong_in(position):
+    def wrong(a, b, w, u):
+        terms = list(double_vjp(a, b, w, u))
+        terms[position] = at_one(terms[position])
+        return tuple(terms)
+
+    return wrong
+
+
+def check(rule, **options):
+    return gradgradcheck(rule, (A, B), raise_exception=False, seed=0, **options)
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
+def test_right_second_derivatives_pass(mode):
+    report = check(ByHand(forward, vjp=vjp, double_vjp=double_vjp), mode=mode)
+
+    assert report.verdict is Verdict.PASS
+    assert {"R": Verdict.PASS, "RR": Verdict.PASS} == dict(report.modes)
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
+def test_a_rule_nested_in_a_rule_is_the_same_as_double_vjp(mode):
+    report = check(ByHand(forward, vjp=ByHand(vjp, vjp=double_vjp)), mode=mode)
+
+    assert report.verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize(
+    ("position", "wrt"), [(0, "inputs[0][1]"), (1, "inputs[1][1]"), (2, "grad_outputs[0][1]")]
+)
+def test_a_wrong_second_derivative_names_its_term_and_entry(mode, position, wrt):
+    rule = ByHand(forward, vjp=vjp, double_vjp=wrong_in(position))
+
+    report = check(rule, mode=mode)
+
+    assert {"R": Verdict.PASS, "RR": Verdict.FAIL} == dict(report.modes)
+    assert report.findings[0].entry.startswith("d grad(inputs[")
+    assert report.findings[0].entry.endswith(f" / d {wrt}")
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
+def test_a_wrong_first_derivative_fails_though_its_own_derivative_is_right(mode):
+    rule = ByHand(
+        forward,
+        vjp=lambda *xw: tuple(2 * g for g in vjp(*xw)),
+        double_vjp=lambda *xwu: tuple(2 * g for g in double_vjp(*xwu)),
+    )
+
+    report = check(rule, mode=mode)
+
+    assert {"R": Verdict.FAIL, "RR": Verdict.PASS} == dict(report.modes)
+
+
+def test_the_wrong_entry_of_a_first_derivative_is_named():
+    rule = ByHand(
+        forward,
+        vjp=lambda a, b, w: (at_one(w * b**2), 2 * w * a * b),
+        double_vjp=lambda a, b, w, u: double_vjp(a, b, w, (at_one(u[0]), u[1])),
+    )
+
+    report = check(rule)
+
+    assert {"R": Verdict.FAIL, "RR": Verdict.PASS} == dict(report.modes)
+    assert report.findings[0].entry == "d <w, f> / d inputs[0][1]"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda *xwu: tuple(-g for g in double_vjp(*xwu)),
+        lambda *xwu: (*double_vjp(*xwu)[:2], None),
+        lambda *xwu: (None, *double_vjp(*xwu)[1:]),
+        lambda *xwu: None,
+        lambda *xwu: tuple(0 * g for g in double_vjp(*xwu)),
+    ],
+)
+def test_signs_and_absent_terms_fail(wrong):
+    report = check(ByHand(forward, vjp=vjp, double_vjp=wrong))
+
+    assert report.modes["RR"] is Verdict.FAIL
+
+
+def test_forward_over_reverse_is_checked_by_a_jvp_of_the_vjp(xp):
+    x = xp.asarray([0.3, 1.2])
+
+    def tangent(x, w, v, dw):
+        return -w * xp.sin(x) * v + dw * xp.cos(x)
+
+    right = ByHand(xp.sin, vjp=ByHand(lambda x, w: w * xp.cos(x), jvp=tangent))
+    wrong = ByHand(
+        xp.sin, vjp=ByHand(lambda x, w: w * xp.cos(x), jvp=lambda *xv: 2.0 * tangent(*xv))
+    )
+    options = {"check_fwd_over_rev": True, "check_rev_over_rev": False, "raise_exception": False}
+
+    reports = [gradgradcheck(rule, x, **options) for rule in (right, wrong)]
+
+    assert [Verdict.PASS, Verdict.FAIL] == [report.modes["FR"] for report in reports]
+
+
+def test_reverse_over_reverse_runs_on_every_namespace(xp):
+    x = xp.asarray([0.3, 1.2])
+    rule = ByHand(
+        xp.sin,
+        vjp=lambda x, w: w * xp.cos(x),
+        double_vjp=lambda x, w, u: (-u * w * xp.sin(x), u * xp.cos(x)),
+    )
+
+    report = gradgradcheck(rule, x)
+
+    assert report.verdict is Verdict.PASS
+
+
+def test_given_cotangents_are_the_point_of_the_check():
+    seen = []
+
+    def watched(a, b, w):
+        seen.append(w)
+        return vjp(a, b, w)
+
+    cotangent = np.asarray([1.0, 2.0, 3.0])
+
+    report = gradgradcheck(ByHand(forward, vjp=watched, double_vjp=double_vjp), (A, B), cotangent)
+
+    assert report.verdict is Verdict.PASS
+    assert any(np.array_equal(w, cotangent) for w in seen)
+    assert not any(np.shares_memory(w, cotangent) for w in seen)
+
+
+@pytest.mark.parametrize(
+    ("cotangent", "message"),
+    [
+        (np.ones(2), r"grad_outputs\[0\] has shape \(2,\), out has \(3,\)"),
+        ((np.ones(3), np.ones(3)), r"2 entries for 1 differentiable outputs \(out\)"),
+        ((3.0,), r"grad_outputs\[0\] is a float, not an array of numpy"),
+    ],
+)
+def test_a_cotangent_that_does_not_fit_is_refused(cotangent, message):
+    rule = ByHand(forward, vjp=vjp, double_vjp=double_vjp)
+
+    with pytest.raises(InputError, match=message):
+        gradgradcheck(rule, (A, B), cotangent)
+
+
+def test_without_a_second_derivative_the_first_is_judged_and_the_second_unsupported():
+    right, wrong = (check(ByHand(forward, vjp=first)) for first in (vjp, lambda a, b, w: (w, w)))
+
+    assert {"R": Verdict.PASS, "RR": Verdict.INCONCLUSIVE} == dict(right.modes)
+    assert {"R": Verdict.FAIL, "RR": Verdict.INCONCLUSIVE} == dict(wrong.modes)
+    assert Status.UNSUPPORTED in [finding.status for finding in right.findings]
+
+
+def test_the_verb_raises():
+    rule = ByHand(forward, vjp=vjp, double_vjp=wrong_in(0))
+
+    with pytest.raises(GradcheckError, match="RR"):
+        gradgradcheck(rule, (A, B))
+
+
+def test_a_second_derivative_that_is_no_tuple_is_refused():
+    rule = ByHand(np.sin, vjp=lambda x, w: w * np.cos(x), double_vjp=lambda x, w, u: u)
+
+    with pytest.raises(InputError, match="one gradient per positional input, then one for the cot"):
+        gradgradcheck(rule, A)
+
+
+def test_the_third_order_goes_one_nest_further():
+    third = ByHand(
+        lambda x, w, u: (-u * w * np.sin(x), u * np.cos(x)),
+        vjp=lambda x, w, u, t: (
+            -u * w * np.cos(x) * t[0] - u * np.sin(x) * t[1],
+            -u * np.sin(x) * t[0],
+            -w * np.sin(x) * t[0] + np.cos(x) * t[1],
+        ),
+    )
+    rule = ByHand(np.sin, vjp=ByHand(lambda x, w: w * np.cos(x), vjp=third))
+
+    report = examine(rule, A, modes=["R", "RR", "RRR"])
+
+    assert {"R": Verdict.PASS, "RR": Verdict.PASS, "RRR": Verdict.PASS} == dict(report.modes)
+
+
+def test_a_wrong_third_derivative_fails_in_the_third_order_alone():
+    third = ByHand(
+        lambda x, w, u: (-u * w * np.sin(x), u * np.cos(x)),
+        vjp=lambda x, w, u, t: (0 * x, -u * np.sin(x) * t[0], -w * np.sin(x) * t[0]),
+    )
+    rule = ByHand(np.sin, vjp=ByHand(lambda x, w: w * np.cos(x), vjp=third))
+
+    report = examine(rule, A, modes=["R", "RR", "RRR"])
+
+    assert {"R": Verdict.PASS, "RR": Verdict.PASS, "RRR": Verdict.FAIL} == dict(report.modes)
