@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -10,6 +11,20 @@ import jax.numpy as jnp
 import numpy as np
 
 import adjudge
+from adjudge.errors import InputError
+
+GRADIENT_TOLERANCE = {
+    "bfloat16": 1e-1,
+    "float16": 1e-2,
+    "float32": 2e-3,
+    "float64": 1e-5,
+    "complex64": 1e-3,
+    "complex128": 1e-5,
+}
+"""What JAX takes for the one of `atol` and `rtol` that is left out, and for dtypes that a dict
+of tolerances does not name (jax 0.10.2, `jax._src.public_test_util`)."""
+
+Tolerance = float | Mapping[Any, float] | None
 
 
 def check_grads(
@@ -17,8 +32,8 @@ def check_grads(
     args: Sequence[Any],
     order: int,
     modes: Sequence[str] = ("fwd", "rev"),
-    atol: float | None = None,
-    rtol: float | None = None,
+    atol: Tolerance = None,
+    rtol: Tolerance = None,
     eps: float | None = None,
 ) -> None:
     """`jax.test_util.check_grads` with its signature.
@@ -28,25 +43,29 @@ def check_grads(
 
     Raises:
         AssertionError: A wrong derivative (an `adjudge.GradcheckError`, with its report).
-        ValueError: Modes other than "fwd" and "rev".
+        ValueError: Modes other than "fwd" and "rev", or an order below 1.
     """
     __tracebackhide__ = True
-    if not set(modes) <= {"fwd", "rev"} or not modes:
-        raise ValueError(f"modes={modes!r}: give some of 'fwd' and 'rev'")
-    letters = [letter for letter, mode in (("F", "fwd"), ("R", "rev")) if mode in modes]
+    asked = (modes,) if isinstance(modes, str) else tuple(modes)
+    if not set(asked) <= {"fwd", "rev"} or not asked:
+        raise InputError(f"modes={modes!r} asks for no known mode", "give 'fwd', 'rev' or both")
+    if order < 1:
+        raise InputError(f"order={order} asks for no derivative", "give an order of 1 or more")
+    letters = [letter for letter, mode in (("F", "fwd"), ("R", "rev")) if mode in asked]
+    inputs = _arrays(args)
+    atol, rtol = _tolerances(inputs, atol, rtol)
     report = adjudge.examine(
-        f, _arrays(args), modes=_compositions(letters, order), atol=atol, rtol=rtol, eps=eps
+        f, inputs, modes=_compositions(letters, order), atol=atol, rtol=rtol, eps=eps
     )
-    if not report:
-        raise adjudge.GradcheckError(report)
+    _require(report, f)
 
 
 def check_vjp(
     f: Callable[..., Any],
     f_vjp: Callable[..., Any],
     args: Sequence[Any],
-    atol: float | None = None,
-    rtol: float | None = None,
+    atol: Tolerance = None,
+    rtol: Tolerance = None,
     eps: float | None = None,
     err_msg: str = "",
 ) -> None:
@@ -57,44 +76,67 @@ def check_vjp(
         y, transpose = f_vjp(*inputs)
 
         def adjoint(w: Any) -> Any:
-            g = jax.tree_util.tree_map(
-                jnp.conj, transpose(_like(jax.tree_util.tree_map(jnp.conj, w), y))
-            )
+            g = jax.tree_util.tree_map(_conjugate, transpose(_cotangent(w, y)))
             return g if len(inputs) != 1 else g[0]
 
         return y, adjoint
 
+    inputs = _arrays(args)
+    atol, rtol = _tolerances(inputs, atol, rtol)
     rule = adjudge.ByHand(f, vjp=None, pullback=pullback)
-    _require(adjudge.examine(rule, _arrays(args), atol=atol, rtol=rtol, eps=eps), err_msg)
+    _require(adjudge.examine(rule, inputs, atol=atol, rtol=rtol, eps=eps), f, err_msg)
 
 
 def check_jvp(
     f: Callable[..., Any],
     f_jvp: Callable[..., Any],
     args: Sequence[Any],
-    atol: float | None = None,
-    rtol: float | None = None,
+    atol: Tolerance = None,
+    rtol: Tolerance = None,
     eps: float | None = None,
     err_msg: str = "",
 ) -> None:
     """`jax.test_util.check_jvp`: `f_jvp(args, tangents) -> (f(*args), J v)` against differences."""
     __tracebackhide__ = True
 
-    def jvp(*both: Any) -> Any:
-        half = len(both) // 2
-        return f_jvp(both[:half], both[half:])[1]
+    values: list[Any] = []
+    primals: list[Any] = []
 
+    def forward(*inputs: Any) -> Any:
+        values.append(f(*inputs))
+        return values[-1]
+
+    def jvp(*both: Any) -> Any:
+        inputs, v = both[: len(both) // 2], both[len(both) // 2 :]
+        primal, tangent = f_jvp(inputs, jax.tree_util.tree_map(_tangent, inputs, v))
+        primals.append(primal)
+        return tangent
+
+    inputs = _arrays(args)
+    atol, rtol = _tolerances(inputs, atol, rtol)
     report = adjudge.examine(
-        adjudge.ByHand(f, jvp=jvp), _arrays(args), atol=atol, rtol=rtol, eps=eps,
+        adjudge.ByHand(forward, jvp=jvp), inputs, atol=atol, rtol=rtol, eps=eps,
         check_backward_ad=False, check_forward_ad=True,
     )  # fmt: skip
-    _require(report, err_msg)
+    if primals and not _close(primals[0], values[0]):
+        finding = adjudge.Finding(
+            adjudge.Status.INCONSISTENT,
+            "F",
+            "out",
+            "the value that f_jvp returns beside the tangent is not f(x)\n"
+            f"  f_jvp  {primals[0]}\n"
+            f"  f      {values[0]}\n"
+            "  the rule for the derivative must return the value of the function",
+        )
+        report = replace(report, verdict=adjudge.Verdict.FAIL, findings=(finding, *report.findings))
+    _require(report, f, err_msg)
 
 
-def _require(report: adjudge.Report, message: str) -> None:
+def _require(report: adjudge.Report, f: Callable[..., Any], message: str = "") -> None:
     __tracebackhide__ = True
     if not report:
-        error = adjudge.GradcheckError(report)
+        name = getattr(f, "__qualname__", type(f).__qualname__)
+        error = adjudge.GradcheckError(replace(report, function=name))
         if message:
             error.add_note(message)
         raise error
@@ -121,8 +163,63 @@ def _arrays(args: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(jax.tree_util.tree_map(convert, tuple(args)))
 
 
-def _like(w: Any, y: Any) -> Any:
-    """`w` with the container types of `y`."""
-    return jax.tree_util.tree_unflatten(
-        jax.tree_util.tree_structure(y), jax.tree_util.tree_leaves(w)
-    )
+def _tolerances(
+    inputs: Sequence[Any], atol: Tolerance, rtol: Tolerance
+) -> tuple[float | None, float | None]:
+    """Both numbers, or `None` for both. One of them, or dicts by dtype, as JAX fills them up."""
+    if atol is None and rtol is None:
+        return None, None
+    dtypes = {
+        str(leaf.dtype) for leaf in jax.tree_util.tree_leaves(inputs) if hasattr(leaf, "dtype")
+    }
+
+    def number(tolerance: Tolerance) -> float:
+        if tolerance is not None and not isinstance(tolerance, Mapping):
+            return tolerance
+        named = {str(np.dtype(dtype)): value for dtype, value in (tolerance or {}).items()}
+        table = {**GRADIENT_TOLERANCE, **named}
+        return max((table[dtype] for dtype in dtypes if dtype in table), default=0.0)
+
+    return number(atol), number(rtol)
+
+
+def _conjugate(g: Any) -> Any:
+    return g if g.dtype == jax.dtypes.float0 else jnp.conj(g)
+
+
+def _tangent(leaf: Any, v: Any) -> Any:
+    """`v`, or what JAX takes for the tangent of a leaf that is not differentiated."""
+    return np.zeros(np.shape(leaf), jax.dtypes.float0) if v is None else v
+
+
+def _cotangent(w: Any, y: Any) -> Any:
+    """`conj(w)` with the container types of `y`, and float0 for its integers."""
+
+    def absent(node: Any) -> bool:
+        return node is None
+
+    def fitting(leaf: Any, cotangent: Any) -> Any:
+        if leaf is None:
+            return None
+        return _tangent(leaf, None) if cotangent is None else jnp.conj(cotangent)
+
+    leaves, structure = jax.tree_util.tree_flatten(y, is_leaf=absent)
+    cotangents = jax.tree_util.tree_leaves(w, is_leaf=absent)
+    return jax.tree_util.tree_unflatten(structure, map(fitting, leaves, cotangents))
+
+
+def _close(a: Any, b: Any) -> bool:
+    """Whether two results agree to `sqrt(eps)` of their largest entry, as all identities do."""
+    ones, others = jax.tree_util.tree_leaves(a), jax.tree_util.tree_leaves(b)
+    return len(ones) == len(others) and all(map(_close_arrays, ones, others))
+
+
+def _close_arrays(a: Any, b: Any) -> bool:
+    a, b = jnp.asarray(a), jnp.asarray(b)
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    if not jnp.issubdtype(b.dtype, jnp.inexact) or not b.size:
+        return bool(jnp.all(a == b))
+    size = jnp.max(jnp.abs(jnp.where(jnp.isfinite(b), b, 0)))
+    bound = jnp.sqrt(jnp.finfo(b.dtype).eps) * size
+    return bool(jnp.all((a == b) | (jnp.abs(a - b) <= bound) | (jnp.isnan(a) & jnp.isnan(b))))

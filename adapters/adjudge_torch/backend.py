@@ -184,8 +184,9 @@ class TorchBackend(AutodiffBackend):
         elif sparse.is_sparse(tensor) or tensor.is_mkldnn:
             tensor = sparse.dense(tensor)
         wide = torch.complex128 if tensor.dtype.is_complex else torch.float64
-        tensor = tensor.as_subclass(torch.Tensor).resolve_conj().resolve_neg()
-        return np.array(tensor.to(device="cpu", dtype=wide).numpy())
+        tensor = tensor.as_subclass(torch.Tensor).to(device="cpu", dtype=wide)
+        # force: conjugate and negative views and zero tensors (of forward AD) become values
+        return np.array(tensor.numpy(force=True))
 
     def from_host(self, host: HostArray, like: Array) -> Array:
         tensor = torch.from_numpy(np.array(host)).to(dtype=like.dtype, device=like.device)

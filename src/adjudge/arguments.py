@@ -43,6 +43,8 @@ class Arguments:
         return tuple(args), kwargs
 
     def _fresh(self, leaf: Any) -> Any:
+        if isinstance(leaf, np.generic):
+            return leaf
         if isinstance(leaf, np.ndarray):
             return leaf.copy(order="K")
         return self.backend.copy(leaf) if self.backend.owns(leaf) else leaf

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol
 
 import array_api_compat
@@ -10,6 +11,7 @@ import numpy as np
 
 from adjudge.backend import (
     Array,
+    ArrayInfo,
     Arrays,
     AutodiffBackend,
     FlatFunction,
@@ -322,6 +324,19 @@ class PlainBackend(AutodiffBackend):
 
     def device(self, array: Array) -> object:
         return array_api_compat.device(array)
+
+    def info(self, array: Array) -> ArrayInfo:
+        info = super().info(array)
+        # the byte order of a NumPy dtype is layout, and results of arithmetic are native
+        return replace(info, dtype=array.dtype.name) if isinstance(array, np.ndarray) else info
+
+    def to_host(self, array: Array, like: Array | None = None) -> HostArray:
+        if not isinstance(array, np.ndarray | np.generic):
+            # other devices may refuse the conversion to NumPy
+            default = self.xp.__array_namespace_info__().default_device()
+            if self.device(array) != default:
+                array = array_api_compat.to_device(array, default)
+        return super().to_host(array, like)
 
     def from_host(self, host: HostArray, like: Array) -> Array:
         # rounded on the host first: a device without float64 refuses wider host arrays

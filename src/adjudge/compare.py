@@ -65,6 +65,8 @@ class Comparison:
     """Variation of f per unit of the probe if it were as large as f itself: a derivative far
     below it is zero to the resolution of f."""
     moved: NDArray[np.bool_]
+    quantum: Vector
+    """Smallest derivative that moves the output by a unit of rounding of its leaf."""
     tolerance: Tolerance
     weight: float = 1.0
     """Norm of the probes, by which a fixed `atol` counts."""
@@ -102,18 +104,25 @@ class Comparison:
         """Where the difference is allowed."""
         with np.errstate(all="ignore"):
             finite = np.isfinite(self.automatic) & np.isfinite(self.reference)
-            return (finite & (self.difference <= self.allowed)) | self.equal_nans
+            close = self.difference <= self.allowed
+            if self.tolerance.automatic:  # too small to move an output that is rounded
+                close |= ~self.moved & (np.abs(self.automatic) <= self.quantum)
+            return (finite & close) | self.equal_nans
 
     @cached_property
     def undecided(self) -> NDArray[np.bool_]:
         """Where the error bar is too wide for agreement or disagreement to mean anything."""
         t = self.tolerance
-        reference_missing = ~np.isfinite(self.reference) & ~self.equal_nans
+        missing = ~np.isfinite(self.reference)
+        if np.any(missing):
+            # f is not finite along this column: nor need its derivative be
+            missing = missing | ~np.isfinite(self.automatic)
+        reference_missing = missing & ~self.equal_nans
         if not t.automatic:
             return reference_missing & ~np.isfinite(self.automatic)
         with np.errstate(all="ignore"):
             wide = self.error > np.maximum(t.resolution * self.largest, t.relative * self.secant)
-            wide &= self.moved | (self.automatic != 0)
+            wide &= self.moved | (np.abs(self.automatic) > self.quantum)
         return reference_missing | (self.agrees & wide & ~self.equal_nans)
 
     @cached_property

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
 
-RATIO = 4.0
-"""Between neighbouring steps of the ladder."""
-COARSEST = 0.125
+COARSEST = 0.25
 """Longest step of the ladder, relative to the scale of x."""
+SHORT = 2.0**-12
+"""Dtypes with a coarser `eps` than this (float16, bfloat16) have room for a short ladder only."""
 
 
 @dataclass(frozen=True)
@@ -81,10 +81,16 @@ def central(sample: Sample, eps: float) -> Estimate:
     return Estimate(value, error, moved, 2, "central difference, 2 evaluations")
 
 
-def ladder_steps(step: float, relative: float) -> list[float]:
+def ladder_ratio(eps: float) -> float:
+    """Between neighbouring steps of the ladder."""
+    return 2.0 if eps > SHORT else 4.0
+
+
+def ladder_steps(step: float, relative: float, eps: float) -> list[float]:
     """Steps around `step`, coarsest first; `relative` is `step` over the scale of x."""
-    coarser = [k for k in (4, 3, 2, 1) if relative * RATIO**k <= COARSEST]
-    return [step * RATIO**k for k in (*coarser, 0, -1, -2)]
+    ratio, finer = ladder_ratio(eps), 1 if eps > SHORT else 3
+    coarser = [k for k in (4, 3, 2, 1) if relative * ratio**k <= COARSEST]
+    return [step * ratio**k for k in (*coarser, *range(0, -finer - 1, -1))]
 
 
 def ladder(samples: Sequence[Sample], eps: float, at_x: Vector | None) -> Estimate:
@@ -94,7 +100,7 @@ def ladder(samples: Sequence[Sample], eps: float, at_x: Vector | None) -> Estima
     """
     with np.errstate(all="ignore"):
         plain = np.array([(s.plus - s.minus) / (2 * s.step) for s in samples])
-        better = plain[1:] + np.diff(plain, axis=0) / (RATIO**2 - 1)
+        better = plain[1:] + np.diff(plain, axis=0) / (ladder_ratio(eps) ** 2 - 1)
         change = np.abs(np.diff(better, axis=0))
         steps = np.array([s.step for s in samples])
         size = np.max([np.maximum(np.abs(s.plus), np.abs(s.minus)) for s in samples], axis=0)
@@ -105,7 +111,9 @@ def ladder(samples: Sequence[Sample], eps: float, at_x: Vector | None) -> Estima
     usable = np.where(np.isfinite(better) & np.isfinite(error), error, np.inf)
     best = np.argmin(usable, axis=0)
     columns = np.arange(plain.shape[1])
-    moved = np.any([~((s.plus == s.minus) & np.isfinite(s.plus)) for s in samples], axis=0)
+    # whether the output moved in the window that was chosen: beyond it there may be a jump
+    still = plain == 0
+    moved = ~(still[:-1] & still[1:])[best, columns]
     evaluations = 2 * len(samples)
     return Estimate(
         better[best, columns],

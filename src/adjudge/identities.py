@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from adjudge.backend import Array, Arrays, MaybeArrays
 from adjudge.compare import Tolerance
+from adjudge.differences import scale
 from adjudge.errors import NotSupportedError
 from adjudge.findings import Finding, Status
 from adjudge.observed import Base, evaluate
@@ -108,23 +111,20 @@ class Identities:
 
     def finite(self) -> Iterator[Finding]:
         """f is finite at x."""
-        for name, space, values, what in (
-            ("output", self.base.whole, self.base.values, "f(x)"),
-            ("input", self.problem.X, self.problem.origin, "x"),
-        ):
-            bad = np.flatnonzero(~np.isfinite(values))
-            if bad.size and not self.tolerance.equal_nan:
-                k = int(bad[0])
-                yield Finding(
-                    Status.NONFINITE,
-                    self.problem.tail,
-                    space.entry(k),
-                    f"{space.entry(k)} is {values[k]} at x: {bad.size} of {values.size} {name} "
-                    f"entries are not finite\n"
-                    f"  a derivative needs finite {what}: move x into the domain of the function, "
-                    "or pass equal_nan=True to let agreeing NaNs pass",
-                    open=True,
-                )
+        space, values = self.base.whole, self.base.values
+        bad = np.flatnonzero(~self._finite)
+        if bad.size and not self.tolerance.equal_nan:
+            k = int(bad[0])
+            yield Finding(
+                Status.NONFINITE,
+                self.problem.tail,
+                space.entry(k),
+                f"{space.entry(k)} is {values[k]} at x: {bad.size} of {values.size} output "
+                "entries are not finite\n"
+                "  move x into the domain of the function, or pass equal_nan=True to let agreeing "
+                "NaNs pass",
+                open=True,
+            )
 
     # -- shared
 
@@ -191,7 +191,24 @@ class Identities:
                     if finite
                     else "  the local derivative is not finite: zero times infinity is NaN"
                 ),
+                open=not finite,
             )
+
+    def noise(self, space: Space) -> Vector:
+        """Rounding that a derivative inherits from values it is computed through, and that stays
+        where the derivative itself is zero: units of rounding of f over the scale of x.
+        """
+        largest = np.max(np.abs(self.base.values), initial=0.0, where=self._finite)
+        with np.errstate(all="ignore"):
+            x = np.concatenate([scale(self.problem.origin[p]) for p in self.problem.X.slices])
+            unit = 64 * self.tolerance.eps * largest
+            if space is self.problem.X:
+                return np.asarray(unit / x)
+            return np.full(space.size, unit / np.min(x, initial=np.inf))
+
+    @cached_property
+    def _finite(self) -> NDArray[np.bool_]:
+        return np.asarray(np.isfinite(self.base.values))
 
     def equal(
         self,
@@ -211,8 +228,10 @@ class Identities:
             if part.stop == part.start:
                 continue
             with np.errstate(all="ignore"):
-                bound = self.tolerance.identity * np.max(size[part])
-                apart = ~((np.abs(one[part] - two[part]) <= bound) | _same(one[part], two[part]))
+                finite = np.isfinite(one[part]) & np.isfinite(two[part])
+                largest = np.max(np.where(np.isfinite(size[part]), size[part], 0.0))
+                bound = self.tolerance.identity * largest + self.noise(space)[part]
+                apart = finite & ~(np.abs(one[part] - two[part]) <= bound)
             if np.any(apart):
                 k = part.start + _largest(one[part], two[part])
                 width = max(len(name) for name in names)

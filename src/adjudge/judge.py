@@ -11,6 +11,7 @@ import numpy as np
 from adjudge import pullbacks, pushforwards
 from adjudge._version import __version__
 from adjudge.automatic import Forward, Reverse
+from adjudge.byhand import ByHand
 from adjudge.compare import Tally, Tolerance
 from adjudge.errors import NotSupportedError
 from adjudge.findings import Finding, Status, Verdict, worst
@@ -236,6 +237,8 @@ def provenance_of(problem: Problem, settings: Settings, full: bool) -> Provenanc
 
 def function_name(f: Callable[..., Any]) -> str:
     """What to call `f` in one line: the qualified name, or that of its type."""
+    if isinstance(f, ByHand):
+        return repr(f)
     owner = getattr(f, "__self__", None)
     if isinstance(owner, type) and hasattr(f, "__name__"):  # Sign.apply, not Function.apply
         return f"{owner.__qualname__}.{f.__name__}"

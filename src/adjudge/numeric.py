@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -48,11 +48,16 @@ def column(problem: Problem, base: Base, tangent: Tangent, eps: float | None) ->
     """
     u = unit_roundoff(problem, base)
     relative = relative_step(u)
+    if not _movable(problem, tangent):
+        still = np.zeros(base.whole.size)
+        estimate = Estimate(still, still, np.zeros(still.shape, bool), 0, "x is not finite there")
+        return Column(tangent, tangent.vector, estimate, 0.0, relative)
     if eps is not None:
         taken = _sample(problem, base, tangent, eps)
         if taken is None:
             raise _no_motion(problem, tangent, eps)
         return Column(tangent, taken[1], central(taken[0], u), eps, relative)
+    tangent = _quantised(problem, tangent, _power_of_two(relative * tangent.length), u)
     best: Column | None = None
     for factor in RETREATS:
         step = _power_of_two(relative * factor * tangent.length)
@@ -75,10 +80,12 @@ def refined(problem: Problem, base: Base, first: Column) -> Column:
     Steps below the spacing of the dtype are left out; `first` itself where fewer than three stay.
     Three give two extrapolations, and so a disagreement to measure.
     """
+    if first.step == 0.0:
+        return first
     u = unit_roundoff(problem, base)
     samples = []
     vector = first.vector
-    for step in ladder_steps(first.step, first.relative):
+    for step in ladder_steps(first.step, first.relative, u):
         taken = _sample(problem, base, first.tangent, step)
         if taken is not None:
             samples.append(taken[0])
@@ -88,6 +95,34 @@ def refined(problem: Problem, base: Base, first: Column) -> Column:
         return first
     estimate = ladder(samples, u, base.values)
     return Column(first.tangent, vector, estimate, first.step, first.relative)
+
+
+def _movable(problem: Problem, tangent: Tangent) -> bool:
+    """Whether any entry that `tangent` moves is finite; an infinity stays where it is."""
+    return bool(np.any(np.isfinite(problem.origin[tangent.vector != 0])))
+
+
+def _quantised(problem: Problem, tangent: Tangent, step: float, eps: float) -> Tangent:
+    """`tangent` rounded so that every step of the ladder is exact in the dtype of its leaf.
+
+    Otherwise the direction would change from step to step by the rounding of `x + t v`. Doubles
+    have digits to spare.
+    """
+    leaf = problem.X.leaves[tangent.leaf]
+    if leaf.double or tangent.coordinate is not None:
+        return tangent
+    steps = ladder_steps(step, relative_step(eps), eps)
+    part = problem.X.slices[tangent.leaf]
+    v, x = tangent.vector[part], problem.origin[part]
+    with np.errstate(all="ignore"):
+        reach = np.abs(x) + steps[0] * np.abs(v)
+        spacing = 2.0 ** np.floor(np.log2(np.where(reach > 0, reach, 1.0))) * leaf.eps
+        unit = spacing / steps[-1]
+        rounded = np.where(np.isfinite(unit) & (reach > 0), np.round(v / unit) * unit, v)
+    vector = tangent.vector.copy()
+    # an entry whose spacing is wider than its move keeps one unit, rather than drop out
+    vector[part] = np.where((rounded == 0) & (v != 0), np.sign(v) * unit, rounded)
+    return replace(tangent, vector=vector)
 
 
 def _power_of_two(step: float) -> float:

@@ -14,7 +14,7 @@ from adjudge.numeric import Column, column, refined
 from adjudge.observed import Base
 from adjudge.probes import Probes, Tangent
 from adjudge.problem import Problem
-from adjudge.spaces import Vector
+from adjudge.spaces import Space, Vector
 
 CONFIRMED = 32
 """Columns on which a disagreement is confirmed by a ladder of steps before the rest is judged
@@ -94,22 +94,27 @@ class Table:
         estimate = found.estimate
         value, error = estimate.value[:count], estimate.error[:count]
         moved, secant = estimate.moved[:count], self._secant(found, slice(0, count))
+        quantum = self._quantum(found, self.base.Y, self.base.values[:count])
         size = self._column_size(value)
         if pushed is not None:
             weight = 1.0 if self.probes.full else float(np.linalg.norm(found.vector))
             yield (
                 "F",
-                Comparison(pushed, value, error, size, secant, moved, self.tolerance, weight),
+                Comparison(
+                    pushed, value, error, size, secant, moved, quantum, self.tolerance, weight
+                ),
                 ("each",),
             )
         if rows is not None:
-            yield "R", self._reverse_side(found, block, rows, size), ("rows",)
+            yield "R", self._reverse_side(found, block, rows, size, quantum), ("rows",)
         if self.problem.tail and estimate.value.size > count:
             side = self._observed_side(found, count)
             if side is not None:
                 yield "", side, ("first",)
 
-    def _reverse_side(self, found: Column, block: slice, rows: Vector, size: Vector) -> Comparison:
+    def _reverse_side(
+        self, found: Column, block: slice, rows: Vector, size: Vector, quantum: Vector
+    ) -> Comparison:
         probes, count = self.probes, self.base.Y.size
         estimate = found.estimate
         if found.tangent.coordinate is not None:
@@ -134,6 +139,7 @@ class Table:
             scale,
             probes.contract_error(self._secant(found, slice(0, count))),
             moved if probes.full else np.array([moved[p].any() for p in self.base.Y.slices]),
+            probes.contract_error(quantum),
             self.tolerance,
             weight,
         )
@@ -144,6 +150,7 @@ class Table:
         if found.tangent.leaf >= problem.base_inputs or problem.weights is None:
             return None
         estimate, w = found.estimate, problem.weights
+        observed = Space(self.base.whole.leaves[len(self.base.Y.leaves) :])
         g = self.base.values[:count]
         v = found.vector[:count]
         with np.errstate(all="ignore"):
@@ -155,6 +162,9 @@ class Table:
                 np.array([np.linalg.norm(g * v)]),
                 np.array([np.linalg.norm(w * self._secant(found, slice(count, None)))]),
                 np.array([bool(moved.any())]),
+                np.array(
+                    [np.linalg.norm(w * self._quantum(found, observed, self.base.values[count:]))]
+                ),
                 self.tolerance,
                 float(np.linalg.norm(w) * np.linalg.norm(v)),
             )
@@ -163,6 +173,21 @@ class Table:
         with np.errstate(all="ignore"):
             modulus = self.base.whole.modulus(self.base.values)
             return np.asarray(modulus[part] / found.tangent.length)
+
+    def _quantum(self, found: Column, space: Space, values: Vector) -> Vector:
+        """A unit of rounding of the largest entry of each leaf, per step of this column.
+
+        An entry may be computed through values of the size of its neighbours (1 - erfc(x), say):
+        then its own rounding says too little.
+        """
+        quantum = np.zeros_like(values)
+        if found.step == 0:
+            return quantum
+        magnitude = np.where(np.isfinite(values), np.abs(values), 0.0)
+        for part in space.slices:
+            if part.stop > part.start:
+                quantum[part] = self.tolerance.eps * magnitude[part].max() / found.step
+        return quantum
 
     def _column_size(self, value: Vector) -> Vector:
         size = np.zeros_like(value)
@@ -261,7 +286,9 @@ class Table:
         self, found: Column, block: slice, rows: Vector, pushed: Vector
     ) -> None:
         """`<w, J v> = <J* w, v>`: no differences, exact to rounding."""
-        side = self._reverse_side(found, block, rows, self._column_size(pushed))
+        side = self._reverse_side(
+            found, block, rows, self._column_size(pushed), np.zeros_like(pushed)
+        )
         with np.errstate(all="ignore"):
             one, two = self.probes.contract(pushed), side.automatic
             norm = np.linalg.norm(np.where(np.isfinite(two), two, 0.0))
