@@ -1,0 +1,160 @@
+"""Outputs: containers with integers and None in them, and the names of their entries."""
+
+from collections import namedtuple
+
+import numpy as np
+import pytest
+
+from adjudge import ByHand, InputError, Status, UnstableOutputError, Verdict, examine, gradcheck
+
+Result = namedtuple("Result", ["value", "count"])
+X = np.asarray([[0.5, -1.0, 2.0], [0.1, 0.7, -0.3]])
+
+
+def test_a_dict_with_integers_and_none_gets_cotangents_at_its_floats_only():
+    seen = []
+
+    def vjp(x, w):
+        seen.append(w)
+        return w["logits"] * np.cos(x)
+
+    rule = ByHand(
+        lambda x: {"logits": np.sin(x), "argmax": x.argmax(axis=1), "aux": None, "n": 3}, vjp=vjp
+    )
+
+    report = examine(rule, X)
+
+    assert report.verdict is Verdict.PASS
+    assert all(w["argmax"] is None and w["aux"] is None and w["n"] is None for w in seen)
+
+
+def test_an_entry_of_a_dict_is_named_by_its_path():
+    def vjp(x, w):
+        g = w["logits"] * np.cos(x)
+        g[0, 2] = 0
+        return g
+
+    report = examine(ByHand(lambda x: {"logits": np.sin(x)}, vjp=vjp), X)
+
+    assert report.findings[0].entry == "d out['logits'][0, 2] / d inputs[0][0, 2]"
+    assert "out['logits'][0, 2]" in report.headline
+
+
+@pytest.mark.parametrize(
+    ("make", "take", "name"),
+    [
+        (lambda y: [1, y, None], lambda w: w[1], "out[1]"),
+        (lambda y: (y, "text"), lambda w: w[0], "out[0]"),
+        (lambda y: Result(y, 2), lambda w: w.value, "out.value"),
+        (lambda y: {"a": [{"b": y}]}, lambda w: w["a"][0]["b"], "out['a'][0]['b']"),
+    ],
+)
+def test_every_container_names_its_leaf(make, take, name):
+    right, wrong = (
+        examine(ByHand(lambda x: make(np.sin(x)), vjp=lambda x, w, c=c: c * take(w) * np.cos(x)), X)
+        for c in (1, 2)
+    )
+
+    assert right.verdict is Verdict.PASS
+    assert wrong.findings[0].entry.startswith(f"d {name}[")
+
+
+def test_several_outputs_are_each_compared_and_the_wrong_one_is_named():
+    rule = ByHand(
+        lambda x: (np.sin(x), np.exp(x)),
+        vjp=lambda x, w: w[0] * np.cos(x) + 2 * w[1] * np.exp(x),
+    )
+
+    report = examine(rule, X, mode="projected", seed=0)
+
+    assert report.counts["comparisons"] == 2
+    assert report.counts["failed"] == 1
+    assert report.findings[0].entry.startswith("d out[1][")
+
+
+def test_a_numpy_scalar_is_an_output():
+    rule = ByHand(lambda x: x.sum(), vjp=lambda x, w: w * np.ones_like(x))
+
+    report = examine(rule, X)
+
+    assert report.verdict is Verdict.PASS
+    assert report.counts["comparisons"] == 6
+
+
+def test_an_empty_output_beside_another_takes_no_part():
+    rule = ByHand(lambda x: (x * 2, x[:0]), vjp=lambda x, w: 2 * w[0])
+
+    report = examine(rule, X)
+
+    assert report.verdict is Verdict.PASS
+    assert report.counts["comparisons"] == 36
+
+
+def test_an_output_that_is_the_input_itself_is_checked():
+    right, wrong = (
+        examine(ByHand(lambda x: x, vjp=vjp), X) for vjp in (lambda x, w: w, lambda x, w: 1.1 * w)
+    )
+
+    assert right.verdict is Verdict.PASS
+    assert wrong.verdict is Verdict.FAIL
+
+
+def test_an_output_that_is_a_view_of_the_input_is_checked():
+    rule = ByHand(lambda x: x.T[1:], vjp=lambda x, w: np.pad(w.T, ((0, 0), (1, 0))))
+
+    report = examine(rule, X)
+
+    assert report.verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("result", [None, 3, "text", (), {}, np.asarray([1, 2]), 2.5, [None]])
+def test_a_function_that_returns_nothing_differentiable_is_refused(result):
+    rule = ByHand(lambda x: result, vjp=lambda x, w: 0 * x)
+
+    with pytest.raises(InputError) as caught:
+        gradcheck(rule, X)
+
+    assert "returns nothing that can be differentiated" in caught.value.found
+    assert "return arrays" in caught.value.remedy
+
+
+def test_an_output_whose_shape_changes_near_x_is_unstable():
+    rule = ByHand(lambda x: x[x >= 0], vjp=lambda x, w: np.where(x >= 0, 1.0, 0.0))
+
+    with pytest.raises(UnstableOutputError) as caught:
+        gradcheck(rule, np.asarray([1.0, 0.0]), mode="full")
+
+    assert "out was float64 of shape (2,) and is float64 of shape (1,)" in caught.value.found
+    assert "with inputs[0][1] moved by -" in caught.value.found
+    assert isinstance(caught.value, AssertionError)
+
+
+def test_an_output_whose_structure_changes_is_unstable():
+    rule = ByHand(lambda x: (x,) if x[0] > 1 else [x], vjp=lambda x, w: w[0])
+
+    with pytest.raises(UnstableOutputError, match="structure of the output changed"):
+        gradcheck(rule, np.asarray([1.0, 0.0]))
+
+
+def test_an_output_whose_dtype_changes_is_unstable():
+    rule = ByHand(lambda x: x if x[0] > 1 else x.astype(np.float32), vjp=lambda x, w: w)
+
+    with pytest.raises(UnstableOutputError, match=r"was float32 .* and is float64"):
+        gradcheck(rule, np.asarray([1.0, 0.0]))
+
+
+def test_a_moving_integer_output_is_observed_by_nobody_and_is_no_error():
+    rule = ByHand(lambda x: (x * 2, int(x[0] > 1)), vjp=lambda x, w: 2 * w[0])
+
+    report = examine(rule, np.asarray([1.0, 0.0]))
+
+    assert report.verdict is Verdict.PASS
+
+
+def test_all_outputs_wrong_is_one_finding_with_a_count():
+    rule = ByHand(np.sin, vjp=lambda x, w: -w * np.cos(x))
+
+    report = examine(rule, X)
+
+    assert [Status.MISMATCH] == [finding.status for finding in report.findings]
+    assert "(6 of 36 R comparisons)" in report.headline
