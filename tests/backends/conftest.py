@@ -1,0 +1,128 @@
+"""JAX and PyTorch, imported where a test asks for them, and functions with planted derivatives."""
+
+import importlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def jax() -> Any:
+    """JAX itself."""
+    return importlib.import_module("jax")
+
+
+@pytest.fixture
+def jnp() -> Any:
+    """The arrays of JAX."""
+    return importlib.import_module("jax.numpy")
+
+
+@pytest.fixture
+def enable_x64(jax: Any) -> Callable[[bool], AbstractContextManager[None]]:
+    """The context of 64-bit mode; JAX before 0.8 has it in `jax.experimental` only."""
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64
+    return importlib.import_module("jax.experimental").enable_x64
+
+
+@pytest.fixture
+def double(jnp: Any, enable_x64: Any) -> Callable[[object], Any]:
+    """`double(values)`: a float64 or complex128 array, made while 64-bit mode is off outside."""
+
+    def make(values: object) -> Any:
+        with enable_x64(True):
+            return jnp.asarray(values)
+
+    return make
+
+
+@pytest.fixture
+def x64(enable_x64: Any) -> Iterator[None]:
+    """64-bit mode for the whole test."""
+    with enable_x64(True):
+        yield
+
+
+@pytest.fixture
+def with_vjp(jax: Any) -> Callable[..., Any]:
+    """`with_vjp(f, backward)`: `f` with the vjp `backward(*x, w)`, right or wrong."""
+
+    def make(f: Callable[..., Any], backward: Callable[..., Any]) -> Any:
+        rule = jax.custom_vjp(lambda *x: f(*x))
+        rule.defvjp(lambda *x: (f(*x), x), lambda x, w: backward(*x, w))
+        return rule
+
+    return make
+
+
+@pytest.fixture
+def with_jvp(jax: Any) -> Callable[..., Any]:
+    """`with_jvp(f, push)`: `f` with the jvp `push(*x, *v)`, right or wrong."""
+
+    def make(f: Callable[..., Any], push: Callable[..., Any]) -> Any:
+        rule = jax.custom_jvp(lambda *x: f(*x))
+        rule.defjvp(lambda x, v: (rule(*x), push(*x, *v)))
+        return rule
+
+    return make
+
+
+# ---------------------------------------------------------------- PyTorch
+
+
+@pytest.fixture(params=["adjudge", "adjudge_torch"])
+def gradcheck(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """The verb of the library, then the door with the signature of `torch.autograd.gradcheck`."""
+    return importlib.import_module(request.param).gradcheck
+
+
+@pytest.fixture(params=["adjudge", "adjudge_torch"])
+def gradgradcheck(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """The same of second order."""
+    return importlib.import_module(request.param).gradgradcheck
+
+
+@pytest.fixture
+def rule() -> Callable[..., Any]:
+    """`rule(forward, backward, jvp)`: an `autograd.Function` by hand, right or wrong.
+
+    `forward(*x)`, `backward(*x, *w)`, `jvp(*x, *v)`; with `undefined` the derivatives see `None`
+    where PyTorch has no gradient.
+    """
+    torch = importlib.import_module("torch")
+
+    def make(forward: Any, backward: Any, jvp: Any = None, *, undefined: bool = False) -> Any:
+        class Rule(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx: Any, *x: Any) -> Any:
+                ctx.set_materialize_grads(not undefined)
+                ctx.save_for_backward(*x)
+                ctx.save_for_forward(*x)
+                return forward(*x)
+
+            @staticmethod
+            def backward(ctx: Any, *w: Any) -> Any:
+                return backward(*ctx.saved_tensors, *w)
+
+        if jvp is not None:
+            Rule.jvp = staticmethod(lambda ctx, *v: jvp(*ctx.saved_tensors, *v))
+        return Rule.apply
+
+    return make
+
+
+@pytest.fixture
+def scaled_sin(rule: Any) -> Callable[..., Any]:
+    """`sin` whose backward is off by a factor, and whose jvp by another."""
+
+    def make(backward: float = 1.0, jvp: float = 1.0) -> Any:
+        return rule(
+            lambda x: x.sin(),
+            lambda x, w: backward * w * x.cos(),
+            lambda x, v: jvp * v * x.cos(),
+        )
+
+    return make
