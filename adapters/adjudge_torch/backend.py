@@ -174,7 +174,9 @@ class TorchBackend(AutodiffBackend):
         return eps
 
     def copy(self, array: Array) -> Array:
-        return array.detach().clone()
+        copied = array.detach().clone()
+        # clone keeps the strides of dense memory only
+        return _in_strides(copied, array) if type(copied) is torch.Tensor else copied
 
     def to_host(self, array: Array, like: Array | None = None) -> HostArray:
         tensor = array.detach()
@@ -290,7 +292,7 @@ def _gradients(y: Arrays, x: Arrays, w: MaybeArrays, *, create_graph: bool) -> M
 
 def _in_strides(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     """`tensor` in the memory layout of `like`, where that has no entry twice."""
-    if tensor.stride() == like.stride() or tensor.numel() == 0:
+    if like.layout is not torch.strided or tensor.stride() == like.stride() or tensor.numel() == 0:
         return tensor
     reach = 1
     for stride, size in sorted(
