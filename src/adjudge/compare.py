@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.differences import Estimate, Vector
+from adjudge.differences import Vector
 
 FLOOR = 1e-4
 """An entry is compared on the scale of the largest entry of its column times this: the
@@ -196,12 +196,8 @@ class Tally:
         del entries[self.KEPT :]
 
 
-def along(estimate: Estimate, value: Vector) -> NDArray[np.bool_]:
+def along(slopes: tuple[Vector, Vector], value: Vector, slack: Vector) -> NDArray[np.bool_]:
     """Where `value` lies between the one-sided slopes of a kink."""
-    if estimate.slopes is None:
-        return np.zeros(value.shape, dtype=bool)
-    left, right = estimate.slopes
     with np.errstate(all="ignore"):
-        low, high = np.minimum(left, right), np.maximum(left, right)
-        slack = 1e-6 * np.maximum(np.abs(low), np.abs(high))
+        low, high = np.minimum(*slopes), np.maximum(*slopes)
         return np.asarray((value >= low - slack) & (value <= high + slack))

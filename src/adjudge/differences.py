@@ -113,6 +113,8 @@ def ladder(samples: Sequence[Sample], eps: float, at_x: Vector | None) -> Estima
     columns = np.arange(plain.shape[1])
     # whether the output moved in the window that was chosen: beyond it there may be a jump
     still = plain == 0
+    if at_x is not None:  # an even function moves, too
+        still &= np.array([s.plus == at_x for s in samples])
     moved = ~(still[:-1] & still[1:])[best, columns]
     evaluations = 2 * len(samples)
     return Estimate(
@@ -129,9 +131,10 @@ def _one_sided(samples: Sequence[Sample], at_x: Vector, eps: float) -> tuple[Vec
     """Slopes to the left and right where the even part of f shrinks like h, not like h^2."""
     with np.errstate(all="ignore"):
         finest = samples[-3:]
-        even = np.array([np.abs((s.plus + s.minus) / 2 - at_x) / s.step for s in finest])
+        bend = np.array([((s.plus + s.minus) / 2 - at_x) / s.step for s in finest])
+        even = np.abs(bend)
         odd = np.array([(s.plus - s.minus) / (2 * s.step) for s in finest])
         noise = eps * np.abs(at_x) / finest[-1].step
         kink = (even.min(axis=0) > 0.5 * even.max(axis=0)) & (even[-1] > 16 * noise)
-        half = np.where(kink, even[-1], np.nan)
+        half = np.where(kink, bend[-1], np.nan)
         return odd[-1] - half, odd[-1] + half

@@ -40,9 +40,13 @@ class Options(TypedDict, total=False):
 def settings_of(options: Options, *, second: bool = False) -> Settings:
     """The settings that `options` ask for.
 
-    Raises `InputError` for values without meaning, `FlagError` for contradictions. `second`:
-    the modes are those of `gradgradcheck`, for the names in messages.
+    Raises `InputError` for values without meaning, `FlagError` for contradictions, `TypeError`
+    for an unknown keyword. `second`: the modes are those of `gradgradcheck`, for the names in
+    messages.
     """
+    for name in options:
+        if name not in Options.__annotations__:
+            raise TypeError(f"unexpected keyword argument {name!r}")
     seed = options.get("seed")
     settings = Settings(
         seed=fresh_seed() if seed is None else seed,

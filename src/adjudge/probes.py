@@ -98,6 +98,22 @@ class Probes:
                 [np.linalg.norm(self.cotangent[part] * error[part]) for part in self.Y.slices]
             )
 
+    def contract_slopes(self, left: Vector, right: Vector, column: Vector) -> tuple[Vector, Vector]:
+        """What `contract` is at least and at most where each coordinate takes any value between
+        its one-sided slopes, or that of `column` where it has none (NaN).
+        """
+        if self.full:
+            return left, right
+        kink = ~np.isnan(left)
+        with np.errstate(all="ignore"):
+            ends = self.cotangent * np.where(kink, [left, right], column)
+            bounds = np.sort(ends, axis=0)
+            low, high = (
+                np.array([b[p].sum() if kink[p].any() else np.nan for p in self.Y.slices])
+                for b in bounds
+            )
+        return low, high
+
 
 def signed(random: np.random.Generator, size: int) -> Vector:
     """Entries `sign * U[1/2, 1]`: no entry is small, and equal errors do not cancel in pairs

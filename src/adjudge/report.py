@@ -182,7 +182,9 @@ def _finding(status: Status, tally: Tally, entry: Entry, provenance: str) -> Fin
         f"  difference  {gap: .3g}   (allowed {entry.allowed:.3g})",
     ]
     if entry.slopes is not None:
-        lines.append(f"  slopes      {entry.slopes[0]: .12g} left, {entry.slopes[1]:.12g} right")
+        one, two = entry.slopes
+        left, right = ("least", "most") if entry.of.startswith("<w, ") else ("left", "right")
+        lines.append(f"  slopes      {one: .12g} {left}, {two:.12g} {right}")
     lines.append(f"  {_SENTENCES[status]}")
     if status in _REMEDIES:
         lines.append(f"  {_REMEDIES[status]}")

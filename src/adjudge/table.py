@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -207,13 +207,11 @@ class Table:
         found: Column,
         rows: Vector | None,
     ) -> None:
-        estimate = found.estimate
         fails, undecided = comparison.fails, comparison.undecided
         kink = np.zeros_like(fails)
-        if labels[0] != "first" and (self.probes.full or labels[0] == "each"):
-            kink = fails & along(
-                replace(estimate, slopes=self._slopes(estimate.slopes)), comparison.automatic
-            )
+        slopes = self._slopes(labels[0], found)
+        if slopes is not None:
+            kink = fails & along(slopes, comparison.automatic, comparison.allowed)
         fails = fails & ~kink
         tally.compared += int(comparison.automatic.size)
         tally.nonzero += int(np.count_nonzero(comparison.automatic))
@@ -236,11 +234,15 @@ class Table:
         for k in _worst(comparison, kink | undecided):
             tally.keep(tally.open, self._entry(tally.mode, comparison, labels[0], found, k))
 
-    def _slopes(self, slopes: tuple[Vector, Vector] | None) -> tuple[Vector, Vector] | None:
-        if slopes is None:
+    def _slopes(self, side: str, found: Column) -> tuple[Vector, Vector] | None:
+        """One-sided slopes of what is compared, NaN without a kink; of a projection: the bounds."""
+        estimate, count = found.estimate, self.base.Y.size
+        if estimate.slopes is None or side == "first":
             return None
-        count = self.base.Y.size
-        return slopes[0][:count], slopes[1][:count]
+        left, right = (slope[:count] for slope in estimate.slopes)
+        if side == "rows":
+            return self.probes.contract_slopes(left, right, estimate.value[:count])
+        return left, right
 
     def _detached(self, side: str, k: int) -> bool:
         if self.reverse is None or side == "first":
@@ -254,8 +256,7 @@ class Table:
         return not self.reverse.present[found.tangent.leaf]
 
     def _entry(self, mode: str, comparison: Comparison, side: str, found: Column, k: int) -> Entry:
-        slopes = self._slopes(found.estimate.slopes)
-        at_entry = self.probes.full or side == "each"
+        slopes = self._slopes(side, found)
         return Entry(
             mode,
             self._of(side, k),
@@ -266,7 +267,7 @@ class Table:
             float(comparison.allowed[k]),
             found.estimate.method,
             None
-            if slopes is None or side == "first" or not at_entry or np.isnan(slopes[0][k])
+            if slopes is None or np.isnan(slopes[0][k])
             else (float(slopes[0][k]), float(slopes[1][k])),
         )
 

@@ -1,0 +1,176 @@
+"""Arguments that cannot be checked: each error says what was found, then what to do."""
+
+import numpy as np
+import pytest
+
+from adjudge import (
+    AdjudgeError,
+    BackendError,
+    ByHand,
+    GradcheckError,
+    InputError,
+    examine,
+    gradcheck,
+    gradgradcheck,
+)
+
+X = np.asarray([0.3, -1.2])
+RULE = ByHand(np.sin, vjp=lambda x, w: w * np.cos(x))
+
+
+class Foreign:
+    """Looks like an array of a framework that nobody registered."""
+
+    shape = (2,)
+    dtype = "float32"
+
+
+Foreign.__module__ = "fancyframe.arrays"
+
+
+def refused(error, call):
+    with pytest.raises(error) as caught:
+        call()
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 2
+    assert lines[1].startswith("  ")
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("inputs", "what"),
+    [
+        ((), "no inputs"),
+        ((3, "text", None), "inputs[0]: int, inputs[1]: str, inputs[2]: NoneType"),
+        ((np.asarray([1, 2]),), "inputs[0]: int64"),
+        ((np.float64(2.0), 1.5), "inputs[0]: float64, inputs[1]: float"),
+        (({"a": np.asarray([True])},), "inputs[0]['a']: bool"),
+    ],
+)
+def test_nothing_to_check_lists_what_there_is(inputs, what):
+    error = refused(InputError, lambda: gradcheck(RULE, inputs))
+
+    assert f"no input has a floating or complex array to check ({what})" == error.found
+    assert "floating-point arrays" in error.remedy
+
+
+def test_an_array_of_an_unknown_framework_names_it():
+    error = refused(BackendError, lambda: gradcheck(RULE, (X, Foreign())))
+
+    assert "inputs[1] is a fancyframe.arrays.Foreign" in error.found
+    assert "no adapter is registered for 'fancyframe'" in error.found
+    assert isinstance(error, TypeError)
+
+
+def test_numpy_arrays_without_a_derivative_by_hand_say_which_one_to_pass():
+    error = refused(InputError, lambda: gradcheck(np.sin, (X,)))
+
+    assert "numpy has no derivatives" in error.found
+    assert "adjudge.ByHand(forward, vjp=backward)" in error.remedy
+
+
+def test_strict_arrays_without_a_derivative_by_hand_name_their_namespace(strictest):
+    error = refused(InputError, lambda: gradcheck(strictest.sin, (strictest.asarray(X),)))
+
+    assert "array_api_strict has no derivatives" in error.found
+
+
+@pytest.mark.parametrize("name", ["eps", "atol", "rtol", "nondet_tol"])
+@pytest.mark.parametrize("value", [-1e-3, float("nan"), "small"])
+def test_a_tolerance_that_makes_no_sense_is_refused(name, value):
+    error = refused(InputError, lambda: gradcheck(RULE, X, **{name: value}))
+
+    assert f"{name}={value!r}" == error.found
+    assert "number" in error.remedy
+
+
+def test_a_step_of_zero_is_refused():
+    error = refused(InputError, lambda: gradcheck(RULE, X, eps=0))
+
+    assert "positive" in error.remedy
+
+
+def test_a_step_below_the_spacing_of_the_dtype_says_so():
+    x = X.astype(np.float32)
+
+    error = refused(InputError, lambda: gradcheck(RULE, x, eps=1e-12, mode="full"))
+
+    assert "a step of 1e-12 does not move inputs[0][0] (float32)" in error.found
+    assert "leave eps= out" in error.remedy
+
+
+def test_an_eps_that_moves_x_is_used():
+    right, wrong = (
+        examine(ByHand(np.sin, vjp=vjp), X, eps=1e-6, atol=1e-5, rtol=1e-3)
+        for vjp in (lambda x, w: w * np.cos(x), lambda x, w: -w * np.cos(x))
+    )
+
+    assert right
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ({"check_forward_ad": False, "check_backward_ad": False}, "leave nothing to check"),
+        ({"check_batched_grad": True, "check_backward_ad": False, "check_forward_ad": True},
+         "check_batched_grad=True needs check_backward_ad=True"),
+        ({"check_batched_forward_grad": True},
+         "check_batched_forward_grad=True needs check_forward_ad=True"),
+        ({"fast_mode": True, "mode": "full"}, "fast_mode=True contradicts mode='full'"),
+        ({"fast_mode": False, "mode": "projected"}, "fast_mode=False contradicts mode='projected'"),
+        ({"mode": "fulll"}, "mode='fulll'"),
+        ({"mode": None}, "mode=None"),
+    ],
+)  # fmt: skip
+def test_flags_that_contradict_one_another_are_refused(options, found):
+    error = refused(InputError, lambda: gradcheck(RULE, X, **options))
+
+    assert found in error.found
+
+
+def test_the_flags_of_second_order_are_called_by_their_own_names():
+    options = {"check_rev_over_rev": False, "check_fwd_over_rev": False}
+
+    error = refused(InputError, lambda: gradgradcheck(RULE, X, **options))
+
+    assert "check_rev_over_rev=False and check_fwd_over_rev=False" in error.found
+
+
+@pytest.mark.parametrize("modes", [[], [""], ["X"], ["RG"], "RX"])
+def test_a_word_of_unknown_letters_is_refused(modes):
+    error = refused(InputError, lambda: examine(RULE, X, modes=modes))
+
+    assert f"modes={list(modes)!r}" in error.found
+    assert '"R" and "F"' in error.remedy
+
+
+def test_a_function_that_cannot_be_called_is_refused():
+    error = refused(InputError, lambda: gradcheck((X,), np.sin))
+
+    assert "a tuple, which cannot be called" in error.found
+
+
+def test_an_unknown_keyword_is_a_type_error():
+    with pytest.raises(TypeError, match="epsilon"):
+        gradcheck(RULE, X, epsilon=1e-6)
+    with pytest.raises(TypeError, match="epsilon"):
+        examine(RULE, X, epsilon=1e-6)
+
+
+@pytest.mark.parametrize("verb", [gradcheck, gradgradcheck])
+def test_raise_exception_silences_no_error_of_input(verb):
+    with pytest.raises(AdjudgeError) as caught:
+        verb(RULE, (), raise_exception=False)
+
+    assert not isinstance(caught.value, GradcheckError)
+
+
+def test_the_errors_of_input_come_before_any_evaluation():
+    calls = []
+    rule = ByHand(calls.append, vjp=calls.append)
+
+    for options in ({"mode": "typo"}, {"atol": -1}, {"wrt": 7}):
+        refused(InputError, lambda options=options: gradcheck(rule, X, **options))
+
+    assert not calls

@@ -1,0 +1,135 @@
+"""What must hold exactly whatever f is: linearity, zero at zero, repeatability."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from adjudge import ByHand, Status, Verdict, examine
+
+X = np.asarray([0.3, -1.2, 2.0])
+
+
+def statuses(report):
+    return [finding.status for finding in report.findings]
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
+def test_a_backward_not_multiplied_by_its_cotangent_is_nonlinear(mode):
+    report = examine(ByHand(np.sin, vjp=lambda x, w: np.cos(x)), X, mode=mode)
+
+    assert Status.NONLINEAR in statuses(report)
+    assert "not multiplied by its cotangent" in str(report)
+    assert report.verdict is Verdict.FAIL
+
+
+NONLINEAR = {
+    "absolute value": lambda x, w: np.abs(w) * np.cos(x),
+    "clipped": lambda x, w: np.clip(w, -0.6, 0.6) * np.cos(x),
+    "clipped from one side": lambda x, w: np.minimum(w, 0.4) * np.cos(x),
+    "affine": lambda x, w: w * np.cos(x) + 1e-3,
+    "normed": lambda x, w: w / np.linalg.norm(w) * np.cos(x) if w.any() else w,
+    "squared": lambda x, w: w * np.abs(w) * np.cos(x),
+    "sign": lambda x, w: np.sign(w) * np.cos(x),
+}
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize("name", NONLINEAR)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_vjp_that_is_not_linear_in_its_cotangent_fails(name, mode, seed):
+    report = examine(ByHand(np.sin, vjp=NONLINEAR[name]), X, mode=mode, seed=seed)
+
+    assert Status.NONLINEAR in statuses(report)
+    assert report.verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_scalar_function_has_its_linearity_checked_too(n):
+    rule = ByHand(lambda x: x.sum(), vjp=lambda x, w: np.abs(w) * np.ones_like(x))
+
+    report = examine(rule, X[:n], mode="full")
+
+    assert Status.NONLINEAR in statuses(report)
+
+
+def test_a_vjp_that_is_homogeneous_but_not_additive_is_nonlinear():
+    def vjp(x, w):
+        return np.where(np.abs(w) == np.abs(w).max(), w, 0.5 * w) * np.cos(x)
+
+    report = examine(ByHand(np.sin, vjp=vjp), X, mode="full", seed=0)
+
+    assert Status.NONLINEAR in statuses(report)
+    assert "vjp(u + v) is not vjp(u) + vjp(v)" in str(report)
+
+
+def test_rounding_in_a_linear_vjp_passes():
+    random = np.random.default_rng(0)
+    A = random.normal(size=(40, 40))
+    rule = ByHand(lambda x: A @ (x / 3), vjp=lambda x, w: ((A.T @ w) * 0.1) / 0.3)
+
+    report = examine(rule, random.normal(size=40))
+
+    assert report.verdict is Verdict.PASS
+
+
+def test_a_constant_term_of_rounding_size_is_no_zero():
+    report = examine(ByHand(np.sin, vjp=lambda x, w: w * np.cos(x) + 1e-20), X)
+
+    assert Status.NONLINEAR in statuses(report)
+
+
+def test_an_infinite_local_derivative_is_nonfinite():
+    with np.errstate(all="ignore"):
+        report = examine(ByHand(lambda x: x * 1.0, vjp=lambda x, w: w * np.inf), X)
+
+    assert report.verdict is Verdict.FAIL
+    assert Status.NONFINITE in statuses(report)
+    assert "zero times infinity is NaN" in str(report)
+
+
+def drifting(step):
+    state = itertools.count()
+    return lambda x: np.sin(x) + step * next(state)
+
+
+def test_a_function_with_a_hidden_state_is_nondeterministic():
+    report = examine(ByHand(drifting(1e-9), vjp=lambda x, w: w * np.cos(x)), X)
+
+    assert Status.NONDETERMINISTIC in statuses(report)
+    assert report.verdict is Verdict.FAIL
+    assert "nondet_tol=" in str(report)
+
+
+def test_nondet_tol_allows_the_spread_and_no_more():
+    rules = [ByHand(drifting(1e-12), vjp=lambda x, w: w * np.cos(x)) for _ in range(2)]
+
+    allowed = examine(rules[0], X, nondet_tol=1e-10, atol=1e-4, rtol=1e-4)
+    exceeded = examine(rules[1], X, nondet_tol=1e-13, atol=1e-4, rtol=1e-4)
+
+    assert allowed.verdict is Verdict.PASS
+    assert Status.NONDETERMINISTIC in statuses(exceeded)
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
+def test_a_vjp_with_a_hidden_state_is_nondeterministic(mode):
+    def rule():
+        state = itertools.count()
+        return ByHand(np.sin, vjp=lambda x, w: w * np.cos(x) * (1 + 1e-12 * next(state)))
+
+    strict = examine(rule(), X, mode=mode)
+    loose = examine(rule(), X, mode=mode, nondet_tol=1e-6)
+
+    assert Status.NONDETERMINISTIC in statuses(strict)
+    assert loose.verdict is Verdict.PASS
+
+
+def test_a_finding_of_nondeterminism_shows_both_values_under_one_another():
+    report = examine(ByHand(drifting(0.5), vjp=lambda x, w: w * np.cos(x)), X)
+    finding = next(f for f in report.findings if f.status is Status.NONDETERMINISTIC)
+
+    lines = finding.text.splitlines()
+
+    assert finding.entry.startswith("out[")
+    assert lines[1].startswith("  first   ")
+    assert lines[2].startswith("  second  ")
