@@ -1,0 +1,199 @@
+"""What users of torch.autograd.gradcheck report, and what adjudge does about it."""
+
+from contextlib import suppress
+
+import pytest
+
+import adjudge
+from adjudge import Status
+
+with suppress(ImportError):  # absent: every test here is skipped by its mark
+    import torch
+
+pytestmark = pytest.mark.backend("torch")
+
+
+@pytest.fixture
+def x():
+    return torch.tensor([0.3, -0.7, 1.1], dtype=torch.float64, requires_grad=True)
+
+
+def statuses(report):
+    return {finding.status for finding in report.findings}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_low_precision_just_works(gradcheck, scaled_sin, dtype):
+    x = torch.tensor([0.3, -0.7, 1.1], dtype=getattr(torch, dtype), requires_grad=True)
+
+    assert gradcheck(lambda x: x * x, (x,))
+    assert not gradcheck(scaled_sin(-1.0), (x,), raise_exception=False)
+    assert not gradcheck(scaled_sin(0.0), (x,), raise_exception=False)
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        lambda: torch.nn.Linear(4, 3),
+        lambda: torch.nn.LayerNorm(4),
+        lambda: torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh()),
+    ],
+    ids=["Linear", "LayerNorm", "Sequential"],
+)
+def test_float32_modules_have_right_gradients(gradcheck, module):
+    torch.manual_seed(0)
+    x = torch.randn(2, 4, requires_grad=True)
+
+    assert gradcheck(module(), (x,))
+
+
+def test_a_wrong_gradient_below_the_tolerance_of_others_is_found(gradcheck, rule, x):
+    f = rule(lambda x: 1e-8 * x.sin(), lambda x, w: -3e-8 * w * x.cos())
+
+    assert gradcheck(lambda x: 1e-8 * x.sin(), (x,))
+    assert not gradcheck(f, (x,), raise_exception=False)
+    assert torch.autograd.gradcheck(f, (x,))
+
+
+@pytest.mark.parametrize("factor", [0.0, -1.0])
+def test_wrong_gradients_of_a_hundred_thousand_entries_are_found(scaled_sin, factor):
+    x = torch.linspace(-1, 1, 100_000, dtype=torch.float64).requires_grad_()
+
+    assert adjudge.gradcheck(scaled_sin(), (x,))
+    assert not adjudge.gradcheck(scaled_sin(factor), (x,), raise_exception=False)
+
+
+@pytest.mark.parametrize("size", [64, 128])
+def test_a_zeroed_gradient_row_of_a_matrix_product_is_found(gradcheck, rule, size):
+    torch.manual_seed(0)
+    weight = torch.randn(size, size, dtype=torch.float64) / size**0.5
+    x = torch.randn(size, size, dtype=torch.float64, requires_grad=True)
+    kept = torch.ones(size, 1, dtype=torch.float64)
+    kept[5] = 0
+    f = rule(lambda x: x @ weight, lambda x, w: kept * (w @ weight.t()))
+
+    assert not gradcheck(f, (x,), raise_exception=False, fast_mode=True)
+
+
+def test_one_wrong_entry_of_a_large_jacobian_is_named(gradcheck, rule):
+    x = torch.linspace(-1, 1, 200, dtype=torch.float64).requires_grad_()
+
+    def backward(x, w):
+        g = 2 * w
+        g[17] = g[17] + 0.1 * w[4]
+        return g
+
+    f = rule(lambda x: 2 * x, backward)
+
+    for fast in (True, False):
+        with pytest.raises(
+            adjudge.GradcheckError, match=r"d out\[4\] / d inputs\[0\]\[17\]: automatic 0\.1"
+        ):
+            gradcheck(f, (x,), fast_mode=fast)
+
+
+def test_one_output_detached_by_accident_is_called_so(x):
+    report = adjudge.examine(lambda x: (x.sin(), (2 * x).detach()), (x,))
+
+    assert not report
+    assert {Status.DETACHED} == statuses(report)
+    assert "d out[1]" in report.headline
+    assert torch.autograd.gradcheck(lambda x: (x.sin(), (2 * x).detach()), (x,))
+
+
+def test_an_output_made_under_no_grad_is_called_detached(x):
+    def f(x):
+        with torch.no_grad():
+            return x.sin()
+
+    assert {Status.DETACHED} == statuses(adjudge.examine(f, (x,)))
+
+
+def test_dropout_is_called_nondeterministic_with_its_spread():
+    x = torch.linspace(1, 2, 50, dtype=torch.float64).requires_grad_()
+
+    report = adjudge.examine(torch.nn.functional.dropout, (x,))
+
+    assert not report
+    assert Status.NONDETERMINISTIC in statuses(report)
+    assert "between two evaluations at the same x" in report.headline
+
+
+def test_dropout_that_is_seeded_inside_passes_with_a_note(x):
+    def f(x):
+        torch.manual_seed(3)
+        return torch.nn.functional.dropout(x)
+
+    report = adjudge.examine(f, (x,))
+
+    assert report
+    assert statuses(report) <= {Status.DRAWS_RANDOM}
+
+
+def test_random_numbers_from_a_generator_of_the_user_are_found(x):
+    generator = torch.Generator().manual_seed(0)
+
+    def f(x):
+        return x * torch.rand(3, dtype=torch.float64, generator=generator)
+
+    assert Status.NONDETERMINISTIC in statuses(adjudge.examine(f, (x,)))
+
+
+def test_the_wrong_input_is_named_by_its_position_among_all_arguments(gradcheck, scaled_sin, x):
+    constant = torch.ones(3, dtype=torch.float64)
+
+    with pytest.raises(adjudge.GradcheckError, match=r"/ d inputs\[1\]\[\d\]: automatic"):
+        gradcheck(lambda c, x: c * scaled_sin(-1.0)(x), (constant, x))
+
+
+def test_a_kink_is_called_so_with_both_slopes():
+    x = torch.tensor([0.0, 1.0], dtype=torch.float64, requires_grad=True)
+
+    report = adjudge.examine(torch.relu, (x,))
+
+    assert adjudge.Verdict.INCONCLUSIVE is report.verdict
+    assert {Status.NONSMOOTH} == statuses(report)
+    assert "left, " in str(report)
+    assert "right" in str(report)
+
+
+def test_a_point_outside_the_domain_is_called_not_finite():
+    x = torch.tensor([-1.0, 2.0], dtype=torch.float64, requires_grad=True)
+
+    report = adjudge.examine(torch.log, (x,))
+
+    assert not report
+    assert {Status.NONFINITE} == statuses(report)
+    assert "out[0] is nan at x" in report.headline
+
+
+def test_an_infinite_local_derivative_is_found(gradcheck):
+    x = torch.tensor([0.0, 2.0], dtype=torch.float64, requires_grad=True)
+
+    with pytest.raises(adjudge.GradcheckError, match="NONFINITE"):
+        gradcheck(torch.sqrt, (x,))
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-8, 1.0, 1e12, 1e100])
+def test_the_scale_of_the_input_does_not_matter(gradcheck, rule, scale):
+    x = torch.tensor([0.3, -0.7, 1.1], dtype=torch.float64).mul_(scale).requires_grad_()
+    f = rule(lambda x: (x / scale).sin(), lambda x, w: 1.01 * w * (x / scale).cos() / scale)
+
+    assert gradcheck(lambda x: (x / scale).sin(), (x,))
+    assert not gradcheck(f, (x,), raise_exception=False)
+
+
+def test_the_report_counts_and_says_where_the_numbers_come_from(x):
+    report = adjudge.examine(torch.sin, (x,), seed=7)
+
+    text = str(report)
+    assert 9 == report.counts["comparisons"]
+    assert f"torch {torch.__version__}, cpu, float64" in text
+    assert "seed=7" in text
+
+
+def test_the_function_is_named_in_one_line(rule, x):
+    module = torch.nn.Sequential(torch.nn.Linear(3, 3).double(), torch.nn.Tanh())
+
+    assert "Sequential" == adjudge.examine(module, (x,)).function
+    assert adjudge.examine(rule(torch.sin, torch.mul), (x,)).function.endswith("Rule.apply")

@@ -1,0 +1,219 @@
+"""Inputs and outputs of unusual structure, and what torch.autograd.gradcheck makes of them."""
+
+from collections import namedtuple
+from contextlib import suppress
+
+import pytest
+
+import adjudge
+
+with suppress(ImportError):  # absent: every test here is skipped by its mark
+    import torch
+
+pytestmark = pytest.mark.backend("torch")
+
+Pair = namedtuple("Pair", ["value", "index"])
+
+
+@pytest.fixture
+def x():
+    return torch.tensor([0.3, -0.7, 1.1], dtype=torch.float64, requires_grad=True)
+
+
+# -- inputs
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1), (2, 0, 3)])
+def test_an_input_of_any_shape_beside_another_is_checked(gradcheck, x, shape):
+    y = torch.full(shape, 0.4, dtype=torch.float64, requires_grad=True)
+
+    assert gradcheck(lambda x, y: x.sin() * y.exp().sum(), (x, y))
+
+
+def test_a_scalar_input_is_checked_and_its_wrong_gradient_found(gradcheck, scaled_sin):
+    x = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
+
+    assert gradcheck(torch.sin, (x,))
+    with pytest.raises(adjudge.GradcheckError, match="d out / d inputs"):
+        gradcheck(scaled_sin(-1.0), (x,))
+
+
+def test_an_empty_input_alone_is_no_pass_and_named(gradcheck):
+    x = torch.zeros(0, dtype=torch.float64, requires_grad=True)
+
+    with pytest.raises(adjudge.GradcheckError, match=r"nothing was compared.*inputs\[0\] \(0,\)"):
+        gradcheck(torch.sin, (x,))
+    assert torch.autograd.gradcheck(torch.sin, (x,))
+
+
+def test_an_empty_output_alone_is_no_pass_and_named(gradcheck, x):
+    with pytest.raises(adjudge.GradcheckError, match=r"nothing was compared: no entries in out"):
+        gradcheck(lambda x: x[:0], (x,))
+
+
+def test_a_single_array_and_a_list_of_inputs_are_taken_as_inputs(gradcheck, x):
+    assert gradcheck(torch.sin, x)
+    assert gradcheck(torch.mul, [x, x.detach().clone().requires_grad_()])
+
+
+def test_an_unused_input_has_the_gradient_zero(gradcheck, x):
+    y = x.detach().clone().requires_grad_()
+
+    assert gradcheck(lambda x, y: 2 * x, (x, y))
+
+
+def test_a_function_may_return_its_input(gradcheck, x):
+    assert gradcheck(lambda x: x, (x,))
+
+
+def test_a_transposed_input_keeps_its_strides(gradcheck):
+    x = torch.arange(6.0, dtype=torch.float64).reshape(2, 3).t().requires_grad_()
+    strides = set()
+
+    def f(x):
+        strides.add(x.stride())
+        return x.sin()
+
+    assert gradcheck(f, (x,))
+    assert {x.stride()} == strides
+
+
+def test_the_same_tensor_twice_is_two_inputs(gradcheck, x):
+    assert gradcheck(lambda a, b: a * b.sin(), (x, x))
+
+
+def test_two_inputs_may_share_their_storage(gradcheck):
+    storage = torch.tensor([0.3, -0.7, 1.1, 0.5], dtype=torch.float64)
+    a, b = storage[:3].requires_grad_(), storage[1:].requires_grad_()
+
+    assert gradcheck(lambda a, b: a * b, (a, b))
+    with pytest.raises(RuntimeError, match="Jacobian mismatch"):
+        torch.autograd.gradcheck(lambda a, b: a * b, (a, b))
+
+
+def test_an_input_may_overlap_itself(gradcheck):
+    storage = torch.tensor([0.3, -0.7, 1.1, 0.5], dtype=torch.float64)
+    x = torch.as_strided(storage, (3, 2), (1, 1)).requires_grad_()
+
+    assert gradcheck(lambda x: x * x, (x,))
+    with pytest.raises(RuntimeError, match="Jacobian mismatch"):
+        torch.autograd.gradcheck(lambda x: x * x, (x,))
+
+
+def test_an_expanded_input_of_stride_zero_is_checked_entry_by_entry(gradcheck, scaled_sin):
+    x = torch.tensor([[0.3], [-0.7]], dtype=torch.float64).expand(2, 3).requires_grad_()
+
+    assert gradcheck(torch.sin, (x,))
+    assert not gradcheck(scaled_sin(-1.0), (x,), raise_exception=False)
+    with pytest.raises(RuntimeError, match="stride 0"):
+        torch.autograd.gradcheck(torch.sin, (x,))
+
+
+def test_nested_inputs_are_checked_and_named_by_path(x):
+    def f(tree):
+        return tree["w"][0] * tree["b"].detach()
+
+    tree = {"w": [x], "b": x.detach().clone().requires_grad_()}
+
+    report = adjudge.examine(f, (tree,))
+
+    assert adjudge.gradcheck(lambda tree: tree["w"][0] * tree["b"], (tree,))
+    assert {"inputs[0]['b']"} == {entry.wrt.rpartition("[")[0] for entry in report.entries}
+
+
+def test_integers_and_python_numbers_are_passed_through(gradcheck, x):
+    index = torch.tensor([0, 2])
+
+    assert gradcheck(lambda index, x, k: k * x[index].sin(), (index, x, 3))
+
+
+# -- outputs
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda y: [y, y.cos()],
+        lambda y: (y, y.cos()),
+        lambda y: Pair(y, y.argmax()),
+        lambda y: {"sin": y, "cos": [y.cos()]},
+        lambda y: (y, None),
+        lambda y: (y, 3, 3.5, "word"),
+        lambda y: (y, y > 0),
+        lambda y: (y.argmax(), y),
+        lambda y: (y.to(torch.complex128), y),
+    ],
+    ids=["list", "tuple", "namedtuple", "dict", "None", "numbers", "bool", "int first", "mixed"],
+)
+def test_outputs_may_be_any_tree_with_other_things_in_it(gradcheck, scaled_sin, x, wrap):
+    assert gradcheck(lambda x: wrap(x.sin()), (x,))
+    assert not gradcheck(lambda x: wrap(scaled_sin(-1.0)(x)), (x,), raise_exception=False)
+
+
+def test_only_integer_outputs_are_refused_in_words(gradcheck, x):
+    with pytest.raises(adjudge.InputError, match="nothing that can be differentiated"):
+        gradcheck(lambda x: x.argmax(), (x,))
+    with pytest.raises(adjudge.InputError, match="nothing that can be differentiated"):
+        gradcheck(lambda x: (), (x,))
+
+
+def test_constant_outputs_have_the_gradient_zero(gradcheck, x):
+    report = adjudge.examine(lambda x: torch.ones(3, dtype=torch.float64), (x,))
+
+    assert gradcheck(lambda x: torch.ones(3, dtype=torch.float64), (x,))
+    assert 0 == report.counts["nonzero"]
+    assert "all zero" in report.headline
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"fast_mode": True},
+        {"check_forward_ad": True},
+        {"check_forward_ad": True, "fast_mode": True},
+        {"check_forward_ad": True, "check_backward_ad": False},
+    ],
+    ids=["R", "R fast", "R and F", "R and F fast", "F"],
+)
+def test_a_constant_output_before_another_is_right_in_all_modes(gradcheck, x, options):
+    assert gradcheck(lambda x: (torch.zeros_like(x), x * x), (x,), **options)
+
+
+def test_a_wrong_output_after_a_constant_one_is_named(gradcheck, scaled_sin, x):
+    with pytest.raises(adjudge.GradcheckError, match=r"d out\[1\]\[\d\] / d inputs\[0\]"):
+        gradcheck(lambda x: (torch.zeros_like(x), scaled_sin(-1.0)(x)), (x,))
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_a_backward_that_writes_into_its_cotangent_is_found(gradcheck, rule, x, fast):
+    f = rule(lambda x: 2 * x, lambda x, w: w.mul_(2))
+
+    with pytest.raises(adjudge.GradcheckError, match=r"MUTATES_INPUT: the vjp \(backward pass\)"):
+        gradcheck(f, (x,), fast_mode=fast)
+
+
+def test_a_function_that_writes_into_its_input_is_found(gradcheck, x):
+    def f(x):
+        y = x.sin()
+        x.data.mul_(2)
+        return y
+
+    before = x.detach().clone()
+
+    with pytest.raises(adjudge.GradcheckError, match="MUTATES_INPUT: the function writes"):
+        gradcheck(f, (x,))
+    assert torch.equal(before, x.detach())
+
+
+@pytest.mark.parametrize("change", ["shape", "dtype"])
+def test_outputs_that_change_between_evaluations_are_refused(gradcheck, x, change):
+    calls = iter(range(1000))
+
+    def f(x):
+        if next(calls) < 2:
+            return 2 * x
+        return 2 * x[:2] if change == "shape" else (2 * x).float()
+
+    with pytest.raises(AssertionError, match=r"of shape \(3,\).*in evaluation 3"):
+        gradcheck(f, (x,))
