@@ -177,7 +177,8 @@ class Identities:
     ) -> Iterator[Finding]:
         at_zero = apply(zero)
         self.compared += at_zero.size
-        bad = np.flatnonzero(at_zero != 0)
+        allowed = np.isnan(at_zero) if self.tolerance.equal_nan else at_zero == 0
+        bad = np.flatnonzero((at_zero != 0) & ~allowed)
         if bad.size:
             k = int(bad[0])
             finite = bool(np.all(np.isfinite(at_zero)))

@@ -68,7 +68,9 @@ def additive_pair(checks: Identities, reverse: Reverse, one: Vector) -> Iterator
     random = np.random.default_rng([checks.probes.seed, 2])
     v = masked(checks.base.Y, signed(random, u.size), reverse.attached)
     two, together = (reverse.row(checks.base, w) for w in (v, u + v))
-    yield from _additive(checks, together, one + two, np.abs(one) + np.abs(two))
+    with np.errstate(all="ignore"):
+        apart, size = one + two, np.abs(one) + np.abs(two)
+    yield from _additive(checks, together, apart, size)
 
 
 def _additive(
