@@ -94,22 +94,29 @@ def ladder_steps(step: float, relative: float, eps: float) -> list[float]:
 
 
 def ladder(samples: Sequence[Sample], eps: float, at_x: Vector | None) -> Estimate:
-    """Richardson extrapolation over a ladder of steps, coarsest first (Ridders, Adv. Eng.
-    Softw. 4, 1982): per output the window with the smallest disagreement with both its
-    neighbours, plus the rounding of the outputs.
+    """Richardson extrapolation over a ladder of steps, coarsest first.
+
+    The error of a window is its disagreement with its neighbours (Ridders, Adv. Eng. Softw. 4,
+    1982) plus the rounding of the outputs. Per output the window with the smallest error is taken
+    among those that no finer window contradicts (Lepski, Theory Probab. Appl. 35, 1990): two
+    coarse windows may agree by chance across a jump.
     """
     with np.errstate(all="ignore"):
         plain = np.array([(s.plus - s.minus) / (2 * s.step) for s in samples])
         better = plain[1:] + np.diff(plain, axis=0) / (ladder_ratio(eps) ** 2 - 1)
         change = np.abs(np.diff(better, axis=0))
         steps = np.array([s.step for s in samples])
-        size = np.max([np.maximum(np.abs(s.plus), np.abs(s.minus)) for s in samples], axis=0)
+        size = np.fmax.reduce([np.fmax(np.abs(s.plus), np.abs(s.minus)) for s in samples])
         noise = eps * size[None, :] / steps[1:, None]
         # a window's disagreement with its neighbours: the larger of the two it has
-        disagreement = np.maximum(np.vstack([change[:1], change]), np.vstack([change, change[-1:]]))
+        disagreement = np.fmax(np.vstack([change[:1], change]), np.vstack([change, change[-1:]]))
         error = 2 * disagreement + 2 * noise
-    usable = np.where(np.isfinite(better) & np.isfinite(error), error, np.inf)
-    best = np.argmin(usable, axis=0)
+        usable = np.where(np.isfinite(better) & np.isfinite(error), error, np.inf)
+        credible = usable.copy()
+        for k in range(len(better) - 1):
+            apart = np.abs(better[k + 1 :] - better[k]) > usable[k + 1 :] + usable[k]
+            credible[k] = np.where(np.any(apart, axis=0), np.inf, usable[k])
+    best = np.argmin(credible, axis=0)
     columns = np.arange(plain.shape[1])
     # whether the output moved in the window that was chosen: beyond it there may be a jump
     still = plain == 0

@@ -49,7 +49,9 @@ def column(problem: Problem, base: Base, tangent: Tangent, eps: float | None) ->
     u = unit_roundoff(problem, base)
     relative = relative_step(u)
     if not _movable(problem, tangent):
-        still = np.zeros(base.whole.size)
+        # an infinity stays itself under any step; of a NaN nothing can be said
+        unknown = bool(np.any(np.isnan(problem.origin[tangent.vector != 0])))
+        still = np.full(base.whole.size, np.nan if unknown else 0.0)
         estimate = Estimate(still, still, np.zeros(still.shape, bool), 0, "x is not finite there")
         return Column(tangent, tangent.vector, estimate, 0.0, relative)
     if eps is not None:
