@@ -32,7 +32,6 @@ def test_an_output_that_is_infinite_at_x_is_named(mode):
     assert not report
 
 
-@pytest.mark.xfail(strict=True, reason="d / d NaN is reported as 0 ± 0 and its NaN as SPURIOUS")
 def test_an_input_that_is_nan_decides_nothing():
     rule = ByHand(quiet(np.arctan), vjp=quiet(lambda x, w: w / (1 + x**2)))
 
