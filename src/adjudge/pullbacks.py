@@ -23,12 +23,13 @@ def identities(checks: Identities, reverse: Reverse) -> tuple[Vector, list[Findi
     if not any(reverse.attached):
         return np.zeros(space.size), []
     handed = reverse.cotangent(base, u, zeros=True)
+    before = base.Y.vector(checks.problem.backend, handed, base.arrays)  # `u`, rounded
     gradients = reverse.pull(handed)
     first = reverse.vector(gradients)
     findings = [
         *metadata(checks, gradients),
         *checks.unchanged(
-            handed, base.arrays, base.Y, u, "the vjp (backward pass)", "the cotangent of "
+            handed, base.arrays, base.Y, before, "the vjp (backward pass)", "the cotangent of "
         ),
         *checks.unchanged(
             reverse.x, checks.problem.x, space, checks.problem.origin, "the function"
