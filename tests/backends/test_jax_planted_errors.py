@@ -65,11 +65,8 @@ FORWARD = {
 
 def test_the_right_rules_pass(layer, gradients, tangent, point, with_vjp, with_jvp):
     backward = examine(with_vjp(layer, gradients), point, mode="full", seed=0)
-    forward = examine(
-        with_jvp(layer, tangent), point, mode="full", seed=0, check_forward_ad=True
-    )
+    forward = examine(with_jvp(layer, tangent), point, mode="full", seed=0, check_forward_ad=True)
 
-    assert backward and forward
     assert backward.modes == {"R": Verdict.PASS}
     assert forward.modes == {"R": Verdict.PASS, "F": Verdict.PASS}
     assert backward.counts["comparisons"] == 9 * (9 + 9 + 3)

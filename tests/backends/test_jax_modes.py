@@ -1,0 +1,216 @@
+"""Reverse and forward mode of JAX and their compositions: who is wrong is named."""
+
+import importlib
+
+import numpy as np
+import pytest
+
+from adjudge import GradcheckError, Status, Verdict, examine, gradcheck, gradgradcheck
+
+pytestmark = pytest.mark.backend("jax")
+
+COMPOSITIONS = ["R", "F", "RR", "FR", "RF", "FF", "RRR"]
+
+
+@pytest.fixture
+def x(double):
+    return double(np.array([0.5, -1.5, 2.0]))
+
+
+@pytest.fixture
+def sin(jax, jnp, with_jvp):
+    """`sin` with the tangent `forward cos(x) v`, whose transpose is `backward cos(x) w`."""
+    linear_call = importlib.import_module("jax.custom_derivatives").linear_call
+
+    def make(forward, backward):
+        def push(x, v):
+            return linear_call(
+                lambda c, v: forward * c * v, lambda c, w: backward * c * w, jnp.cos(x), v
+            )
+
+        return with_jvp(jnp.sin, push)
+
+    return make
+
+
+def statuses(report):
+    return {finding.status for finding in report.findings}
+
+
+def test_forward_and_reverse_that_agree_pass_with_their_identity(sin, x):
+    report = examine(sin(1.0, 1.0), (x,), check_forward_ad=True, seed=0)
+
+    assert report.verdict is Verdict.PASS
+    assert report.modes == {"R": Verdict.PASS, "F": Verdict.PASS}
+    assert not report.findings
+
+
+@pytest.mark.parametrize(
+    ("forward", "backward", "verdicts"),
+    [(1.0, 2.0, {"R": "FAIL", "F": "PASS"}), (2.0, 1.0, {"R": "PASS", "F": "FAIL"})],
+)
+def test_forward_and_reverse_that_disagree_are_named(sin, x, forward, backward, verdicts):
+    report = examine(sin(forward, backward), (x,), check_forward_ad=True, seed=0)
+
+    assert report.modes == verdicts
+    assert statuses(report) == {Status.MISMATCH, Status.INCONSISTENT}
+    assert "forward and reverse mode disagree on d out[0] / d inputs[0][0]" in str(report)
+
+
+def test_a_wrong_custom_vjp_is_wrong_in_reverse_mode_and_has_no_forward_mode(jnp, x, with_vjp):
+    wrong = with_vjp(jnp.sin, lambda x, w: (-w * jnp.cos(x),))
+
+    report = examine(wrong, (x,), check_forward_ad=True, seed=0)
+
+    assert report.modes == {"R": Verdict.FAIL, "F": Verdict.INCONCLUSIVE}
+    assert statuses(report) == {Status.MISMATCH, Status.UNSUPPORTED}
+
+
+def test_a_right_custom_vjp_asked_for_forward_mode_is_no_pass(jnp, x, with_vjp):
+    right = with_vjp(jnp.sin, lambda x, w: (w * jnp.cos(x),))
+
+    with pytest.raises(GradcheckError, match=r"F: forward mode \(jvp\) is not supported"):
+        gradcheck(right, (x,), check_forward_ad=True)
+    assert gradcheck(right, (x,))
+
+
+def test_a_while_loop_has_forward_mode_only_and_the_report_says_so(jax, jnp, x):
+    def doubled_thrice(x):
+        return jax.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, 2 * c[1]), (0, x))[1]
+
+    report = examine(doubled_thrice, (x,), modes=["R", "F", "FF", "RF"], seed=0)
+
+    assert report.modes == {
+        "R": Verdict.INCONCLUSIVE,
+        "F": Verdict.PASS,
+        "FF": Verdict.PASS,
+        "RF": Verdict.INCONCLUSIVE,
+    }
+    assert statuses(report) == {Status.UNSUPPORTED}
+    assert "Reverse-mode differentiation does not work for lax.while_loop" in str(report)
+
+
+def test_a_callback_has_no_derivative_and_the_report_says_so(jax, x):
+    def called_back(x):
+        return jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+    report = examine(called_back, (x,), check_forward_ad=True, seed=0)
+
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert report.counts["comparisons"] == 0
+    assert [finding.status for finding in report.findings] == [Status.UNSUPPORTED] * 2
+
+
+def test_an_exception_of_the_backward_pass_comes_through_with_a_note(jnp, x, with_vjp):
+    raising = with_vjp(jnp.sin, lambda x, w: 1 / 0)
+
+    with pytest.raises(ZeroDivisionError) as raised:
+        gradcheck(raising, (x,))
+
+    assert "adjudge: raised in the vjp (the backward pass), not in the function" in (
+        raised.value.__notes__
+    )
+
+
+# ---------------------------------------------------------------- second and third order
+
+
+@pytest.fixture
+def wrong_second(jnp, with_jvp):
+    """`sin` with the right tangent, whose own derivative is off by a factor."""
+
+    def make(factor):
+        slope = with_jvp(jnp.cos, lambda x, v: -factor * v * jnp.sin(x))
+        return with_jvp(jnp.sin, lambda x, v: slope(x) * v)
+
+    return make
+
+
+def test_every_composition_of_a_right_function_passes(wrong_second, x):
+    report = examine(wrong_second(1.0), (x,), modes=COMPOSITIONS, seed=0)
+
+    assert report.verdict is Verdict.PASS
+    assert set(report.modes) == set(COMPOSITIONS)
+    assert set(report.modes.values()) == {Verdict.PASS}
+
+
+def test_a_wrong_second_derivative_is_wrong_in_every_composition_but_first_order(wrong_second, x):
+    report = examine(wrong_second(1.1), (x,), modes=COMPOSITIONS, seed=0)
+
+    passed = {mode for mode, verdict in report.modes.items() if verdict is Verdict.PASS}
+    assert passed == {"R", "F"}
+    assert set(report.modes.values()) == {Verdict.PASS, Verdict.FAIL}
+
+
+def test_a_wrong_third_derivative_is_found_by_the_third_order_alone(jnp, with_jvp, x):
+    third = with_jvp(jnp.sin, lambda x, v: 1.1 * v * jnp.cos(x))
+    second = with_jvp(jnp.cos, lambda x, v: -v * third(x))
+    first = with_jvp(jnp.sin, lambda x, v: v * second(x))
+
+    report = examine(first, (x,), modes=["R", "RR", "RRR"], seed=0)
+
+    assert report.modes == {"R": Verdict.PASS, "RR": Verdict.PASS, "RRR": Verdict.FAIL}
+
+
+@pytest.mark.parametrize("options", [{}, {"check_fwd_over_rev": True, "check_rev_over_rev": False}])
+def test_gradgradcheck_finds_a_wrong_second_derivative(wrong_second, x, options):
+    with pytest.raises(GradcheckError) as raised:
+        gradgradcheck(wrong_second(1.01), (x,), **options, seed=0)
+
+    second = "FR" if options else "RR"
+    assert gradgradcheck(wrong_second(1.0), (x,), **options, seed=0)
+    assert raised.value.report.modes == {"R": Verdict.PASS, second: Verdict.FAIL}
+    assert "d grad(inputs[0])[" in str(raised.value).splitlines()[0]
+
+
+def test_gradgradcheck_of_a_custom_vjp_takes_both_modes_over_reverse(jnp, x, with_vjp):
+    cosine = with_vjp(jnp.sin, lambda x, w: (w * jnp.cos(x),))
+
+    report = gradgradcheck(cosine, (x,), check_fwd_over_rev=True, seed=0)
+
+    assert set(report.modes) == {"R", "RR", "FR"}
+
+
+def test_a_gradient_cut_off_from_x_is_found_by_second_order_only(jax, jnp, x, with_vjp):
+    cut = with_vjp(jnp.sin, lambda x, w: (w * jax.lax.stop_gradient(jnp.cos(x)),))
+
+    first = examine(cut, (x,), seed=0)
+    second = examine(cut, (x,), modes=["R", "RR", "FR"], seed=0)
+
+    assert first.verdict is Verdict.PASS
+    assert second.modes == {"R": Verdict.PASS, "RR": Verdict.FAIL, "FR": Verdict.FAIL}
+
+
+# ---------------------------------------------------------------- jit
+
+
+def test_a_compiled_function_is_checked_like_any_other(jax, jnp, with_vjp, x):
+    right = jax.jit(with_vjp(jnp.sin, lambda x, w: (w * jnp.cos(x),)))
+    wrong = jax.jit(with_vjp(jnp.sin, lambda x, w: (w * jnp.cos(x) * (1 + 1e-6),)))
+
+    assert gradcheck(right, (x,), mode="full", seed=0)
+    assert examine(right, (x,), modes=["R", "RR", "FR"], seed=0)
+    assert examine(wrong, (x,), mode="full", seed=0).modes == {"R": Verdict.FAIL}
+
+
+def test_a_compiled_network_passes_in_all_modes(jax, jnp, double):
+    random = np.random.default_rng(0)
+    w, x = double(random.normal(size=(3, 2))), double(random.normal(size=(4, 3)))
+
+    @jax.jit
+    def network(w, x):
+        hidden = jax.nn.gelu(x @ w)
+        return jax.nn.log_softmax((hidden - hidden.mean(0)) / jnp.sqrt(hidden.var(0) + 1e-3))
+
+    report = examine(network, (w, x), modes=["R", "F", "RR", "FR"], mode="projected", seed=0)
+
+    assert report.verdict is Verdict.PASS
+
+
+def test_a_function_that_jit_cannot_trace_raises_what_jax_raises(jax, x):
+    branching = jax.jit(lambda x: x if x[0] > 0 else -x)
+
+    with pytest.raises(jax.errors.TracerBoolConversionError) as raised:
+        gradcheck(branching, (x,))
+
+    assert any("evaluation 1 of the function, at x" in note for note in raised.value.__notes__)
