@@ -23,7 +23,8 @@ def identities(checks: Identities, reverse: Reverse) -> tuple[Vector, list[Findi
     if not any(reverse.attached):
         return np.zeros(space.size), []
     handed = reverse.cotangent(base, u, zeros=True)
-    before = base.Y.vector(checks.problem.backend, handed, base.arrays)  # `u`, rounded
+    likes = base.arrays[: len(base.Y.leaves)]
+    before = base.Y.vector(checks.problem.backend, handed, likes)  # `u`, as it is rounded
     gradients = reverse.pull(handed)
     first = reverse.vector(gradients)
     findings = [
