@@ -1,6 +1,7 @@
 """JAX and PyTorch, imported where a test asks for them, and functions with planted derivatives."""
 
 import importlib
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
@@ -71,6 +72,13 @@ def with_jvp(jax: Any) -> Callable[..., Any]:
 
 
 # ---------------------------------------------------------------- PyTorch
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """Arrays of a few entries: the threads of PyTorch would only wait for one another."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
 
 
 @pytest.fixture(params=["adjudge", "adjudge_torch"])

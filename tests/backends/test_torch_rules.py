@@ -1,0 +1,199 @@
+"""Hand-written `autograd.Function`s with planted errors, of first and second order."""
+
+from contextlib import suppress
+
+import pytest
+
+import adjudge
+from adjudge import Status
+
+with suppress(ImportError):  # absent: every test here is skipped by its mark
+    import torch
+
+pytestmark = pytest.mark.backend("torch")
+
+
+@pytest.fixture
+def x():
+    torch.manual_seed(0)
+    return torch.randn(3, 3, dtype=torch.float64, requires_grad=True)
+
+
+@pytest.fixture
+def weight():
+    torch.manual_seed(1)
+    return torch.randn(3, 3, dtype=torch.float64)
+
+
+def drop_entry(g):
+    g = g.clone()
+    g[1, 2] = 0
+    return g
+
+
+def swap_two(g):
+    g = g.clone()
+    g[0, 1], g[0, 2] = g[0, 2].clone(), g[0, 1].clone()
+    return g
+
+
+WRONG = {
+    "sign": lambda g: -g,
+    "factor": lambda g: 1.00001 * g,
+    "half": lambda g: g / 2,
+    "zero": lambda g: 0 * g,
+    "one entry": drop_entry,
+    "two entries swapped": swap_two,
+    "transposed": lambda g: g.t(),
+    "NaN": lambda g: g * float("nan"),
+    "constant": lambda g: g + 1e-6,
+    "missing": lambda g: None,
+}
+
+
+@pytest.mark.parametrize("fast", [False, True], ids=["full", "fast"])
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_planted_error_is_found(gradcheck, rule, x, weight, wrong, fast):
+    right = rule(lambda x: weight @ x.sin(), lambda x, w: (weight.t() @ w) * x.cos())
+    planted = rule(
+        lambda x: weight @ x.sin(), lambda x, w: WRONG[wrong]((weight.t() @ w) * x.cos())
+    )
+
+    assert gradcheck(right, (x,), fast_mode=fast)
+    assert not gradcheck(planted, (x,), raise_exception=False, fast_mode=fast)
+
+
+@pytest.mark.parametrize("fast", [False, True], ids=["full", "fast"])
+def test_a_broadcast_gradient_that_is_not_summed_is_found(gradcheck, rule, x, fast):
+    b = torch.tensor([0.3, -0.7, 1.1], dtype=torch.float64, requires_grad=True)
+    right = rule(lambda x, b: x * b, lambda x, b, w: (w * b, (w * x).sum(0)))
+    planted = rule(lambda x, b: x * b, lambda x, b, w: (w * b, (w * x)[0]))
+
+    assert gradcheck(right, (x, b), fast_mode=fast)
+    assert not gradcheck(planted, (x, b), raise_exception=False, fast_mode=fast)
+
+
+def test_a_gradient_that_the_engine_reduces_to_the_shape_of_its_input_passes(gradcheck, rule, x):
+    b = torch.tensor([0.3, -0.7, 1.1], dtype=torch.float64, requires_grad=True)
+    f = rule(lambda x, b: x * b, lambda x, b, w: (w * b, w * x))
+
+    assert gradcheck(f, (x, b))
+
+
+def test_a_gradient_of_a_shape_that_cannot_be_reduced_is_refused_by_the_engine(gradcheck, rule, x):
+    f = rule(lambda x: 2 * x, lambda x, w: torch.ones(7, dtype=torch.float64))
+
+    with pytest.raises(RuntimeError, match=r"got \[7\] but expected shape compatible with"):
+        gradcheck(f, (x,), raise_exception=False)
+
+
+def test_a_value_kept_from_an_earlier_call_is_found_at_the_next_point(gradcheck, rule, x):
+    kept = []
+
+    def backward(x, w):
+        kept.append(x.detach().clone())
+        return w * kept[0].cos()
+
+    f = rule(lambda x: x.sin(), backward)
+
+    assert gradcheck(f, (x,))
+    assert not gradcheck(f, ((x + 1).detach().requires_grad_(),), raise_exception=False)
+
+
+def test_a_gradient_where_the_function_is_constant_is_spurious(rule, x):
+    f = rule(lambda x: torch.ones_like(x), lambda x, w: w)
+
+    report = adjudge.examine(f, (x,))
+
+    assert {Status.SPURIOUS} == {finding.status for finding in report.findings}
+
+
+def test_a_missing_gradient_is_called_missing(rule, x):
+    f = rule(lambda x: x.sin(), lambda x, w: None)
+
+    report = adjudge.examine(f, (x,))
+
+    assert {Status.MISSING} == {finding.status for finding in report.findings}
+    assert "automatic 0, reference" in report.headline
+
+
+@pytest.mark.parametrize(
+    "backward",
+    [lambda x, w: 2 * w + 1e-3, lambda x, w: 2 * w.abs(), lambda x, w: 2 * w / w.norm()],
+    ids=["offset", "abs", "normalised"],
+)
+def test_a_backward_that_is_not_linear_is_found(rule, x, backward):
+    report = adjudge.examine(rule(lambda x: 2 * x, backward), (x,))
+
+    assert not report
+    assert Status.NONLINEAR in {finding.status for finding in report.findings}
+
+
+def test_a_backward_with_an_offset_gives_something_for_a_zero_cotangent(gradcheck, rule, x):
+    f = rule(lambda x: 2 * x, lambda x, w: 2 * w + 1e-3)
+
+    with pytest.raises(adjudge.GradcheckError, match=r"a zero cotangent gives 0\.001"):
+        gradcheck(f, (x,))
+
+
+def test_a_jvp_that_differs_from_the_vjp_is_called_inconsistent(scaled_sin, x):
+    report = adjudge.examine(scaled_sin(jvp=1.01), (x,), check_forward_ad=True)
+
+    assert Status.INCONSISTENT in {finding.status for finding in report.findings}
+    assert "<w, J v>" in str(report)
+
+
+# -- second order
+
+
+def test_once_differentiable_fails_of_second_order_only(gradcheck, gradgradcheck, x):
+    class Once(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.sin()
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable
+        def backward(ctx, w):
+            return w * ctx.saved_tensors[0].cos()
+
+    assert gradcheck(Once.apply, (x,))
+    with pytest.raises(adjudge.GradcheckError, match=r"d grad\(inputs\[0\]\)"):
+        gradgradcheck(Once.apply, (x,))
+
+
+def test_a_detached_saved_tensor_is_found_in_the_term_in_x(gradgradcheck, rule, x):
+    f = rule(lambda x: x.sin(), lambda x, w: w * x.detach().cos())
+
+    with pytest.raises(
+        adjudge.GradcheckError, match=r"MISSING: d grad\(inputs\[0\]\)\[.*\] / d inputs\[0\]"
+    ):
+        gradgradcheck(f, (x,))
+
+
+def test_a_detached_cotangent_is_found_in_the_term_in_w(gradgradcheck, rule, x):
+    f = rule(lambda x: x.sin(), lambda x, w: w.detach() * x.cos())
+
+    with pytest.raises(
+        adjudge.GradcheckError, match=r"MISSING: d grad\(inputs\[0\]\)\[.*\] / d grad_outputs\[0\]"
+    ):
+        gradgradcheck(f, (x,))
+
+
+def test_a_backward_cut_off_from_the_graph_is_called_detached(rule, x):
+    f = rule(lambda x: x.sin(), lambda x, w: (w * x.cos()).detach())
+
+    report = adjudge.gradgradcheck(f, (x,), raise_exception=False)
+
+    assert {Status.DETACHED} == {finding.status for finding in report.findings}
+
+
+def test_all_compositions_of_two_modes_are_examined(x):
+    modes = ["R", "F", "RR", "FR", "RF", "FF"]
+
+    report = adjudge.examine(torch.sin, (x,), modes=modes)
+
+    assert set(modes) == set(report.modes)
+    verdicts = {mode: str(verdict) for mode, verdict in report.modes.items()}
+    assert {"PASS"} == {verdicts[mode] for mode in ("R", "F", "RR", "FR")}

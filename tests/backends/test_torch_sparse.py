@@ -1,0 +1,186 @@
+"""Sparse and MKLDNN inputs: every layout, masked and not, and the layout of their gradients."""
+
+from contextlib import suppress
+
+import pytest
+
+import adjudge
+from adjudge import Status
+
+with suppress(ImportError):  # absent: every test here is skipped by its mark
+    import torch
+
+pytestmark = [
+    pytest.mark.backend("torch"),
+    # PyTorch says once a process that these layouts are in beta
+    pytest.mark.filterwarnings("ignore:Sparse:UserWarning"),
+]
+
+LAYOUTS = ["coo", "csr", "csc", "bsr", "bsc"]
+STORED = {"coo": 5, "csr": 5, "csc": 5, "bsr": 8, "bsc": 8}
+
+
+@pytest.fixture
+def sparse():
+    def make(layout):
+        dense = torch.tensor(
+            [[1.0, 2, 0, 0], [0, 3, 0, 0], [0, 0, 0, 4], [0, 0, 5, 0]], dtype=torch.float64
+        )
+        convert = {
+            "coo": dense.to_sparse,
+            "csr": dense.to_sparse_csr,
+            "csc": dense.to_sparse_csc,
+            "bsr": lambda: dense.to_sparse_bsr((2, 2)),
+            "bsc": lambda: dense.to_sparse_bsc((2, 2)),
+        }
+        return convert[layout]().requires_grad_()
+
+    return make
+
+
+def squared(masked_grad):
+    return lambda s: s.to_dense(masked_grad=masked_grad) ** 2
+
+
+@pytest.mark.parametrize("fast", [False, True], ids=["full", "fast"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_masked_true_checks_the_stored_entries(gradcheck, rule, sparse, layout, fast):
+    s = sparse(layout)
+    wrong = rule(lambda d: d**2, lambda d, w: 3 * d * w)
+    options = {"masked": True, "fast_mode": fast}
+
+    assert gradcheck(squared(True), (s,), **options)
+    assert gradcheck(squared(False), (s,), **options)
+    assert not gradcheck(lambda s: wrong(s.to_dense()), (s,), raise_exception=False, **options)
+
+
+@pytest.mark.parametrize("masked", [False, None])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_masked_false_checks_every_entry(gradcheck, sparse, layout, masked):
+    s = sparse(layout)
+
+    def f(masked_grad):
+        return lambda s: (1 + s.to_dense(masked_grad=masked_grad)) ** 2
+
+    assert gradcheck(f(False), (s,), masked=masked)
+    assert not gradcheck(f(True), (s,), masked=masked, raise_exception=False)
+    assert gradcheck(f(True), (s,), masked=True)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_as_many_numbers_are_compared_as_there_are_coordinates(sparse, layout):
+    s = sparse(layout)
+
+    stored = adjudge.examine(lambda s: s.to_dense().sum(), (s,), masked=True)
+    every = adjudge.examine(lambda s: s.to_dense(masked_grad=False).sum(), (s,), masked=False)
+
+    assert STORED[layout] == stored.counts["comparisons"]
+    assert 16 == every.counts["comparisons"]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_function_sees_the_layout_and_at_x_the_pattern_of_the_user(sparse, layout):
+    s = sparse(layout)
+    seen = []
+
+    def f(s):
+        seen.append((s.layout, s._nnz()))
+        return s.to_dense(masked_grad=False)
+
+    adjudge.gradcheck(f, (s,))
+
+    assert {s.layout} == {layout for layout, _ in seen}
+    assert s._nnz() == seen[0][1]
+
+
+def test_a_product_with_a_masked_gradient_is_right_for_the_stored_entries_only(gradcheck, sparse):
+    s = sparse("coo")
+    dense = torch.arange(8.0, dtype=torch.float64).reshape(4, 2).requires_grad_()
+
+    assert gradcheck(torch.sparse.mm, (s, dense), masked=True)
+    assert not gradcheck(torch.sparse.mm, (s, dense), masked=False, raise_exception=False)
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_a_dense_gradient_of_a_sparse_input_has_the_wrong_layout(gradcheck, rule, sparse, masked):
+    f = rule(lambda s: 2 * s.to_dense(), lambda s, w: 2 * w)
+
+    with pytest.raises(adjudge.GradcheckError, match="layout strided, the input has layout sparse"):
+        gradcheck(f, (sparse("coo"),), masked=masked)
+
+
+def test_a_sparse_gradient_of_a_dense_input_has_the_wrong_layout(rule):
+    x = torch.ones(3, 3, dtype=torch.float64, requires_grad=True)
+    f = rule(lambda x: 2 * x, lambda x, w: (2 * w).to_sparse())
+
+    report = adjudge.examine(f, (x,))
+
+    assert {Status.WRONG_LAYOUT} == {finding.status for finding in report.findings}
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_uncoalesced_and_hybrid_tensors_are_checked(gradcheck, masked):
+    values = torch.tensor([0.3, -0.7, 1.1], dtype=torch.float64)
+    repeated = torch.sparse_coo_tensor([[0, 0, 1], [1, 1, 0]], values, (2, 2)).requires_grad_()
+    rows = torch.stack([values, 2 * values])
+    hybrid = torch.sparse_coo_tensor([[0, 1]], rows, (3, 3)).requires_grad_()
+
+    assert gradcheck(squared(masked), (repeated,), masked=masked)
+    assert gradcheck(squared(masked), (hybrid,), masked=masked)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_second_derivatives_of_sparse_inputs_are_checked(gradgradcheck, rule, sparse, layout):
+    s = sparse(layout)
+    wrong = rule(lambda d: d**2, lambda d, w: 2 * d.detach() * w)
+
+    assert gradgradcheck(squared(True), (s,), masked=True)
+    assert not gradgradcheck(
+        lambda s: wrong(s.to_dense()), (s,), masked=True, raise_exception=False
+    )
+
+
+@pytest.mark.parametrize("layout", ["coo", "csr"])
+def test_forward_mode_of_sparse_inputs_is_unsupported_and_said_so(sparse, layout):
+    report = adjudge.examine(squared(True), (sparse(layout),), masked=True, check_forward_ad=True)
+
+    assert adjudge.Verdict.INCONCLUSIVE is report.verdict
+    assert "PASS" == report.modes["R"]
+    assert f"forward mode (jvp) of torch.sparse_{layout} tensors is not supported" in str(report)
+
+
+def test_a_sparse_output_is_compared_entry_by_entry_by_the_library():
+    x = torch.tensor([[0.3, 0.0], [-0.7, 1.1]], dtype=torch.float64, requires_grad=True)
+
+    assert adjudge.gradcheck(lambda x: x.to_sparse(), (x,))
+
+
+# -- MKLDNN
+
+
+@pytest.fixture
+def mkldnn():
+    if not torch.backends.mkldnn.is_available():
+        pytest.skip("this build of PyTorch has no MKLDNN")
+    torch.manual_seed(0)
+    return torch.randn(2, 3).to_mkldnn().requires_grad_()
+
+
+def test_mkldnn_inputs_are_checked(gradcheck, rule, mkldnn):
+    wrong = rule(lambda d: d.sin(), lambda d, w: -w * d.cos())
+
+    assert gradcheck(lambda x: x.to_dense().sin(), (mkldnn,))
+    assert not gradcheck(lambda x: wrong(x.to_dense()), (mkldnn,), raise_exception=False)
+
+
+def test_mkldnn_outputs_are_checked_by_the_library(mkldnn):
+    x = mkldnn.detach().to_dense().requires_grad_()
+
+    assert adjudge.gradcheck(lambda x: (2 * x).to_mkldnn(), (x,))
+
+
+def test_forward_mode_of_mkldnn_inputs_is_unsupported_and_said_so(mkldnn):
+    report = adjudge.examine(lambda x: x.to_dense(), (mkldnn,), check_forward_ad=True)
+
+    assert adjudge.Verdict.INCONCLUSIVE is report.verdict
+    assert "forward mode (jvp) of torch._mkldnn tensors is not supported" in str(report)
