@@ -173,9 +173,10 @@ def _finding(status: Status, tally: Tally, entry: Entry, provenance: str) -> Fin
     count = tally.failed if status not in _REMEDIES else tally.undecided + tally.kinks
     mode = " over ".join(MODE_NAMES.get(letter, letter) for letter in tally.mode)
     gap = abs(entry.automatic - entry.reference)
+    automatic, reference = _apart(entry.automatic, entry.reference)
     lines = [
-        f"d {entry.of} / d {entry.wrt}: automatic {entry.automatic:.6g}, reference "
-        f"{entry.reference:.6g} ({count} of {tally.compared} {tally.mode} comparisons)",
+        f"d {entry.of} / d {entry.wrt}: automatic {automatic}, reference "
+        f"{reference} ({count} of {tally.compared} {tally.mode} comparisons)",
         f"  {mode}, {provenance}",
         f"  automatic   {entry.automatic: .12g}",
         f"  reference   {entry.reference: .12g} ± {entry.error:.1g}   ({entry.method})",
@@ -195,6 +196,15 @@ def _finding(status: Status, tally: Tally, entry: Entry, provenance: str) -> Fin
         "\n".join(lines),
         open=status in _REMEDIES,
     )
+
+
+def _apart(a: float, b: float) -> tuple[str, str]:
+    """Both with as many digits, six at least, as it takes to tell them apart."""
+    for digits in (6, 9, 12, 17):
+        one, two = f"{a:.{digits}g}", f"{b:.{digits}g}"
+        if one != two:
+            break
+    return one, two
 
 
 def identity_findings(tally: Tally) -> list[Finding]:

@@ -1,0 +1,78 @@
+"""Zero comparisons are never a pass, and the report says what was empty."""
+
+import numpy as np
+import pytest
+
+from adjudge import ByHand, GradcheckError, Verdict, examine, gradcheck
+
+RULE = ByHand(np.sin, vjp=lambda x, w: w * np.cos(x))
+
+
+@pytest.mark.parametrize("mode", ["full", "projected", "auto"])
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (2, 0, 4)])
+def test_an_empty_input_alone_is_inconclusive_and_named(mode, shape):
+    with pytest.raises(GradcheckError) as caught:
+        gradcheck(RULE, np.zeros(shape), mode=mode)
+
+    report = caught.value.report
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert report.counts["comparisons"] == 0
+    assert f"nothing was compared: no entries in inputs[0] {shape}" in report.headline
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
+def test_an_empty_input_beside_another_takes_no_part(mode):
+    rule = ByHand(lambda a, b: a * 2, vjp=lambda a, b, w: (2 * w, 0 * b))
+    wrong = ByHand(lambda a, b: a * 2, vjp=lambda a, b, w: (3 * w, 0 * b))
+
+    reports = [examine(r, (np.ones(2), np.zeros((0, 3))), mode=mode) for r in (rule, wrong)]
+
+    assert [Verdict.PASS, Verdict.FAIL] == [report.verdict for report in reports]
+    assert all(report.counts["comparisons"] > 0 for report in reports)
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
+def test_an_empty_output_alone_is_inconclusive_and_named(mode):
+    rule = ByHand(lambda x: x[:0] * 1.0, vjp=lambda x, w: np.zeros_like(x))
+
+    report = examine(rule, np.ones(3), mode=mode)
+
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert report.counts["comparisons"] == 0
+    assert "nothing was compared: no entries in out (0,)" in report.headline
+
+
+def test_an_empty_output_beside_another_counts_for_nothing():
+    rule = ByHand(lambda x: (x * 2, x[:0]), vjp=lambda x, w: 2 * w[0])
+
+    report = examine(rule, np.ones(3), mode="projected")
+
+    assert report.verdict is Verdict.PASS
+    assert report.counts["comparisons"] == 1
+
+
+def test_a_sum_over_an_empty_input_is_inconclusive():
+    rule = ByHand(lambda x: x.sum(), vjp=lambda x, w: w * np.ones_like(x))
+
+    report = examine(rule, np.zeros((0,)))
+
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert report.counts["comparisons"] == 0
+
+
+@pytest.mark.parametrize("flags", [{}, {"check_forward_ad": True}])
+def test_what_is_unsupported_does_not_pass_with_zero_comparisons(flags):
+    rule = ByHand(np.sin, jvp=lambda x, v: v * np.cos(x))
+
+    report = examine(rule, np.ones(2), modes=["R"], **flags)
+
+    assert report.counts["comparisons"] == 0
+    assert report.verdict is Verdict.INCONCLUSIVE
+
+
+def test_empty_arrays_run_on_the_strictest_namespace(strictest):
+    rule = ByHand(strictest.sin, vjp=lambda x, w: w * strictest.cos(x))
+
+    report = examine(rule, strictest.zeros((0, 2)))
+
+    assert report.verdict is Verdict.INCONCLUSIVE

@@ -1,0 +1,131 @@
+"""Verdicts do not depend on units, and low precision is judged as such."""
+
+import numpy as np
+import pytest
+
+from adjudge import ByHand, Verdict, examine
+
+SCALES = [1e-12, 1e-6, 1e-3, 1.0, 1e3, 1e6, 1e12]
+
+
+def rule(scale_of_f, scale_of_x, error=1.0):
+    def forward(x):
+        return scale_of_f * np.sin(x / scale_of_x)
+
+    def vjp(x, w):
+        return error * w * scale_of_f * np.cos(x / scale_of_x) / scale_of_x
+
+    return ByHand(forward, vjp=vjp)
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize("of_f", SCALES)
+@pytest.mark.parametrize("of_x", SCALES)
+def test_units_of_f_and_x_change_no_verdict(of_f, of_x, mode):
+    x = of_x * np.asarray([0.3, -1.2, 0.8, 2.0])
+
+    verdicts = [
+        examine(rule(of_f, of_x, error), x, mode=mode, seed=0).verdict
+        for error in (1.0, -1.0, 1.0001)
+    ]
+
+    assert [Verdict.PASS, Verdict.FAIL, Verdict.FAIL] == verdicts
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_powers_of_two_change_no_digit_of_what_is_compared(scale):
+    factor = 2.0 ** round(np.log2(scale))
+    x = np.asarray([0.3, -1.2, 0.8, 2.0])
+
+    one = examine(rule(1.0, 1.0, 1.01), x, seed=0)
+    scaled = examine(rule(factor, 1.0, 1.01), x, seed=0)
+
+    assert [factor * entry.reference for entry in one.entries] == [
+        entry.reference for entry in scaled.entries
+    ]
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
+def test_inputs_of_different_units_each_get_their_own_step(mode):
+    a, b = np.asarray([1.5e-9, 2e-9]), np.asarray([3e9, 1e9])
+    right = ByHand(lambda a, b: a * b**2, vjp=lambda a, b, w: (w * b**2, 2 * w * a * b))
+    wrong = ByHand(lambda a, b: a * b**2, vjp=lambda a, b, w: (w * b**2, w * a * b))
+
+    reports = [examine(rule, (a, b), mode=mode) for rule in (right, wrong)]
+
+    assert [Verdict.PASS, Verdict.FAIL] == [report.verdict for report in reports]
+
+
+def test_a_tiny_gradient_of_the_wrong_sign_fails():
+    reports = [
+        examine(ByHand(lambda x: 1e-7 * x, vjp=lambda x, w, c=c: c * w), np.ones(3))
+        for c in (1e-7, -3e-7)
+    ]
+
+    assert [Verdict.PASS, Verdict.FAIL] == [report.verdict for report in reports]
+
+
+@pytest.mark.parametrize(("mode", "n"), [("full", 3), ("projected", 3), ("projected", 300)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64, np.longdouble])
+def test_every_precision_passes_right_and_fails_wrong(dtype, mode, n):
+    x = np.linspace(0.5, 2.0, n).astype(dtype)
+
+    verdicts = [
+        examine(
+            ByHand(np.log, vjp=lambda x, w, c=c: (c * w / x).astype(dtype)), x, mode=mode, seed=0
+        ).verdict
+        for c in (1.0, -1.0, 2.0)
+    ]
+
+    assert [Verdict.PASS, Verdict.FAIL, Verdict.FAIL] == verdicts
+
+
+def test_float32_resolves_one_percent():
+    x = np.linspace(0.5, 2.0, 5).astype(np.float32)
+
+    report = examine(ByHand(np.sin, vjp=lambda x, w: np.float32(1.01) * w * np.cos(x)), x)
+
+    assert report.verdict is Verdict.FAIL
+
+
+def test_float64_resolves_one_part_in_a_million_and_states_its_resolution():
+    x = np.linspace(0.5, 2.0, 5)
+
+    wrong = examine(ByHand(np.sin, vjp=lambda x, w: (1 + 1e-6) * w * np.cos(x)), x)
+    right = examine(ByHand(np.sin, vjp=lambda x, w: w * np.cos(x)), x)
+
+    assert wrong.verdict is Verdict.FAIL
+    assert right.resolution < 1e-4
+
+
+def rounded(x):
+    return np.asarray(np.sin(x).astype(np.float32), dtype=np.float64)
+
+
+@pytest.mark.parametrize("n", [2, 5, 200])
+def test_a_function_that_rounds_to_float32_inside_is_not_passed_when_wrong(n):
+    x = np.linspace(0.3, 1.2, n)
+
+    report = examine(ByHand(rounded, vjp=lambda x, w: -w * np.cos(x)), x, seed=0)
+
+    assert report.verdict is not Verdict.PASS
+
+
+@pytest.mark.xfail(strict=True, reason="the ladder takes two steps of one plateau for agreement")
+def test_a_function_that_rounds_to_float32_inside_is_not_called_wrong():
+    x = np.asarray([0.3, 1.2])
+
+    report = examine(ByHand(rounded, vjp=lambda x, w: w * np.cos(x)), x, seed=0)
+
+    assert report.verdict is not Verdict.FAIL
+
+
+def test_fixed_tolerances_are_those_of_the_caller():
+    rule = ByHand(np.sin, vjp=lambda x, w: 1.001 * w * np.cos(x))
+    x = np.asarray([0.3, 1.2])
+
+    loose = examine(rule, x, rtol=1e-2, atol=0)
+    tight = examine(rule, x, rtol=1e-4, atol=0)
+
+    assert loose.verdict is Verdict.PASS
+    assert tight.verdict is Verdict.FAIL
