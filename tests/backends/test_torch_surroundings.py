@@ -1,0 +1,193 @@
+"""What a check leaves behind in PyTorch: nothing, also when it is interrupted."""
+
+from contextlib import suppress
+
+import pytest
+
+import adjudge
+
+with suppress(ImportError):  # absent: every test here is skipped by its mark
+    import torch
+
+pytestmark = pytest.mark.backend("torch")
+
+
+@pytest.fixture
+def x():
+    return torch.tensor([0.3, -0.7, 1.1], dtype=torch.float64, requires_grad=True)
+
+
+@pytest.fixture
+def state():
+    """Everything global that a check could change, comparable; put back after the test."""
+    before = read_state()
+    yield read_state
+    torch.set_default_dtype(before["dtype"])
+    torch.set_default_device(before["device"])
+    torch.use_deterministic_algorithms(before["deterministic"])
+    torch.set_grad_enabled(before["grad"])
+
+
+def read_state():
+    return {
+        "dtype": torch.get_default_dtype(),
+        "device": torch.get_default_device(),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "grad": torch.is_grad_enabled(),
+        "random": torch.get_rng_state().numpy().tobytes(),
+    }
+
+
+def meddling(then):
+    """A function that changes every global setting, and then computes or raises."""
+
+    def f(x):
+        torch.rand(3)
+        torch.set_default_dtype(torch.float16)
+        torch.set_default_device("meta")
+        torch.use_deterministic_algorithms(True)
+        return then(x)
+
+    return f
+
+
+class Stopped(BaseException):
+    """Stands for KeyboardInterrupt, which a test runner would take for its own."""
+
+
+def stop_with(error):
+    def then(x):
+        torch.set_grad_enabled(False)
+        raise error
+
+    return then
+
+
+OPTIONS = [
+    {},
+    {"fast_mode": True},
+    {"check_batched_grad": True},
+    {"check_forward_ad": True, "check_batched_forward_grad": True},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_global_settings_and_random_state_are_as_before(gradcheck, state, x, options):
+    before = state()
+
+    gradcheck(meddling(torch.sin), (x,), **options)
+
+    assert before == state()
+
+
+@pytest.mark.parametrize("options", OPTIONS[:3])
+def test_a_second_order_check_leaves_them_as_before(gradgradcheck, state, x, options):
+    before = state()
+
+    gradgradcheck(meddling(torch.sin), (x,), **options)
+
+    assert before == state()
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), KeyboardInterrupt(), SystemExit(1), Stopped()])
+def test_an_exception_leaves_them_as_before(gradcheck, state, x, error):
+    before = state()
+
+    with pytest.raises(type(error)):
+        gradcheck(meddling(stop_with(error)), (x,))
+
+    assert before == state()
+
+
+def test_an_exception_in_the_backward_leaves_them_as_before(gradcheck, rule, state, x):
+    before = state()
+    f = rule(meddling(torch.sin), lambda x, w: 1 / 0)
+
+    with pytest.raises(ZeroDivisionError):
+        gradcheck(f, (x,))
+
+    assert before == state()
+
+
+@pytest.mark.parametrize("mode", ["no_grad", "inference_mode"])
+def test_gradients_are_checked_where_recording_is_off(gradcheck, scaled_sin, x, mode):
+    with getattr(torch, mode)():
+        assert gradcheck(torch.sin, (x,))
+        assert not gradcheck(scaled_sin(-1.0), (x,), raise_exception=False)
+        assert not torch.is_grad_enabled()
+
+
+def test_an_exception_at_the_third_call_leaves_the_input_bit_identical(gradcheck):
+    array = torch.tensor([0.3, -0.7, 1.1], dtype=torch.float64).numpy()
+    x = torch.from_numpy(array).requires_grad_()
+    before, calls = array.tobytes(), []
+
+    def f(x):
+        calls.append(1)
+        if len(calls) == 3:
+            raise ValueError("at the third call")
+        return x.sin()
+
+    with pytest.raises(ValueError, match="at the third call") as caught:
+        gradcheck(f, (x,))
+
+    assert before == array.tobytes()
+    assert "in evaluation 3 of the function" in caught.value.__notes__[0]
+
+
+def test_flags_and_grad_of_the_inputs_are_untouched(gradcheck, x):
+    y = torch.ones(3, dtype=torch.float64)
+    x.grad = torch.full_like(x, 7.0)
+    version = x._version
+
+    gradcheck(lambda x, y: x * y, (x, y), check_batched_grad=True)
+
+    assert x.requires_grad
+    assert x.is_leaf
+    assert not y.requires_grad
+    assert torch.equal(torch.full_like(x, 7.0), x.grad)
+    assert version == x._version
+
+
+def test_an_input_with_history_is_checked_and_keeps_it(gradcheck, x):
+    y = 2 * x
+
+    assert gradcheck(torch.sin, (y,))
+    assert y.grad_fn is not None
+    assert x.grad is None
+
+
+def test_no_memory_is_shared_with_the_function(gradcheck, x):
+    constant = torch.ones(3, dtype=torch.float64)
+    inputs = (x, constant)
+    seen = set()
+
+    def f(x, constant):
+        seen.update({x.data_ptr(), constant.data_ptr()})
+        return x * constant
+
+    gradcheck(f, inputs, check_forward_ad=True)
+
+    assert not seen & {tensor.data_ptr() for tensor in inputs}
+
+
+def test_hooks_and_other_graphs_of_the_user_are_not_run(gradcheck, x):
+    runs = []
+    x.register_hook(runs.append)
+    loss = (x**2).sum()
+
+    gradcheck(torch.sin, (x,))
+
+    assert [] == runs
+    loss.backward()
+    assert 1 == len(runs)
+
+
+def test_a_fresh_seed_draws_nothing_from_pytorch(x):
+    torch.manual_seed(0)
+    expected = torch.rand(3)
+    torch.manual_seed(0)
+
+    adjudge.gradgradcheck(torch.sin, (x,), check_batched_grad=True)
+
+    assert torch.equal(expected, torch.rand(3))

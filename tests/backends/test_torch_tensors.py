@@ -1,0 +1,181 @@
+"""Complex numbers, lazy views, subclasses and compiled functions."""
+
+import warnings
+from contextlib import suppress
+
+import pytest
+
+import adjudge
+
+with suppress(ImportError):  # absent: every test here is skipped by its mark
+    import torch
+
+pytestmark = pytest.mark.backend("torch")
+
+
+@pytest.fixture
+def x():
+    return torch.tensor([0.3, -0.7, 1.1], dtype=torch.float64, requires_grad=True)
+
+
+@pytest.fixture
+def z():
+    torch.manual_seed(0)
+    return torch.randn(3, dtype=torch.complex128, requires_grad=True)
+
+
+MODES = [{}, {"fast_mode": True}, {"check_forward_ad": True}]
+
+
+@pytest.mark.parametrize("options", MODES, ids=["R", "fast", "R and F"])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda z: z**2,
+        lambda z: z * z.conj() + 1j * z.real,
+        lambda z: z.abs(),
+        lambda z: z.angle(),
+        lambda z: torch.view_as_real(z),
+        lambda z: (z.imag, z.exp(), z.abs() ** 2),
+    ],
+    ids=["holomorphic", "not holomorphic", "abs", "angle", "view_as_real", "mixed"],
+)
+def test_complex_inputs_are_checked_as_pairs_of_reals(gradcheck, z, f, options):
+    assert gradcheck(f, (z,), **options)
+
+
+@pytest.mark.parametrize("options", MODES, ids=["R", "fast", "R and F"])
+def test_a_forgotten_conjugate_is_found(gradcheck, rule, z, options):
+    right = rule(lambda z: z**2, lambda z, w: 2 * z.conj() * w, lambda z, v: 2 * z * v)
+    wrong = rule(lambda z: z**2, lambda z, w: 2 * z * w, lambda z, v: 2 * z * v)
+
+    assert gradcheck(right, (z,), **options)
+    assert not gradcheck(wrong, (z,), raise_exception=False, **options)
+
+
+def test_a_wrong_imaginary_part_is_named(gradcheck, rule, z):
+    f = rule(lambda z: 2 * z, lambda z, w: torch.complex(2 * w.real, 3 * w.imag))
+
+    with pytest.raises(adjudge.GradcheckError, match=r"\.imag / d inputs\[0\]\[\d\]\.imag"):
+        gradcheck(f, (z,))
+
+
+def test_real_inputs_may_have_complex_outputs(gradcheck, rule, x):
+    wrong = rule(lambda x: torch.exp(1j * x), lambda x, w: (w * 1j * torch.exp(1j * x)).real)
+
+    assert gradcheck(lambda x: torch.exp(1j * x), (x,))
+    assert not gradcheck(wrong, (x,), raise_exception=False)
+
+
+def test_complex_second_derivatives_are_checked(gradgradcheck, rule, z):
+    wrong = rule(lambda z: z**2, lambda z, w: 2 * z.detach().conj() * w)
+
+    assert gradgradcheck(lambda z: z**2 * z.conj(), (z,), check_fwd_over_rev=True)
+    assert not gradgradcheck(wrong, (z,), raise_exception=False)
+
+
+def test_a_real_tangent_of_a_complex_output_is_found(gradcheck, rule, z):
+    f = rule(lambda z: 2 * z, lambda z, w: 2 * w, lambda z, v: (2 * v).real)
+
+    assert not gradcheck(f, (z,), check_forward_ad=True, raise_exception=False)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_inputs_and_outputs_with_the_conjugate_bit_are_checked(gradcheck, z, dtype):
+    lazy = z.detach().to(getattr(torch, dtype)).conj()
+    assert lazy.is_conj()
+
+    assert gradcheck(lambda z: z**2, (lazy.requires_grad_(),))
+    assert gradcheck(lambda z: z.conj(), (z,))
+
+
+def test_inputs_and_outputs_with_the_negative_bit_are_checked(gradcheck, x, z):
+    lazy = torch._neg_view(x.detach())
+    assert lazy.is_neg()
+    assert z.detach().conj().imag.is_neg()
+
+    assert gradcheck(lambda x: x**2, (lazy.requires_grad_(),))
+    assert gradcheck(lambda z: z.conj().imag, (z,))
+
+
+def test_a_float32_gradient_of_a_float64_input_is_cast_by_the_engine(gradcheck, rule, x):
+    f = rule(lambda x: 2 * x, lambda x, w: (2 * w).float())
+
+    assert gradcheck(f, (x,), check_grad_dtypes=True)
+
+
+def test_a_gradient_that_loses_digits_on_the_way_is_found(gradcheck, rule, x):
+    f = rule(lambda x: x.sin(), lambda x, w: (w * x.cos()).bfloat16())
+
+    assert not gradcheck(f, (x,), raise_exception=False)
+
+
+def test_a_complex_gradient_of_a_real_input_is_refused_by_the_engine(gradcheck, rule, x):
+    f = rule(lambda x: 2 * x, lambda x, w: 2j * w)
+
+    with pytest.raises(RuntimeError, match="input_is_complex == grad_is_complex"):
+        gradcheck(f, (x,))
+
+
+def test_a_gradient_on_another_device_is_refused_by_the_engine(gradcheck, rule, x):
+    f = rule(lambda x: 2 * x, lambda x, w: torch.empty_like(w, device="meta"))
+
+    with pytest.raises(RuntimeError, match="expected device"):
+        gradcheck(f, (x,))
+
+
+def test_inputs_of_two_dtypes_are_judged_by_the_coarser(gradcheck, rule, x):
+    y = x.detach().float().requires_grad_()
+    wrong = rule(lambda x, y: x * y, lambda x, y, w: (w * y, (-w * x).float()))
+
+    assert gradcheck(torch.mul, (x, y))
+    assert not gradcheck(wrong, (x, y), raise_exception=False)
+
+
+# -- subclasses
+
+
+def test_a_tensor_subclass_reaches_the_function_as_itself(gradcheck, scaled_sin, x):
+    class Tagged(torch.Tensor):
+        pass
+
+    seen = set()
+
+    def f(x):
+        seen.add(type(x))
+        return x.sin()
+
+    tagged = x.detach().as_subclass(Tagged).requires_grad_()
+
+    assert gradcheck(f, (tagged,))
+    assert {Tagged} == seen
+    assert not gradcheck(scaled_sin(-1.0), (tagged,), raise_exception=False)
+
+
+def test_a_parameter_is_an_input_like_any_other(gradcheck):
+    parameter = torch.nn.Parameter(torch.tensor([0.3, -0.7], dtype=torch.float64))
+
+    assert gradcheck(torch.sin, (parameter,))
+    assert parameter.grad is None
+
+
+# -- compiled functions
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_compiled_functions_are_checked(gradcheck, x, backend):
+    with warnings.catch_warnings():
+        # the compiler imports what is deprecated elsewhere in PyTorch
+        warnings.simplefilter("ignore")
+        f = torch.compile(lambda x: x.sin() * x, backend=backend)
+
+        assert gradcheck(f, (x,))
+
+
+def test_a_wrong_rule_inside_a_compiled_function_is_found(scaled_sin, x):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        wrong = scaled_sin(-1.0)
+        f = torch.compile(lambda x: 2 * wrong(x), backend="eager")
+
+        assert not adjudge.examine(f, (x,))
