@@ -1,0 +1,119 @@
+"""Modules: their parameters as inputs, by `adjudge_torch.functional`."""
+
+from contextlib import suppress
+
+import pytest
+
+import adjudge
+
+with suppress(ImportError):  # absent: every test here is skipped by its mark
+    import torch
+
+    from adjudge_torch import functional
+
+pytestmark = pytest.mark.backend("torch")
+
+
+@pytest.fixture
+def x():
+    torch.manual_seed(0)
+    return torch.randn(2, 4, dtype=torch.float64, requires_grad=True)
+
+
+@pytest.fixture
+def half_bias(rule):
+    """`Linear` whose bias has half its gradient."""
+    torch.manual_seed(1)
+    bias_of = rule(lambda b: b.clone(), lambda b, w: w / 2)
+
+    class Half(torch.nn.Linear):
+        def forward(self, x):
+            return torch.nn.functional.linear(x, self.weight, bias_of(self.bias))
+
+    return Half(4, 3).double()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.nn.Linear(4, 3),
+        lambda: torch.nn.LayerNorm(4),
+        lambda: torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Tanh(), torch.nn.Linear(3, 2)),
+    ],
+    ids=["Linear", "LayerNorm", "Sequential"],
+)
+def test_parameters_and_inputs_of_a_module_are_checked_together(make, x):
+    torch.manual_seed(1)
+    f, parameters = functional(make().double())
+
+    assert adjudge.gradcheck(f, (parameters, x))
+    assert adjudge.gradgradcheck(f, (parameters, x), mode="projected")
+
+
+def test_parametrized_weights_are_named_by_their_paths(x):
+    torch.manual_seed(1)
+    module = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(4, 3)).double()
+    f, parameters = functional(module)
+
+    # first order only: the double backward of torch._weight_norm is wrong in PyTorch 2.13
+    assert adjudge.gradcheck(
+        f, (parameters, x), wrt="inputs[0]['parametrizations.weight.original0']"
+    )
+    assert adjudge.gradcheck(f, (parameters, x))
+
+
+def test_a_wrong_parameter_gradient_is_named_by_the_parameter(half_bias, x):
+    f, parameters = functional(half_bias)
+
+    with pytest.raises(adjudge.GradcheckError, match=r"/ d inputs\[0\]\['bias'\]\[\d\]"):
+        adjudge.gradcheck(f, (parameters, x))
+
+
+def test_a_module_as_the_function_has_only_its_inputs_checked(half_bias, x):
+    assert adjudge.gradcheck(half_bias, (x,))
+
+
+def test_wrt_selects_one_parameter(half_bias, x):
+    f, parameters = functional(half_bias)
+
+    assert adjudge.gradcheck(f, (parameters, x), wrt="inputs[0]['weight']")
+    assert not adjudge.examine(f, (parameters, x), wrt="inputs[0]['bias']")
+
+
+def test_keyword_arguments_reach_the_module_and_are_checked(x):
+    class Scaled(torch.nn.Linear):
+        def forward(self, x, *, scale):
+            return super().forward(x) * scale
+
+    f, parameters = functional(Scaled(4, 3).double())
+    scale = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
+
+    report = adjudge.gradcheck(f, (parameters, x), kwargs={"scale": scale})
+
+    assert report
+    assert adjudge.examine(f, (parameters, x), kwargs={"scale": scale}, wrt="kwargs['scale']")
+
+
+def test_the_module_keeps_its_parameters_buffers_and_gradients(x):
+    torch.manual_seed(1)
+    module = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3)).double().eval()
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    f, parameters = functional(module)
+
+    adjudge.gradcheck(f, (parameters, x))
+
+    assert all(torch.equal(before[name], value) for name, value in module.state_dict().items())
+    assert all(parameter.grad is None for parameter in module.parameters())
+
+
+def test_frozen_parameters_are_not_checked(half_bias, x):
+    half_bias.bias.requires_grad_(False)
+    f, parameters = functional(half_bias)
+
+    assert adjudge.gradcheck(f, (parameters, x))
+
+
+def test_a_module_is_named_by_its_class(half_bias, x):
+    f, parameters = functional(half_bias)
+
+    assert "Half" in adjudge.examine(f, (parameters, x)).function
