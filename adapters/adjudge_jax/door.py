@@ -215,11 +215,15 @@ def _close(a: Any, b: Any) -> bool:
 
 
 def _close_arrays(a: Any, b: Any) -> bool:
-    a, b = jnp.asarray(a), jnp.asarray(b)
+    if jnp.issubdtype(jnp.result_type(b), jax.dtypes.extended):
+        return True  # keys of random numbers, which no derivative touches
+    a, b = np.asarray(a), np.asarray(b)  # on the host, where 64 bits need no mode
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
-    if not jnp.issubdtype(b.dtype, jnp.inexact) or not b.size:
-        return bool(jnp.all(a == b))
-    size = jnp.max(jnp.abs(jnp.where(jnp.isfinite(b), b, 0)))
-    bound = jnp.sqrt(jnp.finfo(b.dtype).eps) * size
-    return bool(jnp.all((a == b) | (jnp.abs(a - b) <= bound) | (jnp.isnan(a) & jnp.isnan(b))))
+    if not b.size or not jnp.issubdtype(b.dtype, jnp.inexact):
+        return bool(np.array_equal(a, b))
+    eps = float(jnp.finfo(b.dtype).eps)
+    wide = np.complex128 if jnp.issubdtype(b.dtype, jnp.complexfloating) else np.float64
+    a, b = a.astype(wide), b.astype(wide)
+    size = np.abs(b[np.isfinite(b)]).max(initial=0.0)
+    return bool(np.allclose(a, b, rtol=0.0, atol=np.sqrt(eps) * size, equal_nan=True))
