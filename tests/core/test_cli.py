@@ -1,0 +1,194 @@
+"""The command line: exit codes, one line a case, the table, and errors of usage."""
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from adjudge._version import __version__
+from adjudge.cli import FAILED, OK, UNDECIDED, USAGE, main
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+HEAD = """
+    import numpy as np
+    from adjudge import ByHand, Case
+    x = np.asarray([0.3, -1.2])
+    def rule(c):
+        return ByHand(np.sin, vjp=lambda x, w: c * w * np.cos(x))
+"""
+PASSES = "right = Case(rule(1), x, name='right')\n"
+FAILS = "wrong = Case(rule(2), x, name='wrong')\n"
+OPEN = "kink = Case(ByHand(np.abs, vjp=lambda x, w: w), 0 * x, name='kink')\n"
+RAISES = "def bad(x):\n    raise LookupError('mine\\nand more')\n"
+RAISES += "broken = Case(ByHand(bad, vjp=bad), x, name='broken')\n"
+
+
+@pytest.fixture
+def cases(tmp_path):
+    def written(*parts):
+        path = tmp_path / "the_cases.py"
+        path.write_text(textwrap.dedent(HEAD) + "".join(parts))
+        return str(path)
+
+    return written
+
+
+@pytest.mark.parametrize(
+    ("parts", "code"),
+    [
+        ([PASSES], OK),
+        ([PASSES, FAILS], FAILED),
+        ([PASSES, OPEN], UNDECIDED),
+        ([OPEN, FAILS], FAILED),
+        ([PASSES, RAISES], FAILED),
+    ],
+)
+def test_the_exit_code_is_the_worst_of_all_cases(cases, parts, code):
+    assert code == main(["check", cases(*parts)])
+
+
+def test_each_case_has_a_line_and_the_table_counts_verdicts(cases, capsys):
+    main(["check", "-q", cases(PASSES, FAILS, OPEN)])
+
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in lines[:3]] == [
+        ["PASS", "right"],
+        ["FAIL", "wrong"],
+        ["INCONCLUSIVE", "kink"],
+    ]
+    assert "float64" in lines[0]
+    assert "R:PASS" in lines[0]
+    assert "4 comparisons" in lines[0]
+    assert lines[3] == ""
+    assert [line.split() for line in lines[4:]] == [
+        ["PASS", "1", "right"],
+        ["FAIL", "1", "wrong"],
+        ["INCONCLUSIVE", "1", "kink"],
+    ]
+
+
+def test_the_details_of_what_did_not_pass_are_indented_below_its_line(cases, capsys):
+    main(["check", cases(PASSES, FAILS)])
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].startswith("    FAIL ByHand(sin): MISMATCH: d out[")
+
+
+def test_a_case_that_raises_does_not_hide_the_others(cases, capsys):
+    main(["check", "-q", cases(RAISES, PASSES)])
+
+    lines = capsys.readouterr().out.splitlines()
+    assert "raised LookupError: mine (adjudge: raised in evaluation 1 of the function" in lines[0]
+    assert "and more" not in lines[0]
+    assert lines[1].startswith("PASS")
+
+
+@pytest.mark.parametrize("name", ["right", "wrong"])
+def test_one_case_is_selected_by_its_name(cases, capsys, name):
+    code = main(["check", "-q", f"{cases(PASSES, FAILS, OPEN)}:{name}"])
+
+    out = capsys.readouterr().out
+    assert code == (OK if name == "right" else FAILED)
+    assert name in out
+    assert "kink" not in out
+
+
+def test_a_case_in_a_list_is_selected_by_its_place_or_name(cases, capsys):
+    path = cases("CASES = [Case(rule(1), x, name='one'), Case(rule(2), x)]\n")
+
+    codes = [main(["check", "-q", f"{path}:{name}"]) for name in ("CASES[0]", "one", "CASES[1]")]
+
+    assert [OK, OK, FAILED] == codes
+    assert "sin" in capsys.readouterr().out
+
+
+def test_a_second_order_case_runs_gradgradcheck(cases, capsys):
+    code = main(["check", cases("second = Case(rule(1), x, order=2)\n")])
+
+    assert code == UNDECIDED
+    assert "RR:INCONCLUSIVE" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("no/such/file.py", "there is no file no/such/file.py"),
+        ("missing.py", "there is no file missing.py"),
+        ("no_such_module_at_all", "there is no module no_such_module_at_all"),
+        ("not a module", "names neither a file nor a module"),
+        ("json", "json declares no case"),
+    ],
+)
+def test_a_target_that_cannot_be_checked_is_an_error_of_usage(target, message, capsys):
+    code = main(["check", target])
+
+    captured = capsys.readouterr()
+    assert code == USAGE
+    assert captured.out == ""
+    assert message in captured.err
+    assert len(captured.err.splitlines()) == 2
+
+
+def test_a_name_that_does_not_exist_lists_what_there_is(cases, capsys):
+    code = main(["check", f"{cases(PASSES, FAILS)}:wrogn"])
+
+    assert code == USAGE
+    assert "no case named 'wrogn' (it has: right, wrong)" in capsys.readouterr().err
+
+
+def test_no_command_and_unknown_options_are_errors_of_usage(capsys):
+    for arguments in ([], ["chekc"], ["check"], ["check", "a", "--no-such-option"]):
+        with pytest.raises(SystemExit) as caught:
+            main(arguments)
+
+        assert caught.value.code == USAGE
+    assert "usage: adjudge" in capsys.readouterr().err
+
+
+def test_the_version_is_stated(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+
+    assert caught.value.code == 0
+    assert capsys.readouterr().out == f"adjudge {__version__}\n"
+
+
+def test_control_characters_in_names_are_shown_and_not_sent(cases, capsys):
+    main(["check", cases("c = Case(rule(1), x, name='red\\x1b[31m')\n")])
+
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert "red\\x1b[31m" in out
+
+
+def test_the_engines_are_listed_without_importing_what_is_broken(monkeypatch, capsys):
+    monkeypatch.setattr("adjudge.cli.entries", lambda: ())
+
+    code = main(["backends"])
+
+    assert code == OK
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["backend", "by"]
+
+
+def test_an_engine_that_is_missing_is_listed_with_its_command(monkeypatch, capsys):
+    from importlib import metadata
+
+    from adjudge.registry import GROUP, Entry
+
+    point = metadata.EntryPoint("nowhere", "nowhere_adapter_module:Backend", GROUP)
+    monkeypatch.setattr("adjudge.cli.entries", lambda: (Entry("nowhere", point),))
+
+    code = main(["backends"])
+
+    line = capsys.readouterr().out.splitlines()[2]
+    assert code == OK
+    assert line.startswith("nowhere")
+
+
+def test_the_example_runs_as_it_is(capsys):
+    code = main(["check", str(EXAMPLES / "softmax_numpy.py")])
+
+    out = capsys.readouterr().out
+    assert code == FAILED
+    assert out.startswith("PASS         right")
+    assert "    FAIL ByHand(cross_entropy): MISMATCH: d out / d inputs[0][" in out

@@ -1,0 +1,196 @@
+"""Finite differences against derivatives in closed form: the error bar contains the truth."""
+
+import numpy as np
+import pytest
+
+from adjudge.differences import (
+    Sample,
+    central,
+    ladder,
+    ladder_ratio,
+    ladder_steps,
+    relative_step,
+    scale,
+)
+
+EPS = float(np.finfo(np.float64).eps)
+
+
+def samples(f, x, steps):
+    """The step of each is the one that was really taken, after rounding."""
+    return [
+        Sample(((x + h) - (x - h)) / 2, np.atleast_1d(f(x + h)), np.atleast_1d(f(x - h)))
+        for h in steps
+    ]
+
+
+def laddered(f, x):
+    relative = relative_step(EPS)
+    steps = ladder_steps(relative * abs(x), relative, EPS)
+    return ladder(samples(f, x, steps), EPS, np.atleast_1d(f(x)))
+
+
+def test_a_central_difference_of_a_parabola_is_exact():
+    (sample,) = samples(lambda x: 3 * x**2 + 2 * x - 1, 1.0, [0.25])
+
+    estimate = central(sample, EPS)
+
+    assert [8.0] == estimate.value.tolist()
+    assert estimate.moved.tolist() == [True]
+    assert estimate.evaluations == 2
+
+
+@pytest.mark.parametrize("degree", range(6))
+def test_the_ladder_is_exact_on_polynomials_to_rounding(degree):
+    x = 1.25
+
+    estimate = laddered(lambda x: x**degree, x)
+
+    truth = degree * x ** max(degree - 1, 0) if degree else 0.0
+    assert abs(estimate.value[0] - truth) <= estimate.error[0]
+    assert estimate.error[0] <= 1e-9 * max(truth, 1.0)
+
+
+def test_one_extrapolation_removes_the_cubic_term():
+    x, steps = 0.5, [0.5, 0.125, 0.03125]
+    cubic = samples(lambda x: x**3, x, steps)
+
+    estimate = ladder(cubic, EPS, None)
+
+    assert estimate.value[0] == pytest.approx(3 * x**2, rel=1e-14)
+    assert estimate.evaluations == 6
+    assert estimate.slopes is None
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    ("f", "derivative"),
+    [(np.sin, np.cos), (np.exp, np.exp), (np.log, np.reciprocal), (np.tanh, None)],
+)
+def test_the_error_bar_of_the_ladder_contains_the_truth(f, derivative, seed):
+    random = np.random.default_rng(seed)
+    derivative = derivative or (lambda x: 1 - np.tanh(x) ** 2)
+
+    for x in random.uniform(0.05, 3.0, size=40):
+        estimate = laddered(f, x)
+
+        gap = abs(estimate.value[0] - derivative(x))
+        assert gap <= estimate.error[0], f"seed={seed}, x={x!r}"
+        assert estimate.error[0] <= 1e-6 * max(abs(derivative(x)), abs(f(x) / x)), f"x={x!r}"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_error_bar_of_one_difference_contains_the_rounding(seed):
+    random = np.random.default_rng(seed)
+
+    for x in random.uniform(0.5, 3.0, size=40):
+        # a line: there is no truncation, and all that is wrong is rounding
+        (sample,) = samples(lambda x: x / 3 + 100.0, x, [relative_step(EPS) * x])
+        estimate = central(sample, EPS)
+
+        assert abs(estimate.value[0] - 1 / 3) <= estimate.error[0], f"seed={seed}, x={x!r}"
+
+
+def test_each_output_takes_its_own_window():
+    x = 0.8
+    steps = ladder_steps(relative_step(EPS), relative_step(EPS), EPS)
+
+    estimate = ladder(
+        samples(lambda x: np.asarray([np.sin(x), 1e8 + np.sin(x), np.sin(300 * x)]), x, steps),
+        EPS,
+        None,
+    )
+
+    truth = np.asarray([np.cos(x), np.cos(x), 300 * np.cos(300 * x)])
+    assert np.all(np.abs(estimate.value - truth) <= estimate.error)
+    assert estimate.error[0] < estimate.error[1]
+
+
+def test_a_kink_has_one_sided_slopes_and_a_smooth_point_has_none():
+    steps = ladder_steps(relative_step(EPS), relative_step(EPS), EPS)
+
+    def bent(x):
+        return np.asarray([np.where(x < 0, 2 * x, -3 * x), np.sin(x), x**2])
+
+    estimate = ladder(samples(bent, 0.0, steps), EPS, bent(0.0))
+
+    left, right = estimate.slopes
+    assert (left[0], right[0]) == pytest.approx((2.0, -3.0))
+    assert np.all(np.isnan(left[1:]))
+    assert np.all(np.isnan(right[1:]))
+
+
+def test_a_constant_does_not_move_and_an_even_function_does():
+    steps = ladder_steps(relative_step(EPS), relative_step(EPS), EPS)
+
+    def f(x):
+        return np.asarray([4.0, x**2, x])
+
+    estimate = ladder(samples(f, 0.0, steps), EPS, f(0.0))
+
+    assert [False, True, True] == estimate.moved.tolist()
+    assert estimate.value == pytest.approx([0.0, 0.0, 1.0])
+
+
+def test_windows_that_are_not_finite_are_not_taken():
+    steps = ladder_steps(relative_step(EPS), relative_step(EPS), EPS)
+    x = 1e-4
+
+    with np.errstate(invalid="ignore"):
+        estimate = ladder(samples(np.sqrt, x, steps), EPS, np.sqrt(np.atleast_1d(x)))
+
+    assert abs(estimate.value[0] - 50.0) <= estimate.error[0]
+    assert estimate.error[0] < 1e-3
+
+
+def test_where_nothing_is_finite_there_is_no_estimate():
+    steps = ladder_steps(relative_step(EPS), relative_step(EPS), EPS)
+
+    estimate = ladder(samples(lambda x: np.nan * x, 1.0, steps), EPS, None)
+
+    assert np.isinf(estimate.error[0])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
+def test_steps_are_powers_of_two_near_the_cube_root_of_the_roundoff(dtype):
+    eps = float(np.finfo(dtype).eps)
+
+    step = relative_step(eps)
+
+    assert np.frexp(step)[0] == 0.5
+    assert 0.5 <= step / (eps / 2) ** (1 / 3) <= 2.0
+
+
+def test_the_ladder_descends_by_one_ratio_and_stays_within_the_scale():
+    relative = relative_step(EPS)
+
+    steps = ladder_steps(3 * relative, relative, EPS)
+
+    assert np.allclose(np.divide(steps[:-1], steps[1:]), ladder_ratio(EPS))
+    assert 3 * relative in steps
+    assert max(steps) <= 3 * 0.125
+
+
+@pytest.mark.parametrize(
+    ("x", "expected"),
+    [
+        ([3.0, 4.0], [12.5**0.5] * 2),
+        ([0.0, 0.0], [1.0, 1.0]),
+        ([0.0, 2.0], [2.0**0.5] * 2),
+        ([1e-6, 1.0], [1e-6, 1.0]),
+        ([-5.0], [5.0]),
+        ([], []),
+        ([1e200, 1e200], [1e200, 1e200]),
+        ([np.nan, 2.0], [2.0, 2.0]),
+    ],
+)
+def test_the_scale_is_the_root_mean_square_or_each_its_own(x, expected):
+    found = scale(np.asarray(x))
+
+    assert found.tolist() == pytest.approx(expected)
+
+
+def test_an_entry_of_zero_among_very_different_ones_takes_the_root_mean_square():
+    found = scale(np.asarray([1e-6, 0.0, 1.0]))
+
+    assert [1e-6, pytest.approx(3**-0.5), 1.0] == found.tolist()
