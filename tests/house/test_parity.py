@@ -1,0 +1,39 @@
+"""docs/parity.md names the test behind every row: those tests exist."""
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "parity.md").read_text(encoding="utf-8")
+NAMED = re.findall(r"`(test_\w+)`", PAGE)
+
+
+def tests_of_the_repository():
+    return {
+        node.name
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef)
+    }
+
+
+def test_every_test_that_parity_names_exists():
+    missing = sorted(set(NAMED) - tests_of_the_repository())
+
+    assert NAMED
+    assert [] == missing
+
+
+def test_every_row_of_parity_names_a_test():
+    rows = re.findall(r"^\|(?!---)(.*)\|$", PAGE, re.MULTILINE)
+    headings = ("parameter", "behaviour", "id", "probe")
+
+    without = [
+        row
+        for row in rows
+        if row.split("|")[0].strip() not in headings and not re.search(r"`test_\w+`", row)
+    ]
+
+    assert rows
+    assert [] == without
