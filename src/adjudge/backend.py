@@ -75,7 +75,9 @@ class AutodiffBackend(ABC):
 
     @abstractmethod
     def owns(self, leaf: object) -> bool:
-        """Whether `leaf` is an array of this engine."""
+        """Whether `leaf` is an array of this engine, or what stands for one on its way through
+        a function that is differentiated (a tracer, a node of a tape).
+        """
 
     @abstractmethod
     def vjp(self, f: FlatFunction, x: Arrays) -> tuple[Arrays, Pullback]:
