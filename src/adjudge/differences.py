@@ -67,6 +67,14 @@ def scale(x: Vector) -> Vector:
     return np.full_like(x, rms)
 
 
+def norm(terms: Vector) -> Vector:
+    """Root of the sum of squares along the last axis; squares neither overflow nor underflow."""
+    with np.errstate(all="ignore"):
+        largest = np.max(np.abs(terms), axis=-1, initial=0.0)
+        unit = np.where((largest > 0) & np.isfinite(largest), largest, 1.0)
+        return np.asarray(unit * np.sqrt(np.sum((terms / unit[..., None]) ** 2, axis=-1)))
+
+
 def central(sample: Sample, eps: float) -> Estimate:
     """One central difference; the error bar covers rounding of the outputs only.
 

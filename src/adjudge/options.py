@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
+import numpy as np
+
 from adjudge.arguments import Path
 from adjudge.backend import AutodiffBackend
 from adjudge.errors import FlagError, InputError
@@ -81,14 +83,21 @@ def _full(mode: str, fast_mode: bool | None) -> bool | None:
 def _validate(settings: Settings, *, second: bool) -> None:
     for name in ("eps", "atol", "rtol", "nondet_tol"):
         value = getattr(settings, name)
-        if value is None:
+        if value is None and name != "nondet_tol":
             continue
-        if not isinstance(value, int | float) or not value >= 0 or (name == "eps" and value == 0):
+        if (
+            not isinstance(value, int | float | np.number)
+            or not value >= 0
+            or (name == "eps" and value == 0)
+        ):
             raise InputError(
                 f"{name}={value!r}",
                 f"give a {'positive' if name == 'eps' else 'non-negative'} number"
                 + ("" if name == "nondet_tol" else ", or None for automatic"),
             )
+    seed: Any = settings.seed
+    if not isinstance(seed, int | np.integer) or seed < 0:
+        raise InputError(f"seed={seed!r}", "give a non-negative integer, or None")
     backward = "check_rev_over_rev" if second else "check_backward_ad"
     forward = "check_fwd_over_rev" if second else "check_forward_ad"
     if not settings.backward and not settings.forward:

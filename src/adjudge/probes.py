@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from adjudge.differences import scale
+from adjudge.differences import norm, scale
 from adjudge.spaces import Space, Vector
 
 
@@ -93,10 +93,7 @@ class Probes:
         """
         if self.full:
             return error
-        with np.errstate(all="ignore"):
-            return np.array(
-                [np.linalg.norm(self.cotangent[part] * error[part]) for part in self.Y.slices]
-            )
+        return np.array([norm(self.cotangent[part] * error[part]) for part in self.Y.slices])
 
     def contract_slopes(self, left: Vector, right: Vector, column: Vector) -> tuple[Vector, Vector]:
         """What `contract` is at least and at most where each coordinate takes any value between

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from adjudge.automatic import Forward, Reverse
 from adjudge.compare import FLOOR, Comparison, Entry, Tally, Tolerance, along
+from adjudge.differences import norm
 from adjudge.numeric import Column, column, refined
 from adjudge.observed import Base
 from adjudge.probes import Probes, Tangent
@@ -124,7 +125,7 @@ class Table:
             v = found.vector[block]
             with np.errstate(all="ignore"):
                 automatic = rows @ v
-                scale = np.sqrt((rows * rows) @ (v * v))
+                scale = norm(rows * v)
         weight = 1.0
         if not probes.full:
             weight = float(np.linalg.norm(found.vector)) * max(
@@ -158,13 +159,11 @@ class Table:
             return Comparison(
                 np.array([g @ v]),
                 np.array([w @ estimate.value[count:]]),
-                np.array([np.linalg.norm(w * estimate.error[count:])]),
-                np.array([np.linalg.norm(g * v)]),
-                np.array([np.linalg.norm(w * self._secant(found, slice(count, None)))]),
+                np.array([norm(w * estimate.error[count:])]),
+                np.array([norm(g * v)]),
+                np.array([norm(w * self._secant(found, slice(count, None)))]),
                 np.array([bool(moved.any())]),
-                np.array(
-                    [np.linalg.norm(w * self._quantum(found, observed, self.base.values[count:]))]
-                ),
+                np.array([norm(w * self._quantum(found, observed, self.base.values[count:]))]),
                 self.tolerance,
                 float(np.linalg.norm(w) * np.linalg.norm(v)),
             )
@@ -294,8 +293,8 @@ class Table:
         )
         with np.errstate(all="ignore"):
             one, two = self.probes.contract(pushed), side.automatic
-            norm = np.linalg.norm(np.where(np.isfinite(two), two, 0.0))
-            size = np.maximum(side.size, norm if self.probes.full else np.abs(two))
+            length = norm(np.where(np.isfinite(two), two, 0.0))
+            size = np.maximum(side.size, length if self.probes.full else np.abs(two))
             bound = self.tolerance.identity * np.maximum(size, np.abs(one))
             apart = ~((np.abs(one - two) <= bound) | ~np.isfinite(one) | ~np.isfinite(two))
         tally = self.tallies.setdefault("identity", Tally("identity"))

@@ -84,6 +84,26 @@ def test_a_tolerance_that_makes_no_sense_is_refused(name, value):
     assert "number" in error.remedy
 
 
+@pytest.mark.parametrize("seed", [-1, 1.5, "seven"])
+def test_a_seed_that_is_no_natural_number_is_refused(seed):
+    error = refused(InputError, lambda: gradcheck(RULE, X, seed=seed))
+
+    assert f"seed={seed!r}" == error.found
+
+
+def test_numbers_of_numpy_are_numbers():
+    report = examine(RULE, X, seed=np.int64(3), atol=np.float32(1e-3), eps=np.float32(1e-3))
+
+    assert report
+    assert 3 == report.provenance.seed
+
+
+def test_a_tolerance_for_nondeterminism_cannot_be_automatic():
+    error = refused(InputError, lambda: gradcheck(RULE, X, nondet_tol=None))
+
+    assert "nondet_tol=None" == error.found
+
+
 def test_a_step_of_zero_is_refused():
     error = refused(InputError, lambda: gradcheck(RULE, X, eps=0))
 

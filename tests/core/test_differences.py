@@ -9,6 +9,7 @@ from adjudge.differences import (
     ladder,
     ladder_ratio,
     ladder_steps,
+    norm,
     relative_step,
     scale,
 )
@@ -149,6 +150,21 @@ def test_where_nothing_is_finite_there_is_no_estimate():
     estimate = ladder(samples(lambda x: np.nan * x, 1.0, steps), EPS, None)
 
     assert np.isinf(estimate.error[0])
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e-200, 1.0, 1e200, 1e300])
+def test_a_norm_keeps_its_range(unit):
+    rows = unit * np.asarray([[3.0, 4.0, 0.0], [0.0, 0.0, 0.0]])
+
+    lengths = norm(rows)
+
+    assert lengths / unit == pytest.approx([5.0, 0.0])
+
+
+def test_a_norm_of_infinity_or_nan_is_not_finite():
+    assert norm(np.asarray([1.0, np.inf])) == np.inf
+    assert np.isnan(norm(np.asarray([1.0, np.nan])))
+    assert norm(np.zeros(0)) == 0.0
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])

@@ -196,6 +196,33 @@ def test_a_vjp_that_writes_into_its_input_is_found():
     assert Status.MUTATES_INPUT in statuses(report)
 
 
+@pytest.mark.xfail(strict=True, reason="only checked arrays are compared with what they were")
+def test_a_function_that_writes_into_an_input_that_is_not_checked_is_found():
+    def forward(x, labels):
+        labels[0] = 5
+        return np.sin(x)
+
+    rule = ByHand(forward, vjp=lambda x, labels, w: (w * np.cos(x), None))
+
+    report = examine(rule, (np.ones(2), np.asarray([1, 2])))
+
+    assert Status.MUTATES_INPUT in statuses(report)
+
+
+def test_derivatives_that_reuse_the_memory_of_their_result_pass():
+    buffer = np.zeros(2)
+
+    def derivative(x, w):
+        buffer[:] = w * np.cos(x)
+        return buffer
+
+    report = examine(
+        ByHand(np.sin, vjp=derivative, jvp=derivative), np.ones(2), check_forward_ad=True
+    )
+
+    assert report.verdict is Verdict.PASS
+
+
 def test_a_function_that_reuses_the_memory_of_its_output_passes():
     kept = np.zeros(2)
 

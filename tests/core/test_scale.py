@@ -32,6 +32,19 @@ def test_units_of_f_and_x_change_no_verdict(of_f, of_x, mode):
     assert [Verdict.PASS, Verdict.FAIL, Verdict.FAIL] == verdicts
 
 
+@pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize("of_f", [1e-300, 1e-200, 1e-155, 1e155, 1e200, 1e300])
+def test_a_derivative_whose_square_leaves_the_range_of_floats_is_judged(of_f, mode):
+    x = np.asarray([0.3, -1.2, 0.8, 2.0])
+
+    verdicts = [
+        examine(rule(of_f, 1.0, error), x, mode=mode, seed=0).verdict
+        for error in (1.0, -1.0, 1.0001)
+    ]
+
+    assert [Verdict.PASS, Verdict.FAIL, Verdict.FAIL] == verdicts
+
+
 @pytest.mark.parametrize("scale", SCALES)
 def test_powers_of_two_change_no_digit_of_what_is_compared(scale):
     factor = 2.0 ** round(np.log2(scale))
@@ -107,6 +120,18 @@ def test_a_function_that_rounds_to_float32_inside_is_not_passed_when_wrong(n):
     x = np.linspace(0.3, 1.2, n)
 
     report = examine(ByHand(rounded, vjp=lambda x, w: -w * np.cos(x)), x, seed=0)
+
+    assert report.verdict is not Verdict.PASS
+
+
+@pytest.mark.xfail(
+    strict=True, reason="a derivative below the rounding of f passes whatever its sign"
+)
+def test_a_derivative_below_the_rounding_of_the_function_is_not_passed_when_wrong():
+    x = np.asarray([0.3, 1.2], dtype=np.float32)
+    rule = ByHand(lambda x: np.float32(1e6) + np.sin(x), vjp=lambda x, w: -w * np.cos(x))
+
+    report = examine(rule, x, seed=0)
 
     assert report.verdict is not Verdict.PASS
 
