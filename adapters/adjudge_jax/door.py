@@ -100,7 +100,7 @@ def check_jvp(
     __tracebackhide__ = True
 
     values: list[Any] = []
-    primals: list[Any] = []
+    images: list[tuple[Any, Any]] = []
 
     def forward(*inputs: Any) -> Any:
         values.append(f(*inputs))
@@ -108,9 +108,8 @@ def check_jvp(
 
     def jvp(*both: Any) -> Any:
         inputs, v = both[: len(both) // 2], both[len(both) // 2 :]
-        primal, tangent = f_jvp(inputs, jax.tree_util.tree_map(_tangent, inputs, v))
-        primals.append(primal)
-        return tangent
+        images.append(f_jvp(inputs, jax.tree_util.tree_map(_tangent, inputs, v)))
+        return images[-1][1]
 
     inputs = _arrays(args)
     atol, rtol = _tolerances(inputs, atol, rtol)
@@ -118,18 +117,44 @@ def check_jvp(
         adjudge.ByHand(forward, jvp=jvp), inputs, atol=atol, rtol=rtol, eps=eps,
         check_backward_ad=False, check_forward_ad=True,
     )  # fmt: skip
-    if primals and not _close(primals[0], values[0]):
-        finding = adjudge.Finding(
-            adjudge.Status.INCONSISTENT,
+    if images:
+        found = [*_of_primal(values[0], images[0][0]), *_of_dtypes(*images[0])]
+        if found:
+            findings = (*found, *report.findings)
+            report = replace(report, verdict=adjudge.Verdict.FAIL, findings=findings)
+    _require(report, f, err_msg)
+
+
+def _of_primal(value: Any, primal: Any) -> list[adjudge.Finding]:
+    if _close(primal, value):
+        return []
+    text = (
+        "the value that f_jvp returns beside the tangent is not f(x)\n"
+        f"  f_jvp  {primal}\n"
+        f"  f      {value}\n"
+        "  the rule for the derivative must return the value of the function"
+    )
+    return [adjudge.Finding(adjudge.Status.INCONSISTENT, "F", "out", text)]
+
+
+def _of_dtypes(primal: Any, tangent: Any) -> list[adjudge.Finding]:
+    pairs = [
+        (str(y.dtype), str(v.dtype))
+        for y, v in zip(
+            jax.tree_util.tree_leaves(primal), jax.tree_util.tree_leaves(tangent), strict=False
+        )
+        if jnp.issubdtype(jnp.result_type(y), jnp.inexact) and y.dtype != v.dtype
+    ]
+    return [
+        adjudge.Finding(
+            adjudge.Status.WRONG_DTYPE,
             "F",
             "out",
-            "the value that f_jvp returns beside the tangent is not f(x)\n"
-            f"  f_jvp  {primals[0]}\n"
-            f"  f      {values[0]}\n"
-            "  the rule for the derivative must return the value of the function",
+            f"the tangent that f_jvp returns is {v}, the value beside it {y}\n"
+            "  return a tangent of the dtype of its value",
         )
-        report = replace(report, verdict=adjudge.Verdict.FAIL, findings=(finding, *report.findings))
-    _require(report, f, err_msg)
+        for y, v in pairs
+    ]
 
 
 def _require(report: adjudge.Report, f: Callable[..., Any], message: str = "") -> None:

@@ -31,7 +31,7 @@ def scaled_sin(jnp, with_jvp):
 
 
 @pytest.mark.parametrize("name", ["check_grads", "check_jvp", "check_vjp"])
-def test_the_signatures_are_those_of_jax(theirs, name):
+def test_the_signatures_of_the_doors_are_those_of_jax(theirs, name):
     ours = inspect.signature(getattr(importlib.import_module("adjudge_jax"), name)).parameters
     original = inspect.signature(getattr(theirs, name)).parameters
 
@@ -83,7 +83,9 @@ def test_an_order_below_one_is_refused(check_grads, jnp, order):
         check_grads(jnp.sin, (jnp.asarray(VALUES),), order)
 
 
-def test_the_error_is_an_assertion_error_with_a_report(check_grads, scaled_sin, double):
+def test_the_error_of_check_grads_is_an_assertion_error_with_a_report(
+    check_grads, scaled_sin, double
+):
     with pytest.raises(AssertionError) as raised:
         check_grads(scaled_sin(-1.0), (double(VALUES),), 1)
 
@@ -92,7 +94,7 @@ def test_the_error_is_an_assertion_error_with_a_report(check_grads, scaled_sin, 
     assert str(raised.value).startswith("FAIL")
 
 
-def test_numpy_arrays_and_python_floats_are_checked(check_grads, jnp, scaled_sin):
+def test_check_grads_takes_numpy_arrays_and_python_floats(check_grads, jnp, scaled_sin):
     right, wrong = scaled_sin(1.0), scaled_sin(1.1)
 
     for args in itertools.permutations((VALUES.astype("float32"), 2.0)):
@@ -132,7 +134,7 @@ def test_a_custom_vjp_by_default_stays_open_where_jax_raises(check_grads, theirs
 
 
 @pytest.mark.parametrize("name", ["atol", "rtol"])
-def test_atol_and_rtol_bound_the_difference(check_grads, scaled_sin, double, name):
+def test_atol_and_rtol_of_check_grads_bound_the_difference(check_grads, scaled_sin, double, name):
     x = double(VALUES)
 
     check_grads(scaled_sin(1.001), (x,), 1, **{name: 1e-2})
@@ -160,7 +162,7 @@ def test_tolerances_by_dtype_are_taken_as_jax_takes_them(check_grads, theirs, jn
         check_grads(scaled_sin(1.01), (x,), 1, rtol={np.float64: 0.1}, atol={np.float64: 0.1})
 
 
-def test_eps_is_the_absolute_step(check_grads, jax, double):
+def test_eps_of_check_grads_is_the_absolute_step(check_grads, jax, double):
     seen = []
 
     def f(x):
@@ -212,6 +214,32 @@ def test_a_wrong_second_derivative_at_zero_fails_and_jax_passes_it(
     assert raised.value.report.modes["RR"] is Verdict.FAIL
 
 
+def test_one_wrong_entry_among_many_fails_and_jax_passes_it(check_grads, theirs, jnp, with_jvp):
+    x = jnp.linspace(-1.0, 1.0, 300)
+    wrong = with_jvp(jnp.sin, lambda x, v: (v * jnp.cos(x)).at[7].multiply(1.5))
+
+    theirs.check_grads(wrong, (x,), 1, modes=["fwd"])  # rtol times the size is 0.6
+    with pytest.raises(AssertionError, match=r"d out\[7\] / d inputs\[0\]\[7\]"):
+        check_grads(wrong, (x,), 1, modes=["fwd"])
+
+
+def test_nan_fails_and_jax_passes_it(check_grads, theirs, jnp):
+    x = -jnp.ones(3)
+
+    theirs.check_grads(jnp.sqrt, (x,), 1)  # NaN equals NaN
+    with pytest.raises(AssertionError, match="NONFINITE"):
+        check_grads(jnp.sqrt, (x,), 1)
+
+
+def test_a_kink_is_called_one_and_jax_calls_it_wrong(check_grads, theirs, jnp):
+    x = jnp.zeros(3)
+
+    with pytest.raises(AssertionError, match="JVP tangent"):
+        theirs.check_grads(jnp.abs, (x,), 1)
+    with pytest.raises(AssertionError, match="INCONCLUSIVE abs: NONSMOOTH"):
+        check_grads(jnp.abs, (x,), 1)
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_half_precision_passes_and_jax_fails_it(check_grads, theirs, jnp, scaled_sin, dtype):
     x = jnp.asarray(VALUES, dtype)
@@ -223,9 +251,7 @@ def test_half_precision_passes_and_jax_fails_it(check_grads, theirs, jnp, scaled
         theirs.check_grads(scaled_sin(1.0), (x,), 1)
 
 
-def test_float64_arrays_are_checked_in_float64_while_64_bit_mode_is_off(
-    check_grads, jax, scaled_sin, double
-):
+def test_check_grads_of_float64_arrays_needs_no_64_bit_mode(check_grads, jax, scaled_sin, double):
     with pytest.raises(AssertionError) as raised:
         check_grads(scaled_sin(1 + 1e-6), (double(VALUES),), 1)
 

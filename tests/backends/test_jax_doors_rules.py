@@ -78,9 +78,22 @@ def test_the_value_beside_the_derivative_is_compared(
     assert "f_jvp  [" in str(by_jvp.value)
 
 
-def test_a_value_that_differs_by_rounding_passes(check_vjp, check_jvp, jnp, sin_vjp, sin_jvp, x):
+def test_a_value_of_a_rule_that_differs_by_rounding_passes(
+    check_vjp, check_jvp, jnp, sin_vjp, sin_jvp, x
+):
     check_vjp(jnp.sin, sin_vjp(value=1 + 1e-15), (x,))
     check_jvp(jnp.sin, sin_jvp(value=1 + 1e-15), (x,))
+
+
+def test_a_tangent_of_another_precision_is_found(check_jvp, jnp, x):
+    def narrowed(primals, tangents):
+        return jnp.sin(primals[0]), (tangents[0] * jnp.cos(primals[0])).astype("float32")
+
+    with pytest.raises(GradcheckError) as raised:
+        check_jvp(jnp.sin, narrowed, (x,))
+
+    assert Status.WRONG_DTYPE in {f.status for f in raised.value.report.findings}
+    assert "f_jvp returns is float32, the value beside it float64" in str(raised.value)
 
 
 def test_the_message_is_a_note_and_the_function_is_named(check_vjp, check_jvp, jnp, x):
@@ -98,14 +111,16 @@ def test_the_message_is_a_note_and_the_function_is_named(check_vjp, check_jvp, j
 
 
 @pytest.mark.parametrize("name", ["atol", "rtol"])
-def test_atol_and_rtol_bound_the_difference(check_vjp, check_jvp, jnp, sin_vjp, sin_jvp, x, name):
+def test_atol_and_rtol_of_the_rules_bound_the_difference(
+    check_vjp, check_jvp, jnp, sin_vjp, sin_jvp, x, name
+):
     for check, rule in ((check_vjp, sin_vjp), (check_jvp, sin_jvp)):
         check(jnp.sin, rule(1.001), (x,), **{name: 1e-2})
         with pytest.raises(AssertionError):
             check(jnp.sin, rule(1.001), (x,), **{name: 1e-7})
 
 
-def test_eps_is_the_absolute_step(check_vjp, check_jvp, jnp, sin_vjp, sin_jvp, x):
+def test_eps_of_the_rules_is_the_absolute_step(check_vjp, check_jvp, jnp, sin_vjp, sin_jvp, x):
     for check, rule in ((check_vjp, sin_vjp), (check_jvp, sin_jvp)):
         check(jnp.sin, rule(), (x,), eps=1e-4)
         with pytest.raises(AssertionError):
@@ -115,7 +130,7 @@ def test_eps_is_the_absolute_step(check_vjp, check_jvp, jnp, sin_vjp, sin_jvp, x
 # ---------------------------------------------------------------- structures
 
 
-def test_trees_go_in_and_out(check_vjp, check_jvp, jax, x):
+def test_trees_go_into_rules_and_out(check_vjp, check_jvp, jax, x):
     def f(d):
         return {"product": d["a"] * d["b"], "rest": (d["a"], [d["b"]])}
 
@@ -143,7 +158,7 @@ def test_integers_in_and_out_take_no_part(check_vjp, check_jvp, jax, jnp, x):
         check_jvp(f, partial(jax.jvp, lambda x, n, k: f(2 * x, n, k)), args)
 
 
-def test_numpy_arrays_and_python_floats_are_checked(check_vjp, check_jvp, jax):
+def test_rules_of_numpy_arrays_and_python_floats_are_checked(check_vjp, check_jvp, jax):
     def f(a, b):
         return a * b
 
