@@ -1,12 +1,17 @@
 """The command line: exit codes, one line a case, the table, and errors of usage."""
 
+import sys
 import textwrap
+from importlib import metadata
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from adjudge import Case
 from adjudge._version import __version__
 from adjudge.cli import FAILED, OK, UNDECIDED, USAGE, main
+from adjudge.registry import GROUP, Entry
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 HEAD = """
@@ -102,6 +107,25 @@ def test_a_case_in_a_list_is_selected_by_its_place_or_name(cases, capsys):
     assert "sin" in capsys.readouterr().out
 
 
+def test_a_module_is_checked_by_its_name(cases, capsys, monkeypatch):
+    monkeypatch.syspath_prepend(Path(cases(PASSES, FAILS)).parent)
+    monkeypatch.delitem(sys.modules, "the_cases", raising=False)
+
+    codes = [main(["check", "-q", f"the_cases{name}"]) for name in (":right", ":wrong", "")]
+
+    assert [OK, FAILED, FAILED] == codes
+    assert "the_cases" not in capsys.readouterr().err
+
+
+def test_a_case_is_called_by_its_name_or_that_of_its_function():
+    x = np.asarray([0.3])
+
+    named, unnamed = Case(np.sin, x, name="mine"), Case(np.sin, x, order=2)
+
+    assert "Case('mine', order=1)" == repr(named)
+    assert "Case('sin', order=2)" == repr(unnamed)
+
+
 def test_a_second_order_case_runs_gradgradcheck(cases, capsys):
     code = main(["check", cases("second = Case(rule(1), x, order=2)\n")])
 
@@ -171,10 +195,6 @@ def test_the_engines_are_listed_without_importing_what_is_broken(monkeypatch, ca
 
 
 def test_an_engine_that_is_missing_is_listed_with_its_command(monkeypatch, capsys):
-    from importlib import metadata
-
-    from adjudge.registry import GROUP, Entry
-
     point = metadata.EntryPoint("nowhere", "nowhere_adapter_module:Backend", GROUP)
     monkeypatch.setattr("adjudge.cli.entries", lambda: (Entry("nowhere", point),))
 
