@@ -9,7 +9,7 @@ PAGE = (ROOT / "docs" / "parity.md").read_text(encoding="utf-8")
 NAMED = re.findall(r"`(test_\w+)`", PAGE)
 
 
-def tests_of_the_repository():
+def names_of_all_tests():
     return {
         node.name
         for path in (ROOT / "tests").rglob("test_*.py")
@@ -19,7 +19,7 @@ def tests_of_the_repository():
 
 
 def test_every_test_that_parity_names_exists():
-    missing = sorted(set(NAMED) - tests_of_the_repository())
+    missing = sorted(set(NAMED) - names_of_all_tests())
 
     assert NAMED
     assert [] == missing
