@@ -48,7 +48,7 @@ def torch_judge(*, fast_mode: bool) -> Judge:
     return judge
 
 
-def adjudge_judge(*, fast_mode: bool | None) -> Judge:
+def adjudge_judge(*, fast_mode: bool | None, seed: int | None) -> Judge:
     """`adjudge.gradcheck` with its own tolerances."""
     import adjudge
 
@@ -65,6 +65,7 @@ def adjudge_judge(*, fast_mode: bool | None) -> Judge:
             raise_exception=False,
             nondet_tol=case.nondet_tol,
             fast_mode=fast_mode,
+            seed=seed,
         )
         verdict = verdicts[str(report.verdict.value)]
         return verdict, "" if verdict is Verdict.ACCEPTS else str(report)
@@ -72,13 +73,14 @@ def adjudge_judge(*, fast_mode: bool | None) -> Judge:
     return judge
 
 
-JUDGES: dict[str, Callable[[], Judge]] = {
-    "torch slow": lambda: torch_judge(fast_mode=False),
-    "torch fast": lambda: torch_judge(fast_mode=True),
-    "adjudge": lambda: adjudge_judge(fast_mode=None),
-    "adjudge full": lambda: adjudge_judge(fast_mode=False),
-    "adjudge projected": lambda: adjudge_judge(fast_mode=True),
+JUDGES: dict[str, Callable[[int | None], Judge]] = {
+    "torch slow": lambda _seed: torch_judge(fast_mode=False),  # draws nothing
+    "torch fast": lambda _seed: torch_judge(fast_mode=True),  # always has the same seed
+    "adjudge": lambda seed: adjudge_judge(fast_mode=None, seed=seed),
+    "adjudge full": lambda seed: adjudge_judge(fast_mode=False, seed=seed),
+    "adjudge projected": lambda seed: adjudge_judge(fast_mode=True, seed=seed),
 }
+"""Judges by name, made for a seed; `None` is a fresh one for every check."""
 
 
 def ask(judge: Judge, case: Case, seconds: float) -> Outcome:

@@ -205,6 +205,7 @@ CASES = (
         SMALL,
         {"check_forward_ad": True},
         slow={"f": ("5n+2+2p", 154), "vjp": ("2M+2", 12), "jvp": ("n+2p", 32)},
+        fast={"f": ("2+7p", 9), "vjp": ("2k+2", 4), "jvp": ("3p", 3)},
     ),
     Case(
         "R30, R20 -> R5, R4",

@@ -45,6 +45,7 @@ class Options:
     deltas: Sequence[float]
     limit: float
     patience: float
+    seed: int | None
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ def is_excused(operator: OpInfo, dtype: torch.dtype) -> bool:
 
 def run(pairs: Sequence[tuple[int, torch.dtype]], options: Options) -> Iterator[tuple[str, Result]]:
     """The results, one pair after the other, each from a process of its own."""
-    judges = {judge: JUDGES[judge]() for judge in options.judges}
+    judges = {judge: JUDGES[judge](options.seed) for judge in options.judges}
     for judge in judges.values():
         warm_up(judge)
     checks = len(options.judges) + len(options.planted_judges) * len(options.deltas)
@@ -133,6 +134,7 @@ def report(results: dict[str, Result], options: Options) -> str:
     right = [row for row in rows if row.delta == 0]
     sections = [
         header("PyTorch's operators, as they are and with planted errors", ["torch", "adjudge"]),
+        f"Seed of adjudge's probes: {'fresh ones' if options.seed is None else options.seed}.\n",
         totals(right, rows, options),
         detections(right, rows, options),
         listing("Crashes on operators as they are", of(right, Verdict.CRASHES)),
@@ -231,12 +233,21 @@ def differences(right: Sequence[Row], options: Options) -> str:
     if REFERENCE not in options.judges:
         return ""
     reference = {row.pair: row.verdict for row in right if row.judge == REFERENCE}
+    groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in right:
+        if row.judge.startswith("adjudge") and row.verdict != reference[row.pair]:
+            groups[row.pair, row.verdict].append(row)
     lines = [
-        (pair_of(row), reference[row.pair], row.judge, row.verdict, first_line(row.message))
-        for row in sorted(right, key=lambda row: (row.pair, row.judge))
-        if row.judge.startswith("adjudge") and row.verdict != reference[row.pair]
+        (
+            pair_of(group[0]),
+            reference[pair],
+            verdict,
+            ", ".join(row.judge for row in group),
+            first_line(group[0].message),
+        )
+        for (pair, verdict), group in sorted(groups.items())
     ]
-    columns = ["operator", REFERENCE, "judge", "verdict", "message"]
+    columns = ["operator", REFERENCE, "verdict", "of", "first line of its message"]
     return f"### Verdicts that differ from {REFERENCE}\n\n{table(columns, lines)}"
 
 
@@ -284,12 +295,18 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--every", type=int, default=1, metavar="N", help="every N-th operator")
     parser.add_argument("--dtypes", type=names, default="float64,complex128")
     parser.add_argument("--deltas", type=numbers, default="1,0.1,1e-2,1e-3,1e-4,1e-6")
+    parser.add_argument("--seed", type=seed, default=0, help="of adjudge's probes, or fresh")
     parser.add_argument("--limit", type=float, default=120.0, metavar="S", help="s for a check")
     parser.add_argument(
         "--patience", type=float, default=5.0, metavar="S", help="no planted checks above this"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="all checks, one by one")
     return parser.parse_args()
+
+
+def seed(text: str) -> int | None:
+    """A seed, or `None` for fresh ones."""
+    return None if text == "fresh" else int(text)
 
 
 def names(text: str) -> list[str]:
@@ -309,8 +326,15 @@ def main() -> None:
     wanted = [i for i in range(0, len(op_db), asked.every) if re.search(asked.ops, name(op_db[i]))]
     dtypes = [getattr(torch, dtype) for dtype in asked.dtypes]
     planted_judges = asked.judges if asked.planted_judges is None else asked.planted_judges
-    options = Options(asked.judges, planted_judges, asked.deltas, asked.limit, asked.patience)
-    results = dict(run([(i, dtype) for i in wanted for dtype in dtypes], options))
+    options = Options(
+        asked.judges, planted_judges, asked.deltas, asked.limit, asked.patience, asked.seed
+    )
+    results: dict[str, Result] = {}
+    try:
+        for pair, result in run([(i, dtype) for i in wanted for dtype in dtypes], options):
+            results[pair] = result
+    except KeyboardInterrupt:
+        print(f"Interrupted after {len(results)} pairs.\n")
     if asked.json:
         everything = {pair: asdict(result) for pair, result in results.items()}
         asked.json.write_text(json.dumps(everything, indent=1))

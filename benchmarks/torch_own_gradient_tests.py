@@ -180,10 +180,13 @@ class Recorder(unittest.TestResult):
 
 def described(err: Any) -> str:
     """The type and first line of an exception, and the line of code that raised it."""
-    kind, error, trace = err
-    place = traceback.extract_tb(trace)[-1]
+    error = err[1]
+    while type(error) is Exception and error.__cause__ is not None:
+        error = error.__cause__  # PyTorch wraps it to name the sample
+    place = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{place.filename.rsplit('/', 1)[-1]}:{place.lineno}"
-    return f"{kind.__name__}: {first_line(error)} ({where})"
+    said = first_line(error).replace("TestGradients._check_helper.<locals>.fn: ", "")
+    return f"{type(error).__name__}: {said} ({where})"
 
 
 @contextmanager
@@ -216,7 +219,9 @@ def outcomes(
     return ended
 
 
-def run(classes: Iterable[type[unittest.TestCase]], asked: argparse.Namespace) -> dict[str, Any]:
+def run(
+    classes: Iterable[type[unittest.TestCase]], asked: argparse.Namespace
+) -> Iterator[tuple[str, dict[str, Outcome]]]:
     """The outcomes of all tests, each test in a process of its own."""
     sides = doors(asked.only_torch)
     for side in sides.values():
@@ -224,7 +229,6 @@ def run(classes: Iterable[type[unittest.TestCase]], asked: argparse.Namespace) -
     loader = unittest.TestLoader()
     names = [(cls, test) for cls in classes for test in loader.getTestCaseNames(cls)]
     names = [(cls, test) for cls, test in names if asked.tests in test]
-    ended = {}
     for number, (cls, test) in enumerate(names, start=1):
         seconds = len(sides) * asked.limit
         sides = dict(reversed(sides.items()))  # the first one pays for what torch loads lazily
@@ -232,10 +236,9 @@ def run(classes: Iterable[type[unittest.TestCase]], asked: argparse.Namespace) -
             result = isolated(outcomes, cls, test, sides, asked.limit, seconds=seconds)
         except RuntimeError as error:
             result = dict.fromkeys(sides, Outcome("dies", first_line(error), 0.0))
-        ended[test] = result
         if number % 50 == 0:
             print(f"{number}/{len(names)}", file=sys.stderr, flush=True)
-    return ended
+        yield test, result
 
 
 def doors(only_torch: bool) -> dict[str, Doors]:
@@ -277,13 +280,23 @@ def report(ended: dict[str, dict[str, Outcome]], *, list_differences: bool) -> s
     kinds = sorted({kind for counter in results for kind in counter})
     counts = [(side, *(c[k] for k in kinds)) for side, c in zip(sides, results, strict=True)]
     parts.append(table(["checker", *kinds], counts))
+    if different:
+        causes = Counter(cause_of(o[side]) for o in different.values() for side in sides)
+        causes = Counter({cause: count for cause, count in causes.items() if cause})
+        rows = causes.most_common()
+        parts.append("### What the failing side says\n\n" + table(["message", "tests"], rows))
     if list_differences and different:
         lines = [
-            (test, *(f"{o[side].result}: {o[side].message}" for side in sides))
+            (test, *(f"{o[side].result} {o[side].message}" for side in sides))
             for test, o in sorted(different.items())
         ]
         parts.append("### Different results\n\n" + table(["test", *sides], lines))
     return "\n".join(parts)
+
+
+def cause_of(outcome: Outcome) -> str:
+    """The beginning of a message, without names and numbers; empty where there is none."""
+    return ": ".join(outcome.message.split(": ")[:2])
 
 
 def kind_of(test: str) -> str:
@@ -318,7 +331,13 @@ def main() -> None:
     asked = arguments()
     torch.set_num_threads(1)
     classes = test_classes(op_db[asked.offset :: asked.every])
-    print(report(run(classes, asked), list_differences=asked.list_differences))
+    ended: dict[str, dict[str, Outcome]] = {}
+    try:
+        for test, by_side in run(classes, asked):
+            ended[test] = by_side
+    except KeyboardInterrupt:
+        print(f"Interrupted after {len(ended)} tests.\n")
+    print(report(ended, list_differences=asked.list_differences))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 from adjudge.differences import Vector
 
+SIGNIFICANT = 1 / 32
+"""Part of the tolerance beyond which a deviation from a projection is traced to its entries."""
+
 FLOOR = 1e-4
 """An entry is compared on the scale of the largest entry of its column times this: the
 truncation error of a difference follows its neighbours, also where the entry itself vanishes."""
@@ -37,7 +40,7 @@ class Tolerance:
         """
         if self.rtol is not None:
             return self.rtol
-        return 0.0 if self.atol is not None else float((self.eps / 2) ** 0.4)
+        return 0.0 if self.atol is not None else float((self.eps / 2) ** 0.5)
 
     @property
     def resolution(self) -> float:
@@ -124,6 +127,23 @@ class Comparison:
             wide = self.error > np.maximum(t.resolution * self.largest, t.relative * self.secant)
             wide &= self.moved | (np.abs(self.automatic) > self.quantum)
         return reference_missing | (self.agrees & wide & ~self.equal_nans)
+
+    @cached_property
+    def suspicious(self) -> NDArray[np.bool_]:
+        """Where a difference is significant, though allowed: outside of the error bar by more
+        than rounding would explain. One wrong entry among many looks like this in a projection.
+        """
+        t = self.tolerance
+        with np.errstate(all="ignore"):
+            bound = self.error + SIGNIFICANT * t.relative * self.largest
+            return self.agrees & t.automatic & (self.difference > bound) & ~self.equal_nans
+
+    @cached_property
+    def coarse(self) -> NDArray[np.bool_]:
+        """Where the error bar hides what the tolerance would show."""
+        with np.errstate(all="ignore"):
+            wide = self.error > self.tolerance.relative * np.maximum(self.largest, self.secant)
+            return wide & (self.moved | (np.abs(self.automatic) > self.quantum))
 
     @cached_property
     def fails(self) -> NDArray[np.bool_]:

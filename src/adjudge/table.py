@@ -38,6 +38,8 @@ class Table:
     """The only row, where there is but one and it is at hand."""
     confirmed: int = 0
     failures: list[Failure] = field(default_factory=list)
+    suspects: list[Failure] = field(default_factory=list)
+    """Projections that agree, with a deviation that is significant all the same."""
     pushed: dict[int, tuple[Vector, Vector]] = field(default_factory=dict)
     """By leaf, the first tangent pushed forward and its image."""
     rows: Vector | None = None
@@ -71,7 +73,10 @@ class Table:
             self.pushed.setdefault(tangent.leaf, (found.vector, pushed))
         sides = list(self._sides(found, block, rows, pushed))
         if self.eps is None and self.confirmed < CONFIRMED:
-            disagrees = any(bool(np.any(~c.agrees)) for _, c, _ in sides)
+            disagrees = any(
+                bool(np.any(~c.agrees | c.coarse | (c.suspicious & (not self.probes.full))))
+                for _, c, _ in sides
+            )
             before = sum(int(np.count_nonzero(c.undecided)) for _, c, _ in sides)
             if disagrees or before:
                 closer = refined(self.problem, self.base, found)
@@ -232,6 +237,10 @@ class Table:
                 tally.keep(tally.wrong, entry)
             if len(self.failures) < Tally.KEPT and not self.probes.full:
                 self.failures.append(Failure(tally.mode, labels[0], found.tangent, k, entry))
+        if not self.probes.full:
+            for k in _worst(comparison, comparison.suspicious & ~undecided):
+                entry = self._entry(tally.mode, comparison, labels[0], found, k)
+                self.suspects.append(Failure(tally.mode, labels[0], found.tangent, k, entry))
         for k in _worst(comparison, kink | undecided):
             tally.keep(tally.open, self._entry(tally.mode, comparison, labels[0], found, k))
 
