@@ -321,12 +321,13 @@ def judge_door(
     f: Callable[..., Any], args: tuple[Any, ...], modes: tuple[str, ...]
 ) -> tuple[str, str]:
     """`adjudge_jax.check_grads`, the drop-in for JAX's."""
+    import adjudge
     import adjudge_jax
 
     try:
         adjudge_jax.check_grads(f, args, order=1, modes=modes)
-    except AssertionError as error:
-        return "reject", first_line(error)
+    except adjudge.GradcheckError as error:
+        return VERDICTS[error.report.verdict], error.report.headline[:240]
     return "pass", ""
 
 

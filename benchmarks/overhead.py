@@ -7,6 +7,7 @@ import dataclasses
 import datetime
 import functools
 import importlib.metadata
+import os
 import platform
 import resource
 import statistics
@@ -18,6 +19,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy reads it once, on import
+
 import numpy as np
 import torch
 
@@ -25,6 +28,8 @@ PARTS = ("counts", "time", "memory")
 MEMORY_ELEMENTS = 4000
 # A timed check that took longer than this is not repeated.
 LONG_SECONDS = 5.0
+# Calls are timed in batches of about this length.
+SHORT_SECONDS = 0.02
 
 
 # ---------------------------------------------------------------- counted functions
@@ -351,16 +356,23 @@ def print_counts(chosen: Sequence[str]) -> None:
 
 
 def median_seconds(run: Callable[[], Any], repeats: int) -> float:
-    """The median time of a call, after one that is not counted."""
-    start = time.perf_counter()
+    """The median processor time of a call, after one that is not counted.
+
+    Processor time, since what else runs on the machine would decide the ratios; quick calls are
+    timed many at once.
+    """
+    start = time.process_time()
     run()
-    if time.perf_counter() - start > LONG_SECONDS:
-        return time.perf_counter() - start
+    first = time.process_time() - start
+    if first > LONG_SECONDS:
+        return first
+    calls = max(1, round(SHORT_SECONDS / max(first, 1e-6)))
     times = []
     for _ in range(repeats):
-        start = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - start)
+        start = time.process_time()
+        for _ in range(calls):
+            run()
+        times.append((time.process_time() - start) / calls)
     return statistics.median(times)
 
 
@@ -382,7 +394,7 @@ def torch_row(op: str, n: int, peer: str, ours: str, repeats: int) -> tuple[obje
     """Milliseconds of `f`, and both checks as multiples of it."""
     f, x = timed_torch(op, n)
     with torch.no_grad():
-        base = median_seconds(lambda: f(x), max(20, repeats))
+        base = median_seconds(lambda: f(x), repeats)
     times = {
         name: attempt(lambda name=name: CHECKERS[name](f, (x,), {}, False), repeats)
         for name in (peer, ours)
@@ -419,7 +431,7 @@ def jax_row(op: str, n: int, repeats: int) -> tuple[object, ...]:
     x = jnp.asarray(rng.standard_normal(n if op == "sin" else (side, side)))
     a = jnp.asarray(rng.standard_normal((side, side)) / side**0.5)
     f = jnp.sin if op == "sin" else lambda x: a @ x
-    base = median_seconds(lambda: f(x).block_until_ready(), max(20, repeats))
+    base = median_seconds(lambda: f(x).block_until_ready(), repeats)
 
     def ours() -> None:
         import adjudge
@@ -440,7 +452,7 @@ def print_times(repeats: int, largest: int) -> None:
         rows += [torch_row(op, n, "torch slow", "full", repeats) for n in (100, 300, 1000)]
     rows += jax_rows(sizes, repeats)
     head = ("f", "n", "f, ms", "peer", "ours", "peer / f", "ours / f", "ours / peer")
-    print("\n## Time, medians, one thread\n\n" + table(head, rows))
+    print("\n## Processor time, medians, one thread\n\n" + table(head, rows))
 
 
 def jax_rows(sizes: Sequence[int], repeats: int) -> list[tuple[object, ...]]:

@@ -13,9 +13,13 @@ from adjudge.differences import Vector
 SIGNIFICANT = 1 / 32
 """Part of the tolerance beyond which a deviation from a projection is traced to its entries."""
 
+UNDERFLOW = 1e-290
+"""Numbers below this are zero: far down, products of subnormal numbers lose all their digits."""
+
 FLOOR = 1e-4
-"""An entry is compared on the scale of the largest entry of its column times this: the
-truncation error of a difference follows its neighbours, also where the entry itself vanishes."""
+"""Beside the largest entry of its column or block an entry smaller than this counts as small: two
+evaluations compare it on that scale (the truncation error of a difference follows its neighbours);
+a ladder of steps compares every entry on its own."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,8 @@ class Comparison:
     moved: NDArray[np.bool_]
     quantum: Vector
     """Smallest derivative that moves the output by a unit of rounding of its leaf."""
+    block: Vector
+    """The largest derivative between the same leaves."""
     tolerance: Tolerance
     weight: float = 1.0
     """Norm of the probes, by which a fixed `atol` counts."""
@@ -93,7 +99,7 @@ class Comparison:
         with np.errstate(all="ignore"):
             if not t.automatic:
                 return (t.atol or 0.0) * self.weight + t.relative * np.abs(self.reference)
-            return self.error + t.relative * self.largest
+            return self.error + t.relative * self.largest + UNDERFLOW
 
     @cached_property
     def equal_nans(self) -> NDArray[np.bool_]:
@@ -113,6 +119,15 @@ class Comparison:
             return (finite & close) | self.equal_nans
 
     @cached_property
+    def negligible(self) -> NDArray[np.bool_]:
+        """Where the automatic value is zero for all that can be told: a move of x by its own
+        scale would not move f by a few units of rounding, or it vanishes beside its block.
+        """
+        with np.errstate(all="ignore"):
+            rounding = 2 * self.tolerance.eps * self.secant
+            return np.abs(self.automatic) <= np.maximum(rounding, FLOOR * self.block)
+
+    @cached_property
     def undecided(self) -> NDArray[np.bool_]:
         """Where the error bar is too wide for agreement or disagreement to mean anything."""
         t = self.tolerance
@@ -124,8 +139,12 @@ class Comparison:
         if not t.automatic:
             return reference_missing & ~np.isfinite(self.automatic)
         with np.errstate(all="ignore"):
-            wide = self.error > np.maximum(t.resolution * self.largest, t.relative * self.secant)
-            wide &= self.moved | (np.abs(self.automatic) > self.quantum)
+            wide = self.error > t.resolution * self.largest
+            wide &= ~(self.negligible & (self.error <= t.relative * self.secant))
+            # too small to show in an output that is rounded, and not small beside the others
+            hidden = (np.abs(self.automatic) <= self.quantum) & ~self.negligible
+            still = ~self.moved
+            wide = np.where(still, (self.automatic != 0) & (wide | hidden), wide)
         return reference_missing | (self.agrees & wide & ~self.equal_nans)
 
     @cached_property
@@ -142,8 +161,12 @@ class Comparison:
     def coarse(self) -> NDArray[np.bool_]:
         """Where the error bar hides what the tolerance would show."""
         with np.errstate(all="ignore"):
-            wide = self.error > self.tolerance.relative * np.maximum(self.largest, self.secant)
-            return wide & (self.moved | (np.abs(self.automatic) > self.quantum))
+            return self.moved & (self.error > self.tolerance.relative * self.largest)
+
+    @cached_property
+    def vanishing(self) -> NDArray[np.bool_]:
+        """Where the automatic value is zero, and f moves by what may be more than rounding."""
+        return self.moved & (self.automatic == 0) & (self.error > 0)
 
     @cached_property
     def fails(self) -> NDArray[np.bool_]:

@@ -94,10 +94,14 @@ def ladder_ratio(eps: float) -> float:
     return 2.0 if eps > SHORT else 4.0
 
 
-def ladder_steps(step: float, relative: float, eps: float) -> list[float]:
-    """Steps around `step`, coarsest first; `relative` is `step` over the scale of x."""
+def ladder_steps(step: float, relative: float, eps: float, *, far: bool = False) -> list[float]:
+    """Steps around `step`, coarsest first; `relative` is `step` over the scale of x.
+
+    `far`: up to the scale of x itself, for functions that do not move visibly by less.
+    """
     ratio, finer = ladder_ratio(eps), 1 if eps > SHORT else 3
-    coarser = [k for k in (4, 3, 2, 1) if relative * ratio**k <= COARSEST]
+    reach = range(8 if far else 4, 0, -1)
+    coarser = [k for k in reach if relative * ratio**k <= COARSEST]
     return [step * ratio**k for k in (*coarser, *range(0, -finer - 1, -1))]
 
 

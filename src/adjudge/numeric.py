@@ -87,7 +87,7 @@ def refined(problem: Problem, base: Base, first: Column) -> Column:
     u = unit_roundoff(problem, base)
     samples = []
     vector = first.vector
-    for step in ladder_steps(first.step, first.relative, u):
+    for step in ladder_steps(first.step, first.relative, u, far=_hidden(first.estimate)):
         taken = _sample(problem, base, first.tangent, step)
         if taken is not None:
             samples.append(taken[0])
@@ -97,6 +97,14 @@ def refined(problem: Problem, base: Base, first: Column) -> Column:
         return first
     estimate = ladder(samples, u, base.values)
     return Column(first.tangent, vector, estimate, first.step, first.relative)
+
+
+def _hidden(estimate: Estimate) -> bool:
+    """Whether rounding drowns the motion of f at the step tried first."""
+    error, value = (
+        np.where(np.isfinite(v), np.abs(v), 0.0) for v in (estimate.error, estimate.value)
+    )
+    return bool(np.max(error, initial=0.0) > 1e-3 * np.max(value, initial=0.0))
 
 
 def _movable(problem: Problem, tangent: Tangent) -> bool:
