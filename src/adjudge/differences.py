@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,13 @@ class Sample:
     step: float
     plus: Vector
     minus: Vector
+    modulus: Callable[[Vector], Vector] = np.abs
+    """What rounding is relative to: of a complex entry its modulus, in both coordinates."""
+
+    @cached_property
+    def size(self) -> Vector:
+        """Of the larger of the two values."""
+        return np.asarray(np.fmax(self.modulus(self.plus), self.modulus(self.minus)))
 
 
 def relative_step(eps: float) -> float:
@@ -83,8 +91,7 @@ def central(sample: Sample, eps: float) -> Estimate:
     """
     with np.errstate(all="ignore"):
         value = (sample.plus - sample.minus) / (2 * sample.step)
-        size = np.maximum(np.abs(sample.plus), np.abs(sample.minus))
-        error = 2 * eps * size / sample.step
+        error = np.where(np.isnan(value), np.nan, 2 * eps * sample.size / sample.step)
     moved = ~((sample.plus == sample.minus) & np.isfinite(sample.plus))
     return Estimate(value, error, moved, 2, "central difference, 2 evaluations")
 
@@ -118,7 +125,7 @@ def ladder(samples: Sequence[Sample], eps: float, at_x: Vector | None) -> Estima
         better = plain[1:] + np.diff(plain, axis=0) / (ladder_ratio(eps) ** 2 - 1)
         change = np.abs(np.diff(better, axis=0))
         steps = np.array([s.step for s in samples])
-        size = np.fmax.reduce([np.fmax(np.abs(s.plus), np.abs(s.minus)) for s in samples])
+        size = np.fmax.reduce([s.size for s in samples])
         noise = eps * size[None, :] / steps[1:, None]
         # a window's disagreement with its neighbours: the larger of the two it has
         disagreement = np.fmax(np.vstack([change[:1], change]), np.vstack([change, change[-1:]]))

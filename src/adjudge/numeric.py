@@ -158,9 +158,11 @@ def _sample(
     )
     direction = (moves[0] - moves[1]) / (2 * step)
     if tangent.coordinate is None:
-        return Sample(step, plus, minus), direction
+        return Sample(step, plus, minus, base.whole.modulus), direction
     # a unit tangent stays one: the step is what was really taken
-    return Sample(step * float(direction[tangent.coordinate]), plus, minus), tangent.vector
+    return Sample(
+        step * float(direction[tangent.coordinate]), plus, minus, base.whole.modulus
+    ), tangent.vector
 
 
 def _representable(problem: Problem, point: Vector, leaf: int) -> Vector:

@@ -136,6 +136,8 @@ class Space:
         """`|vector|`; both coordinates of a complex entry have its modulus, since its rounding
         follows that.
         """
+        if not any(leaf.complex for leaf in self.leaves):
+            return np.asarray(np.abs(vector))
         parts = []
         for leaf, part in zip(self.leaves, self.slices, strict=True):
             size = np.abs(leaf.host(vector[part])).reshape(-1)

@@ -1,12 +1,20 @@
 """JAX and PyTorch, imported where a test asks for them, and functions with planted derivatives."""
 
 import importlib
+import itertools
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
+
+
+@pytest.fixture(autouse=True)
+def seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seeds that a test does not choose: another one a check, the same in every run."""
+    numbers = itertools.count(1)
+    monkeypatch.setattr("adjudge.options.fresh_seed", lambda: next(numbers))
 
 
 @pytest.fixture

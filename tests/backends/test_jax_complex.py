@@ -111,12 +111,23 @@ def test_without_the_conjugations_of_the_adapter_right_derivatives_fail(
     assert after.verdict is Verdict.FAIL
 
 
-def test_an_imaginary_part_that_is_rounding_is_zero(jnp):
-    z = jnp.asarray([1 + 2j, -0.5 + 0.3j, 0.7 - 1j])
+@pytest.mark.parametrize("seed", range(4))
+def test_an_imaginary_part_that_is_rounding_is_zero(jnp, seed):
+    random = np.random.default_rng(seed)
+    z = jnp.asarray(random.normal(size=4) + 1j * random.normal(size=4))
 
     report = examine(lambda z: z * jnp.conj(z), (z,), check_forward_ad=True, seed=0)
 
     assert report.provenance.dtype == "complex64"
+    assert report.verdict is Verdict.PASS
+
+
+@pytest.mark.xfail(reason="forward against reverse has no bound for a column of rounding alone")
+def test_a_derivative_that_cancels_to_rounding_is_no_disagreement(jnp, z):
+    report = examine(
+        lambda z: jnp.exp(1j * z) * jnp.conj(jnp.exp(1j * z)), (z,), check_forward_ad=True, seed=0
+    )
+
     assert report.verdict is Verdict.PASS
 
 
