@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import datetime
 import functools
-import importlib.metadata
 import os
-import platform
 import resource
 import statistics
 import subprocess
@@ -23,6 +20,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy reads it once, on im
 
 import numpy as np
 import torch
+from tables import first_line, header, table
 
 PARTS = ("counts", "time", "memory")
 MEMORY_ELEMENTS = 4000
@@ -299,17 +297,9 @@ CHECKERS: dict[str, Checker] = {
 SLOW = ("torch slow", "full", "door, slow", "default")  # what these sizes call for
 
 
-def first_line(error: BaseException) -> str:
-    """The exception's type and the first line of its text."""
-    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"[:100]
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Rows as a Markdown table."""
-    cells = [list(map(str, row)) for row in (head, *rows)]
-    widths = [max(len(row[k]) for row in cells) for k in range(len(head))]
-    lines = ["| " + " | ".join(map(str.ljust, row, widths)) + " |" for row in cells]
-    return "\n".join([lines[0], "|" + "|".join("-" * (w + 2) for w in widths) + "|", *lines[1:]])
+def reason(error: BaseException) -> str:
+    """The exception's type and what its first line says."""
+    return first_line(f"{type(error).__name__}: {error}", 100)
 
 
 # ---------------------------------------------------------------- 1: evaluations
@@ -322,7 +312,7 @@ def count(case: Case, checker: Checker) -> tuple[Counts, str]:
     try:
         outcome = "pass" if checker(counted(f), inputs, case.flags, case.gradgrad) else "reject"
     except Exception as error:  # a refusal belongs in the table
-        outcome = first_line(error)
+        outcome = reason(error)
     return dataclasses.replace(COUNTS), outcome
 
 
@@ -349,7 +339,7 @@ def print_counts(chosen: Sequence[str]) -> None:
     """The table of evaluations."""
     rows = [row for case in CASES for row in count_rows(case, chosen)]
     head = ("case", "checker", "f", "vjp", "of these double vjp", "jvp", "above torch", "outcome")
-    print("\n## Evaluations: measured / torch's formula\n\n" + table(head, rows))
+    print("\n### Evaluations: measured / torch's formula\n\n" + table(head, rows))
 
 
 # ---------------------------------------------------------------- 2: time
@@ -407,7 +397,7 @@ def attempt(run: Callable[[], Any], repeats: int) -> float | str:
     try:
         return median_seconds(run, repeats)
     except Exception as error:  # a refusal belongs in the table
-        return first_line(error)
+        return reason(error)
 
 
 def ratios(times: dict[str, float | str], base: float) -> list[str]:
@@ -452,7 +442,7 @@ def print_times(repeats: int, largest: int) -> None:
         rows += [torch_row(op, n, "torch slow", "full", repeats) for n in (100, 300, 1000)]
     rows += jax_rows(sizes, repeats)
     head = ("f", "n", "f, ms", "peer", "ours", "peer / f", "ours / f", "ours / peer")
-    print("\n## Processor time, medians, one thread\n\n" + table(head, rows))
+    print("\n### Processor time, medians, one thread\n\n" + table(head, rows))
 
 
 def jax_rows(sizes: Sequence[int], repeats: int) -> list[tuple[object, ...]]:
@@ -505,23 +495,11 @@ def print_memory(n: int, limit: float) -> None:
         lines = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()
         rows.append((checker, n, lines[-1] if lines else "no output"))
     jacobian = n * n * 8 / 1e6
-    print(f"\n## Memory above that of the imports (one Jacobian: {jacobian:.0f} MB)\n")
+    print(f"\n### Memory above that of the imports (one Jacobian: {jacobian:.0f} MB)\n")
     print(table(("checker", "n = m", "extra peak, seconds"), rows))
 
 
 # ---------------------------------------------------------------- command line
-
-
-def heading() -> str:
-    """Date, machine and versions."""
-    found = []
-    for name in ("adjudge", "torch", "jax", "numpy"):
-        try:
-            found.append(f"{name} {importlib.metadata.version(name)}")
-        except importlib.metadata.PackageNotFoundError:
-            found.append(f"{name} not installed")
-    today = datetime.date.today().isoformat()
-    return f"# Overhead\n\n{today}, Python {platform.python_version()}, {', '.join(found)}, CPU"
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -547,7 +525,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    print(heading())
+    print(header("Overhead", ("adjudge", "torch", "jax", "numpy")))
     if "counts" in options.parts:
         print_counts(options.checkers)
     if "time" in options.parts:

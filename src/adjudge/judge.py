@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -86,6 +86,10 @@ def judge(problem: Problem, base: Base, settings: Settings, provenance: str) -> 
     checks = Identities(problem, base, probes, tolerance, settings.nondet_tol)
     outcome = Judgement(full=full, tolerance=tolerance)
     outcome.findings += checks.finite()
+    if settings.nondet_tol > 0:  # what the caller allows is measured, and widens the error bars
+        base = replace(base, noise=4 * checks.spread(again(problem, base)))
+        checks.base = base
+        tolerance = replace(tolerance, noisy=base.noise > 0)
 
     reverse, known = _reverse(problem, base, checks, settings, outcome)
     forward = _forward(problem, checks, settings, outcome)

@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 from adjudge.automatic import Forward, Reverse
 from adjudge.compare import FLOOR, Comparison, Entry, Tally, Tolerance, along
 from adjudge.differences import norm
-from adjudge.numeric import Column, column, refined
+from adjudge.numeric import Column, column, confirm, refined
 from adjudge.observed import Base
 from adjudge.probes import Probes, Tangent
 from adjudge.problem import Problem
 from adjudge.spaces import Space, Vector
 
 CONFIRMED = 32
-"""Columns on which a disagreement is confirmed by a ladder of steps before the rest is judged
-by its two evaluations: the verdict stands by then."""
+"""Columns on which a disagreement, or a doubt, is followed by a ladder of steps before the rest is
+judged by its two evaluations: the verdict stands by then."""
 
 
 @dataclass
@@ -37,6 +37,8 @@ class Table:
     known: Vector | None = None
     """The only row, where there is but one and it is at hand."""
     confirmed: int = 0
+    open: int = 0
+    """Columns on which a ladder of steps left something undecided."""
     failures: list[Failure] = field(default_factory=list)
     _blocks_of: tuple[object, dict[int, Vector]] = field(default_factory=lambda: (None, {}))
     suspects: list[Failure] = field(default_factory=list)
@@ -73,17 +75,21 @@ class Table:
             pushed = self.forward.column(self.base, found.vector, tangent.leaf)[1]
             self.pushed.setdefault(tangent.leaf, (found.vector, pushed))
         sides = list(self._sides(found, block, rows, pushed))
-        if self.eps is None and self.confirmed < CONFIRMED:
+        if self.eps is None:
             disagrees = any(bool(np.any(self._doubtful(c))) for _, c, _ in sides)
             before = sum(int(np.count_nonzero(c.undecided)) for _, c, _ in sides)
-            if disagrees or before:
+            if (disagrees and self.confirmed < CONFIRMED) or (before and self.open < CONFIRMED):
                 closer = refined(self.problem, self.base, found)
                 again = list(self._sides(closer, block, rows, pushed, final=True))
                 after = sum(int(np.count_nonzero(c.undecided)) for _, c, _ in again)
                 # a disagreement is judged by the ladder; mere doubt only where that removes it
                 if disagrees or after < before:
                     found, sides = closer, again
+                if any(bool(np.any(c.fails)) for _, c, _ in sides):
+                    found = confirm(self.problem, self.base, found)
+                    sides = list(self._sides(found, block, rows, pushed, final=True))
                 self.confirmed += any(bool(np.any(c.fails)) for _, c, _ in sides)
+                self.open += any(bool(np.any(c.undecided)) for _, c, _ in sides)
         for letter, comparison, labels in sides:
             self._record(self.tally(letter), comparison, labels, found, rows)
         if pushed is not None and rows is not None:
@@ -343,7 +349,9 @@ class Table:
             one, two = self.probes.contract(pushed), side.automatic
             length = norm(np.where(np.isfinite(two), two, 0.0))
             size = np.maximum(side.size, length if self.probes.full else np.abs(two))
-            bound = self.tolerance.identity * np.maximum(size, np.abs(one))
+            # what cancels to rounding keeps the rounding of what it is computed through
+            rounding = 64 * self.tolerance.eps * side.secant
+            bound = self.tolerance.identity * np.maximum(size, np.abs(one)) + rounding
             apart = ~((np.abs(one - two) <= bound) | ~np.isfinite(one) | ~np.isfinite(two))
         tally = self.tallies.setdefault("identity", Tally("identity"))
         tally.compared += int(one.size)
