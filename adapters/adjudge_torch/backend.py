@@ -95,7 +95,16 @@ class TorchBackend(AutodiffBackend):
     def _functional_jvp(
         self, f: FlatFunction, x: Arrays, v: MaybeArrays
     ) -> tuple[Arrays, MaybeArrays]:
-        pair: Any = torch.func.jvp(lambda *leaves: f(leaves), x, self.zeros_for_absent(v, x))
+        # leaves without a tangent take no part: a zero one would be written into in place
+        moved = [k for k, tangent in enumerate(v) if tangent is not None]
+
+        def of_moved(*leaves: torch.Tensor) -> Arrays:
+            whole = list(x)
+            for k, leaf in zip(moved, leaves, strict=True):
+                whole[k] = leaf
+            return f(tuple(whole))
+
+        pair: Any = torch.func.jvp(of_moved, tuple(x[k] for k in moved), tuple(v[k] for k in moved))
         return pair[0], pair[1]
 
     def vjp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:

@@ -95,6 +95,10 @@ def _answer(report: adjudge.Report, raise_exception: bool) -> bool:
         if finding.status is adjudge.Status.UNSUPPORTED and finding.cause is not None:
             cause = finding.cause.__cause__
             raise cause if isinstance(cause, NotImplementedError) else finding.cause
+    if not report.counts["comparisons"] and all(
+        finding.status is adjudge.Status.UNRESOLVED for finding in report.findings
+    ):
+        return True  # inputs or outputs without entries: PyTorch has nothing to object
     if not report and raise_exception:
         raise GradcheckError(report)
     return bool(report)

@@ -8,11 +8,18 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.differences import Vector
+from adjudge.differences import SHORT, Vector
+
+SIGNIFICANT = 1 / 4
+"""Part of the tolerance beyond which a deviation from a projection is traced to its entries."""
+
+UNDERFLOW = float(np.finfo(np.float64).tiny)
+"""Subnormal numbers count as zero: products of them have lost their digits."""
 
 FLOOR = 1e-4
-"""An entry is compared on the scale of the largest entry of its column times this: the
-truncation error of a difference follows its neighbours, also where the entry itself vanishes."""
+"""Beside the largest entry of its column or block an entry smaller than this counts as small: two
+evaluations compare it on that scale (the truncation error of a difference follows its neighbours);
+a ladder of steps compares every entry on its own."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +31,8 @@ class Tolerance:
     rtol: float | None = None
     atol: float | None = None
     equal_nan: bool = False
+    noisy: bool = False
+    """Whether the caller allows evaluations to differ: zero is then what the noise lets through."""
 
     @property
     def automatic(self) -> bool:
@@ -32,12 +41,13 @@ class Tolerance:
 
     @property
     def relative(self) -> float:
-        """`u^(2/5)`, the square root of the accuracy `u^(4/5)` that extrapolated central
-        differences attain: float64 4e-7, float32 1.3e-3, float16 5e-2, bfloat16 0.11.
+        """float64: `u^(1/2)`, 1e-8. Else `u^(2/5)`, the square root of the accuracy `u^(4/5)` that
+        extrapolated central differences attain: float32 1.3e-3, float16 5e-2, bfloat16 0.11.
         """
         if self.rtol is not None:
             return self.rtol
-        return 0.0 if self.atol is not None else float((self.eps / 2) ** 0.4)
+        double = self.eps <= np.finfo(np.float64).eps
+        return 0.0 if self.atol is not None else float((self.eps / 2) ** (0.5 if double else 0.4))
 
     @property
     def resolution(self) -> float:
@@ -67,6 +77,8 @@ class Comparison:
     moved: NDArray[np.bool_]
     quantum: Vector
     """Smallest derivative that moves the output by a unit of rounding of its leaf."""
+    block: Vector
+    """The largest derivative between the same leaves."""
     tolerance: Tolerance
     weight: float = 1.0
     """Norm of the probes, by which a fixed `atol` counts."""
@@ -90,7 +102,7 @@ class Comparison:
         with np.errstate(all="ignore"):
             if not t.automatic:
                 return (t.atol or 0.0) * self.weight + t.relative * np.abs(self.reference)
-            return self.error + t.relative * self.largest
+            return self.error + t.relative * self.largest + UNDERFLOW
 
     @cached_property
     def equal_nans(self) -> NDArray[np.bool_]:
@@ -110,6 +122,16 @@ class Comparison:
             return (finite & close) | self.equal_nans
 
     @cached_property
+    def negligible(self) -> NDArray[np.bool_]:
+        """Where the automatic value is zero for all that can be told: a move of x by its own
+        scale would not move f by a few units of rounding, or it vanishes beside its block.
+        """
+        with np.errstate(all="ignore"):
+            rounding = 2 * self.tolerance.eps * self.secant
+            small = max(FLOOR, min(0.25, 8 * self.tolerance.relative))
+            return np.asarray(abs(self.automatic) <= np.maximum(rounding, small * self.block))
+
+    @cached_property
     def undecided(self) -> NDArray[np.bool_]:
         """Where the error bar is too wide for agreement or disagreement to mean anything."""
         t = self.tolerance
@@ -121,9 +143,41 @@ class Comparison:
         if not t.automatic:
             return reference_missing & ~np.isfinite(self.automatic)
         with np.errstate(all="ignore"):
-            wide = self.error > np.maximum(t.resolution * self.largest, t.relative * self.secant)
-            wide &= self.moved | (np.abs(self.automatic) > self.quantum)
-        return reference_missing | (self.agrees & wide & ~self.equal_nans)
+            wide = self.error > t.resolution * self.largest
+            # in sixteen bits every small derivative would stay open
+            double = t.eps <= np.finfo(np.float64).eps
+            faint = np.abs(self.automatic) <= 8 * t.relative * self.secant
+            small = self.negligible | (faint & double) | (t.eps > SHORT)
+            visible = t.resolution if t.noisy else t.relative
+            wide &= ~(small & (self.error <= visible * self.secant))
+            # too small to show in an output that is rounded, and not small beside the others
+            hidden = (np.abs(self.automatic) <= self.quantum) & ~self.negligible
+            still = ~self.moved
+            wide = (wide & ~still) | ((self.automatic != 0) & (wide | hidden) & still)
+        return np.asarray(reference_missing | (self.agrees & wide & ~self.equal_nans))
+
+    @cached_property
+    def suspicious(self) -> NDArray[np.bool_]:
+        """Where a difference is significant, though allowed: outside of the error bar by more
+        than rounding would explain. One wrong entry among many looks like this in a projection.
+        """
+        t = self.tolerance
+        with np.errstate(all="ignore"):
+            bound = self.error + SIGNIFICANT * t.relative * self.largest
+            beyond = self.difference > bound
+        return np.asarray(self.agrees & t.automatic & beyond & ~self.equal_nans)
+
+    @cached_property
+    def coarse(self) -> NDArray[np.bool_]:
+        """Where the error bar hides what the tolerance would show."""
+        with np.errstate(all="ignore"):
+            wide = self.error > 16 * self.tolerance.relative * self.largest
+        return np.asarray(self.moved & wide)
+
+    @cached_property
+    def vanishing(self) -> NDArray[np.bool_]:
+        """Where the automatic value is zero, and f moves by what may be more than rounding."""
+        return np.asarray(self.moved & (self.automatic == 0) & (self.error > 0))
 
     @cached_property
     def fails(self) -> NDArray[np.bool_]:

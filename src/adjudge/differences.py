@@ -83,15 +83,15 @@ def norm(terms: Vector) -> Vector:
         return np.asarray(unit * np.sqrt(np.sum((terms / unit[..., None]) ** 2, axis=-1)))
 
 
-def central(sample: Sample, eps: float) -> Estimate:
-    """One central difference; the error bar covers rounding of the outputs only.
+def central(sample: Sample, eps: float, noise: float = 0.0) -> Estimate:
+    """One central difference; the error bar covers rounding and `noise` of the outputs only.
 
     Four units of rounding of either sample: an output that is a short sum of terms of its own
     size is that accurate; longer ones are found out by the ladder.
     """
     with np.errstate(all="ignore"):
         value = (sample.plus - sample.minus) / (2 * sample.step)
-        error = np.where(np.isnan(value), np.nan, 2 * eps * sample.size / sample.step)
+        error = np.where(np.isnan(value), np.nan, (2 * eps * sample.size + noise) / sample.step)
     moved = ~((sample.plus == sample.minus) & np.isfinite(sample.plus))
     return Estimate(value, error, moved, 2, "central difference, 2 evaluations")
 
@@ -101,18 +101,34 @@ def ladder_ratio(eps: float) -> float:
     return 2.0 if eps > SHORT else 4.0
 
 
-def ladder_steps(step: float, relative: float, eps: float) -> list[float]:
-    """Steps around `step`, coarsest first; `relative` is `step` over the scale of x."""
-    ratio, finer = ladder_ratio(eps), 1 if eps > SHORT else 3
-    coarser = [k for k in (4, 3, 2, 1) if relative * ratio**k <= COARSEST]
+def ladder_steps(
+    step: float, relative: float, eps: float, *, far: bool = False, finer: int | None = None
+) -> list[float]:
+    """Steps around `step`, coarsest first; `relative` is `step` over the scale of x.
+
+    `far`: up to the scale of x itself, for functions that do not move visibly by less. `finer`:
+    how many steps below `step`, where it is not what the dtype has room for.
+    """
+    ratio = ladder_ratio(eps)
+    if finer is None:
+        finer = 1 if eps > SHORT else 3
+    reach = range(8 if far else 4, 0, -1)
+    coarser = [k for k in reach if relative * ratio**k <= COARSEST]
     return [step * ratio**k for k in (*coarser, *range(0, -finer - 1, -1))]
 
 
-def ladder(samples: Sequence[Sample], eps: float, at_x: Vector | None) -> Estimate:
+def ladder(
+    samples: Sequence[Sample],
+    eps: float,
+    at_x: Vector | None,
+    noise: float = 0.0,
+    parts: Sequence[slice] = (slice(None),),
+) -> Estimate:
     """Richardson extrapolation over a ladder of steps, coarsest first.
 
     The error of a window is its disagreement with its neighbours (Ridders, Adv. Eng. Softw. 4,
-    1982) plus the rounding of the outputs. Per output the window with the smallest error is taken
+    1982), or what is usual for its leaf (`parts`) where it is less, plus the rounding of the
+    outputs. Per output the window with the smallest error is taken
     among those that no finer window contradicts (Lepski, Theory Probab. Appl. 35, 1990): two
     coarse windows may agree by chance across a jump.
     """
@@ -120,16 +136,18 @@ def ladder(samples: Sequence[Sample], eps: float, at_x: Vector | None) -> Estima
         plain = np.array([(s.plus - s.minus) / (2 * s.step) for s in samples])
         better = plain[1:] + np.diff(plain, axis=0) / (ladder_ratio(eps) ** 2 - 1)
         change = np.abs(np.diff(better, axis=0))
+        moved = np.any(plain != 0, axis=0)
         steps = np.array([s.step for s in samples])
         size = np.fmax.reduce([s.size for s in samples])
-        noise = eps * size[None, :] / steps[1:, None]
+        rounding = (eps * size[None, :] + noise) / steps[1:, None]
+        change = np.fmax(change, _usual(change, size, moved, parts))
         # a window's disagreement with its neighbours: the larger of the two it has
         disagreement = np.fmax(np.vstack([change[:1], change]), np.vstack([change, change[-1:]]))
-        error = 2 * disagreement + 2 * noise
+        error = 2 * disagreement + 2 * rounding
         usable = np.where(np.isfinite(better) & np.isfinite(error), error, np.inf)
         credible = usable.copy()
         for k in range(len(better) - 1):
-            apart = np.abs(better[k + 1 :] - better[k]) > usable[k + 1 :] + usable[k]
+            apart = np.abs(better[k + 1 :] - better[k]) > 2 * (usable[k + 1 :] + usable[k])
             credible[k] = np.where(np.any(apart, axis=0), np.inf, usable[k])
     best = np.argmin(credible, axis=0)
     columns = np.arange(plain.shape[1])
@@ -138,14 +156,61 @@ def ladder(samples: Sequence[Sample], eps: float, at_x: Vector | None) -> Estima
     if at_x is not None:  # an even function moves, too
         still &= np.array([s.plus == at_x for s in samples])
     moved = ~(still[:-1] & still[1:])[best, columns]
+    # where f stands still near x and moves farther off, its smallest move is a unit of rounding
+    with np.errstate(all="ignore"):
+        move = np.abs(np.array([s.plus - s.minus for s in samples]))
+        unit = np.min(np.where((move > 0) & np.isfinite(move), move, np.inf), axis=0)
+        largest = np.zeros_like(size)
+        for part in parts:
+            finite = size[part][np.isfinite(size[part])]
+            largest[part] = np.max(finite, initial=0.0)
+        lattice = np.where(~moved & (unit <= 64 * eps * largest), unit / steps[best], 0.0)
     evaluations = 2 * len(samples)
     return Estimate(
         better[best, columns],
-        usable[best, columns],
+        usable[best, columns] + lattice,
         moved,
         evaluations,
         f"central differences, Richardson, {evaluations} evaluations",
         None if at_x is None else _one_sided(samples, at_x, eps),
+    )
+
+
+def _usual(
+    change: Vector, size: Vector, moved: NDArray[np.bool_], parts: Sequence[slice]
+) -> Vector:
+    """Disagreement that is usual among the outputs of a leaf, relative to their size.
+
+    Of many outputs some agree by chance far better than their noise allows.
+    """
+    usual = np.zeros_like(change)
+    for part in parts:
+        among = moved[part] & (size[part] > 0) & np.isfinite(size[part])
+        if np.count_nonzero(among) >= 8:
+            relative = change[:, part][:, among] / size[part][among]
+            typical = np.nanmedian(np.where(np.isfinite(relative), relative, np.nan), axis=1)
+            usual[:, part] = np.where(np.isfinite(typical), typical, 0.0)[:, None] * size[part]
+    return usual
+
+
+def confirmed(one: Estimate, two: Estimate) -> Estimate:
+    """What two ladders of different steps say together: per output the value of the narrower error
+    bar, with the wider one, or one that reaches the other value where they disagree.
+
+    One output in many has two windows that agree by chance, in one ladder; in two it has not.
+    """
+    with np.errstate(all="ignore"):
+        first = one.error <= two.error
+        value = np.where(first, one.value, two.value)
+        error = np.fmax(np.fmax(one.error, two.error), np.abs(one.value - two.value))
+    evaluations = one.evaluations + two.evaluations
+    return Estimate(
+        value,
+        error,
+        one.moved | two.moved,
+        evaluations,
+        f"central differences, Richardson, {evaluations} evaluations",
+        one.slopes,
     )
 
 

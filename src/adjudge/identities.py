@@ -63,6 +63,10 @@ class Identities:
                 "the rule for the derivative must return the value of the function",
             )
 
+    def spread(self, again: Vector) -> float:
+        """The largest difference between two evaluations at x."""
+        return _spread(self.base.values, again)
+
     def repeatable(self, again: Vector) -> Iterator[Finding]:
         """Two evaluations at x agree within `nondet_tol`."""
         values = self.base.values[: again.size]

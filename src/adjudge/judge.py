@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -86,6 +86,10 @@ def judge(problem: Problem, base: Base, settings: Settings, provenance: str) -> 
     checks = Identities(problem, base, probes, tolerance, settings.nondet_tol)
     outcome = Judgement(full=full, tolerance=tolerance)
     outcome.findings += checks.finite()
+    if settings.nondet_tol > 0:  # what the caller allows is measured, and widens the error bars
+        base = replace(base, noise=4 * checks.spread(again(problem, base)))
+        checks.base = base
+        tolerance = replace(tolerance, noisy=base.noise > 0)
 
     reverse, known = _reverse(problem, base, checks, settings, outcome)
     forward = _forward(problem, checks, settings, outcome)
@@ -105,6 +109,7 @@ def judge(problem: Problem, base: Base, settings: Settings, provenance: str) -> 
     if settings.batched_forward and forward is not None:
         outcome.findings += _supported("vmap(F)", lambda: pushforwards.batched(checks, forward))
     _localised(table, settings)
+    _suspected(table, settings)
     _conclude(outcome, table, checks, provenance)
     return outcome
 
@@ -188,6 +193,28 @@ def _localised(table: Table, settings: Settings) -> None:
             if entry is not None and failure.entry in tally.wrong:
                 tally.wrong.remove(failure.entry)
                 tally.wrong.insert(0, entry)
+
+
+SUSPECTS = 4
+"""Suspicious projections of a mode that are traced to an entry, the most significant first."""
+
+
+def _suspected(table: Table, settings: Settings) -> None:
+    """Traces projections that agree suspiciously to their entries: one wrong entry among many
+    stays within the tolerance of the projection, and not within its own.
+    """
+    if settings.eps is not None:
+        return
+    tried: dict[str, int] = {}
+    for suspect in sorted(table.suspects, key=lambda s: -s.entry.excess):
+        tally = table.tallies[suspect.mode]
+        tried[suspect.mode] = tried.get(suspect.mode, 0) + 1
+        if tally.failed or tried[suspect.mode] > SUSPECTS:
+            continue
+        entry = localise(table, suspect)
+        if entry is not None:
+            tally.failed += 1
+            tally.wrong.insert(0, entry)
 
 
 def _conclude(outcome: Judgement, table: Table, checks: Identities, provenance: str) -> None:

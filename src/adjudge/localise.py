@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.compare import Entry
-from adjudge.numeric import column, refined
+from adjudge.numeric import column, confirm, refined
 from adjudge.probes import Tangent
 from adjudge.spaces import Vector
 from adjudge.table import Failure, Table
@@ -27,6 +27,7 @@ def localise(table: Table, failure: Failure) -> Entry | None:
     length = float(np.abs(failure.tangent.vector[coordinate]))
     tangent = Tangent(failure.tangent.leaf, unit, length, coordinate)
     found = refined(table.problem, table.base, column(table.problem, table.base, tangent, None))
+    found = confirm(table.problem, table.base, found)
     value, error = found.estimate.value, found.estimate.error
     count = table.base.Y.size
     wrt = table.problem.X.entry(coordinate)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from adjudge.differences import (
     Estimate,
     Sample,
     central,
+    confirmed,
     ladder,
     ladder_steps,
     relative_step,
@@ -34,6 +36,8 @@ class Column:
     estimate: Estimate
     step: float
     relative: float
+    finer: int | None = None
+    """How many steps below this one are exact in the dtype; `None`: all of the ladder's."""
 
 
 def unit_roundoff(problem: Problem, base: Base) -> float:
@@ -58,16 +62,18 @@ def column(problem: Problem, base: Base, tangent: Tangent, eps: float | None) ->
         taken = _sample(problem, base, tangent, eps)
         if taken is None:
             raise _no_motion(problem, tangent, eps)
-        return Column(tangent, taken[1], central(taken[0], u), eps, relative)
-    tangent = _quantised(problem, tangent, _power_of_two(relative * tangent.length), u)
+        return Column(tangent, taken[1], central(taken[0], u, base.noise), eps, relative)
     best: Column | None = None
     for factor in RETREATS:
         step = _power_of_two(relative * factor * tangent.length)
-        taken = _sample(problem, base, tangent, step)
+        finer = 0 if factor < 1 else None
+        steps = ladder_steps(step, relative * factor, u, finer=finer)
+        exact = _quantised(problem, tangent, steps)
+        taken = _sample(problem, base, exact, step)
         if taken is None:
             break
         sample, vector = taken
-        best = Column(tangent, vector, central(sample, u), step, relative * factor)
+        best = Column(exact, vector, central(sample, u, base.noise), step, relative * factor, finer)
         finite = np.isfinite(sample.plus) & np.isfinite(sample.minus)
         if bool(np.all(finite | ~np.isfinite(base.values))):
             break
@@ -85,18 +91,46 @@ def refined(problem: Problem, base: Base, first: Column) -> Column:
     if first.step == 0.0:
         return first
     u = unit_roundoff(problem, base)
+    finer = 0 if first.finer == 0 and not problem.X.leaves[first.tangent.leaf].double else None
+    steps = ladder_steps(first.step, first.relative, u, far=_hidden(first.estimate), finer=finer)
+    estimate = _climbed(problem, base, first, steps)
+    return first if estimate is None else replace(first, estimate=estimate)
+
+
+def confirm(problem: Problem, base: Base, found: Column) -> Column:
+    """A refined column, confirmed by a second ladder whose steps lie between those of the first."""
+    if found.step == 0.0:
+        return found
+    u = unit_roundoff(problem, base)
+    finer = 0 if found.finer == 0 and not problem.X.leaves[found.tangent.leaf].double else None
+    steps = ladder_steps(found.step, found.relative, u, far=_hidden(found.estimate), finer=finer)
+    # three halves of all but the finest step: still exact in the dtype
+    second = _climbed(problem, base, found, [1.5 * step for step in steps[:-1]])
+    if second is None:
+        return found
+    return replace(found, estimate=confirmed(found.estimate, second))
+
+
+def _climbed(
+    problem: Problem, base: Base, found: Column, steps: Sequence[float]
+) -> Estimate | None:
+    """The estimate from a ladder of these steps; `None` where fewer than three can be taken."""
     samples = []
-    vector = first.vector
-    for step in ladder_steps(first.step, first.relative, u):
-        taken = _sample(problem, base, first.tangent, step)
+    for step in steps:
+        taken = _sample(problem, base, found.tangent, step)
         if taken is not None:
             samples.append(taken[0])
-            if step == first.step:
-                vector = taken[1]
     if len(samples) < 3:
-        return first
-    estimate = ladder(samples, u, base.values)
-    return Column(first.tangent, vector, estimate, first.step, first.relative)
+        return None
+    return ladder(samples, unit_roundoff(problem, base), base.values, base.noise, base.whole.slices)
+
+
+def _hidden(estimate: Estimate) -> bool:
+    """Whether rounding drowns the motion of f at the step tried first."""
+    error, value = (
+        np.where(np.isfinite(v), np.abs(v), 0.0) for v in (estimate.error, estimate.value)
+    )
+    return bool(np.max(error, initial=0.0) > 1e-3 * np.max(value, initial=0.0))
 
 
 def _movable(problem: Problem, tangent: Tangent) -> bool:
@@ -104,16 +138,14 @@ def _movable(problem: Problem, tangent: Tangent) -> bool:
     return bool(np.any(np.isfinite(problem.origin[tangent.vector != 0])))
 
 
-def _quantised(problem: Problem, tangent: Tangent, step: float, eps: float) -> Tangent:
-    """`tangent` rounded so that every step of the ladder is exact in the dtype of its leaf.
+def _quantised(problem: Problem, tangent: Tangent, steps: Sequence[float]) -> Tangent:
+    """`tangent` rounded so that each of these steps is exact in the dtype of its leaf.
 
-    Otherwise the direction would change from step to step by the rounding of `x + t v`. Doubles
-    have digits to spare.
+    Otherwise the direction would change from step to step by the rounding of `x + t v`.
     """
     leaf = problem.X.leaves[tangent.leaf]
-    if leaf.double or tangent.coordinate is not None:
+    if tangent.coordinate is not None:
         return tangent
-    steps = ladder_steps(step, relative_step(eps), eps)
     part = problem.X.slices[tangent.leaf]
     v, x = tangent.vector[part], problem.origin[part]
     with np.errstate(all="ignore"):
@@ -150,10 +182,10 @@ def _sample(
     )
     direction = (moves[0] - moves[1]) / (2 * step)
     if tangent.coordinate is None:
-        return Sample(step, plus, minus, base.whole.modulus), direction
+        return Sample(step, plus, minus, base.magnitude), direction
     # a unit tangent stays one: the step is what was really taken
     return Sample(
-        step * float(direction[tangent.coordinate]), plus, minus, base.whole.modulus
+        step * float(direction[tangent.coordinate]), plus, minus, base.magnitude
     ), tangent.vector
 
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
 
 from adjudge.backend import Arrays
+from adjudge.differences import SHORT
 from adjudge.problem import Problem
 from adjudge.spaces import Space, Vector
 
@@ -20,6 +24,26 @@ class Base:
     """The differentiated ones."""
     values: Vector
     arrays: tuple[object, ...]
+    noise: float = 0.0
+    """Spread of the values between evaluations, where the caller allows one."""
+
+    def magnitude(self, values: Vector) -> Vector:
+        """What the rounding of outputs is relative to: their modulus, and never less than the
+        median of their leaf at x, through which they may be computed (1 - erfc(x), a @ b).
+        """
+        return np.asarray(np.fmax(self.whole.modulus(values), self._typical))
+
+    @cached_property
+    def _typical(self) -> Vector:
+        typical = np.zeros(self.whole.size)
+        size = self.whole.modulus(self.values)
+        for leaf, part in zip(self.whole.leaves, self.whole.slices, strict=True):
+            if leaf.eps > SHORT:  # in sixteen bits every small entry would drown in it
+                continue
+            finite = size[part][np.isfinite(size[part])]
+            if finite.size:
+                typical[part] = np.median(finite)
+        return typical
 
 
 def evaluate(problem: Problem, base: Base, x: Vector, doing: str) -> Vector:

@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 from adjudge.automatic import Forward, Reverse
 from adjudge.compare import FLOOR, Comparison, Entry, Tally, Tolerance, along
 from adjudge.differences import norm
-from adjudge.numeric import Column, column, refined
+from adjudge.numeric import Column, column, confirm, refined
 from adjudge.observed import Base
 from adjudge.probes import Probes, Tangent
 from adjudge.problem import Problem
 from adjudge.spaces import Space, Vector
 
 CONFIRMED = 32
-"""Columns on which a disagreement is confirmed by a ladder of steps before the rest is judged
-by its two evaluations: the verdict stands by then."""
+"""Columns on which a disagreement, or a doubt, is followed by a ladder of steps before the rest is
+judged by its two evaluations: the verdict stands by then."""
 
 
 @dataclass
@@ -37,7 +37,12 @@ class Table:
     known: Vector | None = None
     """The only row, where there is but one and it is at hand."""
     confirmed: int = 0
+    open: int = 0
+    """Columns on which a ladder of steps left something undecided."""
     failures: list[Failure] = field(default_factory=list)
+    _blocks_of: tuple[object, dict[int, Vector]] = field(default_factory=lambda: (None, {}))
+    suspects: list[Failure] = field(default_factory=list)
+    """Projections that agree, with a deviation that is significant all the same."""
     pushed: dict[int, tuple[Vector, Vector]] = field(default_factory=dict)
     """By leaf, the first tangent pushed forward and its image."""
     rows: Vector | None = None
@@ -70,39 +75,66 @@ class Table:
             pushed = self.forward.column(self.base, found.vector, tangent.leaf)[1]
             self.pushed.setdefault(tangent.leaf, (found.vector, pushed))
         sides = list(self._sides(found, block, rows, pushed))
-        if self.eps is None and self.confirmed < CONFIRMED:
-            disagrees = any(bool(np.any(~c.agrees)) for _, c, _ in sides)
+        if self.eps is None:
+            disagrees = any(bool(np.any(self._doubtful(c))) for _, c, _ in sides)
             before = sum(int(np.count_nonzero(c.undecided)) for _, c, _ in sides)
-            if disagrees or before:
+            if (disagrees and self.confirmed < CONFIRMED) or (before and self.open < CONFIRMED):
                 closer = refined(self.problem, self.base, found)
-                again = list(self._sides(closer, block, rows, pushed))
+                again = list(self._sides(closer, block, rows, pushed, final=True))
                 after = sum(int(np.count_nonzero(c.undecided)) for _, c, _ in again)
                 # a disagreement is judged by the ladder; mere doubt only where that removes it
                 if disagrees or after < before:
                     found, sides = closer, again
+                if any(bool(np.any(c.fails)) for _, c, _ in sides):
+                    found = confirm(self.problem, self.base, found)
+                    sides = list(self._sides(found, block, rows, pushed, final=True))
                 self.confirmed += any(bool(np.any(c.fails)) for _, c, _ in sides)
+                self.open += any(bool(np.any(c.undecided)) for _, c, _ in sides)
         for letter, comparison, labels in sides:
             self._record(self.tally(letter), comparison, labels, found, rows)
         if pushed is not None and rows is not None:
             self._forward_against_reverse(found, block, rows, pushed)
 
+    def _doubtful(self, comparison: Comparison) -> NDArray[np.bool_]:
+        """Where two evaluations do not settle the matter."""
+        doubtful = ~comparison.agrees | comparison.vanishing
+        if not self.probes.full:
+            doubtful |= comparison.coarse | comparison.suspicious
+        return doubtful
+
     # -- the compared numbers of one column
 
     def _sides(
-        self, found: Column, block: slice, rows: Vector | None, pushed: Vector | None
+        self,
+        found: Column,
+        block: slice,
+        rows: Vector | None,
+        pushed: Vector | None,
+        *,
+        final: bool = False,
     ) -> Iterator[tuple[str, Comparison, tuple[str, ...]]]:
         count = self.base.Y.size
         estimate = found.estimate
         value, error = estimate.value[:count], estimate.error[:count]
         moved, secant = estimate.moved[:count], self._secant(found, slice(0, count))
         quantum = self._quantum(found, self.base.Y, self.base.values[:count])
-        size = self._column_size(value)
+        column = self._column_size(value)
+        size = np.zeros_like(column) if final else FLOOR * column
         if pushed is not None:
             weight = 1.0 if self.probes.full else float(np.linalg.norm(found.vector))
             yield (
                 "F",
                 Comparison(
-                    pushed, value, error, size, secant, moved, quantum, self.tolerance, weight
+                    pushed,
+                    value,
+                    error,
+                    size,
+                    secant,
+                    moved,
+                    quantum,
+                    column,
+                    self.tolerance,
+                    weight,
                 ),
                 ("each",),
             )
@@ -141,6 +173,7 @@ class Table:
             probes.contract_error(self._secant(found, slice(0, count))),
             moved if probes.full else np.array([moved[p].any() for p in self.base.Y.slices]),
             probes.contract_error(quantum),
+            scale if not probes.full else self._block_size(found.tangent.leaf, block, rows),
             self.tolerance,
             weight,
         )
@@ -164,6 +197,7 @@ class Table:
                 np.array([norm(w * self._secant(found, slice(count, None)))]),
                 np.array([bool(moved.any())]),
                 np.array([norm(w * self._quantum(found, observed, self.base.values[count:]))]),
+                np.array([norm(g * v)]),
                 self.tolerance,
                 float(np.linalg.norm(w) * np.linalg.norm(v)),
             )
@@ -188,12 +222,28 @@ class Table:
                 quantum[part] = self.tolerance.eps * magnitude[part].max() / found.step
         return quantum
 
+    def _block_size(self, leaf: int, block: slice, rows: Vector) -> Vector:
+        """The largest entry of reverse mode between each output leaf and this input leaf."""
+        if self._blocks_of[0] is not rows:
+            self._blocks_of = (rows, {})
+        known = self._blocks_of[1]
+        if leaf not in known:
+            part = self.problem.X.slices[leaf]
+            columns = slice(max(part.start - block.start, 0), max(part.stop - block.start, 0))
+            size = np.zeros(self.base.Y.size)
+            for output in self.base.Y.slices:
+                entries = rows[output, columns]
+                finite = np.where(np.isfinite(entries), np.abs(entries), 0.0)
+                size[output] = finite.max(initial=0.0)
+            known[leaf] = size
+        return known[leaf]
+
     def _column_size(self, value: Vector) -> Vector:
         size = np.zeros_like(value)
         magnitude = np.where(np.isfinite(value), np.abs(value), 0.0)
         for part in self.base.Y.slices:
             if part.stop > part.start:
-                size[part] = FLOOR * magnitude[part].max()
+                size[part] = magnitude[part].max()
         return size
 
     # -- keeping what disagrees
@@ -232,6 +282,10 @@ class Table:
                 tally.keep(tally.wrong, entry)
             if len(self.failures) < Tally.KEPT and not self.probes.full:
                 self.failures.append(Failure(tally.mode, labels[0], found.tangent, k, entry))
+        if not self.probes.full:
+            for k in _worst(comparison, comparison.suspicious & ~undecided):
+                entry = self._entry(tally.mode, comparison, labels[0], found, k)
+                self.suspects.append(Failure(tally.mode, labels[0], found.tangent, k, entry))
         for k in _worst(comparison, kink | undecided):
             tally.keep(tally.open, self._entry(tally.mode, comparison, labels[0], found, k))
 
@@ -289,13 +343,15 @@ class Table:
     ) -> None:
         """`<w, J v> = <J* w, v>`: no differences, exact to rounding."""
         side = self._reverse_side(
-            found, block, rows, self._column_size(pushed), np.zeros_like(pushed)
+            found, block, rows, FLOOR * self._column_size(pushed), np.zeros_like(pushed)
         )
         with np.errstate(all="ignore"):
             one, two = self.probes.contract(pushed), side.automatic
             length = norm(np.where(np.isfinite(two), two, 0.0))
             size = np.maximum(side.size, length if self.probes.full else np.abs(two))
-            bound = self.tolerance.identity * np.maximum(size, np.abs(one))
+            # what cancels to rounding keeps the rounding of what it is computed through
+            rounding = 64 * self.tolerance.eps * side.secant
+            bound = self.tolerance.identity * np.maximum(size, np.abs(one)) + rounding
             apart = ~((np.abs(one - two) <= bound) | ~np.isfinite(one) | ~np.isfinite(two))
         tally = self.tallies.setdefault("identity", Tally("identity"))
         tally.compared += int(one.size)

@@ -72,14 +72,14 @@ def test_modes_that_disagree_are_inconsistent_and_the_wrong_one_fails(mode):
     assert Status.INCONSISTENT in statuses(report)
 
 
-def test_a_difference_below_the_resolution_of_differences_is_found_between_the_modes():
+def test_a_small_difference_is_found_between_the_modes_too():
     rule = ByHand(
         np.sin, vjp=lambda x, w: w * np.cos(x), jvp=lambda x, v: v * np.cos(x) * (1 + 1e-7)
     )
 
     report = examine(rule, X, **BOTH)
 
-    assert {Status.INCONSISTENT} == statuses(report)
+    assert Status.INCONSISTENT in statuses(report)
     assert report.verdict is Verdict.FAIL
 
 
