@@ -3,7 +3,7 @@
 from adjudge import __version__
 
 project = "adjudge"
-author = copyright = "The adjudge authors"  # noqa: A001 Sphinx's own name
+author = copyright = "The adjudge authors"
 version = release = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 html_theme = "furo"

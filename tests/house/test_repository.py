@@ -2,6 +2,7 @@
 
 import ast
 import importlib.metadata
+import os
 import subprocess
 import sys
 import tomllib
@@ -24,9 +25,14 @@ MOST_LINES = 400
 MOST_MILLISECONDS = 80
 
 
-def in_fresh_python(code: str) -> str:
+def in_fresh_python(code: str, environment: dict[str, str] | None = None) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -59,15 +65,18 @@ def test_importing_the_core_imports_no_framework():
     assert set() == imported & (FRAMEWORKS | set(IMPORT_ROOTS[1:]))
 
 
-def test_the_core_is_imported_quickly():
+def test_the_core_is_imported_quickly(tmp_path):
     code = (
-        "import time, numpy; start = time.process_time(); import adjudge; "
-        "print(1000 * (time.process_time() - start))"
+        "import time, numpy; start = time.thread_time(); import adjudge; "
+        "print(1000 * (time.thread_time() - start))"
     )
-    in_fresh_python(code)  # the first run compiles the files
+    # As for a user: the first run compiles the files, the others find them compiled.
+    environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(tmp_path)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    in_fresh_python(code, environment)
 
     # Processor time, the least of several: a busy machine only ever adds to it.
-    milliseconds = min(float(in_fresh_python(code)) for _ in range(7))
+    milliseconds = min(float(in_fresh_python(code, environment)) for _ in range(7))
 
     assert milliseconds <= MOST_MILLISECONDS
 
