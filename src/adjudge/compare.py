@@ -46,8 +46,14 @@ class Tolerance:
         """
         if self.rtol is not None:
             return self.rtol
-        double = self.eps <= np.finfo(np.float64).eps
-        return 0.0 if self.atol is not None else float((self.eps / 2) ** (0.5 if double else 0.4))
+        if self.atol is not None:
+            return 0.0
+        return float((self.eps / 2) ** (0.5 if self.double else 0.4))
+
+    @property
+    def double(self) -> bool:
+        """Whether all arithmetic is in double precision."""
+        return bool(self.eps <= np.finfo(np.float64).eps)
 
     @property
     def resolution(self) -> float:
@@ -127,7 +133,9 @@ class Comparison:
         scale would not move f by a few units of rounding, or it vanishes beside its block.
         """
         with np.errstate(all="ignore"):
-            rounding = 2 * self.tolerance.eps * self.secant
+            # a few units in double, where sums leave them; one in what the user chose as narrow
+            units = 16 if self.tolerance.double else 2
+            rounding = units * self.tolerance.eps * self.secant
             small = max(FLOOR, min(0.25, 8 * self.tolerance.relative))
             return np.asarray(abs(self.automatic) <= np.maximum(rounding, small * self.block))
 
@@ -145,9 +153,8 @@ class Comparison:
         with np.errstate(all="ignore"):
             wide = self.error > t.resolution * self.largest
             # in sixteen bits every small derivative would stay open
-            double = t.eps <= np.finfo(np.float64).eps
-            faint = np.abs(self.automatic) <= 8 * t.relative * self.secant
-            small = self.negligible | (faint & double) | (t.eps > SHORT)
+            faint = np.abs(self.automatic) <= 64 * t.relative * self.secant
+            small = self.negligible | (faint & t.double) | (t.eps > SHORT)
             visible = t.resolution if t.noisy else t.relative
             wide &= ~(small & (self.error <= visible * self.secant))
             # too small to show in an output that is rounded, and not small beside the others

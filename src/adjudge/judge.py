@@ -17,6 +17,7 @@ from adjudge.errors import NotSupportedError
 from adjudge.findings import Finding, Status, Verdict, worst
 from adjudge.identities import Identities, again
 from adjudge.localise import localise
+from adjudge.mistake import likely_mistake
 from adjudge.numeric import unit_roundoff
 from adjudge.observed import Base
 from adjudge.probes import Probes
@@ -186,7 +187,7 @@ def _localised(table: Table, settings: Settings) -> None:
         return
     seen: set[str] = set()
     for failure in table.failures:
-        if failure.mode not in seen:
+        if failure.mode not in seen and not table.probes.full:
             seen.add(failure.mode)
             entry = localise(table, failure)
             tally = table.tallies[failure.mode]
@@ -223,7 +224,7 @@ def _conclude(outcome: Judgement, table: Table, checks: Identities, provenance: 
             outcome.findings += identity_findings(tally)
             checks.compared += tally.compared
             continue
-        outcome.findings += findings_of(tally, provenance)
+        outcome.findings += findings_of(tally, provenance, likely_mistake(table, tally.mode))
         outcome.tallies.append(tally)
         outcome.modes[tally.mode] = mode_verdict(tally, outcome.findings)
     for finding in outcome.findings:

@@ -280,7 +280,7 @@ class Table:
                 tally.keep(tally.absent, entry)
             else:
                 tally.keep(tally.wrong, entry)
-            if len(self.failures) < Tally.KEPT and not self.probes.full:
+            if len(self.failures) < Tally.KEPT:
                 self.failures.append(Failure(tally.mode, labels[0], found.tangent, k, entry))
         if not self.probes.full:
             for k in _worst(comparison, comparison.suspicious & ~undecided):
