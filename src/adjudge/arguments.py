@@ -36,11 +36,35 @@ class Arguments:
 
     def call(self, x: Arrays) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """`args, kwargs` with `x` in the checked places and fresh copies of other arrays."""
+        return self.assemble(self.fill(x))
+
+    def fill(self, x: Arrays) -> list[Any]:
+        """All leaves, with `x` in the checked places and fresh copies of other arrays."""
         leaves = [self._fresh(leaf) for leaf in self.tree.leaves]
         for k, leaf in zip(self.checked, x, strict=True):
             leaves[k] = leaf
+        return leaves
+
+    def assemble(self, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """`args, kwargs` made of these leaves."""
         args, kwargs = self.tree.rebuild(leaves)
         return tuple(args), kwargs
+
+    def written(self, leaves: Sequence[Any]) -> tuple[str, ...]:
+        """Names of the unchecked arrays among `leaves` that no longer hold the user's values."""
+        return tuple(
+            name
+            for k, (name, now, before) in enumerate(
+                zip(self.tree.names, leaves, self.tree.leaves, strict=True)
+            )
+            if k not in self.checked and now is not before and not self._same(now, before)
+        )
+
+    def _same(self, now: Any, before: Any) -> bool:
+        if isinstance(before, np.ndarray):
+            return bool(now.tobytes() == before.tobytes())
+        backend = self.backend
+        return bool(np.array_equal(backend.to_host(now), backend.to_host(before), equal_nan=True))
 
     def _fresh(self, leaf: Any) -> Any:
         if isinstance(leaf, np.generic):

@@ -40,6 +40,8 @@ class UserCodec:
     result: Tree | None = None
     signature: Signature | None = None
     differentiable: tuple[int, ...] = ()
+    written: tuple[str, ...] = ()
+    """Unchecked arrays that the first evaluation wrote into."""
 
     def arguments(self, x: Arrays) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """See `Arguments.call`."""
@@ -47,7 +49,8 @@ class UserCodec:
 
     def evaluate(self, function: Callable[..., Any], x: Arrays) -> Arrays:
         """Output leaves of one counted evaluation; exceptions say which one it was."""
-        args, kwargs = self.arguments(x)
+        leaves = self.arguments_.fill(x)
+        args, kwargs = self.arguments_.assemble(leaves)
         self.counts.evaluations += 1
         try:
             result = function(*args, **kwargs)
@@ -57,6 +60,8 @@ class UserCodec:
                 f"{self.counts.doing}"
             )
             raise
+        if self.signature is None:
+            self.written = self.arguments_.written(leaves)
         return self.outputs(result)
 
     def outputs(self, result: Any) -> Arrays:

@@ -97,9 +97,9 @@ def _second_order(
         problem.counts,
         letter + problem.tail,
         lambda: output_names,
-        differentiated,
-        len(problem.x),
-        weights,
+        differentiated=differentiated,
+        base_inputs=len(problem.x),
+        weights=weights,
     )
 
 

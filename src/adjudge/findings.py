@@ -72,12 +72,14 @@ class Finding:
     """The first line stands alone."""
     open: bool = False
     """Whether this finding leaves the question undecided, whatever its status."""
+    note: bool = False
+    """Whether this is worth knowing and decides nothing."""
     cause: BaseException | None = None
 
     @property
     def verdict(self) -> Verdict:
         """What this finding alone makes of a check."""
-        if self.status in _NOTES:
+        if self.note or self.status in _NOTES:
             return Verdict.PASS
         if self.open or self.status in _OPEN:
             return Verdict.INCONCLUSIVE

@@ -35,6 +35,8 @@ class Problem:
     """The derivatives already taken, outermost first: "" for f itself, "R" for its vjp."""
     output_names: Callable[[], Sequence[str]] = field(default=lambda: ())
     """Accessor paths of what `evaluate` returns; known after the first evaluation."""
+    written: Callable[[], Sequence[str]] = field(default=lambda: ())
+    """Unchecked arrays that the function wrote into; known after the first evaluation."""
     differentiated: int | None = None
     """How many outputs `function` has, where `evaluate` gives more."""
     base_inputs: int = 0
@@ -89,4 +91,5 @@ def first_order(
         origin,
         counts,
         output_names=lambda: codec.output_names,
+        written=lambda: codec.written,
     )
