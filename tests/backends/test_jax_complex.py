@@ -5,7 +5,6 @@ import functools
 import numpy as np
 import pytest
 
-import adjudge_jax.backend
 from adjudge import Verdict, examine
 
 pytestmark = pytest.mark.backend("jax")
@@ -94,6 +93,8 @@ def test_an_imaginary_part_lost_in_the_gradient_fails(jnp, z, with_vjp):
 def test_without_the_conjugations_of_the_adapter_right_derivatives_fail(
     jax, problem, monkeypatch, kept
 ):
+    import adjudge_jax.backend
+
     def vjp(self, f, x):
         y, transpose = jax.vjp(lambda *leaves: f(leaves), *x)
         before = jax.numpy.conj if kept == "cotangent" else lambda w: w
