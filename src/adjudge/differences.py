@@ -29,6 +29,9 @@ class Estimate:
     method: str
     slopes: tuple[Vector, Vector] | None = None
     """One-sided slopes, where a kink was seen; NaN elsewhere."""
+    contradiction: Vector | None = None
+    """How far the plain difference of the finest step is off, where rounding does not explain it:
+    a function that jumps within every longer step looks smooth on the ladder."""
 
 
 @dataclass(frozen=True)
@@ -165,6 +168,10 @@ def ladder(
             finite = size[part][np.isfinite(size[part])]
             largest[part] = np.max(finite, initial=0.0)
         lattice = np.where(~moved & (unit <= 64 * eps * largest), unit / steps[best], 0.0)
+    with np.errstate(all="ignore"):
+        off = np.abs(plain[-1] - better[best, columns])
+        explained = 16 * (eps * size + noise) / steps[-1] + usable[best, columns]
+        contradiction = np.where(off > explained, off, 0.0)
     evaluations = 2 * len(samples)
     return Estimate(
         better[best, columns],
@@ -173,6 +180,7 @@ def ladder(
         evaluations,
         f"central differences, Richardson, {evaluations} evaluations",
         None if at_x is None else _one_sided(samples, at_x, eps),
+        contradiction,
     )
 
 
@@ -203,6 +211,9 @@ def confirmed(one: Estimate, two: Estimate) -> Estimate:
         first = one.error <= two.error
         value = np.where(first, one.value, two.value)
         error = np.fmax(np.fmax(one.error, two.error), np.abs(one.value - two.value))
+        for estimate in (one, two):
+            if estimate.contradiction is not None:
+                error = np.fmax(error, estimate.contradiction)
     evaluations = one.evaluations + two.evaluations
     return Estimate(
         value,
