@@ -232,9 +232,10 @@ class Table:
             columns = slice(max(part.start - block.start, 0), max(part.stop - block.start, 0))
             size = np.zeros(self.base.Y.size)
             for output in self.base.Y.slices:
-                entries = rows[output, columns]
-                finite = np.where(np.isfinite(entries), np.abs(entries), 0.0)
-                size[output] = finite.max(initial=0.0)
+                size[output] = max(
+                    (_largest(rows[k, columns]) for k in range(output.start, output.stop)),
+                    default=0.0,
+                )
             known[leaf] = size
         return known[leaf]
 
@@ -387,3 +388,8 @@ def _worst(comparison: Comparison, mask: NDArray[np.bool_]) -> list[int]:
         return [int(k) for k in where]
     gap = np.nan_to_num(comparison.difference[where], nan=np.inf)
     return [int(k) for k in where[np.argsort(-gap)[: Tally.KEPT]]]
+
+
+def _largest(row: Vector) -> float:
+    """The largest finite magnitude; row by row, so that no copy of the table is made."""
+    return float(np.max(np.abs(row), initial=0.0, where=np.isfinite(row)))
