@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final, Self, TypeAlias
@@ -248,12 +248,3 @@ class AutodiffBackend(ABC):
             self.xp.zeros_like(leaf) if value is None else value
             for value, leaf in zip(values, like, strict=True)
         )
-
-
-@contextlib.contextmanager
-def everything(*contexts: AbstractContextManager[Any]) -> Iterator[None]:
-    """All the contexts, entered in order and left in reverse, also when one raises."""
-    with contextlib.ExitStack() as stack:
-        for context in contexts:
-            stack.enter_context(context)
-        yield

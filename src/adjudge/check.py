@@ -262,4 +262,5 @@ _DRAWS = Finding(
     "",
     "the function advances the global random state\n"
     "  its results agreed where they were compared; the state is restored after the check",
+    note=True,
 )

@@ -58,7 +58,6 @@ class Status(StrEnum):
 
 
 _OPEN = {Status.NONSMOOTH, Status.UNRESOLVED, Status.UNSUPPORTED}
-_NOTES = {Status.DRAWS_RANDOM}
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ class Finding:
     @property
     def verdict(self) -> Verdict:
         """What this finding alone makes of a check."""
-        if self.note or self.status in _NOTES:
+        if self.note:
             return Verdict.PASS
         if self.open or self.status in _OPEN:
             return Verdict.INCONCLUSIVE

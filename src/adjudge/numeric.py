@@ -90,10 +90,7 @@ def refined(problem: Problem, base: Base, first: Column) -> Column:
     """
     if first.step == 0.0:
         return first
-    u = unit_roundoff(problem, base)
-    finer = 0 if first.finer == 0 and not problem.X.leaves[first.tangent.leaf].double else None
-    steps = ladder_steps(first.step, first.relative, u, far=_hidden(first.estimate), finer=finer)
-    estimate = _climbed(problem, base, first, steps)
+    estimate = _climbed(problem, base, first, _steps(problem, base, first))
     return first if estimate is None else replace(first, estimate=estimate)
 
 
@@ -101,14 +98,19 @@ def confirm(problem: Problem, base: Base, found: Column) -> Column:
     """A refined column, confirmed by a second ladder whose steps lie between those of the first."""
     if found.step == 0.0:
         return found
-    u = unit_roundoff(problem, base)
-    finer = 0 if found.finer == 0 and not problem.X.leaves[found.tangent.leaf].double else None
-    steps = ladder_steps(found.step, found.relative, u, far=_hidden(found.estimate), finer=finer)
+    steps = _steps(problem, base, found)
     # three halves of all but the finest step: still exact in the dtype
     second = _climbed(problem, base, found, [1.5 * step for step in steps[:-1]])
     if second is None:
         return found
     return replace(found, estimate=confirmed(found.estimate, second))
+
+
+def _steps(problem: Problem, base: Base, found: Column) -> list[float]:
+    """The ladder around the step of `found`, as far down as it is exact in the dtype."""
+    finer = None if problem.X.leaves[found.tangent.leaf].double else found.finer
+    u = unit_roundoff(problem, base)
+    return ladder_steps(found.step, found.relative, u, far=_hidden(found.estimate), finer=finer)
 
 
 def _climbed(

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from adjudge.backend import everything
 from adjudge.problem import Problem
 
 
@@ -19,7 +18,7 @@ def surroundings(problem: Problem) -> Iterator[None]:
     python = random.getstate()
     host = np.random.get_state()  # noqa: NPY002 the global state is what is kept
     try:
-        with everything(problem.backend.isolation(problem.x)):
+        with problem.backend.isolation(problem.x):
             yield
     finally:
         random.setstate(python)

@@ -90,8 +90,8 @@ class Table:
                     sides = list(self._sides(found, block, rows, pushed, final=True))
                 self.confirmed += any(bool(np.any(c.fails)) for _, c, _ in sides)
                 self.open += any(bool(np.any(c.undecided)) for _, c, _ in sides)
-        for letter, comparison, labels in sides:
-            self._record(self.tally(letter), comparison, labels, found, rows)
+        for letter, comparison, side in sides:
+            self._record(self.tally(letter), comparison, side, found)
         if pushed is not None and rows is not None:
             self._forward_against_reverse(found, block, rows, pushed)
 
@@ -112,13 +112,13 @@ class Table:
         pushed: Vector | None,
         *,
         final: bool = False,
-    ) -> Iterator[tuple[str, Comparison, tuple[str, ...]]]:
+    ) -> Iterator[tuple[str, Comparison, str]]:
         count = self.base.Y.size
         estimate = found.estimate
         value, error = estimate.value[:count], estimate.error[:count]
         moved, secant = estimate.moved[:count], self._secant(found, slice(0, count))
         quantum = self._quantum(found, self.base.Y, self.base.values[:count])
-        column = self._column_size(value)
+        column = _leaf_sizes(value, self.base.Y)
         size = np.zeros_like(column) if final else FLOOR * column
         if pushed is not None:
             weight = 1.0 if self.probes.full else float(np.linalg.norm(found.vector))
@@ -136,14 +136,14 @@ class Table:
                     self.tolerance,
                     weight,
                 ),
-                ("each",),
+                "each",
             )
         if rows is not None:
-            yield "R", self._reverse_side(found, block, rows, size, quantum), ("rows",)
+            yield "R", self._reverse_side(found, block, rows, size, quantum), "rows"
         if self.problem.tail and estimate.value.size > count:
             side = self._observed_side(found, count)
             if side is not None:
-                yield "", side, ("first",)
+                yield "", side, "first"
 
     def _reverse_side(
         self, found: Column, block: slice, rows: Vector, size: Vector, quantum: Vector
@@ -213,14 +213,9 @@ class Table:
         An entry may be computed through values of the size of its neighbours (1 - erfc(x), say):
         then its own rounding says too little.
         """
-        quantum = np.zeros_like(values)
         if found.step == 0:
-            return quantum
-        magnitude = np.where(np.isfinite(values), np.abs(values), 0.0)
-        for part in space.slices:
-            if part.stop > part.start:
-                quantum[part] = self.tolerance.eps * magnitude[part].max() / found.step
-        return quantum
+            return np.zeros_like(values)
+        return self.tolerance.eps * _leaf_sizes(values, space) / found.step
 
     def _block_size(self, leaf: int, block: slice, rows: Vector) -> Vector:
         """The largest entry of reverse mode between each output leaf and this input leaf."""
@@ -239,32 +234,17 @@ class Table:
             known[leaf] = size
         return known[leaf]
 
-    def _column_size(self, value: Vector) -> Vector:
-        size = np.zeros_like(value)
-        magnitude = np.where(np.isfinite(value), np.abs(value), 0.0)
-        for part in self.base.Y.slices:
-            if part.stop > part.start:
-                size[part] = magnitude[part].max()
-        return size
-
     # -- keeping what disagrees
 
-    def _record(
-        self,
-        tally: Tally,
-        comparison: Comparison,
-        labels: tuple[str, ...],
-        found: Column,
-        rows: Vector | None,
-    ) -> None:
+    def _record(self, tally: Tally, comparison: Comparison, side: str, found: Column) -> None:
         fails, undecided = comparison.fails, comparison.undecided
         kink = np.zeros_like(fails)
-        slopes = self._slopes(labels[0], found)
+        slopes = self._slopes(side, found)
         if slopes is not None:
             kink = fails & along(slopes, comparison.automatic, comparison.allowed)
         fails = fails & ~kink
         # an empty output has a projection, with nothing in it
-        empty = [labels[0] == "rows" and not leaf.size for leaf in self.base.Y.leaves]
+        empty = [side == "rows" and not leaf.size for leaf in self.base.Y.leaves]
         tally.compared += int(comparison.automatic.size) - (0 if self.probes.full else sum(empty))
         tally.nonzero += int(np.count_nonzero(comparison.automatic))
         tally.resolution = max(tally.resolution, comparison.resolution)
@@ -272,23 +252,23 @@ class Table:
         tally.undecided += int(np.count_nonzero(undecided))
         tally.kinks += int(np.count_nonzero(kink))
         for k in _worst(comparison, fails):
-            entry = self._entry(tally.mode, comparison, labels[0], found, k)
+            entry = self._entry(tally.mode, comparison, side, found, k)
             if not comparison.moved[k] and comparison.automatic[k] != 0:
                 tally.keep(tally.still, entry)
-            elif self._detached(labels[0], k):
+            elif self._detached(side, k):
                 tally.keep(tally.detached, entry)
-            elif self._absent(labels[0], found):
+            elif self._absent(side, found):
                 tally.keep(tally.absent, entry)
             else:
                 tally.keep(tally.wrong, entry)
             if len(self.failures) < Tally.KEPT:
-                self.failures.append(Failure(tally.mode, labels[0], found.tangent, k, entry))
+                self.failures.append(Failure(tally.mode, side, found.tangent, k, entry))
         if not self.probes.full:
             for k in _worst(comparison, comparison.suspicious & ~undecided):
-                entry = self._entry(tally.mode, comparison, labels[0], found, k)
-                self.suspects.append(Failure(tally.mode, labels[0], found.tangent, k, entry))
+                entry = self._entry(tally.mode, comparison, side, found, k)
+                self.suspects.append(Failure(tally.mode, side, found.tangent, k, entry))
         for k in _worst(comparison, kink | undecided):
-            tally.keep(tally.open, self._entry(tally.mode, comparison, labels[0], found, k))
+            tally.keep(tally.open, self._entry(tally.mode, comparison, side, found, k))
 
     def _slopes(self, side: str, found: Column) -> tuple[Vector, Vector] | None:
         """One-sided slopes of what is compared, NaN without a kink; of a projection: the bounds."""
@@ -344,7 +324,7 @@ class Table:
     ) -> None:
         """`<w, J v> = <J* w, v>`: no differences, exact to rounding."""
         side = self._reverse_side(
-            found, block, rows, FLOOR * self._column_size(pushed), np.zeros_like(pushed)
+            found, block, rows, FLOOR * _leaf_sizes(pushed, self.base.Y), np.zeros_like(pushed)
         )
         with np.errstate(all="ignore"):
             one, two = self.probes.contract(pushed), side.automatic
@@ -393,3 +373,11 @@ def _worst(comparison: Comparison, mask: NDArray[np.bool_]) -> list[int]:
 def _largest(row: Vector) -> float:
     """The largest finite magnitude; row by row, so that no copy of the table is made."""
     return float(np.max(np.abs(row), initial=0.0, where=np.isfinite(row)))
+
+
+def _leaf_sizes(values: Vector, space: Space) -> Vector:
+    """Every coordinate's leaf's largest finite magnitude."""
+    size = np.zeros_like(values)
+    for part in space.slices:
+        size[part] = _largest(values[part])
+    return size
