@@ -183,17 +183,14 @@ def _unsupported(mode: str, error: NotSupportedError) -> Finding:
 
 def _localised(table: Table, settings: Settings) -> None:
     """For the first failed projection of each mode, the wrong entry itself, where it is found."""
-    if settings.eps is not None:
+    if settings.eps is not None or table.probes.full:
         return
-    seen: set[str] = set()
-    for failure in table.failures:
-        if failure.mode not in seen and not table.probes.full:
-            seen.add(failure.mode)
-            entry = localise(table, failure)
-            tally = table.tallies[failure.mode]
-            if entry is not None and failure.entry in tally.wrong:
-                tally.wrong.remove(failure.entry)
-                tally.wrong.insert(0, entry)
+    for mode, failure in table.failures.items():
+        entry = localise(table, failure)
+        tally = table.tallies[mode]
+        if entry is not None and failure.entry in tally.wrong:
+            tally.wrong.remove(failure.entry)
+            tally.wrong.insert(0, entry)
 
 
 SUSPECTS = 4

@@ -23,9 +23,9 @@ def likely_mistake(table: Table, mode: str) -> str | None:
     The gradient `J* w` of one input, for a random `w` on one output, is compared with differences
     along every entry of the input.
     """
-    failure = next((f for f in table.failures if f.mode == mode and f.side == "rows"), None)
+    failure = table.failures.get(mode)
     reverse, problem, base = table.reverse, table.problem, table.base
-    if failure is None or reverse is None or table.eps is not None:
+    if failure is None or failure.side != "rows" or reverse is None or table.eps is not None:
         return None
     j, i = failure.tangent.leaf, _output(table, failure)
     leaf, part = problem.X.leaves[j], problem.X.slices[j]

@@ -39,7 +39,8 @@ class Table:
     confirmed: int = 0
     open: int = 0
     """Columns on which a ladder of steps left something undecided."""
-    failures: list[Failure] = field(default_factory=list)
+    failures: dict[str, Failure] = field(default_factory=dict)
+    """By mode, the first comparison that failed."""
     _blocks_of: tuple[object, dict[int, Vector]] = field(default_factory=lambda: (None, {}))
     suspects: list[Failure] = field(default_factory=list)
     """Projections that agree, with a deviation that is significant all the same."""
@@ -261,8 +262,8 @@ class Table:
                 tally.keep(tally.absent, entry)
             else:
                 tally.keep(tally.wrong, entry)
-            if len(self.failures) < Tally.KEPT:
-                self.failures.append(Failure(tally.mode, side, found.tangent, k, entry))
+            failure = Failure(tally.mode, side, found.tangent, k, entry)
+            self.failures.setdefault(tally.mode, failure)
         if not self.probes.full:
             for k in _worst(comparison, comparison.suspicious & ~undecided):
                 entry = self._entry(tally.mode, comparison, side, found, k)

@@ -56,6 +56,20 @@ def test_forward_mode_names_the_one_wrong_entry(n):
     assert report.findings[0].entry == f"d out[{n // 3}] / d inputs[0][{n // 3}]"
 
 
+def test_the_entry_of_reverse_mode_is_named_beside_many_failures_of_forward_mode():
+    x = np.random.default_rng(0).normal(size=200)
+    plant = scaled_at(70, 2.0)
+    rule = ByHand(
+        np.sin,
+        vjp=lambda x, w: plant(w * np.cos(x)),
+        jvp=lambda x, v: -v * np.cos(x),
+    )
+
+    report = examine(rule, x, mode="projected", check_forward_ad=True, seed=0)
+
+    assert "d out[70] / d inputs[0][70]" in {f.entry for f in report.findings if f.mode == "R"}
+
+
 def test_the_input_among_several_and_the_output_among_several_are_named():
     random = np.random.default_rng(0)
     A, x = random.normal(size=(40, 30)), random.normal(size=30)
