@@ -189,6 +189,11 @@ class TorchBackend(AutodiffBackend):
 
     def to_host(self, array: Array, like: Array | None = None) -> HostArray:
         tensor = array.detach()
+        if type(tensor) is torch.Tensor and tensor.layout is torch.strided:
+            if not tensor.dtype.is_complex:
+                tensor = tensor.to(device="cpu", dtype=torch.float64)
+                if like is None or like.layout is torch.strided:
+                    return np.array(tensor.numpy(force=True))
         pattern = tensor if like is None else like
         if sparse.is_sparse(pattern) and self._stored_only:
             tensor = sparse.stored_values(tensor, pattern)

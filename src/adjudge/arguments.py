@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -40,10 +41,17 @@ class Arguments:
 
     def fill(self, x: Arrays) -> list[Any]:
         """All leaves, with `x` in the checked places and fresh copies of other arrays."""
-        leaves = [self._fresh(leaf) for leaf in self.tree.leaves]
+        leaves: list[Any] = list(self.tree.leaves)
+        for k in self._unchecked:
+            leaves[k] = self._fresh(leaves[k])
         for k, leaf in zip(self.checked, x, strict=True):
             leaves[k] = leaf
         return leaves
+
+    @cached_property
+    def _unchecked(self) -> tuple[int, ...]:
+        checked = set(self.checked)
+        return tuple(k for k in range(len(self.tree.leaves)) if k not in checked)
 
     def assemble(self, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """`args, kwargs` made of these leaves."""

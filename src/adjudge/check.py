@@ -17,7 +17,7 @@ from adjudge.observed import observe
 from adjudge.options import Mode, Options, settings_of
 from adjudge.problem import Problem, first_order
 from adjudge.report import GradcheckError, Report
-from adjudge.surroundings import random_state, surroundings
+from adjudge.surroundings import RandomState, random_state, surroundings
 
 Function = Callable[..., Any]
 
@@ -122,9 +122,11 @@ def examine(
         options.get("backend"),
         options.get("masked"),
     )
-    with surroundings(problem):
+    with surroundings(problem) as before:
         outcomes = [
-            _composition(problem, tail, chosen, partial(composed, problem, tail, settings.seed))
+            _composition(
+                problem, tail, chosen, before, partial(composed, problem, tail, settings.seed)
+            )
             for tail, chosen in _by_tail(modes, settings)
         ]
     return report_of(f, problem, settings, outcomes)
@@ -182,11 +184,12 @@ def gradgradcheck(
     }  # fmt: skip
     settings = settings_of(options, second=True)
     problem = first_order(f, inputs, kwargs, wrt, backend, masked)
-    with surroundings(problem):
+    with surroundings(problem) as before:
         outcome = _composition(
             problem,
             "R",
             settings,
+            before,
             lambda: over_reverse(
                 problem, grad_outputs, settings.seed, strided=gen_non_contig_grad_outputs
             ),
@@ -210,11 +213,14 @@ def _by_tail(modes: Sequence[str] | None, settings: Settings) -> list[tuple[str,
 
 
 def _composition(
-    problem: Problem, tail: str, settings: Settings, make: Callable[[], Problem]
+    problem: Problem,
+    tail: str,
+    settings: Settings,
+    before: RandomState,
+    make: Callable[[], Problem],
 ) -> Judgement:
-    """The judgement of the modes on top of `tail`."""
+    """The judgement of the modes on top of `tail`; `before`: the random states at first."""
     words = str(provenance_of(problem, settings, False))
-    before = random_state(problem)
     try:
         top = make()
         base = observe(top)

@@ -9,7 +9,7 @@ from typing import Any
 from adjudge.arguments import Arguments
 from adjudge.backend import Arrays, MaybeArrays
 from adjudge.errors import InputError, UnstableOutputError
-from adjudge.registry import ArrayLike, expand
+from adjudge.registry import expand, is_array_like
 from adjudge.trees import Tree, flatten
 
 
@@ -42,6 +42,8 @@ class UserCodec:
     differentiable: tuple[int, ...] = ()
     written: tuple[str, ...] = ()
     """Unchecked arrays that the first evaluation wrote into."""
+    bare: tuple[tuple[int, ...], str] | None = None
+    """Shape and dtype, where the function returns a single array."""
 
     def arguments(self, x: Arrays) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """See `Arguments.call`."""
@@ -66,6 +68,9 @@ class UserCodec:
 
     def outputs(self, result: Any) -> Arrays:
         """Floating and complex output leaves. Raises `UnstableOutputError` on a new structure."""
+        if self.bare is not None and self.arguments_.backend.owns(result):
+            if (tuple(result.shape), str(result.dtype)) == self.bare:
+                return (result,)
         tree = flatten(result, "out", expand)
         signature = self._signature(tree)
         if self.signature is None:
@@ -76,6 +81,8 @@ class UserCodec:
                 for k, leaf in enumerate(tree.leaves)
                 if backend.owns(leaf) and backend.differentiable(leaf)
             )
+            if len(tree.leaves) == 1 and tree.leaves[0] is result and self.differentiable:
+                self.bare = (tuple(result.shape), str(result.dtype))
         elif signature != self.signature:
             raise _unstable(self.signature, signature, self.counts)
         return tuple(tree.leaves[k] for k in self.differentiable)
@@ -83,7 +90,7 @@ class UserCodec:
     @staticmethod
     def _signature(tree: Tree) -> Signature:
         arrays: tuple[tuple[str, tuple[int, ...], str] | None, ...] = tuple(
-            (name, tuple(leaf.shape), str(leaf.dtype)) if isinstance(leaf, ArrayLike) else None
+            (name, tuple(leaf.shape), str(leaf.dtype)) if is_array_like(leaf) else None
             for name, leaf in zip(tree.names, tree.leaves, strict=True)
         )
         return Signature(tree.signature, arrays)

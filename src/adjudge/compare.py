@@ -88,6 +88,8 @@ class Comparison:
     tolerance: Tolerance
     weight: float = 1.0
     """Norm of the probes, by which a fixed `atol` counts."""
+    projected: bool = False
+    """Whether `automatic` is a sum over entries of which `size` is the root of the squares."""
 
     @cached_property
     def difference(self) -> Vector:
@@ -97,9 +99,12 @@ class Comparison:
 
     @cached_property
     def largest(self) -> Vector:
-        """What relative tolerances are relative to."""
+        """What relative tolerances are relative to: of a projection `S`, so that one wrong entry
+        counts as much whatever the others add up to.
+        """
         with np.errstate(all="ignore"):
-            return np.maximum(self.size, np.maximum(abs(self.automatic), abs(self.reference)))
+            whole = np.maximum(self.size, np.maximum(abs(self.automatic), abs(self.reference)))
+            return np.where(self.size > 0, self.size, whole) if self.projected else whole
 
     @cached_property
     def allowed(self) -> Vector:

@@ -86,14 +86,14 @@ def _second_order(
 ) -> Problem:
     backend = problem.backend
     directions = tuple(backend.copy(direction) for direction in directions)
-    more = Space.of(backend, directions, direction_names)
+    more, coordinates = Space.at(backend, directions, direction_names)
     return Problem(
         backend,
         function,
         evaluate,
         (*problem.x, *directions),
         Space((*problem.X.leaves, *more.leaves)),
-        np.concatenate([problem.origin, more.vector(backend, directions, directions)]),
+        np.concatenate([problem.origin, coordinates]),
         problem.counts,
         letter + problem.tail,
         lambda: output_names,

@@ -81,6 +81,9 @@ def scale(x: Vector) -> Vector:
 def norm(terms: Vector) -> Vector:
     """Root of the sum of squares along the last axis; squares neither overflow nor underflow."""
     with np.errstate(all="ignore"):
+        plain = np.sqrt(np.sum(terms * terms, axis=-1))
+        if np.all((plain > 1e-140) & (plain < 1e140)):
+            return np.asarray(plain)
         largest = np.max(np.abs(terms), axis=-1, initial=0.0)
         unit = np.where((largest > 0) & np.isfinite(largest), largest, 1.0)
         return np.asarray(unit * np.sqrt(np.sum((terms / unit[..., None]) ** 2, axis=-1)))

@@ -42,7 +42,7 @@ class Base:
                 continue
             finite = size[part][np.isfinite(size[part])]
             if finite.size:
-                typical[part] = np.median(finite)
+                typical[part] = np.partition(finite, finite.size // 2)[finite.size // 2]
         return typical
 
 
@@ -65,12 +65,12 @@ def base_of(problem: Problem, outputs: Arrays) -> Base:
     backend = problem.backend
     arrays = tuple(backend.copy(y) for y in outputs)
     names = tuple(problem.output_names())[: len(arrays)]
-    whole = Space.of(backend, arrays, names)
+    whole, values = Space.at(backend, arrays, names)
     count = problem.outputs_of(len(arrays))
     return Base(
         problem,
         whole,
         Space(whole.leaves[:count]),
-        whole.vector(backend, arrays, arrays),
+        values,
         arrays,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -50,8 +50,15 @@ class Probes:
         """The random cotangent of all outputs together."""
         return random_cotangent(self.Y, self.seed)
 
-    def tangents(self, origin: Vector, block: slice) -> Iterator[Tangent]:
-        """Tangents at `origin`; in full mode those of the coordinates in `block`."""
+    def tangents(
+        self, origin: Vector, block: slice, along: Vector | None = None
+    ) -> Iterator[Tangent]:
+        """Tangents at `origin`; in full mode those of the coordinates in `block`.
+
+        `along`: a gradient, with whose signs three of four entries of a random tangent agree. A
+        common factor on all entries then cannot hide in a tangent that happens to be orthogonal
+        to the gradient, and one wrong entry still counts as it does under random signs.
+        """
         if self.full:
             for j, part in enumerate(self.X.slices):
                 lengths = scale(origin[part])
@@ -63,8 +70,14 @@ class Probes:
         random = np.random.default_rng([self.seed, 0])
         for j, part in enumerate(self.X.slices):
             if part.start < part.stop:
+                size, wide = part.stop - part.start, self.X.leaves[j].double
+                entries = signed(random, size, wide=wide) * scale(origin[part])
+                if along is not None:
+                    agree = random.integers(0, 2, size, dtype=np.uint8).view(np.bool_)
+                    agree &= along[part] * entries < 0
+                    np.negative(entries, out=entries, where=agree)
                 vector = np.zeros(self.X.size)
-                vector[part] = signed(random, part.stop - part.start) * scale(origin[part])
+                vector[part] = entries
                 yield Tangent(j, vector, 1.0)
 
     def cotangents(self) -> Iterator[Vector]:
@@ -112,18 +125,27 @@ class Probes:
         return low, high
 
 
-def signed(random: np.random.Generator, size: int) -> Vector:
-    """Entries `sign * U[1/2, 1]`: no entry is small, and equal errors do not cancel in pairs
+def signed(random: np.random.Generator, size: int, *, wide: bool = False) -> Vector:
+    """Entries `sign * U[1/2, 1)`: no entry is small, and equal errors do not cancel in pairs
     as they do under plain signs. In 256ths, which every floating dtype, also bfloat16, holds
-    exactly.
+    exactly; `wide`: in 65536ths.
     """
-    signs = random.choice(np.array([-1.0, 1.0]), size)
-    return signs * random.integers(128, 257, size) / 256.0
+    dtype = np.uint16 if wide else np.uint8
+    return _entries(wide)[random.integers(0, 2 ** (16 if wide else 8), size, dtype=dtype)]
+
+
+@cache
+def _entries(wide: bool) -> Vector:
+    """Every signed entry there is."""
+    unit = 2.0 ** (-16 if wide else -8)
+    magnitudes = np.arange(0.5, 1.0, unit)
+    return np.concatenate([magnitudes, -magnitudes])
 
 
 def random_cotangent(space: Space, seed: int) -> Vector:
     """A signed cotangent of every output; independent of the tangents of the same seed."""
-    return signed(np.random.default_rng([seed, 1]), space.size)
+    wide = all(leaf.double for leaf in space.leaves)
+    return signed(np.random.default_rng([seed, 1]), space.size, wide=wide)
 
 
 def fresh_seed() -> int:

@@ -80,8 +80,7 @@ def first_order(
         else lambda x: codec.evaluate(function, x)
     )
     engine = arguments.backend
-    space = Space.of(engine, arguments.leaves, arguments.names)
-    origin = space.vector(engine, arguments.leaves, arguments.leaves)
+    space, origin = Space.at(engine, arguments.leaves, arguments.names)
     return Problem(
         engine,
         flat,

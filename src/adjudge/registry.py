@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import array_api_compat
 
@@ -21,15 +21,9 @@ from adjudge.errors import (
 GROUP = "adjudge.backends"
 
 
-@runtime_checkable
-class ArrayLike(Protocol):
-    """What looks like an array of some framework."""
-
-    @property
-    def shape(self) -> Any: ...
-
-    @property
-    def dtype(self) -> object: ...
+def is_array_like(leaf: object) -> bool:
+    """Whether `leaf` looks like an array of some framework."""
+    return hasattr(leaf, "shape") and hasattr(leaf, "dtype")
 
 
 class EntryPoint(Protocol):
@@ -128,7 +122,7 @@ def backend_of(leaf: object, name: str) -> AutodiffBackend | None:
                 return backend
     if array_api_compat.is_array_api_obj(leaf):
         return _plain(array_api_compat.array_namespace(leaf))
-    if isinstance(leaf, ArrayLike) and not isinstance(leaf, type):
+    if is_array_like(leaf) and not isinstance(leaf, type):
         module = type(leaf).__module__.partition(".")[0]
         known = ", ".join(sorted(entry.root for entry in entries())) or "none"
         raise UnknownFrameworkError(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,9 @@ from adjudge.backend import ArrayInfo, Arrays, AutodiffBackend, HostArray, Maybe
 Vector = NDArray[np.float64]
 """Real coordinates of a point of a space, float64, one-dimensional. A complex entry takes two
 neighbouring coordinates, its real and its imaginary part, so `a @ b` is `Re sum(conj(a) b)`."""
+
+DOUBLE = float(np.finfo(np.float64).eps)
+"""Spacing of float64 at 1."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class Leaf:
     @cached_property
     def entries(self) -> int:
         """Number of entries, real or complex."""
-        return int(np.prod(self.host_shape, dtype=np.int64))
+        return math.prod(self.host_shape)
 
     @cached_property
     def size(self) -> int:
@@ -40,7 +44,7 @@ class Leaf:
     @property
     def double(self) -> bool:
         """Whether the host's float64 holds this leaf's dtype without rounding on the way back."""
-        return bool(self.eps <= np.finfo(np.float64).eps)
+        return self.eps <= DOUBLE
 
     def entry(self, k: int) -> str:
         """Accessor path of real coordinate `k`: `inputs[0]['w'][4, 7]`, with `.imag` if so."""
@@ -58,8 +62,9 @@ class Leaf:
         if self.complex:
             wide = np.ascontiguousarray(host, dtype=np.complex128).reshape(-1)
             return wide.view(np.float64)
-        # a complex value for a real leaf is a finding of its own; its real part is compared
-        return np.ascontiguousarray(np.real(host), dtype=np.float64).reshape(-1)
+        if host.dtype.kind == "c":
+            host = host.real  # a finding of its own; the real part is compared
+        return np.ascontiguousarray(host, dtype=np.float64).reshape(-1)
 
     def host(self, vector: Vector) -> HostArray:
         """The host array with these real coordinates."""
@@ -77,19 +82,26 @@ class Space:
     @classmethod
     def of(cls, backend: AutodiffBackend, arrays: Arrays, names: Sequence[str]) -> Space:
         """The space in which `arrays` is a point."""
-        leaves = []
+        return cls.at(backend, arrays, names)[0]
+
+    @classmethod
+    def at(
+        cls, backend: AutodiffBackend, arrays: Arrays, names: Sequence[str]
+    ) -> tuple[Space, Vector]:
+        """The space in which `arrays` is a point, and the point's coordinates."""
+        leaves, parts = [], []
         for array, name in zip(arrays, names, strict=True):
-            shape = backend.to_host(array).shape
-            leaves.append(
-                Leaf(
-                    name,
-                    backend.info(array),
-                    tuple(shape),
-                    backend.complex(array),
-                    backend.effective_eps(array),
-                )
+            host = backend.to_host(array)
+            leaf = Leaf(
+                name,
+                backend.info(array),
+                tuple(host.shape),
+                backend.complex(array),
+                backend.effective_eps(array),
             )
-        return cls(tuple(leaves))
+            leaves.append(leaf)
+            parts.append(leaf.vector(host))
+        return cls(tuple(leaves)), _joined(parts)
 
     @cached_property
     def size(self) -> int:
@@ -99,8 +111,8 @@ class Space:
     @cached_property
     def slices(self) -> tuple[slice, ...]:
         """Where each leaf's coordinates stand in the vector."""
-        ends = np.cumsum([0] + [leaf.size for leaf in self.leaves])
-        return tuple(slice(int(a), int(b)) for a, b in pairwise(ends))
+        ends = accumulate((leaf.size for leaf in self.leaves), initial=0)
+        return tuple(slice(a, b) for a, b in pairwise(ends))
 
     @cached_property
     def owner(self) -> NDArray[np.int64]:
@@ -120,7 +132,7 @@ class Space:
             else leaf.vector(self._checked_host(backend, leaf, array, origin))
             for leaf, array, origin in zip(self.leaves, arrays, like, strict=True)
         ]
-        return np.concatenate(parts) if parts else np.zeros(0)
+        return _joined(parts)
 
     @staticmethod
     def _checked_host(
@@ -142,7 +154,7 @@ class Space:
         for leaf, part in zip(self.leaves, self.slices, strict=True):
             size = np.abs(leaf.host(vector[part])).reshape(-1)
             parts.append(np.repeat(size, 2) if leaf.complex else size)
-        return np.concatenate(parts) if parts else np.zeros(0)
+        return _joined(parts)
 
     def arrays(self, backend: AutodiffBackend, vector: Vector, like: Arrays) -> Arrays:
         """The arrays of the engine with these real coordinates, rounded to their dtype."""
@@ -150,3 +162,9 @@ class Space:
             backend.from_host(leaf.host(vector[part]), array)
             for leaf, part, array in zip(self.leaves, self.slices, like, strict=True)
         )
+
+
+def _joined(parts: Sequence[Vector]) -> Vector:
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate(parts) if parts else np.zeros(0)

@@ -58,7 +58,7 @@ class Table:
         """All columns: differences once, shared by every mode."""
         for block, rows in self._blocks():
             self.rows = rows if block == slice(0, self.problem.X.size) else None
-            for tangent in self.probes.tangents(self.problem.origin, block):
+            for tangent in self.probes.tangents(self.problem.origin, block, self._along(rows)):
                 self._column(tangent, block, rows)
 
     def _blocks(self) -> Iterator[tuple[slice, Vector | None]]:
@@ -68,6 +68,13 @@ class Table:
         yield from self.reverse.blocks(
             self.base, self.probes.cotangents(), self.probes.rows, self.known
         )
+
+    def _along(self, rows: Vector | None) -> Vector | None:
+        """The gradient that random tangents lean towards: of all projected outputs together."""
+        if rows is None or self.probes.full:
+            return None
+        with np.errstate(all="ignore"):
+            return rows[0] if rows.shape[0] == 1 else np.sum(rows, axis=0)
 
     def _column(self, tangent: Tangent, block: slice, rows: Vector | None) -> None:
         found = column(self.problem, self.base, tangent, self.eps)
@@ -177,6 +184,7 @@ class Table:
             scale if not probes.full else self._block_size(found.tangent.leaf, block, rows),
             self.tolerance,
             weight,
+            found.tangent.coordinate is None,
         )
 
     def _observed_side(self, found: Column, count: int) -> Comparison | None:
@@ -201,6 +209,7 @@ class Table:
                 np.array([norm(g * v)]),
                 self.tolerance,
                 float(np.linalg.norm(w) * np.linalg.norm(v)),
+                found.tangent.coordinate is None,
             )
 
     def _secant(self, found: Column, part: slice) -> Vector:
