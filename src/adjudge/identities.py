@@ -102,9 +102,7 @@ class Identities:
                 continue
             now = leaf.vector(backend.to_host(array, like))
             self.compared += now.size
-            if now.shape != before[part].shape or not np.array_equal(
-                now, before[part], equal_nan=True
-            ):
+            if not _equal(now, before[part]):
                 yield Finding(
                     Status.MUTATES_INPUT,
                     self.problem.tail,
@@ -145,7 +143,7 @@ class Identities:
         letter = "R" if rule == "vjp" else "F"
         doubled = apply(-2.0 * u)
         self.compared += first.size
-        if not np.array_equal(doubled, -2.0 * first, equal_nan=True):
+        if not _equal(doubled, -2.0 * first):
             again = apply(u)
             spread = _spread(first, again)
             if spread > self.nondet_tol:
@@ -181,6 +179,8 @@ class Identities:
     ) -> Iterator[Finding]:
         at_zero = apply(zero)
         self.compared += at_zero.size
+        if not np.any(at_zero):  # NaN counts
+            return
         allowed = np.isnan(at_zero) if self.tolerance.equal_nan else at_zero == 0
         bad = np.flatnonzero((at_zero != 0) & ~allowed)
         if bad.size:
@@ -304,7 +304,14 @@ def _same(a: Vector, b: Vector) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_
     return np.asarray((a == b) | (np.isnan(a) & np.isnan(b)))
 
 
+def _equal(a: Vector, b: Vector) -> bool:
+    """Entry by entry, NaN equal to NaN; without NaNs in half the time."""
+    return np.array_equal(a, b) or np.array_equal(a, b, equal_nan=True)
+
+
 def _spread(a: Vector, b: Vector) -> float:
+    if np.array_equal(a, b):
+        return 0.0
     with np.errstate(all="ignore"):
         gap = np.where(_same(a, b), 0.0, np.abs(a - b))
     gap = np.where(np.isnan(gap), np.inf, gap)

@@ -150,6 +150,8 @@ def _quantised(problem: Problem, tangent: Tangent, steps: Sequence[float]) -> Ta
         return tangent
     part = problem.X.slices[tangent.leaf]
     v, x = tangent.vector[part], problem.origin[part]
+    if tangent.unit and leaf.eps * (2 * _reach(x) + steps[0] * _reach(v)) <= tangent.unit * steps[-1]:
+        return tangent
     with np.errstate(all="ignore"):
         reach = np.abs(x) + steps[0] * np.abs(v)
         spacing = 2.0 ** np.floor(np.log2(np.where(reach > 0, reach, 1.0))) * leaf.eps
@@ -159,6 +161,11 @@ def _quantised(problem: Problem, tangent: Tangent, steps: Sequence[float]) -> Ta
     # an entry whose spacing is wider than its move keeps one unit, rather than drop out
     vector[part] = np.where((rounded == 0) & (v != 0), np.sign(v) * unit, rounded)
     return replace(tangent, vector=vector)
+
+
+def _reach(x: Vector) -> float:
+    """At least the largest magnitude; NaN with one."""
+    return float(np.max(x, initial=0.0) - np.min(x, initial=0.0))
 
 
 def _power_of_two(step: float) -> float:

@@ -24,6 +24,8 @@ class Tangent:
     length: float
     coordinate: int | None = None
     """The coordinate of X that alone moves, for a unit tangent."""
+    unit: float = 0.0
+    """What every entry is a multiple of; 0: nothing is known."""
 
 
 @dataclass(frozen=True)
@@ -71,14 +73,19 @@ class Probes:
         for j, part in enumerate(self.X.slices):
             if part.start < part.stop:
                 size, wide = part.stop - part.start, self.X.leaves[j].double
-                entries = signed(random, size, wide=wide) * scale(origin[part])
+                length: Vector | float = scale(origin[part])
+                shortest = float(np.min(length))
+                if np.max(length) == shortest:  # a power of two: multiples of it stay exact
+                    length = shortest = 2.0 ** round(np.log2(shortest))
+                entries = signed(random, size, wide=wide) * length
                 if along is not None:
                     agree = random.integers(0, 2, size, dtype=np.uint8).view(np.bool_)
                     agree &= along[part] * entries < 0
                     np.negative(entries, out=entries, where=agree)
                 vector = np.zeros(self.X.size)
                 vector[part] = entries
-                yield Tangent(j, vector, 1.0)
+                unit = 2.0 ** (-16 if wide else -8) * shortest
+                yield Tangent(j, vector, 1.0, unit=unit)
 
     def cotangents(self) -> Iterator[Vector]:
         """Cotangents as vectors of Y: one a coordinate, or one an output leaf."""

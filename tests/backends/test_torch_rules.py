@@ -159,7 +159,7 @@ def test_once_differentiable_fails_of_second_order_only(gradcheck, gradgradcheck
             return w * ctx.saved_tensors[0].cos()
 
     assert gradcheck(Once.apply, (x,))
-    with pytest.raises(adjudge.GradcheckError, match=r"d grad\(inputs\[0\]\)"):
+    with pytest.raises(adjudge.GradcheckError, match=r"d .*grad\(inputs\[0\]\)"):
         gradgradcheck(Once.apply, (x,))
 
 
@@ -167,7 +167,7 @@ def test_a_detached_saved_tensor_is_found_in_the_term_in_x(gradgradcheck, rule, 
     f = rule(lambda x: x.sin(), lambda x, w: w * x.detach().cos())
 
     with pytest.raises(
-        adjudge.GradcheckError, match=r"MISSING: d grad\(inputs\[0\]\)\[.*\] / d inputs\[0\]"
+        adjudge.GradcheckError, match=r"MISSING: d .*grad\(inputs\[0\]\).* / d inputs\[0\]"
     ):
         gradgradcheck(f, (x,))
 
@@ -176,7 +176,7 @@ def test_a_detached_cotangent_is_found_in_the_term_in_w(gradgradcheck, rule, x):
     f = rule(lambda x: x.sin(), lambda x, w: w.detach() * x.cos())
 
     with pytest.raises(
-        adjudge.GradcheckError, match=r"MISSING: d grad\(inputs\[0\]\)\[.*\] / d grad_outputs\[0\]"
+        adjudge.GradcheckError, match=r"MISSING: d .*grad\(inputs\[0\]\).* / d grad_outputs\[0\]"
     ):
         gradgradcheck(f, (x,))
 
