@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -69,6 +70,21 @@ class Tolerance:
 
 
 @dataclass(frozen=True)
+class Scales:
+    """What doubtful entries of a comparison are measured against."""
+
+    secant: Vector
+    """Variation of f per unit of the probe if it were as large as f itself: a derivative far
+    below it is zero to the resolution of f."""
+    quantum: Vector
+    """Smallest derivative that moves the output by a unit of rounding of its leaf."""
+    block: Vector
+    """The largest derivative between the same leaves."""
+    weight: float = 1.0
+    """Norm of the probes, by which a fixed `atol` counts."""
+
+
+@dataclass(frozen=True)
 class Comparison:
     """Entries of one column of the table, side by side, all of one length."""
 
@@ -77,19 +93,29 @@ class Comparison:
     error: Vector
     size: Vector
     """`S`: the size of the derivative along this probe, against which `rtol` is measured."""
-    secant: Vector
-    """Variation of f per unit of the probe if it were as large as f itself: a derivative far
-    below it is zero to the resolution of f."""
     moved: NDArray[np.bool_]
-    quantum: Vector
-    """Smallest derivative that moves the output by a unit of rounding of its leaf."""
-    block: Vector
-    """The largest derivative between the same leaves."""
     tolerance: Tolerance
-    weight: float = 1.0
-    """Norm of the probes, by which a fixed `atol` counts."""
+    measure: Callable[[], Scales]
+    """Makes `scales`, which most comparisons do without."""
     projected: bool = False
     """Whether `automatic` is a sum over entries of which `size` is the root of the squares."""
+
+    @cached_property
+    def scales(self) -> Scales:
+        """See `Scales`."""
+        return self.measure()
+
+    @cached_property
+    def settled(self) -> bool:
+        """Whether all entries agree beyond doubt, at a glance: none is zero or coarse."""
+        t = self.tolerance
+        if not t.automatic:
+            return False
+        with np.errstate(all="ignore"):
+            close = self.difference <= self.error + SIGNIFICANT * t.relative * self.largest
+            fine = 16 * t.relative if self.projected else t.resolution
+            sharp = self.error <= min(fine, t.resolution) * self.largest
+            return bool(np.all(close & sharp & self.moved & (self.automatic != 0)))
 
     @cached_property
     def difference(self) -> Vector:
@@ -112,7 +138,7 @@ class Comparison:
         t = self.tolerance
         with np.errstate(all="ignore"):
             if not t.automatic:
-                return (t.atol or 0.0) * self.weight + t.relative * np.abs(self.reference)
+                return (t.atol or 0.0) * self.scales.weight + t.relative * np.abs(self.reference)
             return self.error + t.relative * self.largest + UNDERFLOW
 
     @cached_property
@@ -129,7 +155,7 @@ class Comparison:
             finite = np.isfinite(self.automatic) & np.isfinite(self.reference)
             close = self.difference <= self.allowed
             if self.tolerance.automatic:  # too small to move an output that is rounded
-                close |= ~self.moved & (np.abs(self.automatic) <= self.quantum)
+                close |= ~self.moved & (np.abs(self.automatic) <= self.scales.quantum)
             return (finite & close) | self.equal_nans
 
     @cached_property
@@ -140,9 +166,9 @@ class Comparison:
         with np.errstate(all="ignore"):
             # a few units in double, where sums leave them; one in what the user chose as narrow
             units = 16 if self.tolerance.double else 2
-            rounding = units * self.tolerance.eps * self.secant
+            rounding = units * self.tolerance.eps * self.scales.secant
             small = max(FLOOR, min(0.25, 8 * self.tolerance.relative))
-            return np.asarray(abs(self.automatic) <= np.maximum(rounding, small * self.block))
+            return np.asarray(abs(self.automatic) <= np.maximum(rounding, small * self.scales.block))
 
     @cached_property
     def undecided(self) -> NDArray[np.bool_]:
@@ -158,15 +184,21 @@ class Comparison:
         with np.errstate(all="ignore"):
             wide = self.error > t.resolution * self.largest
             # in sixteen bits every small derivative would stay open
-            faint = np.abs(self.automatic) <= 64 * t.relative * self.secant
+            faint = np.abs(self.automatic) <= 64 * t.relative * self.scales.secant
             small = self.negligible | (faint & t.double) | (t.eps > SHORT)
             visible = t.resolution if t.noisy else t.relative
-            wide &= ~(small & (self.error <= visible * self.secant))
+            wide &= ~(small & (self.error <= visible * self.scales.secant))
             # too small to show in an output that is rounded, and not small beside the others
-            hidden = (np.abs(self.automatic) <= self.quantum) & ~self.negligible
+            hidden = (np.abs(self.automatic) <= self.scales.quantum) & ~self.negligible
             still = ~self.moved
             wide = (wide & ~still) | ((self.automatic != 0) & (wide | hidden) & still)
         return np.asarray(reference_missing | (self.agrees & wide & ~self.equal_nans))
+
+    @cached_property
+    def unsuspicious(self) -> Vector:
+        """The largest difference that is not `suspicious`."""
+        with np.errstate(all="ignore"):
+            return self.error + SIGNIFICANT * self.tolerance.relative * self.largest
 
     @cached_property
     def suspicious(self) -> NDArray[np.bool_]:
@@ -175,8 +207,7 @@ class Comparison:
         """
         t = self.tolerance
         with np.errstate(all="ignore"):
-            bound = self.error + SIGNIFICANT * t.relative * self.largest
-            beyond = self.difference > bound
+            beyond = self.difference > self.unsuspicious
         return np.asarray(self.agrees & t.automatic & beyond & ~self.equal_nans)
 
     @cached_property
@@ -199,6 +230,8 @@ class Comparison:
     @property
     def resolution(self) -> float:
         """The largest relative error that would still have been accepted anywhere."""
+        if self.settled:
+            return float(np.max((self.difference + self.error) / self.largest, initial=0.0))
         with np.errstate(all="ignore"):
             size = self.largest
             ratio = self.difference + np.where(np.isfinite(self.error), self.error, 0.0)
@@ -233,6 +266,10 @@ class Entry:
         return gap / self.allowed if self.allowed > 0 else float("inf") if gap else 0.0
 
 
+ERRORS = (1e-2, 1e-4, 1e-6)
+"""Relative errors of one entry for which a report says how likely they are to show."""
+
+
 @dataclass
 class Tally:
     """The comparisons of one mode so far: all counted, the worst kept."""
@@ -244,6 +281,10 @@ class Tally:
     kinks: int = 0
     resolution: float = 0.0
     nonzero: int = 0
+    weighed: int = 0
+    """Entries whose part in a comparison was measured."""
+    shown: list[int] = field(default_factory=lambda: [0] * len(ERRORS))
+    """How many of them would show if they were off by each of `ERRORS`."""
     wrong: list[Entry] = field(default_factory=list)
     open: list[Entry] = field(default_factory=list)
     still: list[Entry] = field(default_factory=list)
@@ -254,6 +295,16 @@ class Tally:
     """Wrong entries for which the engine has no derivative."""
 
     KEPT = 8
+
+    def weigh(self, parts: Vector, bound: Vector) -> None:
+        """Counts the entries that would show: `parts` are the terms of the compared sums, `bound`
+        what each sum may differ by before it is traced to its entries.
+        """
+        with np.errstate(all="ignore"):
+            sizes = np.abs(parts)
+            self.weighed += int(np.count_nonzero(sizes))
+            for k, error in enumerate(ERRORS):
+                self.shown[k] += int(np.count_nonzero(sizes > bound / error))
 
     def keep(self, entries: list[Entry], entry: Entry) -> None:
         """`entry` among the worst of `entries`."""

@@ -12,7 +12,7 @@ from adjudge import pullbacks, pushforwards
 from adjudge._version import __version__
 from adjudge.automatic import Forward, Reverse
 from adjudge.byhand import ByHand
-from adjudge.compare import Tally, Tolerance
+from adjudge.compare import ERRORS, Tally, Tolerance
 from adjudge.errors import NotSupportedError
 from adjudge.findings import Finding, Status, Verdict, worst
 from adjudge.identities import Identities, again
@@ -260,6 +260,12 @@ def provenance_of(problem: Problem, settings: Settings, full: bool) -> Provenanc
     )
 
 
+def _power(tallies: Sequence[Tally]) -> dict[float, float]:
+    weighed = sum(tally.weighed for tally in tallies)
+    shown = [sum(tally.shown[k] for tally in tallies) for k in range(len(ERRORS))]
+    return {error: n / weighed for error, n in zip(ERRORS, shown, strict=True)} if weighed else {}
+
+
 def function_name(f: Callable[..., Any]) -> str:
     """What to call `f` in one line: the qualified name, or that of its type."""
     if isinstance(f, ByHand):
@@ -303,6 +309,7 @@ def report_of(
             "resolution": max(outcome.tolerance.resolution for outcome in outcomes),
         },
         resolution=max((tally.resolution for tally in tallies), default=0.0),
+        power=_power(tallies),
         provenance=provenance_of(problem, settings, any(outcome.full for outcome in outcomes)),
         entries=tuple(
             entry

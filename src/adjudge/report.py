@@ -47,6 +47,10 @@ class Report:
     """Largest relative deviation, error bar included, that was accepted in any comparison."""
     provenance: Provenance
     entries: Sequence[Entry] = field(default=())
+    power: Mapping[float, float] = field(default_factory=dict)
+    """By relative error: in how many of all entries of reverse mode, from 0 to 1, it would have
+    shown if it had been the only one. Empty where tolerances are given, and without reverse mode.
+    """
 
     def __bool__(self) -> bool:
         """Whether the verdict is PASS."""
@@ -85,13 +89,17 @@ class Report:
 
     @property
     def footer(self) -> str:
-        """Counts and provenance in two lines."""
+        """Counts, what would have shown, and provenance."""
         c = self.counts
+        errors = ", ".join(f"{error:.0e}" for error in self.power)
+        parts = ", ".join(f"{part:.1%}" for part in self.power.values())
+        power = f"one entry off by {errors} would show in {parts} of them\n" if parts else ""
         verdicts = "  ".join(f"{mode}: {verdict}" for mode, verdict in self.modes.items())
         return (
             f"{verdicts}   {c['comparisons']} comparisons, {c['identities']} identities, "
             f"{c['evaluations']} evaluations, {c['vjps']} vjps, {c['jvps']} jvps, "
             f"{c['probes']} probes\n"
+            f"{power}"
             f"{self.provenance}; {self.provenance.mode} mode, seed={self.provenance.seed}, "
             f"adjudge {self.provenance.adjudge}"
         )
@@ -108,6 +116,7 @@ class Report:
             "counts": dict(self.counts),
             "tolerance": dict(self.tolerance),
             "resolution": self.resolution,
+            "power": {str(error): part for error, part in self.power.items()},
             "provenance": vars(self.provenance).copy(),
         }
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.automatic import Forward, Reverse
-from adjudge.compare import FLOOR, Comparison, Entry, Tally, Tolerance, along
+from adjudge.compare import FLOOR, Comparison, Entry, Scales, Tally, Tolerance, along
 from adjudge.differences import norm
 from adjudge.numeric import Column, column, confirm, refined
 from adjudge.observed import Base
@@ -83,7 +84,7 @@ class Table:
             pushed = self.forward.column(self.base, found.vector, tangent.leaf)[1]
             self.pushed.setdefault(tangent.leaf, (found.vector, pushed))
         sides = list(self._sides(found, block, rows, pushed))
-        if self.eps is None:
+        if self.eps is None and not all(c.settled for _, c, _ in sides):
             disagrees = any(bool(np.any(self._doubtful(c))) for _, c, _ in sides)
             before = sum(int(np.count_nonzero(c.undecided)) for _, c, _ in sides)
             if (disagrees and self.confirmed < CONFIRMED) or (before and self.open < CONFIRMED):
@@ -100,8 +101,24 @@ class Table:
                 self.open += any(bool(np.any(c.undecided)) for _, c, _ in sides)
         for letter, comparison, side in sides:
             self._record(self.tally(letter), comparison, side, found)
+            if side == "rows" and rows is not None:
+                self._weigh(self.tally(letter), comparison, found, block, rows)
         if pushed is not None and rows is not None:
             self._forward_against_reverse(found, block, rows, pushed)
+
+    def _weigh(
+        self, tally: Tally, comparison: Comparison, found: Column, block: slice, rows: Vector
+    ) -> None:
+        """How much of the gradient has a part in the comparison that an error would show in."""
+        if not self.tolerance.automatic:
+            return
+        if found.tangent.coordinate is not None:
+            tally.weigh(comparison.automatic, comparison.allowed)
+            return
+        part = self.problem.X.slices[found.tangent.leaf]
+        v = found.vector[part]
+        for row, bound in zip(rows, comparison.unsuspicious, strict=True):
+            tally.weigh(row[part.start - block.start : part.stop - block.start] * v, bound)
 
     def _doubtful(self, comparison: Comparison) -> NDArray[np.bool_]:
         """Where two evaluations do not settle the matter."""
@@ -124,67 +141,77 @@ class Table:
         count = self.base.Y.size
         estimate = found.estimate
         value, error = estimate.value[:count], estimate.error[:count]
-        moved, secant = estimate.moved[:count], self._secant(found, slice(0, count))
-        quantum = self._quantum(found, self.base.Y, self.base.values[:count])
-        column = _leaf_sizes(value, self.base.Y)
-        size = np.zeros_like(column) if final else FLOOR * column
         if pushed is not None:
-            weight = 1.0 if self.probes.full else float(np.linalg.norm(found.vector))
+            size = self._floor(value, final=final)
+            measure = partial(self._scales, found)
             yield (
                 "F",
                 Comparison(
-                    pushed,
-                    value,
-                    error,
-                    size,
-                    secant,
-                    moved,
-                    quantum,
-                    column,
-                    self.tolerance,
-                    weight,
+                    pushed, value, error, size, estimate.moved[:count], self.tolerance, measure
                 ),
                 "each",
             )
         if rows is not None:
-            yield "R", self._reverse_side(found, block, rows, size, quantum), "rows"
+            yield "R", self._reverse_side(found, block, rows, final=final), "rows"
         if self.problem.tail and estimate.value.size > count:
             side = self._observed_side(found, count)
             if side is not None:
                 yield "", side, "first"
 
+    def _floor(self, value: Vector, *, final: bool) -> Vector:
+        """The size below which an entry is compared on the scale of its neighbours."""
+        if final:
+            return np.zeros_like(value)
+        return FLOOR * _leaf_sizes(value, self.base.Y)
+
+    def _scales(self, found: Column) -> Scales:
+        """Of every output coordinate."""
+        count = self.base.Y.size
+        return Scales(
+            self._secant(found, slice(0, count)),
+            self._quantum(found, self.base.Y, self.base.values[:count]),
+            _leaf_sizes(found.estimate.value[:count], self.base.Y),
+            1.0 if self.probes.full else float(np.linalg.norm(found.vector)),
+        )
+
     def _reverse_side(
-        self, found: Column, block: slice, rows: Vector, size: Vector, quantum: Vector
+        self, found: Column, block: slice, rows: Vector, *, final: bool = False
     ) -> Comparison:
         probes, count = self.probes, self.base.Y.size
         estimate = found.estimate
+        value, moved = estimate.value[:count], estimate.moved[:count]
         if found.tangent.coordinate is not None:
             automatic = rows[:, found.tangent.coordinate - block.start]
-            scale = size
+            size = self._floor(value, final=final)
         else:
-            v = found.vector[block]
+            part = self.problem.X.slices[found.tangent.leaf]
+            v = found.vector[part]
+            its = rows[:, part.start - block.start : part.stop - block.start]
             with np.errstate(all="ignore"):
-                automatic = rows @ v
-                scale = norm(rows * v)
-        weight = 1.0
-        if not probes.full:
-            weight = float(np.linalg.norm(found.vector)) * max(
-                (float(np.linalg.norm(probes.cotangent[p])) for p in self.base.Y.slices),
-                default=1.0,
-            )
-        moved = estimate.moved[:count]
+                automatic = its @ v
+                size = norm(its * v)
         return Comparison(
             automatic,
-            probes.contract(estimate.value[:count]),
+            probes.contract(value),
             probes.contract_error(estimate.error[:count]),
-            scale,
-            probes.contract_error(self._secant(found, slice(0, count))),
+            size,
             moved if probes.full else np.array([moved[p].any() for p in self.base.Y.slices]),
-            probes.contract_error(quantum),
-            scale if not probes.full else self._block_size(found.tangent.leaf, block, rows),
             self.tolerance,
-            weight,
+            partial(self._row_scales, found, block, rows, size),
             found.tangent.coordinate is None,
+        )
+
+    def _row_scales(self, found: Column, block: slice, rows: Vector, size: Vector) -> Scales:
+        """Of every row of reverse mode; `size`: of the projections, where they are."""
+        probes, each = self.probes, self._scales(found)
+        if probes.full:
+            return replace(each, block=self._block_size(found.tangent.leaf, block, rows))
+        lengths = (float(np.linalg.norm(probes.cotangent[p])) for p in self.base.Y.slices)
+        return Scales(
+            probes.contract_error(each.secant),
+            probes.contract_error(each.quantum),
+            size,
+            each.weight * max(lengths, default=1.0),
         )
 
     def _observed_side(self, found: Column, count: int) -> Comparison | None:
@@ -193,23 +220,29 @@ class Table:
         if found.tangent.leaf >= problem.base_inputs or problem.weights is None:
             return None
         estimate, w = found.estimate, problem.weights
-        observed = Space(self.base.whole.leaves[len(self.base.Y.leaves) :])
         g = self.base.values[:count]
         v = found.vector[:count]
         with np.errstate(all="ignore"):
-            moved = estimate.moved[count:]
             return Comparison(
                 np.array([g @ v]),
                 np.array([w @ estimate.value[count:]]),
                 np.array([norm(w * estimate.error[count:])]),
                 np.array([norm(g * v)]),
-                np.array([norm(w * self._secant(found, slice(count, None)))]),
-                np.array([bool(moved.any())]),
-                np.array([norm(w * self._quantum(found, observed, self.base.values[count:]))]),
-                np.array([norm(g * v)]),
+                np.array([bool(estimate.moved[count:].any())]),
                 self.tolerance,
-                float(np.linalg.norm(w) * np.linalg.norm(v)),
+                partial(self._observed_scales, found, count, w, float(norm(g * v))),
                 found.tangent.coordinate is None,
+            )
+
+    def _observed_scales(self, found: Column, count: int, w: Vector, size: float) -> Scales:
+        observed = Space(self.base.whole.leaves[len(self.base.Y.leaves) :])
+        quantum = self._quantum(found, observed, self.base.values[count:])
+        with np.errstate(all="ignore"):
+            return Scales(
+                np.array([norm(w * self._secant(found, slice(count, None)))]),
+                np.array([norm(w * quantum)]),
+                np.array([size]),
+                float(np.linalg.norm(w) * np.linalg.norm(found.vector[:count])),
             )
 
     def _secant(self, found: Column, part: slice) -> Vector:
@@ -247,6 +280,11 @@ class Table:
     # -- keeping what disagrees
 
     def _record(self, tally: Tally, comparison: Comparison, side: str, found: Column) -> None:
+        if comparison.settled:
+            tally.compared += int(comparison.automatic.size)
+            tally.nonzero += int(comparison.automatic.size)
+            tally.resolution = max(tally.resolution, comparison.resolution)
+            return
         fails, undecided = comparison.fails, comparison.undecided
         kink = np.zeros_like(fails)
         slopes = self._slopes(side, found)
@@ -333,15 +371,13 @@ class Table:
         self, found: Column, block: slice, rows: Vector, pushed: Vector
     ) -> None:
         """`<w, J v> = <J* w, v>`: no differences, exact to rounding."""
-        side = self._reverse_side(
-            found, block, rows, FLOOR * _leaf_sizes(pushed, self.base.Y), np.zeros_like(pushed)
-        )
+        side = self._reverse_side(found, block, rows, final=True)
         with np.errstate(all="ignore"):
             one, two = self.probes.contract(pushed), side.automatic
             length = norm(np.where(np.isfinite(two), two, 0.0))
             size = np.maximum(side.size, length if self.probes.full else np.abs(two))
             # what cancels to rounding keeps the rounding of what it is computed through
-            rounding = 64 * self.tolerance.eps * side.secant
+            rounding = 64 * self.tolerance.eps * side.scales.secant
             bound = self.tolerance.identity * np.maximum(size, np.abs(one)) + rounding
             apart = ~((np.abs(one - two) <= bound) | ~np.isfinite(one) | ~np.isfinite(two))
         tally = self.tallies.setdefault("identity", Tally("identity"))
