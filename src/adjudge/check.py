@@ -17,7 +17,7 @@ from adjudge.observed import observe
 from adjudge.options import Mode, Options, settings_of
 from adjudge.problem import Problem, first_order
 from adjudge.report import GradcheckError, Report
-from adjudge.surroundings import RandomState, random_state, surroundings
+from adjudge.surroundings import Surroundings, surroundings
 
 Function = Callable[..., Any]
 
@@ -122,13 +122,12 @@ def examine(
         options.get("backend"),
         options.get("masked"),
     )
-    with surroundings(problem) as before:
+    with surroundings(problem) as seen:
         outcomes = [
-            _composition(
-                problem, tail, chosen, before, partial(composed, problem, tail, settings.seed)
-            )
+            _composition(problem, tail, chosen, partial(composed, problem, tail, settings.seed))
             for tail, chosen in _by_tail(modes, settings)
         ]
+    outcomes[0].findings += _noticed(problem, seen)
     return report_of(f, problem, settings, outcomes)
 
 
@@ -184,16 +183,16 @@ def gradgradcheck(
     }  # fmt: skip
     settings = settings_of(options, second=True)
     problem = first_order(f, inputs, kwargs, wrt, backend, masked)
-    with surroundings(problem) as before:
+    with surroundings(problem) as seen:
         outcome = _composition(
             problem,
             "R",
             settings,
-            before,
             lambda: over_reverse(
                 problem, grad_outputs, settings.seed, strided=gen_non_contig_grad_outputs
             ),
         )
+    outcome.findings += _noticed(problem, seen)
     return _raised(report_of(f, problem, settings, [outcome]), raise_exception)
 
 
@@ -213,13 +212,9 @@ def _by_tail(modes: Sequence[str] | None, settings: Settings) -> list[tuple[str,
 
 
 def _composition(
-    problem: Problem,
-    tail: str,
-    settings: Settings,
-    before: RandomState,
-    make: Callable[[], Problem],
+    problem: Problem, tail: str, settings: Settings, make: Callable[[], Problem]
 ) -> Judgement:
-    """The judgement of the modes on top of `tail`; `before`: the random states at first."""
+    """The judgement of the modes on top of `tail`."""
     words = str(provenance_of(problem, settings, False))
     try:
         top = make()
@@ -236,12 +231,13 @@ def _composition(
                 )
                 outcome.modes[mode] = outcome.findings[-1].verdict
         return outcome
-    drawn = random_state(problem) != before
     require_outputs(base)
-    outcome = judge(top, base, settings, words)
-    if drawn:
-        outcome.findings.append(_DRAWS)
-    outcome.findings += [
+    return judge(top, base, settings, words)
+
+
+def _noticed(problem: Problem, seen: Surroundings) -> list[Finding]:
+    """What the function did beside computing its value."""
+    return [_DRAWS] * seen.drawn + [
         Finding(
             Status.MUTATES_INPUT,
             "",
@@ -252,7 +248,6 @@ def _composition(
         )
         for name in problem.written()
     ]
-    return outcome
 
 
 def _raised(report: Report, raise_exception: bool) -> Report:

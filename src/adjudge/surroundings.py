@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,29 +13,38 @@ import numpy as np
 from adjudge.problem import Problem
 
 
-RandomState = tuple[object, object, object]
+@dataclass
+class Surroundings:
+    """What happened to the global state during a check."""
+
+    drawn: bool = False
+    """Whether a global random state was advanced; known when the check is over."""
 
 
 @contextmanager
-def surroundings(problem: Problem) -> Iterator[RandomState]:
-    """Global state as it was afterwards, also when the user's function raises. Gives the random
-    states at the beginning, to compare `random_state` with.
-    """
+def surroundings(problem: Problem) -> Iterator[Surroundings]:
+    """Global state as it was afterwards, also when the user's function raises."""
+    seen = Surroundings()
     python = random.getstate()
-    host = np.random.get_state()  # noqa: NPY002 the global state is what is kept
+    host: Any = np.random.get_state()  # noqa: NPY002 the global state is what is kept
     try:
         with problem.backend.isolation(problem.x):
-            yield python, _comparable(host), problem.backend.random_state()
+            engine = problem.backend.random_state()
+            try:
+                yield seen
+            finally:
+                seen.drawn = problem.backend.random_state() != engine
     finally:
-        random.setstate(python)
-        np.random.set_state(host)  # noqa: NPY002 the global state is what is kept
+        if random.getstate() != python:
+            seen.drawn = True
+            random.setstate(python)
+        if not _same(np.random.get_state(), host):  # noqa: NPY002 the global state is watched
+            seen.drawn = True
+            np.random.set_state(host)  # noqa: NPY002 the global state is what is kept
 
 
-def random_state(problem: Problem) -> RandomState:
-    """All global random states that the function could advance, comparable."""
-    host = np.random.get_state()  # noqa: NPY002 the global state is watched
-    return random.getstate(), _comparable(host), problem.backend.random_state()
-
-
-def _comparable(state: Any) -> tuple[Any, ...]:
-    return tuple(part.tobytes() if hasattr(part, "tobytes") else part for part in state)
+def _same(a: Any, b: Any) -> bool:
+    return all(
+        np.array_equal(one, two) if isinstance(one, np.ndarray) else one == two
+        for one, two in zip(a, b, strict=True)
+    )
