@@ -32,6 +32,8 @@ class Estimate:
     contradiction: Vector | None = None
     """How far the plain difference of the finest step is off, where rounding does not explain it:
     a function that jumps within every longer step looks smooth on the ladder."""
+    steps: Vector | None = None
+    """By output, the finest step of the window that was taken."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,15 @@ class Sample:
     minus: Vector
     modulus: Callable[[Vector], Vector] = np.abs
     """What rounding is relative to: of a complex entry its modulus, in both coordinates."""
+    sided: bool = False
+    """Whether `minus` is f(x): x has a neighbour on one side only, and the step its sign."""
+
+    @cached_property
+    def slope(self) -> Vector:
+        """The difference quotient."""
+        with np.errstate(all="ignore"):
+            span = self.step if self.sided else 2 * self.step
+            return np.asarray((self.plus - self.minus) / span)
 
     @cached_property
     def size(self) -> Vector:
@@ -93,7 +104,7 @@ def central(sample: Sample, eps: float, noise: float = 0.0) -> Estimate:
     size is that accurate; longer ones are found out by the ladder.
     """
     with np.errstate(all="ignore"):
-        value = (sample.plus - sample.minus) / (2 * sample.step)
+        value = sample.slope
         error = np.where(np.isnan(value), np.nan, (2 * eps * sample.size + noise) / sample.step)
     moved = ~((sample.plus == sample.minus) & np.isfinite(sample.plus))
     return Estimate(value, error, moved, 2, "central difference, 2 evaluations")
@@ -124,7 +135,7 @@ def ladder(
     samples: Sequence[Sample],
     eps: float,
     at_x: Vector | None,
-    noise: float = 0.0,
+    noise: float | Vector = 0.0,
     parts: Sequence[slice] = (slice(None),),
 ) -> Estimate:
     """Richardson extrapolation over a ladder of steps, coarsest first.
@@ -136,13 +147,17 @@ def ladder(
     coarse windows may agree by chance across a jump.
     """
     with np.errstate(all="ignore"):
-        plain = np.array([(s.plus - s.minus) / (2 * s.step) for s in samples])
-        better = plain[1:] + np.diff(plain, axis=0) / (ladder_ratio(eps) ** 2 - 1)
+        plain = np.array([s.slope for s in samples])
+        orders = eliminated(sided=samples[0].sided)
+        better = plain
+        for order in orders:
+            better = better[1:] + np.diff(better, axis=0) / (ladder_ratio(eps) ** order - 1)
         change = np.abs(np.diff(better, axis=0))
         moved = np.any(plain != 0, axis=0)
-        steps = np.array([s.step for s in samples])
+        steps = np.abs([s.step for s in samples])
         size = np.fmax.reduce([s.size for s in samples])
-        rounding = (eps * size[None, :] + noise) / steps[1:, None]
+        # each elimination amplifies rounding
+        rounding = (4 ** (len(orders) - 1)) * (eps * size + noise) / steps[len(orders) :, None]
         change = np.fmax(change, _usual(change, size, moved, parts))
         # a window's disagreement with its neighbours: the larger of the two it has
         disagreement = np.fmax(np.vstack([change[:1], change]), np.vstack([change, change[-1:]]))
@@ -156,9 +171,11 @@ def ladder(
     columns = np.arange(plain.shape[1])
     # whether the output moved in the window that was chosen: beyond it there may be a jump
     still = plain == 0
-    if at_x is not None:  # an even function moves, too
+    if at_x is not None and not samples[0].sided:  # an even function moves, too
         still &= np.array([s.plus == at_x for s in samples])
-    moved = ~(still[:-1] & still[1:])[best, columns]
+    window = len(orders) + 1
+    still = np.array([still[k : k + window].all(axis=0) for k in range(len(better))])
+    moved = ~still[best, columns]
     # where f stands still near x and moves farther off, its smallest move is a unit of rounding
     with np.errstate(all="ignore"):
         move = np.abs(np.array([s.plus - s.minus for s in samples]))
@@ -172,16 +189,31 @@ def ladder(
         off = np.abs(plain[-1] - better[best, columns])
         explained = 16 * (eps * size + noise) / steps[-1] + usable[best, columns]
         contradiction = np.where(off > explained, off, 0.0)
-    evaluations = 2 * len(samples)
+    sided = samples[0].sided
+    evaluations = len(samples) * (1 if sided else 2)
     return Estimate(
         better[best, columns],
         usable[best, columns] + lattice,
         moved,
         evaluations,
-        f"central differences, Richardson, {evaluations} evaluations",
-        None if at_x is None else _one_sided(samples, at_x, eps),
+        f"{KINDS[sided]}, Richardson, {evaluations} evaluations",
+        None if at_x is None or sided else _one_sided(samples, at_x, eps),
         contradiction,
+        steps[best + len(orders)],
     )
+
+
+KINDS = {False: "central differences", True: "one-sided differences"}
+
+
+def eliminated(*, sided: bool) -> tuple[int, ...]:
+    """The powers of the step that extrapolation removes."""
+    return (1, 2) if sided else (2,)
+
+
+def fewest(*, sided: bool) -> int:
+    """Samples that it takes for two extrapolations, and so a disagreement to measure."""
+    return len(eliminated(sided=sided)) + 2
 
 
 def _usual(
@@ -220,8 +252,9 @@ def confirmed(one: Estimate, two: Estimate) -> Estimate:
         error,
         one.moved | two.moved,
         evaluations,
-        f"central differences, Richardson, {evaluations} evaluations",
+        one.method.replace(f" {one.evaluations} ", f" {evaluations} "),
         one.slopes,
+        steps=None if one.steps is None else np.where(first, one.steps, two.steps),
     )
 
 
