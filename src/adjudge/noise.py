@@ -3,69 +3,75 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import factorial
 
 import numpy as np
 
-from adjudge.differences import Vector
+from adjudge.differences import Vector, lowest_bit
 
-POINTS = 8
-"""Values in a table of differences."""
+POINTS = (32, 31, 29, 28, 25, 24, 21, 19, 18, 16)
+"""Where noise is sampled, in units of 1/32 of a step: not equidistant, since rounding to a lattice
+may be the same at all points that are. Integers, so that the points are exact in any dtype."""
+
+DEGREE = 4
+"""Of the polynomial whose residuals are noise: truncation is of the order of `(h / 4)^5`."""
 
 CARRIED = {"float32": 24, "float16": 11, "bfloat16": 8}
 """Significant bits of the dtypes that code may fall back to inside."""
 
 TELLING = 6
-"""Different values that it takes to say how many digits they carry."""
+"""Different values within a power of two that it takes to say how many digits they carry."""
 
 
 def scatter(values: Vector) -> Vector:
-    """Standard deviation of the noise of each column of values at equidistant points.
+    """Standard deviation of the noise of each column of values at `POINTS`.
 
-    Differences of order k of a smooth function fall like the k-th power of the spacing, those of
-    noise grow like the root of `(2k)! / (k!)^2` (Hamming; Moré and Wild, SIAM J. Sci. Comput. 33,
-    2011). Three orders in a row that agree are noise; else the higher of the last two bounds it.
-    Where most neighbours are equal, half of the smallest move is what rounding hides.
+    What a polynomial through them leaves over (the table of differences of Hamming and of Moré
+    and Wild, SIAM J. Sci. Comput. 33, 2011, does the same at equidistant points). On a staircase
+    half of the smallest move, which is what rounding hides.
     """
+    t = np.array(POINTS) / 8 - 3
+    q = np.linalg.qr(np.vander(t, DEGREE + 1))[0]
     with np.errstate(all="ignore"):
+        centred = values - np.mean(values, axis=0)
+        left = centred - q @ (q.T @ centred)
+        noise = np.sqrt(np.sum(left**2, axis=0) / (len(t) - DEGREE - 1))
         moves = np.abs(np.diff(values, axis=0))
-        quantum = np.min(np.where(moves > 0, moves, np.inf), axis=0, initial=np.inf)
+        unit = np.min(np.where(moves > 0, moves, np.inf), axis=0, initial=np.inf)
         flat = np.count_nonzero(moves == 0, axis=0) >= len(moves) // 2
-        levels = []
-        table = values
-        for k in range(1, len(values) - 1):
-            table = np.diff(table, axis=0)
-            weight = factorial(k) ** 2 / factorial(2 * k)
-            levels.append(np.sqrt(weight * np.mean(table**2, axis=0)))
-        noise = np.fmax(levels[-1], levels[-2])
-        for k in range(len(levels) - 3, 0, -1):
-            three = np.array(levels[k : k + 3])
-            agree = three.max(axis=0) <= 4 * three.min(axis=0)
-            noise = np.where(agree, three.max(axis=0), noise)
-        noise = np.where(flat & np.isfinite(quantum), np.fmax(noise, quantum / 2), noise)
-    return np.where(np.isfinite(noise), noise, 0.0)
+        flat &= np.count_nonzero(moves, axis=0) > 1  # one move is a jump, not a staircase
+        noise = np.where(flat, np.fmax(noise, unit / 2), noise)
+    return np.asarray(np.where(np.isfinite(noise), noise, 0.0))
+
+
+def lattice(values: Vector, eps: float) -> Vector:
+    """Standard deviation of rounding to the lattice on which all values of a column lie, where
+    that is coarser than rounding: they are differences of larger numbers.
+    """
+    with np.errstate(invalid="ignore"):
+        unit = np.min(lowest_bit(values), axis=0)
+        coarse = np.isfinite(unit) & (unit > 4 * eps * np.max(np.abs(values), axis=0))
+    return np.where(coarse, unit / 4, 0.0)
 
 
 def bits(values: Vector) -> int:
     """Significant bits that the finite values need, at most 53."""
     finite = values[np.isfinite(values) & (values != 0)]
-    if not finite.size:
-        return 0
-    significand = np.abs(np.frexp(finite)[0] * 2.0**53).astype(np.int64)
-    lowest = significand & -significand
-    return 54 - int(np.frexp(float(lowest.min()))[1])
+    ratio = np.abs(finite) / lowest_bit(finite)
+    return int(np.max(np.frexp(ratio)[1], initial=0))
 
 
 def carried(values: Sequence[Vector], points: Sequence[Vector]) -> str | None:
     """The narrowest dtype that holds all values, where it does not hold the points."""
     moving = np.array(values)
     with np.errstate(invalid="ignore"):
-        moving = moving[:, np.any(moving != moving[0], axis=0)]
-    if np.unique(moving).size < TELLING:
-        return None
-    needed, given = bits(moving), max(bits(point) for point in points)
-    for name in sorted(CARRIED, key=lambda name: CARRIED[name]):
-        # float16 and bfloat16 differ in range, too; that only the digits fit is what counts
-        if needed <= CARRIED[name] < given - 3:
+        moving = np.unique(moving[:, np.any(moving != moving[0], axis=0)])
+    exponents = np.frexp(moving)[1]
+    # of values on a lattice the smaller ones have fewer bits; rounded ones have as many
+    groups = [moving[exponents == e] for e in np.unique(exponents)]
+    needed = {bits(group) for group in groups if group.size >= TELLING}
+    given = max(bits(point) for point in points)
+    for name, available in CARRIED.items():
+        # that the range of the dtype is narrower, too, does not matter
+        if needed == {available} and available < given - 3:
             return name
     return None

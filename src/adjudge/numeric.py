@@ -21,7 +21,7 @@ from adjudge.differences import (
     relative_step,
 )
 from adjudge.errors import InputError
-from adjudge.noise import POINTS, carried, scatter
+from adjudge.noise import POINTS, carried, lattice, scatter
 from adjudge.observed import Base, evaluate
 from adjudge.probes import Tangent
 from adjudge.problem import Problem
@@ -52,8 +52,8 @@ class Column:
 
 
 def unit_roundoff(problem: Problem, base: Base) -> float:
-    """The coarsest `eps` among the checked leaves and the outputs."""
-    return max((leaf.eps for leaf in (*problem.X.leaves, *base.whole.leaves)), default=2.0**-52)
+    """The coarsest `eps` among the checked leaves and the outputs, and float64, which holds both."""
+    return max(2.0**-52, *(leaf.eps for leaf in (*problem.X.leaves, *base.whole.leaves)))
 
 
 def column(problem: Problem, base: Base, tangent: Tangent, eps: float | None) -> Column:
@@ -175,28 +175,64 @@ def _between(problem: Problem, found: Column) -> float:
 def measured(problem: Problem, base: Base, found: Column, doubted: NDArray[np.bool_]) -> Column:
     """A confirmed column with error bars that know the noise of f where the steps are.
 
-    Eight evaluations about the step that the `doubted` outputs chose; and longer steps, where the
+    Ten evaluations about the step that the `doubted` outputs chose; and longer steps, where the
     noise is more than a unit of rounding.
     """
-    steps = found.estimate.steps
-    if steps is None or not found.ladders:
+    if found.estimate.steps is None or not found.ladders:
         return found
-    u = unit_roundoff(problem, base)
-    chosen = steps[doubted] if np.any(doubted) else steps
-    step = np.sign(found.step) * _power_of_two(float(np.exp(np.mean(np.log(chosen)))))
-    noise = _noise(problem, base, found, step)
-    ladders = found.ladders
+    step = _chosen(found, doubted)
+    for _ in range(2):
+        found = _judged_by(problem, base, found, _noise(problem, base, found, step), doubted)
+        shorter = _chosen(found, doubted)
+        if abs(shorter) > abs(step) / 8:  # else the noise there is another one
+            break
+        step = shorter
+    return found
+
+
+def _chosen(found: Column, doubted: NDArray[np.bool_]) -> float:
+    """The step about which the noise of the doubted outputs matters."""
+    assert found.estimate.steps is not None
+    chosen = np.where(found.estimate.moved, found.estimate.steps, _moving(found.ladders[0]))
+    chosen = chosen[doubted] if np.any(doubted) else chosen
+    return float(np.sign(found.step)) * _power_of_two(float(np.exp(np.mean(np.log(chosen)))))
+
+
+def _judged_by(
+    problem: Problem, base: Base, found: Column, noise: Vector, doubted: NDArray[np.bool_]
+) -> Column:
+    """The ladders again, with this noise in place of what is usual."""
+    u, ladders = unit_roundoff(problem, base), found.ladders
     if bool(np.any(noise[doubted] > u * base.magnitude(base.values)[doubted])):
-        taken = max(abs(sample.step) for sample in ladders[0])
         every = _steps(problem, base, found, far=True)
-        longer = _climbed(problem, base, found, [s for s in every if s > 1.5 * taken], 1)
-        if longer is not None:
-            ladders = ((*longer.ladders[0], *ladders[0]), *ladders[1:])
+        ladders = tuple(_longer(problem, base, found, samples, every) for samples in ladders)
+    # what was measured counts in place of the usual size of the leaf
+    own = tuple(
+        tuple(replace(sample, modulus=base.whole.modulus) for sample in samples)
+        for samples in ladders
+    )
     noise = np.fmax(2 * noise, base.noise)
-    estimates = [
-        ladder(samples, u, base.values, noise, base.whole.slices) for samples in ladders
-    ]
+    estimates = [ladder(samples, u, base.values, noise, base.whole.slices) for samples in own]
     return replace(found, estimate=reduce(confirmed, estimates), ladders=ladders)
+
+
+def _longer(
+    problem: Problem, base: Base, found: Column, samples: tuple[Sample, ...], steps: Sequence[float]
+) -> tuple[Sample, ...]:
+    """The samples, with those of the longer steps among `steps` before them."""
+    longest = abs(samples[0].step)
+    factor = 1.0 if min(abs(longest / h - 1) for h in steps) < 0.1 else _between(problem, found)
+    more = [factor * h for h in steps if factor * h > 1.2 * longest]
+    climbed = _climbed(problem, base, found, more, 1)
+    return samples if climbed is None else (*climbed.ladders[0], *samples)
+
+
+def _moving(samples: Sequence[Sample]) -> Vector:
+    """By output, three steps above the shortest one that moves it: several units of rounding."""
+    steps = [abs(sample.step) for sample in samples]
+    steps = [*steps[:1] * 3, *steps][: len(steps)]
+    moves = np.array([sample.slope != 0 for sample in samples])
+    return np.asarray(np.min(np.where(moves, np.array(steps)[:, None], steps[0]), axis=0))
 
 
 def _noise(problem: Problem, base: Base, found: Column, step: float) -> Vector:
@@ -204,11 +240,13 @@ def _noise(problem: Problem, base: Base, found: Column, step: float) -> Vector:
     best = np.zeros(base.whole.size)
     for side in (1.0,) if found.sided else (1.0, -1.0):
         values = []
-        for k in range(POINTS):
-            h = side * step * (_between(problem, found) - (k + 1) / POINTS) / 2
+        for k in POINTS:
+            h = side * step * _between(problem, found) / 1.5 * k / 32
             point = _moved(problem, found.tangent, h)
             values.append(evaluate(problem, base, point, _doing(problem, found.tangent, h)))
         best = scatter(np.array(values))
+        if problem.X.leaves[found.tangent.leaf].double:  # at points with all their bits
+            best = np.fmax(best, lattice(np.array(values), unit_roundoff(problem, base)))
         if all(_defined(base, value) for value in values):
             break
     return best

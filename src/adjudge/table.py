@@ -116,12 +116,12 @@ class Table:
         if disagrees or _count(again, "undecided") < before:
             found, sides = closer, again
         if _count(sides, "fails") + _count(sides, "undecided"):
-            closer = confirm(self.problem, self.base, found)
+            closer = confirm(self.problem, self.base, closer)
             again = judged(closer)
             if _count(again, "fails") + _count(again, "undecided"):
                 closer = measured(self.problem, self.base, closer, self._doubted(again))
                 again = judged(closer)
-            if _count(sides, "fails") or _count(again, "undecided") < _count(sides, "undecided"):
+            if _count(sides, "fails") or _count(again, "undecided") <= _count(sides, "undecided"):
                 found, sides = closer, again
         if _count(sides, "fails"):
             sides = self._wavering(sides, found)
