@@ -164,9 +164,9 @@ def ladder(
         unit = np.where(still.any(axis=0), _lattice(samples, size, eps, parts), 0.0)
         # each elimination amplifies rounding
         rounding = 4 ** (window - 2) * (eps * reached + noise + unit) / steps[window - 1 :, None]
-        change = np.fmax(change, _usual(change, size, np.any(plain != 0, axis=0), parts))
+        usual = np.fmax(change, _usual(change, size, np.any(plain != 0, axis=0), parts))
         # a window's disagreement with its neighbours: the larger of the two it has
-        disagreement = np.fmax(np.vstack([change[:1], change]), np.vstack([change, change[-1:]]))
+        disagreement = np.fmax(np.vstack([usual[:1], usual]), np.vstack([usual, usual[-1:]]))
         error = 2 * disagreement + 2 * rounding
         usable = np.where(np.isfinite(better) & np.isfinite(error), error, np.inf)
         credible = usable.copy()

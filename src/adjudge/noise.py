@@ -49,7 +49,8 @@ def lattice(values: Vector, eps: float) -> Vector:
     """
     with np.errstate(invalid="ignore"):
         unit = np.min(lowest_bit(values), axis=0)
-        coarse = np.isfinite(unit) & (unit > 4 * eps * np.max(np.abs(values), axis=0))
+        moves = np.count_nonzero(np.diff(values, axis=0), axis=0) > len(values) // 2
+        coarse = moves & (unit > 4 * eps * np.max(np.abs(values), axis=0))
     return np.where(coarse, unit / 4, 0.0)
 
 
