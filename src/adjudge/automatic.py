@@ -122,7 +122,9 @@ class Forward:
 def neighbours(problem: Problem) -> Iterator[Vector]:
     """Two points whose finite entries are one or two units of rounding off those of x."""
     random = np.random.default_rng(0)
-    eps = np.repeat([leaf.eps for leaf in problem.X.leaves], [leaf.size for leaf in problem.X.leaves])
+    eps = np.repeat(
+        [leaf.eps for leaf in problem.X.leaves], [leaf.size for leaf in problem.X.leaves]
+    )
     for _ in range(2):
         signs = random.choice(np.array([-1.0, 1.0]), problem.X.size)
         with np.errstate(all="ignore"):

@@ -229,7 +229,9 @@ def lowest_bit(values: Vector) -> Vector:
     """The value of the lowest bit that is set in each number; infinity for zero."""
     mantissa, exponent = np.frexp(np.where(np.isfinite(values), values, 0.0))
     whole = np.abs(mantissa * 2.0**53).astype(np.int64)
-    return np.where(whole == 0, np.inf, np.ldexp((whole & -whole).astype(np.float64), exponent - 53))
+    return np.where(
+        whole == 0, np.inf, np.ldexp((whole & -whole).astype(np.float64), exponent - 53)
+    )
 
 
 KINDS = {False: "central differences", True: "one-sided differences"}
@@ -283,7 +285,9 @@ def confirmed(one: Estimate, two: Estimate) -> Estimate:
         evaluations,
         one.method.replace(f" {one.evaluations} ", f" {evaluations} "),
         one.slopes,
-        steps=None if one.steps is None else np.where(first, one.steps, two.steps),
+        steps=None
+        if one.steps is None or two.steps is None
+        else np.where(first, one.steps, two.steps),
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from adjudge.arguments import Path, read_arguments
 from adjudge.backend import Arrays, AutodiffBackend, FlatFunction
+from adjudge.bounds import Bounds, read_bounds
 from adjudge.byhand import ByHand, FlatByHand, HandBackend
 from adjudge.codec import Counts, UserCodec
 from adjudge.errors import InputError
@@ -91,6 +92,7 @@ def first_order(
     wrt: Path | Sequence[Path] | None,
     backend: str | AutodiffBackend | None,
     masked: bool | None,
+    bounds: Bounds = None,
 ) -> Problem:
     """The problem of `function(*inputs, **kwargs)`. Raises the errors of bad input."""
     if not callable(function):
@@ -122,4 +124,5 @@ def first_order(
         counts,
         output_names=lambda: codec.output_names,
         written=lambda: codec.written,
+        bounds=read_bounds(space, origin, bounds),
     )

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.automatic import Forward, Reverse, neighbours
+from adjudge.automatic import Forward, Reverse
 from adjudge.compare import FLOOR, Comparison, Entry, Tally, Tolerance, along
 from adjudge.differences import norm
 from adjudge.noise import CARRIED
-from adjudge.numeric import Column, column, confirm, measured, precision, refined
-from adjudge.observed import Base, evaluate
+from adjudge.numeric import Column, column
+from adjudge.observed import Base
 from adjudge.probes import Probes, Tangent
 from adjudge.problem import Problem
+from adjudge.settle import Settling, Side, total, worst_of
 from adjudge.spaces import Space, Vector
-
-Side = tuple[str, Comparison, str]
-"""The letter of a mode, what it is compared with, and how its rows are made."""
-
-WAVERING = 8
-"""Rows whose automatic value is taken again at neighbours of x before a FAIL."""
 
 CONFIRMED = 32
 """Columns on which a disagreement, or a doubt, is followed by a ladder of steps before the rest is
@@ -86,48 +81,26 @@ class Table:
             pushed = self.forward.column(self.base, found.vector, tangent.leaf)[1]
             self.pushed.setdefault(tangent.leaf, (found.vector, pushed))
         sides = list(self._sides(found, block, rows, pushed))
-        if self.eps is None:
+        disagrees = any(bool(np.any(self._doubtful(c))) for _, c, _ in sides)
+        doubt = (disagrees and self.confirmed < CONFIRMED) or (
+            total(sides, "undecided") and self.open < CONFIRMED
+        )
+        if doubt and self.eps is None:
             judged = partial(self._judged, block=block, rows=rows, pushed=pushed)
-            try:
-                found, sides = self._settled(found, sides, judged)
-            except Coarser as coarser:
-                self._carry(coarser.dtype)
-                return self._column(tangent, block, rows)
+            settling = Settling(self.problem, self.base, self.probes, judged)
+            found, sides, dtype = settling.settle(
+                found, sides, disagrees=disagrees, carries=self.carries is not None
+            )
+            if dtype is not None:
+                self._carry(dtype)
+                self._column(tangent, block, rows)
+                return
+            self.confirmed += bool(total(sides, "fails"))
+            self.open += bool(total(sides, "undecided"))
         for letter, comparison, side in sides:
             self._record(self.tally(letter), comparison, side, found)
         if pushed is not None and rows is not None:
             self._forward_against_reverse(found, block, rows, pushed)
-
-    def _settled(
-        self, found: Column, sides: list[Side], judged: Callable[[Column], list[Side]]
-    ) -> tuple[Column, list[Side]]:
-        """The column as it is where two evaluations settle it, else from as many as it takes."""
-        disagrees = any(bool(np.any(self._doubtful(c))) for _, c, _ in sides)
-        before = _count(sides, "undecided")
-        if not ((disagrees and self.confirmed < CONFIRMED) or (before and self.open < CONFIRMED)):
-            return found, sides
-        closer = refined(self.problem, self.base, found)
-        again = judged(closer)
-        if _count(again, "fails") + _count(again, "undecided") and not self.carries:
-            name = precision(self.problem, self.base, closer)
-            if name is not None:
-                raise Coarser(name)
-        # a disagreement is judged by the ladder; mere doubt only where that removes it
-        if disagrees or _count(again, "undecided") < before:
-            found, sides = closer, again
-        if _count(sides, "fails") + _count(sides, "undecided"):
-            closer = confirm(self.problem, self.base, closer)
-            again = judged(closer)
-            if _count(again, "fails") + _count(again, "undecided"):
-                closer = measured(self.problem, self.base, closer, self._doubted(again))
-                again = judged(closer)
-            if _count(sides, "fails") or _count(again, "undecided") <= _count(sides, "undecided"):
-                found, sides = closer, again
-        if _count(sides, "fails"):
-            sides = self._wavering(sides, found)
-        self.confirmed += bool(_count(sides, "fails"))
-        self.open += bool(_count(sides, "undecided"))
-        return found, sides
 
     def _judged(
         self, found: Column, block: slice, rows: Vector | None, pushed: Vector | None
@@ -140,55 +113,6 @@ class Table:
         if not self.probes.full:
             doubtful |= comparison.coarse | comparison.suspicious
         return doubtful
-
-    def _doubted(self, sides: list[Side]) -> NDArray[np.bool_]:
-        """The outputs on which a comparison fails or stays open."""
-        doubted = np.zeros(self.base.whole.size, bool)
-        count = self.base.Y.size
-        for _, comparison, side in sides:
-            for k in np.flatnonzero(comparison.fails | comparison.undecided):
-                if side == "first":
-                    doubted[count:] = True
-                elif self.probes.full or side == "each":
-                    doubted[k] = True
-                else:
-                    doubted[self.base.Y.slices[k]] = True
-        return doubted
-
-    def _wavering(self, sides: list[Side], found: Column) -> list[Side]:
-        """What fails, allowed the rounding of the automatic side: its change where x moves by a
-        unit of rounding. Of many rows some are tried, and the steadiest stands for the rest.
-        """
-        points = list(neighbours(self.problem))
-        wavering = []
-        for letter, comparison, side in sides:
-            tried = _worst(comparison, comparison.fails)[:WAVERING]
-            if not tried:
-                wavering.append((letter, comparison, side))
-                continue
-            changes = np.abs(
-                [self._automatic(point, side, tried, found) for point in points]
-                - comparison.automatic[tried]
-            )
-            change = np.max(np.where(np.isfinite(changes), changes, 0.0), axis=0, initial=0.0)
-            scale = np.where(comparison.largest > 0, comparison.largest, 1.0)
-            slack = np.where(comparison.fails, np.min(change / scale[tried]) * scale, 0.0)
-            slack[tried] = change
-            error = comparison.error + 4 * slack
-            wavering.append((letter, replace(comparison, error=error), side))
-        return wavering
-
-    def _automatic(self, point: Vector, side: str, rows: list[int], found: Column) -> Vector:
-        """The automatic values of these rows of a side at another point."""
-        v = found.vector
-        if side == "first":
-            values = evaluate(self.problem, self.base, point, "with x moved by rounding")
-            return np.array([values[: self.base.Y.size] @ v[: self.base.Y.size]])
-        if side == "each":
-            forward = Forward(self.problem, point)
-            return forward.column(self.base, v, found.tangent.leaf)[1][rows]
-        reverse = Reverse(self.problem, point)
-        return np.array([reverse.row(self.base, self.probes.row(k)) @ v for k in rows])
 
     def _carry(self, dtype: str) -> None:
         """From here on f is judged as code in that dtype."""
@@ -346,7 +270,7 @@ class Table:
         tally.failed += int(np.count_nonzero(fails))
         tally.undecided += int(np.count_nonzero(undecided))
         tally.kinks += int(np.count_nonzero(kink))
-        for k in _worst(comparison, fails):
+        for k in worst_of(comparison, fails):
             entry = self._entry(tally.mode, comparison, side, found, k)
             if not comparison.moved[k] and comparison.automatic[k] != 0:
                 tally.keep(tally.still, entry)
@@ -359,10 +283,10 @@ class Table:
             failure = Failure(tally.mode, side, found.tangent, k, entry)
             self.failures.setdefault(tally.mode, failure)
         if not self.probes.full:
-            for k in _worst(comparison, comparison.suspicious & ~undecided):
+            for k in worst_of(comparison, comparison.suspicious & ~undecided):
                 entry = self._entry(tally.mode, comparison, side, found, k)
                 self.suspects.append(Failure(tally.mode, side, found.tangent, k, entry))
-        for k in _worst(comparison, kink | undecided):
+        for k in worst_of(comparison, kink | undecided):
             tally.keep(tally.open, self._entry(tally.mode, comparison, side, found, k))
 
     def _slopes(self, side: str, found: Column) -> tuple[Vector, Vector] | None:
@@ -446,15 +370,6 @@ class Table:
             tally.keep(tally.wrong, entry)
 
 
-class Coarser(Exception):
-    """The function carries less precision than its dtype: the column is to be taken again."""
-
-    def __init__(self, dtype: str) -> None:
-        """`dtype`: what its values are rounded to."""
-        super().__init__(dtype)
-        self.dtype = dtype
-
-
 @dataclass(frozen=True)
 class Failure:
     """A projected comparison that failed, with what is needed to search for the entry."""
@@ -464,18 +379,6 @@ class Failure:
     tangent: Tangent
     row: int
     entry: Entry
-
-
-def _count(sides: list[Side], what: str) -> int:
-    return sum(int(np.count_nonzero(getattr(c, what))) for _, c, _ in sides)
-
-
-def _worst(comparison: Comparison, mask: NDArray[np.bool_]) -> list[int]:
-    where = np.flatnonzero(mask)
-    if where.size <= Tally.KEPT:
-        return [int(k) for k in where]
-    gap = np.nan_to_num(comparison.difference[where], nan=np.inf)
-    return [int(k) for k in where[np.argsort(-gap)[: Tally.KEPT]]]
 
 
 def _largest(row: Vector) -> float:
