@@ -19,11 +19,11 @@ columns, each from its own pass of reverse mode."""
 class Reverse:
     """`w -> J* w` at x, counted, on vectors."""
 
-    def __init__(self, problem: Problem) -> None:
-        """One evaluation of f under the engine's reverse mode."""
+    def __init__(self, problem: Problem, at: Vector | None = None) -> None:
+        """One evaluation of f under the engine's reverse mode, at x or at another point."""
         self.problem = problem
         problem.counts.doing = "at x, under reverse mode"
-        self.x = problem.point()
+        self.x = problem.point(at)
         self.outputs, self._pullback = problem.backend.vjp(problem.function, self.x)
         self.attached = tuple(not problem.backend.detached(y) for y in self.outputs)
         self.present = [False] * len(self.x)
@@ -91,16 +91,17 @@ class Reverse:
 class Forward:
     """`v -> J v` at x, counted, on vectors."""
 
-    def __init__(self, problem: Problem) -> None:
-        """Nothing is evaluated yet: every jvp is an evaluation of f."""
+    def __init__(self, problem: Problem, at: Vector | None = None) -> None:
+        """Nothing is evaluated yet: every jvp is an evaluation of f, at x or at another point."""
         self.problem = problem
+        self.at = at
 
     def push(self, v: MaybeArrays, x: Arrays | None = None) -> tuple[Arrays, MaybeArrays]:
         """The engine's jvp itself, at `x` where that is made already."""
         problem = self.problem
         problem.counts.jvps += 1
         problem.counts.doing = "at x, under forward mode"
-        return problem.backend.jvp(problem.function, problem.point() if x is None else x, v)
+        return problem.backend.jvp(problem.function, problem.point(self.at) if x is None else x, v)
 
     def tangent(self, v: Vector, only: int | None = None) -> MaybeArrays:
         """`v` as arrays; with `only` the other leaves' tangents are undefined."""
@@ -116,3 +117,15 @@ class Forward:
     def vector(self, base: Base, y: MaybeArrays) -> Vector:
         """Outputs or tangents as a vector of Y."""
         return base.Y.vector(self.problem.backend, y, base.arrays[: len(base.Y.leaves)])
+
+
+def neighbours(problem: Problem) -> Iterator[Vector]:
+    """Two points whose finite entries are one or two units of rounding off those of x."""
+    random = np.random.default_rng(0)
+    eps = np.repeat(
+        [leaf.eps for leaf in problem.X.leaves], [leaf.size for leaf in problem.X.leaves]
+    )
+    for _ in range(2):
+        signs = random.choice(np.array([-1.0, 1.0]), problem.X.size)
+        with np.errstate(all="ignore"):
+            yield problem.clipped(problem.origin * (1 + signs * eps))

@@ -9,6 +9,7 @@ from typing import Any, Unpack
 
 from adjudge.arguments import Path
 from adjudge.backend import AutodiffBackend
+from adjudge.bounds import Bounds
 from adjudge.compose import composed, over_reverse, require_outputs
 from adjudge.errors import InputError, NotSupportedError
 from adjudge.findings import Finding, Status
@@ -29,6 +30,7 @@ def gradcheck(
     kwargs: Mapping[str, Any] | None = None,
     wrt: Path | Sequence[Path] | None = None,
     eps: float | None = None,
+    bounds: Bounds = None,
     atol: float | None = None,
     rtol: float | None = None,
     raise_exception: bool = True,
@@ -58,6 +60,9 @@ def gradcheck(
             `"inputs[0]['w']"` or `"kwargs['b']"`, or several of them. Default: all floating and
             complex arrays; where the engine marks arrays (`requires_grad`) and any is, those.
         eps: Absolute step of the differences. `None`: relative to the scale of each input.
+        bounds: `(low, high)`, numbers or arrays, that no evaluation leaves in any checked input;
+            or a mapping from paths as for `wrt` to such pairs. Differences are one-sided where x
+            is too close to a bound, or on it.
         atol, rtol: Allowed `|automatic - reference| <= atol + rtol |reference|`. `None`: from
             the dtype and the error bar of the differences.
         raise_exception: `False` returns a falsy report instead of raising `GradcheckError`.
@@ -87,7 +92,7 @@ def gradcheck(
         UnstableOutputError: Outputs change shape or dtype near x.
     """
     options: Options = {
-        "kwargs": kwargs, "wrt": wrt, "eps": eps, "atol": atol, "rtol": rtol,
+        "kwargs": kwargs, "wrt": wrt, "eps": eps, "bounds": bounds, "atol": atol, "rtol": rtol,
         "nondet_tol": nondet_tol, "check_undefined_grad": check_undefined_grad,
         "check_grad_dtypes": check_grad_dtypes, "check_batched_grad": check_batched_grad,
         "check_batched_forward_grad": check_batched_forward_grad,
@@ -121,6 +126,7 @@ def examine(
         options.get("wrt"),
         options.get("backend"),
         options.get("masked"),
+        options.get("bounds"),
     )
     with surroundings(problem) as seen:
         outcomes = [
@@ -139,6 +145,7 @@ def gradgradcheck(
     kwargs: Mapping[str, Any] | None = None,
     wrt: Path | Sequence[Path] | None = None,
     eps: float | None = None,
+    bounds: Bounds = None,
     atol: float | None = None,
     rtol: float | None = None,
     gen_non_contig_grad_outputs: bool = False,
@@ -174,7 +181,7 @@ def gradgradcheck(
     Raises: As `gradcheck`.
     """
     options: Options = {
-        "kwargs": kwargs, "wrt": wrt, "eps": eps, "atol": atol, "rtol": rtol,
+        "kwargs": kwargs, "wrt": wrt, "eps": eps, "bounds": bounds, "atol": atol, "rtol": rtol,
         "nondet_tol": nondet_tol, "check_undefined_grad": check_undefined_grad,
         "check_grad_dtypes": check_grad_dtypes, "check_batched_grad": check_batched_grad,
         "check_forward_ad": check_fwd_over_rev, "check_backward_ad": check_rev_over_rev,
@@ -182,7 +189,7 @@ def gradgradcheck(
         "equal_nan": equal_nan, "backend": backend,
     }  # fmt: skip
     settings = settings_of(options, second=True)
-    problem = first_order(f, inputs, kwargs, wrt, backend, masked)
+    problem = first_order(f, inputs, kwargs, wrt, backend, masked, bounds)
     with surroundings(problem) as seen:
         outcome = _composition(
             problem,

@@ -184,10 +184,10 @@ class Comparison:
         with np.errstate(all="ignore"):
             wide = self.error > t.resolution * self.largest
             # in sixteen bits every small derivative would stay open
-            faint = np.abs(self.automatic) <= 64 * t.relative * self.scales.secant
-            small = self.negligible | (faint & t.double) | (t.eps > SHORT)
+            small = self.negligible | (t.eps > SHORT)
             visible = t.resolution if t.noisy else t.relative
             wide &= ~(small & (self.error <= visible * self.scales.secant))
+            wide &= ~(self.negligible & (self.error <= t.relative * self.scales.block))
             # too small to show in an output that is rounded, and not small beside the others
             hidden = (np.abs(self.automatic) <= self.scales.quantum) & ~self.negligible
             still = ~self.moved

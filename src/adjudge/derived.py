@@ -100,6 +100,12 @@ def _second_order(
         differentiated=differentiated,
         base_inputs=len(problem.x),
         weights=weights,
+        bounds=None
+        if problem.bounds is None
+        else (
+            np.concatenate([problem.bounds[0], np.full(more.size, -np.inf)]),
+            np.concatenate([problem.bounds[1], np.full(more.size, np.inf)]),
+        ),
     )
 
 

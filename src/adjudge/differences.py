@@ -34,6 +34,8 @@ class Estimate:
     contradiction: Vector | None = None
     """How far the plain difference of the finest step is off, where rounding does not explain it:
     a function that jumps within every longer step looks smooth on the ladder."""
+    steps: Vector | None = None
+    """By output, the finest step of the window that was taken."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,15 @@ class Sample:
     minus: Vector
     modulus: Callable[[Vector], Vector] = np.abs
     """What rounding is relative to: of a complex entry its modulus, in both coordinates."""
+    sided: bool = False
+    """Whether `minus` is f(x): x has a neighbour on one side only, and the step its sign."""
+
+    @cached_property
+    def slope(self) -> Vector:
+        """The difference quotient."""
+        with np.errstate(all="ignore"):
+            span = self.step if self.sided else 2 * self.step
+            return np.asarray((self.plus - self.minus) / span)
 
     @cached_property
     def size(self) -> Vector:
@@ -104,7 +115,7 @@ def central(sample: Sample, eps: float, noise: float = 0.0) -> Estimate:
     size is that accurate; longer ones are found out by the ladder.
     """
     with np.errstate(all="ignore"):
-        value = (sample.plus - sample.minus) / (2 * sample.step)
+        value = sample.slope
         error = np.where(np.isnan(value), np.nan, (2 * eps * sample.size + noise) / sample.step)
     moved = ~((sample.plus == sample.minus) & np.isfinite(sample.plus))
     return Estimate(value, error, moved, 2, "central difference, 2 evaluations")
@@ -135,7 +146,7 @@ def ladder(
     samples: Sequence[Sample],
     eps: float,
     at_x: Vector | None,
-    noise: float = 0.0,
+    noise: float | Vector = 0.0,
     parts: Sequence[slice] = (slice(None),),
 ) -> Estimate:
     """Richardson extrapolation over a ladder of steps, coarsest first.
@@ -144,55 +155,107 @@ def ladder(
     1982), or what is usual for its leaf (`parts`) where it is less, plus the rounding of the
     outputs. Per output the window with the smallest error is taken
     among those that no finer window contradicts (Lepski, Theory Probab. Appl. 35, 1990): two
-    coarse windows may agree by chance across a jump.
+    coarse windows may agree by chance across a jump. Nor is an error bar narrower than what
+    finer windows are off by beyond their rounding: a difference that has not converged moves on.
     """
+    sided = samples[0].sided
+    orders = eliminated(sided=sided)
+    window = len(orders) + 1
     with np.errstate(all="ignore"):
-        plain = np.array([(s.plus - s.minus) / (2 * s.step) for s in samples])
-        better = plain[1:] + np.diff(plain, axis=0) / (ladder_ratio(eps) ** 2 - 1)
+        plain = np.array([s.slope for s in samples])
+        better = plain
+        for order in orders:
+            better = better[1:] + np.diff(better, axis=0) / (ladder_ratio(eps) ** order - 1)
         change = np.abs(np.diff(better, axis=0))
-        moved = np.any(plain != 0, axis=0)
-        steps = np.array([s.step for s in samples])
-        size = np.fmax.reduce([s.size for s in samples])
-        rounding = (eps * size[None, :] + noise) / steps[1:, None]
-        change = np.fmax(change, _usual(change, size, moved, parts))
+        steps = np.abs([s.step for s in samples])
+        sizes = np.array([s.size for s in samples])
+        size = np.fmax.reduce(sizes)
+        reached = np.fmax.accumulate(sizes[::-1])[::-1][: len(better)]
+        still = _still(samples, plain, at_x, window)
+        unit = np.where(still.any(axis=0), _lattice(samples, size, eps, parts), 0.0)
+        # each elimination amplifies rounding
+        rounding = 4 ** (window - 2) * (eps * reached + noise + unit) / steps[window - 1 :, None]
+        usual = np.fmax(change, _usual(change, size, np.any(plain != 0, axis=0), parts))
         # a window's disagreement with its neighbours: the larger of the two it has
-        disagreement = np.fmax(np.vstack([change[:1], change]), np.vstack([change, change[-1:]]))
+        disagreement = np.fmax(np.vstack([usual[:1], usual]), np.vstack([usual, usual[-1:]]))
         error = 2 * disagreement + 2 * rounding
         usable = np.where(np.isfinite(better) & np.isfinite(error), error, np.inf)
         credible = usable.copy()
         for k in range(len(better) - 1):
-            apart = np.abs(better[k + 1 :] - better[k]) > 2 * (usable[k + 1 :] + usable[k])
-            credible[k] = np.where(np.any(apart, axis=0), np.inf, usable[k])
+            off = np.abs(better[k + 1 :] - better[k])
+            apart = off > 2 * (usable[k + 1 :] + usable[k])
+            beyond = np.where(off > 16 * rounding[k + 1 :], off, 0.0)
+            error = np.fmax(usable[k], np.fmax.reduce(beyond))
+            credible[k] = np.where(np.any(apart, axis=0), np.inf, error)
+        # finer windows that are farther and farther apart converge to nothing
+        apart = change[-1] > 16 * rounding[-1]
+        diverges = apart & (change[-1] >= change[-2]) if len(change) > 1 else apart & False
     best = np.argmin(credible, axis=0)
     columns = np.arange(plain.shape[1])
-    # whether the output moved in the window that was chosen: beyond it there may be a jump
-    still = plain == 0
-    if at_x is not None:  # an even function moves, too
-        still &= np.array([s.plus == at_x for s in samples])
-    moved = ~(still[:-1] & still[1:])[best, columns]
-    # where f stands still near x and moves farther off, its smallest move is a unit of rounding
-    with np.errstate(all="ignore"):
-        move = np.abs(np.array([s.plus - s.minus for s in samples]))
-        unit = np.min(np.where((move > 0) & np.isfinite(move), move, np.inf), axis=0)
-        largest = np.zeros_like(size)
-        for part in parts:
-            finite = size[part][np.isfinite(size[part])]
-            largest[part] = np.max(finite, initial=0.0)
-        lattice = np.where(~moved & (unit <= 64 * eps * largest), unit / steps[best], 0.0)
+    bar = np.where(diverges, np.inf, credible[best, columns])
     with np.errstate(all="ignore"):
         off = np.abs(plain[-1] - better[best, columns])
-        explained = 16 * (eps * size + noise) / steps[-1] + usable[best, columns]
+        explained = 16 * (eps * size + noise + unit) / steps[-1] + bar
         contradiction = np.where(off > explained, off, 0.0)
-    evaluations = 2 * len(samples)
+    evaluations = len(samples) * (1 if sided else 2)
     return Estimate(
         better[best, columns],
-        usable[best, columns] + lattice,
-        moved,
+        bar,
+        # whether the output moved in the window that was chosen: beyond it there may be a jump
+        ~still[best, columns],
         evaluations,
-        f"central differences, Richardson, {evaluations} evaluations",
-        None if at_x is None else _one_sided(samples, at_x, eps),
+        f"{KINDS[sided]}, Richardson, {evaluations} evaluations",
+        None if at_x is None or sided else _one_sided(samples, at_x, eps),
         contradiction,
+        steps[best + window - 1],
     )
+
+
+def _still(
+    samples: Sequence[Sample], plain: Vector, at_x: Vector | None, window: int
+) -> NDArray[np.bool_]:
+    """Where the output does not move at all, by window."""
+    still = plain == 0
+    if at_x is not None and not samples[0].sided:  # an even function moves, too
+        still &= np.array([s.plus == at_x for s in samples])
+    return np.array([still[k : k + window].all(axis=0) for k in range(len(still) - window + 1)])
+
+
+def _lattice(samples: Sequence[Sample], size: Vector, eps: float, parts: Sequence[slice]) -> Vector:
+    """The smallest move of an output where that is a unit of rounding: of its leaf, or of the
+    lattice on which all of its values lie (1 - y, say, where y is near 1).
+    """
+    move = np.abs(np.array([s.plus - s.minus for s in samples]))
+    unit = np.min(np.where((move > 0) & np.isfinite(move), move, np.inf), axis=0)
+    largest = np.zeros_like(size)
+    for part in parts:
+        finite = size[part][np.isfinite(size[part])]
+        largest[part] = np.max(finite, initial=0.0)
+    values = np.array([value for s in samples for value in (s.plus, s.minus)])
+    rounded = unit <= np.fmin(8 * np.min(lowest_bit(values), axis=0), size / 16)
+    return np.where(np.isfinite(unit) & (rounded | (unit <= 64 * eps * largest)), unit, 0.0)
+
+
+def lowest_bit(values: Vector) -> Vector:
+    """The value of the lowest bit that is set in each number; infinity for zero."""
+    mantissa, exponent = np.frexp(np.where(np.isfinite(values), values, 0.0))
+    whole = np.abs(mantissa * 2.0**53).astype(np.int64)
+    return np.where(
+        whole == 0, np.inf, np.ldexp((whole & -whole).astype(np.float64), exponent - 53)
+    )
+
+
+KINDS = {False: "central differences", True: "one-sided differences"}
+
+
+def eliminated(*, sided: bool) -> tuple[int, ...]:
+    """The powers of the step that extrapolation removes."""
+    return (1, 2) if sided else (2,)
+
+
+def fewest(*, sided: bool) -> int:
+    """Samples that it takes for two extrapolations, and so a disagreement to measure."""
+    return len(eliminated(sided=sided)) + 2
 
 
 def _usual(
@@ -231,8 +294,11 @@ def confirmed(one: Estimate, two: Estimate) -> Estimate:
         error,
         one.moved | two.moved,
         evaluations,
-        f"central differences, Richardson, {evaluations} evaluations",
+        one.method.replace(f" {one.evaluations} ", f" {evaluations} "),
         one.slopes,
+        steps=None
+        if one.steps is None or two.steps is None
+        else np.where(first, one.steps, two.steps),
     )
 
 

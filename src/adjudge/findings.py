@@ -51,6 +51,8 @@ class Status(StrEnum):
     """Differences cannot decide: their error bar is wider than the resolution asked for."""
     UNSUPPORTED = "UNSUPPORTED"
     """Asked for, and not offered by the engine."""
+    IMPRECISE = "IMPRECISE"
+    """The function carries less precision than its dtype."""
     RAISED = "RAISED"
     """The derivative raised an exception."""
     DRAWS_RANDOM = "DRAWS_RANDOM"

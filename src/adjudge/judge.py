@@ -18,6 +18,7 @@ from adjudge.findings import Finding, Status, Verdict, worst
 from adjudge.identities import Identities, again
 from adjudge.localise import localise
 from adjudge.mistake import likely_mistake
+from adjudge.noise import CARRIED
 from adjudge.numeric import unit_roundoff
 from adjudge.observed import Base
 from adjudge.probes import Probes
@@ -103,6 +104,9 @@ def judge(problem: Problem, base: Base, settings: Settings, provenance: str) -> 
         known if probes.rows == 1 else None,
     )  # fmt: skip
     table.fill()
+    if table.carries is not None:
+        checks.tolerance = outcome.tolerance = table.tolerance
+        outcome.findings.append(_carries(table))
     if reverse is not None and known is not None and any(reverse.attached):
         outcome.findings += _after_rows(table, checks, reverse, known, settings)
     if forward is not None and settings.undefined:
@@ -231,6 +235,20 @@ def _conclude(outcome: Judgement, table: Table, checks: Identities, provenance: 
         outcome.findings.append(_nothing(table))
     outcome.identities = checks.compared
     outcome.probes = table.probes.columns + table.probes.rows
+
+
+def _carries(table: Table) -> Finding:
+    assert table.carries is not None
+    names = ", ".join(leaf.name for leaf in table.base.Y.leaves)
+    return Finding(
+        Status.IMPRECISE,
+        "",
+        "",
+        f"the function carries {table.carries} precision ({names} is rounded to "
+        f"{CARRIED[table.carries]} bits)\n"
+        "  it is judged by that; a smaller error in its derivative cannot be seen",
+        note=True,
+    )
 
 
 def _nothing(table: Table) -> Finding:

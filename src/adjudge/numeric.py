@@ -12,6 +12,7 @@ from adjudge.differences import (
     Sample,
     central,
     confirmed,
+    fewest,
     ladder,
     ladder_steps,
     relative_step,
@@ -24,6 +25,8 @@ from adjudge.spaces import Vector
 
 RETREATS = (1.0, 2.0**-8, 2.0**-16)
 """Factors on the step where a neighbour of x is not finite."""
+NARROW_RETREATS = (1.0, 2.0**-2)
+"""The same in narrower dtypes than float64, where steps soon drown in rounding."""
 
 
 @dataclass(frozen=True)
@@ -38,16 +41,21 @@ class Column:
     relative: float
     finer: int | None = None
     """How many steps below this one are exact in the dtype; `None`: all of the ladder's."""
+    ladders: tuple[tuple[Sample, ...], ...] = ()
+    """The samples of the ladders taken so far."""
+    sided: bool = False
+    """Whether x has a neighbour on one side only: `step` has its sign."""
 
 
 def unit_roundoff(problem: Problem, base: Base) -> float:
-    """The coarsest `eps` among the checked leaves and the outputs."""
-    return max((leaf.eps for leaf in (*problem.X.leaves, *base.whole.leaves)), default=2.0**-52)
+    """The coarsest `eps` of the checked leaves, the outputs, and float64, which holds them."""
+    return max(2.0**-52, *(leaf.eps for leaf in (*problem.X.leaves, *base.whole.leaves)))
 
 
 def column(problem: Problem, base: Base, tangent: Tangent, eps: float | None) -> Column:
     """Two evaluations along `tangent`; `eps` fixes the absolute step.
 
+    A ladder to one side where a neighbour to the other side is not finite or out of bounds.
     Raises `InputError` where a fixed step is too short to move x at all.
     """
     u = unit_roundoff(problem, base)
@@ -59,72 +67,137 @@ def column(problem: Problem, base: Base, tangent: Tangent, eps: float | None) ->
         estimate = Estimate(still, still, np.zeros(still.shape, bool), 0, "x is not finite there")
         return Column(tangent, tangent.vector, estimate, 0.0, relative)
     if eps is not None:
+        if eps > problem.room(tangent.vector):
+            raise _out_of_bounds(problem, tangent, eps)
         taken = _sample(problem, base, tangent, eps)
         if taken is None:
             raise _no_motion(problem, tangent, eps)
         return Column(tangent, taken[1], central(taken[0], u, base.noise), eps, relative)
     best: Column | None = None
-    for factor in RETREATS:
-        step = _power_of_two(relative * factor * tangent.length)
+    room = problem.room(tangent.vector)
+    for factor in RETREATS if u <= 2.0**-52 else NARROW_RETREATS:
+        step = power_of_two(relative * factor * tangent.length)
+        if step > room:
+            continue
         finer = 0 if factor < 1 else None
-        steps = ladder_steps(step, relative * factor, u, finer=finer)
+        steps = _within(ladder_steps(step, relative * factor, u, finer=finer), room)
         exact = _quantised(problem, tangent, steps)
         taken = _sample(problem, base, exact, step)
         if taken is None:
             break
         sample, vector = taken
         best = Column(exact, vector, central(sample, u, base.noise), step, relative * factor, finer)
-        finite = np.isfinite(sample.plus) & np.isfinite(sample.minus)
-        if bool(np.all(finite | ~np.isfinite(base.values))):
-            break
-    if best is None:
-        raise _no_motion(problem, tangent, step)
-    return best
+        if defined(base, sample.plus) and defined(base, sample.minus):
+            return best
+    return _one_sided(problem, base, tangent, u) or best or _unmoved(base, tangent, relative)
+
+
+def defined(base: Base, values: Vector) -> bool:
+    """Whether `values` are finite wherever those at x are."""
+    return bool(np.all(np.isfinite(values) | ~np.isfinite(base.values)))
+
+
+def _one_sided(problem: Problem, base: Base, tangent: Tangent, u: float) -> Column | None:
+    """A ladder to the side on which f is defined; `None` where there is none."""
+    relative = relative_step(u)
+    step = power_of_two(relative * tangent.length)
+    if tangent.coordinate is None:
+        tangent = replace(tangent, vector=problem.inward(tangent.vector))
+    for side in (1.0, -1.0):
+        room = problem.room(side * tangent.vector, both=False)
+        steps = _within(ladder_steps(step, relative, u), room)
+        if not steps:
+            continue
+        exact = _quantised(problem, tangent, steps)
+        first = _sample(problem, base, exact, side * steps[-1], sided=True)
+        if first is None or not defined(base, first[0].plus):
+            continue
+        vector, found = first[1], Column(exact, first[1], central(first[0], u), 0.0, relative)
+        found = replace(found, vector=vector, step=side * step, sided=True)
+        return climbed(problem, base, found, steps)
+    return None
+
+
+def _unmoved(base: Base, tangent: Tangent, relative: float) -> Column:
+    """A column of which nothing is known, since no step of the ladder moves x."""
+    unknown = np.zeros(base.whole.size)
+    estimate = Estimate(
+        unknown,
+        unknown + np.inf,
+        np.ones(unknown.shape, bool),
+        0,
+        "no step of the ladder moves x: it lies among the smallest numbers of its dtype",
+    )
+    return Column(tangent, tangent.vector, estimate, 0.0, relative)
+
+
+def _within(steps: Sequence[float], room: float) -> list[float]:
+    return [step for step in steps if step <= room]
 
 
 def refined(problem: Problem, base: Base, first: Column) -> Column:
     """The same column from a ladder of steps, with an error bar that was measured.
 
-    Steps below the spacing of the dtype are left out; `first` itself where fewer than three stay.
-    Three give two extrapolations, and so a disagreement to measure.
+    Steps below the spacing of the dtype are left out; `first` itself where too few stay.
     """
-    if first.step == 0.0:
+    if first.step == 0.0 or first.sided:
         return first
-    estimate = _climbed(problem, base, first, _steps(problem, base, first))
-    return first if estimate is None else replace(first, estimate=estimate)
+    return climbed(problem, base, first, steps_around(problem, base, first)) or first
 
 
 def confirm(problem: Problem, base: Base, found: Column) -> Column:
     """A refined column, confirmed by a second ladder whose steps lie between those of the first."""
     if found.step == 0.0:
         return found
-    steps = _steps(problem, base, found)
-    # three halves of all but the finest step: still exact in the dtype
-    second = _climbed(problem, base, found, [1.5 * step for step in steps[:-1]])
+    steps = steps_around(problem, base, found)
+    room = problem.room(np.sign(found.step) * found.tangent.vector, both=not found.sided)
+    factor = between(problem, found)
+    second = climbed(problem, base, found, _within([factor * step for step in steps[:-1]], room))
     if second is None:
         return found
-    return replace(found, estimate=confirmed(found.estimate, second))
+    return replace(
+        found,
+        estimate=confirmed(found.estimate, second.estimate),
+        ladders=(*found.ladders, *second.ladders),
+    )
 
 
-def _steps(problem: Problem, base: Base, found: Column) -> list[float]:
+def between(problem: Problem, found: Column) -> float:
+    """A factor that makes other steps of those of the ladder.
+
+    No ratio of small numbers in double, where values may be rounded to multiples of a power of two
+    as the steps are; three halves in narrower dtypes, where the steps have to stay exact.
+    """
+    return 1.4 if problem.X.leaves[found.tangent.leaf].double else 1.5
+
+
+def steps_around(problem: Problem, base: Base, found: Column, *, far: bool = False) -> list[float]:
     """The ladder around the step of `found`, as far down as it is exact in the dtype."""
     finer = None if problem.X.leaves[found.tangent.leaf].double else found.finer
+    far = far or _hidden(found.estimate)
     u = unit_roundoff(problem, base)
-    return ladder_steps(found.step, found.relative, u, far=_hidden(found.estimate), finer=finer)
+    steps = ladder_steps(abs(found.step), found.relative, u, far=far, finer=finer)
+    direction = np.sign(found.step) * found.tangent.vector
+    return _within(steps, problem.room(direction, both=not found.sided))
 
 
-def _climbed(
-    problem: Problem, base: Base, found: Column, steps: Sequence[float]
-) -> Estimate | None:
-    """The estimate from a ladder of these steps; `None` where fewer than three can be taken."""
+def climbed(
+    problem: Problem, base: Base, found: Column, steps: Sequence[float], least: int = 0
+) -> Column | None:
+    """`found` from a ladder of these steps; `None` where too few can be taken."""
     samples = []
     for step in steps:
-        taken = _sample(problem, base, found.tangent, step)
+        signed = float(np.copysign(step, found.step))
+        taken = _sample(problem, base, found.tangent, signed, sided=found.sided)
         if taken is not None:
             samples.append(taken[0])
-    if len(samples) < 3:
+    if len(samples) < (least or fewest(sided=found.sided)):
         return None
-    return ladder(samples, unit_roundoff(problem, base), base.values, base.noise, base.whole.slices)
+    if len(samples) < fewest(sided=found.sided):
+        return replace(found, ladders=(tuple(samples),))
+    u = unit_roundoff(problem, base)
+    estimate = ladder(samples, u, base.values, base.noise, base.whole.slices)
+    return replace(found, estimate=estimate, ladders=(tuple(samples),))
 
 
 def _hidden(estimate: Estimate) -> bool:
@@ -168,34 +241,43 @@ def _reach(x: Vector) -> float:
     return float(np.max(x, initial=0.0) - np.min(x, initial=0.0))
 
 
-def _power_of_two(step: float) -> float:
+def power_of_two(step: float) -> float:
+    """The power of two next to `step`."""
     return float(2.0 ** np.round(np.log2(step))) if step > 0 and np.isfinite(step) else step
 
 
+def moved_by(problem: Problem, tangent: Tangent, step: float) -> Vector:
+    """`x + step v`, rounded to the dtype of the leaf and within bounds."""
+    point = problem.clipped(problem.origin + step * tangent.vector)
+    return _representable(problem, point, tangent.leaf)
+
+
 def _sample(
-    problem: Problem, base: Base, tangent: Tangent, step: float
+    problem: Problem, base: Base, tangent: Tangent, step: float, *, sided: bool = False
 ) -> tuple[Sample, Vector] | None:
-    """Values on both sides of x and the direction really taken; `None` if x does not move."""
+    """Values on both sides of x (of `sided`: at x and on one) and the direction really taken;
+    `None` if x does not move.
+    """
     origin = problem.origin
-    points, moves = [], []
-    for sign in (1.0, -1.0):
-        point = _representable(problem, origin + sign * step * tangent.vector, tangent.leaf)
-        with np.errstate(invalid="ignore"):
-            points.append(point)
-            moves.append(np.where(np.isfinite(origin), point - origin, 0.0))
-    if not np.any(moves[0]) or not np.any(moves[1]):
+    points = [
+        moved_by(problem, tangent, step),
+        origin if sided else moved_by(problem, tangent, -step),
+    ]
+    with np.errstate(invalid="ignore"):
+        moves = [np.where(np.isfinite(origin), point - origin, 0.0) for point in points]
+    if not np.any(moves[0]) or not (sided or np.any(moves[1])):
         return None
-    plus, minus = (
-        evaluate(problem, base, point, _doing(problem, tangent, signed))
-        for point, signed in zip(points, (step, -step), strict=True)
+    plus = evaluate(problem, base, points[0], doing(problem, tangent, step))
+    minus = (
+        base.values if sided else evaluate(problem, base, points[1], doing(problem, tangent, -step))
     )
-    direction = (moves[0] - moves[1]) / (2 * step)
+    span = step if sided else 2 * step
+    direction = (moves[0] - moves[1]) / span
     if tangent.coordinate is None:
-        return Sample(step, plus, minus, base.magnitude), direction
+        return Sample(step, plus, minus, base.magnitude, sided), direction
     # a unit tangent stays one: the step is what was really taken
-    return Sample(
-        step * float(direction[tangent.coordinate]), plus, minus, base.magnitude
-    ), tangent.vector
+    taken = step * float(direction[tangent.coordinate])
+    return Sample(taken, plus, minus, base.magnitude, sided), tangent.vector
 
 
 def _representable(problem: Problem, point: Vector, leaf: int) -> Vector:
@@ -209,6 +291,13 @@ def _representable(problem: Problem, point: Vector, leaf: int) -> Vector:
     return point
 
 
+def _out_of_bounds(problem: Problem, tangent: Tangent, step: float) -> InputError:
+    return InputError(
+        f"eps={step:.3g} leaves the bounds of {problem.X.leaves[tangent.leaf].name}",
+        "leave eps= out: steps then keep within the bounds, to one side where need be",
+    )
+
+
 def _no_motion(problem: Problem, tangent: Tangent, step: float) -> InputError:
     leaf = problem.X.leaves[tangent.leaf]
     where = leaf.name if tangent.coordinate is None else problem.X.entry(tangent.coordinate)
@@ -219,7 +308,8 @@ def _no_motion(problem: Problem, tangent: Tangent, step: float) -> InputError:
     )
 
 
-def _doing(problem: Problem, tangent: Tangent, step: float) -> str:
+def doing(problem: Problem, tangent: Tangent, step: float) -> str:
+    """The words for an evaluation, should it raise."""
     if tangent.coordinate is not None:
         return f"with {problem.X.entry(tangent.coordinate)} moved by {step:+.3g}"
     return f"with {problem.X.leaves[tangent.leaf].name} moved by {step:+.3g} times a random tangent"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -32,6 +32,14 @@ class Base:
         median of their leaf at x, through which they may be computed (1 - erfc(x), a @ b).
         """
         return np.asarray(np.fmax(self.whole.modulus(values), self._typical))
+
+    def rounded(self, eps: float) -> Base:
+        """The same outputs, known to be rounded to `eps` at least."""
+
+        def coarser(space: Space) -> Space:
+            return Space(tuple(replace(leaf, eps=max(leaf.eps, eps)) for leaf in space.leaves))
+
+        return replace(self, whole=coarser(self.whole), Y=coarser(self.Y))
 
     @cached_property
     def _typical(self) -> Vector:

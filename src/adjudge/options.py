@@ -9,6 +9,7 @@ import numpy as np
 
 from adjudge.arguments import Path
 from adjudge.backend import AutodiffBackend
+from adjudge.bounds import Bounds
 from adjudge.errors import FlagError, InputError
 from adjudge.judge import Settings
 from adjudge.probes import fresh_seed
@@ -22,6 +23,7 @@ class Options(TypedDict, total=False):
     kwargs: Mapping[str, Any] | None
     wrt: Path | Sequence[Path] | None
     eps: float | None
+    bounds: Bounds
     atol: float | None
     rtol: float | None
     nondet_tol: float

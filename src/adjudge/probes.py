@@ -100,6 +100,13 @@ class Probes:
             vector[part] = self.cotangent[part]
             yield vector
 
+    def row(self, k: int) -> Vector:
+        """Cotangent `k`."""
+        vector = np.zeros(self.Y.size)
+        part = slice(k, k + 1) if self.full else self.Y.slices[k]
+        vector[part] = 1.0 if self.full else self.cotangent[part]
+        return vector
+
     def contract(self, column: Vector) -> Vector:
         """`<w_i, column>` for every cotangent; `column` is a point of Y."""
         if self.full:

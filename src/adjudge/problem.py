@@ -6,8 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from adjudge.arguments import Path, read_arguments
 from adjudge.backend import Arrays, AutodiffBackend, FlatFunction
+from adjudge.bounds import Bounds, read_bounds
 from adjudge.byhand import ByHand, FlatByHand, HandBackend
 from adjudge.codec import Counts, UserCodec
 from adjudge.errors import InputError
@@ -44,6 +47,34 @@ class Problem:
 
     weights: Vector | None = None
     """For a vjp: its cotangent as a vector over all outputs of f, zero where detached."""
+    bounds: tuple[Vector, Vector] | None = None
+    """What no evaluation leaves: the lowest and highest point of X."""
+
+    def room(self, v: Vector, *, both: bool = True) -> float:
+        """The longest step along `v`, and back along it where `both`, within the bounds."""
+        if self.bounds is None:
+            return np.inf
+        low, high = self.bounds
+        moves = v != 0
+        with np.errstate(all="ignore"):
+            ahead = np.where(v > 0, high - self.origin, self.origin - low)[moves]
+            behind = np.where(v > 0, self.origin - low, high - self.origin)[moves]
+            steps = (np.minimum(ahead, behind) if both else ahead) / np.abs(v[moves])
+        return float(np.min(steps, initial=np.inf))
+
+    def inward(self, v: Vector) -> Vector:
+        """`v` with signs that point away from the nearer bound."""
+        if self.bounds is None:
+            return v
+        low, high = self.bounds
+        with np.errstate(all="ignore"):
+            nearer = high - self.origin < self.origin - low
+        bounded = np.isfinite(low) | np.isfinite(high)
+        return np.where(bounded, np.where(nearer, -np.abs(v), np.abs(v)), v)
+
+    def clipped(self, point: Vector) -> Vector:
+        """`point`, or the nearest one within the bounds: rounding may leave them."""
+        return point if self.bounds is None else np.asarray(np.clip(point, *self.bounds))
 
     def outputs_of(self, count: int) -> int:
         """Of `count` outputs of `evaluate`, how many are differentiated."""
@@ -61,6 +92,7 @@ def first_order(
     wrt: Path | Sequence[Path] | None,
     backend: str | AutodiffBackend | None,
     masked: bool | None,
+    bounds: Bounds = None,
 ) -> Problem:
     """The problem of `function(*inputs, **kwargs)`. Raises the errors of bad input."""
     if not callable(function):
@@ -91,4 +123,5 @@ def first_order(
         counts,
         output_names=lambda: codec.output_names,
         written=lambda: codec.written,
+        bounds=read_bounds(space, origin, bounds),
     )

@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 from adjudge.automatic import Forward, Reverse
 from adjudge.compare import FLOOR, Comparison, Entry, Scales, Tally, Tolerance, along
 from adjudge.differences import norm
-from adjudge.numeric import Column, column, confirm, refined
+from adjudge.noise import CARRIED
+from adjudge.numeric import Column, column
 from adjudge.observed import Base
 from adjudge.probes import Probes, Tangent
 from adjudge.problem import Problem
+from adjudge.settle import Settling, Side, total, worst_of
 from adjudge.spaces import Space, Vector
 
 CONFIRMED = 32
@@ -47,6 +49,8 @@ class Table:
     """Projections that agree, with a deviation that is significant all the same."""
     pushed: dict[int, tuple[Vector, Vector]] = field(default_factory=dict)
     """By leaf, the first tangent pushed forward and its image."""
+    carries: str | None = None
+    """The dtype to which f was seen to round its values, narrower than that of its outputs."""
     rows: Vector | None = None
     """The whole table by reverse mode, where it fitted into one block."""
 
@@ -84,21 +88,23 @@ class Table:
             pushed = self.forward.column(self.base, found.vector, tangent.leaf)[1]
             self.pushed.setdefault(tangent.leaf, (found.vector, pushed))
         sides = list(self._sides(found, block, rows, pushed))
-        if self.eps is None and not all(c.settled for _, c, _ in sides):
-            disagrees = any(bool(np.any(self._doubtful(c))) for _, c, _ in sides)
-            before = sum(int(np.count_nonzero(c.undecided)) for _, c, _ in sides)
-            if (disagrees and self.confirmed < CONFIRMED) or (before and self.open < CONFIRMED):
-                closer = refined(self.problem, self.base, found)
-                again = list(self._sides(closer, block, rows, pushed, final=True))
-                after = sum(int(np.count_nonzero(c.undecided)) for _, c, _ in again)
-                # a disagreement is judged by the ladder; mere doubt only where that removes it
-                if disagrees or after < before:
-                    found, sides = closer, again
-                if any(bool(np.any(c.fails)) for _, c, _ in sides):
-                    found = confirm(self.problem, self.base, found)
-                    sides = list(self._sides(found, block, rows, pushed, final=True))
-                self.confirmed += any(bool(np.any(c.fails)) for _, c, _ in sides)
-                self.open += any(bool(np.any(c.undecided)) for _, c, _ in sides)
+        settled = self.eps is not None or all(c.settled for _, c, _ in sides)
+        disagrees = not settled and any(bool(np.any(self._doubtful(c))) for _, c, _ in sides)
+        doubt = (disagrees and self.confirmed < CONFIRMED) or (
+            not settled and total(sides, "undecided") and self.open < CONFIRMED
+        )
+        if doubt:
+            judged = partial(self._judged, block=block, rows=rows, pushed=pushed)
+            settling = Settling(self.problem, self.base, self.probes, judged)
+            found, sides, dtype = settling.settle(
+                found, sides, disagrees=disagrees, carries=self.carries is not None
+            )
+            if dtype is not None:
+                self._carry(dtype)
+                self._column(tangent, block, rows)
+                return
+            self.confirmed += bool(total(sides, "fails"))
+            self.open += bool(total(sides, "undecided"))
         for letter, comparison, side in sides:
             self._record(self.tally(letter), comparison, side, found)
             if side == "rows" and rows is not None:
@@ -120,12 +126,24 @@ class Table:
         for row, bound in zip(rows, comparison.unsuspicious, strict=True):
             tally.weigh(row[part.start - block.start : part.stop - block.start] * v, bound)
 
+    def _judged(
+        self, found: Column, block: slice, rows: Vector | None, pushed: Vector | None
+    ) -> list[Side]:
+        return list(self._sides(found, block, rows, pushed, final=True))
+
     def _doubtful(self, comparison: Comparison) -> NDArray[np.bool_]:
         """Where two evaluations do not settle the matter."""
         doubtful = ~comparison.agrees | comparison.vanishing
         if not self.probes.full:
             doubtful |= comparison.coarse | comparison.suspicious
         return doubtful
+
+    def _carry(self, dtype: str) -> None:
+        """From here on f is judged as code in that dtype."""
+        bits = CARRIED[dtype]
+        self.carries = dtype
+        self.base = self.base.rounded(2.0 ** (1 - bits))
+        self.tolerance = replace(self.tolerance, eps=max(self.tolerance.eps, 2.0 ** (1 - bits)))
 
     # -- the compared numbers of one column
 
@@ -299,7 +317,7 @@ class Table:
         tally.failed += int(np.count_nonzero(fails))
         tally.undecided += int(np.count_nonzero(undecided))
         tally.kinks += int(np.count_nonzero(kink))
-        for k in _worst(comparison, fails):
+        for k in worst_of(comparison, fails):
             entry = self._entry(tally.mode, comparison, side, found, k)
             if not comparison.moved[k] and comparison.automatic[k] != 0:
                 tally.keep(tally.still, entry)
@@ -312,10 +330,10 @@ class Table:
             failure = Failure(tally.mode, side, found.tangent, k, entry)
             self.failures.setdefault(tally.mode, failure)
         if not self.probes.full:
-            for k in _worst(comparison, comparison.suspicious & ~undecided):
+            for k in worst_of(comparison, comparison.suspicious & ~undecided):
                 entry = self._entry(tally.mode, comparison, side, found, k)
                 self.suspects.append(Failure(tally.mode, side, found.tangent, k, entry))
-        for k in _worst(comparison, kink | undecided):
+        for k in worst_of(comparison, kink | undecided):
             tally.keep(tally.open, self._entry(tally.mode, comparison, side, found, k))
 
     def _slopes(self, side: str, found: Column) -> tuple[Vector, Vector] | None:
@@ -406,14 +424,6 @@ class Failure:
     tangent: Tangent
     row: int
     entry: Entry
-
-
-def _worst(comparison: Comparison, mask: NDArray[np.bool_]) -> list[int]:
-    where = np.flatnonzero(mask)
-    if where.size <= Tally.KEPT:
-        return [int(k) for k in where]
-    gap = np.nan_to_num(comparison.difference[where], nan=np.inf)
-    return [int(k) for k in where[np.argsort(-gap)[: Tally.KEPT]]]
 
 
 def _largest(row: Vector) -> float:

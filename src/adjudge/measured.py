@@ -1,0 +1,155 @@
+"""What is measured before a column fails: the noise of f, and the digits that it carries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adjudge.differences import Sample, confirmed, ladder
+from adjudge.noise import POINTS, carried, lattice, scatter
+from adjudge.numeric import (
+    Column,
+    between,
+    climbed,
+    defined,
+    doing,
+    moved_by,
+    power_of_two,
+    steps_around,
+    unit_roundoff,
+)
+from adjudge.observed import Base, evaluate
+from adjudge.problem import Problem
+from adjudge.spaces import Vector
+
+
+def measured(problem: Problem, base: Base, found: Column, doubted: NDArray[np.bool_]) -> Column:
+    """A confirmed column with error bars that know the noise of f where the steps are.
+
+    Ten evaluations about the step that the `doubted` outputs chose; and longer steps, where the
+    noise is more than a unit of rounding.
+    """
+    if found.estimate.steps is None or not found.ladders:
+        return found
+    step = _chosen(found, doubted)
+    for _ in range(2):
+        found = _judged_by(problem, base, found, _noise(problem, base, found, step), doubted)
+        shorter = _chosen(found, doubted)
+        if abs(shorter) > abs(step) / 8:  # else the noise there is another one
+            break
+        step = shorter
+    return found
+
+
+def _chosen(found: Column, doubted: NDArray[np.bool_]) -> float:
+    """The step about which the noise of the doubted outputs matters."""
+    assert found.estimate.steps is not None
+    chosen = np.where(found.estimate.moved, found.estimate.steps, _moving(found.ladders[0]))
+    chosen = chosen[doubted] if np.any(doubted) else chosen
+    return float(np.sign(found.step)) * power_of_two(float(np.exp(np.mean(np.log(chosen)))))
+
+
+def _judged_by(
+    problem: Problem, base: Base, found: Column, noise: Vector, doubted: NDArray[np.bool_]
+) -> Column:
+    """The ladders again, with this noise in place of what is usual."""
+    u, ladders = unit_roundoff(problem, base), found.ladders
+    if bool(np.any(noise[doubted] > u * base.magnitude(base.values)[doubted])):
+        every = steps_around(problem, base, found, far=True)
+        ladders = tuple(_longer(problem, base, found, samples, every) for samples in ladders)
+    # what was measured counts in place of the usual size of the leaf
+    own = tuple(
+        tuple(replace(sample, modulus=base.whole.modulus) for sample in samples)
+        for samples in ladders
+    )
+    noise = np.fmax(2 * noise, base.noise)
+    estimates = [ladder(samples, u, base.values, noise, base.whole.slices) for samples in own]
+    return replace(found, estimate=reduce(confirmed, estimates), ladders=ladders)
+
+
+def _longer(
+    problem: Problem, base: Base, found: Column, samples: tuple[Sample, ...], steps: Sequence[float]
+) -> tuple[Sample, ...]:
+    """The samples, with those of the longer steps among `steps` before them."""
+    longest = abs(samples[0].step)
+    factor = 1.0 if min(abs(longest / h - 1) for h in steps) < 0.1 else between(problem, found)
+    more = [factor * h for h in steps if factor * h > 1.2 * longest]
+    longer = climbed(problem, base, found, more, 1)
+    return samples if longer is None else (*longer.ladders[0], *samples)
+
+
+def _moving(samples: Sequence[Sample]) -> Vector:
+    """By output, three steps above the shortest one that moves it: several units of rounding."""
+    steps = [abs(sample.step) for sample in samples]
+    steps = [*steps[:1] * 3, *steps][: len(steps)]
+    moves = np.array([sample.slope != 0 for sample in samples])
+    return np.asarray(np.min(np.where(moves, np.array(steps)[:, None], steps[0]), axis=0))
+
+
+def _noise(problem: Problem, base: Base, found: Column, step: float) -> Vector:
+    """Noise of the outputs about `x + step v`, of whichever sign has finite values."""
+    best = np.zeros(base.whole.size)
+    for side in (1.0,) if found.sided else (1.0, -1.0):
+        values = []
+        for k in POINTS:
+            h = side * step * between(problem, found) / 1.5 * k / 32
+            point = moved_by(problem, found.tangent, h)
+            values.append(evaluate(problem, base, point, doing(problem, found.tangent, h)))
+        best = scatter(np.array(values))
+        if problem.X.leaves[found.tangent.leaf].double:  # at points with all their bits
+            best = np.fmax(best, lattice(np.array(values), unit_roundoff(problem, base)))
+        if all(defined(base, value) for value in values):
+            break
+    return best
+
+
+def precision(problem: Problem, base: Base, found: Column) -> str | None:
+    """The dtype narrower than those of the outputs that all samples of `found` are rounded to."""
+    samples = [sample for samples in found.ladders for sample in samples]
+    if not samples:
+        return None
+    points = [moved_by(problem, found.tangent, sample.step) for sample in samples]
+    part = problem.X.slices[found.tangent.leaf]
+    names = {
+        carried([values[out] for s in samples for values in (s.plus, s.minus)],
+                [point[part] for point in points])
+        for out in base.Y.slices
+    }  # fmt: skip
+    return names.pop() if len(names) == 1 else None
+
+
+def plateau(problem: Problem, base: Base, found: Column) -> str | None:
+    """The dtype that f falls back to inside, seen from steps that should move f and do not.
+
+    Eight evaluations, about half of them a good deal below the spacing of float32.
+    """
+    u = unit_roundoff(problem, base)
+    k = found.tangent.coordinate
+    length = found.tangent.length if k is None else float(np.abs(problem.origin[k]))
+    if not problem.X.leaves[found.tangent.leaf].double or u > 2.0**-40 or length == 0:
+        return None
+
+    def unmoved(relative: float) -> Vector:
+        with np.errstate(all="ignore"):
+            due = np.abs(found.estimate.value) * relative * length
+            visible = found.estimate.moved & (due > 64 * u * base.magnitude(base.values))
+        if not np.any(visible):
+            return np.zeros(1)
+        rates = []
+        for sign in (1.0, -1.0):
+            h = sign * relative * length
+            value = evaluate(
+                problem, base, moved_by(problem, found.tangent, h), doing(problem, found.tangent, h)
+            )
+            rates.append(np.mean(value[visible] == base.values[visible]))
+        return np.array(rates)
+
+    if np.mean(unmoved(2.0**-30)) < 0.75:
+        return None
+    if np.mean(unmoved(2.0**-15)) < 0.75:
+        return "float32"
+    return "bfloat16" if np.any(unmoved(1.1 * 2.0**-10) > 0.25) else "float16"
