@@ -186,11 +186,11 @@ def _localised(table: Table, settings: Settings) -> None:
     if settings.eps is not None or table.probes.full:
         return
     for mode, failure in table.failures.items():
-        entry = localise(table, failure)
         tally = table.tallies[mode]
-        if entry is not None and failure.entry in tally.wrong:
+        traced = localise(table, failure)
+        if traced.entries and failure.entry in tally.wrong:
             tally.wrong.remove(failure.entry)
-            tally.wrong.insert(0, entry)
+            tally.wrong[:0] = traced.entries
 
 
 SUSPECTS = 4
@@ -209,10 +209,10 @@ def _suspected(table: Table, settings: Settings) -> None:
         tried[suspect.mode] = tried.get(suspect.mode, 0) + 1
         if tally.failed or tried[suspect.mode] > SUSPECTS:
             continue
-        entry = localise(table, suspect)
-        if entry is not None:
+        traced = localise(table, suspect, suspected=True)
+        if traced.entries:
             tally.failed += 1
-            tally.wrong.insert(0, entry)
+            tally.wrong[:0] = traced.entries
 
 
 def _conclude(outcome: Judgement, table: Table, checks: Identities, provenance: str) -> None:
