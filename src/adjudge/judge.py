@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +17,7 @@ from adjudge.compare import Tally, Tolerance
 from adjudge.errors import NotSupportedError
 from adjudge.findings import Finding, Status, Verdict, worst
 from adjudge.identities import Identities, again
-from adjudge.localise import localise
+from adjudge.localise import Traced, localise
 from adjudge.mistake import likely_mistake
 from adjudge.numeric import unit_roundoff
 from adjudge.observed import Base
@@ -109,9 +110,10 @@ def judge(problem: Problem, base: Base, settings: Settings, provenance: str) -> 
         outcome.findings += pushforwards.undefined(checks, forward, table.pushed)
     if settings.batched_forward and forward is not None:
         outcome.findings += _supported("vmap(F)", lambda: pushforwards.batched(checks, forward))
-    _localised(table, settings)
-    _suspected(table, settings)
-    _conclude(outcome, table, checks, provenance)
+    traced: dict[str, Traced] = {}
+    _localised(table, settings, traced)
+    _suspected(table, settings, traced)
+    _conclude(outcome, table, checks, provenance, traced)
     return outcome
 
 
@@ -181,47 +183,65 @@ def _unsupported(mode: str, error: NotSupportedError) -> Finding:
     return Finding(Status.UNSUPPORTED, mode, "", f"{mode}: {error}", cause=error)
 
 
-def _localised(table: Table, settings: Settings) -> None:
-    """For the first failed projection of each mode, the wrong entry itself, where it is found."""
+TRACED = 4
+"""Projections of a mode that are traced to entries, the first or the most significant ones."""
+
+
+def _localised(table: Table, settings: Settings, traced: dict[str, Traced]) -> None:
+    """For failed projections of each mode, the wrong entries themselves, where they are found."""
     if settings.eps is not None or table.probes.full:
         return
-    for mode, failure in table.failures.items():
-        tally = table.tallies[mode]
-        traced = localise(table, failure)
-        if traced.entries and failure.entry in tally.wrong:
+    tried: Counter[str] = Counter()
+    for failure in table.projections.values():
+        mode, tally = failure.mode, table.tallies[failure.mode]
+        tried[mode] += 1
+        if tried[mode] > TRACED or failure.entry not in tally.wrong:
+            continue
+        found = localise(table, failure)
+        if found.entries:
+            before = traced.setdefault(mode, Traced())
             tally.wrong.remove(failure.entry)
-            tally.wrong[:0] = traced.entries
+            tally.wrong[len(before.entries) : 0] = found.entries
+            before += found
 
 
-SUSPECTS = 4
-"""Suspicious projections of a mode that are traced to an entry, the most significant first."""
-
-
-def _suspected(table: Table, settings: Settings) -> None:
+def _suspected(table: Table, settings: Settings, traced: dict[str, Traced]) -> None:
     """Traces projections that agree suspiciously to their entries: one wrong entry among many
     stays within the tolerance of the projection, and not within its own.
     """
     if settings.eps is not None:
         return
-    tried: dict[str, int] = {}
+    tried: Counter[str] = Counter()
     for suspect in sorted(table.suspects, key=lambda s: -s.entry.excess):
         tally = table.tallies[suspect.mode]
-        tried[suspect.mode] = tried.get(suspect.mode, 0) + 1
-        if tally.failed or tried[suspect.mode] > SUSPECTS:
+        tried[suspect.mode] += 1
+        if tally.failed or tried[suspect.mode] > TRACED:
             continue
-        traced = localise(table, suspect, suspected=True)
-        if traced.entries:
+        found = localise(table, suspect, suspected=True)
+        if found.entries:
             tally.failed += 1
-            tally.wrong[:0] = traced.entries
+            tally.wrong[:0] = found.entries
+            traced[suspect.mode] = found
 
 
-def _conclude(outcome: Judgement, table: Table, checks: Identities, provenance: str) -> None:
+def _conclude(
+    outcome: Judgement,
+    table: Table,
+    checks: Identities,
+    provenance: str,
+    traced: Mapping[str, Traced],
+) -> None:
     for tally in table.tallies.values():
         if tally.mode == "identity":
             outcome.findings += identity_findings(tally)
             checks.compared += tally.compared
             continue
-        outcome.findings += findings_of(tally, provenance, likely_mistake(table, tally.mode))
+        outcome.findings += findings_of(
+            tally,
+            provenance,
+            likely_mistake(table, tally.mode),
+            traced.get(tally.mode, Traced()).sentence,
+        )
         outcome.tallies.append(tally)
         outcome.modes[tally.mode] = mode_verdict(tally, outcome.findings)
     for finding in outcome.findings:

@@ -29,16 +29,23 @@ class Traced:
     many: bool = False
     """Whether more are wrong than were looked for."""
 
+    def __iadd__(self, other: Traced) -> Traced:
+        """Both together."""
+        self.entries += other.entries
+        self.tested += other.tested
+        self.many |= other.many
+        return self
+
     @property
     def sentence(self) -> str | None:
         """What is wrong beside the first entry; `None` if nothing is."""
+        more = [f"d {entry.of} / d {entry.wrt}" for entry in self.entries[1:]]
         if self.many:
             return (
                 f"many entries are wrong: {len(self.entries)} of the {self.tested} that were "
                 "tested one by one, and others untested"
             )
-        more = [f"d {entry.of} / d {entry.wrt}" for entry in self.entries[1:]]
-        return f"wrong as well: {', '.join(more)}" if more else None
+        return f"wrong as well: {', '.join(more[:NAMED])}" if more else None
 
 
 def localise(table: Table, failure: Failure, *, suspected: bool = False) -> Traced:
@@ -101,7 +108,14 @@ class _Trace:
                     self._coordinate(int(k))
                 self.found.many |= lost.size > NAMED
                 return
-        search = Search(self.support.size, self._measured, self._coordinate, size)
+
+        def test(k: int) -> tuple[Residual, bool]:
+            residual, wrong = self._coordinate(k)
+            if len(self.found.entries) >= NAMED:  # of several outputs at one entry of x
+                search.named = 0
+            return residual, wrong
+
+        search = Search(self.support.size, self._measured, test, size)
         search.run(total)
         self.found.many |= search.many
 

@@ -131,8 +131,12 @@ def mode_verdict(tally: Tally, findings: Sequence[Finding]) -> Verdict:
     return worst([Verdict.PASS, *own])
 
 
-def findings_of(tally: Tally, provenance: str, mistake: str | None = None) -> list[Finding]:
-    """What the disagreeing entries of one mode amount to; `mistake`: what probably is wrong."""
+def findings_of(
+    tally: Tally, provenance: str, mistake: str | None = None, beside: str | None = None
+) -> list[Finding]:
+    """What the disagreeing entries of one mode amount to; `mistake`: what probably is wrong;
+    `beside`: what is wrong beside the first entry.
+    """
     found = []
     for status, entries in (
         (Status.MISMATCH, tally.wrong),
@@ -141,8 +145,8 @@ def findings_of(tally: Tally, provenance: str, mistake: str | None = None) -> li
         (Status.MISSING, tally.absent),
     ):
         if entries:
-            found.append(_finding(status, tally, entries[0], provenance, mistake))
-            mistake = None
+            found.append(_finding(status, tally, entries[0], provenance, mistake, beside))
+            mistake = beside = None
     if tally.open:
         entry = tally.open[0]
         status = Status.NONSMOOTH if entry.slopes is not None else Status.UNRESOLVED
@@ -171,7 +175,12 @@ _REMEDIES = {
 
 
 def _finding(
-    status: Status, tally: Tally, entry: Entry, provenance: str, mistake: str | None = None
+    status: Status,
+    tally: Tally,
+    entry: Entry,
+    provenance: str,
+    mistake: str | None = None,
+    beside: str | None = None,
 ) -> Finding:
     count = tally.failed if status not in _REMEDIES else tally.undecided + tally.kinks
     mode = " over ".join(MODE_NAMES.get(letter, letter) for letter in tally.mode)
@@ -189,6 +198,7 @@ def _finding(
         one, two = entry.slopes
         left, right = ("least", "most") if entry.of.startswith("<w, ") else ("left", "right")
         lines.append(f"  slopes      {one: .12g} {left}, {two:.12g} {right}")
+    lines += [f"  {beside}"] if beside else []
     lines.append(f"  {mistake or _SENTENCES[status]}")
     if status in _REMEDIES:
         lines.append(f"  {_REMEDIES[status]}")

@@ -41,6 +41,8 @@ class Table:
     """Columns on which a ladder of steps left something undecided."""
     failures: dict[str, Failure] = field(default_factory=dict)
     """By mode, the first comparison that failed."""
+    projections: dict[tuple[str, int, int], Failure] = field(default_factory=dict)
+    """Projections that failed, by mode, input and output (-1: the first of all)."""
     _blocks_of: tuple[object, dict[int, Vector]] = field(default_factory=lambda: (None, {}))
     suspects: list[Failure] = field(default_factory=list)
     """Projections that agree, with a deviation that is significant all the same."""
@@ -264,6 +266,8 @@ class Table:
                 tally.keep(tally.wrong, entry)
             failure = Failure(tally.mode, side, found.tangent, k, entry)
             self.failures.setdefault(tally.mode, failure)
+            key = tally.mode, found.tangent.leaf, -1 if side == "each" else k
+            self.projections.setdefault(key, failure)
         if not self.probes.full:
             for k in _worst(comparison, comparison.suspicious & ~undecided):
                 entry = self._entry(tally.mode, comparison, side, found, k)
