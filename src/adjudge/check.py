@@ -12,7 +12,8 @@ from adjudge.backend import AutodiffBackend
 from adjudge.compose import composed, over_reverse, require_outputs
 from adjudge.errors import InputError, NotSupportedError
 from adjudge.findings import Finding, Status
-from adjudge.judge import Judgement, Settings, judge, provenance_of, report_of
+from adjudge.judge import Judgement, Settings, provenance_of, report_of
+from adjudge.nearby import judge_here_or_nearby
 from adjudge.observed import observe
 from adjudge.options import Mode, Options, settings_of
 from adjudge.problem import Problem, first_order
@@ -221,7 +222,7 @@ def _composition(
     except NotSupportedError as error:
         outcome = Judgement()
         if tail == "R":  # then the first derivative can be judged at least
-            outcome = judge(problem, observe(problem), settings, words)
+            outcome = judge_here_or_nearby(problem, observe(problem), settings, words)
         for letter, asked in (("R", settings.backward), ("F", settings.forward)):
             if asked:
                 mode = letter + tail
@@ -232,7 +233,7 @@ def _composition(
         return outcome
     drawn = random_state(problem) != before
     require_outputs(base)
-    outcome = judge(top, base, settings, words)
+    outcome = judge_here_or_nearby(top, base, settings, words)
     if drawn:
         outcome.findings.append(_DRAWS)
     outcome.findings += [

@@ -69,6 +69,8 @@ class Judgement:
     probes: int = 0
     full: bool = False
     tolerance: Tolerance = field(default_factory=lambda: Tolerance(0.0))
+    unsettled: set[str] = field(default_factory=set)
+    """Modes that nothing but another x can settle."""
 
     @property
     def verdict(self) -> Verdict:
@@ -249,6 +251,7 @@ def _conclude(
             outcome.modes.setdefault(finding.mode, finding.verdict)
     if not any(tally.compared for tally in outcome.tallies) and not outcome.findings:
         outcome.findings.append(_nothing(table))
+    outcome.unsettled = table.unsettled
     outcome.identities = checks.compared
     outcome.probes = table.probes.columns + table.probes.rows
 

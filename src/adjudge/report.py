@@ -147,12 +147,15 @@ def findings_of(
         if entries:
             found.append(_finding(status, tally, entries[0], provenance, mistake, beside))
             mistake = beside = None
-    if tally.open:
-        entry = tally.open[0]
+    seen: set[tuple[Status, str]] = set()
+    for entry in tally.open:
         status = Status.NONSMOOTH if entry.slopes is not None else Status.UNRESOLVED
-        if not np.isfinite(entry.reference):
+        if not np.isfinite(entry.reference) and entry.slopes is None:
             status = Status.NONFINITE
-        found.append(_finding(status, tally, entry, provenance))
+        sentence = _sentence(status, entry)
+        if (status, sentence) not in seen:
+            seen.add((status, sentence))
+            found.append(_finding(status, tally, entry, provenance))
     return found
 
 
@@ -166,6 +169,15 @@ _SENTENCES = {
     Status.UNRESOLVED: "differences cannot decide: the error bar is too wide",
     Status.NONFINITE: "the function is not finite near x",
 }
+
+
+def _sentence(status: Status, entry: Entry) -> str:
+    if status is Status.NONSMOOTH and entry.slopes is not None and np.isinf(entry.slopes[0]):
+        return "the function jumps at x: no value is its derivative there"
+    if status is Status.NONSMOOTH and np.isnan(entry.automatic):
+        return "the function has a kink here, and the automatic value is not a number"
+    return _SENTENCES[status]
+
 
 _REMEDIES = {
     Status.NONSMOOTH: "move x off the kink to check the derivative itself",
@@ -194,12 +206,12 @@ def _finding(
         f"  reference   {entry.reference: .12g} ± {entry.error:.1g}   ({entry.method})",
         f"  difference  {gap: .3g}   (allowed {entry.allowed:.3g})",
     ]
-    if entry.slopes is not None:
+    if entry.slopes is not None and np.all(np.isfinite(entry.slopes)):
         one, two = entry.slopes
         left, right = ("least", "most") if entry.of.startswith("<w, ") else ("left", "right")
         lines.append(f"  slopes      {one: .12g} {left}, {two:.12g} {right}")
     lines += [f"  {beside}"] if beside else []
-    lines.append(f"  {mistake or _SENTENCES[status]}")
+    lines.append(f"  {mistake or _sentence(status, entry)}")
     if status in _REMEDIES:
         lines.append(f"  {_REMEDIES[status]}")
     return Finding(

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.automatic import Forward, Reverse
-from adjudge.compare import FLOOR, Comparison, Entry, Tally, Tolerance, along
+from adjudge.compare import FLOOR, Comparison, Entry, Tally, Tolerance
 from adjudge.differences import norm
+from adjudge.nonsmooth import kinks, slopes_of, with_jumps
 from adjudge.numeric import Column, column, confirm, refined
 from adjudge.observed import Base
 from adjudge.probes import Probes, Tangent
@@ -44,6 +45,8 @@ class Table:
     projections: dict[tuple[str, int, int], Failure] = field(default_factory=dict)
     """Projections that failed, by mode, input and output (-1: the first of all)."""
     _blocks_of: tuple[object, dict[int, Vector]] = field(default_factory=lambda: (None, {}))
+    unsettled: set[str] = field(default_factory=set)
+    """Modes with a jump at x, or with a kink where the automatic value is NaN."""
     suspects: list[Failure] = field(default_factory=list)
     """Projections that agree, with a deviation that is significant all the same."""
     pushed: dict[int, tuple[Vector, Vector]] = field(default_factory=dict)
@@ -91,6 +94,8 @@ class Table:
                 if any(bool(np.any(c.fails)) for _, c, _ in sides):
                     found = confirm(self.problem, self.base, found)
                     sides = list(self._sides(found, block, rows, pushed, final=True))
+                if any(bool(np.any(c.fails | c.undecided)) for _, c, _ in sides):
+                    found = with_jumps(self.problem, self.base, found)
                 self.confirmed += any(bool(np.any(c.fails)) for _, c, _ in sides)
                 self.open += any(bool(np.any(c.undecided)) for _, c, _ in sides)
         for letter, comparison, side in sides:
@@ -241,11 +246,11 @@ class Table:
 
     def _record(self, tally: Tally, comparison: Comparison, side: str, found: Column) -> None:
         fails, undecided = comparison.fails, comparison.undecided
-        kink = np.zeros_like(fails)
-        slopes = self._slopes(side, found)
-        if slopes is not None:
-            kink = fails & along(slopes, comparison.automatic, comparison.allowed)
-        fails = fails & ~kink
+        slopes = slopes_of(self.problem, self.probes, side, found, self.base.Y.size)
+        kink, odd = kinks(slopes, comparison)
+        if odd:
+            self.unsettled.add(tally.mode)
+        fails, undecided = fails & ~kink, undecided & ~kink
         # an empty output has a projection, with nothing in it
         empty = [side == "rows" and not leaf.size for leaf in self.base.Y.leaves]
         tally.compared += int(comparison.automatic.size) - (0 if self.probes.full else sum(empty))
@@ -275,16 +280,6 @@ class Table:
         for k in _worst(comparison, kink | undecided):
             tally.keep(tally.open, self._entry(tally.mode, comparison, side, found, k))
 
-    def _slopes(self, side: str, found: Column) -> tuple[Vector, Vector] | None:
-        """One-sided slopes of what is compared, NaN without a kink; of a projection: the bounds."""
-        estimate, count = found.estimate, self.base.Y.size
-        if estimate.slopes is None or side == "first":
-            return None
-        left, right = (slope[:count] for slope in estimate.slopes)
-        if side == "rows":
-            return self.probes.contract_slopes(left, right, estimate.value[:count])
-        return left, right
-
     def _detached(self, side: str, k: int) -> bool:
         if self.reverse is None or side == "first":
             return False
@@ -297,7 +292,7 @@ class Table:
         return not self.reverse.present[found.tangent.leaf]
 
     def _entry(self, mode: str, comparison: Comparison, side: str, found: Column, k: int) -> Entry:
-        slopes = self._slopes(side, found)
+        slopes = slopes_of(self.problem, self.probes, side, found, self.base.Y.size)
         return Entry(
             mode,
             self._of(side, k),
