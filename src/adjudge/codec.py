@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from adjudge.arguments import Arguments
@@ -11,6 +13,9 @@ from adjudge.backend import Arrays, MaybeArrays
 from adjudge.errors import InputError, UnstableOutputError
 from adjudge.registry import ArrayLike, expand
 from adjudge.trees import Tree, flatten
+
+KEPT_BYTES = 2**20
+"""Of all points together that are kept alive; points of more than a sixteenth of it are not."""
 
 
 @dataclass
@@ -21,6 +26,27 @@ class Counts:
     vjps: int = 0
     jvps: int = 0
     doing: str = "the first evaluation"
+    kept: deque[Arrays] = field(default_factory=deque)
+    """Points handed out, the latest last: a function that remembers arrays by `id` must not meet
+    the `id` of an array that is gone."""
+    all_kept: bool = False
+
+    def keep(self, x: Arrays, size: int) -> None:
+        """Keeps the point `x` of `size` bytes alive, as long as that is cheap."""
+        if self.all_kept or size <= KEPT_BYTES // 16:
+            self.kept.append(x)
+        while not self.all_kept and len(self.kept) > KEPT_BYTES // max(size, 1):
+            self.kept.popleft()
+
+    @contextmanager
+    def keeping(self) -> Iterator[None]:
+        """Every point is kept alive, of whatever size."""
+        self.all_kept = True
+        try:
+            yield
+        finally:
+            self.all_kept = False
+            self.kept.clear()
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from adjudge import pullbacks, pushforwards
 from adjudge._version import __version__
 from adjudge.automatic import Forward, Reverse
 from adjudge.byhand import ByHand
+from adjudge.cached import caching, opened
 from adjudge.compare import Tally, Tolerance
 from adjudge.errors import NotSupportedError
 from adjudge.findings import Finding, Status, Verdict, worst
@@ -238,12 +239,14 @@ def _conclude(
             outcome.findings += identity_findings(tally)
             checks.compared += tally.compared
             continue
-        outcome.findings += findings_of(
+        cached = caching(table, tally)
+        found = findings_of(
             tally,
             provenance,
-            likely_mistake(table, tally.mode),
+            cached or likely_mistake(table, tally.mode),
             traced.get(tally.mode, Traced()).sentence,
         )
+        outcome.findings += opened(found, tally, cached) if cached else found
         outcome.tallies.append(tally)
         outcome.modes[tally.mode] = mode_verdict(tally, outcome.findings)
     for finding in outcome.findings:
