@@ -1,6 +1,7 @@
 """Functions that do not move because they are cached, beside functions that do not move."""
 
 import functools
+import weakref
 
 import numpy as np
 import pytest
@@ -104,3 +105,34 @@ def test_a_wrong_output_beside_a_cached_one_still_fails():
 
     assert report.verdict is Verdict.FAIL
     assert {Status.SPURIOUS, Status.MISMATCH} == {finding.status for finding in report.findings}
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
+def test_values_of_another_input_are_called_so(mode, monkeypatch):
+    """A memo that meets an `id` again whenever nothing keeps earlier inputs alive."""
+    alive, numbers = {}, {}
+
+    def number(x):
+        """Of the arrays that are alive now: like `id`, but sure to be used again."""
+        for k in [k for k, ref in alive.items() if ref() is None]:
+            del alive[k]
+        for k, ref in alive.items():
+            if ref() is x:
+                return k
+        k = next(k for k in range(len(alive) + 1) if k not in alive)
+        alive[k] = weakref.ref(x)
+        return k
+
+    def f(x):
+        return numbers.setdefault(number(x), np.sin(x))
+
+    monkeypatch.setattr("adjudge.codec.KEPT_BYTES", 0)
+    stale = examine(ByHand(f, vjp=right), SMALL, mode=mode)
+    monkeypatch.undo()
+    alive.clear()
+    numbers.clear()
+    kept = examine(ByHand(f, vjp=right), SMALL, mode=mode)
+
+    assert stale.verdict is Verdict.INCONCLUSIVE
+    assert "is it cached" in str(stale)
+    assert kept.verdict is Verdict.PASS
