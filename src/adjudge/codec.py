@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from adjudge.arguments import Arguments
 from adjudge.backend import Arrays, MaybeArrays
 from adjudge.errors import InputError, UnstableOutputError
@@ -26,10 +28,21 @@ class Counts:
     vjps: int = 0
     jvps: int = 0
     doing: str = "the first evaluation"
+    limit: float = np.inf
+    """The budget: work that may be spent before no more is begun."""
     kept: deque[Arrays] = field(default_factory=deque)
     """Points handed out, the latest last: a function that remembers arrays by `id` must not meet
     the `id` of an array that is gone."""
     all_kept: bool = False
+
+    @property
+    def spent(self) -> int:
+        """Work the size of an evaluation so far; a jvp evaluates f as well, and counts twice."""
+        return self.evaluations + self.vjps + self.jvps
+
+    def allows(self, work: float) -> bool:
+        """Whether the budget has room for this much more."""
+        return self.spent + work <= self.limit
 
     def keep(self, x: Arrays, size: int) -> None:
         """Keeps the point `x` of `size` bytes alive, as long as that is cheap."""

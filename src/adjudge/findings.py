@@ -49,6 +49,8 @@ class Status(StrEnum):
     """Two ways to the same number that disagree: forward and reverse, batched and looped."""
     UNRESOLVED = "UNRESOLVED"
     """Differences cannot decide: their error bar is wider than the resolution asked for."""
+    UNFINISHED = "UNFINISHED"
+    """The budget `max_evaluations` was spent before all was compared."""
     UNSUPPORTED = "UNSUPPORTED"
     """Asked for, and not offered by the engine."""
     RAISED = "RAISED"
@@ -57,7 +59,7 @@ class Status(StrEnum):
     """The function advances the global random state."""
 
 
-_OPEN = {Status.NONSMOOTH, Status.UNRESOLVED, Status.UNSUPPORTED}
+_OPEN = {Status.NONSMOOTH, Status.UNRESOLVED, Status.UNFINISHED, Status.UNSUPPORTED}
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import numpy as np
 from adjudge import pullbacks, pushforwards
 from adjudge._version import __version__
 from adjudge.automatic import Forward, Reverse
+from adjudge.budget import ENTRY
 from adjudge.byhand import ByHand
 from adjudge.cached import caching, opened
 from adjudge.compare import Tally, Tolerance
@@ -57,6 +58,7 @@ class Settings:
     batched: bool = False
     batched_forward: bool = False
     masked: bool | None = None
+    max_evaluations: int | None = None
 
 
 @dataclass
@@ -109,9 +111,17 @@ def judge(problem: Problem, base: Base, settings: Settings, provenance: str) -> 
     table.fill()
     if reverse is not None and known is not None and any(reverse.attached):
         outcome.findings += _after_rows(table, checks, reverse, known, settings)
-    if forward is not None and settings.undefined:
+    if (
+        forward is not None
+        and settings.undefined
+        and table.budget.can("undefined tangents", len(table.pushed))
+    ):
         outcome.findings += pushforwards.undefined(checks, forward, table.pushed)
-    if settings.batched_forward and forward is not None:
+    if (
+        settings.batched_forward
+        and forward is not None
+        and table.budget.can("batched tangents", 3 * len(problem.X.leaves))
+    ):
         outcome.findings += _supported("vmap(F)", lambda: pushforwards.batched(checks, forward))
     traced: dict[str, Traced] = {}
     _localised(table, settings, traced)
@@ -164,14 +174,15 @@ def _after_rows(
     table: Table, checks: Identities, reverse: Reverse, known: Vector, settings: Settings
 ) -> Iterator[Finding]:
     undefined = settings.undefined and table.problem.backend.undefined_cotangents
+    budget, outputs = table.budget, len(table.base.Y.leaves)
     if table.probes.rows > 1:
-        if table.rows is not None:
+        if table.rows is not None and budget.rows == table.probes.rows:
             yield from pullbacks.additive(checks, reverse, known, table.rows)
-    elif not undefined and not table.probes.full:
+    elif not undefined and not table.probes.full and budget.can("additivity of the vjp", 2):
         yield from pullbacks.additive_pair(checks, reverse, known)
-    if undefined:
+    if undefined and budget.can("undefined cotangents", 1 + outputs):
         yield from pullbacks.undefined(checks, reverse)
-    if settings.batched:
+    if settings.batched and budget.can("batched cotangents", 3 * outputs):
         yield from _supported("vmap(R)", lambda: pullbacks.batched(checks, reverse))
 
 
@@ -185,6 +196,11 @@ def _supported(mode: str, check: Callable[[], Iterable[Finding]]) -> list[Findin
 def _unsupported(mode: str, error: NotSupportedError) -> Finding:
     return Finding(Status.UNSUPPORTED, mode, "", f"{mode}: {error}", cause=error)
 
+
+CONFIRMING = 16
+"""Evaluations of the ladders that must confirm an entry."""
+
+_UNTRACED = "the search for the wrong entries behind a projection"
 
 TRACED = 4
 """Projections of a mode that are traced to entries, the first or the most significant ones."""
@@ -200,7 +216,11 @@ def _localised(table: Table, settings: Settings, traced: dict[str, Traced]) -> N
         tried[mode] += 1
         if tried[mode] > TRACED or failure.entry not in tally.wrong:
             continue
+        if not table.budget.can(_UNTRACED, ENTRY):
+            return
         found = localise(table, failure)
+        if found.cut_short:
+            table.budget.can(_UNTRACED, np.inf)
         if found.entries:
             before = traced.setdefault(mode, Traced())
             tally.wrong.remove(failure.entry)
@@ -220,7 +240,11 @@ def _suspected(table: Table, settings: Settings, traced: dict[str, Traced]) -> N
         tried[suspect.mode] += 1
         if tally.failed or tried[suspect.mode] > TRACED:
             continue
+        if not table.budget.can(_UNTRACED, ENTRY + CONFIRMING):
+            return
         found = localise(table, suspect, suspected=True)
+        if found.cut_short:
+            table.budget.can(_UNTRACED, np.inf)
         if found.entries:
             tally.failed += 1
             tally.wrong[:0] = found.entries
@@ -243,12 +267,21 @@ def _conclude(
         found = findings_of(
             tally,
             provenance,
-            cached or likely_mistake(table, tally.mode),
+            cached or (likely_mistake(table, tally.mode) if table.budget.allows(128) else None),
             traced.get(tally.mode, Traced()).sentence,
         )
         outcome.findings += opened(found, tally, cached) if cached else found
         outcome.tallies.append(tally)
         outcome.modes[tally.mode] = mode_verdict(tally, outcome.findings)
+    unfinished = table.budget.finding(sum(tally.compared for tally in outcome.tallies))
+    if unfinished is not None:
+        outcome.findings.append(unfinished)
+    if table.budget.incomplete:
+        for letter, mode in (("R", table.reverse), ("F", table.forward)):
+            if mode is not None:
+                word = letter + table.problem.tail
+                before = outcome.modes.get(word, Verdict.INCONCLUSIVE)
+                outcome.modes[word] = worst([before, Verdict.INCONCLUSIVE])
     for finding in outcome.findings:
         if finding.status is Status.UNSUPPORTED:
             outcome.modes.setdefault(finding.mode, finding.verdict)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from adjudge.budget import ENTRY
 from adjudge.compare import Entry
 from adjudge.differences import norm
 from adjudge.numeric import Column, column, confirm, refined
@@ -28,12 +29,15 @@ class Traced:
     """Entries that were compared on the way, one by one."""
     many: bool = False
     """Whether more are wrong than were looked for."""
+    cut_short: bool = False
+    """Whether the budget ended the search."""
 
     def __iadd__(self, other: Traced) -> Traced:
         """Both together."""
         self.entries += other.entries
         self.tested += other.tested
         self.many |= other.many
+        self.cut_short |= other.cut_short
         return self
 
     @property
@@ -108,16 +112,15 @@ class _Trace:
                     self._coordinate(int(k))
                 self.found.many |= lost.size > NAMED
                 return
-
-        def test(k: int) -> tuple[Residual, bool]:
-            residual, wrong = self._coordinate(k)
-            if len(self.found.entries) >= NAMED:  # of several outputs at one entry of x
-                search.named = 0
-            return residual, wrong
-
-        search = Search(self.support.size, self._measured, test, size)
+        search = Search(self.support.size, self._measured, self._coordinate, size, self._enough)
         search.run(total)
         self.found.many |= search.many
+
+    def _enough(self, _: int) -> bool:
+        """Whether as many entries as are named were found, or the budget has no room for one."""
+        if not self.table.budget.allows(ENTRY):
+            self.found.cut_short = True
+        return self.found.cut_short or len(self.found.entries) >= NAMED
 
     def _every_row(self) -> Residual:
         """Forward mode compares every output: all that are off are searched for together."""
@@ -239,8 +242,7 @@ class _Trace:
             wrong = self._judge(found, coordinate, row, automatic, value[row], error[row])
             return Residual(w * (value[row] - automatic), abs(w) * error[row]), wrong
 
-        room = NAMED - len(self.found.entries)
-        search = Search(support.size, measure, test, np.abs(value[support]), room)
+        search = Search(support.size, measure, test, np.abs(value[support]), self._enough)
         search.run(Residual(total.value, total.error + rounding(self.w)))
         self.found.many |= search.many
 

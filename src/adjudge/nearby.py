@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from adjudge.budget import least
 from adjudge.differences import SHORT, scale
 from adjudge.findings import Finding, Status, Verdict
 from adjudge.judge import FULL_MODE, Judgement, Settings, judge
@@ -30,7 +31,9 @@ def judge_here_or_nearby(
     """
     outcome = judge(problem, base, settings, provenance)
     open_ = {f.mode for f in outcome.findings if f.status is Status.NONSMOOTH and not f.note}
-    if not open_ or outcome.verdict is Verdict.FAIL:
+    needed = least(problem.tail, backward=settings.backward, forward=settings.forward)
+    room = problem.counts.allows(needed)
+    if not open_ or outcome.verdict is Verdict.FAIL or not room:
         return outcome
     closer = replace(
         settings,
@@ -47,6 +50,8 @@ def judge_here_or_nearby(
     judged: list[Judgement] = []
     for number, (moved, there) in enumerate(_points(problem, base, settings.seed, part)):
         seed = settings.seed + 101 + number
+        if not problem.counts.allows(needed):
+            break
         judged.append(judge(moved, there, replace(closer, seed=seed), provenance))
         if judged[-1].verdict is Verdict.FAIL or len(judged) == POINTS:
             break

@@ -43,6 +43,8 @@ def kinks(
     """
     if slopes is None:
         return np.zeros_like(comparison.fails), False
+    made = comparison.automatic.size
+    slopes = slopes[0][:made], slopes[1][:made]
     off = (comparison.fails | comparison.undecided) & ~np.isnan(slopes[0])
     odd = off & (np.isinf(slopes[0]) | np.isnan(comparison.automatic))
     between = along(slopes, comparison.automatic, comparison.allowed)

@@ -55,12 +55,16 @@ class Search:
     measure: Callable[[Vector], tuple[Vector, Residual]]
     test: Callable[[int], tuple[Residual, bool]]
     magnitude: Vector
-    named: int = NAMED
-    """How many wrong ones are enough."""
+    enough: Callable[[int], bool] = lambda wrong: wrong >= NAMED
+    """Whether the search may end, with so many found."""
     wrong: list[int] = field(default_factory=list)
     tested: dict[int, Residual] = field(default_factory=dict)
     many: bool = False
     """Whether more are wrong than are named."""
+
+    def _done(self) -> bool:
+        """Whether enough was found, or spent."""
+        return self.enough(len(self.wrong))
 
     def run(self, total: Residual) -> None:
         """The search; `total` is the residual under equal weights."""
@@ -68,12 +72,13 @@ class Search:
         rest = self._single(everything, total)
         blocks = [] if rest is None else [rest]
         depth = 0
-        while blocks and len(self.wrong) < self.named:
+        while blocks and not self._done():
             if len(blocks) > MANY:
                 self.many = True
                 self._sample(blocks)
                 return
-            blocks = [half for block in blocks for half in self._halves(*block)]
+            halves = [[block] if self._done() else self._halves(*block) for block in blocks]
+            blocks = [half for pair in halves for half in pair]
             depth += 1
             if len(blocks) < 2**depth:  # some are right: the others may hold one error each
                 rests = [self._single(*block) for block in blocks]
@@ -89,7 +94,7 @@ class Search:
 
     def _single(self, block: Indices, total: Residual) -> tuple[Indices, Residual] | None:
         """`None` if one candidate explains the residual of the block, else what remains."""
-        if len(self.wrong) >= self.named:
+        if self._done():
             return block, total
         k = self._suspect(block, total)
         if k is None:
@@ -104,7 +109,7 @@ class Search:
         """The only wrong candidate of the block, if there is but one."""
         if not np.isfinite(total.value):
             return None if block.size > 1 else int(block[0])
-        while block.size > 1:
+        while block.size > 1 and not self._done():
             kept = self._alike(block, np.asarray(np.linspace(1, 2, block.size), np.float64), total)
             if 2 * kept.size > block.size:  # weights that are too coarse, or drowned by the error
                 kept = self._alike(
@@ -113,7 +118,7 @@ class Search:
             if not 0 < 2 * kept.size <= block.size + 1:
                 return None
             block = kept
-        return int(block[0])
+        return int(block[0]) if block.size == 1 else None
 
     def _alike(self, block: Indices, weights: Vector, total: Residual) -> Indices:
         """Those that would have caused this residual alone."""
@@ -143,14 +148,14 @@ class Search:
     def _sample(self, blocks: list[tuple[Indices, Residual]]) -> None:
         """Tests one of each of the worst blocks; halves the worst where all of these are right."""
         blocks = sorted(blocks, key=lambda b: -abs(np.nan_to_num(b[1].value, nan=np.inf)))
-        for block, _ in blocks[: self.named]:
-            if len(self.wrong) < self.named:
+        for block, _ in blocks[:NAMED]:
+            if not self._done():
                 self._test(int(block[np.argmax(np.nan_to_num(self.magnitude[block]))]))
         block, total = blocks[0]
-        while not self.wrong and block.size > 1:
+        while not self.wrong and block.size > 1 and not self._done():
             halves = self._halves(block, total)
             if not halves:
                 return
             block, total = max(halves, key=lambda b: abs(np.nan_to_num(b[1].value, nan=np.inf)))
-        if not self.wrong:
+        if not self.wrong and not self._done():
             self._test(int(block[0]))

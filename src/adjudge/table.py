@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.automatic import Forward, Reverse
+from adjudge.budget import Budget, cut
 from adjudge.compare import FLOOR, Comparison, Entry, Tally, Tolerance
 from adjudge.differences import norm
 from adjudge.nonsmooth import kinks, slopes_of, with_jumps
@@ -51,8 +53,14 @@ class Table:
     """Projections that agree, with a deviation that is significant all the same."""
     pushed: dict[int, tuple[Vector, Vector]] = field(default_factory=dict)
     """By leaf, the first tangent pushed forward and its image."""
+    budget: Budget = field(init=False)
     rows: Vector | None = None
     """The whole table by reverse mode, where it fitted into one block."""
+
+    def __post_init__(self) -> None:
+        """The budget follows from the modes at hand."""
+        modes = self.reverse is not None, self.forward is not None
+        self.budget = Budget(self.problem, self.probes, *modes, self.known is not None)
 
     def tally(self, letter: str) -> Tally:
         """The tally of mode `letter` on top of the derivatives already taken."""
@@ -64,15 +72,20 @@ class Table:
         for block, rows in self._blocks():
             self.rows = rows if block == slice(0, self.problem.X.size) else None
             for tangent in self.probes.tangents(self.problem.origin, block):
+                if not self.budget.allows(self.budget.column):
+                    return
+                self.budget.columns += 1
                 self._column(tangent, block, rows)
+            if not self.budget.allows(self.budget.pulled):  # for another block
+                return
 
     def _blocks(self) -> Iterator[tuple[slice, Vector | None]]:
         if self.reverse is None:
             yield slice(0, self.problem.X.size), None
             return
-        yield from self.reverse.blocks(
-            self.base, self.probes.cotangents(), self.probes.rows, self.known
-        )
+        rows = self.budget.rows = self.budget.pulled
+        cotangents = islice(self.probes.cotangents(), rows)
+        yield from self.reverse.blocks(self.base, cotangents, rows, self.known)
 
     def _column(self, tangent: Tangent, block: slice, rows: Vector | None) -> None:
         found = column(self.problem, self.base, tangent, self.eps)
@@ -85,6 +98,8 @@ class Table:
             disagrees = any(bool(np.any(self._doubtful(c))) for _, c, _ in sides)
             before = sum(int(np.count_nonzero(c.undecided)) for _, c, _ in sides)
             if (disagrees and self.confirmed < CONFIRMED) or (before and self.open < CONFIRMED):
+                if not self.budget.ladder():
+                    return
                 closer = refined(self.problem, self.base, found)
                 again = list(self._sides(closer, block, rows, pushed, final=True))
                 after = sum(int(np.count_nonzero(c.undecided)) for _, c, _ in again)
@@ -92,9 +107,12 @@ class Table:
                 if disagrees or after < before:
                     found, sides = closer, again
                 if any(bool(np.any(c.fails)) for _, c, _ in sides):
+                    if not self.budget.ladder():
+                        return
                     found = confirm(self.problem, self.base, found)
                     sides = list(self._sides(found, block, rows, pushed, final=True))
-                if any(bool(np.any(c.fails | c.undecided)) for _, c, _ in sides):
+                doubt = any(bool(np.any(c.fails | c.undecided)) for _, c, _ in sides)
+                if doubt and self.budget.allows(6):
                     found = with_jumps(self.problem, self.base, found)
                 self.confirmed += any(bool(np.any(c.fails)) for _, c, _ in sides)
                 self.open += any(bool(np.any(c.undecided)) for _, c, _ in sides)
@@ -147,11 +165,12 @@ class Table:
                 "each",
             )
         if rows is not None:
-            yield "R", self._reverse_side(found, block, rows, size, quantum), "rows"
+            side = self._reverse_side(found, block, rows, size, quantum)
+            yield "R", cut(side, rows.shape[0]), "rows"
         if self.problem.tail and estimate.value.size > count:
-            side = self._observed_side(found, count)
-            if side is not None:
-                yield "", side, "first"
+            observed = self._observed_side(found, count)
+            if observed is not None:
+                yield "", observed, "first"
 
     def _reverse_side(
         self, found: Column, block: slice, rows: Vector, size: Vector, quantum: Vector
@@ -236,7 +255,7 @@ class Table:
             size = np.zeros(self.base.Y.size)
             for output in self.base.Y.slices:
                 size[output] = max(
-                    (_largest(rows[k, columns]) for k in range(output.start, output.stop)),
+                    (_largest(row[columns]) for row in rows[output]),
                     default=0.0,
                 )
             known[leaf] = size
@@ -327,7 +346,8 @@ class Table:
             found, block, rows, FLOOR * _leaf_sizes(pushed, self.base.Y), np.zeros_like(pushed)
         )
         with np.errstate(all="ignore"):
-            one, two = self.probes.contract(pushed), side.automatic
+            side = cut(side, rows.shape[0])
+            one, two = self.probes.contract(pushed)[: rows.shape[0]], side.automatic
             length = norm(np.where(np.isfinite(two), two, 0.0))
             size = np.maximum(side.size, length if self.probes.full else np.abs(two))
             # what cancels to rounding keeps the rounding of what it is computed through
