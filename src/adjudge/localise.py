@@ -10,11 +10,12 @@ import numpy as np
 from adjudge.budget import ENTRY
 from adjudge.compare import Entry
 from adjudge.differences import norm
+from adjudge.failure import Failure
 from adjudge.numeric import Column, column, confirm, refined
 from adjudge.probes import Tangent
 from adjudge.search import NAMED, Indices, Residual, Search
 from adjudge.spaces import Vector
-from adjudge.table import Failure, Table
+from adjudge.table import Table
 
 ROUNDING = 16
 """Units of rounding that one vjp may leave in a projection."""

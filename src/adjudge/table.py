@@ -13,6 +13,7 @@ from adjudge.automatic import Forward, Reverse
 from adjudge.budget import Budget, cut
 from adjudge.compare import FLOOR, Comparison, Entry, Tally, Tolerance
 from adjudge.differences import norm
+from adjudge.failure import Failure
 from adjudge.nonsmooth import kinks, slopes_of, with_jumps
 from adjudge.numeric import Column, column, confirm, refined
 from adjudge.observed import Base
@@ -369,17 +370,6 @@ class Table:
                 "reverse mode",
             )
             tally.keep(tally.wrong, entry)
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A projected comparison that failed, with what is needed to search for the entry."""
-
-    mode: str
-    side: str
-    tangent: Tangent
-    row: int
-    entry: Entry
 
 
 def _worst(comparison: Comparison, mask: NDArray[np.bool_]) -> list[int]:
