@@ -36,10 +36,14 @@ def slopes_of(
 
 
 def kinks(
-    slopes: tuple[Vector, Vector] | None, comparison: Comparison
+    slopes: tuple[Vector, Vector] | None, comparison: Comparison, *, ties: bool
 ) -> tuple[NDArray[np.bool_], bool]:
     """Where the automatic value lies between the slopes of a kink; and whether any of these is one
-    that nothing but another x can settle: a jump, or a NaN at a kink.
+    that nothing but another x can settle: a jump, a NaN at a kink, or, with `ties`, an output
+    without a kink beside one that has it.
+
+    Of three equal numbers that are sorted, the middle one stays where it is, whichever of them
+    moves: its slopes are not what the derivatives nearby tend to.
     """
     if slopes is None:
         return np.zeros_like(comparison.fails), False
@@ -47,6 +51,8 @@ def kinks(
     slopes = slopes[0][:made], slopes[1][:made]
     off = (comparison.fails | comparison.undecided) & ~np.isnan(slopes[0])
     odd = off & (np.isinf(slopes[0]) | np.isnan(comparison.automatic))
+    if ties and np.any(np.isfinite(slopes[0])):
+        odd |= comparison.fails & np.isnan(slopes[0])
     between = along(slopes, comparison.automatic, comparison.allowed)
     return odd | (off & between), bool(np.any(odd))
 

@@ -176,6 +176,8 @@ def _sentence(status: Status, entry: Entry) -> str:
         return "the function jumps at x: no value is its derivative there"
     if status is Status.NONSMOOTH and np.isnan(entry.automatic):
         return "the function has a kink here, and the automatic value is not a number"
+    if status is Status.NONSMOOTH and entry.slopes is not None and len(set(entry.slopes)) == 1:
+        return "x lies on a kink of other outputs, and the automatic value is not the slope of this"
     return _SENTENCES[status]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 import numpy as np
@@ -267,7 +267,7 @@ class Table:
     def _record(self, tally: Tally, comparison: Comparison, side: str, found: Column) -> None:
         fails, undecided = comparison.fails, comparison.undecided
         slopes = slopes_of(self.problem, self.probes, side, found, self.base.Y.size)
-        kink, odd = kinks(slopes, comparison)
+        kink, odd = kinks(slopes, comparison, ties=self.probes.full)
         if odd:
             self.unsettled.add(tally.mode)
         fails, undecided = fails & ~kink, undecided & ~kink
@@ -298,7 +298,10 @@ class Table:
                 entry = self._entry(tally.mode, comparison, side, found, k)
                 self.suspects.append(Failure(tally.mode, side, found.tangent, k, entry))
         for k in _worst(comparison, kink | undecided):
-            tally.keep(tally.open, self._entry(tally.mode, comparison, side, found, k))
+            entry = self._entry(tally.mode, comparison, side, found, k)
+            if kink[k] and entry.slopes is None:  # the kink is another output's
+                entry = replace(entry, slopes=(entry.reference, entry.reference))
+            tally.keep(tally.open, entry)
 
     def _detached(self, side: str, k: int) -> bool:
         if self.reverse is None or side == "first":

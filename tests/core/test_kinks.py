@@ -246,6 +246,25 @@ def test_points_nearby_stay_in_the_domain_of_the_function():
     assert report.verdict is not Verdict.FAIL
 
 
+@pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize("seed", range(5))
+def test_three_equal_numbers_that_are_sorted_do_not_fail_and_a_wrong_sort_does(mode, seed):
+    def sort(factor):
+        return ByHand(
+            np.sort, vjp=lambda x, w: factor * w[np.argsort(np.argsort(x, kind="stable"))]
+        )
+
+    x = np.asarray([2.0, 1.0, 2.0, 2.0, 3.0])
+
+    right, wrong = (examine(sort(factor), x, mode=mode, seed=seed) for factor in (1.0, 1.01))
+
+    assert right.verdict is not Verdict.FAIL
+    assert right.verdict is Verdict.PASS or {Status.NONSMOOTH} == {
+        finding.status for finding in right.findings
+    }
+    assert wrong.verdict is Verdict.FAIL
+
+
 # -- jumps
 
 
