@@ -27,8 +27,9 @@ def caching(table: Table, tally: Tally) -> str | None:
     they give two objects, four more: differences with and without earlier points kept alive.
     """
     problem, failure = table.problem, table.failures.get(tally.mode)
-    entries = (*tally.still, *tally.wrong, *tally.open)
-    if problem.tail or not any(entry.reference == 0.0 for entry in entries):
+    others = (*tally.wrong, *tally.open)
+    stands = bool(others) and all(entry.reference == 0.0 for entry in others)
+    if problem.tail or not (tally.still or stands):
         return None
     everything = slice(0, problem.X.size)
     tangent = (
