@@ -189,12 +189,10 @@ class TorchBackend(AutodiffBackend):
 
     def to_host(self, array: Array, like: Array | None = None) -> HostArray:
         tensor = array.detach()
-        if type(tensor) is torch.Tensor and tensor.layout is torch.strided:
-            if not tensor.dtype.is_complex:
-                tensor = tensor.to(device="cpu", dtype=torch.float64)
-                if like is None or like.layout is torch.strided:
-                    return np.array(tensor.numpy(force=True))
         pattern = tensor if like is None else like
+        if _is_plain(tensor) and pattern.layout is torch.strided:  # as most are
+            tensor = tensor.to(device="cpu", dtype=torch.float64)
+            return np.array(tensor.numpy(force=True))
         if sparse.is_sparse(pattern) and self._stored_only:
             tensor = sparse.stored_values(tensor, pattern)
         elif sparse.is_sparse(tensor) or tensor.is_mkldnn:
@@ -268,6 +266,11 @@ def _isolated() -> Iterator[None]:
                 torch.set_default_device(device)
             if torch.are_deterministic_algorithms_enabled() != deterministic:
                 torch.use_deterministic_algorithms(deterministic)
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    real = not tensor.dtype.is_complex
+    return real and type(tensor) is torch.Tensor and tensor.layout is torch.strided
 
 
 def _recording(leaf: torch.Tensor) -> torch.Tensor:

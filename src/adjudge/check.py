@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Unpack
@@ -10,10 +10,12 @@ from typing import Any, Unpack
 from adjudge.arguments import Path
 from adjudge.backend import AutodiffBackend
 from adjudge.bounds import Bounds
+from adjudge.budget import least
 from adjudge.compose import composed, over_reverse, require_outputs
 from adjudge.errors import InputError, NotSupportedError
 from adjudge.findings import Finding, Status
-from adjudge.judge import Judgement, Settings, judge, provenance_of, report_of
+from adjudge.judge import Judgement, Settings, provenance_of, report_of
+from adjudge.nearby import judge_here_or_nearby
 from adjudge.observed import observe
 from adjudge.options import Mode, Options, settings_of
 from adjudge.problem import Problem, first_order
@@ -46,6 +48,7 @@ def gradcheck(
     mode: Mode = "auto",
     seed: int | None = None,
     equal_nan: bool = False,
+    max_evaluations: int | None = None,
     backend: str | AutodiffBackend | None = None,
 ) -> Report:
     """Whether the engine's first derivatives of `f` at `inputs` are the derivatives of `f`.
@@ -80,6 +83,10 @@ def gradcheck(
             projection a pair of leaves, `"auto"` chooses by cost.
         seed: Of the random tangents and cotangents. `None`: a fresh one, stated in the report.
         equal_nan: Let agreeing NaNs and infinities pass.
+        max_evaluations: A budget of work, of which an evaluation, a vjp and a jvp are one unit
+            each (a jvp evaluates `f` as well). When it is spent nothing more is begun, and what
+            was left open is a finding, `UNFINISHED`: INCONCLUSIVE, if nothing failed before. A
+            ladder of steps that has begun is climbed to its end. `None`: no limit.
         backend: Name or instance of the engine, instead of asking the arrays.
 
     Returns:
@@ -98,7 +105,7 @@ def gradcheck(
         "check_batched_forward_grad": check_batched_forward_grad,
         "check_forward_ad": check_forward_ad, "check_backward_ad": check_backward_ad,
         "fast_mode": fast_mode, "masked": masked, "mode": mode, "seed": seed,
-        "equal_nan": equal_nan, "backend": backend,
+        "equal_nan": equal_nan, "max_evaluations": max_evaluations, "backend": backend,
     }  # fmt: skip
     return _raised(examine(f, inputs, **options), raise_exception)
 
@@ -128,10 +135,11 @@ def examine(
         options.get("masked"),
         options.get("bounds"),
     )
+    by_tail = _by_tail(modes, settings)
     with surroundings(problem) as seen:
         outcomes = [
             _composition(problem, tail, chosen, partial(composed, problem, tail, settings.seed))
-            for tail, chosen in _by_tail(modes, settings)
+            for (tail, chosen), _ in zip(by_tail, _shares(problem, by_tail), strict=True)
         ]
     outcomes[0].findings += _noticed(problem, seen)
     return report_of(f, problem, settings, outcomes)
@@ -161,6 +169,7 @@ def gradgradcheck(
     mode: Mode = "auto",
     seed: int | None = None,
     equal_nan: bool = False,
+    max_evaluations: int | None = None,
     backend: str | AutodiffBackend | None = None,
 ) -> Report:
     """`gradcheck` of `(x, w) -> J*(x) w`, and of `J*` itself by the same evaluations.
@@ -186,11 +195,12 @@ def gradgradcheck(
         "check_grad_dtypes": check_grad_dtypes, "check_batched_grad": check_batched_grad,
         "check_forward_ad": check_fwd_over_rev, "check_backward_ad": check_rev_over_rev,
         "fast_mode": fast_mode, "masked": masked, "mode": mode, "seed": seed,
-        "equal_nan": equal_nan, "backend": backend,
+        "equal_nan": equal_nan, "max_evaluations": max_evaluations, "backend": backend,
     }  # fmt: skip
     settings = settings_of(options, second=True)
     problem = first_order(f, inputs, kwargs, wrt, backend, masked, bounds)
     with surroundings(problem) as seen:
+        next(_shares(problem, [("R", settings)]))
         outcome = _composition(
             problem,
             "R",
@@ -201,6 +211,25 @@ def gradgradcheck(
         )
     outcome.findings += _noticed(problem, seen)
     return _raised(report_of(f, problem, settings, [outcome]), raise_exception)
+
+
+def _shares(problem: Problem, by_tail: Sequence[tuple[str, Settings]]) -> Iterator[None]:
+    """Sets the budget of one composition after the other: what is left, in proportion to need.
+
+    Raises `InputError` where the whole is too small for a comparison in each.
+    """
+    budget = by_tail[0][1].max_evaluations
+    needs = [least(tail, backward=s.backward, forward=s.forward) for tail, s in by_tail]
+    if budget is not None and budget < sum(needs):
+        raise InputError(
+            f"max_evaluations={budget} has no room for a single comparison in each mode",
+            f"give at least {sum(needs)}, or None for no limit",
+        )
+    for k, need in enumerate(needs):
+        if budget is not None:
+            left = budget - problem.counts.spent
+            problem.counts.limit = problem.counts.spent + left * need // sum(needs[k:])
+        yield
 
 
 def _by_tail(modes: Sequence[str] | None, settings: Settings) -> list[tuple[str, Settings]]:
@@ -229,7 +258,7 @@ def _composition(
     except NotSupportedError as error:
         outcome = Judgement()
         if tail == "R":  # then the first derivative can be judged at least
-            outcome = judge(problem, observe(problem), settings, words)
+            outcome = judge_here_or_nearby(problem, observe(problem), settings, words)
         for letter, asked in (("R", settings.backward), ("F", settings.forward)):
             if asked:
                 mode = letter + tail
@@ -239,7 +268,7 @@ def _composition(
                 outcome.modes[mode] = outcome.findings[-1].verdict
         return outcome
     require_outputs(base)
-    return judge(top, base, settings, words)
+    return judge_here_or_nearby(top, base, settings, words)
 
 
 def _noticed(problem: Problem, seen: Surroundings) -> list[Finding]:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from adjudge.arguments import Arguments
 from adjudge.backend import Arrays, MaybeArrays
 from adjudge.errors import InputError, UnstableOutputError
 from adjudge.registry import expand, is_array_like
 from adjudge.trees import Tree, flatten
+
+KEPT_BYTES = 2**20
+"""Of all points together that are kept alive; points of more than a sixteenth of it are not."""
 
 
 @dataclass
@@ -21,6 +28,38 @@ class Counts:
     vjps: int = 0
     jvps: int = 0
     doing: str = "the first evaluation"
+    limit: float = np.inf
+    """The budget: work that may be spent before no more is begun."""
+    kept: deque[Arrays] = field(default_factory=deque)
+    """Points handed out, the latest last: a function that remembers arrays by `id` must not meet
+    the `id` of an array that is gone."""
+    all_kept: bool = False
+
+    @property
+    def spent(self) -> int:
+        """Work the size of an evaluation so far; a jvp evaluates f as well, and counts twice."""
+        return self.evaluations + self.vjps + self.jvps
+
+    def allows(self, work: float) -> bool:
+        """Whether the budget has room for this much more."""
+        return self.spent + work <= self.limit
+
+    def keep(self, x: Arrays, size: int) -> None:
+        """Keeps the point `x` of `size` bytes alive, as long as that is cheap."""
+        if self.all_kept or size <= KEPT_BYTES // 16:
+            self.kept.append(x)
+        while not self.all_kept and len(self.kept) > KEPT_BYTES // max(size, 1):
+            self.kept.popleft()
+
+    @contextmanager
+    def keeping(self) -> Iterator[None]:
+        """Every point is kept alive, of whatever size."""
+        self.all_kept = True
+        try:
+            yield
+        finally:
+            self.all_kept = False
+            self.kept.clear()
 
 
 @dataclass(frozen=True)
@@ -68,9 +107,12 @@ class UserCodec:
 
     def outputs(self, result: Any) -> Arrays:
         """Floating and complex output leaves. Raises `UnstableOutputError` on a new structure."""
-        if self.bare is not None and self.arguments_.backend.owns(result):
-            if (tuple(result.shape), str(result.dtype)) == self.bare:
-                return (result,)
+        if (
+            self.bare is not None
+            and self.arguments_.backend.owns(result)
+            and (tuple(result.shape), str(result.dtype)) == self.bare
+        ):
+            return (result,)
         tree = flatten(result, "out", expand)
         signature = self._signature(tree)
         if self.signature is None:

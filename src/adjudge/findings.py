@@ -20,7 +20,8 @@ class Status(StrEnum):
     MISMATCH = "MISMATCH"
     """An automatic derivative that is not the derivative of the function."""
     NONSMOOTH = "NONSMOOTH"
-    """A kink or jump: the automatic value lies between the one-sided slopes."""
+    """A kink, where the automatic value lies between the one-sided slopes, or a jump. A note, if
+    the derivative is right at two points nearby."""
     NONDETERMINISTIC = "NONDETERMINISTIC"
     """Two evaluations at the same point, or two pullbacks of one cotangent, differ."""
     NONFINITE = "NONFINITE"
@@ -30,7 +31,7 @@ class Status(StrEnum):
     MISSING = "MISSING"
     """No derivative where the function moves."""
     SPURIOUS = "SPURIOUS"
-    """A derivative where the function does not move."""
+    """A derivative where the function does not move. INCONCLUSIVE where it is plainly cached."""
     MUTATES_INPUT = "MUTATES_INPUT"
     """The function or its pullback writes into an array that it was handed."""
     WRONG_SHAPE = "WRONG_SHAPE"
@@ -49,6 +50,8 @@ class Status(StrEnum):
     """Two ways to the same number that disagree: forward and reverse, batched and looped."""
     UNRESOLVED = "UNRESOLVED"
     """Differences cannot decide: their error bar is wider than the resolution asked for."""
+    UNFINISHED = "UNFINISHED"
+    """The budget `max_evaluations` was spent before all was compared."""
     UNSUPPORTED = "UNSUPPORTED"
     """Asked for, and not offered by the engine."""
     IMPRECISE = "IMPRECISE"
@@ -59,7 +62,7 @@ class Status(StrEnum):
     """The function advances the global random state."""
 
 
-_OPEN = {Status.NONSMOOTH, Status.UNRESOLVED, Status.UNSUPPORTED}
+_OPEN = {Status.NONSMOOTH, Status.UNRESOLVED, Status.UNFINISHED, Status.UNSUPPORTED}
 
 
 @dataclass(frozen=True)

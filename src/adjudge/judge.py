@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,12 +12,14 @@ import numpy as np
 from adjudge import pullbacks, pushforwards
 from adjudge._version import __version__
 from adjudge.automatic import Forward, Reverse
+from adjudge.budget import ENTRY
 from adjudge.byhand import ByHand
+from adjudge.cached import caching, opened
 from adjudge.compare import ERRORS, Tally, Tolerance
 from adjudge.errors import NotSupportedError
 from adjudge.findings import Finding, Status, Verdict, worst
 from adjudge.identities import Identities, again
-from adjudge.localise import localise
+from adjudge.localise import Traced, localise
 from adjudge.mistake import likely_mistake
 from adjudge.noise import CARRIED
 from adjudge.numeric import unit_roundoff
@@ -56,6 +59,7 @@ class Settings:
     batched: bool = False
     batched_forward: bool = False
     masked: bool | None = None
+    max_evaluations: int | None = None
 
 
 @dataclass
@@ -69,6 +73,8 @@ class Judgement:
     probes: int = 0
     full: bool = False
     tolerance: Tolerance = field(default_factory=lambda: Tolerance(0.0))
+    unsettled: set[str] = field(default_factory=set)
+    """Modes that nothing but another x can settle."""
 
     @property
     def verdict(self) -> Verdict:
@@ -109,13 +115,22 @@ def judge(problem: Problem, base: Base, settings: Settings, provenance: str) -> 
         outcome.findings.append(_carries(table))
     if reverse is not None and known is not None and any(reverse.attached):
         outcome.findings += _after_rows(table, checks, reverse, known, settings)
-    if forward is not None and settings.undefined:
+    if (
+        forward is not None
+        and settings.undefined
+        and table.budget.can("undefined tangents", len(table.pushed))
+    ):
         outcome.findings += pushforwards.undefined(checks, forward, table.pushed)
-    if settings.batched_forward and forward is not None:
+    if (
+        settings.batched_forward
+        and forward is not None
+        and table.budget.can("batched tangents", 3 * len(problem.X.leaves))
+    ):
         outcome.findings += _supported("vmap(F)", lambda: pushforwards.batched(checks, forward))
-    _localised(table, settings)
-    _suspected(table, settings)
-    _conclude(outcome, table, checks, provenance)
+    traced: dict[str, Traced] = {}
+    _localised(table, settings, traced)
+    _suspected(table, settings, traced)
+    _conclude(outcome, table, checks, provenance, traced)
     return outcome
 
 
@@ -163,14 +178,15 @@ def _after_rows(
     table: Table, checks: Identities, reverse: Reverse, known: Vector, settings: Settings
 ) -> Iterator[Finding]:
     undefined = settings.undefined and table.problem.backend.undefined_cotangents
+    budget, outputs = table.budget, len(table.base.Y.leaves)
     if table.probes.rows > 1:
-        if table.rows is not None:
+        if table.rows is not None and budget.rows == table.probes.rows:
             yield from pullbacks.additive(checks, reverse, known, table.rows)
-    elif not undefined and not table.probes.full:
+    elif not undefined and not table.probes.full and budget.can("additivity of the vjp", 2):
         yield from pullbacks.additive_pair(checks, reverse, known)
-    if undefined:
+    if undefined and budget.can("undefined cotangents", 1 + outputs):
         yield from pullbacks.undefined(checks, reverse)
-    if settings.batched:
+    if settings.batched and budget.can("batched cotangents", 3 * outputs):
         yield from _supported("vmap(R)", lambda: pullbacks.batched(checks, reverse))
 
 
@@ -185,54 +201,97 @@ def _unsupported(mode: str, error: NotSupportedError) -> Finding:
     return Finding(Status.UNSUPPORTED, mode, "", f"{mode}: {error}", cause=error)
 
 
-def _localised(table: Table, settings: Settings) -> None:
-    """For the first failed projection of each mode, the wrong entry itself, where it is found."""
+CONFIRMING = 16
+"""Evaluations of the ladders that must confirm an entry."""
+
+_UNTRACED = "the search for the wrong entries behind a projection"
+
+TRACED = 4
+"""Projections of a mode that are traced to entries, the first or the most significant ones."""
+
+
+def _localised(table: Table, settings: Settings, traced: dict[str, Traced]) -> None:
+    """For failed projections of each mode, the wrong entries themselves, where they are found."""
     if settings.eps is not None or table.probes.full:
         return
-    for mode, failure in table.failures.items():
-        entry = localise(table, failure)
-        tally = table.tallies[mode]
-        if entry is not None and failure.entry in tally.wrong:
+    tried: Counter[str] = Counter()
+    for failure in table.projections.values():
+        mode, tally = failure.mode, table.tallies[failure.mode]
+        tried[mode] += 1
+        if tried[mode] > TRACED or failure.entry not in tally.wrong:
+            continue
+        if not table.budget.can(_UNTRACED, ENTRY):
+            return
+        found = localise(table, failure)
+        if found.cut_short:
+            table.budget.can(_UNTRACED, np.inf)
+        if found.entries:
+            before = traced.setdefault(mode, Traced())
             tally.wrong.remove(failure.entry)
-            tally.wrong.insert(0, entry)
+            tally.wrong[len(before.entries) : 0] = found.entries
+            before += found
 
 
-SUSPECTS = 4
-"""Suspicious projections of a mode that are traced to an entry, the most significant first."""
-
-
-def _suspected(table: Table, settings: Settings) -> None:
+def _suspected(table: Table, settings: Settings, traced: dict[str, Traced]) -> None:
     """Traces projections that agree suspiciously to their entries: one wrong entry among many
     stays within the tolerance of the projection, and not within its own.
     """
     if settings.eps is not None:
         return
-    tried: dict[str, int] = {}
+    tried: Counter[str] = Counter()
     for suspect in sorted(table.suspects, key=lambda s: -s.entry.excess):
         tally = table.tallies[suspect.mode]
-        tried[suspect.mode] = tried.get(suspect.mode, 0) + 1
-        if tally.failed or tried[suspect.mode] > SUSPECTS:
+        tried[suspect.mode] += 1
+        if tally.failed or tried[suspect.mode] > TRACED:
             continue
-        entry = localise(table, suspect)
-        if entry is not None:
+        if not table.budget.can(_UNTRACED, ENTRY + CONFIRMING):
+            return
+        found = localise(table, suspect, suspected=True)
+        if found.cut_short:
+            table.budget.can(_UNTRACED, np.inf)
+        if found.entries:
             tally.failed += 1
-            tally.wrong.insert(0, entry)
+            tally.wrong[:0] = found.entries
+            traced[suspect.mode] = found
 
 
-def _conclude(outcome: Judgement, table: Table, checks: Identities, provenance: str) -> None:
+def _conclude(
+    outcome: Judgement,
+    table: Table,
+    checks: Identities,
+    provenance: str,
+    traced: Mapping[str, Traced],
+) -> None:
     for tally in table.tallies.values():
         if tally.mode == "identity":
             outcome.findings += identity_findings(tally)
             checks.compared += tally.compared
             continue
-        outcome.findings += findings_of(tally, provenance, likely_mistake(table, tally.mode))
+        cached = caching(table, tally)
+        found = findings_of(
+            tally,
+            provenance,
+            cached or (likely_mistake(table, tally.mode) if table.budget.allows(128) else None),
+            traced.get(tally.mode, Traced()).sentence,
+        )
+        outcome.findings += opened(found, tally, cached) if cached else found
         outcome.tallies.append(tally)
         outcome.modes[tally.mode] = mode_verdict(tally, outcome.findings)
+    unfinished = table.budget.finding(sum(tally.compared for tally in outcome.tallies))
+    if unfinished is not None:
+        outcome.findings.append(unfinished)
+    if table.budget.incomplete:
+        for letter, mode in (("R", table.reverse), ("F", table.forward)):
+            if mode is not None:
+                word = letter + table.problem.tail
+                before = outcome.modes.get(word, Verdict.INCONCLUSIVE)
+                outcome.modes[word] = worst([before, Verdict.INCONCLUSIVE])
     for finding in outcome.findings:
         if finding.status is Status.UNSUPPORTED:
             outcome.modes.setdefault(finding.mode, finding.verdict)
     if not any(tally.compared for tally in outcome.tallies) and not outcome.findings:
         outcome.findings.append(_nothing(table))
+    outcome.unsettled = table.unsettled
     outcome.identities = checks.compared
     outcome.probes = table.probes.columns + table.probes.rows
 

@@ -1,141 +1,303 @@
-"""From a projection that failed to the entry that is wrong: bisection over inputs and outputs."""
+"""From a projection that failed to the entries that are wrong, by group testing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from adjudge.budget import ENTRY
 from adjudge.compare import Entry
-from adjudge.numeric import column, confirm, refined
+from adjudge.differences import norm
+from adjudge.failure import Failure
+from adjudge.numeric import Column, column, confirm, refined
 from adjudge.probes import Tangent
+from adjudge.search import NAMED, Indices, Residual, Search
 from adjudge.spaces import Vector
-from adjudge.table import Failure, Table
+from adjudge.table import Table
+
+ROUNDING = 16
+"""Units of rounding that one vjp may leave in a projection."""
 
 
-def localise(table: Table, failure: Failure) -> Entry | None:
-    """The entry of the Jacobian that bisection ends at, if it is wrong by itself.
+@dataclass
+class Traced:
+    """The wrong entries behind one projection, the worst first."""
 
-    About `2 log2(n)` evaluations and `log2(m)` vjps. `None` where the errors of several
-    entries mislead the search; the failed projection then speaks for itself.
+    entries: list[Entry] = field(default_factory=list)
+    tested: int = 0
+    """Entries that were compared on the way, one by one."""
+    many: bool = False
+    """Whether more are wrong than were looked for."""
+    cut_short: bool = False
+    """Whether the budget ended the search."""
+
+    def __iadd__(self, other: Traced) -> Traced:
+        """Both together."""
+        self.entries += other.entries
+        self.tested += other.tested
+        self.many |= other.many
+        self.cut_short |= other.cut_short
+        return self
+
+    @property
+    def sentence(self) -> str | None:
+        """What is wrong beside the first entry; `None` if nothing is."""
+        more = [f"d {entry.of} / d {entry.wrt}" for entry in self.entries[1:]]
+        if self.many:
+            return (
+                f"many entries are wrong: {len(self.entries)} of the {self.tested} that were "
+                "tested one by one, and others untested"
+            )
+        return f"wrong as well: {', '.join(more[:NAMED])}" if more else None
+
+
+def localise(table: Table, failure: Failure, *, suspected: bool = False) -> Traced:
+    """The entries of the Jacobian behind `failure` that are wrong by themselves.
+
+    One wrong entry takes six evaluations and four vjps at any size, several `O(log n)` each.
+    Where a projection is merely `suspected`, ladders must confirm the entry. Nothing is found
+    where the errors of many entries are too small one by one; the projection then speaks for
+    itself.
     """
-    coordinate = _input(table, failure)
-    unit = np.zeros(table.problem.X.size)
-    unit[coordinate] = 1.0
-    length = float(np.abs(failure.tangent.vector[coordinate]))
-    tangent = Tangent(failure.tangent.leaf, unit, length, coordinate)
-    found = refined(table.problem, table.base, column(table.problem, table.base, tangent, None))
-    found = confirm(table.problem, table.base, found)
-    value, error = found.estimate.value, found.estimate.error
-    count = table.base.Y.size
-    wrt = table.problem.X.entry(coordinate)
-    if failure.side == "first":
-        w = table.problem.weights
-        assert w is not None
-        automatic = float(table.base.values[coordinate])
-        reference, bar = float(w @ value[count:]), float(np.linalg.norm(w * error[count:]))
-        of = failure.entry.of
-    else:
-        row = (
-            failure.row
-            if failure.side == "each"
-            else _output(table, failure.row, coordinate, value[:count])
-        )
-        automatic = _automatic(table, failure, row, coordinate, unit)
-        reference, bar = float(value[row]), float(error[row])
-        of = table.base.Y.entry(row)
-    allowed = bar + table.tolerance.relative * max(abs(automatic), abs(reference))
-    if not abs(automatic - reference) > allowed:
-        return None
-    return replace(
-        failure.entry,
-        of=of,
-        wrt=wrt,
-        automatic=automatic,
-        reference=reference,
-        error=bar,
-        allowed=allowed,
-        method=found.estimate.method,
-        slopes=None,
-    )
+    trace = _Trace(table, failure, suspected)
+    trace.inputs()
+    trace.found.entries.sort(key=lambda entry: -entry.excess)
+    return trace.found
 
 
-def _input(table: Table, failure: Failure) -> int:
-    """The coordinate of X that the failing residual is traced to."""
-    vector = failure.tangent.vector
-    row = None
-    if failure.side == "rows":
-        assert table.reverse is not None
-        row = table.reverse.row(table.base, _cotangent(table, failure.row))
+class _Trace:
+    """The search over entries of x, and for each found over outputs."""
 
-    def residual(coordinates: NDArray[np.int64]) -> float:
-        part = np.zeros_like(vector)
-        part[coordinates] = vector[coordinates]
-        tangent = Tangent(failure.tangent.leaf, part, failure.tangent.length)
-        found = column(table.problem, table.base, tangent, None)
-        return _residual(table, failure, found.vector, found.estimate.value, row)
-
-    return _bisect(np.flatnonzero(vector), residual)
-
-
-def _output(table: Table, leaf: int, coordinate: int, value: Vector) -> int:
-    """The coordinate of Y within output `leaf` whose row is wrong at `coordinate`."""
-    reverse = table.reverse
-    assert reverse is not None
-    whole = _cotangent(table, leaf)
-
-    def residual(coordinates: NDArray[np.int64]) -> float:
-        w = np.zeros_like(whole)
-        w[coordinates] = whole[coordinates]
-        return float(w @ value - reverse.row(table.base, w)[coordinate])
-
-    return _bisect(np.flatnonzero(whole), residual)
-
-
-def _cotangent(table: Table, leaf: int) -> Vector:
-    w = np.zeros(table.base.Y.size)
-    part = table.base.Y.slices[leaf]
-    w[part] = table.probes.cotangent[part]
-    return w
-
-
-def _residual(
-    table: Table, failure: Failure, vector: Vector, value: Vector, row: Vector | None
-) -> float:
-    count = table.base.Y.size
-    if failure.side == "first":
-        w = table.problem.weights
-        assert w is not None
-        return float(w @ value[count:] - table.base.values[:count] @ vector[:count])
-    if failure.side == "each":
-        assert table.forward is not None
-        pushed = table.forward.column(table.base, vector, failure.tangent.leaf)[1]
-        return float(value[failure.row] - pushed[failure.row])
-    assert row is not None
-    return float(_cotangent(table, failure.row) @ value[:count] - row @ vector)
-
-
-def _automatic(table: Table, failure: Failure, row: int, coordinate: int, unit: Vector) -> float:
-    if failure.side == "each":
-        assert table.forward is not None
-        return float(table.forward.column(table.base, unit, failure.tangent.leaf)[1][row])
-    assert table.reverse is not None
-    w = np.zeros(table.base.Y.size)
-    w[row] = 1.0
-    return float(table.reverse.row(table.base, w)[coordinate])
-
-
-def _bisect(candidates: NDArray[np.int64], residual: Callable[[NDArray[np.int64]], float]) -> int:
-    total = residual(candidates)
-    while candidates.size > 1:
-        half = candidates[: candidates.size // 2]
-        first = residual(half)
-        rest = total - first
-        # a residual that is not finite is followed: that is where the trouble is
-        if not np.isfinite(first) or abs(first) >= abs(rest):
-            candidates, total = half, first
+    def __init__(self, table: Table, failure: Failure, suspected: bool) -> None:
+        self.table, self.failure, self.suspected = table, failure, suspected
+        self.found = Traced()
+        self.support: Indices = np.flatnonzero(failure.tangent.vector)
+        self.v: Vector = failure.tangent.vector[self.support]
+        self.w: Vector
+        self.row = np.zeros(0)
+        """`J* w`; of forward mode there is a column for every tangent instead."""
+        self.closer: tuple[int, Column] | None = None
+        base, count = table.base, table.base.Y.size
+        self.part = slice(count, None) if failure.side == "first" else slice(0, count)
+        if failure.side == "first":
+            assert table.problem.weights is not None
+            self.w, self.row = table.problem.weights, base.values[:count]
+            return
+        self.w = np.zeros(count)
+        if failure.side == "each":
+            self.w[failure.row] = 1.0
+            return
+        part = base.Y.slices[failure.row]
+        self.w[part] = table.probes.cotangent[part]
+        if table.rows is not None:
+            self.row = np.asarray(table.rows[failure.row])
         else:
-            candidates, total = candidates[half.size :], rest
-    return int(candidates[0])
+            assert table.reverse is not None
+            self.row = table.reverse.row(base, self.w)
+
+    def inputs(self) -> None:
+        """Which entries of x."""
+        entry = self.failure.entry
+        total = Residual(entry.reference - entry.automatic, entry.error)
+        size = np.abs(self.v)
+        if self.failure.side == "each":
+            total = self._every_row()
+        else:
+            row = self.row[self.support]
+            size = np.abs(np.nan_to_num(row * self.v))
+            lost = np.flatnonzero(~np.isfinite(row))
+            if lost.size:  # seen without a search
+                for k in lost[:NAMED]:
+                    self._coordinate(int(k))
+                self.found.many |= lost.size > NAMED
+                return
+        search = Search(self.support.size, self._measured, self._coordinate, size, self._enough)
+        search.run(total)
+        self.found.many |= search.many
+
+    def _enough(self, _: int) -> bool:
+        """Whether as many entries as are named were found, or the budget has no room for one."""
+        if not self.table.budget.allows(ENTRY):
+            self.found.cut_short = True
+        return self.found.cut_short or len(self.found.entries) >= NAMED
+
+    def _every_row(self) -> Residual:
+        """Forward mode compares every output: all that are off are searched for together."""
+        found, pushed = self._column(np.ones(self.support.size))
+        value, error = found.estimate.value[self.part], found.estimate.error[self.part]
+        with np.errstate(all="ignore"):
+            bar = error + _truncation(found) * np.abs(value)
+            gap = np.abs(value - pushed)
+            off = (gap > self._allowed(pushed, value, bar)) & np.isfinite(gap) & (bar > 0)
+        unit = bar[self.failure.row]
+        if np.isfinite(gap[self.failure.row]) and unit > 0:
+            signed = np.where(self.table.probes.cotangent < 0, -unit, unit)
+            self.w[off] = signed[off] / bar[off]  # each weighs as much as it is known
+        return self._residual(found, pushed)
+
+    def _column(self, weights: Vector) -> tuple[Column, Vector]:
+        """Differences along the weighted tangent, and forward mode along the same."""
+        table, tangent = self.table, self.failure.tangent
+        part = np.zeros_like(tangent.vector)
+        part[self.support] = weights * self.v
+        weighted = Tangent(tangent.leaf, part, tangent.length)
+        found = column(table.problem, table.base, weighted, None)
+        return found, self._pushed(found.vector)
+
+    def _pushed(self, vector: Vector) -> Vector:
+        if self.failure.side != "each":
+            return np.zeros(0)
+        assert self.table.forward is not None
+        return self.table.forward.column(self.table.base, vector, self.failure.tangent.leaf)[1]
+
+    def _measured(self, weights: Vector) -> tuple[Vector, Residual]:
+        found, pushed = self._column(weights)
+        return found.vector[self.support] / self.v, self._residual(found, pushed)
+
+    def _residual(self, found: Column, pushed: Vector) -> Residual:
+        """Differences less the automatic value, contracted with `w`."""
+        value, error = found.estimate.value[self.part], found.estimate.error[self.part]
+        here = self.w != 0
+        w, value, error = self.w[here], value[here], error[here]
+        with np.errstate(all="ignore"):
+            if self.failure.side == "each":
+                terms, gap = w * value, float(w @ (value - pushed[here]))
+            else:
+                v = found.vector[: self.row.size]
+                terms = (self.row * v)[v != 0]
+                gap = float(w @ value - terms.sum())
+            bar = norm(w * error) + _truncation(found) * norm(terms)
+        return Residual(gap, float(bar))
+
+    def _coordinate(self, k: int) -> tuple[Residual, bool]:
+        """One entry of x: the residual there, and whether any output is wrong at it."""
+        coordinate, before = int(self.support[k]), len(self.found.entries)
+        found, unit = self._unit(coordinate)
+        value, error = found.estimate.value[self.part], found.estimate.error[self.part]
+        pushed = self._pushed(unit)
+        with np.errstate(all="ignore"):
+            if self.failure.side == "each":
+                gap = float(np.where(self.w != 0, self.w * (value - pushed), 0.0).sum())
+            else:
+                gap = float(self.w @ value - self.row[coordinate])
+            bar = float(norm(np.where(self.w != 0, self.w * error, 0.0)))
+        residual = Residual(gap * float(self.v[k]), bar * abs(float(self.v[k])))
+        if self.failure.side == "first":
+            self._judge(found, coordinate, None, self.row[coordinate], float(self.w @ value), bar)
+        elif self.failure.side == "rows":
+            self._outputs(found, coordinate, Residual(gap, bar))
+        else:
+            gaps = np.nan_to_num(np.abs(value - pushed), nan=np.inf)
+            for row in np.argsort(-gaps)[:NAMED]:
+                if not self._judge(found, coordinate, row, pushed[row], value[row], error[row]):
+                    break
+        return residual, len(self.found.entries) > before
+
+    def _unit(self, coordinate: int) -> tuple[Column, Vector]:
+        """Differences along one entry of x; the error bar covers what a step four times as long
+        changes.
+        """
+        table, failure = self.table, self.failure
+        unit = np.zeros(table.problem.X.size)
+        unit[coordinate] = 1.0
+        length = abs(float(failure.tangent.vector[coordinate]))
+        tangent = Tangent(failure.tangent.leaf, unit, length, coordinate)
+        found = column(table.problem, table.base, tangent, None)
+        if found.step == 0.0:
+            return found, unit
+        longer = column(table.problem, table.base, tangent, 4 * found.step).estimate
+        near = found.estimate
+        with np.errstate(all="ignore"):
+            error = np.fmax(near.error, np.abs(near.value - longer.value))
+        method = "central differences, 4 evaluations"
+        return replace(found, estimate=replace(near, error=error, method=method)), unit
+
+    def _outputs(self, found: Column, coordinate: int, total: Residual) -> None:
+        """Which outputs are wrong at this entry of x: weights on the entries of the cotangent."""
+        table, Y = self.table, self.table.base.Y
+        reverse, backend = table.reverse, table.problem.backend
+        assert reverse is not None
+        support = np.flatnonzero(self.w)
+        value, error = found.estimate.value[self.part], found.estimate.error[self.part]
+        likes = table.base.arrays[: len(Y.leaves)]
+
+        def rounding(w: Vector) -> float:
+            return ROUNDING * table.tolerance.eps * float(norm((w * value)[w != 0]))
+
+        def measure(weights: Vector) -> tuple[Vector, Residual]:
+            w = np.zeros(Y.size)
+            w[support] = weights * self.w[support]
+            w = Y.vector(backend, Y.arrays(backend, w, likes), likes)  # as it is rounded
+            with np.errstate(all="ignore"):
+                gap = float(w @ value - reverse.row(table.base, w)[coordinate])
+                bar = float(norm((w * error)[w != 0])) + rounding(w)
+            return w[support] / self.w[support], Residual(gap, bar)
+
+        def test(k: int) -> tuple[Residual, bool]:
+            row, w = int(support[k]), float(self.w[support[k]])
+            unit = np.zeros(Y.size)
+            unit[row] = 1.0
+            automatic = float(reverse.row(table.base, unit)[coordinate])
+            wrong = self._judge(found, coordinate, row, automatic, value[row], error[row])
+            return Residual(w * (value[row] - automatic), abs(w) * error[row]), wrong
+
+        search = Search(support.size, measure, test, np.abs(value[support]), self._enough)
+        search.run(Residual(total.value, total.error + rounding(self.w)))
+        self.found.many |= search.many
+
+    def _judge(
+        self,
+        found: Column,
+        coordinate: int,
+        row: int | None,
+        automatic: float,
+        reference: float,
+        bar: float,
+    ) -> bool:
+        """Whether one entry is wrong by itself; kept if so. Differences that are not much wider
+        apart than their error bar, and mere suspicions, are decided by ladders.
+        """
+        table, entry, method = self.table, self.failure.entry, found.estimate.method
+        self.found.tested += 1
+        gap, allowed = abs(automatic - reference), self._allowed(automatic, reference, bar)
+        if gap <= allowed or not np.isfinite(reference):
+            return False
+        if self.suspected or gap <= 2 * allowed:
+            if self.closer is None or self.closer[0] != coordinate:
+                ladder = refined(table.problem, table.base, found)
+                self.closer = coordinate, confirm(table.problem, table.base, ladder)
+            estimate = self.closer[1].estimate
+            value, error = estimate.value[self.part], estimate.error[self.part]
+            if row is None:
+                reference, bar = float(self.w @ value), float(norm(self.w * error))
+            else:
+                reference, bar = value[row], error[row]
+            method, allowed = estimate.method, self._allowed(automatic, reference, bar)
+            if abs(automatic - reference) <= allowed:
+                return False
+        if len(self.found.entries) < NAMED:
+            wrong = replace(
+                entry,
+                of=entry.of if row is None else table.base.Y.entry(int(row)),
+                wrt=table.problem.X.entry(coordinate),
+                automatic=float(automatic),
+                reference=float(reference),
+                error=float(bar),
+                allowed=float(allowed),
+                method=method,
+                slopes=None,
+            )
+            self.found.entries.append(wrong)
+        return True
+
+    def _allowed(self, automatic: Any, reference: Any, bar: Any) -> Any:
+        return bar + self.table.tolerance.relative * np.maximum(abs(automatic), abs(reference))
+
+
+def _truncation(found: Column) -> float:
+    """Of one central difference, relative to the derivative: `h^2 f''' / 6`, with an f''' over the
+    scale of x that is a few times f'.
+    """
+    return 4 * found.relative**2

@@ -8,9 +8,10 @@ import numpy as np
 
 from adjudge.diagnose import diagnose
 from adjudge.differences import norm
+from adjudge.failure import Failure
 from adjudge.numeric import column
 from adjudge.probes import random_cotangent
-from adjudge.table import Failure, Table
+from adjudge.table import Table
 
 ENTRIES = 64
 """Largest input, in real coordinates, whose gradient is taken entry by entry for this: twice as

@@ -38,6 +38,7 @@ class Options(TypedDict, total=False):
     mode: Mode
     seed: int | None
     equal_nan: bool
+    max_evaluations: int | None
     backend: str | AutodiffBackend | None
 
 
@@ -67,6 +68,7 @@ def settings_of(options: Options, *, second: bool = False) -> Settings:
         batched=options.get("check_batched_grad", False),
         batched_forward=options.get("check_batched_forward_grad", False),
         masked=options.get("masked"),
+        max_evaluations=options.get("max_evaluations"),
     )
     _validate(settings, second=second)
     return settings
@@ -97,6 +99,11 @@ def _validate(settings: Settings, *, second: bool) -> None:
                 f"give a {'positive' if name == 'eps' else 'non-negative'} number"
                 + ("" if name == "nondet_tol" else ", or None for automatic"),
             )
+    budget: Any = settings.max_evaluations
+    if budget is not None and (not isinstance(budget, int | np.integer) or budget < 0):
+        raise InputError(
+            f"max_evaluations={budget!r}", "give a non-negative integer, or None for no limit"
+        )
     seed: Any = settings.seed
     if not isinstance(seed, int | np.integer) or seed < 0:
         raise InputError(f"seed={seed!r}", "give a non-negative integer, or None")

@@ -82,7 +82,9 @@ class Problem:
 
     def point(self, vector: Vector | None = None) -> Arrays:
         """Fresh arrays at `vector`, by default at `x`."""
-        return self.X.arrays(self.backend, self.origin if vector is None else vector, self.x)
+        x = self.X.arrays(self.backend, self.origin if vector is None else vector, self.x)
+        self.counts.keep(x, 8 * self.X.size)
+        return x
 
 
 def first_order(

@@ -140,8 +140,12 @@ def mode_verdict(tally: Tally, findings: Sequence[Finding]) -> Verdict:
     return worst([Verdict.PASS, *own])
 
 
-def findings_of(tally: Tally, provenance: str, mistake: str | None = None) -> list[Finding]:
-    """What the disagreeing entries of one mode amount to; `mistake`: what probably is wrong."""
+def findings_of(
+    tally: Tally, provenance: str, mistake: str | None = None, beside: str | None = None
+) -> list[Finding]:
+    """What the disagreeing entries of one mode amount to; `mistake`: what probably is wrong;
+    `beside`: what is wrong beside the first entry.
+    """
     found = []
     for status, entries in (
         (Status.MISMATCH, tally.wrong),
@@ -150,14 +154,17 @@ def findings_of(tally: Tally, provenance: str, mistake: str | None = None) -> li
         (Status.MISSING, tally.absent),
     ):
         if entries:
-            found.append(_finding(status, tally, entries[0], provenance, mistake))
-            mistake = None
-    if tally.open:
-        entry = tally.open[0]
+            found.append(_finding(status, tally, entries[0], provenance, mistake, beside))
+            mistake = beside = None
+    seen: set[tuple[Status, str]] = set()
+    for entry in tally.open:
         status = Status.NONSMOOTH if entry.slopes is not None else Status.UNRESOLVED
-        if not np.isfinite(entry.reference):
+        if not np.isfinite(entry.reference) and entry.slopes is None:
             status = Status.NONFINITE
-        found.append(_finding(status, tally, entry, provenance))
+        sentence = _sentence(status, entry)
+        if (status, sentence) not in seen:
+            seen.add((status, sentence))
+            found.append(_finding(status, tally, entry, provenance))
     return found
 
 
@@ -172,6 +179,17 @@ _SENTENCES = {
     Status.NONFINITE: "the function is not finite near x",
 }
 
+
+def _sentence(status: Status, entry: Entry) -> str:
+    if status is Status.NONSMOOTH and entry.slopes is not None and np.isinf(entry.slopes[0]):
+        return "the function jumps at x: no value is its derivative there"
+    if status is Status.NONSMOOTH and np.isnan(entry.automatic):
+        return "the function has a kink here, and the automatic value is not a number"
+    if status is Status.NONSMOOTH and entry.slopes is not None and len(set(entry.slopes)) == 1:
+        return "x lies on a kink of other outputs, and the automatic value is not the slope of this"
+    return _SENTENCES[status]
+
+
 _REMEDIES = {
     Status.NONSMOOTH: "move x off the kink to check the derivative itself",
     Status.UNRESOLVED: "check in a wider dtype, or at a point where the function is less noisy",
@@ -180,7 +198,12 @@ _REMEDIES = {
 
 
 def _finding(
-    status: Status, tally: Tally, entry: Entry, provenance: str, mistake: str | None = None
+    status: Status,
+    tally: Tally,
+    entry: Entry,
+    provenance: str,
+    mistake: str | None = None,
+    beside: str | None = None,
 ) -> Finding:
     count = tally.failed if status not in _REMEDIES else tally.undecided + tally.kinks
     mode = " over ".join(MODE_NAMES.get(letter, letter) for letter in tally.mode)
@@ -194,11 +217,12 @@ def _finding(
         f"  reference   {entry.reference: .12g} ± {entry.error:.1g}   ({entry.method})",
         f"  difference  {gap: .3g}   (allowed {entry.allowed:.3g})",
     ]
-    if entry.slopes is not None:
+    if entry.slopes is not None and np.all(np.isfinite(entry.slopes)):
         one, two = entry.slopes
         left, right = ("least", "most") if entry.of.startswith("<w, ") else ("left", "right")
         lines.append(f"  slopes      {one: .12g} {left}, {two:.12g} {right}")
-    lines.append(f"  {mistake or _SENTENCES[status]}")
+    lines += [f"  {beside}"] if beside else []
+    lines.append(f"  {mistake or _sentence(status, entry)}")
     if status in _REMEDIES:
         lines.append(f"  {_REMEDIES[status]}")
     return Finding(

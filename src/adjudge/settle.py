@@ -9,16 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.automatic import Forward, Reverse, neighbours
+from adjudge.budget import Budget
+from adjudge.columns import Side
 from adjudge.compare import Comparison, Tally
 from adjudge.measured import measured, plateau, precision
+from adjudge.nonsmooth import with_jumps
 from adjudge.numeric import Column, confirm, refined
 from adjudge.observed import Base, evaluate
 from adjudge.probes import Probes
 from adjudge.problem import Problem
 from adjudge.spaces import Vector
 
-Side = tuple[str, Comparison, str]
-"""The letter of a mode, what it is compared with, and how its rows are made."""
+NOISE, JUMP = 40, 6
+"""Evaluations that it takes, at most, to measure the noise of f; to tell a jump from a slope."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +31,14 @@ class Settling:
     problem: Problem
     base: Base
     probes: Probes
+    budget: Budget
     judged: Callable[[Column], list[Side]]
 
     def settle(
         self, found: Column, sides: list[Side], *, disagrees: bool, carries: bool
-    ) -> tuple[Column, list[Side], str | None]:
+    ) -> tuple[Column, list[Side], str | None] | None:
         """The column and its comparisons; or the dtype that f falls back to inside, in which the
-        column is to be taken again (unless one is known: `carries`).
+        column is to be taken again (unless one is known: `carries`). `None`: the budget is spent.
 
         A ladder of steps first. What fails or stays open there gets a second ladder, and the noise
         of f measured; a FAIL also the rounding of the automatic side.
@@ -51,9 +55,11 @@ class Settling:
             found, sides = closer, again
         if not _unsettled(sides):
             return found, sides, None
+        if not self.budget.ladder():
+            return None
         closer = confirm(problem, base, closer)
         again = self.judged(closer)
-        if _unsettled(again):
+        if _unsettled(again) and self.budget.allows(NOISE):
             closer = measured(problem, base, closer, self._doubted(again))
             again = self.judged(closer)
             dtype = None if carries else plateau(problem, base, closer)
@@ -61,6 +67,8 @@ class Settling:
                 return found, sides, dtype
         if total(sides, "fails") or total(again, "undecided") <= total(sides, "undecided"):
             found, sides = closer, again
+        if _unsettled(sides) and self.budget.allows(JUMP):
+            found = with_jumps(problem, base, found)
         if total(sides, "fails"):
             sides = [self._wavering(side, found) for side in sides]
         return found, sides, None

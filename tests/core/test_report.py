@@ -29,7 +29,7 @@ def wrong_vjp(x, w):
 
 
 WRONG = ByHand(np.sin, vjp=wrong_vjp)
-OPEN = ByHand(np.abs, vjp=lambda x, w: w)
+OPEN = ByHand(np.floor, vjp=lambda x, w: 0 * w)
 REPORTS = {
     "pass": lambda: examine(RIGHT, X, seed=7),
     "fail": lambda: examine(WRONG, X, seed=7),

@@ -1,0 +1,197 @@
+"""The comparisons of one column: what each mode says of it, against differences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from adjudge.compare import FLOOR, Comparison, Scales, Tolerance
+from adjudge.differences import norm
+from adjudge.numeric import Column
+from adjudge.observed import Base
+from adjudge.probes import Probes
+from adjudge.problem import Problem
+from adjudge.spaces import Space, Vector
+
+Side = tuple[str, Comparison, str]
+"""The letter of a mode, what it is compared with, and how its rows are made: one for each output
+coordinate, one for each row of reverse mode, or the first derivative beside the second."""
+
+
+@dataclass
+class Columns:
+    """Makes comparisons of columns of one table."""
+
+    problem: Problem
+    base: Base
+    probes: Probes
+    tolerance: Tolerance
+    _blocks_of: tuple[object, dict[int, Vector]] = field(default_factory=lambda: (None, {}))
+
+    def sides(
+        self,
+        found: Column,
+        block: slice,
+        rows: Vector | None,
+        pushed: Vector | None,
+        *,
+        final: bool = False,
+    ) -> Iterator[tuple[str, Comparison, str]]:
+        count = self.base.Y.size
+        estimate = found.estimate
+        value, error = estimate.value[:count], estimate.error[:count]
+        if pushed is not None:
+            size = self._floor(value, final=final)
+            measure = partial(self._scales, found)
+            yield (
+                "F",
+                Comparison(
+                    pushed, value, error, size, estimate.moved[:count], self.tolerance, measure
+                ),
+                "each",
+            )
+        if rows is not None:
+            yield "R", self.reverse(found, block, rows, final=final), "rows"
+        if self.problem.tail and estimate.value.size > count:
+            observed = self._observed(found, count)
+            if observed is not None:
+                yield "", observed, "first"
+
+    def _floor(self, value: Vector, *, final: bool) -> Vector:
+        """The size below which an entry is compared on the scale of its neighbours."""
+        if final:
+            return np.zeros_like(value)
+        return FLOOR * _leaf_sizes(value, self.base.Y)
+
+    def _scales(self, found: Column) -> Scales:
+        """Of every output coordinate."""
+        count = self.base.Y.size
+        return Scales(
+            self._secant(found, slice(0, count)),
+            self._quantum(found, self.base.Y, self.base.values[:count]),
+            _leaf_sizes(found.estimate.value[:count], self.base.Y),
+            1.0 if self.probes.full else float(np.linalg.norm(found.vector)),
+        )
+
+    def reverse(
+        self, found: Column, block: slice, rows: Vector, *, final: bool = False
+    ) -> Comparison:
+        probes, count = self.probes, self.base.Y.size
+        estimate = found.estimate
+        value, moved = estimate.value[:count], estimate.moved[:count]
+        if found.tangent.coordinate is not None:
+            automatic = rows[:, found.tangent.coordinate - block.start]
+            size = self._floor(value, final=final)
+        else:
+            part = self.problem.X.slices[found.tangent.leaf]
+            v = found.vector[part]
+            its = rows[:, part.start - block.start : part.stop - block.start]
+            with np.errstate(all="ignore"):
+                automatic = its @ v
+                size = norm(its * v)
+        if not probes.full:
+            moved = np.array([moved[p].any() for p in self.base.Y.slices])
+        pulled = rows.shape[0]  # all, or as many as the budget allowed
+        return Comparison(
+            automatic,
+            probes.contract(value)[:pulled],
+            probes.contract_error(estimate.error[:count])[:pulled],
+            size[:pulled],
+            moved[:pulled],
+            self.tolerance,
+            partial(self._row_scales, found, block, rows, size),
+            found.tangent.coordinate is None,
+        )
+
+    def _row_scales(self, found: Column, block: slice, rows: Vector, size: Vector) -> Scales:
+        """Of every row of reverse mode; `size`: of the projections, where they are."""
+        probes, each, pulled = self.probes, self._scales(found), rows.shape[0]
+        if probes.full:
+            block_size = self._block_size(found.tangent.leaf, block, rows)[:pulled]
+            return Scales(each.secant[:pulled], each.quantum[:pulled], block_size)
+        lengths = (float(np.linalg.norm(probes.cotangent[p])) for p in self.base.Y.slices)
+        return Scales(
+            probes.contract_error(each.secant)[:pulled],
+            probes.contract_error(each.quantum)[:pulled],
+            size,
+            each.weight * max(lengths, default=1.0),
+        )
+
+    def _observed(self, found: Column, count: int) -> Comparison | None:
+        """The first derivative, from the same evaluations: `<w, J v>` against `<J* w, v>`."""
+        problem = self.problem
+        if found.tangent.leaf >= problem.base_inputs or problem.weights is None:
+            return None
+        estimate, w = found.estimate, problem.weights
+        g = self.base.values[:count]
+        v = found.vector[:count]
+        with np.errstate(all="ignore"):
+            return Comparison(
+                np.array([g @ v]),
+                np.array([w @ estimate.value[count:]]),
+                np.array([norm(w * estimate.error[count:])]),
+                np.array([norm(g * v)]),
+                np.array([bool(estimate.moved[count:].any())]),
+                self.tolerance,
+                partial(self._observed_scales, found, count, w, float(norm(g * v))),
+                found.tangent.coordinate is None,
+            )
+
+    def _observed_scales(self, found: Column, count: int, w: Vector, size: float) -> Scales:
+        observed = Space(self.base.whole.leaves[len(self.base.Y.leaves) :])
+        quantum = self._quantum(found, observed, self.base.values[count:])
+        with np.errstate(all="ignore"):
+            return Scales(
+                np.array([norm(w * self._secant(found, slice(count, None)))]),
+                np.array([norm(w * quantum)]),
+                np.array([size]),
+                float(np.linalg.norm(w) * np.linalg.norm(found.vector[:count])),
+            )
+
+    def _secant(self, found: Column, part: slice) -> Vector:
+        with np.errstate(all="ignore"):
+            modulus = self.base.whole.modulus(self.base.values)
+            return np.asarray(modulus[part] / found.tangent.length)
+
+    def _quantum(self, found: Column, space: Space, values: Vector) -> Vector:
+        """A unit of rounding of the largest entry of each leaf, per step of this column.
+
+        An entry may be computed through values of the size of its neighbours (1 - erfc(x), say):
+        then its own rounding says too little.
+        """
+        if found.step == 0:
+            return np.zeros_like(values)
+        return self.tolerance.eps * _leaf_sizes(values, space) / found.step
+
+    def _block_size(self, leaf: int, block: slice, rows: Vector) -> Vector:
+        """The largest entry of reverse mode between each output leaf and this input leaf."""
+        if self._blocks_of[0] is not rows:
+            self._blocks_of = (rows, {})
+        known = self._blocks_of[1]
+        if leaf not in known:
+            part = self.problem.X.slices[leaf]
+            columns = slice(max(part.start - block.start, 0), max(part.stop - block.start, 0))
+            size = np.zeros(self.base.Y.size)
+            for output in self.base.Y.slices:
+                size[output] = max(
+                    (_largest(row[columns]) for row in rows[output]),
+                    default=0.0,
+                )
+            known[leaf] = size
+        return known[leaf]
+
+
+def _largest(row: Vector) -> float:
+    """The largest finite magnitude; row by row, so that no copy of the table is made."""
+    return float(np.max(np.abs(row), initial=0.0, where=np.isfinite(row)))
+
+
+def _leaf_sizes(values: Vector, space: Space) -> Vector:
+    """Every coordinate's leaf's largest finite magnitude."""
+    size = np.zeros_like(values)
+    for part in space.slices:
+        size[part] = _largest(values[part])
+    return size

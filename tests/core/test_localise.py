@@ -1,0 +1,260 @@
+"""From a failed projection to the entries that are wrong: which, and after how many evaluations."""
+
+import numpy as np
+import pytest
+
+from adjudge import ByHand, Verdict, examine
+from adjudge.search import NAMED, Residual, Search
+
+SIZES = [10, 100, 1_000, 10_000, 100_000]
+
+
+def sines(wrong, factor=2.0):
+    """The sum of sines, with a vjp that multiplies the gradient at `wrong`."""
+
+    def vjp(x, w):
+        g = w * np.cos(x)
+        g[wrong] *= factor
+        return g
+
+    return ByHand(lambda x: np.sum(np.sin(x)), vjp=vjp)
+
+
+def point(n):
+    return np.random.default_rng(n).normal(size=n)
+
+
+def named(report):
+    return {(entry.of, entry.wrt) for entry in report.entries}
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("where", [0.0, 0.37, 0.999])
+def test_one_wrong_entry_takes_the_same_evaluations_at_every_size(n, where):
+    k = int(where * n)
+    report = examine(sines([k]), point(n), mode="projected", seed=1)
+
+    assert {("out", f"inputs[0][{k}]")} == named(report)
+    # ten entries are few enough for the likely mistake: two evaluations an entry
+    assert report.counts["evaluations"] <= 44 + 2 * n * (n <= 64)
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_one_wrong_entry_of_an_elementwise_function_takes_few_vjps(n):
+    def vjp(x, w):
+        g = w * np.cos(x)
+        g[n // 3] *= -1
+        return g
+
+    report = examine(ByHand(np.sin, vjp=vjp), point(n), mode="projected", seed=2)
+
+    assert {(f"out[{n // 3}]", f"inputs[0][{n // 3}]")} == named(report)
+    assert report.counts["evaluations"] <= 44 + 2 * n * (n <= 64)
+    assert report.counts["vjps"] <= 10
+
+
+@pytest.mark.parametrize("k", [2, 3, 8])
+@pytest.mark.parametrize("n", [100, 1_000, 100_000])
+@pytest.mark.parametrize("seed", range(3))
+def test_several_wrong_entries_are_all_named(n, k, seed):
+    wrong = np.random.default_rng([n, k, seed]).choice(n, k, replace=False)
+
+    report = examine(sines(wrong), point(n), mode="projected", seed=seed)
+
+    assert {("out", f"inputs[0][{i}]") for i in wrong} == named(report)
+    assert report.counts["evaluations"] <= 40 + 4 * k * np.log2(n)
+    assert f"inputs[0][{report.entries[1].wrt.split('[')[-1]}" in report.findings[0].text
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_opposite_errors_of_neighbours_are_both_named(seed):
+    def vjp(x, w):
+        g = w * np.cos(x)
+        g[500] += 0.25
+        g[501] -= 0.25
+        return g
+
+    rule = ByHand(lambda x: np.sum(np.sin(x)), vjp=vjp)
+
+    report = examine(rule, point(1_000), mode="projected", seed=seed)
+
+    assert {("out", "inputs[0][500]"), ("out", "inputs[0][501]")} == named(report)
+
+
+@pytest.mark.parametrize("mode", ["reverse", "forward"])
+def test_errors_in_several_rows_are_named(mode):
+    A = np.random.default_rng(0).normal(size=(300, 200))
+    wrong = {(7, 11), (250, 11), (120, 199)}
+    B = A.copy()
+    for i, j in wrong:
+        B[i, j] *= 1.5
+    rule = ByHand(lambda x: A @ x, vjp=lambda x, w: B.T @ w, jvp=lambda x, v: B @ v)
+    forward = mode == "forward"
+
+    report = examine(
+        rule, point(200), mode="projected", seed=3,
+        check_forward_ad=forward, check_backward_ad=not forward,
+    )  # fmt: skip
+
+    entries = {(f"out[{i}]", f"inputs[0][{j}]") for i, j in wrong}
+    along_v = {pair for pair in named(report) if pair[1].endswith("along v")}
+    assert entries == named(report) - along_v
+
+
+def test_two_inputs_that_are_wrong_are_both_traced():
+    random = np.random.default_rng(4)
+    A, X = random.normal(size=(12, 10)), random.normal(size=(10, 8))
+
+    def vjp(A, X, w):
+        of_A, of_X = w @ X.T, A.T @ w
+        of_A[3, 7] += w[3, 2]
+        of_X[9, 1] -= w[11, 1]
+        return of_A, of_X
+
+    report = examine(ByHand(np.matmul, vjp=vjp), (A, X), mode="projected", seed=4)
+
+    assert {
+        ("out[3, 2]", "inputs[0][3, 7]"),
+        ("out[11, 1]", "inputs[1][9, 1]"),
+    } == named(report)
+
+
+def test_the_imaginary_part_of_one_complex_entry_is_named():
+    random = np.random.default_rng(5)
+    z = random.normal(size=400) + 1j * random.normal(size=400)
+
+    def vjp(z, w):
+        g = w * np.conj(2 * z)
+        g[123] += 0.5j * w[123].real
+        return g
+
+    report = examine(ByHand(np.square, vjp=vjp), z, mode="projected", seed=5)
+
+    assert {("out[123].real", "inputs[0][123].imag")} == named(report)
+
+
+@pytest.mark.parametrize("n", [300, 30_000])
+def test_one_wrong_entry_is_named_in_single_precision(n):
+    x = point(n).astype(np.float32)
+
+    def vjp(x, w):
+        g = w * np.cos(x)
+        g[77] *= -1
+        return g
+
+    report = examine(ByHand(np.sin, vjp=vjp), x, mode="projected", seed=6)
+
+    assert {("out[77]", "inputs[0][77]")} == named(report)
+    assert report.counts["evaluations"] <= 60
+
+
+@pytest.mark.parametrize(
+    "vjp",
+    [
+        lambda x, w: -w * np.cos(x),
+        lambda x, w: np.roll(w * np.cos(x), 1),
+        lambda x, w: w * np.cos(x) * (1 + 1e-5),
+        lambda x, w: 0 * w,
+    ],
+    ids=["sign", "rolled", "scaled", "zero"],
+)
+@pytest.mark.parametrize("n", [300, 30_000])
+def test_where_all_is_wrong_the_search_ends_early_and_says_so(vjp, n):
+    report = examine(ByHand(np.sin, vjp=vjp), point(n), mode="projected", seed=7)
+
+    assert report.verdict is Verdict.FAIL
+    assert NAMED == len(report.entries)
+    assert "many entries are wrong: 8 of the " in report.findings[0].text
+    assert 1 == report.counts["failed"]
+    assert report.counts["evaluations"] <= 120
+
+
+def test_a_whole_row_and_a_whole_column_end_the_search_early():
+    random = np.random.default_rng(8)
+    A, X = random.normal(size=(60, 50)), random.normal(size=(50, 40))
+
+    def vjp(A, X, w):
+        of_A, of_X = w @ X.T, A.T @ w
+        of_A[31] = 0
+        of_X[:, 4] = 0
+        return of_A, of_X
+
+    report = examine(ByHand(np.matmul, vjp=vjp), (A, X), mode="projected", seed=8)
+
+    assert all(
+        wrt.startswith("inputs[0][31, ") or (wrt.startswith("inputs[1]") and wrt.endswith(" 4]"))
+        for _, wrt in named(report)
+    )
+    assert "many entries are wrong" in report.findings[0].text
+    assert report.counts["evaluations"] <= 300
+
+
+@pytest.mark.parametrize("n", [100, 10_000])
+def test_a_deviation_within_the_tolerance_of_its_projection_is_traced(n):
+    x = point(n)
+    k = int(np.argmax(np.abs(x * np.cos(x))))
+
+    report = examine(sines([k], 1 + 1e-8 * np.sqrt(n)), x, mode="projected", seed=9)
+
+    assert report.verdict is Verdict.FAIL
+    assert {("out", f"inputs[0][{k}]")} == named(report)
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_a_right_function_names_nothing(n):
+    report = examine(sines([], 1.0), point(n), mode="projected", seed=10)
+
+    assert report.verdict is Verdict.PASS
+    assert set() == named(report)
+    assert report.counts["evaluations"] <= 4
+
+
+# -- the search itself, on numbers
+
+
+def searched(errors, noise=0.0, seed=0):
+    """A search for the nonzero ones of `errors`; how many sums it took."""
+    random = np.random.default_rng(seed)
+    v = random.choice([-1.0, 1.0], errors.size) * random.uniform(0.5, 1, errors.size)
+    sums = []
+
+    def measure(weights):
+        sums.append(weights)
+        here = weights != 0
+        value = float(weights[here] @ (errors * v)[here] + noise * random.normal())
+        return weights, Residual(value, noise)
+
+    def alone(k):
+        return Residual(float(errors[k] * v[k]), noise), bool(errors[k] != 0)
+
+    search = Search(errors.size, measure, alone, np.abs(v))
+    search.run(Residual(float(errors @ v), noise))
+    return search, len(sums)
+
+
+@pytest.mark.parametrize("noise", [1e-12, 1e-3, 0.05])
+@pytest.mark.parametrize("seed", range(5))
+def test_the_search_finds_one_error_under_noise(noise, seed):
+    errors = np.zeros(20_000)
+    errors[777 * (seed + 1)] = 1.0
+
+    search, sums = searched(errors, noise, seed)
+
+    assert [777 * (seed + 1)] == search.wrong
+    assert sums <= 40
+
+
+def test_the_search_follows_what_is_not_finite():
+    errors = np.zeros(1_000)
+    errors[400] = np.nan
+
+    search, _ = searched(errors)
+
+    assert [400] == search.wrong
+
+
+def test_the_search_tests_nothing_where_the_residual_is_noise():
+    search, _ = searched(np.zeros(1_000), noise=1.0)
+
+    assert [] == search.wrong
+    assert not search.many
