@@ -168,9 +168,8 @@ class Comparison:
             units = 16 if self.tolerance.double else 2
             rounding = units * self.tolerance.eps * self.scales.secant
             small = max(FLOOR, min(0.25, 8 * self.tolerance.relative))
-            return np.asarray(
-                abs(self.automatic) <= np.maximum(rounding, small * self.scales.block)
-            )
+            bound = np.maximum(rounding, small * self.scales.block)
+            return np.asarray(np.abs(self.automatic) <= bound)
 
     @cached_property
     def undecided(self) -> NDArray[np.bool_]:

@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from adjudge.automatic import Forward, Reverse, neighbours
 from adjudge.budget import ENTRY
 from adjudge.compare import Entry
-from adjudge.differences import norm
+from adjudge.differences import Estimate, norm
 from adjudge.failure import Failure
+from adjudge.measured import measured
 from adjudge.numeric import Column, column, confirm, refined
+from adjudge.observed import evaluate
 from adjudge.probes import Tangent
 from adjudge.search import NAMED, Indices, Residual, Search
 from adjudge.spaces import Vector
@@ -205,8 +208,10 @@ class _Trace:
         length = abs(float(failure.tangent.vector[coordinate]))
         tangent = Tangent(failure.tangent.leaf, unit, length, coordinate)
         found = column(table.problem, table.base, tangent, None)
-        if found.step == 0.0:
+        if found.step == 0.0 or found.sided:  # of one side there is a ladder already
             return found, unit
+        if 4 * found.step > table.problem.room(unit):
+            return refined(table.problem, table.base, found), unit
         longer = column(table.problem, table.base, tangent, 4 * found.step).estimate
         near = found.estimate
         with np.errstate(all="ignore"):
@@ -269,11 +274,13 @@ class _Trace:
                 ladder = refined(table.problem, table.base, found)
                 self.closer = coordinate, confirm(table.problem, table.base, ladder)
             estimate = self.closer[1].estimate
-            value, error = estimate.value[self.part], estimate.error[self.part]
-            if row is None:
-                reference, bar = float(self.w @ value), float(norm(self.w * error))
-            else:
-                reference, bar = value[row], error[row]
+            reference, bar = self._of_row(estimate, row)
+            if abs(automatic - reference) > self._allowed(automatic, reference, bar):
+                doubted = np.zeros(table.base.whole.size, bool)
+                doubted[self.part] = True if row is None else np.arange(len(self.w)) == row
+                estimate = measured(table.problem, table.base, self.closer[1], doubted).estimate
+                reference, bar = self._of_row(estimate, row)
+                bar += self._wavering(automatic, row, coordinate)
             method, allowed = estimate.method, self._allowed(automatic, reference, bar)
             if abs(automatic - reference) <= allowed:
                 return False
@@ -291,6 +298,34 @@ class _Trace:
             )
             self.found.entries.append(wrong)
         return True
+
+    def _of_row(self, estimate: Estimate, row: int | None) -> tuple[float, float]:
+        """Value and error bar of one output, or of the first derivative's projection."""
+        value, error = estimate.value[self.part], estimate.error[self.part]
+        if row is None:
+            return float(self.w @ value), float(norm(self.w * error))
+        return float(value[row]), float(error[row])
+
+    def _wavering(self, automatic: float, row: int | None, coordinate: int) -> float:
+        """Four times the change of one automatic entry where x moves by a unit of rounding."""
+        table, unit = self.table, np.zeros(self.table.base.Y.size)
+        if row is not None:
+            unit[row] = 1.0
+        changes = [0.0]
+        for point in neighbours(table.problem):
+            if row is None:
+                doing = "with x moved by rounding"
+                there = evaluate(table.problem, table.base, point, doing)[coordinate]
+            elif self.failure.side == "each":
+                tangent = np.zeros(table.problem.X.size)
+                tangent[coordinate] = 1.0
+                forward = Forward(table.problem, point)
+                leaf = self.failure.tangent.leaf
+                there = forward.column(table.base, tangent, leaf)[1][row]
+            else:
+                there = Reverse(table.problem, point).row(table.base, unit)[coordinate]
+            changes.append(abs(float(there) - automatic))
+        return 4 * max(change for change in changes if np.isfinite(change))
 
     def _allowed(self, automatic: Any, reference: Any, bar: Any) -> Any:
         return bar + self.table.tolerance.relative * np.maximum(abs(automatic), abs(reference))

@@ -223,11 +223,10 @@ def _quantised(problem: Problem, tangent: Tangent, steps: Sequence[float]) -> Ta
         return tangent
     part = problem.X.slices[tangent.leaf]
     v, x = tangent.vector[part], problem.origin[part]
-    if (
-        tangent.unit
-        and leaf.eps * (2 * _reach(x) + steps[0] * _reach(v)) <= tangent.unit * steps[-1]
-    ):
-        return tangent
+    if tangent.unit:
+        coarsest = leaf.eps * (2 * _reach(x) + steps[0] * _reach(v))
+        if coarsest <= tangent.unit * steps[-1]:
+            return tangent
     with np.errstate(all="ignore"):
         reach = np.abs(x) + steps[0] * np.abs(v)
         spacing = 2.0 ** np.floor(np.log2(np.where(reach > 0, reach, 1.0))) * leaf.eps

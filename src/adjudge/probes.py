@@ -145,7 +145,8 @@ def signed(random: np.random.Generator, size: int, *, wide: bool = False) -> Vec
     exactly; `wide`: in 65536ths.
     """
     dtype = np.uint16 if wide else np.uint8
-    return _entries(wide)[random.integers(0, 2 ** (16 if wide else 8), size, dtype=dtype)]
+    entries = _entries(wide)
+    return np.asarray(entries[random.integers(0, 2 ** (16 if wide else 8), size, dtype=dtype)])
 
 
 @cache

@@ -101,7 +101,7 @@ class Table:
         if rows is None or self.probes.full:
             return None
         with np.errstate(all="ignore"):
-            return rows[0] if rows.shape[0] == 1 else np.sum(rows, axis=0)
+            return np.asarray(rows[0] if rows.shape[0] == 1 else np.sum(rows, axis=0))
 
     def _column(self, tangent: Tangent, block: slice, rows: Vector | None) -> None:
         found = column(self.problem, self.base, tangent, self.eps)
