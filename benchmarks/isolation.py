@@ -73,6 +73,8 @@ def spread(
             if error:
                 raise RuntimeError(error)
             yield items[index], result
+        for worker in workers:
+            worker.join(POLL)
     finally:
         for worker in workers:
             worker.terminate()
