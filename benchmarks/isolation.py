@@ -109,15 +109,17 @@ def _work(prepare: Callable[[], Any], items: Sequence[Any], turn: Any, done: Any
 
 @contextmanager
 def deadline(seconds: float) -> Iterator[None]:
-    """Raise OutOfTimeError inside the block after `seconds`; in the main thread only."""
+    """Raise OutOfTimeError inside the block after `seconds` of processor time, which other
+    processes do not use up; in the main thread only.
+    """
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
         raise OutOfTimeError
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        signal.signal(signal.SIGPROF, before)

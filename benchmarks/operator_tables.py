@@ -180,7 +180,7 @@ def detections(
         shares(rows, accepted, options),
         "Counted are rejections by a judge that accepts the operator as it is. "
         f"{' and '.join(PATIENT)} were asked only where they took at most "
-        f"{options.patience:g} s for the operator as it is.\n",
+        f"{options.patience:g} s of the processor for the operator as it is.\n",
     ]
     if REFERENCE in options.judges:
         able = {

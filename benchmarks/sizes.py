@@ -219,7 +219,7 @@ def print_verdicts(options: argparse.Namespace) -> None:
         print(f"\n### Errors caught, {operation}\n\n{table(('n = m', 'judge', *plants), rows)}")
     print(
         "`right` is not to be caught. The error is in the whole gradient of x, a square matrix, "
-        f"but for the zeroed row and for *{EXTRA}*, 1 % off, which no one asked for. "
+        f"but for the zeroed row and for *{EXTRA}*, 1 % off. "
         f"Torch's slow mode up to n = {SLOW_LARGEST}.\n"
     )
     crashes = [

@@ -65,7 +65,7 @@ def examine(index: int, dtype: torch.dtype, options: Options, judges: dict[str, 
         return Result(rows, unplanted=unplanted, evidence=evidence, wrong=wrong)
     for delta in options.deltas:
         for judge in options.planted_judges:
-            if judge not in PATIENT or outcomes[judge].seconds <= options.patience:
+            if judge not in PATIENT or outcomes[judge].cpu <= options.patience:
                 wrong_case = planted(case(operator, dtype), place, delta)
                 o = ask(judges[judge], wrong_case, options.limit)
                 verdict = o.verdict.value
