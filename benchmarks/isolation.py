@@ -1,15 +1,17 @@
-"""One call in a forked child, so that a crash or an endless loop in it ends nothing else."""
+"""Calls in forked children: one alone, so that a crash in it ends nothing else, or many at once."""
 
 import multiprocessing
+import queue
 import signal
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from types import FrameType
 from typing import Any
 
 GRACE = 30.0
+POLL = 5.0
 
 
 class OutOfTimeError(BaseException):
@@ -46,17 +48,78 @@ def _send(sender: Connection, function: Callable[..., Any], arguments: tuple[Any
         sender.send((traceback.format_exc(limit=-1), None))
 
 
+def spread(
+    prepare: Callable[[], Callable[[Any], Any]], items: Sequence[Any], processes: int
+) -> Iterator[tuple[Any, Any]]:
+    """`work(item)` for every item as it is done, where `work = prepare()` in each process.
+
+    The processes are forked before `prepare` is called, so that what it imports may start threads.
+    """
+    if processes == 1:
+        work = prepare()
+        yield from ((item, work(item)) for item in items)
+        return
+    context = multiprocessing.get_context("fork")
+    turn = context.Value("i", 0)
+    done: Any = context.Queue()
+    workers = [
+        context.Process(target=_work, args=(prepare, items, turn, done)) for _ in range(processes)
+    ]
+    for worker in workers:
+        worker.start()
+    try:
+        for _ in items:
+            index, error, result = _next(done, workers)
+            if error:
+                raise RuntimeError(error)
+            yield items[index], result
+        for worker in workers:
+            worker.join(POLL)
+    finally:
+        for worker in workers:
+            worker.terminate()
+            worker.join()
+
+
+def _next(done: Any, workers: Sequence[Any]) -> tuple[int, str, Any]:
+    while True:
+        working = any(worker.is_alive() for worker in workers)
+        try:
+            return done.get(timeout=POLL)  # type: ignore[no-any-return]
+        except queue.Empty:
+            if not working:
+                codes = ", ".join(str(worker.exitcode) for worker in workers)
+                raise RuntimeError(f"the workers ended early, exit codes {codes}") from None
+
+
+def _work(prepare: Callable[[], Any], items: Sequence[Any], turn: Any, done: Any) -> None:
+    index = -1
+    try:
+        work = prepare()
+        while True:
+            with turn.get_lock():
+                index = turn.value
+                turn.value += 1
+            if index >= len(items):
+                return
+            done.put((index, "", work(items[index])))
+    except Exception:
+        done.put((index, traceback.format_exc(), None))
+
+
 @contextmanager
 def deadline(seconds: float) -> Iterator[None]:
-    """Raise OutOfTimeError inside the block after `seconds`; in the main thread only."""
+    """Raise OutOfTimeError inside the block after `seconds` of processor time, which other
+    processes do not use up; in the main thread only.
+    """
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
         raise OutOfTimeError
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        signal.signal(signal.SIGPROF, before)

@@ -1,10 +1,12 @@
 """The gradient checkers under comparison, behind one signature."""
 
 import enum
+import math
 import time
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import torch
 from isolation import OutOfTimeError, deadline
@@ -21,29 +23,42 @@ class Verdict(enum.StrEnum):
     CRASHES = "crashes"
 
 
+class Answer(NamedTuple):
+    """A verdict, the checker's words, and its evaluations of the function per direction."""
+
+    verdict: Verdict
+    message: str = ""
+    per_direction: float = math.nan
+
+
 @dataclass(frozen=True)
 class Outcome:
-    """A verdict, the checker's words and its time."""
+    """An answer and its time: on the wall, and of the processor."""
 
     verdict: Verdict
     message: str
     seconds: float
+    cpu: float
+    per_direction: float = math.nan
 
 
-Judge = Callable[[Case], tuple[Verdict, str]]
+Judge = Callable[[Any], Answer]
+
+QUICK = 0.1
+"""Checks that take less processor time than this are timed more than once."""
 
 
 def torch_judge(*, fast_mode: bool) -> Judge:
     """`torch.autograd.gradcheck` with its own tolerances."""
 
-    def judge(case: Case) -> tuple[Verdict, str]:
+    def judge(case: Case) -> Answer:
         try:
             torch.autograd.gradcheck(
                 case.function, case.inputs, nondet_tol=case.nondet_tol, fast_mode=fast_mode
             )
         except GradcheckError as error:
-            return Verdict.REJECTS, str(error)
-        return Verdict.ACCEPTS, ""
+            return Answer(Verdict.REJECTS, str(error))
+        return Answer(Verdict.ACCEPTS)
 
     return judge
 
@@ -58,7 +73,7 @@ def adjudge_judge(*, fast_mode: bool | None, seed: int | None) -> Judge:
         "INCONCLUSIVE": Verdict.INCONCLUSIVE,
     }
 
-    def judge(case: Case) -> tuple[Verdict, str]:
+    def judge(case: Case) -> Answer:
         report = adjudge.gradcheck(
             case.function,
             case.inputs,
@@ -68,9 +83,25 @@ def adjudge_judge(*, fast_mode: bool | None, seed: int | None) -> Judge:
             seed=seed,
         )
         verdict = verdicts[str(report.verdict.value)]
-        return verdict, "" if verdict is Verdict.ACCEPTS else str(report)
+        message = "" if verdict is Verdict.ACCEPTS else str(report)
+        per_direction = report.counts["evaluations"] / max(directions(report, case.inputs), 1)
+        return Answer(verdict, message, per_direction)
 
     return judge
+
+
+def directions(report: Any, inputs: Sequence[torch.Tensor]) -> int:
+    """Along how many directions the check differenced the function.
+
+    What the report counts; without that one per real coordinate in full mode and one per input
+    that is not empty in projected mode.
+    """
+    counted = report.counts.get("tangents", report.counts.get("directions"))
+    if counted is not None:
+        return int(counted)
+    if report.provenance.mode == "full":
+        return sum(x.numel() * (2 if x.is_complex() else 1) for x in inputs)
+    return sum(x.numel() > 0 for x in inputs)
 
 
 JUDGES: dict[str, Callable[[int | None], Judge]] = {
@@ -83,19 +114,42 @@ JUDGES: dict[str, Callable[[int | None], Judge]] = {
 """Judges by name, made for a seed; `None` is a fresh one for every check."""
 
 
-def ask(judge: Judge, case: Case, seconds: float) -> Outcome:
+def ask(judge: Judge, case: Any, seconds: float) -> Outcome:
     """The outcome of one check; whatever the checker raises is an outcome as well."""
-    start = time.perf_counter()
+    start, start_cpu = time.perf_counter(), time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             with deadline(seconds):
-                verdict, message = judge(case)
+                answer = judge(case)
         except OutOfTimeError:
-            verdict, message = Verdict.CRASHES, f"stopped after {seconds:.0f} s"
+            answer = Answer(Verdict.CRASHES, f"stopped after {seconds:.0f} s")
         except Exception as error:
-            verdict, message = Verdict.CRASHES, f"{type(error).__name__}: {error}"
-    return Outcome(verdict, message, time.perf_counter() - start)
+            answer = Answer(Verdict.CRASHES, f"{type(error).__name__}: {error}")
+    wall, cpu = time.perf_counter() - start, time.process_time() - start_cpu
+    return Outcome(answer.verdict, answer.message, wall, cpu, answer.per_direction)
+
+
+def ask_all(
+    judges: Mapping[str, Judge], make: Callable[[], Any], seconds: float, repeats: int
+) -> dict[str, Outcome]:
+    """The outcome of every judge about the same case, made anew for each check.
+
+    A quick judge is asked `repeats` times, in turn with the others, and its time is the least
+    one: what is done on first use, and what else runs on the machine, is in none of them.
+    """
+    outcomes = {name: ask(judge, make(), seconds) for name, judge in judges.items()}
+    for _ in range(repeats - 1):
+        for name, judge in judges.items():
+            first = outcomes[name]
+            if first.cpu < QUICK:
+                again = ask(judge, make(), seconds)
+                outcomes[name] = replace(
+                    first,
+                    seconds=min(first.seconds, again.seconds),
+                    cpu=min(first.cpu, again.cpu),
+                )
+    return outcomes
 
 
 def warm_up(judge: Judge) -> None:

@@ -47,6 +47,11 @@ def name(operator: OpInfo) -> str:
 
 def case(operator: OpInfo, dtype: torch.dtype) -> Case:
     """The first sample of an operator that has something to check; the same one on every call."""
+    return usable(operator, dtype)[1]
+
+
+def usable(operator: OpInfo, dtype: torch.dtype) -> tuple[SampleInput, Case]:
+    """The first sample that has something to check, and the function that is made of it."""
     if not operator.supports_autograd:
         raise UnusableError("the operator has no derivative")
     if dtype not in operator.supported_backward_dtypes("cpu"):
@@ -56,7 +61,7 @@ def case(operator: OpInfo, dtype: torch.dtype) -> Case:
         candidate = composed(operator, sample)
         reason = obstacle(candidate)
         if not reason:
-            return candidate
+            return sample, candidate
     raise UnusableError(reason)
 
 

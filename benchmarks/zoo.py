@@ -12,16 +12,18 @@ import sys
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
 import numpy as np
 import torch
-from judges import Verdict, ask
+from isolation import spread
+from judges import Answer, Verdict, ask
 from tables import first_line, header, table
 from torch.autograd.gradcheck import GradcheckError
+from torch.utils._python_dispatch import TorchDispatchMode
 from zoo_functions import ZOO, JaxNamespace, Kind, Specimen, TorchNamespace
 
 DTYPES = ("float64", "float32", "float16", "bfloat16")
@@ -189,13 +191,44 @@ class Prepared:
     kind: str
     corruptions: Sequence[Corruption] = ()
     left_out: str = ""
+    wide: bool = True
+    """Whether the function computes in float64 throughout when its inputs are float64."""
 
 
 OFF_KIND = "rounded badly"
 
 
+class _Narrow(TorchDispatchMode):
+    """Notes whether any result is of a floating dtype below float64."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for y in result if isinstance(result, tuple | list) else (result,):
+            if isinstance(y, torch.Tensor) and (y.is_floating_point() or y.is_complex()):
+                self.seen |= torch.finfo(y.dtype).eps > torch.finfo(torch.float64).eps
+        return result
+
+
+def is_wide(problem: Problem) -> bool:
+    """Whether float64 inputs are computed with in float64 throughout."""
+    f, tensors = Problem(problem.specimen, problem.dtype, problem.seed).torch()
+    doubles = [x.detach().double() for x in tensors]
+    with _Narrow() as narrow:
+        f(*doubles)
+    return not narrow.seen
+
+
 def prepare(problem: Problem) -> Prepared:
     """Looks at a problem before anyone judges it."""
+    prepared = _prepare(problem)
+    return prepared if prepared.left_out else replace(prepared, wide=is_wide(problem))
+
+
+def _prepare(problem: Problem) -> Prepared:
     kind = str(problem.specimen.kind)
     try:
         value, own = gradients(problem, problem.dtype)
@@ -244,21 +277,21 @@ def visible(
 # ---------------------------------------------------------------- judges
 
 
-def torch_judge(*, fast_mode: bool) -> Callable[[Problem], tuple[Verdict, str]]:
+def torch_judge(*, fast_mode: bool) -> Callable[[Problem], Answer]:
     """`torch.autograd.gradcheck` as it is."""
 
-    def judge(problem: Problem) -> tuple[Verdict, str]:
+    def judge(problem: Problem) -> Answer:
         f, tensors = problem.torch()
         try:
             torch.autograd.gradcheck(f, tensors, fast_mode=fast_mode)
         except GradcheckError as error:
-            return Verdict.REJECTS, str(error)
-        return Verdict.ACCEPTS, ""
+            return Answer(Verdict.REJECTS, str(error))
+        return Answer(Verdict.ACCEPTS)
 
     return judge
 
 
-def jax_judge(problem: Problem) -> tuple[Verdict, str]:
+def jax_judge(problem: Problem) -> Answer:
     """`jax.test_util.check_grads` of first order in reverse mode, as it is."""
     import jax.test_util
 
@@ -266,11 +299,11 @@ def jax_judge(problem: Problem) -> tuple[Verdict, str]:
     try:
         jax.test_util.check_grads(f, arrays, order=1, modes=["rev"])
     except AssertionError as error:
-        return Verdict.REJECTS, str(error)
-    return Verdict.ACCEPTS, ""
+        return Answer(Verdict.REJECTS, str(error))
+    return Answer(Verdict.ACCEPTS)
 
 
-def adjudge_judge(engine: str) -> Callable[[Problem], tuple[Verdict, str]]:
+def adjudge_judge(engine: str) -> Callable[[Problem], Answer]:
     """`adjudge.examine(f, x)` as it is; the seed of the probes is that of the problem."""
     import adjudge
 
@@ -280,15 +313,15 @@ def adjudge_judge(engine: str) -> Callable[[Problem], tuple[Verdict, str]]:
         adjudge.Verdict.INCONCLUSIVE: Verdict.INCONCLUSIVE,
     }
 
-    def judge(problem: Problem) -> tuple[Verdict, str]:
+    def judge(problem: Problem) -> Answer:
         f, arrays = getattr(problem, engine)()
         report = adjudge.examine(f, arrays, seed=problem.seed)
-        return verdicts[report.verdict], str(report)
+        return Answer(verdicts[report.verdict], str(report))
 
     return judge
 
 
-JUDGES: dict[str, Callable[[], Callable[[Problem], tuple[Verdict, str]]]] = {
+JUDGES: dict[str, Callable[[], Callable[[Problem], Answer]]] = {
     "adjudge": lambda: adjudge_judge("torch"),
     "torch slow": lambda: torch_judge(fast_mode=False),
     "torch fast": lambda: torch_judge(fast_mode=True),
@@ -314,7 +347,10 @@ class Row:
     verdict: str
     calls: int
     seconds: float
+    cpu: float
     message: str
+    wide: bool = True
+    half: str = "calibration"
 
     @property
     def problem(self) -> tuple[str, str, int]:
@@ -336,26 +372,46 @@ class Results:
 
 
 def run(problems: Sequence[Problem], asked: Any) -> Results:
-    """All checks, one problem after the other; what is there when interrupted."""
+    """All checks, several problems at a time; what is there when interrupted."""
     results = Results()
-    judges = {judge: JUDGES[judge]() for judge in asked.judges}
-    for judge in judges.values():  # pay for lazy imports before the first measured check
-        ask(judge, Problem(ZOO[0], "float64", 0), 60.0)
-    for number, problem in enumerate(problems, start=1):
-        start = time.perf_counter()
-        place = f"{problem.specimen.name}, {problem.dtype}"
-        try:
+
+    def ready() -> Callable[[Problem], list[Row] | str]:
+        torch.set_num_threads(1)
+        if any("jax" in judge for judge in asked.judges):
+            import jax
+
+            jax.config.update("jax_enable_x64", True)
+        judges = {judge: JUDGES[judge]() for judge in asked.judges}
+        for judge in judges.values():  # pay for lazy imports before the first measured check
+            ask(judge, Problem(ZOO[0], "float64", 0), 60.0)
+
+        def work(problem: Problem) -> list[Row] | str:
             prepared = prepare(problem)
-            if prepared.left_out:
-                results.left_out.append((problem.specimen.name, problem.dtype, prepared.left_out))
-            else:
-                results.rows += list(examine(problem, prepared, judges, asked.limit))
-        except KeyboardInterrupt:
-            print(f"Interrupted at {place}.\n")
-            break
-        seconds = time.perf_counter() - start
-        print(f"{number}/{len(problems)} {place}, {seconds:.1f} s", file=sys.stderr, flush=True)
+            return prepared.left_out or list(examine(problem, prepared, judges, asked.limit))
+
+        return work
+
+    start = time.perf_counter()
+    numbered = list(range(len(problems)))  # the problems themselves cannot be sent
+    found: dict[int, list[Row] | str] = {}
+    try:
+        for k, result in spread(lambda: _numbered(ready(), problems), numbered, asked.processes):
+            found[k] = result
+            seconds = time.perf_counter() - start
+            place = f"{len(found)}/{len(problems)} {problems[k].dtype} {seconds:.0f} s"
+            print(place, file=sys.stderr, flush=True)
+    except KeyboardInterrupt:
+        print(f"Interrupted after {len(found)} problems.\n")
+    for k, result in sorted(found.items()):
+        if isinstance(result, str):
+            results.left_out.append((problems[k].specimen.name, problems[k].dtype, result))
+        else:
+            results.rows += result
     return results
+
+
+def _numbered(work: Callable[[Problem], Any], problems: Sequence[Problem]) -> Callable[[int], Any]:
+    return lambda k: work(problems[k])
 
 
 def examine(
@@ -378,7 +434,10 @@ def examine(
                 verdict=str(outcome.verdict),
                 calls=fresh.calls,
                 seconds=outcome.seconds,
+                cpu=outcome.cpu,
                 message=outcome.message,
+                wide=prepared.wide,
+                half="holdout" if problem.specimen.holdout else "calibration",
             )
 
 
@@ -396,26 +455,37 @@ def stored(files: Iterable[Path]) -> Results:
 
 
 def report(results: Results, asked: Any) -> str:
-    """All tables."""
-    half = {"all": "all functions", "calibration": "calibration half", "holdout": "holdout half"}
-    title = f"A zoo of hostile functions: {half[asked.part]}"
-    functions = len({row.function for row in results.rows})
-    seeds = sorted({row.seed for row in results.rows})
-    sections = [
-        header(title, ["torch", "jax", "numpy", "adjudge"]),
-        f"{functions} functions, seeds {', '.join(map(str, seeds))}; every judge as it is, "
-        "without options.\n",
-        LEGEND,
-    ]
-    for dtype in asked.dtypes:
-        own = [row for row in results.rows if row.dtype == dtype]
-        if own:
-            sections += [totals(dtype, own, asked), aside(dtype, own, asked)]
-    for dtype in asked.dtypes:
-        own = [row for row in results.rows if row.dtype == dtype]
-        sections += [listing(dtype, own, verdict) for verdict in LISTED]
+    """All tables, one half of the zoo after the other."""
+    halves = [half for half in HALVES if any(row.half == half for row in results.rows)]
+    title = "A zoo of hostile functions"
+    sections = [header(title, ["torch", "jax", "numpy", "adjudge"]), LEGEND]
+    for half in halves:
+        rows = [row for row in results.rows if row.half == half]
+        functions = len({row.function for row in rows})
+        seeds = sorted({row.seed for row in rows})
+        sections += [
+            f"### The {half} half\n",
+            f"{functions} functions, seeds {', '.join(map(str, seeds))}; every judge as it is, "
+            "without options.\n",
+            *tables_of(rows, asked),
+        ]
     sections.append(left_out(results))
     return "\n".join(section for section in sections if section)
+
+
+HALVES = ("calibration", "holdout")
+
+
+def tables_of(rows: Sequence[Row], asked: Any) -> Iterator[str]:
+    """The tables of one half."""
+    for dtype in asked.dtypes:
+        own = [row for row in rows if row.dtype == dtype]
+        if own:
+            yield totals(dtype, own, asked)
+            yield aside(dtype, own, asked)
+    for dtype in asked.dtypes:
+        own = [row for row in rows if row.dtype == dtype]
+        yield from (listing(dtype, own, verdict) for verdict in LISTED)
 
 
 LISTED = {
@@ -425,9 +495,11 @@ LISTED = {
 }
 LEGEND = (
     "Under the planted errors: % rejected / % accepted. *Told apart*: % of planted errors that are "
-    "rejected by a judge that accepts the same problem as it is. *Calls*: how often a judge calls "
-    "f where the gradient is right, mean and median. *s*: for all checks of the table. A crash is "
-    "an exception other than the judge's own, or a check stopped for time.\n"
+    "rejected by a judge that accepts the same problem as it is. *In float64*: of those problems "
+    "alone whose function computes in float64 throughout when its inputs are float64. *Calls*: how "
+    "often a judge calls f where the gradient is right, mean and median. *s*: processor time for "
+    "all checks of the table. A crash is an exception other than the judge's own, or a check "
+    "stopped for time.\n"
 )
 
 
@@ -453,22 +525,24 @@ def totals(dtype: str, rows: Sequence[Row], asked: Any) -> str:
             rejects, accepts = share(of, Verdict.REJECTS), share(of, Verdict.ACCEPTS)
             cells.append(f"{rejects:.0f}/{accepts:.0f}" if of else "-")
         calls = [row.calls for row in right]
+        wide = [row for row in right if row.wide]
         lines.append(
             (
                 judge,
                 len(right),
                 f"{share(right, Verdict.REJECTS):.1f}",
                 f"{share(right, Verdict.INCONCLUSIVE):.1f}",
+                f"{share(wide, Verdict.INCONCLUSIVE):.1f} ({len(wide)})",
                 f"{share(right, Verdict.CRASHES):.1f}",
                 f"{mean(calls):.1f} / {median(calls):g}",
                 *cells,
                 f"{100 * mean(apart):.1f}" if apart else "-",
-                f"{sum(row.seconds for row in own):.1f}",
+                f"{sum(row.cpu for row in own):.1f}",
             )
         )
-    columns = ["judge", "problems", "false FAIL %", "INCONCLUSIVE %", "crash %", "calls"]
-    columns += [*PLANTED, "told apart %", "s"]
-    return f"### {dtype}\n\n{table(columns, lines)}"
+    columns = ["judge", "problems", "false FAIL %", "INCONCLUSIVE %", "in float64", "crash %"]
+    columns += ["calls", *PLANTED, "told apart %", "s"]
+    return f"#### {dtype}\n\n{table(columns, lines)}"
 
 
 def aside(dtype: str, rows: Sequence[Row], asked: Any) -> str:
@@ -533,7 +607,7 @@ def listing(dtype: str, rows: Sequence[Row], verdict: Verdict) -> str:
         for row in found
     ]
     columns = ["judge", "function", "seed", "first line of the report"]
-    return f"### {LISTED[verdict]}, {dtype}\n\n{table(columns, lines)}"
+    return f"#### {LISTED[verdict]}, {dtype}\n\n{table(columns, lines)}"
 
 
 def left_out(results: Results) -> str:
@@ -560,7 +634,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--judges", type=listed, default=DEFAULT_JUDGES, help=f"of: {everyone}")
     parser.add_argument("--seeds", type=int, default=2, metavar="N", help="points a function")
     parser.add_argument("--first-seed", type=int, default=0, metavar="K", help="K .. K + N - 1")
-    parser.add_argument("--part", choices=["calibration", "holdout", "all"], default="calibration")
+    parser.add_argument("--half", choices=[*HALVES, "both"], default="calibration")
+    parser.add_argument("--processes", type=int, default=2, metavar="N", help="problems at a time")
     parser.add_argument("--functions", default="", metavar="REGEX", help="functions by name")
     parser.add_argument("--limit", type=float, default=20.0, metavar="S", help="s for a check")
     parser.add_argument("--json", type=Path, metavar="FILE", help="all checks, one by one")
@@ -578,16 +653,11 @@ def listed(text: str) -> list[str]:
 def main() -> None:
     """Run and print."""
     asked = arguments()
-    torch.set_num_threads(1)
-    if any("jax" in judge for judge in asked.judges):
-        import jax
-
-        jax.config.update("jax_enable_x64", True)
     seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
     problems = [
         Problem(specimen, dtype, seed)
         for specimen in ZOO
-        if asked.part in ("all", "holdout" if specimen.holdout else "calibration")
+        if asked.half in ("both", "holdout" if specimen.holdout else "calibration")
         and re.search(asked.functions, specimen.name)
         for dtype in asked.dtypes
         for seed in seeds
