@@ -1,0 +1,135 @@
+"""docs/numerics.md says what the code does: its examples, its tables, its list of statuses.
+
+`python tests/house/test_docs.py` runs the examples and writes what they print into the page.
+"""
+
+import contextlib
+import importlib
+import importlib.util
+import io
+import re
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from adjudge.compare import Tolerance
+from adjudge.differences import ladder_steps, relative_step
+from adjudge.findings import Status
+
+PATH = Path(__file__).parents[2] / "docs" / "numerics.md"
+PAGE = PATH.read_text(encoding="utf-8")
+EXAMPLE = re.compile(r"```python\n(.*?)```\n\n```text\n(.*?)```", re.DOTALL)
+NAMES = ["cube", "one entry", "shift", "relu", "versine", "sigmoid"]
+
+FACTS = {
+    "cube": [" 4 evaluations"],
+    "one entry": ["d out[700] / d inputs[0][700]"],
+    "shift": ["1/40 times the reference", "a mean for a sum"],
+    "relu": ["d out[1] / d inputs[0][1]"],
+}
+"""What an example is there to show, beside its headline and statuses."""
+
+EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+
+
+def printed() -> list[str]:
+    """What each example prints; they build on one another."""
+    namespace: dict[str, object] = {}
+    outputs = []
+    for code, _ in EXAMPLE.findall(PAGE):
+        text = io.StringIO()
+        with contextlib.redirect_stdout(text):
+            exec(code, namespace)  # noqa: S102 our own page
+        outputs.append(text.getvalue())
+    return outputs
+
+
+@pytest.fixture(scope="module")
+def outputs() -> dict[str, str]:
+    return dict(zip(NAMES, printed(), strict=True))
+
+
+SHOWN = dict(zip(NAMES, (shown for _, shown in EXAMPLE.findall(PAGE)), strict=True))
+
+
+def statuses(report: str) -> set[str]:
+    return set(re.findall(r"\b[A-Z_]{6,}\b", report)) & set(Status)
+
+
+def headline(report: str) -> tuple[str, str]:
+    """Verdict and function."""
+    verdict, function = report.partition(":")[0].split(" ", 1)
+    return verdict, function
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_example_says_what_the_page_shows(name, outputs):
+    if name == "sigmoid" and "INACCURATE" not in Status.__members__:
+        pytest.skip("no second look at a derivative of low precision: adjudge.transport is absent")
+    shown, now = SHOWN[name], outputs[name]
+
+    if "NONSMOOTH" not in statuses(shown):  # a kink is a note where points nearby are judged
+        assert headline(shown) == headline(now)
+    assert statuses(shown) == statuses(now)
+    assert [fact for fact in FACTS.get(name, []) if fact not in shown or fact not in now] == []
+
+
+def rows(heading: str) -> list[list[str]]:
+    """The cells of the first table below a heading, without its head."""
+    section = PAGE.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    table = [line for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table[2:]]
+
+
+def number(cell: str) -> float:
+    """`1/4`, `2^-12` or `1e-4`."""
+    base, power, exponent = cell.partition("^")
+    return float(base) ** int(exponent) if power else float(Fraction(cell))
+
+
+@pytest.mark.parametrize("row", rows("The two numbers"), ids=lambda row: row[0])
+def test_the_table_of_dtypes_is_what_the_code_computes(row):
+    name, *cells, step, count = row
+    eps = EPS[name]
+    tolerance, first = Tolerance(eps), relative_step(eps)
+
+    now = [eps / 2, tolerance.relative, tolerance.resolution]
+
+    assert [f"{value:.1e}" for value in now] == cells
+    assert (first, len(ladder_steps(first, first, eps))) == (number(step), int(count))
+
+
+@pytest.mark.parametrize("row", rows("Constants"), ids=lambda row: row[0])
+def test_a_constant_has_the_value_that_the_page_gives(row):
+    module, _, name = row[0].strip("`").partition(".")
+    if importlib.util.find_spec(f"adjudge.{module}") is None:
+        pytest.skip(f"there is no adjudge.{module}")
+
+    assert getattr(importlib.import_module(f"adjudge.{module}"), name) == number(row[1])
+
+
+def test_every_status_is_explained():
+    listed = set(re.findall(r"`([A-Z_]+)`", PAGE.split("What else a finding may be")[1]))
+
+    assert set(Status) <= listed
+
+
+def test_every_source_has_a_doi_or_pages():
+    sources = PAGE.split("\n## Sources\n")[1].strip().split("\n- ")
+    cited = re.findall(r"\[\[[^\]]*?(\d{4})\]\(#sources\)", PAGE)
+
+    assert [source for source in sources if not re.search(r"doi\.org|\d+–\d+", source)] == []
+    assert cited
+    assert [year for year in cited if not any(year in source for source in sources)] == []
+
+
+def rewrite() -> None:
+    """The page with what its examples print now."""
+    outputs = iter(printed())
+    page = EXAMPLE.sub(lambda m: f"```python\n{m[1]}```\n\n```text\n{next(outputs)}```", PAGE)
+    PATH.write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    rewrite()
