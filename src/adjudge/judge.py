@@ -36,7 +36,7 @@ from adjudge.report import (
 from adjudge.spaces import Vector
 from adjudge.table import Table
 
-FULL_MODE = 16
+FULL_MODE = 4
 """Up to this many real coordinates of inputs and outputs together `mode="auto"` takes the whole
 Jacobian: a handful of evaluations more, and every wrong entry is named."""
 

@@ -82,7 +82,8 @@ def column(problem: Problem, base: Base, tangent: Tangent, eps: float | None) ->
         finer = 0 if factor < 1 else None
         steps = _within(ladder_steps(step, relative * factor, u, finer=finer), room)
         exact = _quantised(problem, tangent, steps)
-        taken = _sample(problem, base, exact, step)
+        as_it_is = exact is tangent and tangent.unit > 0 and problem.bounds is None
+        taken = _sample(problem, base, exact, step, exact=as_it_is)
         if taken is None:
             break
         sample, vector = taken
@@ -210,7 +211,7 @@ def _hidden(estimate: Estimate) -> bool:
 
 def _movable(problem: Problem, tangent: Tangent) -> bool:
     """Whether any entry that `tangent` moves is finite; an infinity stays where it is."""
-    return bool(np.any(np.isfinite(problem.origin[tangent.vector != 0])))
+    return problem.finite or bool(np.any(np.isfinite(problem.origin[tangent.vector != 0])))
 
 
 def _quantised(problem: Problem, tangent: Tangent, steps: Sequence[float]) -> Tangent:
@@ -255,11 +256,23 @@ def moved_by(problem: Problem, tangent: Tangent, step: float) -> Vector:
 
 
 def _sample(
-    problem: Problem, base: Base, tangent: Tangent, step: float, *, sided: bool = False
+    problem: Problem,
+    base: Base,
+    tangent: Tangent,
+    step: float,
+    *,
+    sided: bool = False,
+    exact: bool = False,
 ) -> tuple[Sample, Vector] | None:
     """Values on both sides of x (of `sided`: at x and on one) and the direction really taken;
-    `None` if x does not move.
+    `None` if x does not move. `exact`: the direction is known to be that of `tangent`.
     """
+    if exact:
+        plus, minus = (
+            evaluate(problem, base, problem.origin + h * tangent.vector, doing(problem, tangent, h))
+            for h in (step, -step)
+        )
+        return Sample(step, plus, minus, base.magnitude), tangent.vector
     origin = problem.origin
     points = [
         moved_by(problem, tangent, step),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,11 @@ class Problem:
     def clipped(self, point: Vector) -> Vector:
         """`point`, or the nearest one within the bounds: rounding may leave them."""
         return point if self.bounds is None else np.asarray(np.clip(point, *self.bounds))
+
+    @cached_property
+    def finite(self) -> bool:
+        """Whether every entry of x is finite."""
+        return bool(np.all(np.isfinite(self.origin)))
 
     def outputs_of(self, count: int) -> int:
         """Of `count` outputs of `evaluate`, how many are differentiated."""
