@@ -50,7 +50,7 @@ def test_forward_and_reverse_that_agree_pass_with_their_identity(sin, x):
     [(1.0, 2.0, {"R": "FAIL", "F": "PASS"}), (2.0, 1.0, {"R": "PASS", "F": "FAIL"})],
 )
 def test_forward_and_reverse_that_disagree_are_named(sin, x, forward, backward, verdicts):
-    report = examine(sin(forward, backward), (x,), check_forward_ad=True, seed=0)
+    report = examine(sin(forward, backward), (x,), check_forward_ad=True, seed=0, mode="full")
 
     assert report.modes == verdicts
     assert statuses(report) == {Status.MISMATCH, Status.INCONSISTENT}

@@ -32,7 +32,7 @@ def test_every_wrong_pair_of_output_and_input_is_counted(scaled_sin, x):
     y = x.detach().clone().requires_grad_()
     wrong = scaled_sin(-1.0)
 
-    report = adjudge.examine(lambda x, y: (wrong(x), y.sin(), wrong(y)), (x, y))
+    report = adjudge.examine(lambda x, y: (wrong(x), y.sin(), wrong(y)), (x, y), mode="full")
 
     assert 6 == report.counts["failed"]
     assert 2 * 3 * 3 * 3 == report.counts["comparisons"]

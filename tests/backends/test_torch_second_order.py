@@ -80,7 +80,7 @@ def test_grad_outputs_without_requires_grad_are_checked_all_the_same(gradgradche
     detached = rule(lambda x: x.sin(), lambda x, w: w.detach() * x.cos())
     ones = torch.ones(3, dtype=torch.float64)
 
-    with pytest.raises(adjudge.GradcheckError, match=r"/ d grad_outputs\[0\]\[\d\]"):
+    with pytest.raises(adjudge.GradcheckError, match=r"/ d grad_outputs\[0\]"):
         gradgradcheck(detached, (x,), ones)
     assert torch.autograd.gradgradcheck(detached, (x,), ones)
 

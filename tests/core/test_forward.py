@@ -47,7 +47,7 @@ def test_a_wrong_jvp_fails(mode, wrong):
 def test_several_inputs_get_their_tangents_after_the_inputs():
     rule = ByHand(lambda a, b: a * b, jvp=lambda a, b, da, db: da * b + a * db)
 
-    report = examine(rule, (X, X + 1), **FORWARD)
+    report = examine(rule, (X, X + 1), **FORWARD, mode="full")
 
     assert report.verdict is Verdict.PASS
     assert report.counts["comparisons"] == 4 * 8

@@ -45,7 +45,11 @@ def test_an_infinite_input_that_moves_nothing_may_have_a_gradient_of_zero_only(v
     x = np.asarray([1.0, 2.0, value])
 
     right, wrong = (
-        examine(ByHand(quiet(np.arctan), vjp=quiet(lambda x, w, c=c: w * (1 / (1 + x**2) + c))), x)
+        examine(
+            ByHand(quiet(np.arctan), vjp=quiet(lambda x, w, c=c: w * (1 / (1 + x**2) + c))),
+            x,
+            mode="full",
+        )
         for c in (0, 1)
     )
 

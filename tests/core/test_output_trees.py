@@ -75,7 +75,7 @@ def test_several_outputs_are_each_compared_and_the_wrong_one_is_named():
 def test_a_numpy_scalar_is_an_output():
     rule = ByHand(lambda x: x.sum(), vjp=lambda x, w: w * np.ones_like(x))
 
-    report = examine(rule, X)
+    report = examine(rule, X, mode="full")
 
     assert report.verdict is Verdict.PASS
     assert report.counts["comparisons"] == 6
@@ -84,7 +84,7 @@ def test_a_numpy_scalar_is_an_output():
 def test_an_empty_output_beside_another_takes_no_part():
     rule = ByHand(lambda x: (x * 2, x[:0]), vjp=lambda x, w: 2 * w[0])
 
-    report = examine(rule, X)
+    report = examine(rule, X, mode="full")
 
     assert report.verdict is Verdict.PASS
     assert report.counts["comparisons"] == 36
@@ -154,7 +154,7 @@ def test_a_moving_integer_output_is_observed_by_nobody_and_is_no_error():
 def test_all_outputs_wrong_is_one_finding_with_a_count():
     rule = ByHand(np.sin, vjp=lambda x, w: -w * np.cos(x))
 
-    report = examine(rule, X)
+    report = examine(rule, X, mode="full")
 
     assert [Status.MISMATCH] == [finding.status for finding in report.findings]
     assert "(6 of 36 R comparisons)" in report.headline

@@ -22,7 +22,7 @@ def wrong_inputs(report):
 
 
 def test_without_it_every_array_is_checked():
-    report = examine(RULE, TREE)
+    report = examine(RULE, TREE, mode="full")
 
     assert report.counts["comparisons"] == 2 * 6
     assert wrong_inputs(report) == {"inputs[0]['deep'][0]", "inputs[1]"}
@@ -52,7 +52,7 @@ def test_only_what_is_selected_is_checked(wrt, wrong):
 
 
 def test_an_input_selected_twice_is_checked_once():
-    report = examine(RULE, TREE, wrt=[0, "inputs[0]['w']", 0])
+    report = examine(RULE, TREE, wrt=[0, "inputs[0]['w']", 0], mode="full")
 
     assert report.counts["comparisons"] == 2 * 4
 
