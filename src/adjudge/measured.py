@@ -9,7 +9,7 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.differences import Sample, confirmed, ladder
+from adjudge.differences import SHORT, Sample, confirmed, ladder
 from adjudge.noise import POINTS, carried, lattice, scatter
 from adjudge.numeric import (
     Column,
@@ -19,6 +19,7 @@ from adjudge.numeric import (
     doing,
     moved_by,
     power_of_two,
+    sample_at,
     steps_around,
     unit_roundoff,
 )
@@ -42,7 +43,27 @@ def measured(problem: Problem, base: Base, found: Column, doubted: NDArray[np.bo
         if abs(shorter) > abs(step) / 8:  # else the noise there is another one
             break
         step = shorter
+    if unit_roundoff(problem, base) > SHORT and found.tangent.coordinate is not None:
+        return _close_by(problem, base, found)
     return found
+
+
+def _close_by(problem: Problem, base: Base, found: Column) -> Column:
+    """The column with error bars that reach the differences of shorter steps than the ladder's
+    where rounding does not explain them: in sixteen bits a ladder steps over a good deal.
+    """
+    u, estimate = unit_roundoff(problem, base), found.estimate
+    error, step = estimate.error, found.ladders[0][-1].step / 2
+    while abs(step) > 2 * u * found.tangent.length:
+        taken = sample_at(problem, base, found.tangent, step, sided=found.sided)
+        if taken is None:
+            break
+        with np.errstate(all="ignore"):
+            off = np.abs(taken[0].slope - estimate.value)
+            beyond = off > u * taken[0].size / abs(step) + estimate.error
+        error = np.where(beyond, np.fmax(error, off), error)
+        step /= 2
+    return replace(found, estimate=replace(estimate, error=error))
 
 
 def _chosen(found: Column, doubted: NDArray[np.bool_]) -> float:
