@@ -88,6 +88,8 @@ class Comparison:
     tolerance: Tolerance
     weight: float = 1.0
     """Norm of the probes, by which a fixed `atol` counts."""
+    open: NDArray[np.bool_] | None = None
+    """Where it was found that f cannot show the value."""
 
     @cached_property
     def difference(self) -> Vector:
@@ -140,6 +142,16 @@ class Comparison:
             return np.asarray(abs(self.automatic) <= np.maximum(rounding, small * self.block))
 
     @cached_property
+    def buried(self) -> NDArray[np.bool_]:
+        """Where a move of x by its own scale would not move f by a few units of rounding, and the
+        automatic value is not small beside its block.
+        """
+        with np.errstate(all="ignore"):
+            below = abs(self.automatic) <= 16 * self.tolerance.eps * self.secant
+            beside = (self.automatic == 0) | (abs(self.automatic) > FLOOR * self.block)
+            return np.asarray(below & beside)
+
+    @cached_property
     def undecided(self) -> NDArray[np.bool_]:
         """Where the error bar is too wide for agreement or disagreement to mean anything."""
         t = self.tolerance
@@ -161,6 +173,8 @@ class Comparison:
             hidden = (np.abs(self.automatic) <= self.quantum) & ~self.negligible
             still = ~self.moved
             wide = (wide & ~still) | ((self.automatic != 0) & (wide | hidden) & still)
+            if self.open is not None:
+                wide = wide | self.open
         return np.asarray(reference_missing | (self.agrees & wide & ~self.equal_nans))
 
     @cached_property

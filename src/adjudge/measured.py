@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.differences import SHORT, Sample, confirmed, ladder
-from adjudge.noise import POINTS, carried, lattice, scatter
+from adjudge.noise import POINTS, UNEVEN, carried, lattice, scatter
 from adjudge.numeric import (
     Column,
     between,
@@ -114,14 +114,16 @@ def _moving(samples: Sequence[Sample]) -> Vector:
 def _noise(problem: Problem, base: Base, found: Column, step: float) -> Vector:
     """Noise of the outputs about `x + step v`, of whichever sign has finite values."""
     best = np.zeros(base.whole.size)
+    double = problem.X.leaves[found.tangent.leaf].double
+    points = UNEVEN if double else POINTS
     for side in (1.0,) if found.sided else (1.0, -1.0):
         values = []
-        for k in POINTS:
-            h = side * step * between(problem, found) / 1.5 * k / 32
+        for k in points:
+            h = side * step * k / 32
             point = moved_by(problem, found.tangent, h)
             values.append(evaluate(problem, base, point, doing(problem, found.tangent, h)))
-        best = scatter(np.array(values))
-        if problem.X.leaves[found.tangent.leaf].double:  # at points with all their bits
+        best = scatter(np.array(values), points)
+        if double:  # at points with all their bits
             best = np.fmax(best, lattice(np.array(values), unit_roundoff(problem, base)))
         if all(defined(base, value) for value in values):
             break

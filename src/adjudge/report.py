@@ -141,7 +141,8 @@ def findings_of(tally: Tally, provenance: str, mistake: str | None = None) -> li
         (Status.MISSING, tally.absent),
     ):
         if entries:
-            found.append(_finding(status, tally, entries[0], provenance, mistake))
+            said = mistake or (_accuracy(tally) if status is Status.MISMATCH else None)
+            found.append(_finding(status, tally, entries[0], provenance, said))
             mistake = None
     if tally.open:
         entry = tally.open[0]
@@ -150,6 +151,19 @@ def findings_of(tally: Tally, provenance: str, mistake: str | None = None) -> li
             status = Status.NONFINITE
         found.append(_finding(status, tally, entry, provenance))
     return found
+
+
+ACCURATE = 1e-5
+"""Relative deviations below this are called an accuracy: a constant in a narrower dtype, say."""
+
+
+def _accuracy(tally: Tally) -> str | None:
+    """How accurate the wrong entries are, where all that are kept are accurate to some digits."""
+    size = [max(abs(entry.automatic), abs(entry.reference)) for entry in tally.wrong]
+    gaps = [abs(e.automatic - e.reference) / s for e, s in zip(tally.wrong, size, strict=True) if s]
+    if len(gaps) < len(size) or not all(gap <= ACCURATE for gap in gaps):
+        return None
+    return f"the automatic derivative is accurate to {max(gaps):.1e} only"
 
 
 _SENTENCES = {

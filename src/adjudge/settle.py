@@ -98,6 +98,25 @@ class Settling:
         slack[tried] = change
         return letter, replace(comparison, error=comparison.error + 4 * slack), kind
 
+    def unburied(self, side: Side, found: Column) -> Side:
+        """What f cannot show, left open where it is steady: its rounding is not, a value is."""
+        letter, comparison, kind = side
+        hidden = comparison.buried & (comparison.automatic != 0) & comparison.agrees
+        tried = worst_of(comparison, hidden & ~comparison.undecided)
+        if not tried:
+            return side
+        with np.errstate(all="ignore"):
+            apart = [
+                np.abs(self._automatic(point, kind, tried, found) - comparison.automatic[tried])
+                for point in neighbours(self.problem)
+            ]
+            steady = np.max(apart, axis=0) < np.abs(comparison.automatic[tried]) / 16
+        error = comparison.error.copy()
+        error[np.array(tried)[steady]] = np.inf
+        buried = np.zeros_like(hidden)
+        buried[np.array(tried)[steady]] = True
+        return letter, replace(comparison, error=error, open=buried), kind
+
     def _automatic(self, point: Vector, kind: str, rows: list[int], found: Column) -> Vector:
         """The automatic values of these rows of a side at another point."""
         v, width = found.vector, self.base.Y.size

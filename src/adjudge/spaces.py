@@ -132,6 +132,13 @@ class Space:
             return np.full(leaf.host_shape, np.nan)
         return host
 
+    def largest(self, vector: Vector) -> Vector:
+        """Every coordinate's leaf's largest finite magnitude."""
+        size = np.zeros_like(vector)
+        for part in self.slices:
+            size[part] = largest(vector[part])
+        return size
+
     def modulus(self, vector: Vector) -> Vector:
         """`|vector|`; both coordinates of a complex entry have its modulus, since its rounding
         follows that.
@@ -150,3 +157,8 @@ class Space:
             backend.from_host(leaf.host(vector[part]), array)
             for leaf, part, array in zip(self.leaves, self.slices, like, strict=True)
         )
+
+
+def largest(values: Vector) -> float:
+    """The largest finite magnitude."""
+    return float(np.max(np.abs(values), initial=0.0, where=np.isfinite(values)))

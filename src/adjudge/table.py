@@ -18,7 +18,10 @@ from adjudge.observed import Base
 from adjudge.probes import Probes, Tangent
 from adjudge.problem import Problem
 from adjudge.settle import Settling, Side, total, worst_of
-from adjudge.spaces import Space, Vector
+from adjudge.spaces import Space, Vector, largest
+
+DUG = 4
+"""Columns that lie below the rounding of f and get a ladder of long steps all the same."""
 
 CONFIRMED = 32
 """Columns on which a disagreement, or a doubt, is followed by a ladder of steps before the rest is
@@ -49,6 +52,8 @@ class Table:
     """Projections that agree, with a deviation that is significant all the same."""
     pushed: dict[int, tuple[Vector, Vector]] = field(default_factory=dict)
     """By leaf, the first tangent pushed forward and its image."""
+    dug: int = 0
+    """Columns below the rounding of f that were looked into."""
     carries: str | None = None
     """The dtype to which f was seen to round its values, narrower than that of its outputs."""
     rows: Vector | None = None
@@ -85,16 +90,20 @@ class Table:
         doubt = (disagrees and self.confirmed < CONFIRMED) or (
             total(sides, "undecided") and self.open < CONFIRMED
         )
-        if doubt and self.eps is None:
+        buried = not doubt and self._buried(sides)
+        self.dug += buried
+        if (doubt or buried) and self.eps is None:
             judged = partial(self._judged, block=block, rows=rows, pushed=pushed)
             settling = Settling(self.problem, self.base, self.probes, judged)
             found, sides, dtype = settling.settle(
-                found, sides, disagrees=disagrees, carries=self.carries is not None
+                found, sides, disagrees=disagrees or buried, carries=self.carries is not None
             )
             if dtype is not None:
                 self._carry(dtype)
                 self._column(tangent, block, rows)
                 return
+            if buried:
+                sides = [settling.unburied(side, found) for side in sides]
             self.confirmed += bool(total(sides, "fails"))
             self.open += bool(total(sides, "undecided"))
         for letter, comparison, side in sides:
@@ -106,6 +115,17 @@ class Table:
         self, found: Column, block: slice, rows: Vector | None, pushed: Vector | None
     ) -> list[Side]:
         return list(self._sides(found, block, rows, pushed, final=True))
+
+    def _buried(self, sides: list[Side]) -> bool:
+        """Whether all of a column lies below the rounding of f, of which two evaluations show
+        nothing. Looked into a few times only: what f does not read looks like that, too.
+        """
+        return (
+            self.dug < DUG
+            and not self.problem.tail
+            and bool(sides)
+            and all(bool(np.all(c.buried)) and not np.any(c.moved) for _, c, _ in sides)
+        )
 
     def _doubtful(self, comparison: Comparison) -> NDArray[np.bool_]:
         """Where two evaluations do not settle the matter."""
@@ -137,26 +157,14 @@ class Table:
         value, error = estimate.value[:count], estimate.error[:count]
         moved, secant = estimate.moved[:count], self._secant(found, slice(0, count))
         quantum = self._quantum(found, self.base.Y, self.base.values[:count])
-        column = _leaf_sizes(value, self.base.Y)
+        column = self.base.Y.largest(value)
         size = np.zeros_like(column) if final else FLOOR * column
         if pushed is not None:
             weight = 1.0 if self.probes.full else float(np.linalg.norm(found.vector))
-            yield (
-                "F",
-                Comparison(
-                    pushed,
-                    value,
-                    error,
-                    size,
-                    secant,
-                    moved,
-                    quantum,
-                    column,
-                    self.tolerance,
-                    weight,
-                ),
-                "each",
+            forward = Comparison(
+                pushed, value, error, size, secant, moved, quantum, column, self.tolerance, weight
             )
+            yield "F", forward, "each"
         if rows is not None:
             yield "R", self._reverse_side(found, block, rows, size, quantum), "rows"
         if self.problem.tail and estimate.value.size > count:
@@ -224,6 +232,8 @@ class Table:
     def _secant(self, found: Column, part: slice) -> Vector:
         with np.errstate(all="ignore"):
             modulus = self.base.whole.modulus(self.base.values)
+            if found.estimate.size is not None:
+                modulus = np.fmax(modulus, found.estimate.size)
             return np.asarray(modulus[part] / found.tangent.length)
 
     def _quantum(self, found: Column, space: Space, values: Vector) -> Vector:
@@ -234,7 +244,7 @@ class Table:
         """
         if found.step == 0:
             return np.zeros_like(values)
-        return self.tolerance.eps * _leaf_sizes(values, space) / found.step
+        return self.tolerance.eps * space.largest(values) / found.step
 
     def _block_size(self, leaf: int, block: slice, rows: Vector) -> Vector:
         """The largest entry of reverse mode between each output leaf and this input leaf."""
@@ -247,7 +257,7 @@ class Table:
             size = np.zeros(self.base.Y.size)
             for output in self.base.Y.slices:
                 size[output] = max(
-                    (_largest(rows[k, columns]) for k in range(output.start, output.stop)),
+                    (largest(rows[k, columns]) for k in range(output.start, output.stop)),
                     default=0.0,
                 )
             known[leaf] = size
@@ -343,7 +353,7 @@ class Table:
     ) -> None:
         """`<w, J v> = <J* w, v>`: no differences, exact to rounding."""
         side = self._reverse_side(
-            found, block, rows, FLOOR * _leaf_sizes(pushed, self.base.Y), np.zeros_like(pushed)
+            found, block, rows, FLOOR * self.base.Y.largest(pushed), np.zeros_like(pushed)
         )
         with np.errstate(all="ignore"):
             one, two = self.probes.contract(pushed), side.automatic
@@ -379,16 +389,3 @@ class Failure:
     tangent: Tangent
     row: int
     entry: Entry
-
-
-def _largest(row: Vector) -> float:
-    """The largest finite magnitude; row by row, so that no copy of the table is made."""
-    return float(np.max(np.abs(row), initial=0.0, where=np.isfinite(row)))
-
-
-def _leaf_sizes(values: Vector, space: Space) -> Vector:
-    """Every coordinate's leaf's largest finite magnitude."""
-    size = np.zeros_like(values)
-    for part in space.slices:
-        size[part] = _largest(values[part])
-    return size

@@ -1,4 +1,4 @@
-"""Verdicts are the same for `c f` and for `x / c`, and for powers of two and other factors alike."""
+"""Verdicts are the same for `c f` and for `x / c`, c a power of two or not."""
 
 import numpy as np
 import pytest
