@@ -145,10 +145,11 @@ def precision(problem: Problem, base: Base, found: Column) -> str | None:
     return names.pop() if len(names) == 1 else None
 
 
-def plateau(problem: Problem, base: Base, found: Column) -> str | None:
+def plateau(problem: Problem, base: Base, found: Column, *, settled: bool) -> str | None:
     """The dtype that f falls back to inside, seen from steps that should move f and do not.
 
-    Eight evaluations, about half of them a good deal below the spacing of float32.
+    Two evaluations where it does not. What cancels stands still, too: outputs that are small in
+    their leaf do not count, nor, where the column is `settled` all the same, those on a lattice.
     """
     u = unit_roundoff(problem, base)
     k = found.tangent.coordinate
@@ -156,10 +157,16 @@ def plateau(problem: Problem, base: Base, found: Column) -> str | None:
     if not problem.X.leaves[found.tangent.leaf].double or u > 2.0**-40 or length == 0:
         return None
 
+    own = base.whole.modulus(base.values)
+    full = own >= base.whole.largest(own) / 8
+    if settled and found.ladders:
+        values = np.array([value for s in found.ladders[0] for value in (s.plus, s.minus)])
+        full &= lattice(values, u) == 0
+
     def unmoved(relative: float) -> Vector:
         with np.errstate(all="ignore"):
             due = np.abs(found.estimate.value) * relative * length
-            visible = found.estimate.moved & (due > 64 * u * base.magnitude(base.values))
+            visible = full & found.estimate.moved & (due > 64 * u * base.magnitude(base.values))
         if not np.any(visible):
             return np.zeros(1)
         rates = []

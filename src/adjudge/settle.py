@@ -56,7 +56,8 @@ class Settling:
         if _unsettled(again):
             closer = measured(problem, base, closer, self._doubted(again))
             again = self.judged(closer)
-            dtype = None if carries else plateau(problem, base, closer)
+            settled = not _unsettled(again)
+            dtype = None if carries else plateau(problem, base, closer, settled=settled)
             if dtype is not None:
                 return found, sides, dtype
         if total(sides, "fails") or total(again, "undecided") <= total(sides, "undecided"):
