@@ -14,7 +14,7 @@ from adjudge.numeric import Column
 from adjudge.observed import Base
 from adjudge.probes import Probes
 from adjudge.problem import Problem
-from adjudge.spaces import Space, Vector
+from adjudge.spaces import Space, Vector, largest
 
 Side = tuple[str, Comparison, str]
 """The letter of a mode, what it is compared with, and how its rows are made: one for each output
@@ -64,7 +64,7 @@ class Columns:
         """The size below which an entry is compared on the scale of its neighbours."""
         if final:
             return np.zeros_like(value)
-        return FLOOR * _leaf_sizes(value, self.base.Y)
+        return FLOOR * self.base.Y.largest(value)
 
     def _scales(self, found: Column) -> Scales:
         """Of every output coordinate."""
@@ -72,7 +72,7 @@ class Columns:
         return Scales(
             self._secant(found, slice(0, count)),
             self._quantum(found, self.base.Y, self.base.values[:count]),
-            _leaf_sizes(found.estimate.value[:count], self.base.Y),
+            self.base.Y.largest(found.estimate.value[:count]),
             1.0 if self.probes.full else float(np.linalg.norm(found.vector)),
         )
 
@@ -154,6 +154,8 @@ class Columns:
     def _secant(self, found: Column, part: slice) -> Vector:
         with np.errstate(all="ignore"):
             modulus = self.base.whole.modulus(self.base.values)
+            if found.estimate.size is not None:
+                modulus = np.fmax(modulus, found.estimate.size)
             return np.asarray(modulus[part] / found.tangent.length)
 
     def _quantum(self, found: Column, space: Space, values: Vector) -> Vector:
@@ -164,7 +166,7 @@ class Columns:
         """
         if found.step == 0:
             return np.zeros_like(values)
-        return self.tolerance.eps * _leaf_sizes(values, space) / found.step
+        return self.tolerance.eps * space.largest(values) / found.step
 
     def _block_size(self, leaf: int, block: slice, rows: Vector) -> Vector:
         """The largest entry of reverse mode between each output leaf and this input leaf."""
@@ -177,21 +179,8 @@ class Columns:
             size = np.zeros(self.base.Y.size)
             for output in self.base.Y.slices:
                 size[output] = max(
-                    (_largest(row[columns]) for row in rows[output]),
+                    (largest(row[columns]) for row in rows[output]),
                     default=0.0,
                 )
             known[leaf] = size
         return known[leaf]
-
-
-def _largest(row: Vector) -> float:
-    """The largest finite magnitude; row by row, so that no copy of the table is made."""
-    return float(np.max(np.abs(row), initial=0.0, where=np.isfinite(row)))
-
-
-def _leaf_sizes(values: Vector, space: Space) -> Vector:
-    """Every coordinate's leaf's largest finite magnitude."""
-    size = np.zeros_like(values)
-    for part in space.slices:
-        size[part] = _largest(values[part])
-    return size

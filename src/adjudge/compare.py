@@ -99,6 +99,8 @@ class Comparison:
     """Makes `scales`, which most comparisons do without."""
     projected: bool = False
     """Whether `automatic` is a sum over entries of which `size` is the root of the squares."""
+    open: NDArray[np.bool_] | None = None
+    """Where it was found that f cannot show the value."""
 
     @cached_property
     def scales(self) -> Scales:
@@ -172,6 +174,16 @@ class Comparison:
             return np.asarray(np.abs(self.automatic) <= bound)
 
     @cached_property
+    def buried(self) -> NDArray[np.bool_]:
+        """Where a move of x by its own scale would not move f by a few units of rounding, and the
+        automatic value is not small beside its block.
+        """
+        with np.errstate(all="ignore"):
+            below = abs(self.automatic) <= 16 * self.tolerance.eps * self.scales.secant
+            beside = (self.automatic == 0) | (abs(self.automatic) > FLOOR * self.scales.block)
+            return np.asarray(below & beside)
+
+    @cached_property
     def undecided(self) -> NDArray[np.bool_]:
         """Where the error bar is too wide for agreement or disagreement to mean anything."""
         t = self.tolerance
@@ -193,6 +205,8 @@ class Comparison:
             hidden = (np.abs(self.automatic) <= self.scales.quantum) & ~self.negligible
             still = ~self.moved
             wide = (wide & ~still) | ((self.automatic != 0) & (wide | hidden) & still)
+            if self.open is not None:
+                wide = wide | self.open
         return np.asarray(reference_missing | (self.agrees & wide & ~self.equal_nans))
 
     @cached_property

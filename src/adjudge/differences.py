@@ -36,6 +36,8 @@ class Estimate:
     a function that jumps within every longer step looks smooth on the ladder."""
     steps: Vector | None = None
     """By output, the finest step of the window that was taken."""
+    size: Vector | None = None
+    """By output, the larger value at the finest step: f(x) may be 0 among large values."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,8 @@ def central(sample: Sample, eps: float, noise: float = 0.0) -> Estimate:
         value = sample.slope
         error = np.where(np.isnan(value), np.nan, (2 * eps * sample.size + noise) / sample.step)
     moved = ~((sample.plus == sample.minus) & np.isfinite(sample.plus))
-    return Estimate(value, error, moved, 2, "central difference, 2 evaluations")
+    kind = "central difference, 2 evaluations"
+    return Estimate(value, error, moved, 2, kind, size=sample.size)
 
 
 def ladder_ratio(eps: float) -> float:
@@ -208,6 +211,7 @@ def ladder(
         None if at_x is None or sided else _one_sided(samples, at_x, eps),
         contradiction,
         steps[best + window - 1],
+        samples[-1].size,
     )
 
 
@@ -296,6 +300,7 @@ def confirmed(one: Estimate, two: Estimate) -> Estimate:
         evaluations,
         one.method.replace(f" {one.evaluations} ", f" {evaluations} "),
         one.slopes,
+        size=one.size,
         steps=None
         if one.steps is None or two.steps is None
         else np.where(first, one.steps, two.steps),

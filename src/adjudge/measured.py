@@ -9,8 +9,8 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.differences import Sample, confirmed, ladder
-from adjudge.noise import POINTS, carried, lattice, scatter
+from adjudge.differences import SHORT, Sample, confirmed, ladder
+from adjudge.noise import POINTS, UNEVEN, carried, lattice, scatter
 from adjudge.numeric import (
     Column,
     between,
@@ -19,6 +19,7 @@ from adjudge.numeric import (
     doing,
     moved_by,
     power_of_two,
+    sample_at,
     steps_around,
     unit_roundoff,
 )
@@ -42,7 +43,27 @@ def measured(problem: Problem, base: Base, found: Column, doubted: NDArray[np.bo
         if abs(shorter) > abs(step) / 8:  # else the noise there is another one
             break
         step = shorter
+    if unit_roundoff(problem, base) > SHORT and found.tangent.coordinate is not None:
+        return _close_by(problem, base, found)
     return found
+
+
+def _close_by(problem: Problem, base: Base, found: Column) -> Column:
+    """The column with error bars that reach the differences of shorter steps than the ladder's
+    where rounding does not explain them: in sixteen bits a ladder steps over a good deal.
+    """
+    u, estimate = unit_roundoff(problem, base), found.estimate
+    error, step = estimate.error, found.ladders[0][-1].step / 2
+    while abs(step) > 2 * u * found.tangent.length:
+        taken = sample_at(problem, base, found.tangent, step, sided=found.sided)
+        if taken is None:
+            break
+        with np.errstate(all="ignore"):
+            off = np.abs(taken[0].slope - estimate.value)
+            beyond = off > u * taken[0].size / abs(step) + estimate.error
+        error = np.where(beyond, np.fmax(error, off), error)
+        step /= 2
+    return replace(found, estimate=replace(estimate, error=error))
 
 
 def _chosen(found: Column, doubted: NDArray[np.bool_]) -> float:
@@ -93,14 +114,16 @@ def _moving(samples: Sequence[Sample]) -> Vector:
 def _noise(problem: Problem, base: Base, found: Column, step: float) -> Vector:
     """Noise of the outputs about `x + step v`, of whichever sign has finite values."""
     best = np.zeros(base.whole.size)
+    double = problem.X.leaves[found.tangent.leaf].double
+    points = UNEVEN if double else POINTS
     for side in (1.0,) if found.sided else (1.0, -1.0):
         values = []
-        for k in POINTS:
-            h = side * step * between(problem, found) / 1.5 * k / 32
+        for k in points:
+            h = side * step * k / 32
             point = moved_by(problem, found.tangent, h)
             values.append(evaluate(problem, base, point, doing(problem, found.tangent, h)))
-        best = scatter(np.array(values))
-        if problem.X.leaves[found.tangent.leaf].double:  # at points with all their bits
+        best = scatter(np.array(values), points)
+        if double:  # at points with all their bits
             best = np.fmax(best, lattice(np.array(values), unit_roundoff(problem, base)))
         if all(defined(base, value) for value in values):
             break
@@ -122,10 +145,11 @@ def precision(problem: Problem, base: Base, found: Column) -> str | None:
     return names.pop() if len(names) == 1 else None
 
 
-def plateau(problem: Problem, base: Base, found: Column) -> str | None:
+def plateau(problem: Problem, base: Base, found: Column, *, settled: bool) -> str | None:
     """The dtype that f falls back to inside, seen from steps that should move f and do not.
 
-    Eight evaluations, about half of them a good deal below the spacing of float32.
+    Two evaluations where it does not. What cancels stands still, too: outputs that are small in
+    their leaf do not count, nor, where the column is `settled` all the same, those on a lattice.
     """
     u = unit_roundoff(problem, base)
     k = found.tangent.coordinate
@@ -133,10 +157,16 @@ def plateau(problem: Problem, base: Base, found: Column) -> str | None:
     if not problem.X.leaves[found.tangent.leaf].double or u > 2.0**-40 or length == 0:
         return None
 
+    own = base.whole.modulus(base.values)
+    full = own >= base.whole.largest(own) / 8
+    if settled and found.ladders:
+        values = np.array([value for s in found.ladders[0] for value in (s.plus, s.minus)])
+        full &= lattice(values, u) == 0
+
     def unmoved(relative: float) -> Vector:
         with np.errstate(all="ignore"):
             due = np.abs(found.estimate.value) * relative * length
-            visible = found.estimate.moved & (due > 64 * u * base.magnitude(base.values))
+            visible = full & found.estimate.moved & (due > 64 * u * base.magnitude(base.values))
         if not np.any(visible):
             return np.zeros(1)
         rates = []

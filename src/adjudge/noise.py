@@ -9,8 +9,11 @@ import numpy as np
 from adjudge.differences import Vector, lowest_bit
 
 POINTS = (32, 31, 29, 28, 25, 24, 21, 19, 18, 16)
-"""Where noise is sampled, in units of 1/32 of a step: not equidistant, since rounding to a lattice
-may be the same at all points that are. Integers, so that the points are exact in any dtype."""
+"""Where noise is sampled, in units of 1/32 of a step: exact in any dtype."""
+
+UNEVEN = tuple(k - 0.5 * ((k * 0.6180339887) % 1.0) for k in POINTS)
+"""The same for float64, where they need not be exact. At points that are multiples of one length
+rounding to a lattice may well be the same everywhere."""
 
 DEGREE = 4
 """Of the polynomial whose residuals are noise: truncation is of the order of `(h / 4)^5`."""
@@ -22,14 +25,14 @@ TELLING = 6
 """Different values within a power of two that it takes to say how many digits they carry."""
 
 
-def scatter(values: Vector) -> Vector:
-    """Standard deviation of the noise of each column of values at `POINTS`.
+def scatter(values: Vector, points: Sequence[float]) -> Vector:
+    """Standard deviation of the noise of each column of values at `points`.
 
     What a polynomial through them leaves over (the table of differences of Hamming and of Moré
     and Wild, SIAM J. Sci. Comput. 33, 2011, does the same at equidistant points). On a staircase
     half of the smallest move, which is what rounding hides.
     """
-    t = np.array(POINTS) / 8 - 3
+    t = np.array(points) / 8 - 3
     q = np.linalg.qr(np.vander(t, DEGREE + 1))[0]
     with np.errstate(all="ignore"):
         centred = values - np.mean(values, axis=0)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from adjudge.differences import (
+    SHORT,
     Estimate,
     Sample,
     central,
@@ -25,8 +26,8 @@ from adjudge.spaces import Vector
 
 RETREATS = (1.0, 2.0**-8, 2.0**-16)
 """Factors on the step where a neighbour of x is not finite."""
-NARROW_RETREATS = (1.0, 2.0**-2)
-"""The same in narrower dtypes than float64, where steps soon drown in rounding."""
+SHORT_RETREATS = (1.0, 2.0**-2)
+"""The same in sixteen bits, where steps soon fall below the spacing of x."""
 
 
 @dataclass(frozen=True)
@@ -69,21 +70,22 @@ def column(problem: Problem, base: Base, tangent: Tangent, eps: float | None) ->
     if eps is not None:
         if eps > problem.room(tangent.vector):
             raise _out_of_bounds(problem, tangent, eps)
-        taken = _sample(problem, base, tangent, eps)
+        taken = sample_at(problem, base, tangent, eps)
         if taken is None:
             raise _no_motion(problem, tangent, eps)
         return Column(tangent, taken[1], central(taken[0], u, base.noise), eps, relative)
     best: Column | None = None
     room = problem.room(tangent.vector)
-    for factor in RETREATS if u <= 2.0**-52 else NARROW_RETREATS:
+    for factor in RETREATS if u <= SHORT else SHORT_RETREATS:
         step = power_of_two(relative * factor * tangent.length)
-        if step > room:
+        # at a bound short steps are for float64 only: rounding drowns them in narrower dtypes
+        if step > room or (factor < 1 and np.isfinite(room) and u > 2.0**-52):
             continue
         finer = 0 if factor < 1 else None
         steps = _within(ladder_steps(step, relative * factor, u, finer=finer), room)
         exact = _quantised(problem, tangent, steps)
         as_it_is = exact is tangent and tangent.unit > 0 and problem.bounds is None
-        taken = _sample(problem, base, exact, step, exact=as_it_is)
+        taken = sample_at(problem, base, exact, step, exact=as_it_is)
         if taken is None:
             break
         sample, vector = taken
@@ -104,13 +106,14 @@ def _one_sided(problem: Problem, base: Base, tangent: Tangent, u: float) -> Colu
     step = power_of_two(relative * tangent.length)
     if tangent.coordinate is None:
         tangent = replace(tangent, vector=problem.inward(tangent.vector))
-    for side in (1.0, -1.0):
+    # where f is defined far off to one side, that is the side; else where it is close by
+    for side, tried in ((1.0, 0), (-1.0, 0), (1.0, -1), (-1.0, -1)):
         room = problem.room(side * tangent.vector, both=False)
         steps = _within(ladder_steps(step, relative, u), room)
         if not steps:
             continue
         exact = _quantised(problem, tangent, steps)
-        first = _sample(problem, base, exact, side * steps[-1], sided=True)
+        first = sample_at(problem, base, exact, side * steps[tried], sided=True)
         if first is None or not defined(base, first[0].plus):
             continue
         vector, found = first[1], Column(exact, first[1], central(first[0], u), 0.0, relative)
@@ -189,7 +192,7 @@ def climbed(
     samples = []
     for step in steps:
         signed = float(np.copysign(step, found.step))
-        taken = _sample(problem, base, found.tangent, signed, sided=found.sided)
+        taken = sample_at(problem, base, found.tangent, signed, sided=found.sided)
         if taken is not None:
             samples.append(taken[0])
     if len(samples) < (least or fewest(sided=found.sided)):
@@ -255,7 +258,7 @@ def moved_by(problem: Problem, tangent: Tangent, step: float) -> Vector:
     return _representable(problem, point, tangent.leaf)
 
 
-def _sample(
+def sample_at(
     problem: Problem,
     base: Base,
     tangent: Tangent,

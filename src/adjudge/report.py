@@ -154,7 +154,8 @@ def findings_of(
         (Status.MISSING, tally.absent),
     ):
         if entries:
-            found.append(_finding(status, tally, entries[0], provenance, mistake, beside))
+            said = mistake or (_accuracy(tally) if status is Status.MISMATCH else None)
+            found.append(_finding(status, tally, entries[0], provenance, said, beside))
             mistake = beside = None
     seen: set[tuple[Status, str]] = set()
     for entry in tally.open:
@@ -166,6 +167,19 @@ def findings_of(
             seen.add((status, sentence))
             found.append(_finding(status, tally, entry, provenance))
     return found
+
+
+ACCURATE = 1e-5
+"""Relative deviations below this are called an accuracy: a constant in a narrower dtype, say."""
+
+
+def _accuracy(tally: Tally) -> str | None:
+    """How accurate the wrong entries are, where all that are kept are accurate to some digits."""
+    size = [max(abs(entry.automatic), abs(entry.reference)) for entry in tally.wrong]
+    gaps = [abs(e.automatic - e.reference) / s for e, s in zip(tally.wrong, size, strict=True) if s]
+    if len(gaps) < len(size) or not all(gap <= ACCURATE for gap in gaps):
+        return None
+    return f"the automatic derivative is accurate to {max(gaps):.1e} only"
 
 
 _SENTENCES = {

@@ -62,7 +62,8 @@ class Settling:
         if _unsettled(again) and self.budget.allows(NOISE):
             closer = measured(problem, base, closer, self._doubted(again))
             again = self.judged(closer)
-            dtype = None if carries else plateau(problem, base, closer)
+            settled = not _unsettled(again)
+            dtype = None if carries else plateau(problem, base, closer, settled=settled)
             if dtype is not None:
                 return found, sides, dtype
         if total(sides, "fails") or total(again, "undecided") <= total(sides, "undecided"):
@@ -105,6 +106,25 @@ class Settling:
             slack = np.where(comparison.fails, np.nanmin(change / size[tried]) * size, 0.0)
         slack[tried] = change
         return letter, replace(comparison, error=comparison.error + 4 * slack), kind
+
+    def unburied(self, side: Side, found: Column) -> Side:
+        """What f cannot show, left open where it is steady: its rounding is not, a value is."""
+        letter, comparison, kind = side
+        hidden = comparison.buried & (comparison.automatic != 0) & comparison.agrees
+        tried = worst_of(comparison, hidden & ~comparison.undecided)
+        if not tried:
+            return side
+        with np.errstate(all="ignore"):
+            apart = [
+                np.abs(self._automatic(point, kind, tried, found) - comparison.automatic[tried])
+                for point in neighbours(self.problem)
+            ]
+            steady = np.max(apart, axis=0) < np.abs(comparison.automatic[tried]) / 16
+        error = comparison.error.copy()
+        error[np.array(tried)[steady]] = np.inf
+        buried = np.zeros_like(hidden)
+        buried[np.array(tried)[steady]] = True
+        return letter, replace(comparison, error=error, open=buried), kind
 
     def _automatic(self, point: Vector, kind: str, rows: list[int], found: Column) -> Vector:
         """The automatic values of these rows of a side at another point."""

@@ -144,6 +144,13 @@ class Space:
             return np.full(leaf.host_shape, np.nan)
         return host
 
+    def largest(self, vector: Vector) -> Vector:
+        """Every coordinate's leaf's largest finite magnitude."""
+        size = np.zeros_like(vector)
+        for part in self.slices:
+            size[part] = largest(vector[part])
+        return size
+
     def modulus(self, vector: Vector) -> Vector:
         """`|vector|`; both coordinates of a complex entry have its modulus, since its rounding
         follows that.
@@ -168,3 +175,8 @@ def _joined(parts: Sequence[Vector]) -> Vector:
     if len(parts) == 1:
         return parts[0]
     return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def largest(values: Vector) -> float:
+    """The largest finite magnitude."""
+    return float(np.max(np.abs(values), initial=0.0, where=np.isfinite(values)))

@@ -25,6 +25,9 @@ from adjudge.problem import Problem
 from adjudge.settle import Settling, total, worst_of
 from adjudge.spaces import Vector
 
+DUG = 4
+"""Columns that lie below the rounding of f and get a ladder of long steps all the same."""
+
 CONFIRMED = 32
 """Columns on which a disagreement, or a doubt, is followed by a ladder of steps before the rest is
 judged by its two evaluations: the verdict stands by then."""
@@ -57,6 +60,8 @@ class Table:
     """Projections that agree, with a deviation that is significant all the same."""
     pushed: dict[int, tuple[Vector, Vector]] = field(default_factory=dict)
     """By leaf, the first tangent pushed forward and its image."""
+    dug: int = 0
+    """Columns below the rounding of f that were looked into."""
     carries: str | None = None
     """The dtype to which f was seen to round its values, narrower than that of its outputs."""
     budget: Budget = field(init=False)
@@ -115,13 +120,15 @@ class Table:
         doubt = (disagrees and self.confirmed < CONFIRMED) or (
             not settled and total(sides, "undecided") and self.open < CONFIRMED
         )
-        if doubt:
+        buried = not (doubt or settled) and self._buried(sides)
+        self.dug += buried
+        if doubt or buried:
             if not self.budget.ladder():
                 return
             judged = partial(self._judged, block=block, rows=rows, pushed=pushed)
             settling = Settling(self.problem, self.base, self.probes, self.budget, judged)
             outcome = settling.settle(
-                found, sides, disagrees=disagrees, carries=self.carries is not None
+                found, sides, disagrees=disagrees or buried, carries=self.carries is not None
             )
             if outcome is None:
                 return
@@ -130,6 +137,8 @@ class Table:
                 self._carry(dtype)
                 self._column(tangent, block, rows)
                 return
+            if buried:
+                sides = [settling.unburied(side, found) for side in sides]
             self.confirmed += bool(total(sides, "fails"))
             self.open += bool(total(sides, "undecided"))
         for letter, comparison, side in sides:
@@ -157,6 +166,17 @@ class Table:
         self, found: Column, block: slice, rows: Vector | None, pushed: Vector | None
     ) -> list[Side]:
         return list(self.columns.sides(found, block, rows, pushed, final=True))
+
+    def _buried(self, sides: list[Side]) -> bool:
+        """Whether all of a column lies below the rounding of f, of which two evaluations show
+        nothing. Looked into a few times only: what f does not read looks like that, too.
+        """
+        return (
+            self.dug < DUG
+            and not self.problem.tail
+            and bool(sides)
+            and all(bool(np.all(c.buried)) and not np.any(c.moved) for _, c, _ in sides)
+        )
 
     def _doubtful(self, comparison: Comparison) -> NDArray[np.bool_]:
         """Where two evaluations do not settle the matter."""

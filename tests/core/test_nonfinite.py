@@ -79,7 +79,7 @@ def test_a_nan_gradient_of_a_finite_function_fails(mode):
 
 
 def test_a_function_that_is_not_finite_near_x_is_inconclusive_and_names_the_entry():
-    rule = ByHand(quiet(lambda x: np.where(x < 0, np.nan, x)), vjp=lambda x, w: w)
+    rule = ByHand(quiet(lambda x: np.where((x == 0) | (x > 0.5), x, np.nan)), vjp=lambda x, w: w)
 
     report = examine(rule, np.asarray([1.0, 0.0]), mode="full")
 
@@ -87,6 +87,18 @@ def test_a_function_that_is_not_finite_near_x_is_inconclusive_and_names_the_entr
     assert Status.NONFINITE in statuses(report)
     assert report.findings[0].entry == "d out[1] / d inputs[0][1]"
     assert "not finite near x" in report.findings[0].text
+
+
+def test_at_the_edge_of_the_domain_differences_are_one_sided():
+    x = np.asarray([1.0, 0.0])
+    right, wrong = (
+        ByHand(quiet(lambda x: np.where(x < 0, np.nan, x)), vjp=lambda x, w, c=c: c * w)
+        for c in (1.0, 1.0001)
+    )
+
+    reports = [examine(rule, x, mode="full") for rule in (right, wrong)]
+
+    assert [Verdict.PASS, Verdict.FAIL] == [report.verdict for report in reports]
 
 
 def test_the_step_retreats_from_the_edge_of_the_domain():

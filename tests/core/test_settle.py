@@ -1,0 +1,204 @@
+"""Hidden rounding: measured before a FAIL, and no shelter for a wrong derivative."""
+
+import numpy as np
+import pytest
+
+from adjudge import ByHand, Status, Verdict, examine
+from adjudge.noise import POINTS, bits, carried, lattice, scatter
+
+EPS = float(np.finfo(np.float64).eps)
+
+
+def rule(f, derivative, factor=1.0):
+    return ByHand(f, vjp=lambda x, w: factor * w * derivative(x))
+
+
+def verdicts(f, derivative, x, mode, factors=(1.0, 1.01, -1.0)):
+    return [
+        examine(rule(f, derivative, factor), np.asarray(x), mode=mode, seed=0).verdict
+        for factor in factors
+    ]
+
+
+CANCELLATION = {
+    "exp(x) - 1": (lambda x: np.exp(x) - 1, np.exp, [6e-7, 8e-7, 2e-7, 3e-7]),
+    "exp(x) - 1, smaller": (lambda x: np.exp(x) - 1, np.exp, [6e-8, 8e-8, 2e-8, 3e-8]),
+    "(1 - cos x) / x^2": (
+        lambda x: (1 - np.cos(x)) / x**2,
+        lambda x: np.sin(x) / x**2 - 2 * (2 * np.sin(x / 2) ** 2) / x**3,
+        [0.02, 0.03, 0.025],
+    ),
+    "sqrt(x + 1) - sqrt(x)": (
+        lambda x: np.sqrt(x + 1) - np.sqrt(x),
+        lambda x: -0.5 / (np.sqrt(x + 1) * np.sqrt(x) * (np.sqrt(x + 1) + np.sqrt(x))),
+        [4e4, 6e4, 7e4],
+    ),
+    "y (1 - y)": (
+        lambda x: (1 / (1 + np.exp(-x))) * (1 - 1 / (1 + np.exp(-x))),
+        lambda x: np.exp(-x) * (np.exp(-x) - 1) / (1 + np.exp(-x)) ** 3,
+        [10.0, 14.0, 20.0],
+    ),
+}
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize("name", CANCELLATION)
+def test_cancellation_inside_is_no_error_and_hides_none_of_one_percent(name, mode):
+    assert [Verdict.PASS, Verdict.FAIL, Verdict.FAIL] == verdicts(*CANCELLATION[name], mode)
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize("seed", range(5))
+def test_well_conditioned_functions_resolve_one_part_in_ten_thousand(seed, mode):
+    x = np.random.default_rng(seed).normal(size=5)
+
+    found = verdicts(np.tanh, lambda x: 1 - np.tanh(x) ** 2, x, mode, (1.0, 1.0001, 0.9999))
+
+    assert [Verdict.PASS, Verdict.FAIL, Verdict.FAIL] == found, f"seed={seed}"
+
+
+def test_a_derivative_that_is_noise_itself_is_left_open():
+    def noisy(x):
+        return np.cos(x) * (1 + 1e-3 * np.sin(1e17 * x))
+
+    report = examine(rule(np.sin, noisy), np.asarray([0.3, 1.2]))
+
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert {Status.UNRESOLVED} == {finding.status for finding in report.findings}
+
+
+# ---------------------------------------------------------------- tails
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.0001])
+def test_a_tail_beside_visible_entries_does_not_stay_open(factor):
+    x = np.asarray([0.3, -0.5, 9.0])
+    f = ByHand(
+        lambda x: 1 - np.tanh(x),
+        vjp=lambda x, w: -w / np.cosh(x) ** 2 * np.asarray([1.0, factor, 1.0]),
+    )
+
+    report = examine(f, x, mode="full")
+
+    assert report.verdict is (Verdict.PASS if factor == 1 else Verdict.FAIL)
+
+
+# ---------------------------------------------------------------- what f cannot show
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize("factor", [1.0, -1.0])
+@pytest.mark.parametrize(("dtype", "offset"), [(np.float32, 1e9), (np.float64, 1e18)])
+def test_a_derivative_below_the_rounding_of_f_is_left_open(dtype, offset, factor, mode):
+    f = ByHand(lambda x: dtype(offset) + np.sin(x), vjp=lambda x, w: dtype(factor) * w * np.cos(x))
+
+    report = examine(f, np.asarray([0.3, 1.2], dtype=dtype), mode=mode, seed=0)
+
+    assert report.verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
+def test_a_zero_gradient_of_what_moves_farther_off_fails(mode):
+    f = rule(lambda x: 1e12 + np.sin(x), lambda x: 0 * x)
+
+    report = examine(f, np.asarray([0.3, 1.2]), mode=mode, seed=0)
+
+    assert report.verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.PASS), (2.0, Verdict.FAIL)])
+def test_a_product_with_one_zero_is_judged(factor, verdict, mode):
+    def vjp(x, w):
+        return factor * w * np.asarray([np.prod(np.delete(x, k)) for k in range(x.size)])
+
+    report = examine(ByHand(np.prod, vjp=vjp), np.asarray([0.0, 2.0, 3.0]), mode=mode)
+
+    assert report.verdict is verdict
+
+
+# ---------------------------------------------------------------- precision carried
+
+INSIDE = {
+    "result in float32": lambda x: np.sin(x).astype(np.float32).astype(np.float64),
+    "input in float32": lambda x: np.sin(x.astype(np.float32).astype(np.float64)),
+    "float32 in the middle": lambda x: np.exp(np.sin(x).astype(np.float32).astype(np.float64)),
+}
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize("name", INSIDE)
+def test_float32_inside_is_named_and_judged_as_such(name, mode):
+    outer = np.exp if "middle" in name else np.ones_like
+
+    def derivative(x):
+        return outer(np.sin(x)) * np.cos(x)
+
+    x = np.random.default_rng(3).normal(size=4)
+    reports = [
+        examine(rule(INSIDE[name], derivative, factor), x, mode=mode, seed=0)
+        for factor in (1.0, 1.1)
+    ]
+
+    assert [Verdict.PASS, Verdict.FAIL] == [report.verdict for report in reports]
+    notes = [f for f in reports[0].findings if f.status is Status.IMPRECISE]
+    assert "carries float32 precision" in notes[0].text
+    assert reports[0].tolerance["rtol"] > 1e-4
+
+
+def test_a_derivative_with_a_constant_in_float32_is_called_that_accurate():
+    sixth = float(np.float32(1 / 6))
+
+    report = examine(rule(lambda x: x / 6, lambda x: sixth + 0 * x), np.asarray([0.3, 1.2]))
+
+    assert report.verdict is Verdict.FAIL
+    assert "accurate to 3.0e-08 only" in report.findings[0].text
+
+
+# ---------------------------------------------------------------- leaves that span decades
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
+def test_a_step_that_cannot_move_a_tiny_entry_is_a_finding_and_no_exception(mode):
+    x = np.asarray([6e-8, 1.0, 1e3], dtype=np.float16)
+
+    report = examine(ByHand(lambda x: x + x, vjp=lambda x, w: w + w), x, mode=mode, seed=0)
+
+    assert report.verdict is not Verdict.FAIL
+    assert {finding.status for finding in report.findings} <= {Status.UNRESOLVED}
+
+
+# ---------------------------------------------------------------- the measurements themselves
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("noise", [1e-12, 1e-9])
+def test_scatter_is_the_standard_deviation_of_the_noise(noise, seed):
+    random = np.random.default_rng(seed)
+    t = 0.3 + 1e-3 * np.asarray(POINTS)[:, None] / 32
+
+    values = np.sin(t) + noise * random.normal(size=(len(POINTS), 200))
+
+    assert np.median(scatter(values, POINTS)) == pytest.approx(noise, rel=0.25), f"seed={seed}"
+    assert np.max(scatter(np.sin(t), POINTS)) < 1e-15
+
+
+def test_a_staircase_has_half_a_step_of_noise_and_a_single_jump_none_of_its_own():
+    t = np.asarray(POINTS)[:, None] / 32
+
+    assert scatter(np.floor(5 * t), POINTS)[0] >= 0.5
+    assert lattice(np.exp(1e-8 * t) - 1, EPS)[0] == pytest.approx(EPS / 4)
+    assert lattice(np.exp(t), EPS)[0] == 0
+
+
+def test_bits_and_the_dtype_carried():
+    random = np.random.default_rng(0)
+    points = [random.normal(size=3) for _ in range(30)]
+
+    assert [1, 2, 53] == [bits(np.asarray([v])) for v in (4.0, 1.5, 1 / 3)]
+    for name in ("float32", "float16"):
+        rounded = [np.sin(point).astype(name).astype(np.float64) for point in points]
+        assert name == carried(rounded, points)
+        # no rounding of f where the points themselves have no more digits
+        assert carried(rounded, rounded) is None
+    assert carried([np.sin(point) for point in points], points) is None
