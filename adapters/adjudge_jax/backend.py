@@ -134,6 +134,9 @@ class JaxBackend(AutodiffBackend):
             )
         return array
 
+    def widen(self, array: Array) -> Array:
+        return array.astype(jnp.complex128 if self.complex(array) else jnp.float64)
+
     def place(self, array: Array, device: object) -> Array:
         return jax.device_put(array, device)
 
@@ -166,6 +169,13 @@ class JaxBackend(AutodiffBackend):
 
     def isolation(self, leaves: Sequence[Array]) -> AbstractContextManager[None]:
         return _isolated(any(leaf.dtype in (jnp.float64, jnp.complex128) for leaf in leaves))
+
+    def widening(self) -> AbstractContextManager[None]:
+        return _isolated(True)
+
+    def highest_precision(self) -> AbstractContextManager[None]:
+        highest: AbstractContextManager[None] = jax.default_matmul_precision("highest")
+        return highest
 
 
 @contextmanager

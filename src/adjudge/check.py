@@ -9,15 +9,17 @@ from typing import Any, Unpack
 
 from adjudge.arguments import Path
 from adjudge.backend import AutodiffBackend
+from adjudge.chain import Make, judged, note_of, refusal, twin_of
 from adjudge.compose import composed, over_reverse, require_outputs
 from adjudge.errors import InputError, NotSupportedError
 from adjudge.findings import Finding, Status
-from adjudge.judge import Judgement, Settings, judge, provenance_of, report_of
+from adjudge.judge import Judgement, Settings, provenance_of, report_of
 from adjudge.observed import observe
 from adjudge.options import Mode, Options, settings_of
 from adjudge.problem import Problem, first_order
 from adjudge.report import GradcheckError, Report
 from adjudge.surroundings import random_state, surroundings
+from adjudge.twin import Twin
 
 Function = Callable[..., Any]
 
@@ -44,6 +46,8 @@ def gradcheck(
     mode: Mode = "auto",
     seed: int | None = None,
     equal_nan: bool = False,
+    in_double: bool | None = None,
+    highest_precision: bool = False,
     backend: str | AutodiffBackend | None = None,
 ) -> Report:
     """Whether the engine's first derivatives of `f` at `inputs` are the derivatives of `f`.
@@ -75,6 +79,12 @@ def gradcheck(
             projection a pair of leaves, `"auto"` chooses by cost.
         seed: Of the random tangents and cotangents. `None`: a fresh one, stated in the report.
         equal_nan: Let agreeing NaNs and infinities pass.
+        in_double: Judge the formula in float64 where an input is narrower, and the narrow
+            derivative against that one. `None`: where the function runs in float64, and none of
+            `eps`, `atol`, `rtol` and `nondet_tol` is given. `False`: never. `True`: where it does
+            not, the verdict is INCONCLUSIVE at best.
+        highest_precision: Evaluate without TF32, autocast and other arithmetic that is narrower
+            than the dtype, instead of allowing for it.
         backend: Name or instance of the engine, instead of asking the arrays.
 
     Returns:
@@ -93,7 +103,8 @@ def gradcheck(
         "check_batched_forward_grad": check_batched_forward_grad,
         "check_forward_ad": check_forward_ad, "check_backward_ad": check_backward_ad,
         "fast_mode": fast_mode, "masked": masked, "mode": mode, "seed": seed,
-        "equal_nan": equal_nan, "backend": backend,
+        "equal_nan": equal_nan, "in_double": in_double,
+        "highest_precision": highest_precision, "backend": backend,
     }  # fmt: skip
     return _raised(examine(f, inputs, **options), raise_exception)
 
@@ -121,13 +132,18 @@ def examine(
         options.get("wrt"),
         options.get("backend"),
         options.get("masked"),
+        highest=settings.highest_precision,
     )
-    with surroundings(problem):
+    twin = twin_of(problem, settings)
+    with surroundings(problem, highest=settings.highest_precision):
         outcomes = [
-            _composition(problem, tail, chosen, partial(composed, problem, tail, settings.seed))
+            _composition(
+                problem, tail, chosen, twin, partial(composed, tail=tail, seed=settings.seed)
+            )
             for tail, chosen in _by_tail(modes, settings)
         ]
-    return report_of(f, problem, settings, outcomes)
+    outcomes[-1].findings += refusal(twin, settings)
+    return report_of(f, problem, settings, outcomes, note_of(twin))
 
 
 def gradgradcheck(
@@ -153,6 +169,8 @@ def gradgradcheck(
     mode: Mode = "auto",
     seed: int | None = None,
     equal_nan: bool = False,
+    in_double: bool | None = None,
+    highest_precision: bool = False,
     backend: str | AutodiffBackend | None = None,
 ) -> Report:
     """`gradcheck` of `(x, w) -> J*(x) w`, and of `J*` itself by the same evaluations.
@@ -178,20 +196,29 @@ def gradgradcheck(
         "check_grad_dtypes": check_grad_dtypes, "check_batched_grad": check_batched_grad,
         "check_forward_ad": check_fwd_over_rev, "check_backward_ad": check_rev_over_rev,
         "fast_mode": fast_mode, "masked": masked, "mode": mode, "seed": seed,
-        "equal_nan": equal_nan, "backend": backend,
+        "equal_nan": equal_nan, "in_double": in_double,
+        "highest_precision": highest_precision, "backend": backend,
     }  # fmt: skip
     settings = settings_of(options, second=True)
-    problem = first_order(f, inputs, kwargs, wrt, backend, masked)
-    with surroundings(problem):
+    problem = first_order(
+        f, inputs, kwargs, wrt, backend, masked, highest=settings.highest_precision
+    )
+    twin = twin_of(problem, settings)
+    with surroundings(problem, highest=settings.highest_precision):
         outcome = _composition(
             problem,
             "R",
             settings,
-            lambda: over_reverse(
-                problem, grad_outputs, settings.seed, strided=gen_non_contig_grad_outputs
+            twin,
+            partial(
+                over_reverse,
+                given=grad_outputs,
+                seed=settings.seed,
+                strided=gen_non_contig_grad_outputs,
             ),
         )
-    return _raised(report_of(f, problem, settings, [outcome]), raise_exception)
+    outcome.findings += refusal(twin, settings)
+    return _raised(report_of(f, problem, settings, [outcome], note_of(twin)), raise_exception)
 
 
 def _by_tail(modes: Sequence[str] | None, settings: Settings) -> list[tuple[str, Settings]]:
@@ -210,18 +237,18 @@ def _by_tail(modes: Sequence[str] | None, settings: Settings) -> list[tuple[str,
 
 
 def _composition(
-    problem: Problem, tail: str, settings: Settings, make: Callable[[], Problem]
+    problem: Problem, tail: str, settings: Settings, twin: Twin | None, make: Make
 ) -> Judgement:
-    """The judgement of the modes on top of `tail`."""
+    """The judgement of the modes on top of `tail`; `make` takes the derivatives `tail`."""
     words = str(provenance_of(problem, settings, False))
     before = random_state(problem)
     try:
-        top = make()
+        top = make(problem)
         base = observe(top)
     except NotSupportedError as error:
         outcome = Judgement()
         if tail == "R":  # then the first derivative can be judged at least
-            outcome = judge(problem, observe(problem), settings, words)
+            outcome = judged(problem, observe(problem), settings, words, twin, lambda same: same)
         for letter, asked in (("R", settings.backward), ("F", settings.forward)):
             if asked:
                 mode = letter + tail
@@ -232,7 +259,7 @@ def _composition(
         return outcome
     drawn = random_state(problem) != before
     require_outputs(base)
-    outcome = judge(top, base, settings, words)
+    outcome = judged(top, base, settings, words, twin, make)
     if drawn:
         outcome.findings.append(_DRAWS)
     outcome.findings += [

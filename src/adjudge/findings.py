@@ -53,6 +53,8 @@ class Status(StrEnum):
     """Asked for, and not offered by the engine."""
     RAISED = "RAISED"
     """The derivative raised an exception."""
+    INACCURATE = "INACCURATE"
+    """A derivative right in formula, and off by more than rounding explains in its dtype."""
     DRAWS_RANDOM = "DRAWS_RANDOM"
     """The function advances the global random state."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum, auto
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,24 @@ class Settings:
     batched: bool = False
     batched_forward: bool = False
     masked: bool | None = None
+    in_double: bool | None = None
+    highest_precision: bool = False
+
+    @property
+    def fixed(self) -> bool:
+        """Whether the caller chose a number that belongs to the dtype at hand."""
+        numbers = (self.eps, self.atol, self.rtol)
+        return any(number is not None for number in numbers) or self.nondet_tol > 0
+
+
+class Part(Enum):
+    """What of a judgement is made."""
+
+    WHOLE = auto()
+    IDENTITIES = auto()
+    """What needs no differences."""
+    TABLE = auto()
+    """The comparison with differences."""
 
 
 @dataclass
@@ -75,8 +94,16 @@ class Judgement:
         return worst([*self.modes.values(), *(finding.verdict for finding in self.findings)])
 
 
-def judge(problem: Problem, base: Base, settings: Settings, provenance: str) -> Judgement:
+def judge(
+    problem: Problem,
+    base: Base,
+    settings: Settings,
+    provenance: str,
+    part: Part = Part.WHOLE,
+) -> Judgement:
     """Compares all that `settings` ask for; `base` is `problem` at x."""
+    if part is Part.TABLE:
+        settings = replace(settings, undefined=False, batched=False, batched_forward=False)
     tolerance = Tolerance(
         unit_roundoff(problem, base), settings.rtol, settings.atol, settings.equal_nan
     )
@@ -86,24 +113,33 @@ def judge(problem: Problem, base: Base, settings: Settings, provenance: str) -> 
     probes = Probes(problem.X, base.Y, full, settings.seed)
     checks = Identities(problem, base, probes, tolerance, settings.nondet_tol)
     outcome = Judgement(full=full, tolerance=tolerance)
-    outcome.findings += checks.finite()
+    if part is not Part.TABLE:
+        outcome.findings += checks.finite()
     if settings.nondet_tol > 0:  # what the caller allows is measured, and widens the error bars
         base = replace(base, noise=4 * checks.spread(again(problem, base)))
         checks.base = base
         tolerance = replace(tolerance, noisy=base.noise > 0)
 
-    reverse, known = _reverse(problem, base, checks, settings, outcome)
-    forward = _forward(problem, checks, settings, outcome)
-    if reverse is None and forward is None and not outcome.findings:
-        outcome.findings += checks.repeatable(again(problem, base))
+    if part is Part.TABLE:
+        reverse, known = _row(problem, checks) if settings.backward else (None, None)
+        forward = Forward(problem) if settings.forward else None
+    else:
+        reverse, known = _reverse(problem, base, checks, settings, outcome)
+        forward = _forward(problem, checks, settings, outcome)
+        if reverse is None and forward is None and not outcome.findings:
+            outcome.findings += checks.repeatable(again(problem, base))
 
     tallies: dict[str, Tally] = {}
     table = Table(
         problem, base, probes, tolerance, settings.eps, reverse, forward, tallies,
         known if probes.rows == 1 else None,
     )  # fmt: skip
-    table.fill()
-    if reverse is not None and known is not None and any(reverse.attached):
+    if part is not Part.IDENTITIES:
+        table.fill()
+    elif forward is not None and settings.undefined:
+        table.pushed = pushforwards.pushed(checks, forward)
+    rules = part is not Part.TABLE
+    if rules and reverse is not None and known is not None and any(reverse.attached):
         outcome.findings += _after_rows(table, checks, reverse, known, settings)
     if forward is not None and settings.undefined:
         outcome.findings += pushforwards.undefined(checks, forward, table.pushed)
@@ -111,7 +147,7 @@ def judge(problem: Problem, base: Base, settings: Settings, provenance: str) -> 
         outcome.findings += _supported("vmap(F)", lambda: pushforwards.batched(checks, forward))
     _localised(table, settings)
     _suspected(table, settings)
-    _conclude(outcome, table, checks, provenance)
+    _conclude(outcome, table, checks, provenance, part)
     return outcome
 
 
@@ -137,6 +173,12 @@ def _reverse(
     return reverse, row
 
 
+def _row(problem: Problem, checks: Identities) -> tuple[Reverse, Vector]:
+    """Reverse mode and the row of the probes' cotangent, with nothing else looked at."""
+    reverse = Reverse(problem)
+    return reverse, reverse.row(checks.base, pullbacks.cotangent(checks, reverse))
+
+
 def _forward(
     problem: Problem, checks: Identities, settings: Settings, outcome: Judgement
 ) -> Forward | None:
@@ -159,10 +201,9 @@ def _after_rows(
     table: Table, checks: Identities, reverse: Reverse, known: Vector, settings: Settings
 ) -> Iterator[Finding]:
     undefined = settings.undefined and table.problem.backend.undefined_cotangents
-    if table.probes.rows > 1:
-        if table.rows is not None:
-            yield from pullbacks.additive(checks, reverse, known, table.rows)
-    elif not undefined and not table.probes.full:
+    if table.probes.rows > 1 and table.rows is not None:
+        yield from pullbacks.additive(checks, reverse, known, table.rows)
+    elif table.probes.rows > 1 or (not undefined and not table.probes.full):
         yield from pullbacks.additive_pair(checks, reverse, known)
     if undefined:
         yield from pullbacks.undefined(checks, reverse)
@@ -215,7 +256,9 @@ def _suspected(table: Table, settings: Settings) -> None:
             tally.wrong.insert(0, entry)
 
 
-def _conclude(outcome: Judgement, table: Table, checks: Identities, provenance: str) -> None:
+def _conclude(
+    outcome: Judgement, table: Table, checks: Identities, provenance: str, part: Part
+) -> None:
     for tally in table.tallies.values():
         if tally.mode == "identity":
             outcome.findings += identity_findings(tally)
@@ -227,10 +270,12 @@ def _conclude(outcome: Judgement, table: Table, checks: Identities, provenance: 
     for finding in outcome.findings:
         if finding.status is Status.UNSUPPORTED:
             outcome.modes.setdefault(finding.mode, finding.verdict)
-    if not any(tally.compared for tally in outcome.tallies) and not outcome.findings:
+    compared = any(tally.compared for tally in outcome.tallies)
+    if not compared and not outcome.findings and part is not Part.IDENTITIES:
         outcome.findings.append(_nothing(table))
     outcome.identities = checks.compared
-    outcome.probes = table.probes.columns + table.probes.rows
+    if part is not Part.IDENTITIES:
+        outcome.probes = table.probes.columns + table.probes.rows
 
 
 def _nothing(table: Table) -> Finding:
@@ -245,7 +290,7 @@ def _nothing(table: Table) -> Finding:
     )
 
 
-def provenance_of(problem: Problem, settings: Settings, full: bool) -> Provenance:
+def provenance_of(problem: Problem, settings: Settings, full: bool, note: str = "") -> Provenance:
     """Where the numbers of this check come from."""
     infos = [leaf.info for leaf in problem.X.leaves]
     return Provenance(
@@ -257,6 +302,7 @@ def provenance_of(problem: Problem, settings: Settings, full: bool) -> Provenanc
         "+".join(dict.fromkeys(info.dtype for info in infos)),
         settings.seed,
         "full" if full else "projected",
+        note,
     )
 
 
@@ -271,9 +317,13 @@ def function_name(f: Callable[..., Any]) -> str:
 
 
 def report_of(
-    f: Callable[..., Any], problem: Problem, settings: Settings, outcomes: Sequence[Judgement]
+    f: Callable[..., Any],
+    problem: Problem,
+    settings: Settings,
+    outcomes: Sequence[Judgement],
+    note: str = "",
 ) -> Report:
-    """The report of judgements about one function."""
+    """The report of judgements about one function; `note`: how they were made."""
     counts = problem.counts
     tallies = [tally for outcome in outcomes for tally in outcome.tallies]
     modes: dict[str, Verdict] = {}
@@ -303,7 +353,9 @@ def report_of(
             "resolution": max(outcome.tolerance.resolution for outcome in outcomes),
         },
         resolution=max((tally.resolution for tally in tallies), default=0.0),
-        provenance=provenance_of(problem, settings, any(outcome.full for outcome in outcomes)),
+        provenance=provenance_of(
+            problem, settings, any(outcome.full for outcome in outcomes), note
+        ),
         entries=tuple(
             entry
             for tally in tallies

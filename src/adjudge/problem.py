@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from adjudge.arguments import Path, read_arguments
+from adjudge.arguments import Arguments, Path, read_arguments
 from adjudge.backend import Arrays, AutodiffBackend, FlatFunction
 from adjudge.byhand import ByHand, FlatByHand, HandBackend
 from adjudge.codec import Counts, UserCodec
@@ -44,6 +45,8 @@ class Problem:
 
     weights: Vector | None = None
     """For a vjp: its cotangent as a vector over all outputs of f, zero where detached."""
+    widened: Callable[[], Problem] | None = None
+    """Makes the same problem in double precision, where x has a leaf of less."""
 
     def outputs_of(self, count: int) -> int:
         """Of `count` outputs of `evaluate`, how many are differentiated."""
@@ -61,8 +64,13 @@ def first_order(
     wrt: Path | Sequence[Path] | None,
     backend: str | AutodiffBackend | None,
     masked: bool | None,
+    *,
+    highest: bool = False,
 ) -> Problem:
-    """The problem of `function(*inputs, **kwargs)`. Raises the errors of bad input."""
+    """The problem of `function(*inputs, **kwargs)`. Raises the errors of bad input.
+
+    `highest`: it will be evaluated with the engine's highest precision.
+    """
     if not callable(function):
         raise InputError(
             f"the function to check is a {type(function).__name__}, which cannot be called",
@@ -73,6 +81,14 @@ def first_order(
         hand = HandBackend(arguments.backend, function)
         arguments = replace(arguments, backend=hand)
     counts = Counts()
+    with arguments.backend.highest_precision() if highest else nullcontext():
+        problem = _problem(function, arguments, counts)
+    if all(leaf.double for leaf in problem.X.leaves):
+        return problem
+    return replace(problem, widened=lambda: _problem(function, arguments.widened(), counts))
+
+
+def _problem(function: Callable[..., Any], arguments: Arguments, counts: Counts) -> Problem:
     codec = UserCodec(arguments, counts)
     flat: FlatFunction = (
         FlatByHand(function, codec)

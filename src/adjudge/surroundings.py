@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,19 @@ from adjudge.problem import Problem
 
 
 @contextmanager
-def surroundings(problem: Problem) -> Iterator[None]:
-    """Global state as it was afterwards, also when the user's function raises."""
+def surroundings(problem: Problem, *, highest: bool = False) -> Iterator[None]:
+    """Global state as it was afterwards, also when the user's function raises.
+
+    `highest`: within it the engine's highest precision, instead of the user's.
+    """
+    backend = problem.backend
     python = random.getstate()
     host = np.random.get_state()  # noqa: NPY002 the global state is what is kept
     try:
-        with problem.backend.isolation(problem.x):
+        with (
+            backend.isolation(problem.x),
+            backend.highest_precision() if highest else nullcontext(),
+        ):
             yield
     finally:
         random.setstate(python)

@@ -99,6 +99,9 @@ class WrappedBackend(AutodiffBackend):
     def strided(self, array: Array) -> Array:
         return self.inner.strided(array)
 
+    def widen(self, array: Array) -> Array:
+        return self.inner.widen(array)
+
     def place(self, array: Array, device: object) -> Array:
         return self.inner.place(array, device)
 
@@ -123,6 +126,12 @@ class WrappedBackend(AutodiffBackend):
 
     def isolation(self, leaves: Sequence[Array]) -> AbstractContextManager[None]:
         return self.inner.isolation(leaves)
+
+    def widening(self) -> AbstractContextManager[None]:
+        return self.inner.widening()
+
+    def highest_precision(self) -> AbstractContextManager[None]:
+        return self.inner.highest_precision()
 
     def random_state(self) -> Hashable:
         return self.inner.random_state()
