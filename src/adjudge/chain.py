@@ -10,9 +10,10 @@ from dataclasses import replace
 from adjudge.findings import Finding, Status, Verdict, worst
 from adjudge.judge import Judgement, Part, Settings, judge
 from adjudge.observed import Base, observe
+from adjudge.paired import Side
 from adjudge.problem import Problem
-from adjudge.transport import Side, Transport, transport
-from adjudge.twin import RefusedError, Twin, alike, carries_double, raised
+from adjudge.transport import Transport, transport
+from adjudge.twin import RefusedError, Twin, alike, carries_double, raised, require_double
 
 Make = Callable[[Problem], Problem]
 
@@ -79,10 +80,13 @@ def _in_double(
         if not alike(top.X, high.X) or not alike(base.whole, base64.whole):
             raise RefusedError("its outputs have another structure")
         try:
+            require_double(high, base64, asked.backward, asked.forward)
             formula = judge(high, base64, asked, f"{words}, {note_of(twin)}", Part.TABLE)
             rough = formula.verdict is not Verdict.PASS and not carries_double(
                 high, base64, settings.seed
             )
+        except RefusedError:
+            raise
         except Exception as error:  # the function as it was given is judged instead
             raise raised(error) from error
     if rough:
@@ -100,7 +104,8 @@ def _in_double(
                 twin.carried.add(mode)
                 found = transport(one, other, letter, settings.seed)
                 _consequence(found, formula, mode)
-                outcome.findings += found.findings(formula.verdict)
+                new = found.findings(formula.verdict)
+                outcome.findings += [one for one in new if one not in outcome.findings]
     return _together(outcome, formula)
 
 

@@ -7,46 +7,25 @@ point in another way: what stays the same, for all points and probes, is an erro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.automatic import Forward, Reverse
+from adjudge.deviation import UNITS, allowed, bias, both_finite, factors, rms, stays
 from adjudge.differences import SHORT, norm, scale
 from adjudge.findings import Finding, Status, Verdict
 from adjudge.numeric import unit_roundoff
-from adjudge.observed import Base, evaluate
-from adjudge.probes import signed
-from adjudge.problem import Problem
-from adjudge.spaces import Space, Vector
+from adjudge.paired import Derivative, Side, far, near, pair, probes
+from adjudge.spaces import Vector
 
-ULPS = 2
-"""How far the first points lie from x: between them it is conditioning that moves derivatives."""
-SPREADS = (2.0**-6, 2.0**-6, 2.0**-5, 2.0**-4, 2.0**-3, 2.0**-2)
-"""How far the others do, relative to x: rounding errors there have nothing in common."""
-PROBES = 4
-UNITS = 16
-"""Units of rounding that a derivative may be off by."""
 WRONG = 4
 """Times what is allowed: up to here a deviation is inaccuracy, beyond it what stays is an error."""
 KEPT = 32
 """Entries that are looked at closely, those farthest off."""
-SURE = 8
-"""Standard errors that a factor differs from one by."""
-
-Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Side:
-    """A problem, observed at x, and the context in which its function runs."""
-
-    problem: Problem
-    base: Base
-    context: Callable[[], AbstractContextManager[None]] = nullcontext
+DOUBLINGS = 12
+"""Times that x is doubled until a function that stands still is seen to move."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +43,18 @@ class Transport:
     """Whether the low-precision derivative deviates by what is no rounding."""
     factor: float = 1.0
     """What all entries are multiplied by, where that is what is wrong."""
+    value: str = ""
+    """What is to be said about the value of f."""
     different: str = ""
     """Why the function in double precision is another one."""
 
     def findings(self, formula: Verdict) -> list[Finding]:
         """A failure, a note, or nothing."""
+        notes = []
+        if self.value:
+            notes.append(Finding(Status.INACCURATE, self.mode[1:], "", self.value, note=True))
         if not self.entry:
-            return []
+            return notes
         passed = formula is Verdict.PASS
         off = f"off by {self.ulps:.3g} ulp" if np.isfinite(self.low) else "not finite"
         lines = [f"  {self.dtype:<9}{self.low: .9g}", f"  {'float64':<9}{self.high: .9g}"]
@@ -83,51 +67,18 @@ class Transport:
             lines.append(f"  {off}{factor}: at every point and probe alike, as rounding is not")
             lines.append("  look for what depends on the dtype: a kernel, a cast, a constant")
             text = "\n".join([first, *lines])
-            return [Finding(Status.MISMATCH, self.mode, self.entry, text)]
+            return [Finding(Status.MISMATCH, self.mode, self.entry, text), *notes]
         first = f"{'formula PASS; ' if passed else ''}{self.dtype} derivative {off} at {self.entry}"
         lines.append(
             "  f loses digits on the way (cancellation, saturation), or is ill-conditioned"
         )
         text = "\n".join([first, *lines])
-        return [Finding(Status.INACCURATE, self.mode, self.entry, text, note=True)]
+        return [Finding(Status.INACCURATE, self.mode, self.entry, text, note=True), *notes]
 
 
 def transport(low: Side, high: Side, letter: str, seed: int) -> Transport:
     """The derivative of `low` in mode `letter` against that of `high`, the same in double."""
     return _Link(low, high, letter, np.random.default_rng([seed, 29])).judged()
-
-
-class _Derivative:
-    """The derivative of one side, at some points at once."""
-
-    def __init__(self, side: Side, letter: str) -> None:
-        self.side, self.letter = side, letter
-        self.places: list[Reverse | Forward] = []
-        self.values: list[Vector] = []
-
-    def add(self, point: Vector) -> None:
-        base, problem = self.side.base, replace(self.side.problem, origin=point)
-        with self.side.context():
-            if self.letter == "R":
-                reverse = Reverse(problem)
-                likes = base.arrays[: len(base.Y.leaves)]
-                self.values.append(base.Y.vector(problem.backend, reverse.outputs, likes))
-                self.places.append(reverse)
-            else:
-                self.values.append(evaluate(problem, base, point, "near x")[: base.Y.size])
-                self.places.append(Forward(problem))
-
-    def take(self, probe: Vector, places: Sequence[Reverse | Forward] | None = None) -> Array:
-        base = self.side.base
-        with self.side.context():
-            return np.array(
-                [
-                    place.row(base, probe)
-                    if isinstance(place, Reverse)
-                    else place.column(base, probe)[1]
-                    for place in (self.places if places is None else places)
-                ]
-            )
 
 
 @dataclass(frozen=True)
@@ -140,8 +91,8 @@ class _Seen:
     """That of the derivative in double."""
     motion: Vector
     """How far that moves between the points."""
-    bias: Array
-    """By sample and leaf, what part of the derivative the deviation is."""
+    bias: Vector
+    """By leaf, what part of the derivative the deviation is."""
     broken: NDArray[np.bool_]
     """Where low precision alone has no finite value at x."""
 
@@ -149,280 +100,206 @@ class _Seen:
 class _Link:
     def __init__(self, low: Side, high: Side, letter: str, random: np.random.Generator) -> None:
         self.low, self.high, self.letter, self.random = low, high, letter, random
-        self.mode = letter + low.problem.tail
         self.eps = unit_roundoff(low.problem, low.base)
         self.u = self.eps / 2
         X, Y = low.problem.X, low.base.Y
         self.of, self.by = (X, Y) if letter == "R" else (Y, X)
-        leaf = max((*X.leaves, *Y.leaves), key=lambda leaf: leaf.eps)
-        self.dtype = leaf.info.dtype
-        narrow = any(leaf.info.dtype == "float16" for leaf in (*X.leaves, *Y.leaves))
-        self.tiny, self.huge = (2.0**-20, 65504.0) if narrow else (2.0**-122, 3.4e38)
+        self.first = low.problem.tail == ""
+        coarsest = max((*X.leaves, *Y.leaves), key=lambda leaf: leaf.eps)
+        self.nothing = Transport(letter + low.problem.tail, coarsest.info.dtype)
 
     def judged(self) -> Transport:
-        nothing = Transport(self.mode, self.dtype)
         if not self.of.size or not self.by.size:
-            return nothing
-        one, two = self._both(self._near())
-        probes = self._probes()
-        seen = self._seen(one, two, probes)
-        ratio = self._ratio(seen.off, seen.size, seen.motion, self.of)
-        shift = self._shift(one, two)
+            return self.nothing
+        pair_at_x = self._pair(near(self.low.problem, self.eps, self.random))
+        tried = self._probes()
+        seen = self._seen(pair_at_x, tried)
+        ratio = seen.off / allowed(self.u, seen.size, seen.motion, self.of)
+        shift = self._shift(pair_at_x)
         few = 1.25 * self.u if self.eps > SHORT else UNITS * self.u
-        biased = np.abs(np.mean(seen.bias, axis=0)) > few
+        suspects, biased = _worst(ratio, WRONG), np.abs(seen.bias) > few
+        shifted = self.first and bool(np.any(shift > WRONG))
         wrong, factor = bool(np.any(seen.broken)), 1.0
-        suspects = self._worst(ratio, WRONG)
-        if suspects.size or np.any(biased) or np.any(shift > WRONG):
-            far = self._both(self._far())
-            if len(far[0].values) < 3:
-                far = one, two
-            more = self._probes()
-            e, g, bias = self._samples(*far, more, suspects)
-            moved = self._moved(shift, *far)
-            if self.low.problem.tail == "" and np.any(shift[moved] > WRONG):
-                return replace(nothing, different="its value is another one, beyond rounding")
-            factors = self._factors(bias, far, few)
-            still = _stays(e, g, 4.0) & (
-                self._ratio(_rms(e), _rms(g), seen.motion[suspects], None, seen.size, suspects)
-                > WRONG
-            )
-            if np.any(still) and not self._flat(seen, suspects[still], one.values[0]):
+        if suspects.size or np.any(biased) or shifted:
+            apart = self._pair(far(self.low.problem, self.eps, self.random))
+            if len(apart[0].values) < 3:
+                apart = pair_at_x
+            moved = self._moved(shift, apart)
+            if np.any(shift[moved] > WRONG):
+                return replace(self.nothing, different="its value is another one, beyond rounding")
+            if shifted:
+                self.nothing = replace(self.nothing, value=self._value(int(np.argmax(shift))))
+            still, by_leaf = self._lasting(seen, suspects, apart, few)
+            if still.size:
+                wrong, suspects = True, still
+            elif np.any(by_leaf[biased] != 1):
                 wrong = True
-                suspects = suspects[still]
-            elif np.any(biased & (factors != 1)):
-                wrong, factor = True, float(factors[np.argmax(np.abs(factors - 1))])
-            if wrong and self.low.problem.tail == "" and np.any(moved):
-                return replace(nothing, different="its value is another one")
+                factor = float(by_leaf[np.argmax(np.abs(by_leaf - 1) * biased)])
+            if wrong and np.any(moved):
+                return replace(self.nothing, different="its value is another one")
         if not wrong and not np.any(ratio > 1):
-            return nothing
+            return self.nothing
         named = np.flatnonzero(seen.broken)
         if not named.size:
-            named = suspects if wrong and suspects.size else np.arange(ratio.size)
+            named = suspects if wrong and factor == 1 else np.arange(ratio.size)
         k = int(named[np.argmax((ratio if factor == 1 else seen.off)[named])])
-        return self._named(k, one, two, probes, wrong, factor)
+        return self._named(k, pair_at_x, tried, wrong, factor)
 
-    # -- points and probes
-
-    def _near(self) -> list[Vector]:
-        """x, and two points within `ULPS` of it."""
-        x = self.low.problem.origin
-        with np.errstate(all="ignore"):
-            ulp = np.where(x != 0, 2.0 ** np.floor(np.log2(np.abs(x))) * self.eps, 0.0)
-        ulp[~np.isfinite(ulp)] = 0.0
-        steps = np.array([-ULPS, -1, 1, ULPS])
-        return [x, *(x + self.random.choice(steps, x.size) * ulp for _ in range(2))]
-
-    def _far(self) -> list[Vector]:
-        x = self.low.problem.origin
-        return [
-            x * (1 + max(spread, 4 * self.eps) * self.random.uniform(-1, 1, x.size))
-            for spread in SPREADS
-        ]
-
-    def _both(self, points: Sequence[Vector]) -> tuple[_Derivative, _Derivative]:
-        """Both sides at these points, rounded to the dtype; without those where f raises."""
-        one, two = _Derivative(self.low, self.letter), _Derivative(self.high, self.letter)
-        problem = self.low.problem
-        for point in points:
-            arrays = problem.point(point)
-            rounded = problem.X.vector(problem.backend, arrays, problem.x)
-            try:
-                one.add(rounded)
-                two.add(rounded)
-            except Exception:
-                if point is problem.origin:
-                    raise
-                del one.places[len(two.places) :], one.values[len(two.values) :]
-        return one, two
+    def _pair(self, points: Sequence[Vector]) -> list[Derivative]:
+        return pair(self.low, self.high, self.letter, points)
 
     def _probes(self) -> list[Vector]:
-        """Random probes of one leaf each, or of all together where there are many."""
-        leaves = [part for part in self.by.slices if part.stop > part.start]
-        whole = slice(0, self.by.size)
-        parts = leaves if len(leaves) <= 8 else [whole]
-        probes = []
-        for part in parts * max(2, PROBES // len(parts)):
-            probe = np.zeros(self.by.size)
-            probe[part] = signed(self.random, part.stop - part.start)
-            probes.append(probe if self.letter == "R" else probe * self._lengths())
-        return probes
+        return probes(self.low.problem, self.by, self.letter, self.random)
 
-    def _lengths(self) -> Vector:
-        """The scale of x by powers of two, which keep probes exact."""
-        origin = self.low.problem.origin
-        lengths = [scale(origin[part]) for part in self.low.problem.X.slices]
-        return np.asarray(2.0 ** np.round(np.log2(np.concatenate([*lengths, np.zeros(0)]))))
-
-    # -- what is seen
-
-    def _seen(self, one: _Derivative, two: _Derivative, probes: Sequence[Vector]) -> _Seen:
+    def _seen(self, at: Sequence[Derivative], tried: Sequence[Vector]) -> _Seen:
+        one, two = at
         off, size = np.zeros(self.of.size), np.zeros(self.of.size)
         motion, broken = np.zeros(self.of.size), np.zeros(self.of.size, bool)
-        bias, finite_at_x = [], bool(np.all(np.isfinite(one.values[0])))
-        count = len(one.values) * len(probes)
-        for probe in probes:
-            low, g = one.take(probe), two.take(probe)
-            holds = np.isfinite(g) & (np.abs(g) < self.huge)
+        biases = []
+        finite_at_x = bool(np.all(np.isfinite(one.values[0])))
+        huge = np.repeat([leaf.huge for leaf in self.of.leaves], [x.size for x in self.of.leaves])
+        count = len(one.values) * len(tried)
+        for probe in tried:
+            low, high = one.take(probe), two.take(probe)
+            held = np.isfinite(high) & (np.abs(high) < huge)
             if finite_at_x:
-                broken |= holds[0] & ~np.isfinite(low[0])
-            holds &= np.isfinite(low)
-            g = np.where(holds, g, 0.0)
-            e = np.where(holds, low, 0.0) - g
+                broken |= held[0] & ~np.isfinite(low[0])
+            e, g = both_finite(np.where(held, low, np.nan), high)
             off += np.sum(e**2, axis=0) / count
             size += np.sum(g**2, axis=0) / count
-            motion = np.maximum(motion, np.max(np.abs(g - g[0]) * holds * holds[0], axis=0))
-            bias += self._bias(e, g, self.of)
-        return _Seen(np.sqrt(off), np.sqrt(size), motion, np.array(bias), broken)
-
-    def _samples(
-        self, one: _Derivative, two: _Derivative, probes: Sequence[Vector], kept: NDArray[np.intp]
-    ) -> tuple[Array, Array, Array]:
-        """Deviation and derivative by point, probe and kept entry; the bias by point and leaf."""
-        es, gs, biases = [], [], []
-        for probe in probes:
-            low, g = one.take(probe), two.take(probe)
-            holds = np.isfinite(g) & np.isfinite(low)
-            g = np.where(holds, g, 0.0)
-            e = np.where(holds, low, 0.0) - g
-            es.append(e[:, kept])
-            gs.append(g[:, kept])
-            biases.append(self._bias(e, g, self.of))
-        return np.stack(es, 1), np.stack(gs, 1), np.array(biases)
-
-    @staticmethod
-    def _bias(e: Array, g: Array, space: Space) -> list[Vector]:
-        """By point, for each leaf: `<e, g> / <g, g>`."""
-        with np.errstate(all="ignore"):
-            by_leaf = [
-                np.sum(e[:, part] * g[:, part], axis=1) / np.sum(g[:, part] ** 2, axis=1)
-                for part in space.slices
-            ]
-        return list(np.nan_to_num(np.array(by_leaf), posinf=0.0, neginf=0.0).T)
-
-    def _ratio(
-        self,
-        off: Vector,
-        size: Vector,
-        motion: Vector,
-        space: Space | None,
-        whole: Vector | None = None,
-        kept: NDArray[np.intp] | None = None,
-    ) -> Vector:
-        """Deviations over what is allowed."""
-        typical = np.zeros(self.of.size if space is None else space.size)
-        for part in (self.of if space is None else space).slices:
-            if part.stop > part.start:
-                typical[part] = _rms((size if whole is None else whole)[part])
-        if kept is not None:
-            typical = typical[kept]
-        allowed = UNITS * self.u * (size + typical / 4) + 8 * motion + self.tiny
-        return np.asarray(off / allowed)
-
-    @staticmethod
-    def _worst(ratio: Vector, bound: float) -> NDArray[np.intp]:
-        """The entries farthest beyond `bound`."""
-        beyond = np.flatnonzero(ratio > bound)
-        return beyond[np.argsort(-ratio[beyond])[:KEPT]]
+            seen_twice = (g != 0) & (g[0] != 0)
+            motion = np.maximum(motion, np.max(np.abs(g - g[0]) * seen_twice, axis=0))
+            biases += bias(e, g, self.of)
+        mean = np.mean(np.array(biases), axis=0)
+        return _Seen(np.sqrt(off), np.sqrt(size), motion, mean, broken)
 
     # -- the value of f
 
-    def _shift(self, one: _Derivative, two: _Derivative) -> Vector:
+    def _shift(self, at: Sequence[Derivative]) -> Vector:
         """How far the value of f is off, over what is allowed, by output."""
-        low, f = np.array(one.values), np.array(two.values)
-        holds = np.isfinite(low) & np.isfinite(f)
-        f = np.where(holds, f, 0.0)
-        e = np.where(holds, low, 0.0) - f
+        e, f = both_finite(np.array(at[0].values), np.array(at[1].values))
         motion = np.max(np.abs(f - f[0]), axis=0)
-        return self._ratio(_rms(e, 0), _rms(f, 0), motion, self.low.base.Y)
+        return np.asarray(rms(e, 0) / allowed(self.u, rms(f, 0), motion, self.low.base.Y))
 
-    def _moved(self, shift: Vector, one: _Derivative, two: _Derivative) -> NDArray[np.bool_]:
-        """The outputs whose value is off, and at all points alike."""
-        kept = self._worst(shift, 1.0)
-        low, f = np.array(one.values)[:, kept], np.array(two.values)[:, kept]
-        holds = np.isfinite(low) & np.isfinite(f)
-        f = np.where(holds, f, 0.0)
-        e = np.where(holds, low, 0.0) - f
+    def _value(self, k: int) -> str:
+        low, high = (float(side.base.values[k]) for side in (self.low, self.high))
+        off = abs(low - high) / _ulp(high or low, self.eps)
+        return (
+            f"{self.nothing.dtype} value off by {off:.3g} ulp at {self.low.base.Y.entry(k)}\n"
+            f"  {self.nothing.dtype:<9}{low: .9g}\n  {'float64':<9}{high: .9g}\n"
+            "  f loses digits on the way (cancellation, saturation), or is ill-conditioned"
+        )
+
+    def _moved(self, shift: Vector, at: Sequence[Derivative]) -> NDArray[np.bool_]:
+        """The outputs of f itself whose value is off, at all points alike, and by no rounding."""
         moved = np.zeros(shift.size, bool)
-        moved[kept] = _stays(e[:, None], f[:, None], 16.0)
+        if self.first:
+            kept = _worst(shift, 1.0)
+            low, high = (np.array(side.values)[:, kept] for side in at)
+            e, f = both_finite(low, high)
+            moved[kept] = stays(e[:, None], f[:, None], 16.0)
+            stuck = np.all(low == low[0], axis=0) & np.any(high != high[0], axis=0)
+            if np.any(moved[kept] & stuck):
+                moved[kept[stuck]] &= ~self._stairs()[kept[stuck]]
         return moved
 
-    # -- what stays
-
-    def _factors(self, bias: Array, far: tuple[_Derivative, _Derivative], few: float) -> Vector:
-        """By leaf, the factor by which all entries are off; 1 where it is not significant."""
-        low, f = np.array(far[0].values), np.array(far[1].values)
-        own = np.array(self._bias(np.nan_to_num(low - f), np.nan_to_num(f), self.low.base.Y))
-        drift = 2 * float(np.max(np.abs(np.mean(own, axis=0)), initial=0.0))
-        points = np.mean(bias, axis=0)  # bias: probe, point, leaf
-        count = max(len(points), 1)
-        mean = np.mean(points, axis=0)
-        error = np.std(points, axis=0, ddof=1 if count > 1 else 0) / np.sqrt(count)
-        sure = np.abs(mean) > np.maximum(SURE * error, few + drift)
-        return np.where(sure, 1 + mean, 1.0)
-
-    def _flat(self, seen: _Seen, wrong: NDArray[np.intp], value: Vector) -> bool:
-        """Whether these deviations are too small for f to show, which moves by units of rounding:
-        then they are what was lost in an intermediate value (1 - y with y next to 1).
+    def _stairs(self) -> NDArray[np.bool_]:
+        """The outputs that stand still near x because f computes through larger numbers: where they
+        first move, farther off, the values are within two such steps of one another.
         """
         x = self.low.problem
+        start = self.low.value(x.origin)
+        stairs, open_ = np.zeros(start.size, bool), np.ones(start.size, bool)
+        for k in range(1, DOUBLINGS + 1):
+            point = x.X.vector(x.backend, x.point(x.origin * 2.0**k), x.x)
+            low, high = self.low.value(point), self.high.value(point)
+            with np.errstate(all="ignore"):
+                step = np.abs(low - start)
+                near_by = np.abs(low - high) <= 2 * step + UNITS * self.u * np.abs(high)
+            stairs |= open_ & (step > 0) & near_by
+            open_ &= step == 0
+            if not np.any(open_):
+                break
+        return stairs
+
+    # -- what lasts
+
+    def _lasting(
+        self, seen: _Seen, suspects: NDArray[np.intp], at: Sequence[Derivative], few: float
+    ) -> tuple[NDArray[np.intp], Vector]:
+        """Of the suspects those that are off at all points alike; by leaf, the factor that all of
+        it is off by. What f could not show, moving by units of rounding, does not count: it was
+        lost in an intermediate value (1 - y with y next to 1).
+        """
+        es, gs, biases = [], [], []
+        for probe in self._probes():
+            e, g = both_finite(at[0].take(probe), at[1].take(probe))
+            es.append(e[:, suspects])
+            gs.append(g[:, suspects])
+            biases.append(bias(e, g, self.of))
+        e, g = np.stack(es, 1), np.stack(gs, 1)
+        size = seen.size.copy()
+        size[suspects] = rms(g, (0, 1))
+        bound = WRONG * allowed(self.u, size, seen.motion, self.of)[suspects]
+        still = suspects[stays(e, g, 4.0) & (rms(e, (0, 1)) > bound)]
+        values = [np.array(side.values) for side in at]
+        drift = np.abs(np.mean(bias(*both_finite(*values), self.low.base.Y), axis=0))
+        by_leaf = factors(np.array(biases), few + 2 * float(np.max(drift, initial=0.0)))
+        if self._hidden(seen.off[still], still):
+            still = still[:0]
+        for j, part in enumerate(self.of.slices):
+            if self._hidden((by_leaf[j] - 1) * seen.size[part], np.arange(self.of.size)[part]):
+                by_leaf[j] = 1.0
+        return still, by_leaf
+
+    def _hidden(self, off: Vector, entries: NDArray[np.intp]) -> bool:
+        """Whether f, in units of rounding, cannot show that these entries are off by so much."""
         if self.letter == "R":
-            off = seen.off * np.concatenate([scale(x.origin[part]) for part in x.X.slices])
-        else:
-            off = seen.off
-        units = 4 if self.eps > SHORT else UNITS
-        finite = np.where(np.isfinite(value), value, 0.0)
-        total, size = float(norm(off[wrong])), float(norm(finite))
-        return total <= units * self.u * size
+            x = self.low.problem
+            off = off * np.concatenate([scale(x.origin[part]) for part in x.X.slices])[entries]
+        value = self.low.base.values[: self.low.base.Y.size]
+        size = float(norm(np.where(np.isfinite(value), value, 0.0)))
+        return float(norm(off)) <= (4 if self.eps > SHORT else UNITS) * self.u * size
 
     def _named(
         self,
         k: int,
-        one: _Derivative,
-        two: _Derivative,
-        probes: Sequence[Vector],
+        at: Sequence[Derivative],
+        tried: Sequence[Vector],
         wrong: bool,
         factor: float,
     ) -> Transport:
         """The outcome, with entry `k` at x for the probe that shows it best."""
-        pairs = [
-            (float(one.take(p, one.places[:1])[0, k]), float(two.take(p, two.places[:1])[0, k]))
-            for p in probes
-        ]
-        gaps = [np.inf if not np.isfinite(a) else abs(a - b) for a, b in pairs]
+        pairs = [tuple(float(side.take(probe, 1)[0, k]) for side in at) for probe in tried]
+        gaps = [abs(a - b) if np.isfinite(a) else np.inf for a, b in pairs]
         best = int(np.argmax(gaps))
         low, high = pairs[best]
-        size = abs(high) if high else abs(low)
-        ulp = 2.0 ** np.floor(np.log2(size)) * self.eps if 0 < size < np.inf else np.inf
-        moved = [leaf.name for leaf, part in zip(self.by.leaves, self.by.slices, strict=True)
-                 if np.any(probes[best][part])]  # fmt: skip
-        of, by = self.of.entry(k), moved[0] if len(moved) == 1 else ""
+        ulps = gaps[best] / _ulp(high or low, self.eps)
+        probed = [
+            leaf.name
+            for leaf, part in zip(self.by.leaves, self.by.slices, strict=True)
+            if np.any(tried[best][part])
+        ]
+        of, by = self.of.entry(k), probed[0] if len(probed) == 1 else ""
         if self.letter == "R":
             projected = f"<w, {by or 'f'}>" if self.by.size > 1 else self.by.entry(0)
             entry = f"d {projected} / d {of}"
         else:
             entry = f"d {of} / d {by or 'inputs'} along v"
-        return Transport(self.mode, self.dtype, entry, low, high, gaps[best] / ulp, wrong, factor)
+        return replace(
+            self.nothing, entry=entry, low=low, high=high, ulps=ulps, wrong=wrong,
+            factor=factor,
+        )  # fmt: skip
 
 
-def _rms(values: Array, axis: int | tuple[int, ...] | None = None) -> Vector:
-    if axis is None and values.ndim == 3:
-        axis = (0, 1)
-    with np.errstate(all="ignore"):
-        return np.asarray(np.sqrt(np.mean(values**2, axis=axis)))
+def _ulp(value: float, eps: float) -> float:
+    """The spacing at `value` of numbers that have the spacing `eps` at 1."""
+    if value == 0 or not np.isfinite(value):
+        return float("inf")
+    return float(2.0 ** np.floor(np.log2(abs(value))) * eps)
 
 
-def _stays(e: Array, g: Array, ratio: float) -> NDArray[np.bool_]:
-    """Where deviations, by point, probe and entry, are no scatter: a fixed part of the derivative,
-    or for each probe the same at all points.
-    """
-    count = e.shape[0] * e.shape[1]
-    with np.errstate(all="ignore"):
-        whole = np.sum(g**2, axis=(0, 1))
-        part = np.sum(e * g, axis=(0, 1)) / whole
-        left = np.sqrt(np.sum((e - part * g) ** 2, axis=(0, 1)) / max(count - 1, 1) / whole)
-        steady = (np.abs(part) > SURE * left) & (whole > 0)
-        if e.shape[0] < 3:
-            return np.asarray(steady)
-        mean, scatter = np.mean(e, axis=0), np.var(e, axis=0, ddof=1)
-        steady |= np.sum(mean**2, axis=0) > ratio * np.sum(scatter, axis=0)
-    return np.asarray(steady)
+def _worst(ratio: Vector, bound: float) -> NDArray[np.intp]:
+    """The entries farthest beyond `bound`."""
+    beyond = np.flatnonzero(ratio > bound)
+    return beyond[np.argsort(-ratio[beyond])[:KEPT]]

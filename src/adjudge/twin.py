@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from adjudge.automatic import Forward, Reverse
 from adjudge.differences import scale
 from adjudge.errors import NotSupportedError
 from adjudge.observed import Base, evaluate, observe
@@ -73,6 +74,26 @@ def alike(one: Space, other: Space) -> bool:
     return [(leaf.name, leaf.host_shape, leaf.complex) for leaf in one.leaves] == [
         (leaf.name, leaf.host_shape, leaf.complex) for leaf in other.leaves
     ]
+
+
+def require_double(problem: Problem, base: Base, backward: bool, forward: bool) -> None:
+    """Raises `RefusedError` where a derivative is not in double precision, as its function is."""
+    backend = problem.backend
+    found: list[tuple[str, object]] = []
+    if backward:
+        reverse = Reverse(problem)
+        w = reverse.cotangent(base, np.ones(base.Y.size))
+        gradients = reverse.pull(w) if any(reverse.attached) and base.Y.size else ()
+        found += zip(
+            (f"the gradient of {x.name}" for x in problem.X.leaves), gradients, strict=False
+        )
+    if forward and problem.X.size:
+        forward_mode = Forward(problem)
+        _, tangents = forward_mode.push(forward_mode.tangent(np.ones(problem.X.size)))
+        found += zip((f"the tangent of {y.name}" for y in base.Y.leaves), tangents, strict=True)
+    for name, array in found:
+        if array is not None and backend.eps(array) > np.finfo(np.float64).eps:
+            raise RefusedError(f"{name} stays {backend.info(array).dtype}")
 
 
 def carries_double(problem: Problem, base: Base, seed: int) -> bool:
