@@ -116,6 +116,13 @@ class JaxBackend(AutodiffBackend):
             return max(eps, ACCELERATED_EPS.get(platform, eps))
         return eps
 
+    def carried_eps(self, f: FlatFunction, x: Arrays) -> float:
+        try:
+            traced = jax.make_jaxpr(lambda *leaves: f(leaves))(*x)
+        except jax.errors.JAXTypeError:  # the function needs numbers: what it does is not known
+            return 0.0
+        return max((float(jnp.finfo(dtype).eps) for dtype in _dtypes(traced.jaxpr)), default=0.0)
+
     def copy(self, array: Array) -> Array:
         return array  # immutable: there is nothing that could be written into
 
@@ -194,6 +201,19 @@ def _x64() -> AbstractContextManager[Any]:
     home: Any = jax if hasattr(jax, "enable_x64") else importlib.import_module("jax.experimental")
     context: AbstractContextManager[Any] = home.enable_x64(True)
     return context
+
+
+def _dtypes(jaxpr: Any) -> Iterator[Any]:
+    """The floating dtypes of all results in a traced function."""
+    for equation in jaxpr.eqns:
+        for variable in equation.outvars:
+            dtype = getattr(variable.aval, "dtype", None)
+            if dtype is not None and jnp.issubdtype(dtype, jnp.inexact):
+                yield dtype
+        for parameter in jax.tree_util.tree_leaves(list(equation.params.values())):
+            inner = getattr(parameter, "jaxpr", parameter)
+            if hasattr(inner, "eqns"):
+                yield from _dtypes(inner)
 
 
 def _filled(values: MaybeArrays, like: Arrays) -> Arrays:

@@ -182,6 +182,9 @@ class TorchBackend(AutodiffBackend):
             return TF32_EPS
         return eps
 
+    def carried_eps(self, f: FlatFunction, x: Arrays) -> float:
+        return precision.narrowest(lambda: f(x))
+
     def copy(self, array: Array) -> Array:
         copied = array.detach().clone()
         # clone keeps the strides of dense memory only

@@ -26,10 +26,41 @@ class _Widening(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        kwargs = kwargs or {}
-        if any(_double(leaf) for leaf in _leaves((args, kwargs))):
-            args, kwargs = _mapped(args), _mapped(kwargs)
-        return func(*args, **kwargs)
+        kinds = {leaf.dtype for leaf in _tensors(args)}
+        if kwargs:
+            kinds.update(leaf.dtype for leaf in _tensors(kwargs))
+        if len(kinds) > 1 and not kinds.isdisjoint(DOUBLE):
+            kept = 1 if _in_place(getattr(func, "__name__", "")) else 0
+            args = (*args[:kept], *_mapped(tuple(args[kept:])))
+            kwargs = {k: v if k == "out" else _mapped(v) for k, v in (kwargs or {}).items()}
+        return func(*args, **(kwargs or {}))
+
+
+class _Watching(TorchFunctionMode):
+    """Keeps the largest spacing at 1 of what operators return."""
+
+    eps: float = 0.0
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for leaf in _tensors(result):
+            if leaf.dtype.is_floating_point or leaf.dtype.is_complex:
+                self.eps = max(self.eps, float(torch.finfo(leaf.dtype).eps))
+        return result
+
+
+def narrowest(run: Callable[[], Any]) -> float:
+    """See `AutodiffBackend.carried_eps`."""
+    watching = _Watching()
+    with watching:
+        run()
+    return watching.eps
 
 
 def widening() -> TorchFunctionMode:
@@ -62,32 +93,36 @@ def highest() -> Iterator[None]:
                 setattr(cuda, name, value)
 
 
-def _leaves(node: Any) -> Iterator[Any]:
-    if isinstance(node, Mapping):
+def _in_place(name: str) -> bool:
+    """Whether an operator writes into its first argument, which then stays what it is."""
+    if name.startswith("__"):
+        return name == "__setitem__" or name.startswith("__i")
+    return name.endswith("_")
+
+
+def _tensors(node: Any) -> list[torch.Tensor]:
+    if isinstance(node, torch.Tensor):
+        return [node]
+    if isinstance(node, dict):
         node = tuple(node.values())
+    found: list[torch.Tensor] = []
     if isinstance(node, tuple | list):
         for child in node:
-            yield from _leaves(child)
-    else:
-        yield node
+            if isinstance(child, torch.Tensor):
+                found.append(child)
+            elif isinstance(child, tuple | list | dict):
+                found += _tensors(child)
+    return found
 
 
 def _mapped(node: Any) -> Any:
     """`node` with all floating tensors in it double."""
-    if isinstance(node, Mapping):
-        return {key: _mapped(child) for key, child in node.items()}
-    if type(node) in (tuple, list):
-        return type(node)(_mapped(child) for child in node)
-    if not isinstance(node, torch.Tensor) or _double(node):
-        return node
-    with torch._C.DisableTorchFunction():
+    if isinstance(node, torch.Tensor):
         if node.dtype.is_complex:
             return node.to(torch.complex128)
         return node.to(torch.float64) if node.dtype.is_floating_point else node
-
-
-def _double(leaf: Any) -> bool:
-    if not isinstance(leaf, torch.Tensor):
-        return False
-    with torch._C.DisableTorchFunction():
-        return leaf.dtype in DOUBLE
+    if isinstance(node, dict):
+        return {key: _mapped(child) for key, child in node.items()}
+    if type(node) in (tuple, list):
+        return type(node)(_mapped(child) for child in node)
+    return node

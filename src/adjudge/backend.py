@@ -171,6 +171,10 @@ class AutodiffBackend(ABC):
         """`eps` of the arithmetic really used: coarser under TF32, autocast and the like."""
         return self.eps(array)
 
+    def carried_eps(self, f: FlatFunction, x: Arrays) -> float:
+        """`eps` of the narrowest dtype that `f` computes with at `x`; 0 where that is not known."""
+        return 0.0
+
     def copy(self, array: Array) -> Array:
         """A copy that shares no memory with `array`, nor its derivative history."""
         return self.xp.asarray(array, copy=True)

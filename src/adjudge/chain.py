@@ -9,9 +9,11 @@ from dataclasses import replace
 
 from adjudge.findings import Finding, Status, Verdict, worst
 from adjudge.judge import Judgement, Part, Settings, judge
+from adjudge.numeric import unit_roundoff
 from adjudge.observed import Base, observe
 from adjudge.paired import Side
 from adjudge.problem import Problem
+from adjudge.spaces import Space
 from adjudge.transport import Transport, transport
 from adjudge.twin import RefusedError, Twin, alike, carries_double, raised, require_double
 
@@ -43,13 +45,23 @@ def judged(
 
     Where the function does not run there, or is another one, `twin` says so afterwards.
     """
-    if twin is None or twin.refused:
+    if twin is None:
         return judge(top, base, settings, words)
     try:
-        return _in_double(top, base, settings, words, twin, make)
+        if not twin.refused:
+            return _in_double(top, base, settings, words, twin, make)
     except RefusedError as error:
         twin.refused = str(error)
-        return judge(top, base, settings, words)
+    outcome = judge(top, base, settings, words)
+    if outcome.verdict is Verdict.PASS:
+        return outcome
+    # before anything else is blamed: f may cast to less than its inputs have
+    backend = top.backend
+    carried = backend.carried_eps(top.function, top.point())
+    if carried <= unit_roundoff(top, base):
+        return outcome
+    twin.refused += f", and with an eps of {carried:.2g} inside"
+    return judge(*_narrower(top, base, carried), settings, words)
 
 
 def refusal(twin: Twin | None, settings: Settings) -> list[Finding]:
@@ -107,6 +119,16 @@ def _in_double(
                 new = found.findings(formula.verdict)
                 outcome.findings += [one for one in new if one not in outcome.findings]
     return _together(outcome, formula)
+
+
+def _narrower(top: Problem, base: Base, eps: float) -> tuple[Problem, Base]:
+    """The same, known to compute with the spacing `eps` at 1."""
+
+    def space(wide: Space) -> Space:
+        return Space(tuple(replace(leaf, eps=max(leaf.eps, eps)) for leaf in wide.leaves))
+
+    problem = replace(top, X=space(top.X))
+    return problem, replace(base, problem=problem, whole=space(base.whole), Y=space(base.Y))
 
 
 def _consequence(found: Transport, formula: Judgement, mode: str) -> None:

@@ -84,6 +84,9 @@ class WrappedBackend(AutodiffBackend):
     def effective_eps(self, array: Array) -> float:
         return self.inner.effective_eps(array)
 
+    def carried_eps(self, f: FlatFunction, x: Arrays) -> float:
+        return self.inner.carried_eps(f, x)
+
     def copy(self, array: Array) -> Array:
         return self.inner.copy(array)
 

@@ -99,6 +99,23 @@ def test_a_primitive_that_takes_float32_alone_is_judged_natively(with_vjp):
     assert not examine(with_vjp(f, lambda x, w: (-2 * w,)), array(3), seed=0)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_narrower_dtype_inside_is_named_and_allowed_for(with_vjp, seed):
+    weight = array(5, 5, seed=seed + 10).astype("float16")
+
+    @jax.jit
+    def network(x):
+        return (jnp.tanh(x.astype("float16") @ weight) @ weight).astype("float32")
+
+    wrong = with_vjp(network, lambda x, w: (-jax.vjp(network, x)[1](w)[0],))
+    right, sign = (examine(f, array(2, 5, seed=seed), seed=0) for f in (network, wrong))
+
+    assert right.verdict is not Verdict.FAIL, right
+    assert sign.verdict is Verdict.FAIL
+    assert "out stays float32" in right.provenance.note
+    assert right.verdict is Verdict.PASS or "eps of 0.00098 inside" in right.provenance.note
+
+
 def test_check_grads_with_numbers_judges_natively(with_vjp):
     from adjudge_jax import check_grads
 

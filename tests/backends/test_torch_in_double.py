@@ -144,6 +144,38 @@ def test_a_cast_inside_that_costs_precision_is_judged_natively(rule):
     assert "less than double precision inside" in reports[1].provenance.note
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_narrower_dtype_inside_is_named_and_allowed_for(rule, seed):
+    weight = tensor(5, 5, seed=seed + 10)
+
+    def network(x):
+        return ((x.half() @ weight.half()).tanh() @ weight.half()).float()
+
+    wrong = rule(network, lambda x, w: -torch.autograd.functional.vjp(network, x, w)[1])
+    right, sign = (examine(f, tensor(2, 5, seed=seed), seed=0) for f in (network, wrong))
+
+    assert right.verdict is not Verdict.FAIL, right
+    assert sign.verdict is Verdict.FAIL
+    assert "out stays float32" in right.provenance.note
+    assert right.verdict is Verdict.PASS or "eps of 0.00098 inside" in right.provenance.note
+
+
+@pytest.mark.parametrize("off", [0.0, 0.01])
+def test_a_buffer_that_f_writes_into(rule, off):
+    square = rule(lambda x: x * x, lambda x, w: (2 + off) * x * w)
+    kept = torch.zeros(3)
+
+    def f(x):
+        out = torch.zeros(3)
+        out[:] = square(x)
+        kept.copy_(x.detach())
+        return out.sin() * x + kept.sum() * 0
+
+    report = examine(f, tensor(3), seed=0)
+
+    assert report.verdict is (Verdict.FAIL if off else Verdict.PASS), report
+
+
 def test_the_door_with_numbers_judges_natively(rule):
     from adjudge_torch import gradcheck
 
