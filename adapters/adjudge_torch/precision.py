@@ -82,15 +82,23 @@ def highest() -> Iterator[None]:
                 stack.enter_context(torch.autocast(kind, enabled=False))
         try:
             torch.set_float32_matmul_precision("highest")
-            cuda.allow_tf32 = cudnn.allow_tf32 = False
+            cuda.allow_tf32 = False
+            _set_cudnn(allow_tf32=False)
             for name in reduced:
                 setattr(cuda, name, False)
             yield
         finally:
             torch.set_float32_matmul_precision(matmul)
-            cuda.allow_tf32, cudnn.allow_tf32 = tf32
+            cuda.allow_tf32 = tf32[0]
+            _set_cudnn(allow_tf32=tf32[1])
             for name, value in before.items():
                 setattr(cuda, name, value)
+
+
+def _set_cudnn(*, allow_tf32: bool) -> None:
+    # set back at the end: that is what the flags may be frozen against
+    with torch.backends.__allow_nonbracketed_mutation():
+        torch.backends.cudnn.allow_tf32 = allow_tf32
 
 
 def _in_place(name: str) -> bool:

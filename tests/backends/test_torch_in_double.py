@@ -207,13 +207,14 @@ def precision():
 
 @pytest.fixture
 def reduced():
-    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high")
-    torch.backends.cudnn.allow_tf32 = True
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with (
+        torch.backends.cudnn.flags(enabled=True, allow_tf32=True),
+        torch.autocast("cpu", dtype=torch.bfloat16),
+    ):
         yield
-    torch.set_float32_matmul_precision(before[0])
-    torch.backends.cudnn.allow_tf32 = before[1]
+    torch.set_float32_matmul_precision(before)
 
 
 @pytest.mark.parametrize("raises", [False, True])
