@@ -61,18 +61,19 @@ def factors(biases: Array, few: float) -> Vector:
     return np.where(np.abs(mean) > np.maximum(SURE * error, few), 1 + mean, 1.0)
 
 
-def stays(e: Array, g: Array, ratio: float) -> NDArray[np.bool_]:
-    """Where deviations, by point, probe and entry, are no scatter: a fixed part of the derivative,
-    or for each probe the same at all points, by `ratio` in the squares.
-    """
+def fixed(e: Array, g: Array) -> NDArray[np.bool_]:
+    """Where deviations, by point, probe and entry, are one and the same part of the derivative."""
     count = e.shape[0] * e.shape[1]
     with np.errstate(all="ignore"):
         whole = np.sum(g**2, axis=(0, 1))
         part = np.sum(e * g, axis=(0, 1)) / whole
         left = np.sqrt(np.sum((e - part * g) ** 2, axis=(0, 1)) / max(count - 1, 1) / whole)
-        steady = (np.abs(part) > SURE * left) & (whole > 0)
-        if e.shape[0] < 3:
-            return np.asarray(steady)
-        mean, scatter = np.mean(e, axis=0), np.var(e, axis=0, ddof=1)
-        steady |= np.sum(mean**2, axis=0) > ratio * np.sum(scatter, axis=0)
-    return np.asarray(steady)
+        return np.asarray((np.abs(part) > SURE * left) & (whole > 0))
+
+
+def steady(e: Array, ratio: float) -> NDArray[np.bool_]:
+    """Where deviations are for each probe the same at all points, by `ratio` in the squares."""
+    if e.shape[0] < 3:
+        return np.zeros(e.shape[2], bool)
+    mean, scatter = np.mean(e, axis=0), np.var(e, axis=0, ddof=1)
+    return np.asarray(np.sum(mean**2, axis=0) > ratio * np.sum(scatter, axis=0))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.deviation import UNITS, allowed, bias, both_finite, factors, rms, stays
+from adjudge.deviation import UNITS, allowed, bias, both_finite, factors, fixed, rms, steady
 from adjudge.differences import SHORT, norm, scale
 from adjudge.findings import Finding, Status, Verdict
 from adjudge.numeric import unit_roundoff
@@ -95,6 +95,8 @@ class _Seen:
     """By leaf, what part of the derivative the deviation is."""
     broken: NDArray[np.bool_]
     """Where low precision alone has no finite value at x."""
+    absent: NDArray[np.bool_]
+    """Where low precision has zeros throughout, and double has none."""
 
 
 class _Link:
@@ -114,6 +116,8 @@ class _Link:
         pair_at_x = self._pair(near(self.low.problem, self.eps, self.random))
         tried = self._probes()
         seen = self._seen(pair_at_x, tried)
+        # zeros throughout are no matter of conditioning
+        seen = replace(seen, motion=np.where(seen.absent, 0.0, seen.motion))
         ratio = seen.off / allowed(self.u, seen.size, seen.motion, self.of)
         shift = self._shift(pair_at_x)
         few = 1.25 * self.u if self.eps > SHORT else UNITS * self.u
@@ -155,6 +159,7 @@ class _Link:
         one, two = at
         off, size = np.zeros(self.of.size), np.zeros(self.of.size)
         motion, broken = np.zeros(self.of.size), np.zeros(self.of.size, bool)
+        absent = np.ones(self.of.size, bool)
         biases = []
         finite_at_x = bool(np.all(np.isfinite(one.values[0])))
         huge = np.repeat([leaf.huge for leaf in self.of.leaves], [x.size for x in self.of.leaves])
@@ -167,11 +172,12 @@ class _Link:
             e, g = both_finite(np.where(held, low, np.nan), high)
             off += np.sum(e**2, axis=0) / count
             size += np.sum(g**2, axis=0) / count
+            absent &= np.all((low == 0) & (high != 0), axis=0)
             seen_twice = (g != 0) & (g[0] != 0)
             motion = np.maximum(motion, np.max(np.abs(g - g[0]) * seen_twice, axis=0))
             biases += bias(e, g, self.of)
         mean = np.mean(np.array(biases), axis=0)
-        return _Seen(np.sqrt(off), np.sqrt(size), motion, mean, broken)
+        return _Seen(np.sqrt(off), np.sqrt(size), motion, mean, broken, absent)
 
     # -- the value of f
 
@@ -197,7 +203,7 @@ class _Link:
             kept = _worst(shift, 1.0)
             low, high = (np.array(side.values)[:, kept] for side in at)
             e, f = both_finite(low, high)
-            moved[kept] = stays(e[:, None], f[:, None], 16.0)
+            moved[kept] = fixed(e[:, None], f[:, None]) | steady(e[:, None], 16.0)
             stuck = np.all(low == low[0], axis=0) & np.any(high != high[0], axis=0)
             if np.any(moved[kept] & stuck):
                 moved[kept[stuck]] &= ~self._stairs()[kept[stuck]]
@@ -228,8 +234,8 @@ class _Link:
         self, seen: _Seen, suspects: NDArray[np.intp], at: Sequence[Derivative], few: float
     ) -> tuple[NDArray[np.intp], Vector]:
         """Of the suspects those that are off at all points alike; by leaf, the factor that all of
-        it is off by. What f could not show, moving by units of rounding, does not count: it was
-        lost in an intermediate value (1 - y with y next to 1).
+        it is off by. What f could not show, for its own rounding, does not count: it was lost in an
+        intermediate value (1 - y with y next to 1).
         """
         es, gs, biases = [], [], []
         for probe in self._probes():
@@ -241,25 +247,30 @@ class _Link:
         size = seen.size.copy()
         size[suspects] = rms(g, (0, 1))
         bound = WRONG * allowed(self.u, size, seen.motion, self.of)[suspects]
-        still = suspects[stays(e, g, 4.0) & (rms(e, (0, 1)) > bound)]
-        values = [np.array(side.values) for side in at]
-        drift = np.abs(np.mean(bias(*both_finite(*values), self.low.base.Y), axis=0))
+        zero = np.all(e == -g, axis=(0, 1))
+        part = fixed(e, g) & ~zero  # of the derivative: no loss of digits makes that
+        lasting = np.where(seen.absent[suspects], zero, zero | part | steady(e, 4.0))
+        beyond = rms(e, (0, 1)) > bound
+        still, part = suspects[lasting & beyond], part[lasting & beyond]
+        off, f = both_finite(*(np.array(side.values) for side in at))
+        drift = np.abs(np.mean(bias(off, f, self.low.base.Y), axis=0))
+        shown = self.u * (4 if self.eps > SHORT else UNITS) * float(rms(norm(f)))
+        shown = max(shown, WRONG * float(rms(norm(off))))
         by_leaf = factors(np.array(biases), few + 2 * float(np.max(drift, initial=0.0)))
-        if self._hidden(seen.off[still], still):
-            still = still[:0]
+        if self._moves(seen.off[still], still) <= shown:
+            still = still[part]
         for j, part in enumerate(self.of.slices):
-            if self._hidden((by_leaf[j] - 1) * seen.size[part], np.arange(self.of.size)[part]):
+            entries = np.arange(self.of.size)[part]
+            if self._moves((by_leaf[j] - 1) * seen.size[part], entries) <= shown:
                 by_leaf[j] = 1.0
         return still, by_leaf
 
-    def _hidden(self, off: Vector, entries: NDArray[np.intp]) -> bool:
-        """Whether f, in units of rounding, cannot show that these entries are off by so much."""
+    def _moves(self, off: Vector, entries: NDArray[np.intp]) -> float:
+        """How much f would move by these deviations of its derivative, over the scale of x."""
         if self.letter == "R":
             x = self.low.problem
             off = off * np.concatenate([scale(x.origin[part]) for part in x.X.slices])[entries]
-        value = self.low.base.values[: self.low.base.Y.size]
-        size = float(norm(np.where(np.isfinite(value), value, 0.0)))
-        return float(norm(off)) <= (4 if self.eps > SHORT else UNITS) * self.u * size
+        return float(norm(off))
 
     def _named(
         self,
