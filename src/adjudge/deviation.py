@@ -61,19 +61,30 @@ def factors(biases: Array, few: float) -> Vector:
     return np.where(np.abs(mean) > np.maximum(SURE * error, few), 1 + mean, 1.0)
 
 
-def fixed(e: Array, g: Array) -> NDArray[np.bool_]:
-    """Where deviations, by point, probe and entry, are one and the same part of the derivative."""
-    count = e.shape[0] * e.shape[1]
-    with np.errstate(all="ignore"):
-        whole = np.sum(g**2, axis=(0, 1))
-        part = np.sum(e * g, axis=(0, 1)) / whole
-        left = np.sqrt(np.sum((e - part * g) ** 2, axis=(0, 1)) / max(count - 1, 1) / whole)
-        return np.asarray((np.abs(part) > SURE * left) & (whole > 0))
+def fixed(e: Array, g: Array, held: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Where deviations, by point, probe and entry, are one and the same part of the derivative.
+
+    `held`, by point and entry: which of them count.
+    """
+    whole = np.sum(g**2, axis=1)
+    held = held & (whole > 0)
+    part = np.sum(e * g, axis=1) / np.where(held, whole, 1.0)  # at each point, over its probes
+    mean, scatter, count = _moments(np.where(held, part, 0.0), held)
+    sure = np.abs(mean) > SURE * np.sqrt(scatter / np.maximum(count, 1))
+    return np.asarray((count > 2) & sure)
 
 
-def steady(e: Array, ratio: float) -> NDArray[np.bool_]:
+def steady(e: Array, ratio: float, held: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Where deviations are for each probe the same at all points, by `ratio` in the squares."""
-    if e.shape[0] < 3:
-        return np.zeros(e.shape[2], bool)
-    mean, scatter = np.mean(e, axis=0), np.var(e, axis=0, ddof=1)
-    return np.asarray(np.sum(mean**2, axis=0) > ratio * np.sum(scatter, axis=0))
+    held = held[:, None]
+    mean, scatter, count = _moments(np.where(held, e, 0.0), held)
+    sure = np.sum(mean**2, axis=0) > ratio * np.sum(scatter, axis=0)
+    return np.asarray((count[0] > 2) & sure)
+
+
+def _moments(values: Array, held: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
+    """Mean and variance over those points that are held, and how many these are."""
+    count = np.sum(held, axis=0)
+    mean = np.sum(values, axis=0) / np.maximum(count, 1)
+    scatter = np.sum(held * (values - mean) ** 2, axis=0) / np.maximum(count - 1, 1)
+    return mean, scatter, np.asarray(count, dtype=np.float64)

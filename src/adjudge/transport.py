@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.deviation import UNITS, allowed, bias, both_finite, factors, fixed, rms, steady
+from adjudge.deviation import UNITS, Array, allowed, bias, both_finite, factors, fixed, rms, steady
 from adjudge.differences import SHORT, norm, scale
 from adjudge.findings import Finding, Status, Verdict
 from adjudge.numeric import unit_roundoff
@@ -133,7 +133,7 @@ class _Link:
                 return replace(self.nothing, different="its value is another one, beyond rounding")
             if shifted:
                 self.nothing = replace(self.nothing, value=self._value(int(np.argmax(shift))))
-            still, by_leaf = self._lasting(seen, suspects, apart, few)
+            still, by_leaf = self._lasting(seen, suspects, apart, pair_at_x, few)
             if still.size:
                 wrong, suspects = True, still
             elif np.any(by_leaf[biased] != 1):
@@ -203,7 +203,8 @@ class _Link:
             kept = _worst(shift, 1.0)
             low, high = (np.array(side.values)[:, kept] for side in at)
             e, f = both_finite(low, high)
-            moved[kept] = fixed(e[:, None], f[:, None]) | steady(e[:, None], 16.0)
+            held = np.isfinite(low) & np.isfinite(high)
+            moved[kept] = fixed(e[:, None], f[:, None], held) | steady(e[:, None], 16.0, held)
             stuck = np.all(low == low[0], axis=0) & np.any(high != high[0], axis=0)
             if np.any(moved[kept] & stuck):
                 moved[kept[stuck]] &= ~self._stairs()[kept[stuck]]
@@ -231,26 +232,32 @@ class _Link:
     # -- what lasts
 
     def _lasting(
-        self, seen: _Seen, suspects: NDArray[np.intp], at: Sequence[Derivative], few: float
+        self,
+        seen: _Seen,
+        suspects: NDArray[np.intp],
+        at: Sequence[Derivative],
+        beside: Sequence[Derivative],
+        few: float,
     ) -> tuple[NDArray[np.intp], Vector]:
         """Of the suspects those that are off at all points alike; by leaf, the factor that all of
         it is off by. What f could not show, for its own rounding, does not count: it was lost in an
         intermediate value (1 - y with y next to 1).
         """
-        es, gs, biases = [], [], []
-        for probe in self._probes():
-            e, g = both_finite(at[0].take(probe), at[1].take(probe))
-            es.append(e[:, suspects])
-            gs.append(g[:, suspects])
-            biases.append(bias(e, g, self.of))
-        e, g = np.stack(es, 1), np.stack(gs, 1)
+        e, g, held, biases = self._samples(at, suspects)
+        alone = np.sum(held, axis=0) < 3  # next to the edge of the domain of f
+        if np.any(alone):
+            near_by = self._samples(beside, suspects[alone])
+            count = min(len(held), len(near_by[2]))
+            held[:, alone] = False
+            for one, other in ((e, near_by[0]), (g, near_by[1]), (held, near_by[2])):
+                one[:count, ..., alone] = other[:count]
         size = seen.size.copy()
-        size[suspects] = rms(g, (0, 1))
+        size[suspects] = _over(g, held)
         bound = WRONG * allowed(self.u, size, seen.motion, self.of)[suspects]
-        zero = np.all(e == -g, axis=(0, 1))
-        part = fixed(e, g) & ~zero  # of the derivative: no loss of digits makes that
-        lasting = np.where(seen.absent[suspects], zero, zero | part | steady(e, 4.0))
-        beyond = rms(e, (0, 1)) > bound
+        zero = np.all((e == -g) | ~held[:, None], axis=(0, 1)) & np.any(held, axis=0)
+        part = fixed(e, g, held) & ~zero  # of the derivative: no loss of digits makes that
+        lasting = np.where(seen.absent[suspects], zero, zero | part | steady(e, 4.0, held))
+        beyond = _over(e, held) > bound
         still, part = suspects[lasting & beyond], part[lasting & beyond]
         off, f = both_finite(*(np.array(side.values) for side in at))
         drift = np.abs(np.mean(bias(off, f, self.low.base.Y), axis=0))
@@ -264,6 +271,22 @@ class _Link:
             if self._moves((by_leaf[j] - 1) * seen.size[part], entries) <= shown:
                 by_leaf[j] = 1.0
         return still, by_leaf
+
+    def _samples(
+        self, at: Sequence[Derivative], kept: NDArray[np.intp]
+    ) -> tuple[Array, Array, NDArray[np.bool_], Array]:
+        """Deviation and derivative by point, probe and kept entry; where, by point and entry, they
+        are finite; the bias by probe, point and leaf.
+        """
+        es, gs, helds, biases = [], [], [], []
+        for probe in self._probes():
+            low, high = at[0].take(probe), at[1].take(probe)
+            e, g = both_finite(low, high)
+            es.append(e[:, kept])
+            gs.append(g[:, kept])
+            helds.append((np.isfinite(low) & np.isfinite(high))[:, kept])
+            biases.append(bias(e, g, self.of))
+        return np.stack(es, 1), np.stack(gs, 1), np.all(helds, axis=0), np.array(biases)
 
     def _moves(self, off: Vector, entries: NDArray[np.intp]) -> float:
         """How much f would move by these deviations of its derivative, over the scale of x."""
@@ -301,6 +324,12 @@ class _Link:
             self.nothing, entry=entry, low=low, high=high, ulps=ulps, wrong=wrong,
             factor=factor,
         )  # fmt: skip
+
+
+def _over(values: Array, held: NDArray[np.bool_]) -> Vector:
+    """Root of the mean square over points and probes, by entry, of what is held."""
+    count = np.maximum(np.sum(held, axis=0) * values.shape[1], 1)
+    return np.asarray(np.sqrt(np.sum(values**2 * held[:, None], axis=(0, 1)) / count))
 
 
 def _ulp(value: float, eps: float) -> float:
