@@ -116,6 +116,13 @@ class JaxBackend(AutodiffBackend):
             return max(eps, ACCELERATED_EPS.get(platform, eps))
         return eps
 
+    def carried_eps(self, f: FlatFunction, x: Arrays) -> float:
+        try:
+            traced = jax.make_jaxpr(lambda *leaves: f(leaves))(*x)
+        except jax.errors.JAXTypeError:  # the function needs numbers: what it does is not known
+            return 0.0
+        return max((float(jnp.finfo(dtype).eps) for dtype in _dtypes(traced.jaxpr)), default=0.0)
+
     def copy(self, array: Array) -> Array:
         return array  # immutable: there is nothing that could be written into
 
@@ -133,6 +140,9 @@ class JaxBackend(AutodiffBackend):
                 "jax.config.update('jax_enable_x64', True)",
             )
         return array
+
+    def widen(self, array: Array) -> Array:
+        return array.astype(jnp.complex128 if self.complex(array) else jnp.float64)
 
     def place(self, array: Array, device: object) -> Array:
         return jax.device_put(array, device)
@@ -167,6 +177,13 @@ class JaxBackend(AutodiffBackend):
     def isolation(self, leaves: Sequence[Array]) -> AbstractContextManager[None]:
         return _isolated(any(leaf.dtype in (jnp.float64, jnp.complex128) for leaf in leaves))
 
+    def widening(self) -> AbstractContextManager[None]:
+        return _isolated(True)
+
+    def highest_precision(self) -> AbstractContextManager[None]:
+        highest: AbstractContextManager[None] = jax.default_matmul_precision("highest")
+        return highest
+
 
 @contextmanager
 def _isolated(wide: bool) -> Iterator[None]:
@@ -184,6 +201,19 @@ def _x64() -> AbstractContextManager[Any]:
     home: Any = jax if hasattr(jax, "enable_x64") else importlib.import_module("jax.experimental")
     context: AbstractContextManager[Any] = home.enable_x64(True)
     return context
+
+
+def _dtypes(jaxpr: Any) -> Iterator[Any]:
+    """The floating dtypes of all results in a traced function."""
+    for equation in jaxpr.eqns:
+        for variable in equation.outvars:
+            dtype = getattr(variable.aval, "dtype", None)
+            if dtype is not None and jnp.issubdtype(dtype, jnp.inexact):
+                yield dtype
+        for parameter in jax.tree_util.tree_leaves(list(equation.params.values())):
+            inner = getattr(parameter, "jaxpr", parameter)
+            if hasattr(inner, "eqns"):
+                yield from _dtypes(inner)
 
 
 def _filled(values: MaybeArrays, like: Arrays) -> Arrays:

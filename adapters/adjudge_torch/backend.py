@@ -23,7 +23,7 @@ from adjudge.backend import (
     Pullback,
 )
 from adjudge.errors import NotSupportedError
-from adjudge_torch import sparse
+from adjudge_torch import precision, sparse
 
 TF32_EPS = 2.0**-10
 """Spacing at 1 of NVIDIA's TensorFloat-32, which has ten explicit significand bits."""
@@ -182,6 +182,9 @@ class TorchBackend(AutodiffBackend):
             return TF32_EPS
         return eps
 
+    def carried_eps(self, f: FlatFunction, x: Arrays) -> float:
+        return precision.narrowest(lambda: f(x))
+
     def copy(self, array: Array) -> Array:
         copied = array.detach().clone()
         # clone keeps the strides of dense memory only
@@ -222,6 +225,11 @@ class TorchBackend(AutodiffBackend):
         wide[..., 0] = array
         return wide[..., 0].detach()
 
+    def widen(self, array: Array) -> Array:
+        wide = torch.complex128 if array.dtype.is_complex else torch.float64
+        widened = _in_strides(array.detach().to(wide), array)
+        return widened.requires_grad_(array.requires_grad)
+
     def place(self, array: Array, device: object) -> Array:
         return array.detach().clone().to(device)
 
@@ -242,6 +250,12 @@ class TorchBackend(AutodiffBackend):
 
     def isolation(self, leaves: Sequence[Array]) -> AbstractContextManager[None]:
         return _isolated()
+
+    def widening(self) -> AbstractContextManager[None]:
+        return precision.widening()
+
+    def highest_precision(self) -> AbstractContextManager[None]:
+        return precision.highest()
 
     def random_state(self) -> Hashable:
         states: list[torch.Tensor] = [torch.get_rng_state()]

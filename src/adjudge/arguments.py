@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -57,6 +57,17 @@ class Arguments:
         """`args, kwargs` made of these leaves."""
         args, kwargs = self.tree.rebuild(leaves)
         return tuple(args), kwargs
+
+    def widened(self) -> Arguments:
+        """The same arguments with every floating array of the engine in double precision."""
+        backend = self.backend
+
+        def wide(leaf: Any) -> Any:
+            low = backend.owns(leaf) and backend.differentiable(leaf)
+            return backend.widen(leaf) if low else leaf
+
+        tree = replace(self.tree, leaves=tuple(wide(leaf) for leaf in self.tree.leaves))
+        return replace(self, tree=tree)
 
     def written(self, leaves: Sequence[Any]) -> tuple[str, ...]:
         """Names of the unchecked arrays among `leaves` that no longer hold the user's values."""

@@ -171,6 +171,10 @@ class AutodiffBackend(ABC):
         """`eps` of the arithmetic really used: coarser under TF32, autocast and the like."""
         return self.eps(array)
 
+    def carried_eps(self, f: FlatFunction, x: Arrays) -> float:
+        """`eps` of the narrowest dtype that `f` computes with at `x`; 0 where that is not known."""
+        return 0.0
+
     def copy(self, array: Array) -> Array:
         """A copy that shares no memory with `array`, nor its derivative history."""
         return self.xp.asarray(array, copy=True)
@@ -195,6 +199,11 @@ class AutodiffBackend(ABC):
     def strided(self, array: Array) -> Array:
         """The same values in memory that is not contiguous; `array` itself without strides."""
         return array
+
+    def widen(self, array: Array) -> Array:
+        """The same values in float64 or complex128, which hold those of every narrower dtype."""
+        wide = self.xp.complex128 if self.complex(array) else self.xp.float64
+        return self.xp.astype(array, wide)
 
     def place(self, array: Array, device: object) -> Array:
         """A copy of `array` on `device`."""
@@ -227,6 +236,16 @@ class AutodiffBackend(ABC):
         """Restores random state, default dtype, device and precision flags on exit, and
         enters whatever the leaves need (64-bit mode, say).
         """
+        return contextlib.nullcontext()
+
+    def widening(self) -> AbstractContextManager[None]:
+        """Within it double precision is to be had, and an array of lower precision that meets a
+        double one is widened, as type promotion does (a captured weight, say).
+        """
+        return contextlib.nullcontext()
+
+    def highest_precision(self) -> AbstractContextManager[None]:
+        """Within it arithmetic is as precise as the dtype: no TF32, autocast and the like."""
         return contextlib.nullcontext()
 
     def random_state(self) -> Hashable:

@@ -11,16 +11,18 @@ from adjudge.arguments import Path
 from adjudge.backend import AutodiffBackend
 from adjudge.bounds import Bounds
 from adjudge.budget import least
+from adjudge.chain import Make, judged, note_of, refusal, twin_of
 from adjudge.compose import composed, over_reverse, require_outputs
 from adjudge.errors import InputError, NotSupportedError
 from adjudge.findings import Finding, Status
-from adjudge.judge import Judgement, Settings, provenance_of, report_of
-from adjudge.nearby import judge_here_or_nearby
+from adjudge.judge import Judgement, Settings
 from adjudge.observed import observe
 from adjudge.options import Mode, Options, settings_of
 from adjudge.problem import Problem, first_order
 from adjudge.report import GradcheckError, Report
+from adjudge.summary import provenance_of, report_of
 from adjudge.surroundings import Surroundings, surroundings
+from adjudge.twin import Twin
 
 Function = Callable[..., Any]
 
@@ -49,6 +51,8 @@ def gradcheck(
     seed: int | None = None,
     equal_nan: bool = False,
     max_evaluations: int | None = None,
+    in_double: bool | None = None,
+    highest_precision: bool = False,
     backend: str | AutodiffBackend | None = None,
 ) -> Report:
     """Whether the engine's first derivatives of `f` at `inputs` are the derivatives of `f`.
@@ -87,6 +91,12 @@ def gradcheck(
             each (a jvp evaluates `f` as well). When it is spent nothing more is begun, and what
             was left open is a finding, `UNFINISHED`: INCONCLUSIVE, if nothing failed before. A
             ladder of steps that has begun is climbed to its end. `None`: no limit.
+        in_double: Judge the formula in float64 where an input is narrower, and the narrow
+            derivative against that one. `None`: where the function runs in float64, and none of
+            `eps`, `atol`, `rtol` and `nondet_tol` is given. `False`: never. `True`: where it does
+            not, the verdict is INCONCLUSIVE at best.
+        highest_precision: Evaluate without TF32, autocast and other arithmetic that is narrower
+            than the dtype, instead of allowing for it.
         backend: Name or instance of the engine, instead of asking the arrays.
 
     Returns:
@@ -105,7 +115,8 @@ def gradcheck(
         "check_batched_forward_grad": check_batched_forward_grad,
         "check_forward_ad": check_forward_ad, "check_backward_ad": check_backward_ad,
         "fast_mode": fast_mode, "masked": masked, "mode": mode, "seed": seed,
-        "equal_nan": equal_nan, "max_evaluations": max_evaluations, "backend": backend,
+        "equal_nan": equal_nan, "max_evaluations": max_evaluations, "in_double": in_double,
+        "highest_precision": highest_precision, "backend": backend,
     }  # fmt: skip
     return _raised(examine(f, inputs, **options), raise_exception)
 
@@ -134,15 +145,20 @@ def examine(
         options.get("backend"),
         options.get("masked"),
         options.get("bounds"),
+        highest=settings.highest_precision,
     )
+    twin = twin_of(problem, settings)
     by_tail = _by_tail(modes, settings)
-    with surroundings(problem) as seen:
+    with surroundings(problem, highest=settings.highest_precision) as seen:
         outcomes = [
-            _composition(problem, tail, chosen, partial(composed, problem, tail, settings.seed))
+            _composition(
+                problem, tail, chosen, twin, partial(composed, tail=tail, seed=settings.seed)
+            )
             for (tail, chosen), _ in zip(by_tail, _shares(problem, by_tail), strict=True)
         ]
     outcomes[0].findings += _noticed(problem, seen)
-    return report_of(f, problem, settings, outcomes)
+    outcomes[-1].findings += refusal(twin, settings)
+    return report_of(f, problem, settings, outcomes, note_of(twin))
 
 
 def gradgradcheck(
@@ -170,6 +186,8 @@ def gradgradcheck(
     seed: int | None = None,
     equal_nan: bool = False,
     max_evaluations: int | None = None,
+    in_double: bool | None = None,
+    highest_precision: bool = False,
     backend: str | AutodiffBackend | None = None,
 ) -> Report:
     """`gradcheck` of `(x, w) -> J*(x) w`, and of `J*` itself by the same evaluations.
@@ -195,22 +213,31 @@ def gradgradcheck(
         "check_grad_dtypes": check_grad_dtypes, "check_batched_grad": check_batched_grad,
         "check_forward_ad": check_fwd_over_rev, "check_backward_ad": check_rev_over_rev,
         "fast_mode": fast_mode, "masked": masked, "mode": mode, "seed": seed,
-        "equal_nan": equal_nan, "max_evaluations": max_evaluations, "backend": backend,
+        "equal_nan": equal_nan, "max_evaluations": max_evaluations, "in_double": in_double,
+        "highest_precision": highest_precision, "backend": backend,
     }  # fmt: skip
     settings = settings_of(options, second=True)
-    problem = first_order(f, inputs, kwargs, wrt, backend, masked, bounds)
-    with surroundings(problem) as seen:
+    problem = first_order(
+        f, inputs, kwargs, wrt, backend, masked, bounds, highest=settings.highest_precision
+    )
+    twin = twin_of(problem, settings)
+    with surroundings(problem, highest=settings.highest_precision) as seen:
         next(_shares(problem, [("R", settings)]))
         outcome = _composition(
             problem,
             "R",
             settings,
-            lambda: over_reverse(
-                problem, grad_outputs, settings.seed, strided=gen_non_contig_grad_outputs
+            twin,
+            partial(
+                over_reverse,
+                given=grad_outputs,
+                seed=settings.seed,
+                strided=gen_non_contig_grad_outputs,
             ),
         )
     outcome.findings += _noticed(problem, seen)
-    return _raised(report_of(f, problem, settings, [outcome]), raise_exception)
+    outcome.findings += refusal(twin, settings)
+    return _raised(report_of(f, problem, settings, [outcome], note_of(twin)), raise_exception)
 
 
 def _shares(problem: Problem, by_tail: Sequence[tuple[str, Settings]]) -> Iterator[None]:
@@ -248,17 +275,17 @@ def _by_tail(modes: Sequence[str] | None, settings: Settings) -> list[tuple[str,
 
 
 def _composition(
-    problem: Problem, tail: str, settings: Settings, make: Callable[[], Problem]
+    problem: Problem, tail: str, settings: Settings, twin: Twin | None, make: Make
 ) -> Judgement:
-    """The judgement of the modes on top of `tail`."""
+    """The judgement of the modes on top of `tail`; `make` takes the derivatives `tail`."""
     words = str(provenance_of(problem, settings, False))
     try:
-        top = make()
+        top = make(problem)
         base = observe(top)
     except NotSupportedError as error:
         outcome = Judgement()
         if tail == "R":  # then the first derivative can be judged at least
-            outcome = judge_here_or_nearby(problem, observe(problem), settings, words)
+            outcome = judged(problem, observe(problem), settings, words, twin, lambda same: same)
         for letter, asked in (("R", settings.backward), ("F", settings.forward)):
             if asked:
                 mode = letter + tail
@@ -268,7 +295,7 @@ def _composition(
                 outcome.modes[mode] = outcome.findings[-1].verdict
         return outcome
     require_outputs(base)
-    return judge_here_or_nearby(top, base, settings, words)
+    return judged(top, base, settings, words, twin, make)
 
 
 def _noticed(problem: Problem, seen: Surroundings) -> list[Finding]:

@@ -16,8 +16,8 @@ from adjudge.probes import random_cotangent
 from adjudge.problem import Problem
 
 
-def over_reverse(problem: Problem, grad_outputs: Any, seed: int, *, strided: bool) -> Problem:
-    """`(x, w) -> J*(x) w` at `grad_outputs`, or at random signed cotangents.
+def over_reverse(problem: Problem, given: Any, seed: int, *, strided: bool) -> Problem:
+    """`(x, w) -> J*(x) w` at the cotangents `given`, or at random signed cotangents.
 
     Raises `NotSupportedError` where the engine cannot differentiate its vjp, `InputError` where
     no output is differentiable or a cotangent does not fit.
@@ -31,7 +31,7 @@ def over_reverse(problem: Problem, grad_outputs: Any, seed: int, *, strided: boo
             "differentiate again",
             "return at least one output that depends on the checked inputs through the engine",
         )
-    w = _cotangents(base, reverse.attached, grad_outputs, seed, strided)
+    w = _cotangents(base, reverse.attached, given, seed, strided)
     return gradient_problem(problem, reverse.attached, base.Y, w)
 
 
@@ -92,6 +92,8 @@ def _fitting(base: Base, k: int, number: int, cotangent: Any) -> Array:
             f"grad_outputs[{number}] has shape {info.shape}, {leaf.name} has {leaf.info.shape}",
             "give a cotangent of the shape of its output",
         )
+    if leaf.double and backend.eps(cotangent) > leaf.eps:
+        return backend.widen(cotangent)  # the function was widened, and its cotangents with it
     return backend.copy(cotangent)
 
 

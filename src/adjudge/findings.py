@@ -58,6 +58,8 @@ class Status(StrEnum):
     """The function carries less precision than its dtype."""
     RAISED = "RAISED"
     """The derivative raised an exception."""
+    INACCURATE = "INACCURATE"
+    """A derivative right in formula, and off by more than rounding explains in its dtype."""
     DRAWS_RANDOM = "DRAWS_RANDOM"
     """The function advances the global random state."""
 

@@ -229,13 +229,14 @@ class Identities:
     ) -> Iterator[Finding]:
         """`one` equals `two` to rounding, leaf by leaf."""
         self.compared += one.size
-        for part in space.slices:
+        for leaf, part in zip(space.leaves, space.slices, strict=True):
             if part.stop == part.start:
                 continue
             with np.errstate(all="ignore"):
                 finite = np.isfinite(one[part]) & np.isfinite(two[part])
                 largest = np.max(np.where(np.isfinite(size[part]), size[part], 0.0))
                 bound = self.tolerance.identity * largest + self.noise(space)[part]
+                bound = bound + leaf.tiny
                 apart = finite & ~(np.abs(one[part] - two[part]) <= bound)
             if np.any(apart):
                 k = part.start + _largest(one[part], two[part])

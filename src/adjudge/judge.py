@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from enum import Enum, auto
 
 import numpy as np
 
 from adjudge import pullbacks, pushforwards
-from adjudge._version import __version__
 from adjudge.automatic import Forward, Reverse
 from adjudge.budget import ENTRY
-from adjudge.byhand import ByHand
 from adjudge.cached import caching, opened
-from adjudge.compare import ERRORS, Tally, Tolerance
+from adjudge.compare import Tally, Tolerance
 from adjudge.errors import NotSupportedError
 from adjudge.findings import Finding, Status, Verdict, worst
 from adjudge.identities import Identities, again
@@ -27,8 +25,6 @@ from adjudge.observed import Base
 from adjudge.probes import Probes
 from adjudge.problem import Problem
 from adjudge.report import (
-    Provenance,
-    Report,
     findings_of,
     identity_findings,
     mode_verdict,
@@ -60,6 +56,24 @@ class Settings:
     batched_forward: bool = False
     masked: bool | None = None
     max_evaluations: int | None = None
+    in_double: bool | None = None
+    highest_precision: bool = False
+
+    @property
+    def fixed(self) -> bool:
+        """Whether the caller chose a number that belongs to the dtype at hand."""
+        numbers = (self.eps, self.atol, self.rtol)
+        return any(number is not None for number in numbers) or self.nondet_tol > 0
+
+
+class Part(Enum):
+    """What of a judgement is made."""
+
+    WHOLE = auto()
+    IDENTITIES = auto()
+    """What needs no differences."""
+    TABLE = auto()
+    """The comparison with differences."""
 
 
 @dataclass
@@ -82,8 +96,16 @@ class Judgement:
         return worst([*self.modes.values(), *(finding.verdict for finding in self.findings)])
 
 
-def judge(problem: Problem, base: Base, settings: Settings, provenance: str) -> Judgement:
+def judge(
+    problem: Problem,
+    base: Base,
+    settings: Settings,
+    provenance: str,
+    part: Part = Part.WHOLE,
+) -> Judgement:
     """Compares all that `settings` ask for; `base` is `problem` at x."""
+    if part is Part.TABLE:
+        settings = replace(settings, undefined=False, batched=False, batched_forward=False)
     tolerance = Tolerance(
         unit_roundoff(problem, base), settings.rtol, settings.atol, settings.equal_nan
     )
@@ -93,27 +115,36 @@ def judge(problem: Problem, base: Base, settings: Settings, provenance: str) -> 
     probes = Probes(problem.X, base.Y, full, settings.seed)
     checks = Identities(problem, base, probes, tolerance, settings.nondet_tol)
     outcome = Judgement(full=full, tolerance=tolerance)
-    outcome.findings += checks.finite()
+    if part is not Part.TABLE:
+        outcome.findings += checks.finite()
     if settings.nondet_tol > 0:  # what the caller allows is measured, and widens the error bars
         base = replace(base, noise=4 * checks.spread(again(problem, base)))
         checks.base = base
         tolerance = replace(tolerance, noisy=base.noise > 0)
 
-    reverse, known = _reverse(problem, base, checks, settings, outcome)
-    forward = _forward(problem, checks, settings, outcome)
-    if reverse is None and forward is None and not outcome.findings:
-        outcome.findings += checks.repeatable(again(problem, base))
+    if part is Part.TABLE:
+        reverse, known = _row(problem, checks) if settings.backward else (None, None)
+        forward = Forward(problem) if settings.forward else None
+    else:
+        reverse, known = _reverse(problem, base, checks, settings, outcome)
+        forward = _forward(problem, checks, settings, outcome)
+        if reverse is None and forward is None and not outcome.findings:
+            outcome.findings += checks.repeatable(again(problem, base))
 
     tallies: dict[str, Tally] = {}
     table = Table(
         problem, base, probes, tolerance, settings.eps, reverse, forward, tallies,
         known if probes.rows == 1 else None,
     )  # fmt: skip
-    table.fill()
-    if table.carries is not None:
-        checks.tolerance = outcome.tolerance = table.tolerance
-        outcome.findings.append(_carries(table))
-    if reverse is not None and known is not None and any(reverse.attached):
+    if part is not Part.IDENTITIES:
+        table.fill()
+        if table.carries is not None:
+            checks.tolerance = outcome.tolerance = table.tolerance
+            outcome.findings.append(_carries(table))
+    elif forward is not None and settings.undefined:
+        table.pushed = pushforwards.pushed(checks, forward)
+    rules = part is not Part.TABLE
+    if rules and reverse is not None and known is not None and any(reverse.attached):
         outcome.findings += _after_rows(table, checks, reverse, known, settings)
     if (
         forward is not None
@@ -130,7 +161,7 @@ def judge(problem: Problem, base: Base, settings: Settings, provenance: str) -> 
     traced: dict[str, Traced] = {}
     _localised(table, settings, traced)
     _suspected(table, settings, traced)
-    _conclude(outcome, table, checks, provenance, traced)
+    _conclude(outcome, table, checks, provenance, traced, part)
     return outcome
 
 
@@ -156,6 +187,12 @@ def _reverse(
     return reverse, row
 
 
+def _row(problem: Problem, checks: Identities) -> tuple[Reverse, Vector]:
+    """Reverse mode and the row of the probes' cotangent, with nothing else looked at."""
+    reverse = Reverse(problem)
+    return reverse, reverse.row(checks.base, pullbacks.cotangent(checks, reverse))
+
+
 def _forward(
     problem: Problem, checks: Identities, settings: Settings, outcome: Judgement
 ) -> Forward | None:
@@ -179,10 +216,12 @@ def _after_rows(
 ) -> Iterator[Finding]:
     undefined = settings.undefined and table.problem.backend.undefined_cotangents
     budget, outputs = table.budget, len(table.base.Y.leaves)
-    if table.probes.rows > 1:
-        if table.rows is not None and budget.rows == table.probes.rows:
-            yield from pullbacks.additive(checks, reverse, known, table.rows)
-    elif not undefined and not table.probes.full and budget.can("additivity of the vjp", 2):
+    whole = table.rows is not None and budget.rows == table.probes.rows
+    if table.probes.rows > 1 and whole and table.rows is not None:
+        yield from pullbacks.additive(checks, reverse, known, table.rows)
+    elif (table.probes.rows > 1 or (not undefined and not table.probes.full)) and budget.can(
+        "additivity of the vjp", 2
+    ):
         yield from pullbacks.additive_pair(checks, reverse, known)
     if undefined and budget.can("undefined cotangents", 1 + outputs):
         yield from pullbacks.undefined(checks, reverse)
@@ -261,6 +300,7 @@ def _conclude(
     checks: Identities,
     provenance: str,
     traced: Mapping[str, Traced],
+    part: Part,
 ) -> None:
     for tally in table.tallies.values():
         if tally.mode == "identity":
@@ -277,6 +317,22 @@ def _conclude(
         outcome.findings += opened(found, tally, cached) if cached else found
         outcome.tallies.append(tally)
         outcome.modes[tally.mode] = mode_verdict(tally, outcome.findings)
+    if part is not Part.IDENTITIES:
+        _unfinished(outcome, table)
+    for finding in outcome.findings:
+        if finding.status is Status.UNSUPPORTED:
+            outcome.modes.setdefault(finding.mode, finding.verdict)
+    compared = any(tally.compared for tally in outcome.tallies)
+    if not compared and not outcome.findings and part is not Part.IDENTITIES:
+        outcome.findings.append(_nothing(table))
+    outcome.unsettled = table.unsettled
+    outcome.identities = checks.compared
+    if part is not Part.IDENTITIES:
+        outcome.probes = table.probes.columns + table.probes.rows
+
+
+def _unfinished(outcome: Judgement, table: Table) -> None:
+    """What the budget left."""
     unfinished = table.budget.finding(sum(tally.compared for tally in outcome.tallies))
     if unfinished is not None:
         outcome.findings.append(unfinished)
@@ -286,14 +342,6 @@ def _conclude(
                 word = letter + table.problem.tail
                 before = outcome.modes.get(word, Verdict.INCONCLUSIVE)
                 outcome.modes[word] = worst([before, Verdict.INCONCLUSIVE])
-    for finding in outcome.findings:
-        if finding.status is Status.UNSUPPORTED:
-            outcome.modes.setdefault(finding.mode, finding.verdict)
-    if not any(tally.compared for tally in outcome.tallies) and not outcome.findings:
-        outcome.findings.append(_nothing(table))
-    outcome.unsettled = table.unsettled
-    outcome.identities = checks.compared
-    outcome.probes = table.probes.columns + table.probes.rows
 
 
 def _carries(table: Table) -> Finding:
@@ -319,84 +367,4 @@ def _nothing(table: Table) -> Finding:
         "",
         f"nothing was compared: no entries in {empty}\n"
         "  check at inputs and outputs that are not empty",
-    )
-
-
-def provenance_of(problem: Problem, settings: Settings, full: bool) -> Provenance:
-    """Where the numbers of this check come from."""
-    infos = [leaf.info for leaf in problem.X.leaves]
-    return Provenance(
-        problem.backend.name,
-        problem.backend.version,
-        __version__,
-        np.__version__,
-        "+".join(dict.fromkeys(info.device for info in infos)),
-        "+".join(dict.fromkeys(info.dtype for info in infos)),
-        settings.seed,
-        "full" if full else "projected",
-    )
-
-
-def _power(tallies: Sequence[Tally]) -> dict[float, float]:
-    weighed = sum(tally.weighed for tally in tallies)
-    shown = [sum(tally.shown[k] for tally in tallies) for k in range(len(ERRORS))]
-    return {error: n / weighed for error, n in zip(ERRORS, shown, strict=True)} if weighed else {}
-
-
-def function_name(f: Callable[..., Any]) -> str:
-    """What to call `f` in one line: the qualified name, or that of its type."""
-    if isinstance(f, ByHand):
-        return repr(f)
-    owner = getattr(f, "__self__", None)
-    if isinstance(owner, type) and hasattr(f, "__name__"):  # Sign.apply, not Function.apply
-        return f"{owner.__qualname__}.{f.__name__}"
-    return getattr(f, "__qualname__", None) or type(f).__qualname__
-
-
-def report_of(
-    f: Callable[..., Any], problem: Problem, settings: Settings, outcomes: Sequence[Judgement]
-) -> Report:
-    """The report of judgements about one function."""
-    counts = problem.counts
-    tallies = [tally for outcome in outcomes for tally in outcome.tallies]
-    modes: dict[str, Verdict] = {}
-    for outcome in outcomes:
-        for mode, verdict in outcome.modes.items():
-            modes[mode] = worst([verdict, modes.get(mode, verdict)])
-    return Report(
-        function=function_name(f),
-        verdict=worst([outcome.verdict for outcome in outcomes]),
-        modes=dict(sorted(modes.items(), key=lambda item: (len(item[0]), item[0]))),
-        findings=tuple(finding for outcome in outcomes for finding in outcome.findings),
-        counts={
-            "comparisons": sum(tally.compared for tally in tallies),
-            "nonzero": sum(tally.nonzero for tally in tallies),
-            "failed": sum(tally.failed for tally in tallies),
-            "undecided": sum(tally.undecided + tally.kinks for tally in tallies),
-            "identities": sum(outcome.identities for outcome in outcomes),
-            "evaluations": counts.evaluations,
-            "vjps": counts.vjps,
-            "jvps": counts.jvps,
-            "probes": sum(outcome.probes for outcome in outcomes),
-        },
-        tolerance={
-            "eps": settings.eps,
-            "atol": settings.atol,
-            "rtol": max(outcome.tolerance.relative for outcome in outcomes),
-            "resolution": max(outcome.tolerance.resolution for outcome in outcomes),
-        },
-        resolution=max((tally.resolution for tally in tallies), default=0.0),
-        power=_power(tallies),
-        provenance=provenance_of(problem, settings, any(outcome.full for outcome in outcomes)),
-        entries=tuple(
-            entry
-            for tally in tallies
-            for entry in (
-                *tally.wrong,
-                *tally.still,
-                *tally.detached,
-                *tally.absent,
-                *tally.open,
-            )
-        ),
     )

@@ -10,7 +10,7 @@ import numpy as np
 from adjudge.budget import least
 from adjudge.differences import SHORT, scale
 from adjudge.findings import Finding, Status, Verdict
-from adjudge.judge import FULL_MODE, Judgement, Settings, judge
+from adjudge.judge import FULL_MODE, Judgement, Part, Settings, judge
 from adjudge.observed import Base, observe
 from adjudge.probes import signed
 from adjudge.problem import Problem
@@ -21,7 +21,11 @@ POINTS = 2
 
 
 def judge_here_or_nearby(
-    problem: Problem, base: Base, settings: Settings, provenance: str
+    problem: Problem,
+    base: Base,
+    settings: Settings,
+    provenance: str,
+    part: Part = Part.WHOLE,
 ) -> Judgement:
     """`judge`; where a kink or a jump at x leaves that open, again at two points nearby.
 
@@ -29,7 +33,7 @@ def judge_here_or_nearby(
     fails. One that is right there, and lies between the one-sided slopes at x, passes with a
     note. At a jump no value is right, and the question stays open.
     """
-    outcome = judge(problem, base, settings, provenance)
+    outcome = judge(problem, base, settings, provenance, part)
     open_ = {f.mode for f in outcome.findings if f.status is Status.NONSMOOTH and not f.note}
     needed = least(problem.tail, backward=settings.backward, forward=settings.forward)
     room = problem.counts.allows(needed)
@@ -46,32 +50,34 @@ def judge_here_or_nearby(
     )
     if not (closer.backward or closer.forward):
         closer = replace(closer, backward=settings.backward, forward=settings.forward)
-    part = _part(base)
+    reach = _reach(base)
     judged: list[Judgement] = []
-    for number, (moved, there) in enumerate(_points(problem, base, settings.seed, part)):
+    for number, (moved, there) in enumerate(_points(problem, base, settings.seed, reach)):
         seed = settings.seed + 101 + number
         if not problem.counts.allows(needed):
             break
-        judged.append(judge(moved, there, replace(closer, seed=seed), provenance))
+        judged.append(judge(moved, there, replace(closer, seed=seed), provenance, part))
         if judged[-1].verdict is Verdict.FAIL or len(judged) == POINTS:
             break
-    _combined(outcome, judged, open_, f"x moved by up to {part:.0%} of the scale of each input")
+    _combined(outcome, judged, open_, f"x moved by up to {reach:.0%} of the scale of each input")
     return outcome
 
 
-def _part(base: Base) -> float:
+def _reach(base: Base) -> float:
     """Of the scale of each input; sixteen bits hold no less."""
     return 0.06 if any(leaf.eps > SHORT for leaf in base.problem.X.leaves) else 0.01
 
 
-def _points(problem: Problem, base: Base, seed: int, part: float) -> Iterator[tuple[Problem, Base]]:
+def _points(
+    problem: Problem, base: Base, seed: int, reach: float
+) -> Iterator[tuple[Problem, Base]]:
     """The problem at points nearby at which f is finite wherever it is finite at x."""
     X, random = problem.X, np.random.default_rng([seed, 4])
     leaves = problem.base_inputs or len(X.leaves)  # of a derivative its cotangents stay
     one, two = np.zeros(X.size), np.zeros(X.size)
     for here in X.slices[:leaves]:
         sides = signed(random, here.stop - here.start)
-        lengths = part * scale(problem.origin[here])
+        lengths = reach * scale(problem.origin[here])
         one[here] = lengths * sides
         two[here] = -lengths * np.sign(sides) * np.abs(signed(random, sides.size))
     moves = [one, two, np.abs(one), -np.abs(two)]
@@ -85,7 +91,7 @@ def _points(problem: Problem, base: Base, seed: int, part: float) -> Iterator[tu
 
 
 def _moved(problem: Problem, move: Vector) -> Problem | None:
-    x = problem.point(problem.origin + move)
+    x = problem.point(problem.clipped(problem.origin + move))
     origin = problem.X.vector(problem.backend, x, problem.x)
     if np.array_equal(origin, problem.origin, equal_nan=True):
         return None

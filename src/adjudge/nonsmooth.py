@@ -52,7 +52,7 @@ def kinks(
     off = (comparison.fails | comparison.undecided) & ~np.isnan(slopes[0])
     odd = off & (np.isinf(slopes[0]) | np.isnan(comparison.automatic))
     if ties and np.any(np.isfinite(slopes[0])):
-        odd |= comparison.fails & np.isnan(slopes[0])
+        odd |= (comparison.fails | comparison.undecided) & np.isnan(slopes[0])
     between = along(slopes, comparison.automatic, comparison.allowed)
     return odd | (off & between), bool(np.any(odd))
 

@@ -39,6 +39,8 @@ class Options(TypedDict, total=False):
     seed: int | None
     equal_nan: bool
     max_evaluations: int | None
+    in_double: bool | None
+    highest_precision: bool
     backend: str | AutodiffBackend | None
 
 
@@ -69,6 +71,8 @@ def settings_of(options: Options, *, second: bool = False) -> Settings:
         batched_forward=options.get("check_batched_forward_grad", False),
         masked=options.get("masked"),
         max_evaluations=options.get("max_evaluations"),
+        in_double=options.get("in_double"),
+        highest_precision=options.get("highest_precision", False),
     )
     _validate(settings, second=second)
     return settings
@@ -113,6 +117,11 @@ def _validate(settings: Settings, *, second: bool) -> None:
         raise FlagError(
             f"{backward}=False and {forward}=False leave nothing to check",
             "switch at least one of them on",
+        )
+    if settings.in_double and settings.fixed:
+        raise FlagError(
+            "in_double=True needs automatic tolerances, and a function that may not be noisy",
+            "leave out eps=, atol=, rtol= and nondet_tol=, or in_double=",
         )
     if settings.batched and not settings.backward:
         raise FlagError(

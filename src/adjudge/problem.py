@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from adjudge.arguments import Path, read_arguments
+from adjudge.arguments import Arguments, Path, read_arguments
 from adjudge.backend import Arrays, AutodiffBackend, FlatFunction
 from adjudge.bounds import Bounds, read_bounds
 from adjudge.byhand import ByHand, FlatByHand, HandBackend
@@ -50,6 +51,8 @@ class Problem:
     """For a vjp: its cotangent as a vector over all outputs of f, zero where detached."""
     bounds: tuple[Vector, Vector] | None = None
     """What no evaluation leaves: the lowest and highest point of X."""
+    widened: Callable[[], Problem] | None = None
+    """Makes the same problem in double precision, where x has a leaf of less."""
 
     def room(self, v: Vector, *, both: bool = True) -> float:
         """The longest step along `v`, and back along it where `both`, within the bounds."""
@@ -101,8 +104,13 @@ def first_order(
     backend: str | AutodiffBackend | None,
     masked: bool | None,
     bounds: Bounds = None,
+    *,
+    highest: bool = False,
 ) -> Problem:
-    """The problem of `function(*inputs, **kwargs)`. Raises the errors of bad input."""
+    """The problem of `function(*inputs, **kwargs)`. Raises the errors of bad input.
+
+    `highest`: it will be evaluated with the engine's highest precision.
+    """
     if not callable(function):
         raise InputError(
             f"the function to check is a {type(function).__name__}, which cannot be called",
@@ -113,6 +121,16 @@ def first_order(
         hand = HandBackend(arguments.backend, function)
         arguments = replace(arguments, backend=hand)
     counts = Counts()
+    with arguments.backend.highest_precision() if highest else nullcontext():
+        problem = _problem(function, arguments, counts, bounds)
+    if all(leaf.double for leaf in problem.X.leaves):
+        return problem
+    return replace(problem, widened=lambda: _problem(function, arguments.widened(), counts, bounds))
+
+
+def _problem(
+    function: Callable[..., Any], arguments: Arguments, counts: Counts, bounds: Bounds
+) -> Problem:
     codec = UserCodec(arguments, counts)
     flat: FlatFunction = (
         FlatByHand(function, codec)

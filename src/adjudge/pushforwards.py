@@ -40,6 +40,15 @@ def identities(checks: Identities, forward: Forward) -> Iterator[Finding]:
             )
 
 
+def pushed(checks: Identities, forward: Forward) -> dict[int, tuple[Vector, Vector]]:
+    """`(v, J v)` by leaf, for a random `v` in that leaf alone and undefined tangents elsewhere."""
+    X, v = checks.problem.X, _tangent(checks)
+    if len(X.leaves) < 2:
+        return {}
+    tangents = {j: only(X, v, j) for j in range(len(X.leaves))}
+    return {j: (part, forward.column(checks.base, part, j)[1]) for j, part in tangents.items()}
+
+
 def undefined(
     checks: Identities, forward: Forward, pushed: Mapping[int, tuple[Vector, Vector]]
 ) -> Iterator[Finding]:

@@ -27,10 +27,13 @@ class Provenance:
     dtype: str
     seed: int
     mode: str
+    note: str = ""
+    """How a derivative of less than double precision was judged."""
 
     def __str__(self) -> str:
-        """`torch 2.13.0, cpu, float64`."""
-        return f"{self.backend} {self.version}, {self.device}, {self.dtype}"
+        """`torch 2.13.0, cpu, float32, formula judged in float64`."""
+        note = f", {self.note}" if self.note else ""
+        return f"{self.backend} {self.version}, {self.device}, {self.dtype}{note}"
 
 
 @dataclass(frozen=True)

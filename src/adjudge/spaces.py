@@ -46,6 +46,18 @@ class Leaf:
         """Whether the host's float64 holds this leaf's dtype without rounding on the way back."""
         return self.eps <= DOUBLE
 
+    @property
+    def tiny(self) -> float:
+        """Some units of the smallest numbers of the dtype: a product may be off by as much."""
+        if self.double:
+            return 0.0
+        return 2.0**-20 if self.info.dtype == "float16" else 2.0**-122
+
+    @property
+    def huge(self) -> float:
+        """The largest number of the dtype, of those with less than double precision."""
+        return 65504.0 if self.info.dtype == "float16" else 3.3e38
+
     def entry(self, k: int) -> str:
         """Accessor path of real coordinate `k`: `inputs[0]['w'][4, 7]`, with `.imag` if so."""
         part = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,18 +22,24 @@ class Surroundings:
 
 
 @contextmanager
-def surroundings(problem: Problem) -> Iterator[Surroundings]:
-    """Global state as it was afterwards, also when the user's function raises."""
-    seen = Surroundings()
+def surroundings(problem: Problem, *, highest: bool = False) -> Iterator[Surroundings]:
+    """Global state as it was afterwards, also when the user's function raises.
+
+    `highest`: within it the engine's highest precision, instead of the user's.
+    """
+    backend, seen = problem.backend, Surroundings()
     python = random.getstate()
     host: Any = np.random.get_state()  # noqa: NPY002 the global state is what is kept
     try:
-        with problem.backend.isolation(problem.x):
-            engine = problem.backend.random_state()
+        with (
+            backend.isolation(problem.x),
+            backend.highest_precision() if highest else nullcontext(),
+        ):
+            engine = backend.random_state()
             try:
                 yield seen
             finally:
-                seen.drawn = problem.backend.random_state() != engine
+                seen.drawn = backend.random_state() != engine
     finally:
         if random.getstate() != python:
             seen.drawn = True

@@ -84,6 +84,9 @@ class WrappedBackend(AutodiffBackend):
     def effective_eps(self, array: Array) -> float:
         return self.inner.effective_eps(array)
 
+    def carried_eps(self, f: FlatFunction, x: Arrays) -> float:
+        return self.inner.carried_eps(f, x)
+
     def copy(self, array: Array) -> Array:
         return self.inner.copy(array)
 
@@ -98,6 +101,9 @@ class WrappedBackend(AutodiffBackend):
 
     def strided(self, array: Array) -> Array:
         return self.inner.strided(array)
+
+    def widen(self, array: Array) -> Array:
+        return self.inner.widen(array)
 
     def place(self, array: Array, device: object) -> Array:
         return self.inner.place(array, device)
@@ -123,6 +129,12 @@ class WrappedBackend(AutodiffBackend):
 
     def isolation(self, leaves: Sequence[Array]) -> AbstractContextManager[None]:
         return self.inner.isolation(leaves)
+
+    def widening(self) -> AbstractContextManager[None]:
+        return self.inner.widening()
+
+    def highest_precision(self) -> AbstractContextManager[None]:
+        return self.inner.highest_precision()
 
     def random_state(self) -> Hashable:
         return self.inner.random_state()

@@ -1,0 +1,136 @@
+"""Double precision where it was not asked for, and no less than the dtype where it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+DOUBLE = (torch.float64, torch.complex128)
+
+
+class _Widening(TorchFunctionMode):
+    """Tensors of lower precision become double where they meet double ones in an operator.
+
+    That is how captured weights, buffers and constants take part in a function that is evaluated
+    in double precision. Their values stay what they are.
+    """
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        kinds = {leaf.dtype for leaf in _tensors(args)}
+        if kwargs:
+            kinds.update(leaf.dtype for leaf in _tensors(kwargs))
+        if len(kinds) > 1 and not kinds.isdisjoint(DOUBLE):
+            kept = 1 if _in_place(getattr(func, "__name__", "")) else 0
+            args = (*args[:kept], *_mapped(tuple(args[kept:])))
+            kwargs = {k: v if k == "out" else _mapped(v) for k, v in (kwargs or {}).items()}
+        return func(*args, **(kwargs or {}))
+
+
+class _Watching(TorchFunctionMode):
+    """Keeps the largest spacing at 1 of what operators return."""
+
+    eps: float = 0.0
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for leaf in _tensors(result):
+            if leaf.dtype.is_floating_point or leaf.dtype.is_complex:
+                self.eps = max(self.eps, float(torch.finfo(leaf.dtype).eps))
+        return result
+
+
+def narrowest(run: Callable[[], Any]) -> float:
+    """See `AutodiffBackend.carried_eps`."""
+    watching = _Watching()
+    with watching:
+        run()
+    return watching.eps
+
+
+def widening() -> TorchFunctionMode:
+    """See `AutodiffBackend.widening`."""
+    return _Widening()
+
+
+@contextmanager
+def highest() -> Iterator[None]:
+    """No TF32, no bfloat16 products of float32 matrices, no autocast."""
+    matmul = torch.get_float32_matmul_precision()
+    cuda, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    reduced = ("allow_fp16_reduced_precision_reduction", "allow_bf16_reduced_precision_reduction")
+    before = {name: getattr(cuda, name) for name in reduced}
+    tf32 = cuda.allow_tf32, cudnn.allow_tf32
+    with ExitStack() as stack:
+        for kind in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(kind):
+                stack.enter_context(torch.autocast(kind, enabled=False))
+        try:
+            torch.set_float32_matmul_precision("highest")
+            cuda.allow_tf32 = False
+            _set_cudnn(allow_tf32=False)
+            for name in reduced:
+                setattr(cuda, name, False)
+            yield
+        finally:
+            torch.set_float32_matmul_precision(matmul)
+            cuda.allow_tf32 = tf32[0]
+            _set_cudnn(allow_tf32=tf32[1])
+            for name, value in before.items():
+                setattr(cuda, name, value)
+
+
+def _set_cudnn(*, allow_tf32: bool) -> None:
+    # set back at the end: that is what the flags may be frozen against
+    with torch.backends.__allow_nonbracketed_mutation():
+        torch.backends.cudnn.allow_tf32 = allow_tf32
+
+
+def _in_place(name: str) -> bool:
+    """Whether an operator writes into its first argument, which then stays what it is."""
+    if name.startswith("__"):
+        return name == "__setitem__" or name.startswith("__i")
+    return name.endswith("_")
+
+
+def _tensors(node: Any) -> list[torch.Tensor]:
+    if isinstance(node, torch.Tensor):
+        return [node]
+    if isinstance(node, dict):
+        node = tuple(node.values())
+    found: list[torch.Tensor] = []
+    if isinstance(node, tuple | list):
+        for child in node:
+            if isinstance(child, torch.Tensor):
+                found.append(child)
+            elif isinstance(child, tuple | list | dict):
+                found += _tensors(child)
+    return found
+
+
+def _mapped(node: Any) -> Any:
+    """`node` with all floating tensors in it double."""
+    if isinstance(node, torch.Tensor):
+        if node.dtype.is_complex:
+            return node.to(torch.complex128)
+        return node.to(torch.float64) if node.dtype.is_floating_point else node
+    if isinstance(node, dict):
+        return {key: _mapped(child) for key, child in node.items()}
+    if type(node) in (tuple, list):
+        return type(node)(_mapped(child) for child in node)
+    return node

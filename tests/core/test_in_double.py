@@ -1,0 +1,307 @@
+"""A derivative of less than double precision: the formula in float64, the rest against that."""
+
+import numpy as np
+import pytest
+
+import adjudge
+from adjudge import ByHand, Status, Verdict, examine
+from adjudge.errors import FlagError
+
+LOW = ["float32", "float16"]
+
+
+def statuses(report):
+    return {finding.status for finding in report.findings}
+
+
+def only_low(x, right, wrong):
+    """`wrong` in the dtypes that are not double, `right` in double."""
+    return right if x.dtype == np.float64 else wrong.astype(x.dtype)
+
+
+@pytest.mark.parametrize("dtype", LOW)
+@pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize(("off", "verdict"), [(0.0, Verdict.PASS), (1e-4, Verdict.FAIL)])
+def test_the_formula_is_judged_in_float64(dtype, mode, off, verdict):
+    x = np.linspace(0.5, 2.0, 7).astype(dtype)
+
+    report = examine(ByHand(np.sin, vjp=lambda x, w: (1 + off) * w * np.cos(x)), x, mode=mode)
+
+    assert report.verdict is verdict, report
+    assert report.provenance.dtype == dtype
+    assert report.provenance.note == "formula judged in float64"
+    assert "formula judged in float64" in report.footer
+    assert report.tolerance["rtol"] < 1e-7
+
+
+@pytest.mark.parametrize("dtype", LOW)
+@pytest.mark.parametrize(
+    "plant",
+    [
+        lambda g: g,
+        lambda g: -g,
+        lambda g: g * np.array([1, 1, 0, 1, 1, 1, 1, 1, 1]).reshape(3, 3),
+        lambda g: g * (1.1 if g.dtype == np.float16 else 1.01),
+        lambda g: g.T,
+    ],
+    ids=["right", "sign", "dropped", "factor", "transposed"],
+)
+@pytest.mark.parametrize("letter", ["R", "F"])
+def test_an_error_in_low_precision_alone(dtype, plant, letter):
+    x = np.linspace(0.5, 2.0, 9).reshape(3, 3).astype(dtype)
+
+    def derivative(x, w):
+        return only_low(x, w * np.cos(x), plant((w * np.cos(x)).astype(dtype)))
+
+    rules = {"vjp": derivative} if letter == "R" else {"jvp": derivative}
+    report = examine(ByHand(np.sin, **rules), x, modes=[letter], seed=3)
+
+    right = np.array_equal(plant(x), x)
+    assert report.verdict is (Verdict.PASS if right else Verdict.FAIL), report
+    assert statuses(report) == (set() if right else {Status.MISMATCH})
+    if not right:
+        assert f"float64 derivative right, {dtype} derivative wrong" in str(report)
+        assert report.modes[letter] is Verdict.FAIL
+
+
+def test_a_dropped_entry_is_named_with_both_values():
+    x = np.linspace(0.5, 2.0, 5, dtype=np.float32)
+
+    def vjp(x, w):
+        wrong = w * np.cos(x)
+        wrong[3] = 0
+        return only_low(x, w * np.cos(x), wrong)
+
+    report = examine(ByHand(np.sin, vjp=vjp), x, seed=0)
+
+    (finding,) = report.findings
+    assert finding.entry == "d <w, out> / d inputs[0][3]"
+    assert "float32   0\n" in finding.text
+    assert "ulp" in finding.text
+
+
+def variance(x):
+    return np.mean(x * x) - np.mean(x) ** 2
+
+
+def logistic(x):
+    return 1 / (1 + np.exp(-x))
+
+
+ROUNDED = {
+    "naive variance": (
+        ByHand(variance, vjp=lambda x, w: 2 * w * (x - np.mean(x)) / x.dtype.type(x.size)),
+        np.float32([100.25, 99.5, 101.0, 100.75]),
+    ),
+    "difference of roots": (
+        ByHand(
+            lambda x: np.sqrt(x + 1) - np.sqrt(x),
+            vjp=lambda x, w: w * (1 / (2 * np.sqrt(x + 1)) - 1 / (2 * np.sqrt(x))),
+        ),
+        np.float32([100.0, 230.5, 512.25, 977.0]),
+    ),
+    "saturated logistic": (
+        ByHand(logistic, vjp=lambda x, w: w * logistic(x) * (1 - logistic(x))),
+        np.float32([9.0, 10.5, 12.25, 14.0]),
+    ),
+    "fully saturated": (
+        ByHand(logistic, vjp=lambda x, w: w * logistic(x) * (1 - logistic(x))),
+        np.float32([17.0, 17.5, 18.25, 19.0]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_digits_lost_by_rounding_are_a_note(name):
+    rule, x = ROUNDED[name]
+
+    report = examine(rule, x, seed=0)
+
+    assert report.verdict is Verdict.PASS, report
+    assert statuses(report) <= {Status.INACCURATE}
+    if name != "naive variance":  # whose derivative loses nothing
+        assert "formula PASS; float32 derivative off by" in str(report)
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+@pytest.mark.parametrize("seed", range(3))
+def test_digits_lost_by_rounding_do_not_hide_a_wrong_formula(name, seed):
+    rule, x = ROUNDED[name]
+    wrong = ByHand(rule._forward, vjp=lambda x, w: 1.001 * rule.vjp(x, w))
+
+    report = examine(wrong, x, seed=seed)
+
+    assert report.verdict is Verdict.FAIL, report
+
+
+def test_softmax_is_accurate():
+    def softmax(x):
+        e = np.exp(x - x.max())
+        return e / e.sum()
+
+    def vjp(x, w):
+        y = softmax(x)
+        return y * (w - np.sum(w * y))
+
+    report = examine(ByHand(softmax, vjp=vjp), np.float32([0.5, -2.0, 3.0, 8.0]), seed=1)
+
+    assert report.verdict is Verdict.PASS, report
+    assert report.findings == ()
+
+
+@pytest.mark.parametrize("answer", [None, False, True])
+def test_a_function_that_refuses_float64_is_judged_natively(answer):
+    def only_float32(x):
+        if x.dtype != np.float32:
+            raise TypeError("this kernel takes float32")
+        return x * x
+
+    rule = ByHand(only_float32, vjp=lambda x, w: 2 * x * w)
+    report = examine(rule, np.float32([1.0, 2.0]), in_double=answer, seed=0)
+
+    assert report.verdict is (Verdict.INCONCLUSIVE if answer else Verdict.PASS)
+    assert statuses(report) == ({Status.UNSUPPORTED} if answer else set())
+    why = "judged natively: in float64 it raises TypeError: this kernel takes float32"
+    assert report.provenance.note == ("" if answer is False else why)
+    assert not examine(ByHand(only_float32, vjp=lambda x, w: -2 * x * w), np.float32([1.0, 2.0]))
+
+
+@pytest.mark.parametrize(
+    ("f", "vjp", "why"),
+    [
+        (lambda x: (x * x).astype(np.float32), lambda x, w: 2 * x * w, "out stays float32"),
+        (
+            lambda x: x * x,
+            lambda x, w: (2 * x * w).astype(np.float32),
+            "the gradient of inputs[0] stays float32",
+        ),
+    ],
+)
+def test_a_hidden_cast_is_judged_natively(f, vjp, why):
+    report = examine(ByHand(f, vjp=vjp), np.float32([1.0, 2.0]), seed=0)
+
+    assert report.verdict is Verdict.PASS, report
+    assert report.provenance.note == f"judged natively: in float64 {why}"
+
+
+def test_another_function_in_float64_is_judged_natively():
+    def scale(x):
+        return x.dtype.type(3 if x.dtype == np.float64 else 2)
+
+    right = ByHand(lambda x: scale(x) * x, vjp=lambda x, w: scale(x) * w)
+    # the derivative of the other one, which would pass for rounding to double and back
+    wrong = ByHand(lambda x: scale(x) * x, vjp=lambda x, w: x.dtype.type(3) * w)
+
+    x = np.float32([1.0, 2.0, 5.0])
+    reports = [examine(rule, x, seed=0) for rule in (right, wrong)]
+
+    assert [report.verdict for report in reports] == [Verdict.PASS, Verdict.FAIL]
+    assert all("its value is another one" in report.provenance.note for report in reports)
+
+
+def test_a_derivative_that_is_wrong_in_float64_alone_is_judged_natively():
+    rule = ByHand(np.sin, vjp=lambda x, w: w * np.cos(x) * (-1 if x.dtype == np.float64 else 1))
+
+    report = examine(rule, np.float32([0.5, 1.0]), seed=0)
+
+    assert report.verdict is Verdict.PASS, report
+    assert "and wrong itself" in report.provenance.note
+
+
+@pytest.mark.parametrize(
+    "numbers", [{"eps": 1e-2}, {"atol": 1e-2}, {"rtol": 1e-2}, {"nondet_tol": 1e-9}]
+)
+def test_numbers_of_the_caller_belong_to_the_dtype_at_hand(numbers):
+    rule, x = ByHand(np.sin, vjp=lambda x, w: w * np.cos(x)), np.float32([0.5, 1.0])
+
+    seen = []
+    examine(ByHand(lambda x: (seen.append(x.dtype), np.sin(x))[1], vjp=rule.vjp), x, **numbers)
+
+    assert set(seen) == {np.dtype("float32")}
+    with pytest.raises(FlagError):
+        examine(rule, x, in_double=True, **numbers)
+
+
+def test_double_precision_needs_no_twin():
+    seen = []
+
+    def f(x):
+        seen.append(x.dtype)
+        return np.sin(x)
+
+    report = examine(ByHand(f, vjp=lambda x, w: w * np.cos(x)), np.linspace(0, 1, 300))
+
+    assert report.provenance.note == ""
+    assert len(seen) == report.counts["evaluations"] <= 4
+
+
+def test_counts_are_those_of_both_runs():
+    seen = []
+
+    def f(x):
+        seen.append(x.dtype)
+        return np.sin(x)
+
+    report = examine(ByHand(f, vjp=lambda x, w: w * np.cos(x)), np.float32([0.5, 1.0]), seed=0)
+
+    assert len(seen) >= report.counts["evaluations"] > 4
+    assert {np.dtype("float32"), np.dtype("float64")} == set(seen)
+
+
+def test_unchecked_and_complex_inputs_are_widened_too():
+    def f(z, a):
+        return a * z * z
+
+    rule = ByHand(f, vjp=lambda z, a, w: (w * np.conj(2 * a * z), None))
+    z, a = np.complex64([1 + 2j, 0.5 - 1j]), np.float32([1.5, -2.0])
+
+    report = examine(rule, (z, a), wrt=0, seed=0)
+
+    assert report.verdict is Verdict.PASS, report
+    assert report.provenance.note == "formula judged in float64"
+
+
+@pytest.mark.parametrize(("off", "verdict"), [(0.0, Verdict.PASS), (1e-4, Verdict.FAIL)])
+def test_second_order(off, verdict):
+    rule = ByHand(
+        np.sin,
+        vjp=lambda x, w: w * np.cos(x),
+        double_vjp=lambda x, w, u: (-(1 + off) * u * w * np.sin(x), u * np.cos(x)),
+    )
+
+    report = adjudge.gradgradcheck(
+        rule, np.float32([0.5, 1.0, -2.0]), raise_exception=False, seed=0
+    )
+
+    assert report.verdict is verdict, report
+    assert report.provenance.note == "formula judged in float64"
+
+
+def test_a_first_derivative_that_low_precision_has_wrong_fails_the_second_order_check():
+    rule = ByHand(
+        np.sin,
+        vjp=lambda x, w: only_low(x, w * np.cos(x), -w * np.cos(x)),
+        double_vjp=lambda x, w, u: (-u * w * np.sin(x), u * np.cos(x)),
+    )
+
+    report = adjudge.gradgradcheck(
+        rule, np.float32([0.5, 1.0, -2.0]), raise_exception=False, seed=0
+    )
+
+    assert report.verdict is Verdict.FAIL
+    assert report.modes["R"] is Verdict.FAIL
+
+
+def test_given_cotangents_are_widened():
+    rule = ByHand(
+        np.sin,
+        vjp=lambda x, w: w * np.cos(x),
+        double_vjp=lambda x, w, u: (-u * w * np.sin(x), u * np.cos(x)),
+    )
+
+    report = adjudge.gradgradcheck(
+        rule, np.float32([0.5, 1.0]), np.float32([1.5, -0.5]), raise_exception=False, seed=0
+    )
+
+    assert report.verdict is Verdict.PASS, report
+    assert report.provenance.note == "formula judged in float64"
