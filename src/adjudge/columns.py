@@ -155,7 +155,7 @@ class Columns:
         with np.errstate(all="ignore"):
             modulus = self.base.whole.modulus(self.base.values)
             if found.estimate.size is not None:
-                modulus = np.fmax(modulus, found.estimate.size)
+                modulus = np.where(modulus == 0, found.estimate.size, modulus)
             return np.asarray(modulus[part] / found.tangent.length)
 
     def _quantum(self, found: Column, space: Space, values: Vector) -> Vector:

@@ -37,7 +37,7 @@ class Estimate:
     steps: Vector | None = None
     """By output, the finest step of the window that was taken."""
     size: Vector | None = None
-    """By output, the larger value at the finest step: f(x) may be 0 among large values."""
+    """By output, the largest value that was seen: f(x) may be 0 among large values."""
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ def ladder(
         None if at_x is None or sided else _one_sided(samples, at_x, eps),
         contradiction,
         steps[best + window - 1],
-        samples[-1].size,
+        size,
     )
 
 

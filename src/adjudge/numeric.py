@@ -172,7 +172,9 @@ def between(problem: Problem, found: Column) -> float:
     No ratio of small numbers in double, where values may be rounded to multiples of a power of two
     as the steps are; three halves in narrower dtypes, where the steps have to stay exact.
     """
-    return 1.4 if problem.X.leaves[found.tangent.leaf].double else 1.5
+    tangent = found.tangent
+    unit = tangent.coordinate is not None  # of other tangents the direction would be rounded
+    return 1.4 if unit and problem.X.leaves[tangent.leaf].double else 1.5
 
 
 def steps_around(problem: Problem, base: Base, found: Column, *, far: bool = False) -> list[float]:
