@@ -119,13 +119,12 @@ class Forward:
         return base.Y.vector(self.problem.backend, y, base.arrays[: len(base.Y.leaves)])
 
 
-def neighbours(problem: Problem) -> Iterator[Vector]:
-    """Two points whose finite entries are one or two units of rounding off those of x."""
+def neighbours(problem: Problem, leaf: int) -> Iterator[Vector]:
+    """Two points where the entries of one leaf are one or two units of rounding off those of x."""
     random = np.random.default_rng(0)
-    eps = np.repeat(
-        [leaf.eps for leaf in problem.X.leaves], [leaf.size for leaf in problem.X.leaves]
-    )
+    part, eps = problem.X.slices[leaf], problem.X.leaves[leaf].eps
     for _ in range(2):
-        signs = random.choice(np.array([-1.0, 1.0]), problem.X.size)
+        point = problem.origin.copy()
         with np.errstate(all="ignore"):
-            yield problem.clipped(problem.origin * (1 + signs * eps))
+            point[part] *= 1 + eps * random.choice(np.array([-1.0, 1.0]), part.stop - part.start)
+        yield problem.clipped(point)

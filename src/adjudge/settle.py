@@ -99,7 +99,7 @@ class Settling:
         with np.errstate(all="ignore"):
             changes = [
                 np.abs(self._automatic(point, kind, tried, found) - comparison.automatic[tried])
-                for point in neighbours(self.problem)
+                for point in neighbours(self.problem, found.tangent.leaf)
             ]
             change = np.max(np.where(np.isfinite(changes), changes, 0.0), axis=0)
             size = np.where(comparison.largest > 0, comparison.largest, 1.0)
@@ -117,7 +117,7 @@ class Settling:
         with np.errstate(all="ignore"):
             apart = [
                 np.abs(self._automatic(point, kind, tried, found) - comparison.automatic[tried])
-                for point in neighbours(self.problem)
+                for point in neighbours(self.problem, found.tangent.leaf)
             ]
             steady = np.max(apart, axis=0) < np.abs(comparison.automatic[tried]) / 16
         error = comparison.error.copy()
