@@ -117,7 +117,10 @@ def _in_double(
             mode = letter + one.problem.tail
             if mode not in twin.carried:
                 twin.carried.add(mode)
-                found = transport(one, other, letter, settings.seed)
+                try:
+                    found = transport(one, other, letter, settings.seed)
+                except Exception as error:  # only in double: the rest ran before
+                    raise raised(error) from error
                 _consequence(found, formula, mode)
                 new = found.findings(formula.verdict)
                 outcome.findings += [one for one in new if one not in outcome.findings]

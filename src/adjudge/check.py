@@ -93,8 +93,8 @@ def gradcheck(
             ladder of steps that has begun is climbed to its end. `None`: no limit.
         in_double: Judge the formula in float64 where an input is narrower, and the narrow
             derivative against that one. `None`: where the function runs in float64, and none of
-            `eps`, `atol`, `rtol` and `nondet_tol` is given. `False`: never. `True`: where it does
-            not, the verdict is INCONCLUSIVE at best.
+            `eps`, `atol`, `rtol`, `nondet_tol` and `max_evaluations` is given. `False`: never.
+            `True`: where it does not, the verdict is INCONCLUSIVE at best.
         highest_precision: Evaluate without TF32, autocast and other arithmetic that is narrower
             than the dtype, instead of allowing for it.
         backend: Name or instance of the engine, instead of asking the arrays.

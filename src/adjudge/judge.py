@@ -61,8 +61,8 @@ class Settings:
 
     @property
     def fixed(self) -> bool:
-        """Whether the caller chose a number that belongs to the dtype at hand."""
-        numbers = (self.eps, self.atol, self.rtol)
+        """Whether the caller chose a number that belongs to the dtype at hand, or a budget."""
+        numbers = (self.eps, self.atol, self.rtol, self.max_evaluations)
         return any(number is not None for number in numbers) or self.nondet_tol > 0
 
 

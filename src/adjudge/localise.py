@@ -312,7 +312,7 @@ class _Trace:
         if row is not None:
             unit[row] = 1.0
         changes = [0.0]
-        for point in neighbours(table.problem):
+        for point in neighbours(table.problem, self.failure.tangent.leaf):
             if row is None:
                 doing = "with x moved by rounding"
                 there = evaluate(table.problem, table.base, point, doing)[coordinate]

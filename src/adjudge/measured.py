@@ -135,13 +135,15 @@ def precision(problem: Problem, base: Base, found: Column) -> str | None:
     samples = [sample for samples in found.ladders for sample in samples]
     if not samples:
         return None
-    points = [moved_by(problem, found.tangent, sample.step) for sample in samples]
-    part = problem.X.slices[found.tangent.leaf]
-    names = {
-        carried([values[out] for s in samples for values in (s.plus, s.minus)],
-                [point[part] for point in points])
-        for out in base.Y.slices
-    }  # fmt: skip
+    moving = found.tangent.vector != 0
+    pairs = [(s.plus, s.step) for s in samples]
+    pairs += [(s.minus, -s.step) for s in samples if not s.sided]
+    names = set()
+    for out in base.Y.slices:
+        # where f stands still, at a kink or in saturation, its values say nothing
+        moved = [(v[out], h) for v, h in pairs if np.any(v[out] != base.values[out])]
+        points = [moved_by(problem, found.tangent, h)[moving] for _, h in moved]
+        names.add(carried([v for v, _ in moved], points) if moved else None)
     return names.pop() if len(names) == 1 else None
 
 

@@ -103,12 +103,13 @@ def carries_double(problem: Problem, base: Base, seed: int) -> bool:
     lengths = [scale(problem.origin[part]) for part in problem.X.slices]
     random = np.random.default_rng([seed, 23])
     v = random.choice([-1.0, 1.0], problem.X.size) * np.concatenate([*lengths, np.zeros(0)])
+    v, ends = (v, (1.0, -1.0)) if problem.bounds is None else (problem.inward(v), (2.0, 0.0))
     slopes = []
     with np.errstate(all="ignore"):
         for step in STEPS:
             plus, minus = (
                 evaluate(problem, base, problem.origin + sign * step * v, "to see its precision")
-                for sign in (1.0, -1.0)
+                for sign in ends
             )
             slopes.append((plus - minus) / (2 * step))
         gap, size = np.abs(slopes[0] - slopes[1]), np.fmax(np.abs(slopes[0]), np.abs(base.values))

@@ -77,7 +77,7 @@ def test_a_small_difference_is_found_between_the_modes_too():
         np.sin, vjp=lambda x, w: w * np.cos(x), jvp=lambda x, v: v * np.cos(x) * (1 + 1e-7)
     )
 
-    report = examine(rule, X, **BOTH)
+    report = examine(rule, X, **BOTH, mode="full")
 
     assert Status.INCONSISTENT in statuses(report)
     assert report.verdict is Verdict.FAIL

@@ -7,6 +7,15 @@ import adjudge
 from adjudge import ByHand, Status, Verdict, examine
 from adjudge.errors import FlagError
 
+
+def quiet(function):
+    def call(*args):
+        with np.errstate(all="ignore"):
+            return function(*args)
+
+    return call
+
+
 LOW = ["float32", "float16"]
 
 
@@ -95,7 +104,7 @@ ROUNDED = {
     ),
     "difference of roots": (
         ByHand(
-            lambda x: np.sqrt(x + 1) - np.sqrt(x),
+            quiet(lambda x: np.sqrt(x + 1) - np.sqrt(x)),
             vjp=lambda x, w: w * (1 / (2 * np.sqrt(x + 1)) - 1 / (2 * np.sqrt(x))),
         ),
         np.float32([100.0, 230.5, 512.25, 977.0]),

@@ -50,7 +50,7 @@ def test_one_wrong_entry_of_an_elementwise_function_takes_few_vjps(n):
 
     assert {(f"out[{n // 3}]", f"inputs[0][{n // 3}]")} == named(report)
     assert report.counts["evaluations"] <= 96 + 2 * n * (n <= 64)
-    assert report.counts["vjps"] <= 10
+    assert report.counts["vjps"] <= 14
 
 
 @pytest.mark.parametrize("k", [2, 3, 8])
@@ -145,7 +145,7 @@ def test_one_wrong_entry_is_named_in_single_precision(n):
     report = examine(ByHand(np.sin, vjp=vjp), x, mode="projected", seed=6)
 
     assert {("out[77]", "inputs[0][77]")} == named(report)
-    assert report.counts["evaluations"] <= 80
+    assert report.counts["evaluations"] <= 100
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,8 @@ def test_a_tail_beside_visible_entries_does_not_stay_open(factor):
 def test_a_derivative_below_the_rounding_of_f_is_left_open(dtype, offset, factor, mode):
     f = ByHand(lambda x: dtype(offset) + np.sin(x), vjp=lambda x, w: dtype(factor) * w * np.cos(x))
 
-    report = examine(f, np.asarray([0.3, 1.2], dtype=dtype), mode=mode, seed=0)
+    x = np.asarray([0.3, 1.2], dtype=dtype)
+    report = examine(f, x, mode=mode, seed=0, in_double=False)
 
     assert report.verdict is Verdict.INCONCLUSIVE
 
