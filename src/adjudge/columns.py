@@ -103,7 +103,7 @@ class Columns:
             moved[:pulled],
             self.tolerance,
             partial(self._row_scales, found, block, rows, size),
-            found.tangent.coordinate is None,
+            not probes.full,
         )
 
     def _row_scales(self, found: Column, block: slice, rows: Vector, size: Vector) -> Scales:

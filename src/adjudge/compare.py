@@ -109,7 +109,9 @@ class Comparison:
 
     @cached_property
     def settled(self) -> bool:
-        """Whether all entries agree beyond doubt, at a glance: none is zero or coarse."""
+        """Whether all entries agree beyond doubt, at a glance: none is coarse, and where the
+        automatic value is zero f does not move, though it moves elsewhere.
+        """
         t = self.tolerance
         if not t.automatic:
             return False
@@ -117,7 +119,11 @@ class Comparison:
             close = self.difference <= self.error + SIGNIFICANT * t.relative * self.largest
             fine = 16 * t.relative if self.projected else t.resolution
             sharp = self.error <= min(fine, t.resolution) * self.largest
-            return bool(np.all(close & sharp & self.moved & (self.automatic != 0)))
+            shown = close & sharp & self.moved & (self.automatic != 0)
+            if np.all(shown):
+                return True
+            still = ~self.moved & (self.automatic == 0) & (self.reference == 0)
+            return bool(np.all(shown | still) and np.any(shown))
 
     @cached_property
     def difference(self) -> Vector:
@@ -246,7 +252,9 @@ class Comparison:
     def resolution(self) -> float:
         """The largest relative error that would still have been accepted anywhere."""
         if self.settled:
-            return float(np.max((self.difference + self.error) / self.largest, initial=0.0))
+            with np.errstate(all="ignore"):
+                ratio = (self.difference + self.error) / self.largest
+            return float(np.max(ratio, initial=0.0, where=self.moved))
         with np.errstate(all="ignore"):
             size = self.largest
             ratio = self.difference + np.where(np.isfinite(self.error), self.error, 0.0)

@@ -16,6 +16,7 @@ from adjudge.columns import Columns, Side
 from adjudge.compare import Comparison, Entry, Tally, Tolerance
 from adjudge.differences import norm
 from adjudge.failure import Failure
+from adjudge.groups import grouped
 from adjudge.noise import CARRIED
 from adjudge.nonsmooth import kinks, slopes_of
 from adjudge.numeric import Column, column
@@ -85,13 +86,39 @@ class Table:
         """All columns: differences once, shared by every mode."""
         for block, rows in self._blocks():
             self.rows = rows if block == slice(0, self.problem.X.size) else None
+            settled = self._together(block, rows)
             for tangent in self.probes.tangents(self.problem.origin, block, self._along(rows)):
+                if tangent.coordinate in settled:
+                    continue
                 if not self.budget.allows(self.budget.column):
                     return
                 self.budget.columns += 1
                 self._column(tangent, block, rows)
             if not self.budget.allows(self.budget.pulled):  # for another block
                 return
+
+    def _together(self, block: slice, rows: Vector | None) -> set[int]:
+        """The columns of a sparse table that a few evaluations settle, many at a time."""
+        settled: set[int] = set()
+        plain = self.probes.full and self.eps is None and not self.problem.tail
+        if not plain or rows is None or self.rows is None or rows.shape[0] < self.probes.rows:
+            return settled
+        for tangent, coordinates in grouped(self.probes, self.problem.origin, rows):
+            if not self.budget.allows(self.budget.column):
+                break
+            found, pushed, sides = self._first(tangent, block, rows)
+            if not all(comparison.settled for _, comparison, _ in sides):
+                continue
+            settled.update(coordinates)
+            for letter, comparison, side in sides:
+                tally = self.tally(letter)
+                tally.compared += comparison.automatic.size * (len(coordinates) - 1)
+                self._record(tally, comparison, side, found)
+                tally.weigh(comparison.automatic, comparison.allowed)
+            if pushed is not None:
+                self._forward_against_reverse(found, block, rows, pushed)
+        self.budget.columns += len(settled)
+        return settled
 
     def _blocks(self) -> Iterator[tuple[slice, Vector | None]]:
         if self.reverse is None:
@@ -108,13 +135,19 @@ class Table:
         with np.errstate(all="ignore"):
             return np.asarray(rows[0] if rows.shape[0] == 1 else np.sum(rows, axis=0))
 
-    def _column(self, tangent: Tangent, block: slice, rows: Vector | None) -> None:
+    def _first(
+        self, tangent: Tangent, block: slice, rows: Vector | None
+    ) -> tuple[Column, Vector | None, list[Side]]:
+        """A column from two evaluations, what forward mode says of it, and their comparisons."""
         found = column(self.problem, self.base, tangent, self.eps)
         pushed = None
         if self.forward is not None:
             pushed = self.forward.column(self.base, found.vector, tangent.leaf)[1]
             self.pushed.setdefault(tangent.leaf, (found.vector, pushed))
-        sides = list(self.columns.sides(found, block, rows, pushed))
+        return found, pushed, list(self.columns.sides(found, block, rows, pushed))
+
+    def _column(self, tangent: Tangent, block: slice, rows: Vector | None) -> None:
+        found, pushed, sides = self._first(tangent, block, rows)
         settled = self.eps is not None or all(c.settled for _, c, _ in sides)
         disagrees = not settled and any(bool(np.any(self._doubtful(c))) for _, c, _ in sides)
         doubt = (disagrees and self.confirmed < CONFIRMED) or (
@@ -196,9 +229,11 @@ class Table:
     # -- keeping what disagrees
 
     def _record(self, tally: Tally, comparison: Comparison, side: str, found: Column) -> None:
+        # an empty output has a projection, with nothing in it
+        empty = [side == "rows" and not leaf.size for leaf in self.base.Y.leaves]
+        tally.compared += int(comparison.automatic.size) - (0 if self.probes.full else sum(empty))
         if comparison.settled:
-            tally.compared += int(comparison.automatic.size)
-            tally.nonzero += int(comparison.automatic.size)
+            tally.nonzero += int(np.count_nonzero(comparison.automatic))
             tally.resolution = max(tally.resolution, comparison.resolution)
             return
         fails, undecided = comparison.fails, comparison.undecided
@@ -207,9 +242,6 @@ class Table:
         if odd:
             self.unsettled.add(tally.mode)
         fails, undecided = fails & ~kink, undecided & ~kink
-        # an empty output has a projection, with nothing in it
-        empty = [side == "rows" and not leaf.size for leaf in self.base.Y.leaves]
-        tally.compared += int(comparison.automatic.size) - (0 if self.probes.full else sum(empty))
         tally.nonzero += int(np.count_nonzero(comparison.automatic))
         tally.resolution = max(tally.resolution, comparison.resolution)
         tally.failed += int(np.count_nonzero(fails))

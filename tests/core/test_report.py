@@ -193,7 +193,7 @@ def test_an_exception_of_the_function_comes_through_with_a_note(verb):
 
     def forward(x):
         calls.append(x)
-        if len(calls) == 5:
+        if len(calls) == 3:
             raise ZeroDivisionError("mine")
         return np.sin(x)
 
@@ -201,7 +201,7 @@ def test_an_exception_of_the_function_comes_through_with_a_note(verb):
         verb(ByHand(forward, vjp=BOTH["vjp"]), X, mode="full")
 
     (note,) = caught.value.__notes__
-    assert note.startswith("adjudge: raised in evaluation 5 of the function, with inputs[0][0, 1] ")
+    assert note.startswith("adjudge: raised in evaluation 3 of the function, with inputs[0] moved ")
 
 
 def test_an_exception_of_the_vjp_says_that_it_was_the_vjp():

@@ -26,7 +26,7 @@ FACTS = {
     "cube": [" 4 evaluations"],
     "one entry": ["d out[700] / d inputs[0][700]"],
     "shift": ["1/40 times the reference", "a mean for a sum"],
-    "relu": ["d out[1] / d inputs[0][1]"],
+    "relu": ["right at 2 points nearby"],
 }
 """What an example is there to show, beside its headline and statuses."""
 
@@ -65,12 +65,9 @@ def headline(report: str) -> tuple[str, str]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_example_says_what_the_page_shows(name, outputs):
-    if name == "sigmoid" and "INACCURATE" not in Status.__members__:
-        pytest.skip("no second look at a derivative of low precision: adjudge.transport is absent")
     shown, now = SHOWN[name], outputs[name]
 
-    if "NONSMOOTH" not in statuses(shown):  # a kink is a note where points nearby are judged
-        assert headline(shown) == headline(now)
+    assert headline(shown) == headline(now)
     assert statuses(shown) == statuses(now)
     assert [fact for fact in FACTS.get(name, []) if fact not in shown or fact not in now] == []
 
@@ -103,9 +100,6 @@ def test_the_table_of_dtypes_is_what_the_code_computes(row):
 @pytest.mark.parametrize("row", rows("Constants"), ids=lambda row: row[0])
 def test_a_constant_has_the_value_that_the_page_gives(row):
     module, _, name = row[0].strip("`").partition(".")
-    if importlib.util.find_spec(f"adjudge.{module}") is None:
-        pytest.skip(f"there is no adjudge.{module}")
-
     assert getattr(importlib.import_module(f"adjudge.{module}"), name) == number(row[1])
 
 

@@ -1,0 +1,86 @@
+"""Full mode of sparse tables: columns that no output shares are compared together."""
+
+import numpy as np
+import pytest
+
+from adjudge import ByHand, Verdict, examine
+from adjudge.byhand import PlainBackend
+from adjudge.groups import grouped
+from adjudge.probes import Probes
+from adjudge.spaces import Space
+
+BACKEND = PlainBackend(np)
+X = np.linspace(0.3, 2.0, 40)
+
+
+def cosine(x, w):
+    return w * np.cos(x)
+
+
+@pytest.mark.parametrize("modes", [["R"], ["R", "F"]])
+def test_an_elementwise_function_takes_a_few_evaluations(modes):
+    rule = ByHand(np.sin, vjp=cosine, jvp=cosine)
+
+    report = examine(rule, X, modes=modes, mode="full", seed=0)
+
+    assert report.verdict is Verdict.PASS
+    assert report.counts["comparisons"] == len(modes) * 40 * 40
+    assert report.counts["evaluations"] < 20
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("error", [1.0, 1e-4, 1e-6])
+def test_one_wrong_entry_fails_and_is_named(error, seed):
+    def wrong(x, w):
+        g = w * np.cos(x)
+        g[17] *= 1 + error
+        return g
+
+    report = examine(ByHand(np.sin, vjp=wrong), X, mode="full", seed=seed)
+
+    assert report.verdict is Verdict.FAIL
+    assert report.counts["failed"] == 1
+    assert report.entries[0].wrt == "inputs[0][17]"
+    assert report.entries[0].of == "out[17]"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_entries_that_are_missing_in_pairs_do_not_cancel(seed):
+    def f(x):
+        return np.sin(x) + np.where(np.arange(40) == 5, x[20] - x[30], 0.0)
+
+    report = examine(ByHand(f, vjp=cosine), X, mode="full", seed=seed)
+
+    assert report.verdict is Verdict.FAIL
+    assert {entry.wrt for entry in report.entries} == {"inputs[0][20]", "inputs[0][30]"}
+
+
+def test_a_spurious_entry_of_a_column_that_f_does_not_read_fails():
+    def f(x):
+        return np.sin(x) * (np.arange(40) != 7)
+
+    report = examine(ByHand(f, vjp=cosine), X, mode="full", seed=0)
+
+    assert report.verdict is Verdict.FAIL
+    assert report.entries[0].wrt == "inputs[0][7]"
+
+
+def test_no_output_depends_on_two_columns_of_a_group():
+    random = np.random.default_rng(0)
+    rows = (random.random((30, 40)) < 0.1) * random.normal(size=(30, 40))
+    space, origin = Space.at(BACKEND, (X,), ("x",))
+    probes = Probes(space, space, True, 0)
+    seen = []
+
+    for tangent, coordinates in grouped(probes, origin, rows):
+        assert np.max(np.count_nonzero(rows[:, coordinates], axis=1)) <= 1
+        assert set(np.flatnonzero(tangent.vector)) == set(coordinates)
+        seen += coordinates
+
+    assert len(seen) == len(set(seen)) > 20
+
+
+def test_a_dense_table_is_not_grouped():
+    space, origin = Space.at(BACKEND, (X,), ("x",))
+
+    assert not list(grouped(Probes(space, space, True, 0), origin, np.ones((3, 40))))
