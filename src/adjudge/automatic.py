@@ -67,9 +67,15 @@ class Reverse:
         return problem.X.vector(problem.backend, g, problem.x)
 
     def blocks(
-        self, base: Base, cotangents: Iterable[Vector], rows: int, known: Vector | None = None
+        self,
+        base: Base,
+        cotangents: Iterable[Vector],
+        rows: int,
+        known: Vector | None = None,
+        *,
+        whole: bool = False,
     ) -> Iterator[tuple[slice, Vector]]:
-        """Blocks of columns of the table, `rows x width`, together all of X.
+        """Blocks of columns of the table, `rows x width`, together all of X; `whole`: one block.
 
         `known` is the row of the only cotangent, where there is but one and it was pulled already.
         """
@@ -77,7 +83,7 @@ class Reverse:
         if known is not None:
             yield slice(0, n), known[None, :]
             return
-        width = max(1, min(n, BLOCK_BYTES // (8 * max(1, rows))))
+        width = max(1, n if whole else min(n, BLOCK_BYTES // (8 * max(1, rows))))
         starts = range(0, max(n, 1), width)
         ws = cotangents if len(starts) == 1 else list(cotangents)
         for start in starts:

@@ -86,7 +86,8 @@ class Columns:
             automatic = rows[:, found.tangent.coordinate - block.start]
             size = self._floor(value, final=final)
         else:
-            part = self.problem.X.slices[found.tangent.leaf]
+            whole = self.problem.X.slices[found.tangent.leaf]
+            part = slice(max(whole.start, block.start), min(whole.stop, block.stop))
             v = found.vector[part]
             its = rows[:, part.start - block.start : part.stop - block.start]
             with np.errstate(all="ignore"):

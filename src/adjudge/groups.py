@@ -13,28 +13,28 @@ from adjudge.spaces import Vector
 
 DENSEST = 1 / 4
 """A table whose fullest row has more than this part of its entries is not worth grouping."""
-LARGEST = 2**24
-"""Nor is one with more entries than this, for the memory that it takes."""
 
 
-def grouped(probes: Probes, origin: Vector, rows: Vector) -> Iterator[tuple[Tangent, list[int]]]:
-    """Tangents in place of unit ones, each with its coordinates.
+def grouped(
+    probes: Probes, origin: Vector, block: slice, rows: Vector
+) -> Iterator[tuple[Tangent, list[int]]]:
+    """Tangents in place of the unit ones of `block`, whose table is `rows`, with their coordinates.
 
     Columns that share no nonzero row of `rows` are put together (Curtis, Powell and Reid, IMA J.
     Appl. Math. 13, 1974): every nonzero entry is then compared on its own, and every zero with one
     other entry at most. The magnitudes are random, lest two missing entries cancel.
     """
-    if rows.size > LARGEST:
-        return
     random = np.random.default_rng([probes.seed, 3])
-    for j, (leaf, part) in enumerate(zip(probes.X.leaves, probes.X.slices, strict=True)):
-        if not leaf.double or leaf.size < 4:
+    for j, (leaf, whole) in enumerate(zip(probes.X.leaves, probes.X.slices, strict=True)):
+        part = slice(max(whole.start, block.start), min(whole.stop, block.stop))
+        size = part.stop - part.start
+        if not leaf.double or size < 4:
             continue
-        nonzero = rows[:, part] != 0
-        if np.max(np.count_nonzero(nonzero, axis=1), initial=0) > DENSEST * leaf.size:
+        nonzero = rows[:, part.start - block.start : part.stop - block.start] != 0
+        if np.max(np.count_nonzero(nonzero, axis=1), initial=0) > DENSEST * size:
             continue
-        lengths = scale(origin[part])
-        entries = signed(random, leaf.size, wide=True) * 2.0 ** np.round(np.log2(lengths))
+        lengths = scale(origin[whole])[part.start - whole.start : part.stop - whole.start]
+        entries = signed(random, size, wide=True) * 2.0 ** np.round(np.log2(lengths))
         for members in _disjoint(nonzero):
             vector = np.zeros(probes.X.size)
             coordinates = part.start + members

@@ -11,6 +11,7 @@ from adjudge.automatic import Forward, Reverse, neighbours
 from adjudge.budget import ENTRY
 from adjudge.compare import Entry
 from adjudge.differences import Estimate, norm
+from adjudge.errors import AdjudgeError
 from adjudge.failure import Failure
 from adjudge.measured import measured
 from adjudge.numeric import Column, column, confirm, refined
@@ -212,7 +213,12 @@ class _Trace:
             return found, unit
         if 4 * found.step > table.problem.room(unit):
             return refined(table.problem, table.base, found), unit
-        longer = column(table.problem, table.base, tangent, 4 * found.step).estimate
+        try:
+            longer = column(table.problem, table.base, tangent, 4 * found.step).estimate
+        except AdjudgeError:
+            raise
+        except Exception:  # f is not defined that far off
+            return refined(table.problem, table.base, found), unit
         near = found.estimate
         with np.errstate(all="ignore"):
             error = np.fmax(near.error, np.abs(near.value - longer.value))

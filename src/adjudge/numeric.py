@@ -18,7 +18,7 @@ from adjudge.differences import (
     ladder_steps,
     relative_step,
 )
-from adjudge.errors import InputError
+from adjudge.errors import AdjudgeError, InputError
 from adjudge.observed import Base, evaluate
 from adjudge.probes import Tangent
 from adjudge.problem import Problem
@@ -194,7 +194,14 @@ def climbed(
     samples = []
     for step in steps:
         signed = float(np.copysign(step, found.step))
-        taken = sample_at(problem, base, found.tangent, signed, sided=found.sided)
+        try:
+            taken = sample_at(problem, base, found.tangent, signed, sided=found.sided)
+        except AdjudgeError:
+            raise
+        except Exception:
+            if step <= abs(found.step):
+                raise
+            continue  # farther off than the step that worked: f is not defined there
         if taken is not None:
             samples.append(taken[0])
     if len(samples) < (least or fewest(sided=found.sided)):

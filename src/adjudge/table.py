@@ -101,9 +101,9 @@ class Table:
         """The columns of a sparse table that a few evaluations settle, many at a time."""
         settled: set[int] = set()
         plain = self.probes.full and self.eps is None and not self.problem.tail
-        if not plain or rows is None or self.rows is None or rows.shape[0] < self.probes.rows:
+        if not plain or rows is None or rows.shape[0] < self.probes.rows:
             return settled
-        for tangent, coordinates in grouped(self.probes, self.problem.origin, rows):
+        for tangent, coordinates in grouped(self.probes, self.problem.origin, block, rows):
             if not self.budget.allows(self.budget.column):
                 break
             found, pushed, sides = self._first(tangent, block, rows)
@@ -126,7 +126,8 @@ class Table:
             return
         rows = self.budget.rows = self.budget.pulled
         cotangents = islice(self.probes.cotangents(), rows)
-        yield from self.reverse.blocks(self.base, cotangents, rows, self.known)
+        whole = not self.probes.full  # a random tangent goes through every column
+        yield from self.reverse.blocks(self.base, cotangents, rows, self.known, whole=whole)
 
     def _along(self, rows: Vector | None) -> Vector | None:
         """The gradient that random tangents lean towards: of all projected outputs together."""

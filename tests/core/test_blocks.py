@@ -90,3 +90,15 @@ def test_several_inputs_are_cut_across():
     report = examine(ByHand(lambda a, b: a * b, vjp=vjp), (X[:7], X[7:14]), mode="full")
 
     assert {entry.wrt for entry in report.entries} == {"inputs[1][6]"}
+
+
+def test_random_tangents_are_compared_with_whole_rows_however_small_a_block_is(monkeypatch):
+    monkeypatch.setattr("adjudge.automatic.BLOCK_BYTES", 64)
+    rule = ByHand(
+        lambda x: (np.sin(x), np.cos(x)), vjp=lambda x, w: w[0] * np.cos(x) - w[1] * np.sin(x)
+    )
+
+    report = examine(rule, np.linspace(0.1, 1, 50), mode="projected", seed=0)
+
+    assert report.verdict is Verdict.PASS
+    assert report.counts["comparisons"] == 2

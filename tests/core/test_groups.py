@@ -72,7 +72,7 @@ def test_no_output_depends_on_two_columns_of_a_group():
     probes = Probes(space, space, True, 0)
     seen = []
 
-    for tangent, coordinates in grouped(probes, origin, rows):
+    for tangent, coordinates in grouped(probes, origin, slice(0, 40), rows):
         assert np.max(np.count_nonzero(rows[:, coordinates], axis=1)) <= 1
         assert set(np.flatnonzero(tangent.vector)) == set(coordinates)
         seen += coordinates
@@ -83,4 +83,19 @@ def test_no_output_depends_on_two_columns_of_a_group():
 def test_a_dense_table_is_not_grouped():
     space, origin = Space.at(BACKEND, (X,), ("x",))
 
-    assert not list(grouped(Probes(space, space, True, 0), origin, np.ones((3, 40))))
+    assert not list(grouped(Probes(space, space, True, 0), origin, slice(0, 40), np.ones((3, 40))))
+
+
+def test_a_table_in_several_blocks_is_grouped_block_by_block(monkeypatch):
+    monkeypatch.setattr("adjudge.automatic.BLOCK_BYTES", 8 * 40 * 12)
+    right, wrong = (
+        ByHand(np.sin, vjp=lambda x, w, c=c: w * np.cos(x) * (1 + c * (np.arange(40) == 33)))
+        for c in (0, 1e-4)
+    )
+
+    reports = [examine(rule, X, mode="full", seed=0) for rule in (right, wrong)]
+
+    assert [Verdict.PASS, Verdict.FAIL] == [report.verdict for report in reports]
+    assert reports[0].counts["comparisons"] == reports[1].counts["comparisons"] == 40 * 40
+    assert reports[1].entries[0].wrt == "inputs[0][33]"
+    assert reports[0].counts["evaluations"] < 20

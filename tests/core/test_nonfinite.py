@@ -144,3 +144,17 @@ def test_equal_nan_does_not_excuse_nan_where_the_function_is_finite():
     report = examine(rule, np.ones(2), mode="full", equal_nan=True)
 
     assert report.verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.PASS), (1.01, Verdict.FAIL)])
+def test_a_function_that_raises_far_from_x_is_judged_near_it(factor, verdict):
+    def f(x):
+        if np.any(np.abs(x - 1) > 0.01):
+            raise ArithmeticError("outside of the domain")
+        return x**3
+
+    rule = ByHand(f, vjp=lambda x, w: factor * w * 3 * x**2)
+
+    report = examine(rule, np.ones(3), seed=0)
+
+    assert report.verdict is verdict
