@@ -84,7 +84,8 @@ def gradcheck(
         fast_mode: `True` is `mode="projected"`, `False` is `mode="full"`.
         masked: Sparse inputs: `True` checks the stored values only.
         mode: `"full"` compares every entry of the Jacobian, `"projected"` one random signed
-            projection a pair of leaves, `"auto"` chooses by cost.
+            projection a pair of leaves and, where that fails or is suspicious, the entries it is
+            traced to. `"auto"` is projected, but for problems of a few numbers.
         seed: Of the random tangents and cotangents. `None`: a fresh one, stated in the report.
         equal_nan: Let agreeing NaNs and infinities pass.
         max_evaluations: A budget of work, of which an evaluation, a vjp and a jvp are one unit
