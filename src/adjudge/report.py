@@ -94,9 +94,10 @@ class Report:
     def footer(self) -> str:
         """Counts, what would have shown, and provenance."""
         c = self.counts
-        errors = ", ".join(f"{error:.0e}" for error in self.power)
-        parts = ", ".join(f"{part:.1%}" for part in self.power.values())
-        power = f"one entry off by {errors} would show in {parts} of them\n" if parts else ""
+        parts = ", ".join(f"{part:.1%} at {error:.0e}" for error, part in self.power.items())
+        power = f"a single wrong entry would show with probability {parts}\n" if parts else ""
+        if self.verdict is Verdict.FAIL:
+            power = ""
         verdicts = "  ".join(f"{mode}: {verdict}" for mode, verdict in self.modes.items())
         return (
             f"{verdicts}   {c['comparisons']} comparisons, {c['identities']} identities, "
