@@ -157,7 +157,7 @@ def examine(
             )
             for (tail, chosen), _ in zip(by_tail, _shares(problem, by_tail), strict=True)
         ]
-    outcomes[0].findings += _noticed(problem, seen)
+    outcomes[0].findings += _noticed(problem, seen, outcomes)
     outcomes[-1].findings += refusal(twin, settings)
     return report_of(f, problem, settings, outcomes, note_of(twin))
 
@@ -236,7 +236,7 @@ def gradgradcheck(
                 strided=gen_non_contig_grad_outputs,
             ),
         )
-    outcome.findings += _noticed(problem, seen)
+    outcome.findings += _noticed(problem, seen, [outcome])
     outcome.findings += refusal(twin, settings)
     return _raised(report_of(f, problem, settings, [outcome], note_of(twin)), raise_exception)
 
@@ -299,9 +299,16 @@ def _composition(
     return judged(top, base, settings, words, twin, make)
 
 
-def _noticed(problem: Problem, seen: Surroundings) -> list[Finding]:
+def _noticed(problem: Problem, seen: Surroundings, outcomes: Sequence[Judgement]) -> list[Finding]:
     """What the function did beside computing its value."""
-    return [_DRAWS] * seen.drawn + [
+    found = [finding.status for outcome in outcomes for finding in outcome.findings]
+    draws = _DRAWS
+    if Status.NONDETERMINISTIC in found:
+        first, _, _ = draws.text.partition("\n")
+        draws = replace(
+            draws, text=f"{first}\n  seed it inside of the function, or pass the numbers in"
+        )
+    return [draws] * seen.drawn + [
         Finding(
             Status.MUTATES_INPUT,
             "",

@@ -319,13 +319,14 @@ class Tally:
 
     KEPT = 8
 
-    def weigh(self, parts: Vector, bound: Vector) -> None:
+    def weigh(self, parts: Vector, bound: Vector, *, again: bool = False) -> None:
         """Counts the entries that would show: `parts` are the terms of the compared sums, `bound`
-        what each sum may differ by before it is traced to its entries.
+        what each sum may differ by before it is traced to its entries. `again`: they were counted
+        before, and did not show.
         """
         with np.errstate(all="ignore"):
             sizes = np.abs(parts)
-            self.weighed += int(np.count_nonzero(sizes))
+            self.weighed += 0 if again else int(np.count_nonzero(sizes))
             for k, error in enumerate(ERRORS):
                 self.shown[k] += int(np.count_nonzero(sizes > bound / error))
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from adjudge.automatic import Forward, Reverse
 from adjudge.budget import Budget
 from adjudge.columns import Columns, Side
-from adjudge.compare import Comparison, Entry, Tally, Tolerance
+from adjudge.compare import ERRORS, Comparison, Entry, Tally, Tolerance
 from adjudge.differences import norm
 from adjudge.failure import Failure
 from adjudge.groups import grouped
@@ -28,6 +28,12 @@ from adjudge.spaces import Vector
 
 DUG = 4
 """Columns that lie below the rounding of f and get a ladder of long steps all the same."""
+
+STRATA = 3
+"""How often what does not show among larger entries is compared by itself."""
+
+CHANCE = 1 / 128
+"""Part of the entries of a leaf whose derivative may be as small by chance, where it crosses 0."""
 
 CONFIRMED = 32
 """Columns on which a disagreement, or a doubt, is followed by a ladder of steps before the rest is
@@ -183,18 +189,61 @@ class Table:
             self._forward_against_reverse(found, block, rows, pushed)
 
     def _weigh(
-        self, tally: Tally, comparison: Comparison, found: Column, block: slice, rows: Vector
+        self,
+        tally: Tally,
+        comparison: Comparison,
+        found: Column,
+        block: slice,
+        rows: Vector,
+        depth: int = 0,
     ) -> None:
-        """How much of the gradient has a part in the comparison that an error would show in."""
-        if not self.tolerance.automatic:
+        """How much of the gradient has a part in the comparison that an error would show in. What
+        has too small a part for any error is compared once more, by itself.
+        """
+        if not self.tolerance.automatic or self.eps is not None:
             return
         if found.tangent.coordinate is not None:
             tally.weigh(comparison.automatic, comparison.allowed)
             return
         part = self.problem.X.slices[found.tangent.leaf]
         v = found.vector[part]
+        share = np.zeros(v.size)
         for row, bound in zip(rows, comparison.unsuspicious, strict=True):
-            tally.weigh(row[part.start - block.start : part.stop - block.start] * v, bound)
+            with np.errstate(all="ignore"):
+                terms = row[part.start - block.start : part.stop - block.start] * v
+                share = np.fmax(share, np.abs(terms) / bound)
+            tally.weigh(terms, bound, again=depth > 0)
+        hidden = (share > 0) & (share < 1 / ERRORS[0])
+        few = np.count_nonzero(hidden) <= CHANCE * hidden.size
+        open_ = depth < STRATA and not tally.failed and not self.problem.tail
+        if open_ and not few and not np.all(hidden):
+            vector = np.zeros_like(found.vector)
+            vector[part] = np.where(hidden, found.tangent.vector[part], 0.0)
+            self._stratum(replace(found.tangent, vector=vector), block, rows, depth + 1)
+
+    def _stratum(self, tangent: Tangent, block: slice, rows: Vector, depth: int) -> None:
+        """A comparison of entries that are too small to show among the others. It can fail, and add
+        to what would have shown; what it leaves open is no worse than it was.
+        """
+        if not self.budget.allows(self.budget.column):
+            return
+        found, pushed, sides = self._first(tangent, block, rows)
+        if not all(comparison.settled for _, comparison, _ in sides):
+            if all(bool(np.all(comparison.agrees)) for _, comparison, _ in sides):
+                for letter, comparison, side in sides:
+                    if side == "rows":
+                        self._weigh(self.tally(letter), comparison, found, block, rows, depth)
+                return
+            judged = partial(self._judged, block=block, rows=rows, pushed=pushed)
+            settling = Settling(self.problem, self.base, self.probes, self.budget, judged)
+            outcome = settling.settle(found, sides, disagrees=True, carries=True)
+            if outcome is None or not total(outcome[1], "fails"):
+                return
+            found, sides = outcome[:2]
+        for letter, comparison, side in sides:
+            self._record(self.tally(letter), comparison, side, found)
+            if side == "rows":
+                self._weigh(self.tally(letter), comparison, found, block, rows, depth)
 
     def _judged(
         self, found: Column, block: slice, rows: Vector | None, pushed: Vector | None

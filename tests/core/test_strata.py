@@ -1,0 +1,43 @@
+"""Entries that are too small to show among the others are compared by themselves."""
+
+import numpy as np
+import pytest
+
+from adjudge import ByHand, Verdict, examine
+
+SPREAD = np.asarray([1e-12, 3e-10, 1e-7, 1e-3, 1.0, 2.0, 3.0, 40.0])
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("entry", range(8))
+@pytest.mark.parametrize("factor", [0.0, -1.0, 1.01])
+def test_a_wrong_entry_shows_at_every_magnitude(entry, factor, seed):
+    def wrong(x, w):
+        g = w / (2 * np.sqrt(x))
+        g[entry] *= factor
+        return g
+
+    report = examine(ByHand(np.sqrt, vjp=wrong), SPREAD, mode="projected", seed=seed)
+
+    assert report.verdict is Verdict.FAIL
+    assert report.entries[0].wrt == f"inputs[0][{entry}]"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_right_gradient_passes_and_every_entry_would_have_shown(seed):
+    rule = ByHand(np.sqrt, vjp=lambda x, w: w / (2 * np.sqrt(x)))
+
+    report = examine(rule, SPREAD, mode="projected", seed=seed)
+
+    assert report.verdict is Verdict.PASS
+    assert report.power[1e-2] == 1.0
+
+
+def test_entries_that_f_cannot_show_leave_the_verdict_as_it_is_and_the_report_says_so():
+    weights = np.asarray([1.0, 2.0, 1e-30])
+    rule = ByHand(lambda x: np.sin(x @ weights), vjp=lambda x, w: w * weights * np.cos(x @ weights))
+
+    report = examine(rule, np.asarray([0.3, 0.4, 0.5]), mode="projected", seed=0)
+
+    assert report.verdict is Verdict.PASS
+    assert report.power[1e-2] == pytest.approx(2 / 3)
