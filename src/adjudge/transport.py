@@ -49,7 +49,7 @@ class Transport:
     """Why the function in double precision is another one."""
 
     def findings(self, formula: Verdict) -> list[Finding]:
-        """A failure, a note, or nothing."""
+        """A failure, a note, or nothing. Beside a formula that stays undecided nothing is certain."""
         notes = []
         if self.value:
             notes.append(Finding(Status.INACCURATE, self.mode[1:], "", self.value, note=True))
@@ -67,7 +67,9 @@ class Transport:
             lines.append(f"  {off}{factor}: at every point and probe alike, as rounding is not")
             lines.append("  look for what depends on the dtype: a kernel, a cast, a constant")
             text = "\n".join([first, *lines])
-            return [Finding(Status.MISMATCH, self.mode, self.entry, text), *notes]
+            undecided = formula is Verdict.INCONCLUSIVE
+            found = Finding(Status.MISMATCH, self.mode, self.entry, text, open=undecided)
+            return [found, *notes]
         first = f"{'formula PASS; ' if passed else ''}{self.dtype} derivative {off} at {self.entry}"
         lines.append(
             "  f loses digits on the way (cancellation, saturation), or is ill-conditioned"
