@@ -319,16 +319,18 @@ class Tally:
 
     KEPT = 8
 
-    def weigh(self, parts: Vector, bound: Vector, *, again: bool = False) -> None:
+    def weigh(self, parts: Vector, bound: Vector, *, again: bool = False) -> int:
         """Counts the entries that would show: `parts` are the terms of the compared sums, `bound`
         what each sum may differ by before it is traced to its entries. `again`: they were counted
-        before, and did not show.
+        before, and did not show. Returns how many would not show at the largest of `ERRORS`.
         """
         with np.errstate(all="ignore"):
             sizes = np.abs(parts)
-            self.weighed += 0 if again else int(np.count_nonzero(sizes))
-            for k, error in enumerate(ERRORS):
-                self.shown[k] += int(np.count_nonzero(sizes > bound / error))
+            weighed = int(np.count_nonzero(sizes))
+            shown = [int(np.count_nonzero(sizes > bound / error)) for error in ERRORS]
+        self.weighed += 0 if again else weighed
+        self.shown = [before + now for before, now in zip(self.shown, shown, strict=True)]
+        return weighed - shown[0]
 
     def keep(self, entries: list[Entry], entry: Entry) -> None:
         """`entry` among the worst of `entries`."""

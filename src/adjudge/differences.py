@@ -96,7 +96,7 @@ def scale(x: Vector) -> Vector:
     smallest = np.partition(few, chance)[chance] if few.size else largest
     if largest > 1e4 * smallest:
         return np.where(np.isfinite(x) & (x != 0), np.abs(x), rms)
-    return np.full_like(x, rms)
+    return np.broadcast_to(np.float64(rms), x.shape)  # takes no memory
 
 
 def norm(terms: Vector) -> Vector:

@@ -77,13 +77,17 @@ class Probes:
                 shortest = float(np.min(length))
                 if np.max(length) == shortest:  # a power of two: multiples of it stay exact
                     length = shortest = 2.0 ** round(np.log2(shortest))
-                entries = signed(random, size, wide=wide) * length
+                entries = signed(random, size, wide=wide)
+                entries *= length
                 if along is not None:
                     agree = random.integers(0, 2, size, dtype=np.uint8).view(np.bool_)
-                    agree &= along[part] * entries < 0
+                    agree &= np.signbit(along[part]) != np.signbit(entries)
                     np.negative(entries, out=entries, where=agree)
-                vector = np.zeros(self.X.size)
-                vector[part] = entries
+                if size == self.X.size:
+                    vector = entries
+                else:
+                    vector = np.zeros(self.X.size)
+                    vector[part] = entries
                 unit = 2.0 ** (-16 if wide else -8) * shortest
                 yield Tangent(j, vector, 1.0, unit=unit)
 

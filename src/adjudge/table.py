@@ -207,16 +207,19 @@ class Table:
             return
         part = self.problem.X.slices[found.tangent.leaf]
         v = found.vector[part]
-        share = np.zeros(v.size)
-        for row, bound in zip(rows, comparison.unsuspicious, strict=True):
-            with np.errstate(all="ignore"):
-                terms = row[part.start - block.start : part.stop - block.start] * v
-                share = np.fmax(share, np.abs(terms) / bound)
-            tally.weigh(terms, bound, again=depth > 0)
+        its = rows[:, part.start - block.start : part.stop - block.start]
+        with np.errstate(all="ignore"):
+            unseen = [
+                tally.weigh(row * v, bound, again=depth > 0)
+                for row, bound in zip(its, comparison.unsuspicious, strict=True)
+            ]
+        few = min(unseen, default=0) <= CHANCE * v.size
+        if few or depth == STRATA or tally.failed or self.problem.tail:
+            return
+        with np.errstate(all="ignore"):
+            share = np.max(np.abs(its * v) / comparison.unsuspicious[:, None], axis=0)
         hidden = (share > 0) & (share < 1 / ERRORS[0])
-        few = np.count_nonzero(hidden) <= CHANCE * hidden.size
-        open_ = depth < STRATA and not tally.failed and not self.problem.tail
-        if open_ and not few and not np.all(hidden):
+        if np.any(hidden) and not np.all(hidden):
             vector = np.zeros_like(found.vector)
             vector[part] = np.where(hidden, found.tangent.vector[part], 0.0)
             self._stratum(replace(found.tangent, vector=vector), block, rows, depth + 1)

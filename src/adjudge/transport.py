@@ -49,7 +49,7 @@ class Transport:
     """Why the function in double precision is another one."""
 
     def findings(self, formula: Verdict) -> list[Finding]:
-        """A failure, a note, or nothing. Beside a formula that stays undecided nothing is certain."""
+        """A failure, a note, or nothing; beside an undecided formula a failure stays open."""
         notes = []
         if self.value:
             notes.append(Finding(Status.INACCURATE, self.mode[1:], "", self.value, note=True))
