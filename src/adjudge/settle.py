@@ -97,10 +97,7 @@ class Settling:
         if not tried:
             return side
         with np.errstate(all="ignore"):
-            changes = [
-                np.abs(self._automatic(point, kind, tried, found) - comparison.automatic[tried])
-                for point in neighbours(self.problem, found.tangent.leaf)
-            ]
+            changes = self._changes(comparison, kind, tried, found)
             change = np.max(np.where(np.isfinite(changes), changes, 0.0), axis=0)
             size = np.where(comparison.largest > 0, comparison.largest, 1.0)
             slack = np.where(comparison.fails, np.nanmin(change / size[tried]) * size, 0.0)
@@ -115,16 +112,20 @@ class Settling:
         if not tried:
             return side
         with np.errstate(all="ignore"):
-            apart = [
-                np.abs(self._automatic(point, kind, tried, found) - comparison.automatic[tried])
-                for point in neighbours(self.problem, found.tangent.leaf)
-            ]
-            steady = np.max(apart, axis=0) < np.abs(comparison.automatic[tried]) / 16
-        error = comparison.error.copy()
-        error[np.array(tried)[steady]] = np.inf
+            changes = self._changes(comparison, kind, tried, found)
+            steady = np.max(changes, axis=0) < np.abs(comparison.automatic[tried]) / 16
         buried = np.zeros_like(hidden)
         buried[np.array(tried)[steady]] = True
+        error = np.where(buried, np.inf, comparison.error)
         return letter, replace(comparison, error=error, open=buried), kind
+
+    def _changes(
+        self, comparison: Comparison, kind: str, rows: list[int], found: Column
+    ) -> list[Vector]:
+        """How far the automatic values of these rows move where x moves by a unit of rounding."""
+        here = comparison.automatic[rows]
+        points = neighbours(self.problem, found.tangent.leaf)
+        return [np.abs(self._automatic(point, kind, rows, found) - here) for point in points]
 
     def _automatic(self, point: Vector, kind: str, rows: list[int], found: Column) -> Vector:
         """The automatic values of these rows of a side at another point."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -165,8 +164,7 @@ class Table:
         if doubt or buried:
             if not self.budget.ladder():
                 return
-            judged = partial(self._judged, block=block, rows=rows, pushed=pushed)
-            settling = Settling(self.problem, self.base, self.probes, self.budget, judged)
+            settling = self._settling(block, rows, pushed)
             outcome = settling.settle(
                 found, sides, disagrees=disagrees or buried, carries=self.carries is not None
             )
@@ -181,12 +179,18 @@ class Table:
                 sides = [settling.unburied(side, found) for side in sides]
             self.confirmed += bool(total(sides, "fails"))
             self.open += bool(total(sides, "undecided"))
+        self._keep(sides, found, block, rows)
+        if pushed is not None and rows is not None:
+            self._forward_against_reverse(found, block, rows, pushed)
+
+    def _keep(
+        self, sides: list[Side], found: Column, block: slice, rows: Vector | None, depth: int = 0
+    ) -> None:
+        """The comparisons of a column, counted and weighed."""
         for letter, comparison, side in sides:
             self._record(self.tally(letter), comparison, side, found)
             if side == "rows" and rows is not None:
-                self._weigh(self.tally(letter), comparison, found, block, rows)
-        if pushed is not None and rows is not None:
-            self._forward_against_reverse(found, block, rows, pushed)
+                self._weigh(self.tally(letter), comparison, found, block, rows, depth)
 
     def _weigh(
         self,
@@ -237,21 +241,20 @@ class Table:
                     if side == "rows":
                         self._weigh(self.tally(letter), comparison, found, block, rows, depth)
                 return
-            judged = partial(self._judged, block=block, rows=rows, pushed=pushed)
-            settling = Settling(self.problem, self.base, self.probes, self.budget, judged)
+            settling = self._settling(block, rows, pushed)
             outcome = settling.settle(found, sides, disagrees=True, carries=True)
             if outcome is None or not total(outcome[1], "fails"):
                 return
             found, sides = outcome[:2]
-        for letter, comparison, side in sides:
-            self._record(self.tally(letter), comparison, side, found)
-            if side == "rows":
-                self._weigh(self.tally(letter), comparison, found, block, rows, depth)
+        self._keep(sides, found, block, rows, depth)
 
-    def _judged(
-        self, found: Column, block: slice, rows: Vector | None, pushed: Vector | None
-    ) -> list[Side]:
-        return list(self.columns.sides(found, block, rows, pushed, final=True))
+    def _settling(self, block: slice, rows: Vector | None, pushed: Vector | None) -> Settling:
+        """What it takes to judge a column again."""
+
+        def judged(found: Column) -> list[Side]:
+            return list(self.columns.sides(found, block, rows, pushed, final=True))
+
+        return Settling(self.problem, self.base, self.probes, self.budget, judged)
 
     def _buried(self, sides: list[Side]) -> bool:
         """Whether all of a column lies below the rounding of f, of which two evaluations show
