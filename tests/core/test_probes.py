@@ -128,3 +128,18 @@ def test_fresh_seeds_differ_and_advance_no_global_generator():
 
     assert len(seeds) == 10
     assert before == np.random.get_state()[2]  # noqa: NPY002
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_tangent_leans_towards_the_gradient_in_three_entries_of_four(seed):
+    space, origin = Space.at(BACKEND, (np.ones(4000),), ("x",))
+    probes, whole = Probes(space, Y, False, seed), slice(0, 4000)
+    gradient = np.random.default_rng([seed, 9]).normal(size=4000)
+
+    (plain,) = probes.tangents(origin, whole)
+    (leaning,) = probes.tangents(origin, whole, gradient)
+
+    agree = np.mean(leaning.vector * gradient > 0)
+    assert 0.7 < agree < 0.8, f"seed={seed}"
+    assert 0.45 < np.mean(plain.vector * gradient > 0) < 0.55
+    assert np.array_equal(np.abs(leaning.vector), np.abs(plain.vector))
