@@ -96,7 +96,9 @@ class Matrix:
             top = self._make("F")(problem)
             base = observe(top)
             agreed = dict(second_by_forward(known, top, base, chosen))
-            chosen_now = replace(chosen, backward="RF" in agreed, forward="FF" in agreed)
+            chosen_now = replace(
+                chosen, backward="RF" in agreed, forward="FF" in agreed, undefined=False
+            )
             if not agreed:
                 return chosen
             outcome = judge(top, base, chosen_now, words, Part.IDENTITIES)
