@@ -186,15 +186,22 @@ class Matrix:
             row[mode] = combined([found, row.get(mode, found)])
 
     def _pass_over(self, ways: Mapping[str, Way]) -> None:
-        """What is not offered in one way, and offered in another, is a note."""
+        """What is not offered in one way, and offered in another, is a note: unless the caller
+        named a way in which nothing can be judged.
+        """
         for outcome in self.outcomes:
             for k, finding in enumerate(outcome.findings):
-                offered = any(
-                    isinstance(row.get(finding.mode), Verdict) for row in self.rows.values()
+                where = [
+                    w for w, row in self.rows.items() if isinstance(row.get(finding.mode), Verdict)
+                ]
+                named = finding.way in ways and ways[finding.way].asked
+                barren = named and not any(
+                    isinstance(o, Verdict) for o in self.rows[finding.way].values()
                 )
-                asked = finding.way in ways and ways[finding.way].asked
-                if finding.status is Status.UNSUPPORTED and offered and not asked and finding.mode:
-                    outcome.findings[k] = replace(finding, note=True)
+                if finding.status is Status.UNSUPPORTED and where and not barren:
+                    first, _, _ = finding.text.partition("\n")
+                    text = f"{first}\n  judged by {', '.join(where)}"
+                    outcome.findings[k] = replace(finding, note=True, text=text)
                     outcome.modes.pop(finding.mode, None)
 
 
@@ -308,14 +315,18 @@ def composition(
     words: str,
     twin: Twin | None,
     make: Callable[[Problem], Problem],
+    *,
+    alone: bool = False,
 ) -> Found:
-    """The judgement of the modes on top of `tail`; `make` takes the derivatives `tail`."""
+    """The judgement of the modes on top of `tail`; `make` takes the derivatives `tail`. `alone`:
+    no other composition is judged.
+    """
     try:
         top = make(problem)
         base = observe(top)
     except NotSupportedError as error:
         outcome = Judgement()
-        if tail == "R":  # then the first derivative can be judged at least
+        if alone and tail == "R":  # then the first derivative can be judged at least
             outcome = judged(problem, observe(problem), settings, words, twin, lambda same: same)
         for letter, asked in (("R", settings.backward), ("F", settings.forward)):
             if asked:
