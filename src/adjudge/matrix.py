@@ -11,6 +11,7 @@ from adjudge.agreement import (
     forward_by_reverse,
     hessian_by_forward,
     inherited,
+    other_value,
     same_as,
     shared_tangent,
 )
@@ -95,7 +96,7 @@ class Matrix:
 
     def _by_agreement(self, problem: Problem, chosen: Settings, words: str, way: str) -> Settings:
         """What is left of tail F to be judged by differences, after what agrees with RR."""
-        known, row = self._found.get("R"), self.rows[way or problem.backend.way]
+        known, row = self._found.get("R"), self.rows.get(way or problem.backend.way, {})
         if known is None or row.get("RR") is not Verdict.PASS:
             return chosen
         along = shared_tangent(known, chosen.seed)
@@ -175,7 +176,10 @@ class Matrix:
         if not left.backward and not left.forward:
             return
         twin = twin_of(way.problem, self.settings)
-        outcome = guarded(way.problem, tail, left, words, twin, make, beside=not way.asked).outcome
+        found = guarded(way.problem, tail, left, words, twin, make, beside=not way.asked)
+        outcome = found.outcome
+        if not tail and known is not None and found.base is not None:
+            outcome.findings += other_value(known, found.base, way.name)
         outcome.findings = [replace(f, way=way.name) for f in outcome.findings]
         self._add(way.name, outcome)
 
