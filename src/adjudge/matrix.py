@@ -6,15 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from adjudge.agreement import (
-    Judged,
-    forward_by_reverse,
-    hessian_by_forward,
-    inherited,
-    other_value,
-    same_as,
-    shared_tangent,
-)
 from adjudge.backend import AutodiffBackend
 from adjudge.budget import least
 from adjudge.chain import Make, judged, twin_of
@@ -25,6 +16,15 @@ from adjudge.judge import Judgement, Part, Settings, judge
 from adjudge.numeric import unit_roundoff
 from adjudge.observed import Base, observe
 from adjudge.problem import Problem
+from adjudge.shared import (
+    Judged,
+    forward_by_reverse,
+    hessian_by_forward,
+    inherited,
+    other_value,
+    same_as,
+    shared_tangent,
+)
 from adjudge.spaces import Vector
 from adjudge.summary import provenance_of, rows_of
 from adjudge.twin import Twin

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from adjudge.agreement import near
 from adjudge.backend import ArrayInfo
+from adjudge.shared import near
 from adjudge.spaces import Leaf, Space
 
 EPS = float(np.finfo(np.float64).eps)
