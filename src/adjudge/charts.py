@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -73,63 +73,17 @@ def symmetric(x: HostArray, eps: float) -> Chart:
 
 
 def positive_definite(x: HostArray, eps: float) -> Chart:
-    """`p x p*` where `p = 1 + y/2 + y^2/8` and `y = D x^-1`, `D` the Hermitian part of `z - x`.
-
-    It is `x + D` to first order. The eigenvalues of `y` are real, and there `p` is 1/2 at least,
-    so that every value is positive definite, whatever the smallest eigenvalue of x is.
-    """
-    _require_hermitian(x, eps)
-    x = (x + _adjoint(np, x)) / 2
-    values = np.linalg.eigvalsh(x)
-    least, most = values[..., 0], values[..., -1]
+    """That of symmetric matrices, as far as half of the smallest eigenvalue of x."""
+    chart = symmetric(x, eps)
+    values = np.linalg.eigvalsh((x + _adjoint(np, x)) / 2)
+    least, most = values[..., :1, None], values[..., -1:, None]
     if not np.all(least > x.shape[-1] * eps * most):
         raise OffTheSetError(
             f"has the eigenvalue {np.min(least):.3g} (the largest is {np.max(most):.3g})",
             "pass a matrix whose smallest eigenvalue is larger than the rounding of its largest",
         )
-    # keeps |y| <= 6: p may grow, and rounding with it
-    room = np.broadcast_to(4 * least[..., None, None] / x.shape[-1], x.shape)
-    room = room + 1j * room if np.iscomplexobj(x) else room
-    return Chart(
-        "positive definite matrices",
-        _congruent,
-        _congruent_push,
-        _congruent_pull,
-        (x, np.linalg.inv(x)),
-        reach=(x - room, x + room),
-    )
-
-
-def _congruent(xp: Any, z: Array, x: Array, inverse: Array) -> Array:
-    """`x + D + D X D/2 + D X D X D/8 + D X D X D X D/64`, where `X = x^-1`."""
-    D = _hermitian_part(xp, z)
-    d = D - x
-    y = xp.matmul(d, inverse)
-    more = xp.matmul(y, d * 0.5 + xp.matmul(y, d * 0.125 + xp.matmul(y, d) * 0.015625))
-    return D + _hermitian_part(xp, more)
-
-
-def _congruent_push(xp: Any, z: Array, v: Array, x: Array, inverse: Array) -> Array:
-    d, v = _hermitian_part(xp, z) - x, _hermitian_part(xp, v)
-    y, dy = xp.matmul(d, inverse), xp.matmul(v, inverse)
-    power, change, total = d, v, v
-    for factor in (0.5, 0.125, 0.015625):
-        change = xp.matmul(dy, power) + xp.matmul(y, change)
-        power = xp.matmul(y, power)
-        total = total + change * factor
-    return _hermitian_part(xp, total)
-
-
-def _congruent_pull(xp: Any, z: Array, w: Array, x: Array, inverse: Array) -> Array:
-    d, w = _hermitian_part(xp, z) - x, _hermitian_part(xp, w)
-    y = xp.matmul(d, inverse)
-    powers = [d, xp.matmul(y, d)]
-    powers.append(xp.matmul(y, powers[1]))
-    y_adjoint, g_y, g = _adjoint(xp, y), xp.zeros_like(w), w * 0.015625
-    for power, factor in zip(reversed(powers), (0.125, 0.5, 1.0), strict=True):
-        g_y = g_y + xp.matmul(g, _adjoint(xp, power))
-        g = w * factor + xp.matmul(y_adjoint, g)
-    return _hermitian_part(xp, g + xp.matmul(g_y, _adjoint(xp, inverse)))
+    room = np.broadcast_to(_everywhere(x) * least / (2 * x.shape[-1]), x.shape)
+    return replace(chart, along="positive definite matrices", reach=(x - room, x + room))
 
 
 # ---------------------------------------------------------------- simplex and sphere
@@ -208,9 +162,9 @@ def orthogonal(x: HostArray, eps: float) -> Chart:
             f"has {sides} that are not orthonormal: x* x is off the identity by {gap:.2g}",
             "pass an orthogonal factor, as of a QR decomposition",
         )
-    unit = (1 + 1j) if np.iscomplexobj(x) else 1.0
-    start = np.full(x.shape, unit * 2.0 ** round(-np.log2(max(n, m)) / 2))
-    room = unit * SMALL / np.sqrt(2 * n * m)
+    exact = 1 + 1j if np.iscomplexobj(x) else 1.0
+    start = np.full(x.shape, exact * 2.0 ** round(-np.log2(max(n, m)) / 2))
+    room = _everywhere(x) * SMALL / np.sqrt(n * m)
     kind = "unitary" if np.iscomplexobj(x) else "orthogonal"
     words = f"matrices of orthonormal {'rows' if n < m else 'columns'}"
     return Chart(
@@ -392,6 +346,11 @@ def _require_hermitian(x: HostArray, eps: float) -> None:
             f"differs from its {'conjugate ' * np.iscomplexobj(x)}transpose by up to {gap:.3g}",
             "pass the mean of the two",
         )
+
+
+def _everywhere(x: HostArray) -> complex:
+    """A number of modulus one at most that moves every real coordinate of an entry."""
+    return (1 + 1j) / np.sqrt(2) if np.iscomplexobj(x) else 1.0
 
 
 def _adjoint(xp: Any, z: Array) -> Array:
