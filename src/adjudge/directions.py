@@ -28,9 +28,9 @@ class Charts:
 
     backend: AutodiffBackend
     charts: tuple[Chart | None, ...]
-    likes: Arrays
-    """The user's own arrays."""
     names: tuple[str, ...]
+    constants: tuple[Arrays, ...]
+    """Those of each chart, as arrays: made once, outside of what an engine traces."""
 
     @property
     def along(self) -> tuple[str, ...]:
@@ -57,7 +57,7 @@ class Charts:
         return tuple(
             leaf
             if chart is None or chart.value is None
-            else chart.value(self.backend.xp, leaf, *self._constants(j))
+            else chart.value(self.backend.xp, leaf, *self.constants[j])
             for j, (chart, leaf) in enumerate(zip(self.charts, z, strict=True))
         )
 
@@ -73,7 +73,7 @@ class Charts:
         return tuple(
             value
             if chart is None or chart.value is None or not self._like(leaf, value)
-            else self._written(chart, name)(self.backend.xp, leaf, value, *self._constants(j))
+            else self._written(chart, name)(self.backend.xp, leaf, value, *self.constants[j])
             for j, (chart, leaf, value) in enumerate(zip(self.charts, z, values, strict=True))
         )
 
@@ -94,11 +94,6 @@ class Charts:
                 f"give that as a ByHand, too, with {rule}=",
             )
         return written
-
-    def _constants(self, j: int) -> Arrays:
-        chart, like, backend = self.charts[j], self.likes[j], self.backend
-        assert chart is not None  # else there is nothing to evaluate
-        return tuple(backend.copy(backend.from_host(c, like)) for c in chart.constants)
 
 
 class ChartedByHand(FlatByHand):
@@ -164,14 +159,12 @@ def read_directions(
     directions: Directions,
     bounds: Bounds,
     rounding: Sequence[float],
-) -> Charts | None:
-    """The charts of `arrays`, a point of `space`, or `None` where there are none.
+) -> Charts:
+    """The charts of `arrays`, a point of `space`.
 
     `rounding`: the spacing at 1 of the dtype in which each leaf was given. Raises `InputError`
     for names that are none and for points that are not in their set.
     """
-    if directions is None:
-        return None
     charts: list[Chart | None] = [None] * len(space.leaves)
     wishes = directions if isinstance(directions, Mapping) else {"": directions}
     if not wishes:
@@ -196,7 +189,18 @@ def read_directions(
             if charts[j] is not None:
                 raise InputError(f"directions= names {leaf.name} twice", "name it once")
             charts[j] = _chart(backend, leaf, arrays[j], wish, rounding[j])
-    return Charts(backend, tuple(charts), arrays, tuple(leaf.name for leaf in space.leaves))
+    return charts_of(backend, space, arrays, charts)
+
+
+def charts_of(
+    backend: AutodiffBackend, space: Space, arrays: Arrays, charts: Sequence[Chart | None]
+) -> Charts:
+    """The charts of `arrays`, with their constants as arrays like these."""
+    constants = tuple(
+        tuple(backend.copy(backend.from_host(c, like)) for c in (chart.constants if chart else ()))
+        for chart, like in zip(charts, arrays, strict=True)
+    )
+    return Charts(backend, tuple(charts), tuple(leaf.name for leaf in space.leaves), constants)
 
 
 def _bounded(leaf: Leaf, bounds: Bounds) -> bool:

@@ -165,9 +165,12 @@ def _problem(
         written=lambda: codec.written,
         bounds=read_bounds(space, origin, bounds),
     )
+    if directions is None:
+        return problem
     rounding = given or [leaf.eps for leaf in space.leaves]
-    charts = read_directions(engine, space, problem.x, directions, bounds, rounding)
-    return problem if charts is None else _charted(problem, charts)
+    with engine.isolation(problem.x):  # as where it will be evaluated
+        charts = read_directions(engine, space, problem.x, directions, bounds, rounding)
+        return _charted(problem, charts)
 
 
 def _charted(problem: Problem, charts: Charts) -> Problem:

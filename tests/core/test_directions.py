@@ -5,8 +5,9 @@ import pytest
 
 from adjudge import ByHand, Verdict, examine
 from adjudge.charts import SETS
-from adjudge.directions import Charts
+from adjudge.directions import charts_of
 from adjudge.registry import backend_of
+from adjudge.spaces import Space
 
 SEED = 3
 
@@ -122,9 +123,9 @@ def wave(error=None):
 # ---------------------------------------------------------------- charts
 
 
-def charts_of(name, x):
+def chart_at(name, x):
     engine = backend_of(x, "x")
-    return Charts(engine, (SETS[name](x, 2.0**-52),), (x,), ("x",))
+    return charts_of(engine, Space.of(engine, (x,), ["x"]), (x,), [SETS[name](x, 2.0**-52)])
 
 
 def start_of(charts, x):
@@ -135,7 +136,7 @@ def start_of(charts, x):
 @pytest.mark.parametrize(("name", "k"), CASES)
 def test_a_chart_leads_to_x_and_its_derivative_repeats_itself_there(name, k):
     x = POINTS[name][k]
-    charts = charts_of(name, x)
+    charts = chart_at(name, x)
     z = start_of(charts, x)
     v = matrix(x.shape, 5, "complex" if np.iscomplexobj(x) else "real")
 
@@ -149,7 +150,7 @@ def test_a_chart_leads_to_x_and_its_derivative_repeats_itself_there(name, k):
 @pytest.mark.parametrize(("name", "k"), [c for c in CASES if c[0] != "positive"])
 def test_the_derivatives_of_a_chart_are_right_at_x_and_beside_it(name, k):
     x = POINTS[name][k]
-    charts = charts_of(name, x)
+    charts = chart_at(name, x)
     if charts.identity:
         pytest.skip("the identity")
     z = start_of(charts, x)
