@@ -151,8 +151,6 @@ def test_a_chart_leads_to_x_and_its_derivative_repeats_itself_there(name, k):
 def test_the_derivatives_of_a_chart_are_right_at_x_and_beside_it(name, k):
     x = POINTS[name][k]
     charts = chart_at(name, x)
-    if charts.identity:
-        pytest.skip("the identity")
     z = start_of(charts, x)
     chart = ByHand(
         lambda z: charts.value((z,))[0],
@@ -261,11 +259,15 @@ def spike(g):
     return one
 
 
-@pytest.mark.parametrize("error", ERRORS)
-@pytest.mark.parametrize(("name", "k"), CASES)
+def resolved(case, error):
+    """Differences to one side of ties see a millionth only if it does not cancel."""
+    return case[0] != "sorted" or case[1] < 2 or error != "one part in a million"
+
+
+@pytest.mark.parametrize(
+    ("name", "k", "error"), [(*c, e) for c in CASES for e in ERRORS if resolved(c, e)]
+)
 def test_an_error_along_the_set_fails(name, k, error):
-    if name == "sorted" and k > 1 and error == "one part in a million":
-        pytest.skip("differences to one side of ties resolve less")
     x = POINTS[name][k]
     rule, _ = wave(ERRORS[error])
 
