@@ -54,7 +54,7 @@ POINTS = {
         positive_definite(kind="complex"),
         positive_definite(condition=1e5),
     ],
-    "simplex": [simplex(), np.asarray([0.5, 0.0, 0.5, 0.0]), simplex(400)[0]],
+    "simplex": [simplex(), np.asarray([0.5, 0.0, 0.5, 0.0]), simplex(100)[0]],
     "sphere": [sphere(), sphere(kind="complex"), np.eye(4)[1]],
     "orthogonal": [
         orthogonal(),
@@ -271,7 +271,7 @@ def test_an_error_along_the_set_fails(name, k, error):
     x = POINTS[name][k]
     rule, _ = wave(ERRORS[error])
 
-    small = error == "one part in ten thousand"  # may cancel along one tangent of one side
+    small = name == "sorted" and "ten" in error  # may cancel along one tangent of one side
     for modes in (["R"], ["F"]):
         report = examine(
             rule, x, directions=name, modes=modes, mode="full" if small else "auto", seed=SEED
