@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 from adjudge.arguments import Path
 from adjudge.backend import AutodiffBackend
@@ -13,11 +13,13 @@ from adjudge.bounds import Bounds
 from adjudge.budget import least
 from adjudge.chain import Make, judged, note_of, refusal, twin_of
 from adjudge.compose import composed, over_reverse, require_outputs
+from adjudge.domains import Domains
 from adjudge.errors import InputError, NotSupportedError
 from adjudge.findings import Finding, Status
 from adjudge.judge import Judgement, Settings
 from adjudge.observed import observe
 from adjudge.options import Mode, Options, settings_of
+from adjudge.points import at_points
 from adjudge.problem import Problem, first_order
 from adjudge.report import GradcheckError, Report
 from adjudge.summary import provenance_of, report_of
@@ -53,6 +55,8 @@ def gradcheck(
     max_evaluations: int | None = None,
     in_double: bool | None = None,
     highest_precision: bool = False,
+    points: Literal["special"] | Sequence[Any] | Mapping[str, Any] | None = None,
+    domain: Domains = None,
     backend: str | AutodiffBackend | None = None,
 ) -> Report:
     """Whether the engine's first derivatives of `f` at `inputs` are the derivatives of `f`.
@@ -98,6 +102,12 @@ def gradcheck(
             `True`: where it does not, the verdict is INCONCLUSIVE at best.
         highest_precision: Evaluate without TF32, autocast and other arithmetic that is narrower
             than the dtype, instead of allowing for it.
+        points: Check at further points as well, each with these same options and budget:
+            `"special"` for `special_points`, a list of inputs, or a mapping from names to inputs.
+            The report has one report a point in `.points`. A point at which `f` raises, is not
+            finite or not smooth is listed as such and decides nothing.
+        domain: Where `f` is defined, for the special points: see `special_points`. Steps keep
+            within its intervals where there are no `bounds`.
         backend: Name or instance of the engine, instead of asking the arrays.
 
     Returns:
@@ -117,7 +127,8 @@ def gradcheck(
         "check_forward_ad": check_forward_ad, "check_backward_ad": check_backward_ad,
         "fast_mode": fast_mode, "masked": masked, "mode": mode, "seed": seed,
         "equal_nan": equal_nan, "max_evaluations": max_evaluations, "in_double": in_double,
-        "highest_precision": highest_precision, "backend": backend,
+        "highest_precision": highest_precision, "points": points, "domain": domain,
+        "backend": backend,
     }  # fmt: skip
     return _raised(examine(f, inputs, **options), raise_exception)
 
@@ -137,6 +148,8 @@ def examine(
             `"FR"`. `None`: `R` and `F` as `check_backward_ad` and `check_forward_ad` say.
         options: The keywords of `gradcheck`, but for `raise_exception`.
     """
+    if options.get("points") is not None or options.get("domain") is not None:
+        return at_points(partial(examine, f, modes=modes), inputs, options)
     settings = settings_of(options)
     problem = first_order(
         f,

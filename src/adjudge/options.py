@@ -10,6 +10,7 @@ import numpy as np
 from adjudge.arguments import Path
 from adjudge.backend import AutodiffBackend
 from adjudge.bounds import Bounds
+from adjudge.domains import Domains
 from adjudge.errors import FlagError, InputError
 from adjudge.judge import Settings
 from adjudge.probes import fresh_seed
@@ -41,6 +42,8 @@ class Options(TypedDict, total=False):
     max_evaluations: int | None
     in_double: bool | None
     highest_precision: bool
+    points: Literal["special"] | Sequence[Any] | Mapping[str, Any] | None
+    domain: Domains
     backend: str | AutodiffBackend | None
 
 
