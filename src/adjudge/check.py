@@ -149,7 +149,7 @@ def examine(
         options: The keywords of `gradcheck`, but for `raise_exception`.
     """
     if options.get("points") is not None or options.get("domain") is not None:
-        return at_points(partial(examine, f, modes=modes), inputs, options)
+        return at_points(f, partial(examine, f, modes=modes), inputs, options)
     settings = settings_of(options)
     problem = first_order(
         f,

@@ -4,20 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from adjudge.bounds import Bounds
+from adjudge.chain import twin_of
+from adjudge.compose import composed
 from adjudge.errors import AdjudgeError, FlagError, InputError, UnstableOutputError
 from adjudge.findings import Finding, Status, Verdict, worst
+from adjudge.judge import Settings
+from adjudge.observed import observe
 from adjudge.options import Options, settings_of
-from adjudge.pointwise import GIVEN, silent
+from adjudge.problem import Problem, first_order
+from adjudge.regular import Reasons, irregular
 from adjudge.report import Report
 from adjudge.special import SpecialPoint, special_points
+from adjudge.surroundings import surroundings
+from adjudge.twin import RefusedError
+
+GIVEN = "given"
+"""The name of the inputs that were given."""
 
 
-def at_points(check: Callable[..., Report], inputs: Any, options: Options) -> Report:
+def at_points(
+    f: Callable[..., Any], check: Callable[..., Report], inputs: Any, options: Options
+) -> Report:
     """`check(inputs, **options)` at the inputs given and at the points of `options`, as one report.
 
     Raises what the check raises at the inputs given, and `InputError` for points that make no
@@ -27,12 +40,17 @@ def at_points(check: Callable[..., Report], inputs: Any, options: Options) -> Re
     rest: dict[str, Any] = {
         name: value for name, value in options.items() if name not in ("points", "domain")
     }
-    rest |= {"seed": settings_of(options).seed, "bounds": bounds}
+    settings = settings_of(options)
+    rest |= {"seed": settings.seed, "bounds": bounds}
     given = check(inputs, **rest)
     reports = {GIVEN: given}
     own = not isinstance(options.get("points"), str)
-    for point in found:
-        reports[point.name] = _at(point, check, rest, given, own=own)
+    # overflow and division by zero belong to such points: what they lead to is judged
+    with np.errstate(all="ignore"):
+        for point in found:
+            report = _at(point, check, rest, given, own=own)
+            reason = _silent(report) or _explained(f, point, rest, settings, report)
+            reports[point.name] = _silenced(report, reason) if reason else report
     return _combined(reports, left_out)
 
 
@@ -85,9 +103,7 @@ def _at(
 ) -> Report:
     """The report at `point`; where the check cannot be made there, one that says so."""
     try:
-        # overflow and division by zero belong to such points: what they lead to is judged
-        with np.errstate(all="ignore"):
-            return check(point.inputs, **{**options, "kwargs": point.kwargs})
+        return check(point.inputs, **{**options, "kwargs": point.kwargs})
     except UnstableOutputError as error:
         finding = _raised(error, "f changes the shape or dtype of its output", "")
     except InputError as error:
@@ -124,9 +140,84 @@ def _raised(error: Exception, who: str, mode: str) -> Finding:
     return Finding(Status.RAISED, mode, "", text, open=True, cause=error)
 
 
+def _silent(report: Report) -> str:
+    """Why the point of `report` says nothing about the derivative, as its findings have it: f
+    raises, is not finite, or is not smooth. Empty where the point counts.
+    """
+    for finding in report.findings:
+        if finding.status is Status.RAISED and finding.open and not finding.mode:
+            return f"f raises {type(finding.cause).__name__}"
+    if any(f.status is Status.NONFINITE and f.entry.startswith("out") for f in report.findings):
+        return "f is not finite"
+    doubts = [finding for finding in report.findings if finding.verdict is not Verdict.PASS]
+    if not doubts or report.verdict is Verdict.FAIL:
+        return ""
+    statuses = {finding.status for finding in doubts}
+    if Status.NONSMOOTH in statuses and statuses <= {Status.NONSMOOTH, Status.NONFINITE}:
+        jump = any("the function jumps" in finding.text for finding in doubts)
+        return f"f is not smooth ({'jump' if jump else 'kink'})"
+    return ""
+
+
+def _explained(
+    f: Callable[..., Any],
+    point: SpecialPoint,
+    options: Mapping[str, Any],
+    settings: Settings,
+    report: Report,
+) -> str:
+    """Why f itself explains that the check did not pass at `point`; empty where it does not.
+
+    Of a second order the derivative that is differentiated may do so, as well.
+    """
+    if report.verdict is Verdict.PASS or any(x.status is Status.RAISED for x in report.findings):
+        return ""
+    problem = first_order(
+        f,
+        point.inputs,
+        point.kwargs,
+        options.get("wrt"),
+        options.get("backend"),
+        options.get("masked"),
+        options.get("bounds"),
+        highest=settings.highest_precision,
+    )
+    tails = [mode[1:] for mode, verdict in report.modes.items() if verdict is not Verdict.PASS]
+    # what is wrong by nothing but the range of the dtype is zero, infinite or NaN
+    ends = all(x.automatic == 0 or not np.isfinite(x.automatic) for x in report.entries)
+    stays_open = report.verdict is Verdict.INCONCLUSIVE
+    with surroundings(problem, highest=settings.highest_precision):
+        for tail in dict.fromkeys(["", *(tails if all(tails) else [])]):
+            why = _reasons(problem, tail, settings)
+            reason = why.rough or why.beyond * (ends or stays_open) or why.hidden * stays_open
+            if reason:
+                return reason if not tail else reason.replace("f ", f"mode {tail} of f ", 1)
+    return ""
+
+
+def _reasons(problem: Problem, tail: str, settings: Settings) -> Reasons:
+    """What speaks against a derivative of the derivatives `tail`: in double where that runs."""
+    make = partial(composed, tail=tail, seed=settings.seed)
+    twin = twin_of(problem, settings)
+    if twin is not None:
+        try:
+            with twin.widening():
+                return irregular(*twin.composed(make), settings.seed)
+        except RefusedError:
+            twin = None
+    top = make(problem)
+    return irregular(top, observe(top), settings.seed)
+
+
+def _silenced(report: Report, reason: str) -> Report:
+    """`report` of a point that decides nothing, for that reason."""
+    modes = dict.fromkeys(report.modes, Verdict.INCONCLUSIVE)
+    return replace(report, verdict=Verdict.INCONCLUSIVE, modes=modes, silent=reason)
+
+
 def _combined(reports: Mapping[str, Report], left_out: Sequence[str]) -> Report:
     given = reports[GIVEN]
-    deciding = {name: report for name, report in reports.items() if not silent(name, report)}
+    deciding = {name: report for name, report in reports.items() if not report.silent}
     modes: dict[str, Verdict] = {}
     for report in deciding.values():
         for mode, verdict in report.modes.items():

@@ -7,9 +7,6 @@ from typing import Protocol
 
 from adjudge.findings import Finding, Status, Verdict
 
-GIVEN = "given"
-"""The name of the inputs that were given."""
-
 WIDTH = 88
 """Of the last column of the table."""
 
@@ -24,32 +21,14 @@ class Reported(Protocol):
     @property
     def ranked(self) -> list[Finding]: ...
     @property
+    def silent(self) -> str: ...
+    @property
     def counts(self) -> Mapping[str, int]: ...
-
-
-def silent(name: str, report: Reported) -> str:
-    """Why a point says nothing about the derivative, which f does not have there: f raises, is not
-    finite, or is not smooth. Empty where the point counts, as the inputs given always do.
-    """
-    findings = () if name == GIVEN else report.findings
-    for finding in findings:
-        if finding.status is Status.RAISED and finding.open and not finding.mode:
-            return f"f raises {type(finding.cause).__name__}"
-    if any(f.status is Status.NONFINITE and f.entry.startswith("out") for f in findings):
-        return "f is not finite"
-    doubts = [finding for finding in findings if finding.verdict is not Verdict.PASS]
-    if not doubts or any(finding.verdict is Verdict.FAIL for finding in doubts):
-        return ""
-    statuses = {finding.status for finding in doubts}
-    if Status.NONSMOOTH in statuses and statuses <= {Status.NONSMOOTH, Status.NONFINITE}:
-        jump = any("the function jumps" in finding.text for finding in doubts)
-        return f"f is not smooth ({'jump' if jump else 'kink'})"
-    return "f is not finite nearby" if statuses == {Status.NONFINITE} else ""
 
 
 def counted(points: Mapping[str, Reported]) -> str:
     """`14 points (3 more decide nothing)`."""
-    deciding = sum(not silent(*item) for item in points.items())
+    deciding = sum(not report.silent for report in points.values())
     rest = len(points) - deciding
     more = f" ({rest} more decide nothing)" if rest else ""
     return f"{deciding} point{'s' * (deciding != 1)}{more}"
@@ -64,13 +43,13 @@ def by_point(points: Mapping[str, Reported], left_out: Sequence[str]) -> list[st
         lines.append(f"  left out, outside of the domain: {', '.join(left_out)}")
     for wanted in (Verdict.FAIL, Verdict.INCONCLUSIVE):
         for name, report in points.items():
-            if report.verdict is wanted and not silent(name, report):
+            if report.verdict is wanted and not report.silent:
                 return [*lines, f"at {name}:", *(f"  {line}" for line in str(report).split("\n"))]
     return lines
 
 
 def _row(name: str, report: Reported) -> tuple[str, str, str]:
-    reason = silent(name, report)
+    reason = report.silent
     ranked = report.ranked
     words = ""
     if ranked and (reason or report.verdict is not Verdict.PASS):

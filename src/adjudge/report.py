@@ -59,6 +59,8 @@ class Report:
     """By name, the report at each of several points (`points=`)."""
     left_out: Sequence[str] = ()
     """Special points outside of the domain."""
+    silent: str = ""
+    """Of one of several points: why it decides nothing (f raises, is not smooth, and so on)."""
 
     def __bool__(self) -> bool:
         """Whether the verdict is PASS."""
@@ -131,6 +133,7 @@ class Report:
             "power": {str(error): part for error, part in self.power.items()},
             "points": {name: report.to_dict() for name, report in self.points.items()},
             "left_out": list(self.left_out),
+            "silent": self.silent,
             "provenance": vars(self.provenance).copy(),
         }
 

@@ -12,7 +12,7 @@ import numpy as np
 from adjudge.arguments import Arguments, Path, read_arguments
 from adjudge.backend import Arrays, AutodiffBackend, HostArray
 from adjudge.bounds import Bounds, read_bounds
-from adjudge.domains import Domain, Domains, bounds_of, contains, domains_of
+from adjudge.domains import ABOVE_ZERO, Domain, Domains, bounds_of, contains, domains_of
 from adjudge.errors import InputError
 from adjudge.spaces import Space, Vector
 
@@ -113,6 +113,8 @@ def _equal_entries(given: Given) -> HostArray | None:
 def _bound(side: int) -> Pattern:
     def at_bound(given: Given) -> HostArray | None:
         if not isinstance(given.domain, tuple) or not np.isfinite(given.domain[side]):
+            return None
+        if given.domain[side] == ABOVE_ZERO:  # the interval is open there
             return None
         return given.full(given.domain[side])
 
