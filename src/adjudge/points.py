@@ -11,14 +11,16 @@ import numpy as np
 
 from adjudge.bounds import Bounds
 from adjudge.chain import twin_of
+from adjudge.compare import Entry
 from adjudge.compose import composed
+from adjudge.differences import FLUSHED
 from adjudge.errors import AdjudgeError, FlagError, InputError, UnstableOutputError
 from adjudge.findings import Finding, Status, Verdict, worst
 from adjudge.judge import Settings
 from adjudge.observed import observe
 from adjudge.options import Options, settings_of
 from adjudge.problem import Problem, first_order
-from adjudge.regular import Reasons, irregular
+from adjudge.regular import BEYOND, Reasons, irregular
 from adjudge.report import Report
 from adjudge.special import SpecialPoint, special_points
 from adjudge.surroundings import surroundings
@@ -172,6 +174,9 @@ def _explained(
     """
     if report.verdict is Verdict.PASS or any(x.status is Status.RAISED for x in report.findings):
         return ""
+    stays_open = report.verdict is Verdict.INCONCLUSIVE
+    if report.entries and all(_at_an_end(x, stays_open) for x in report.entries):
+        return BEYOND
     problem = first_order(
         f,
         point.inputs,
@@ -185,7 +190,6 @@ def _explained(
     tails = [mode[1:] for mode, verdict in report.modes.items() if verdict is not Verdict.PASS]
     # what is wrong by nothing but the range of the dtype is zero, infinite or NaN
     ends = all(x.automatic == 0 or not np.isfinite(x.automatic) for x in report.entries)
-    stays_open = report.verdict is Verdict.INCONCLUSIVE
     with surroundings(problem, highest=settings.highest_precision):
         for tail in dict.fromkeys(["", *(tails if all(tails) else [])]):
             why = _reasons(problem, tail, settings)
@@ -202,11 +206,19 @@ def _reasons(problem: Problem, tail: str, settings: Settings) -> Reasons:
     if twin is not None:
         try:
             with twin.widening():
-                return irregular(*twin.composed(make), settings.seed)
+                return irregular(*twin.composed(make), problem.X, settings.seed)
         except RefusedError:
             twin = None
     top = make(problem)
-    return irregular(top, observe(top), settings.seed)
+    return irregular(top, observe(top), problem.X, settings.seed)
+
+
+def _at_an_end(entry: Entry, stays_open: bool) -> bool:
+    """Whether both numbers of `entry` lie among the smallest, or the largest, of double precision:
+    there products are flushed, and sums overflow.
+    """
+    sizes = abs(entry.automatic), abs(entry.reference)
+    return max(sizes) < FLUSHED or (stays_open and max(sizes) > 1 / FLUSHED)
 
 
 def _silenced(report: Report, reason: str) -> Report:

@@ -14,7 +14,7 @@ from adjudge.numeric import unit_roundoff
 from adjudge.observed import Base, evaluate
 from adjudge.probes import signed
 from adjudge.problem import Problem
-from adjudge.spaces import Vector
+from adjudge.spaces import Space, Vector
 
 STEPS = (8, 12, 16, 20)
 """Binary exponents of the steps, relative to the scale of x."""
@@ -27,8 +27,12 @@ VISIBLE = 1e-3
 """Part of the slope that a defect amounts to."""
 ROUNDINGS = 64
 """Units of rounding below which nothing is seen."""
+HIDDEN = 2.0**20
+"""Units of rounding below which a move of f leaves a slope too few digits to be compared."""
 EDGE = 64.0
 """How close to the ends of the range of a dtype a derivative is not expected to be right."""
+
+BEYOND = "the derivative leaves the range of the dtype"
 
 Slopes = list[Vector]
 
@@ -99,8 +103,11 @@ class Reasons:
     """Differences cannot show it."""
 
 
-def irregular(problem: Problem, base: Base, seed: int) -> Reasons:
-    """What speaks against a derivative at x that can be checked. About twenty evaluations."""
+def irregular(problem: Problem, base: Base, given: Space, seed: int) -> Reasons:
+    """What speaks against a derivative at x that can be checked. About twenty evaluations.
+
+    `given`: the inputs in the dtypes of the caller, where `problem` is in double precision.
+    """
     eps = unit_roundoff(problem, base)
     if eps > SHORT or not np.all(np.isfinite(base.values)) or not problem.finite:
         return Reasons()
@@ -121,7 +128,7 @@ def irregular(problem: Problem, base: Base, seed: int) -> Reasons:
     if one is None:
         assert other is not None
         v, one = -v, other
-    if _unresolved(around, v, eps):
+    if _unresolved(around, around.steps[0] * v, v, eps):
         return Reasons(hidden="rounding of x moves f as much as a step")
     kind = _kind(around, one, None if sided else other)
     second = signed(random, lengths.size) * lengths
@@ -133,7 +140,10 @@ def irregular(problem: Problem, base: Base, seed: int) -> Reasons:
         kind = "kink" * around.stays(bent, both)
     if kind:
         return Reasons(f"f is not smooth ({kind})")
-    return Reasons(beyond=_beyond(around, v, one), hidden=_still(around, v))
+    hidden = _still(around, v)
+    if not hidden and _unresolved(around, np.zeros_like(v), v, eps):
+        hidden = "f is nothing but rounding"
+    return Reasons(beyond=_beyond(given, v, one), hidden=hidden)
 
 
 def _around(problem: Problem, base: Base, eps: float) -> Around:
@@ -159,38 +169,32 @@ def _kind(around: Around, one: Slopes, other: Slopes | None) -> str:
     return ""
 
 
-def _beyond(around: Around, v: Vector, slopes: Slopes) -> str:
-    """Whether the derivative lies at an end of the range of the dtype, where products overflow."""
-    limits = [(leaf.tiny or np.finfo(np.float64).tiny) for leaf in around.problem.X.leaves]
-    huge = min(
-        float(np.finfo(np.float64).max) if leaf.double else leaf.huge
-        for leaf in around.problem.X.leaves
-    )
+def _beyond(given: Space, v: Vector, slopes: Slopes) -> str:
+    """Whether the derivative lies at an end of the range of a dtype, where products overflow."""
+    least = max(leaf.tiny or np.finfo(np.float64).tiny for leaf in given.leaves)
+    most_held = min(np.finfo(np.float64).max if x.double else x.huge for x in given.leaves)
     moved = np.abs(v[v != 0])
     with np.errstate(all="ignore"):
         most = np.max(np.abs(slopes[-1]), initial=0.0)
         steepest = most / np.min(moved, initial=np.inf)
         flattest = most / np.max(moved, initial=0.0)
-    if steepest > huge / EDGE or 0 < flattest < EDGE * max(limits):
-        return "the derivative leaves the range of the dtype"
+    if steepest > most_held / EDGE or 0 < flattest < EDGE * least:
+        return BEYOND
     return ""
 
 
-def _unresolved(around: Around, v: Vector, eps: float) -> bool:
-    """Whether a unit of rounding moves f by more than can be told from a derivative: not at x,
-    where f may jump, but beside it.
-    """
-    beside = around.steps[0] * v
-    one, other = around.at(beside), around.at(beside + 2 * eps * v)
+def _unresolved(around: Around, at: Vector, v: Vector, eps: float) -> bool:
+    """Whether a unit of rounding, where x is moved by `at`, moves f as much as a slope would."""
+    one, other = around.at(at), around.at(at + 2 * eps * v)
     if one is None or other is None:
         return False
     with np.errstate(all="ignore"):
         apart = np.abs(other - one)
-        return bool(np.any((apart > VISIBLE * np.abs(one)) & (apart > ROUNDINGS * around.unit)))
+        return bool(np.any((apart > VISIBLE * np.abs(one)) & (apart > ROUNDINGS * eps * abs(one))))
 
 
 def _still(around: Around, v: Vector) -> str:
-    """Whether some input, moved by a part of its size, does not move f beyond its rounding."""
+    """Whether some input, moved by a part of its size, hardly moves f beyond its rounding."""
     for leaf, part in zip(around.problem.X.leaves, around.problem.X.slices, strict=True):
         move = np.zeros_like(v)
         move[part] = v[part] / 16
@@ -198,7 +202,7 @@ def _still(around: Around, v: Vector) -> str:
         if there is None or not np.any(move):
             continue
         with np.errstate(all="ignore"):
-            moves = np.abs(there - around.base.values) > ROUNDINGS * around.unit
+            moves = np.abs(there - around.base.values) > HIDDEN * around.unit
         if not np.any(moves):
-            return f"{leaf.name} moves f by its rounding only"
+            return f"{leaf.name} hardly moves f"
     return ""
