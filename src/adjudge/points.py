@@ -194,6 +194,8 @@ def _explained(
         for tail in dict.fromkeys(["", *(tails if all(tails) else [])]):
             why = _reasons(problem, tail, settings)
             reason = why.rough or why.beyond * (ends or stays_open) or why.hidden * stays_open
+            if not reason and _flat(problem, report):
+                reason = "x has no fraction: stairs look straight"
             if reason:
                 return reason if not tail else reason.replace("f ", f"mode {tail} of f ", 1)
     return ""
@@ -211,6 +213,18 @@ def _reasons(problem: Problem, tail: str, settings: Settings) -> Reasons:
             twin = None
     top = make(problem)
     return irregular(top, observe(top), problem.X, settings.seed)
+
+
+def _flat(problem: Problem, report: Report) -> bool:
+    """Whether a derivative of zero is all that is wrong, at numbers that are all integers: f may
+    round them.
+    """
+    integers = min(
+        float(np.min(np.abs(problem.origin[part]), initial=np.inf)) * leaf.eps
+        for leaf, part in zip(problem.X.leaves, problem.X.slices, strict=True)
+    )
+    entries = report.entries
+    return integers >= 1 and bool(entries) and all(entry.automatic == 0 for entry in entries)
 
 
 def _at_an_end(entry: Entry, stays_open: bool) -> bool:
