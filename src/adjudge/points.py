@@ -11,7 +11,7 @@ import numpy as np
 
 from adjudge.bounds import Bounds
 from adjudge.chain import twin_of
-from adjudge.compare import Entry
+from adjudge.compare import UNDERFLOW, Entry
 from adjudge.compose import composed
 from adjudge.differences import FLUSHED
 from adjudge.errors import AdjudgeError, FlagError, InputError, UnstableOutputError
@@ -194,6 +194,8 @@ def _explained(
         for tail in dict.fromkeys(["", *(tails if all(tails) else [])]):
             why = _reasons(problem, tail, settings)
             reason = why.rough or why.beyond * (ends or stays_open) or why.hidden * stays_open
+            if not reason and ends and _subnormal(problem):
+                reason = BEYOND
             if not reason and _flat(problem, report):
                 reason = "x has no fraction: stairs look straight"
             if reason:
@@ -213,6 +215,15 @@ def _reasons(problem: Problem, tail: str, settings: Settings) -> Reasons:
             twin = None
     top = make(problem)
     return irregular(top, observe(top), problem.X, settings.seed)
+
+
+def _subnormal(problem: Problem) -> bool:
+    """Whether an input holds subnormal numbers only, which some engines flush to zero."""
+    for leaf, part in zip(problem.X.leaves, problem.X.slices, strict=True):
+        largest = float(np.max(np.abs(problem.origin[part]), initial=0.0))
+        if 0 < largest < (leaf.tiny / 16 or UNDERFLOW):
+            return True
+    return False
 
 
 def _flat(problem: Problem, report: Report) -> bool:
