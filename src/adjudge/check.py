@@ -20,6 +20,7 @@ from adjudge.observed import observe
 from adjudge.options import Mode, Options, settings_of
 from adjudge.problem import Problem, first_order
 from adjudge.report import GradcheckError, Report
+from adjudge.source import Reference
 from adjudge.summary import provenance_of, report_of
 from adjudge.surroundings import Surroundings, surroundings
 from adjudge.twin import Twin
@@ -53,6 +54,7 @@ def gradcheck(
     max_evaluations: int | None = None,
     in_double: bool | None = None,
     highest_precision: bool = False,
+    reference: Reference | None = None,
     backend: str | AutodiffBackend | None = None,
 ) -> Report:
     """Whether the engine's first derivatives of `f` at `inputs` are the derivatives of `f`.
@@ -98,6 +100,8 @@ def gradcheck(
             `True`: where it does not, the verdict is INCONCLUSIVE at best.
         highest_precision: Evaluate without TF32, autocast and other arithmetic that is narrower
             than the dtype, instead of allowing for it.
+        reference: What to compare with in place of differences of `f`, where `f` cannot show its
+            derivative: `adjudge.reference.mpmath(g)`, `.twin(g)`, `.derivative(jvp=...)`.
         backend: Name or instance of the engine, instead of asking the arrays.
 
     Returns:
@@ -117,7 +121,7 @@ def gradcheck(
         "check_forward_ad": check_forward_ad, "check_backward_ad": check_backward_ad,
         "fast_mode": fast_mode, "masked": masked, "mode": mode, "seed": seed,
         "equal_nan": equal_nan, "max_evaluations": max_evaluations, "in_double": in_double,
-        "highest_precision": highest_precision, "backend": backend,
+        "highest_precision": highest_precision, "reference": reference, "backend": backend,
     }  # fmt: skip
     return _raised(examine(f, inputs, **options), raise_exception)
 
@@ -147,6 +151,7 @@ def examine(
         options.get("masked"),
         options.get("bounds"),
         highest=settings.highest_precision,
+        reference=options.get("reference"),
     )
     twin = twin_of(problem, settings)
     by_tail = _by_tail(modes, settings)
@@ -159,7 +164,7 @@ def examine(
         ]
     outcomes[0].findings += _noticed(problem, seen, outcomes)
     outcomes[-1].findings += refusal(twin, settings)
-    return report_of(f, problem, settings, outcomes, note_of(twin))
+    return report_of(f, problem, settings, outcomes, note_of(problem, twin))
 
 
 def gradgradcheck(
@@ -189,6 +194,7 @@ def gradgradcheck(
     max_evaluations: int | None = None,
     in_double: bool | None = None,
     highest_precision: bool = False,
+    reference: Reference | None = None,
     backend: str | AutodiffBackend | None = None,
 ) -> Report:
     """`gradcheck` of `(x, w) -> J*(x) w`, and of `J*` itself by the same evaluations.
@@ -215,12 +221,13 @@ def gradgradcheck(
         "check_forward_ad": check_fwd_over_rev, "check_backward_ad": check_rev_over_rev,
         "fast_mode": fast_mode, "masked": masked, "mode": mode, "seed": seed,
         "equal_nan": equal_nan, "max_evaluations": max_evaluations, "in_double": in_double,
-        "highest_precision": highest_precision, "backend": backend,
+        "highest_precision": highest_precision, "reference": reference, "backend": backend,
     }  # fmt: skip
     settings = settings_of(options, second=True)
     problem = first_order(
-        f, inputs, kwargs, wrt, backend, masked, bounds, highest=settings.highest_precision
-    )
+        f, inputs, kwargs, wrt, backend, masked, bounds,
+        highest=settings.highest_precision, reference=reference,
+    )  # fmt: skip
     twin = twin_of(problem, settings)
     with surroundings(problem, highest=settings.highest_precision) as seen:
         next(_shares(problem, [("R", settings)]))
@@ -238,7 +245,9 @@ def gradgradcheck(
         )
     outcome.findings += _noticed(problem, seen, [outcome])
     outcome.findings += refusal(twin, settings)
-    return _raised(report_of(f, problem, settings, [outcome], note_of(twin)), raise_exception)
+    return _raised(
+        report_of(f, problem, settings, [outcome], note_of(problem, twin)), raise_exception
+    )
 
 
 def _shares(problem: Problem, by_tail: Sequence[tuple[str, Settings]]) -> Iterator[None]:

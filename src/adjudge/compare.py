@@ -102,6 +102,9 @@ class Comparison:
     open: NDArray[np.bool_] | None = None
     """Where it was found that f cannot show the value."""
 
+    given: bool = False
+    """Whether the reference shows every digit of what f cannot show."""
+
     @cached_property
     def scales(self) -> Scales:
         """See `Scales`."""
@@ -164,7 +167,20 @@ class Comparison:
             close = self.difference <= self.allowed
             if self.tolerance.automatic:  # too small to move an output that is rounded
                 close |= ~self.moved & (np.abs(self.automatic) <= self.scales.quantum)
+            if self.given:
+                close |= self._rounded
             return (finite & close) | self.equal_nans
+
+    @cached_property
+    def _rounded(self) -> NDArray[np.bool_]:
+        """Where a reference says zero beyond doubt, and the automatic value is what rounding of
+        numbers as large as f leaves of it.
+        """
+        t, size = self.tolerance, np.abs(self.automatic)
+        with np.errstate(all="ignore"):
+            bar = self.error <= t.resolution * size
+            zero = bar & (np.abs(self.reference) <= self.error + 2.0**-52 * size)
+            return np.asarray(zero & (size <= 16 * t.eps * self.scales.secant))
 
     @cached_property
     def negligible(self) -> NDArray[np.bool_]:
@@ -202,6 +218,9 @@ class Comparison:
             return reference_missing & ~np.isfinite(self.automatic)
         with np.errstate(all="ignore"):
             wide = self.error > t.resolution * self.largest
+            if self.given:  # no entry is too small; zero stands where the reference never moves
+                wide &= ((self.automatic != 0) | self.moved) & ~self._rounded
+                return np.asarray(reference_missing | (self.agrees & wide & ~self.equal_nans))
             # in sixteen bits every small derivative would stay open
             small = self.negligible | (t.eps > SHORT)
             visible = t.resolution if t.noisy else t.relative

@@ -50,6 +50,8 @@ class Status(StrEnum):
     """Two ways to the same number that disagree: forward and reverse, batched and looped."""
     UNRESOLVED = "UNRESOLVED"
     """Differences cannot decide: their error bar is wider than the resolution asked for."""
+    REFERENCE = "REFERENCE"
+    """What was given as `reference=` has another value at x than the function."""
     UNFINISHED = "UNFINISHED"
     """The budget `max_evaluations` was spent before all was compared."""
     UNSUPPORTED = "UNSUPPORTED"
@@ -64,7 +66,13 @@ class Status(StrEnum):
     """The function advances the global random state."""
 
 
-_OPEN = {Status.NONSMOOTH, Status.UNRESOLVED, Status.UNFINISHED, Status.UNSUPPORTED}
+_OPEN = {
+    Status.NONSMOOTH,
+    Status.UNRESOLVED,
+    Status.REFERENCE,
+    Status.UNFINISHED,
+    Status.UNSUPPORTED,
+}
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from enum import Enum, auto
 import numpy as np
 
 from adjudge import pullbacks, pushforwards
+from adjudge.agreement import another
 from adjudge.automatic import Forward, Reverse
 from adjudge.budget import ENTRY
 from adjudge.cached import caching, opened
@@ -35,6 +36,9 @@ from adjudge.table import Table
 FULL_MODE = 4
 """Up to this many real coordinates of inputs and outputs together `mode="auto"` takes the whole
 Jacobian: a handful of evaluations more, and every wrong entry is named."""
+
+GIVEN_MODE = 64
+"""The same where a reference gives the derivative: f itself is not evaluated for it."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,8 @@ def judge(
     )
     full = settings.full
     if full is None:
-        full = problem.X.size + base.Y.size <= FULL_MODE
+        most = FULL_MODE if problem.reference is None else GIVEN_MODE
+        full = problem.X.size + base.Y.size <= most
     probes = Probes(problem.X, base.Y, full, settings.seed)
     checks = Identities(problem, base, probes, tolerance, settings.nondet_tol)
     outcome = Judgement(full=full, tolerance=tolerance)
@@ -136,7 +141,9 @@ def judge(
         problem, base, probes, tolerance, settings.eps, reverse, forward, tallies,
         known if probes.rows == 1 else None,
     )  # fmt: skip
-    if part is not Part.IDENTITIES:
+    other = another(problem, base, tolerance)
+    outcome.findings += other
+    if part is not Part.IDENTITIES and not other:
         table.fill()
         if table.carries is not None:
             checks.tolerance = outcome.tolerance = table.tolerance
@@ -317,9 +324,15 @@ def _conclude(
         outcome.findings += opened(found, tally, cached) if cached else found
         outcome.tallies.append(tally)
         outcome.modes[tally.mode] = mode_verdict(tally, outcome.findings)
-    if part is not Part.IDENTITIES:
+    if part is not Part.IDENTITIES and not any(
+        finding.status is Status.REFERENCE for finding in outcome.findings
+    ):
         _unfinished(outcome, table)
     for finding in outcome.findings:
+        if finding.status is Status.REFERENCE:
+            for letter, mode in (("R", table.reverse), ("F", table.forward)):
+                if mode is not None:
+                    outcome.modes.setdefault(letter + table.problem.tail, finding.verdict)
         if finding.status is Status.UNSUPPORTED:
             outcome.modes.setdefault(finding.mode, finding.verdict)
     compared = any(tally.compared for tally in outcome.tallies)

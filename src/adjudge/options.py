@@ -13,6 +13,8 @@ from adjudge.bounds import Bounds
 from adjudge.errors import FlagError, InputError
 from adjudge.judge import Settings
 from adjudge.probes import fresh_seed
+from adjudge.reference import require_reference
+from adjudge.source import Reference
 
 Mode = Literal["auto", "full", "projected"]
 
@@ -41,6 +43,7 @@ class Options(TypedDict, total=False):
     max_evaluations: int | None
     in_double: bool | None
     highest_precision: bool
+    reference: Reference | None
     backend: str | AutodiffBackend | None
 
 
@@ -75,7 +78,18 @@ def settings_of(options: Options, *, second: bool = False) -> Settings:
         highest_precision=options.get("highest_precision", False),
     )
     _validate(settings, second=second)
+    _validate_reference(options)
     return settings
+
+
+def _validate_reference(options: Options) -> None:
+    reference = options.get("reference")
+    require_reference(reference)
+    for name in ("eps", "in_double"):
+        if reference is not None and options.get(name):
+            raise FlagError(
+                f"{name}= is about differences of f, which reference= replaces", "give one of them"
+            )
 
 
 def _full(mode: str, fast_mode: bool | None) -> bool | None:

@@ -16,6 +16,8 @@ from adjudge.bounds import Bounds, read_bounds
 from adjudge.byhand import ByHand, FlatByHand, HandBackend
 from adjudge.codec import Counts, UserCodec
 from adjudge.errors import InputError
+from adjudge.referenced import Referenced, bound
+from adjudge.source import Reference
 from adjudge.spaces import Space, Vector
 
 
@@ -53,6 +55,8 @@ class Problem:
     """What no evaluation leaves: the lowest and highest point of X."""
     widened: Callable[[], Problem] | None = None
     """Makes the same problem in double precision, where x has a leaf of less."""
+    reference: Referenced | None = None
+    """What gives the derivative in place of differences."""
 
     def room(self, v: Vector, *, both: bool = True) -> float:
         """The longest step along `v`, and back along it where `both`, within the bounds."""
@@ -106,6 +110,7 @@ def first_order(
     bounds: Bounds = None,
     *,
     highest: bool = False,
+    reference: Reference | None = None,
 ) -> Problem:
     """The problem of `function(*inputs, **kwargs)`. Raises the errors of bad input.
 
@@ -122,14 +127,18 @@ def first_order(
         arguments = replace(arguments, backend=hand)
     counts = Counts()
     with arguments.backend.highest_precision() if highest else nullcontext():
-        problem = _problem(function, arguments, counts, bounds)
-    if all(leaf.double for leaf in problem.X.leaves):
+        problem = _problem(function, arguments, counts, bounds, reference)
+    if reference is not None or all(leaf.double for leaf in problem.X.leaves):
         return problem
     return replace(problem, widened=lambda: _problem(function, arguments.widened(), counts, bounds))
 
 
 def _problem(
-    function: Callable[..., Any], arguments: Arguments, counts: Counts, bounds: Bounds
+    function: Callable[..., Any],
+    arguments: Arguments,
+    counts: Counts,
+    bounds: Bounds,
+    reference: Reference | None = None,
 ) -> Problem:
     codec = UserCodec(arguments, counts)
     flat: FlatFunction = (
@@ -150,4 +159,5 @@ def _problem(
         output_names=lambda: codec.output_names,
         written=lambda: codec.written,
         bounds=read_bounds(space, origin, bounds),
+        reference=bound(reference, codec, space),
     )

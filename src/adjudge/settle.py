@@ -12,13 +12,17 @@ from adjudge.automatic import Forward, Reverse, neighbours
 from adjudge.budget import Budget
 from adjudge.columns import Side
 from adjudge.compare import Comparison, Tally
+from adjudge.differences import scale
 from adjudge.measured import measured, plateau, precision
 from adjudge.nonsmooth import with_jumps
-from adjudge.numeric import Column, confirm, refined
+from adjudge.numeric import Column, confirm, given, refined, representable
 from adjudge.observed import Base, evaluate
 from adjudge.probes import Probes
 from adjudge.problem import Problem
 from adjudge.spaces import Vector
+
+NEARBY = (2.0**-6, 2.0**-7, 3 * 2.0**-8, 2.0**-8)
+"""How far off, over the scale of x, an automatic derivative is compared with a reference again."""
 
 NOISE, JUMP = 40, 6
 """Evaluations that it takes, at most, to measure the noise of f; to tell a jump from a slope."""
@@ -102,7 +106,34 @@ class Settling:
             size = np.where(comparison.largest > 0, comparison.largest, 1.0)
             slack = np.where(comparison.fails, np.nanmin(change / size[tried]) * size, 0.0)
         slack[tried] = change
-        return letter, replace(comparison, error=comparison.error + 4 * slack), kind
+        allowed = replace(comparison, error=comparison.error + 4 * slack)
+        if found.given and np.any(allowed.fails) and kind != "first":
+            allowed = self._scattered(allowed, kind, found)
+        return letter, allowed, kind
+
+    def _scattered(self, comparison: Comparison, kind: str, found: Column) -> Comparison:
+        """What still fails beside a reference, allowed the scatter of its relative deviation over
+        points nearby, where it is scattered: rounding is another one at each, a wrong formula not.
+        """
+        rows = worst_of(comparison, comparison.fails)
+        part, random = self.problem.X.slices[found.tangent.leaf], np.random.default_rng(5)
+        pairs = [(comparison.automatic[rows], comparison.reference[rows])]
+        for far in NEARBY:
+            point = self.problem.origin.copy()
+            signs = random.choice(np.array([-far, far]), part.stop - part.start)
+            point[part] += signs * scale(point[part])
+            point = representable(self.problem, self.problem.clipped(point), found.tangent.leaf)
+            there = given(replace(self.problem, origin=point), self.base, found.tangent)
+            value = there.estimate.value[: self.base.Y.size]
+            value = value if kind == "each" else self.probes.contract(value)
+            pairs.append((self._automatic(point, kind, rows, found), value[rows]))
+        with np.errstate(all="ignore"):
+            off = np.array([automatic / reference - 1 for automatic, reference in pairs])
+            spread = np.max(off, axis=0) - np.min(off, axis=0)
+            rounding = np.where(spread > np.abs(off[0]) / 2, 2 * spread, 0.0)
+        error = comparison.error.copy()
+        error[rows] += np.nan_to_num(rounding) * np.abs(comparison.reference[rows])
+        return replace(comparison, error=error)
 
     def unburied(self, side: Side, found: Column) -> Side:
         """What f cannot show, left open where it is steady: its rounding is not, a value is."""

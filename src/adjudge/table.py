@@ -217,12 +217,13 @@ class Table:
                 tally.weigh(row * v, bound, again=depth > 0)
                 for row, bound in zip(its, comparison.unsuspicious, strict=True)
             ]
-        few = min(unseen, default=0) <= CHANCE * v.size
+        few = not found.given and min(unseen, default=0) <= CHANCE * v.size
         if few or depth == STRATA or tally.failed or self.problem.tail:
             return
         with np.errstate(all="ignore"):
             share = np.max(np.abs(its * v) / comparison.unsuspicious[:, None], axis=0)
-        hidden = (share > 0) & (share < 1 / ERRORS[0])
+        # a zero shows nowhere, and a reference has its own opinion of it
+        hidden = ((share > 0) | found.given) & (share < 1 / ERRORS[0])
         if np.any(hidden) and not np.all(hidden):
             vector = np.zeros_like(found.vector)
             vector[part] = np.where(hidden, found.tangent.vector[part], 0.0)
@@ -235,7 +236,14 @@ class Table:
         if not self.budget.allows(self.budget.column):
             return
         found, pushed, sides = self._first(tangent, block, rows)
-        if not all(comparison.settled for _, comparison, _ in sides):
+        if found.given:
+            settling = self._settling(block, rows, pushed)
+            _, sides, _ = settling.settle(found, sides, disagrees=True, carries=True) or (
+                (),
+                sides,
+                None,
+            )
+        elif not all(comparison.settled for _, comparison, _ in sides):
             if all(bool(np.all(comparison.agrees)) for _, comparison, _ in sides):
                 for letter, comparison, side in sides:
                     if side == "rows":
