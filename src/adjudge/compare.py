@@ -262,6 +262,17 @@ class Comparison:
         """Where the automatic value is zero, and f moves by what may be more than rounding."""
         return np.asarray(self.moved & (self.automatic == 0) & (self.error > 0))
 
+    def hidden(self, k: int) -> float:
+        """The derivative that the rounding of f makes over the scale of x, where entry `k` is too
+        small, or left open, for that; else 0.
+        """
+        if self.given:
+            return 0.0
+        rounding = float(self.tolerance.eps * self.scales.secant[k])
+        opened = self.open is not None and bool(self.open[k])
+        small = rounding > self.tolerance.resolution * float(self.largest[k])
+        return rounding if opened or small else 0.0
+
     @cached_property
     def fails(self) -> NDArray[np.bool_]:
         """Where the automatic value is wrong."""
@@ -298,6 +309,10 @@ class Entry:
     allowed: float
     method: str
     slopes: tuple[float, float] | None = None
+    hidden: float = 0.0
+    """The derivative that the rounding of f makes over the scale of x, where that is the matter."""
+    given: bool = False
+    """Whether the reference was given by the caller."""
 
     @property
     def excess(self) -> float:
@@ -335,6 +350,10 @@ class Tally:
     """Wrong entries of outputs for which the engine recorded nothing."""
     absent: list[Entry] = field(default_factory=list)
     """Wrong entries for which the engine has no derivative."""
+    faint: int = 0
+    """Entries, neither zero nor left open, that lie below the rounding of f."""
+    faintest: str = ""
+    """One of them, with its value."""
 
     KEPT = 8
 

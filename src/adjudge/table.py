@@ -24,7 +24,7 @@ from adjudge.probes import Probes, Tangent
 from adjudge.problem import Problem
 from adjudge.settle import Settling, total, worst_of
 from adjudge.spaces import Vector
-from adjudge.tails import below
+from adjudge.tails import below, note_faint
 
 DUG = 4
 """Columns that lie below the rounding of f and get a ladder of long steps all the same."""
@@ -211,6 +211,8 @@ class Table:
         """
         if not self.tolerance.automatic or self.eps is not None:
             return
+        if depth == 0 and not found.given:
+            note_faint(self.base, self.probes, tally, comparison, found, block, rows)
         if found.tangent.coordinate is not None:
             tally.weigh(comparison.automatic, comparison.allowed)
             return
@@ -348,6 +350,8 @@ class Table:
             None
             if slopes is None or np.isnan(slopes[0][k])
             else (float(slopes[0][k]), float(slopes[1][k])),
+            comparison.hidden(k),
+            found.given,
         )
 
     def _of(self, side: str, k: int) -> str:

@@ -8,10 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.columns import Side
+from adjudge.compare import FLOOR, Comparison, Tally
 from adjudge.differences import lowest_bit
 from adjudge.errors import AdjudgeError
 from adjudge.numeric import Column, doing, moved_by, unit_roundoff
 from adjudge.observed import Base, evaluate
+from adjudge.probes import Probes
 from adjudge.problem import Problem
 from adjudge.spaces import Vector
 
@@ -118,3 +120,44 @@ def _value(problem: Problem, base: Base, found: Column, t: float) -> Vector | No
     except Exception:
         return None
     return value[: base.Y.size]
+
+
+def note_faint(
+    base: Base,
+    probes: Probes,
+    tally: Tally,
+    comparison: Comparison,
+    found: Column,
+    block: slice,
+    rows: Vector,
+) -> None:
+    """Counts entries of reverse mode that settle beside larger ones, and move f by less than its
+    rounding where x moves by its scale: no difference has seen them.
+    """
+    values = np.abs(base.values[: base.Y.size])
+    eps, j = comparison.tolerance.eps, found.tangent.coordinate
+    settled = comparison.agrees & ~comparison.undecided
+    with np.errstate(all="ignore"):
+        if j is not None:
+            own = np.abs(comparison.automatic)
+            small = settled & (own * found.tangent.length <= eps * values[: own.size])
+            faint = np.flatnonzero(small & (own > 0) & (own <= FLOOR * comparison.scales.block))
+        else:
+            part = probes.X.slices[found.tangent.leaf]
+            its = rows[:, part.start - block.start : part.stop - block.start]
+            weighed = np.abs(probes.cotangent) * values
+            largest = np.array([np.max(weighed[p], initial=0.0) for p in base.Y.slices])
+            size = np.abs(its * found.vector[part])
+            unseen = size <= eps * largest[: len(its), None]
+            small = np.all(unseen, axis=0) & np.any(size > 0, axis=0) & bool(np.all(settled))
+            faint = np.flatnonzero(small & bool(np.any(~unseen)))
+    if faint.size and not tally.faint:
+        k = int(faint[0])
+        if j is not None:
+            of, wrt, value = base.Y.entry(k), probes.X.entry(j), comparison.automatic[k]
+        else:
+            row = int(np.argmax(size[:, k]))
+            of, wrt = f"<w, {base.Y.leaves[row].name}>", probes.X.entry(part.start + k)
+            value = its[row, k]
+        tally.faintest = f"d {of} / d {wrt} is {value:.2g}"
+    tally.faint += int(faint.size)
