@@ -211,10 +211,9 @@ class Table:
         """
         if not self.tolerance.automatic or self.eps is not None:
             return
-        if depth == 0 and not found.given:
-            note_faint(self.base, self.probes, tally, comparison, found, block, rows)
         if found.tangent.coordinate is not None:
-            tally.weigh(comparison.automatic, comparison.allowed)
+            if tally.weigh(comparison.automatic, comparison.allowed) and not found.given:
+                note_faint(self.base, self.probes, tally, comparison, found, block, rows)
             return
         part = self.problem.X.slices[found.tangent.leaf]
         v = found.vector[part]
@@ -224,6 +223,8 @@ class Table:
                 tally.weigh(row * v, bound, again=depth > 0)
                 for row, bound in zip(its, comparison.unsuspicious, strict=True)
             ]
+        if depth == 0 and any(unseen) and not found.given:
+            note_faint(self.base, self.probes, tally, comparison, found, block, rows)
         few = not found.given and min(unseen, default=0) <= CHANCE * v.size
         if few or depth == STRATA or tally.failed or self.problem.tail:
             return
