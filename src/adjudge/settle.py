@@ -169,7 +169,7 @@ class Settling:
         steps does not show the derivative to be zero either: to the rounding of f over the scale
         of x, as it does at a stationary point. What f scatters by is no motion.
         """
-        zeros = all(not np.any(c.automatic) and np.any(c.moved) for _, c, _ in sides)
+        zeros = not total(sides, "fails") and all(np.any(c.moved) for _, c, _ in sides)
         double = self.base.noise == 0 and unit_roundoff(self.problem, self.base) <= DOUBLE
         if not zeros or not double or found.sided or not self.budget.allows(LEAVING):
             return sides

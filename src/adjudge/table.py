@@ -180,8 +180,9 @@ class Table:
                 return
             if buried:
                 sides = settling.unburied(sides, found)
-            if few and not total(sides, "fails"):
+            if few and all(not np.any(c.automatic) for _, c, _ in sides):
                 sides = settling.unshown(sides, found)
+                self.dug += not buried
             self.confirmed += bool(total(sides, "fails"))
             self.open += bool(total(sides, "undecided"))
         self._keep(sides, found, block, rows)
@@ -223,7 +224,7 @@ class Table:
                 tally.weigh(row * v, bound, again=depth > 0)
                 for row, bound in zip(its, comparison.unsuspicious, strict=True)
             ]
-        if depth == 0 and any(unseen) and not found.given:
+        if depth == 0 and any(unseen) and not found.given and not self.problem.tail:
             note_faint(self.base, self.probes, tally, comparison, found, block, rows)
         few = not found.given and min(unseen, default=0) <= CHANCE * v.size
         if few or depth == STRATA or tally.failed or self.problem.tail:

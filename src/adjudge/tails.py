@@ -53,14 +53,16 @@ def leaving(problem: Problem, base: Base, found: Column) -> NDArray[np.bool_]:
 
 
 def moves_truly(base: Base, found: Column) -> bool:
-    """Whether the samples of a ladder move by more than noise."""
-    count, eps = base.Y.size, 2.0**-52
+    """Whether an output moves by units of rounding in some samples of a ladder, as no jump does,
+    and by more than noise in others.
+    """
+    count = base.Y.size
     with np.errstate(all="ignore"):
-        moves = [np.fmax(abs(s.plus - base.values), abs(s.minus - base.values))[:count]
-                 for s in found.ladders[-1]]  # fmt: skip
-        return bool(
-            np.any(np.max(moves, axis=0) > TRULY * eps * base.magnitude(base.values)[:count])
-        )
+        unit = 2.0**-52 * base.magnitude(base.values)[:count]
+        samples = [value for s in found.ladders[-1] for value in (s.plus, s.minus)]
+        moves = np.array([np.abs(value - base.values)[:count] for value in samples])
+        slight = np.any((moves > 0) & (moves <= UNITS * unit), axis=0)
+        return bool(np.any(slight & (np.max(moves, axis=0) > TRULY * unit)))
 
 
 def _to_one_side(problem: Problem, base: Base, found: Column, sign: float) -> NDArray[np.bool_]:
