@@ -17,6 +17,7 @@ from adjudge.compare import Tally, Tolerance
 from adjudge.errors import NotSupportedError
 from adjudge.findings import Finding, Status, Verdict, worst
 from adjudge.identities import Identities, again
+from adjudge.likeness import another
 from adjudge.localise import Traced, localise
 from adjudge.mistake import likely_mistake
 from adjudge.noise import CARRIED
@@ -35,6 +36,9 @@ from adjudge.table import Table
 FULL_MODE = 4
 """Up to this many real coordinates of inputs and outputs together `mode="auto"` takes the whole
 Jacobian: a handful of evaluations more, and every wrong entry is named."""
+
+GIVEN_MODE = 64
+"""The same where a reference gives the derivative: f itself is not evaluated for it."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +117,8 @@ def judge(
     )
     full = settings.full
     if full is None:
-        full = problem.X.size + base.Y.size <= FULL_MODE
+        most = FULL_MODE if problem.reference is None else GIVEN_MODE
+        full = problem.X.size + base.Y.size <= most
     probes = Probes(problem.X, base.Y, full, settings.seed)
     checks = Identities(problem, base, probes, tolerance, settings.nondet_tol)
     outcome = Judgement(full=full, tolerance=tolerance)
@@ -138,7 +143,9 @@ def judge(
         problem, base, probes, tolerance, settings.eps, reverse, forward, tallies,
         known if probes.rows == 1 else None,
     )  # fmt: skip
-    if part is not Part.IDENTITIES:
+    other = another(problem, base, tolerance)
+    outcome.findings += other
+    if part is not Part.IDENTITIES and not other:
         table.fill()
         if table.carries is not None:
             checks.tolerance = outcome.tolerance = table.tolerance
@@ -319,9 +326,15 @@ def _conclude(
         outcome.findings += opened(found, tally, cached) if cached else found
         outcome.tallies.append(tally)
         outcome.modes[tally.mode] = mode_verdict(tally, outcome.findings)
-    if part is not Part.IDENTITIES:
+    if part is not Part.IDENTITIES and not any(
+        finding.status is Status.REFERENCE for finding in outcome.findings
+    ):
         _unfinished(outcome, table)
     for finding in outcome.findings:
+        if finding.status is Status.REFERENCE:
+            for letter, mode in (("R", table.reverse), ("F", table.forward)):
+                if mode is not None:
+                    outcome.modes.setdefault(letter + table.problem.tail, finding.verdict)
         if finding.status is Status.UNSUPPORTED:
             outcome.modes.setdefault(finding.mode, finding.verdict)
     compared = any(tally.compared for tally in outcome.tallies)
