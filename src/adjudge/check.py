@@ -139,7 +139,8 @@ def gradcheck(
         "check_forward_ad": check_forward_ad, "check_backward_ad": check_backward_ad,
         "fast_mode": fast_mode, "masked": masked, "mode": mode, "seed": seed,
         "equal_nan": equal_nan, "max_evaluations": max_evaluations, "in_double": in_double,
-        "highest_precision": highest_precision, "reference": reference, "backend": backend,
+        "highest_precision": highest_precision, "directions": directions, "points": points,
+        "domain": domain, "reference": reference, "backend": backend,
     }  # fmt: skip
     return _raised(examine(f, inputs, modes=modes, **options), raise_exception)
 

@@ -161,6 +161,7 @@ class Settling:
         """
         none = np.zeros(self.base.Y.size, bool)
         zero = all(not np.any(comparison.automatic) for _, comparison, _ in sides)
+        zero &= not self.problem.along  # across a set the coordinates of its chart move nothing
         room = zero and not total(sides, "fails") and self.budget.allows(LEAVING)
         tail = leaving(self.problem, self.base, found) if room else none
         if not self.probes.full:
@@ -179,6 +180,7 @@ class Settling:
         of x, as it does at a stationary point. What f scatters by is no motion.
         """
         zeros = not total(sides, "fails") and all(np.any(c.moved) for _, c, _ in sides)
+        zeros &= not self.problem.along
         double = self.base.noise == 0 and unit_roundoff(self.problem, self.base) <= DOUBLE
         if not zeros or not double or found.sided or not self.budget.allows(LEAVING):
             return sides
