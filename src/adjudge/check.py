@@ -137,7 +137,7 @@ def examine(
             `"FR"`. `None`: `R` and `F` as `check_backward_ad` and `check_forward_ad` say.
         options: The keywords of `gradcheck`, but for `raise_exception`.
     """
-    settings = settings_of(options)
+    settings = replace(settings_of(options), thorough=modes is not None)
     problem = first_order(
         f,
         inputs,

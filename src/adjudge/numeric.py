@@ -46,6 +46,8 @@ class Column:
     """The samples of the ladders taken so far."""
     sided: bool = False
     """Whether x has a neighbour on one side only: `step` has its sign."""
+    sample: Sample | None = None
+    """The values of two evaluations that were enough."""
 
 
 def unit_roundoff(problem: Problem, base: Base) -> float:
@@ -91,7 +93,7 @@ def column(problem: Problem, base: Base, tangent: Tangent, eps: float | None) ->
         sample, vector = taken
         best = Column(exact, vector, central(sample, u, base.noise), step, relative * factor, finer)
         if defined(base, sample.plus) and defined(base, sample.minus):
-            return best
+            return replace(best, sample=sample)
     return _one_sided(problem, base, tangent, u) or best or _unmoved(base, tangent, relative)
 
 
