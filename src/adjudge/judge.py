@@ -32,7 +32,7 @@ from adjudge.report import (
 )
 from adjudge.spaces import Vector
 from adjudge.table import Table
-from adjudge.thorough import exact, linear, mapped, unsupported
+from adjudge.thorough import exact, linear, mapped, structure, unsupported
 
 FULL_MODE = 4
 """Up to this many real coordinates of inputs and outputs together `mode="auto"` takes the whole
@@ -163,12 +163,17 @@ def judge(
             outcome.findings += linear(table, checks, forward)
         if settings.batched_forward or settings.thorough:
             outcome.findings += mapped(table, checks, forward, asked=settings.batched_forward)
-    if part is not Part.IDENTITIES and tolerance.automatic and not tolerance.noisy:
-        outcome.findings += exact(table, checks, thorough=settings.thorough)
+    differs = part is not Part.IDENTITIES and settings.eps is None
+    differs = differs and tolerance.automatic and not tolerance.noisy
+    if differs and settings.thorough:
+        outcome.findings += structure(table)
     traced: dict[str, Traced] = {}
     _localised(table, settings, traced)
     _suspected(table, settings, traced)
+    beyond = list(exact(table, checks, thorough=settings.thorough)) if differs else []
+    outcome.findings += beyond
     _conclude(outcome, table, checks, provenance, traced, part)
+    outcome.findings.sort(key=beyond.__contains__)  # an entry says more than an identity
     return outcome
 
 

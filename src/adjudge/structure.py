@@ -35,17 +35,25 @@ class Structure:
     table: Table
     reverse: Reverse
 
-    def findings(self) -> Iterator[Finding]:
-        """Of every input leaf."""
-        problem, gradient = self.table.problem, self._gradient()
-        if gradient is None or problem.tail or not np.all(np.isfinite(gradient)):
-            return
-        for j, leaf in enumerate(problem.X.leaves):
-            if leaf.size < 2 or not self.table.budget.can("the structure of the derivative", 12):
-                continue
-            self._zeros(j, gradient)
-            yield from self._triangles(j, leaf, gradient)
+    def within(self) -> Iterator[Finding]:
+        """Of every input leaf: entries without any derivative, and triangles."""
+        gradient = self._gradient()
+        if gradient is not None and np.all(np.isfinite(gradient)):
+            for j, leaf in self._leaves():
+                self._zeros(j, gradient)
+                yield from self._triangles(j, leaf, gradient)
+
+    def between(self) -> Iterator[Finding]:
+        """Of every input leaf: the entries of a batch."""
+        for j, leaf in self._leaves():
             yield from self._batches(j, leaf)
+
+    def _leaves(self) -> Iterator[tuple[int, Leaf]]:
+        table = self.table
+        for j, leaf in enumerate(table.problem.X.leaves):
+            several = leaf.size > 1 and not table.problem.tail
+            if several and table.budget.can("the structure of the derivative", 8):
+                yield j, leaf
 
     def _gradient(self) -> Vector | None:
         """The largest entries of the rows of reverse mode; `None` where they are not all there."""
@@ -62,8 +70,8 @@ class Structure:
         """
         table, part = self.table, self.table.problem.X.slices[j]
         mask = gradient[part] == 0
-        if table.probes.full or not np.any(mask) or np.all(mask) or table.eps is not None:
-            return
+        if table.probes.full or table.tally("R").failed or np.all(mask) or not np.any(mask):
+            return  # where something failed, that is traced
         rows = table.known[None, :] if table.known is not None else table.rows
         assert rows is not None  # or there would be no gradient
         table.stratum(self._tangent(j, mask, 0), slice(0, table.problem.X.size), rows)

@@ -101,7 +101,8 @@ def _of_output(
                 "<v, H u>\n"
                 f"  <u, H v>  {left: .12g}\n"
                 f"  <v, H u>  {right: .12g}   (apart by {abs(gap) / size:.1e} of their terms)\n"
-                f"  no differences are involved: the derivative of the vjp is wrong",
+                "  no differences are involved: the derivative of the vjp is wrong, or the vjp is "
+                "not the gradient of any function",
             )
 
 

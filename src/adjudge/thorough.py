@@ -16,25 +16,33 @@ from adjudge.symmetry import symmetric
 from adjudge.table import Table
 
 
+def structure(table: Table) -> Iterator[Finding]:
+    """Blocks of the inputs that f reads, or does not; what fails may be traced afterwards."""
+    if table.reverse is not None:
+        yield from Structure(table, table.reverse).within()
+
+
 def exact(table: Table, checks: Identities, *, thorough: bool) -> Iterator[Finding]:
-    """Symmetry of second derivatives, exact derivatives of affine functions, and structure; from a
-    table that was filled. Without `thorough` what costs no evaluation.
+    """Symmetry of second derivatives, exact derivatives of affine functions, entries of a batch;
+    for a table that was filled, and does not know them to be wrong already. Without `thorough`
+    only what costs no evaluation.
     """
+    failed = {tally.mode for tally in table.tallies.values() if tally.failed}
     if table.affine is not None:
         checks.compared += table.affine.compared
-        # what the table found already is not said twice
-        failed = {tally.mode for tally in table.tallies.values() if tally.failed}
         yield from (found for found in table.affine.findings if found.mode not in failed)
     rows = table.rows if table.probes.full else None
     if rows is not None and rows.shape[0] < table.probes.rows:
         rows = None
     work = 4 * (len(table.problem.X.leaves) + 1)
     for mode in (table.reverse, table.forward):
-        if mode is not None and (not thorough or table.budget.can("symmetry", work)):
+        if mode is None or table.problem.tail in failed:
+            continue  # what is no gradient has no symmetric derivative
+        if not thorough or table.budget.can("symmetry", work):
             at_hand = rows if mode is table.reverse else None
             yield from symmetric(checks, mode, at_hand, each=thorough)
-    if thorough and table.reverse is not None and table.eps is None:
-        yield from Structure(table, table.reverse).findings()
+    if thorough and table.reverse is not None:
+        yield from Structure(table, table.reverse).between()
 
 
 def linear(table: Table, checks: Identities, forward: Forward) -> Iterator[Finding]:
@@ -56,14 +64,20 @@ def mapped(
     else:
         what, work, name = "batched tangents", 3 * inputs, "vmap(F)"
         findings = _supported(name, lambda: pushforwards.batched(checks, mode))
-    offered = "vmap" in table.problem.backend.capabilities
+    # forward mode over a graph that is built inside of a batch is no transform of every engine
+    plain = isinstance(mode, Reverse) or not table.problem.tail
+    offered = plain and "vmap" in table.problem.backend.capabilities
     if asked:
         if table.budget.can(what, work):
             yield from findings
     elif offered and table.budget.allows(work):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            found = list(findings)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                found = list(findings)
+        except Exception as error:  # arrays that cannot be stacked, say: sparse ones
+            text = f"the batch for {name} raises {type(error).__name__}: {error}"
+            found = [Finding(Status.RAISED, name, "", text, cause=error)]
         for finding in found:
             unable = finding.status in (Status.RAISED, Status.UNSUPPORTED)
             yield replace(finding, note=True) if unable else finding
