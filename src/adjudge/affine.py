@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 
 from adjudge.automatic import Forward, Reverse
 from adjudge.differences import Sample, norm
+from adjudge.errors import NotSupportedError
 from adjudge.findings import Finding, Status
 from adjudge.numeric import Column, doing, moved_by
 from adjudge.observed import Base, evaluate
 from adjudge.probes import Probes
 from adjudge.problem import Problem
 from adjudge.spaces import Vector
+from adjudge.spectrum import spread
 from adjudge.steady import persists
 
 PART = 0.37
@@ -27,6 +29,8 @@ COLUMNS = 4
 """Columns of a full table that get long steps, and leaves of a projected one times two."""
 SCATTER = 32
 """Times the scatter of the differences that the automatic value may be off by."""
+CONDITION = 8
+"""Times the square of the spread of singular values: of the map, and of what it was made from."""
 
 
 @dataclass(frozen=True)
@@ -197,11 +201,25 @@ class Affine:
         difference = float(automatic[k] - reference[k])
         if not self.problem.counts.allows(32):
             return
+        size = float(max(abs(automatic[k]), abs(reference[k]), bound[k]))
+        if abs(difference) <= self._conditioned(found, k, each=each) * size:
+            return
         if persists(self.problem, self.eps, self.probes.seed, difference, gap_at):
             self.failed.add(letter)
             self.findings.append(
                 self._finding(letter, found, k, automatic, reference, bound, each=each)
             )
+
+    def _conditioned(self, found: Column, k: int, *, each: bool) -> float:
+        """What two ways to compute the map may differ by, as a part of it."""
+        w = np.zeros(self.base.Y.size)
+        leaf = self.base.Y.owner[k] if each else k
+        w[self.base.Y.slices[leaf]] = self.probes.cotangent[self.base.Y.slices[leaf]]
+        try:
+            ratio = spread(self.problem, self.base, found.tangent.leaf, w)
+        except NotSupportedError:  # forward mode alone, which takes the steps that f takes
+            ratio = 1.0
+        return CONDITION * self.eps * ratio**2
 
     def _contract(self, value: Vector) -> Vector:
         """`<w, value>` by row; pairwise sums, whose rounding does not grow with their length."""
