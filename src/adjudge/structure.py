@@ -52,7 +52,7 @@ class Structure:
         table = self.table
         for j, leaf in enumerate(table.problem.X.leaves):
             several = leaf.size > 1 and not table.problem.tail
-            if several and table.budget.can("the structure of the derivative", 8):
+            if several and table.budget.allows(8):
                 yield j, leaf
 
     def _gradient(self) -> Vector | None:
@@ -118,7 +118,8 @@ class Structure:
             moved = self._moved(self._tangent(j, mask, k + 1), length)
             if moved is None or np.any(moved):
                 return False
-        return True
+        moved = self._moved(self._tangent(j, ~mask, 0), LENGTHS[2])
+        return moved is not None and bool(np.any(moved))  # or f stands still as a whole: a cache
 
     def _spurious(self, j: int, block: str, mask: Mask, here: Vector, remedy: str) -> Finding:
         leaf = self.table.problem.X.leaves[j]
@@ -166,7 +167,7 @@ class Structure:
         for i in outputs:
             others[Y.slices[i]] = _rows(Y.leaves[i], ~half)
         moved = self._moved(self._tangent(j, mask, 5), 1.0)
-        if moved is None:
+        if moved is None or not np.any(moved):  # as a whole: a cache, perhaps
             return None
         part = problem.X.slices[j]
         still, moves = others & ~moved, others & moved

@@ -38,7 +38,7 @@ def exact(table: Table, checks: Identities, *, thorough: bool) -> Iterator[Findi
     for mode in (table.reverse, table.forward):
         if mode is None or table.problem.tail in failed:
             continue  # what is no gradient has no symmetric derivative
-        if not thorough or table.budget.can("symmetry", work):
+        if not thorough or table.budget.allows(work):
             at_hand = rows if mode is table.reverse else None
             yield from symmetric(checks, mode, at_hand, each=thorough)
     if thorough and table.reverse is not None:
@@ -47,7 +47,7 @@ def exact(table: Table, checks: Identities, *, thorough: bool) -> Iterator[Findi
 
 def linear(table: Table, checks: Identities, forward: Forward) -> Iterator[Finding]:
     """Forward mode is additive, and zero at zero."""
-    if table.budget.can("additivity of the jvp", 8):
+    if table.budget.allows(8):
         yield from pushforwards.additive(checks, forward)
 
 
@@ -80,7 +80,9 @@ def mapped(
             found = [Finding(Status.RAISED, name, "", text, cause=error)]
         for finding in found:
             unable = finding.status in (Status.RAISED, Status.UNSUPPORTED)
-            yield replace(finding, note=True) if unable else finding
+            first = finding.text.partition("\n")[0]
+            noted = replace(finding, note=True, text=f"{first}\n  batching was not asked for")
+            yield noted if unable else finding
 
 
 def _supported(mode: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:

@@ -98,6 +98,15 @@ def test_what_moves_at_some_length_or_not_visibly_is_not_unread(name):
     assert not [f for f in report.findings if "reads nothing" in f.text or "leak" in f.text]
 
 
+def test_a_cached_function_reads_nothing_and_is_not_called_wrong_for_it():
+    kept = np.sin(SQUARE)
+
+    report = check(ByHand(lambda x: kept, vjp=lambda x, w: np.cos(x) * w), SQUARE)
+
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert not [f for f in report.findings if "reads nothing" in f.text or "leak" in f.text]
+
+
 def test_without_structure_nothing_is_said_of_blocks():
     rule = ByHand(np.linalg.cholesky, vjp=lambda a, w: of_factor(a, w)[1])
 
