@@ -19,7 +19,7 @@ from adjudge.probes import Probes
 from adjudge.problem import Problem
 from adjudge.spaces import Vector
 from adjudge.spectrum import spread
-from adjudge.steady import persists
+from adjudge.steady import persists, shaken
 
 PART = 0.37
 """Of the long step: a third point, in step with nothing."""
@@ -147,9 +147,8 @@ class Affine:
             size = np.maximum(norm(its * d), np.abs(automatic))
             bound = self._units * self.eps * size
 
-        def row_at(k: int, point: Vector) -> float:
-            g = Reverse(self.problem, point).row(self.base, self.probes.row(k))
-            return float(np.sum(g * secant.direction))
+        def row_at(k: int, point: Vector, w: Vector, d: Vector) -> float:
+            return float(np.sum(Reverse(self.problem, point).row(self.base, w) * d))
 
         error = self.probes.contract_error(secant.error)[:pulled]
         reference = self._contract(secant.value)[:pulled]
@@ -162,9 +161,8 @@ class Affine:
         automatic = forward.column(self.base, secant.direction, leaf)[1]
         bound = secant.error + self._units * self.eps * Y.largest(automatic)
 
-        def entry_at(k: int, point: Vector) -> float:
-            there = Forward(self.problem, point)
-            return float(there.column(self.base, secant.direction, leaf)[1][k])
+        def entry_at(k: int, point: Vector, w: Vector, d: Vector) -> float:
+            return float(w @ Forward(self.problem, point).column(self.base, d, leaf)[1])
 
         holds = np.repeat(np.array(secant.holds, bool), [leaf.size for leaf in Y.leaves])
         self._judged("F", found, secant, automatic, secant.value, bound, holds, entry_at)
@@ -178,7 +176,7 @@ class Affine:
         reference: Vector,
         bound: Vector,
         holds: NDArray[np.bool_],
-        automatic_at: Callable[[int, Vector], float],
+        automatic_at: Callable[[int, Vector, Vector, Vector], float],
     ) -> None:
         """What differs by more than `bound`, here and at points close by, is wrong."""
         self.compared += int(np.count_nonzero(holds))
@@ -190,13 +188,17 @@ class Affine:
             k = int(np.argmax(np.where(apart, gap / bound, 0.0)))
         each = letter == "F" or self.probes.full
 
+        random = np.random.default_rng([self.probes.seed, 43])
+        row = np.eye(1, self.base.Y.size, k)[0] if each else self.probes.row(k)
+
         def gap_at(point: Vector) -> float:
-            ends = (
-                evaluate(self.problem, self.base, point + sign * secant.direction, "near x")
+            d, w = shaken(secant.direction, random), shaken(row, random)
+            ahead, behind = (
+                evaluate(self.problem, self.base, point + sign * d, "near x")
                 for sign in (1.0, -1.0)
             )
-            value = np.subtract(*ends)[: self.base.Y.size] / 2
-            return automatic_at(k, point) - float((value if each else self._contract(value))[k])
+            value = (ahead - behind)[: self.base.Y.size] / 2
+            return automatic_at(k, point, w, d) - float(np.sum(w * value))
 
         difference = float(automatic[k] - reference[k])
         if not self.problem.counts.allows(32):

@@ -13,7 +13,7 @@ from adjudge.compare import Entry, Tally
 from adjudge.differences import norm
 from adjudge.numeric import Column
 from adjudge.spaces import Vector
-from adjudge.steady import UNITS, persists
+from adjudge.steady import UNITS, persists, shaken
 
 LOOKED_INTO = 4
 """Disagreements of a table, small enough to be ill-conditioning, that are taken at other points."""
@@ -81,8 +81,10 @@ class Agreement:
         if not problem.counts.allows(32):
             return False
 
+        random = np.random.default_rng([probes.seed, 43])
+
         def gap_at(point: Vector) -> float:
-            v, w = found.vector, probes.row(k)
+            v, w = shaken(found.vector, random), shaken(probes.row(k), random)
             pushed = Forward(problem, point).column(base, v, found.tangent.leaf)[1]
             return float(w @ pushed - Reverse(problem, point).row(base, w) @ v)
 

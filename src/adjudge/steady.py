@@ -45,6 +45,11 @@ def persists(
     return held >= ENOUGH
 
 
+def shaken(vector: Vector, random: np.random.Generator) -> Vector:
+    """A probe close to this one: what is linear in it rounds in another way at every point, too."""
+    return np.asarray(vector * (1 + 2.0 ** -DISTANCES[-1] * random.uniform(-1, 1, vector.size)))
+
+
 def _around(problem: Problem, eps: float, seed: int) -> Iterator[Vector]:
     random = np.random.default_rng([seed, 29])
     lengths = np.concatenate([*(scale(problem.origin[p]) for p in problem.X.slices), np.zeros(0)])

@@ -12,7 +12,7 @@ from adjudge.findings import Finding, Status
 from adjudge.identities import Identities, only
 from adjudge.probes import signed
 from adjudge.spaces import Vector
-from adjudge.steady import UNITS, persists
+from adjudge.steady import UNITS, persists, shaken
 
 LEAVES = 4
 """Inputs, and outputs, up to which each is tried by itself; more are tried all together."""
@@ -89,8 +89,8 @@ def _of_output(
 
         def gap_at(there: Vector, part: Vector = part) -> float:
             moved = np.where(point == problem.origin, there, point)  # what w leaves out stays out
-            H = _at(checks, mode, moved)
-            return float(np.sum(two * H(part)) - np.sum(part * H(two)))
+            H, a, b = _at(checks, mode, moved), shaken(part, random), shaken(two, random)
+            return float(np.sum(b * H(a)) - np.sum(a * H(b)))
 
         if persists(problem, checks.tolerance.eps, checks.probes.seed, gap, gap_at):
             yield Finding(

@@ -85,6 +85,10 @@ def test_complex_matrices_have_entries_not_coordinates():
 STANDS_STILL = {
     "rounded, straight through": (lambda x: np.round(x) + 0 * x, lambda x, w: w),
     "buried under a constant": (lambda x: 1e18 + x, lambda x, w: w),
+    "in part below the rounding": (
+        lambda x: 1e6 + np.tril(x) + 1e-13 * np.triu(x, 1),
+        lambda x, w: np.tril(w) + 1e-13 * np.triu(w, 1),
+    ),
     "saturated": (lambda x: 1 / (1 + np.exp(-x)), lambda x, w: w * np.exp(-x)),
 }
 
