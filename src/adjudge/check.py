@@ -172,7 +172,7 @@ def examine(
     if options.get("points") is not None or options.get("domain") is not None:
         at_one = partial(examine, f, order=order, modes=modes, compile=compile)
         return at_points(f, at_one, inputs, options)
-    settings = settings_of(options)
+    settings = replace(settings_of(options), thorough=words is not None)
     problem = problem_of(f, inputs, options)
     matrix = Matrix(
         problem, settings, words or _flagged(settings), twin_of(problem, settings),

@@ -49,6 +49,8 @@ class Column:
     """Whether x has a neighbour on one side only: `step` has its sign."""
     given: bool = False
     """Whether a reference gave it: there is nothing to refine, and every entry counts."""
+    sample: Sample | None = None
+    """The values of two evaluations that were enough."""
 
 
 def unit_roundoff(problem: Problem, base: Base) -> float:
@@ -96,7 +98,7 @@ def column(problem: Problem, base: Base, tangent: Tangent, eps: float | None) ->
         sample, vector = taken
         best = Column(exact, vector, central(sample, u, base.noise), step, relative * factor, finer)
         if defined(base, sample.plus) and defined(base, sample.minus):
-            return best
+            return replace(best, sample=sample)
     one = _one_sided(problem, base, tangent, u)
     return one or best or _unmoved(base, tangent, relative, room)
 

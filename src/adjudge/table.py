@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
+from adjudge.affine import Affine
+from adjudge.agreement import Agreement
 from adjudge.automatic import Forward, Reverse
 from adjudge.budget import Budget
 from adjudge.columns import Columns, Side
 from adjudge.compare import ERRORS, Comparison, Entry, Tally, Tolerance
-from adjudge.differences import norm
 from adjudge.failure import Failure
 from adjudge.groups import grouped
 from adjudge.noise import CARRIED
@@ -76,12 +78,16 @@ class Table:
     """Makes the comparisons of one column."""
     rows: Vector | None = None
     """The whole table by reverse mode, where it fitted into one block."""
+    agreement: Agreement = field(init=False)
+    affine: Affine | None = None
+    """Compares columns along which f is affine exactly."""
 
     def __post_init__(self) -> None:
         """What follows from the rest."""
         modes = self.reverse is not None, self.forward is not None
         self.budget = Budget(self.problem, self.probes, *modes, self.known is not None)
         self.columns = Columns(self.problem, self.base, self.probes, self.tolerance)
+        self.agreement = Agreement(partial(self._of, "rows"))
 
     def tally(self, letter: str) -> Tally:
         """The tally of mode `letter` on top of the derivatives already taken."""
@@ -151,6 +157,8 @@ class Table:
         if self.forward is not None:
             pushed = self.forward.column(self.base, found.vector, tangent.leaf)[1]
             self.pushed.setdefault(tangent.leaf, (found.vector, pushed))
+        if self.affine is not None:
+            self.affine.compare(found, block, rows, self.forward)
         return found, pushed, list(self.columns.sides(found, block, rows, pushed))
 
     def _column(self, tangent: Tangent, block: slice, rows: Vector | None) -> None:
@@ -236,9 +244,9 @@ class Table:
         if np.any(hidden) and not np.all(hidden):
             vector = np.zeros_like(found.vector)
             vector[part] = np.where(hidden, found.tangent.vector[part], 0.0)
-            self._stratum(replace(found.tangent, vector=vector), block, rows, depth + 1)
+            self.stratum(replace(found.tangent, vector=vector), block, rows, depth + 1)
 
-    def _stratum(self, tangent: Tangent, block: slice, rows: Vector, depth: int) -> None:
+    def stratum(self, tangent: Tangent, block: slice, rows: Vector, depth: int = STRATA) -> None:
         """A comparison of entries that are too small to show among the others. It can fail, and add
         to what would have shown; what it leaves open is no worse than it was.
         """
@@ -371,28 +379,6 @@ class Table:
     def _forward_against_reverse(
         self, found: Column, block: slice, rows: Vector, pushed: Vector
     ) -> None:
-        """`<w, J v> = <J* w, v>`: no differences, exact to rounding."""
-        side = self.columns.reverse(found, block, rows, final=True)
-        with np.errstate(all="ignore"):
-            one, two = self.probes.contract(pushed)[: rows.shape[0]], side.automatic
-            length = norm(np.where(np.isfinite(two), two, 0.0))
-            size = np.maximum(side.size, length if self.probes.full else np.abs(two))
-            # what cancels to rounding keeps the rounding of what it is computed through
-            rounding = 64 * self.tolerance.eps * side.scales.secant
-            bound = self.tolerance.identity * np.maximum(size, np.abs(one)) + rounding
-            apart = ~((np.abs(one - two) <= bound) | ~np.isfinite(one) | ~np.isfinite(two))
         tally = self.tallies.setdefault("identity", Tally("identity"))
-        tally.compared += int(one.size)
-        tally.failed += int(np.count_nonzero(apart))
-        for k in np.flatnonzero(apart)[: Tally.KEPT]:
-            entry = Entry(
-                f"F against R{self.problem.tail}",
-                self._of("rows", int(k)),
-                self._wrt(found.tangent),
-                float(one[k]),
-                float(two[k]),
-                0.0,
-                float(bound[k]),
-                "reverse mode",
-            )
-            tally.keep(tally.wrong, entry)
+        wrt = self._wrt(found.tangent)
+        self.agreement.compare(self.columns, tally, wrt, found, block, rows, pushed)
