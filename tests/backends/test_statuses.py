@@ -115,7 +115,7 @@ CASES = {
             lambda x: np.sin(x[:3]),
             vjp=lambda x, w: np.r_[w * np.cos(x[:3]), np.full(2, bad * w.sum())],
         ),
-        modes=["R"],
+        mode="full",
     ),
     Status.MUTATES_INPUT: lambda bad: at(sine(writing if bad else cosine)),
     Status.WRONG_SHAPE: lambda bad: at(
