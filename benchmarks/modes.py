@@ -1,0 +1,257 @@
+"""Every composition of modes on PyTorch's operators and JAX's functions, at random and special points."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import re
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from isolation import OutOfTimeError, deadline, isolated, supervised
+from mode_cases import SOURCES, Subject
+from mode_points import special
+from tables import header, table
+
+MODES = ("R", "F", "RR", "FR", "RF", "FF")
+RANDOM = "random"
+Row = dict[str, Any]
+"""The verdict about one (operator, sample, point, way, mode), and the entry that is furthest off."""
+
+
+# ---------------------------------------------------------------- one operator
+
+
+def sweep(label: str, options: argparse.Namespace) -> list[Row]:
+    """All rows of one operator."""
+    warnings.simplefilter("ignore")
+    source = SOURCES[options.framework]
+    ways = source.ways()
+    rows: list[Row] = []
+    try:
+        subjects = source.subjects(label, options.dtype)
+    except Exception as error:
+        return [{"operator": label, "skipped": said(error)}]
+    start = time.perf_counter()
+    for number, subject in enumerate(subjects):
+        for point, there in points_of(subject, options.special > number):
+            for way, backend in ways.items():
+                if time.perf_counter() - start > options.patience:
+                    rows.append({"operator": label, "cut": f"{subject.sample} {point}"})
+                    return rows
+                rows += judged(there, point, way, backend, options)
+    return rows
+
+
+def points_of(subject: Subject, everywhere: bool) -> Iterator[tuple[str, Subject]]:
+    """The subject at its random point, and at special ones where f is finite."""
+    yield RANDOM, subject
+    if everywhere:
+        for name, values in special(subject.hosts()):
+            yield name, subject.at(values)
+
+
+def judged(
+    subject: Subject, point: str, way: str, backend: Any, options: argparse.Namespace
+) -> list[Row]:
+    """A row for each mode."""
+    import adjudge
+
+    place = {
+        "operator": subject.operator,
+        "sample": subject.sample,
+        "point": point,
+        "way": way,
+        "dtype": options.dtype,
+    }
+    start = time.process_time()
+    try:
+        with deadline(options.limit):
+            report = adjudge.examine(
+                subject.f,
+                subject.inputs,
+                modes=MODES,
+                seed=options.seed,
+                nondet_tol=subject.nondet_tol,
+                backend=backend,
+            )
+    except OutOfTimeError:
+        return [{**place, "mode": "all", "verdict": "OUT OF TIME"}]
+    except Exception as error:
+        return [{**place, "mode": "all", "verdict": "REFUSED", "text": said(error)}]
+    seconds = time.process_time() - start
+    return [
+        {**place, **of_mode(report, mode), "seconds": seconds, "counts": dict(report.counts)}
+        for mode in MODES
+    ]
+
+
+def of_mode(report: Any, mode: str) -> Row:
+    """What a report says of one mode: the verdict, and the entry that is furthest off."""
+    findings = [f for f in report.ranked if f.mode in (mode, "") and not f.note]
+    row: Row = {"mode": mode, "verdict": str(report.modes.get(mode, "ABSENT"))}
+    notes = sorted({str(f.status) for f in report.findings if f.mode in (mode, "") and f.note})
+    if notes:
+        row["notes"] = notes
+    if findings:
+        row |= {"status": str(findings[0].status), "text": findings[0].text[:900]}
+    entries = [e for e in report.entries if e.mode == mode]
+    if entries:
+        worst = max(entries, key=excess)
+        row |= {"of": worst.of, "wrt": worst.wrt, "method": worst.method}
+        row |= {
+            key: float(getattr(worst, key))
+            for key in ("automatic", "reference", "error", "allowed")
+        }
+    return row
+
+
+def excess(entry: Any) -> float:
+    """By how much of its allowance an entry is off."""
+    gap = abs(entry.automatic - entry.reference)
+    return float(np.nan_to_num(gap / (entry.allowed or 1e-300), nan=0.0, posinf=1e300))
+
+
+def said(error: BaseException) -> str:
+    """The exception in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+
+
+# ---------------------------------------------------------------- all of them
+
+
+def run(options: argparse.Namespace) -> Iterator[Row]:
+    """All rows as they come; what the store holds is not done again."""
+    done: set[str] = set()
+    if options.store and options.store.exists():
+        for line in options.store.read_text().splitlines():
+            kept = json.loads(line)
+            done.add(kept["label"])
+            yield from kept["rows"]
+    source = SOURCES[options.framework]
+    labels = [
+        label
+        for label in isolated(source.names, options.dtype, seconds=120.0)[:: options.every]
+        if re.search(options.ops, label) and label not in done
+    ]
+    start = time.perf_counter()
+    work = functools.partial(_prepare, options)
+    for number, (label, error, rows) in enumerate(
+        supervised(work, labels, 2 * options.patience), start=1
+    ):
+        found = rows if not error else [{"operator": label, "died": error}]
+        if options.store:
+            with options.store.open("a") as store:
+                store.write(json.dumps({"label": label, "rows": found}) + "\n")
+        failed = sum(row.get("verdict") == "FAIL" for row in found)
+        seconds = time.perf_counter() - start
+        progress = f"{number}/{len(labels)} {label} {seconds:.0f} s, {failed} FAIL {error}"
+        print(progress, file=sys.stderr, flush=True)
+        yield from found
+
+
+def _prepare(options: argparse.Namespace) -> Callable[[str], list[Row]]:
+    warnings.simplefilter("ignore")
+    return lambda label: sweep(label, options)
+
+
+# ---------------------------------------------------------------- tables
+
+
+def report(rows: Sequence[Row]) -> str:
+    """The tables."""
+    judged_rows = [row for row in rows if "mode" in row]
+    parts = ["### Verdicts\n", verdict_table(judged_rows)]
+    failed = [row for row in judged_rows if row["verdict"] == "FAIL"]
+    parts += [f"### FAIL at random points: {count(failed, RANDOM)}\n"]
+    parts += [fail_table(row for row in failed if row["point"] == RANDOM)]
+    parts += ["### FAIL at special points\n"]
+    parts += [fail_table(row for row in failed if row["point"] != RANDOM)]
+    parts += ["### Not judged\n", *left_out(rows)]
+    return "\n".join(parts)
+
+
+def count(rows: Sequence[Row], point: str) -> int:
+    """Rows at a point."""
+    return sum(row["point"] == point for row in rows)
+
+
+def verdict_table(rows: Sequence[Row]) -> str:
+    """How often each verdict fell, by way, kind of point and mode."""
+    counts: Counter[tuple[str, str, str, str]] = Counter()
+    for row in rows:
+        kind = RANDOM if row["point"] == RANDOM else "special"
+        counts[row["way"], kind, row["mode"], row["verdict"]] += 1
+    verdicts = sorted({verdict for _, _, _, verdict in counts})
+    places = sorted({place[:3] for place in counts}, key=lambda p: (p[0], p[1], len(p[2]), p[2]))
+    lines = [(*place, *(counts[(*place, verdict)] for verdict in verdicts)) for place in places]
+    return table(("way", "points", "mode", *verdicts), lines)
+
+
+def fail_table(rows: Iterable[Row]) -> str:
+    """What failed, modes of one place together where they disagree by the same amount."""
+    lines = []
+    for row in rows:
+        lines.append(
+            (
+                row["operator"],
+                row["sample"],
+                row["point"],
+                row["way"],
+                row["mode"],
+                row.get("status", ""),
+                f"d {row.get('of', '')} / d {row.get('wrt', '')}",
+                f"{row.get('automatic', float('nan')):.10g}",
+                f"{row.get('reference', float('nan')):.10g} ± {row.get('error', 0.0):.1g}",
+            )
+        )
+    head = ("operator", "sample", "point", "way", "mode", "status", "entry", "automatic")
+    return table((*head, "reference"), lines)
+
+
+def left_out(rows: Sequence[Row]) -> list[str]:
+    """What no verdict was given about, and why."""
+    lines = [f"- {row['operator']}: {row['skipped']}" for row in rows if "skipped" in row]
+    lines += [f"- {row['operator']}: {row['died']}" for row in rows if "died" in row]
+    lines += [f"- {row['operator']}: out of time before {row['cut']}" for row in rows if "cut" in row]
+    return lines
+
+
+# ---------------------------------------------------------------- command line
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--framework", choices=list(SOURCES), default="torch")
+    parser.add_argument("--dtype", default="float64")
+    parser.add_argument("--ops", default="", metavar="REGEX", help="operators by name")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="every N-th operator")
+    parser.add_argument(
+        "--special", type=int, default=2, metavar="N", help="samples that go to special points"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of adjudge's probes")
+    parser.add_argument("--limit", type=float, default=10.0, metavar="S", help="s for a check")
+    parser.add_argument("--patience", type=float, default=60.0, metavar="S", help="s an operator")
+    parser.add_argument("--store", type=Path, metavar="FILE", help="rows; read and continued")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run and print."""
+    options = parse(arguments)
+    distribution = ("torch",) if options.framework == "torch" else ("jax", "jaxlib")
+    rows = list(run(options))
+    print(header(f"Modes, {options.framework}", ("adjudge", *distribution, "numpy")))
+    print(report(rows))
+
+
+if __name__ == "__main__":
+    main()
