@@ -49,6 +49,8 @@ class JaxBackend(AutodiffBackend):
     """
 
     name = "jax"
+    compiles_unasked = True
+    compiled = "jit"
 
     @property
     def xp(self) -> Any:
@@ -78,8 +80,20 @@ class JaxBackend(AutodiffBackend):
         mapped: Callable[..., MaybeArrays] = jax.vmap(lambda *arrays: function(arrays))
         return mapped
 
-    def compile(self, f: FlatFunction) -> FlatFunction:
-        compiled: FlatFunction = jax.jit(f)
+    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        # what is not an array is static, as it is for the function as it stands
+        jitted: dict[Any, Callable[..., Any]] = {}
+
+        def compiled(*args: Any, **kwargs: Any) -> Any:
+            leaves, structure = jax.tree_util.tree_flatten((args, kwargs))
+            traced = [isinstance(leaf, jax.Array) for leaf in leaves]
+            key = structure, tuple(traced)
+            if key not in jitted:
+                jitted[key] = jax.jit(_of_arrays(function, leaves, traced, structure))
+            return jitted[key](
+                [leaf for leaf, is_array in zip(leaves, traced, strict=True) if is_array]
+            )
+
         return compiled
 
     @contextmanager
@@ -214,6 +228,23 @@ def _dtypes(jaxpr: Any) -> Iterator[Any]:
             inner = getattr(parameter, "jaxpr", parameter)
             if hasattr(inner, "eqns"):
                 yield from _dtypes(inner)
+
+
+def _of_arrays(
+    function: Callable[..., Any], leaves: Sequence[Any], traced: Sequence[bool], structure: Any
+) -> Callable[[Sequence[Array]], Any]:
+    """`function` of its arrays alone; the other leaves stay as they are."""
+    rest = [None if is_array else leaf for leaf, is_array in zip(leaves, traced, strict=True)]
+
+    def of_arrays(arrays: Sequence[Array]) -> Any:
+        left = iter(arrays)
+        whole = [
+            next(left) if is_array else leaf for leaf, is_array in zip(rest, traced, strict=True)
+        ]
+        args, kwargs = jax.tree_util.tree_unflatten(structure, whole)
+        return function(*args, **kwargs)
+
+    return of_arrays
 
 
 def _filled(values: MaybeArrays, like: Arrays) -> Arrays:

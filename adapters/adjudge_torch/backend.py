@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Self
@@ -28,11 +29,27 @@ from adjudge_torch import precision, sparse
 TF32_EPS = 2.0**-10
 """Spacing at 1 of NVIDIA's TensorFloat-32, which has ten explicit significand bits."""
 
+REFUSALS = (
+    "Nested forward mode AD",
+    "forward AD with",
+    "forward mode AD",
+    "that does not support it because it has not been implemented",
+    "is not implemented",
+    "is not differentiable twice",
+    "differentiate twice a function that was marked with @once_differentiable",
+    "does not currently support double backward",
+    "must override the setup_context",
+    "Nested autograd.function",
+)
+"""What PyTorch says where it has no derivative to offer (2.1 to 2.13), by RuntimeError or
+NotImplementedError."""
+
 
 class TorchBackend(AutodiffBackend):
     """See `AutodiffBackend` for the contract."""
 
     name = "torch"
+    way = "eager"
 
     def __init__(self, *, stored_only: bool = False) -> None:
         """`stored_only`: the coordinates of a sparse tensor are its stored entries."""
@@ -45,6 +62,10 @@ class TorchBackend(AutodiffBackend):
     def owns(self, leaf: object) -> bool:
         return isinstance(leaf, torch.Tensor)
 
+    def ways(self) -> Sequence[AutodiffBackend]:
+        home: Any = importlib.import_module("adjudge_torch.functional")
+        return (home.FunctionalBackend(stored_only=self._stored_only),)
+
     # ---------------------------------------------------------------- derivatives
 
     def vjp(self, f: FlatFunction, x: Arrays) -> tuple[Arrays, Pullback]:
@@ -52,26 +73,36 @@ class TorchBackend(AutodiffBackend):
         y = f(x)
 
         def pullback(w: MaybeArrays) -> MaybeArrays:
-            return _gradients(y, x, w, create_graph=False)
+            with self.refusing("reverse mode (vjp)"):
+                return _gradients(y, x, w, create_graph=False)
 
         return y, pullback
 
     def jvp(self, f: FlatFunction, x: Arrays, v: MaybeArrays) -> tuple[Arrays, MaybeArrays]:
         try:
-            return self._dual_jvp(f, x, v)
+            with self.refusing("forward mode (jvp)"):
+                return self._dual_jvp(f, x, v)
         except NotSupportedError:
-            raise
-        except NotImplementedError as error:
-            if "forward" in str(error):
-                raise self.lacks("forward mode (jvp)", str(error)) from error
             raise
         except RuntimeError as error:
             # under torch.func.vmap dual tensors are made by torch.func alone
             if "Batching rule not implemented for aten::_make_dual" in str(error):
-                return self._functional_jvp(f, x, v)
-            if "Nested forward mode AD" in str(error):
-                raise self.lacks("forward mode over forward mode", str(error)) from error
+                return self.functional_jvp(f, x, v)
             raise
+
+    @contextmanager
+    def refusing(self, what: str) -> Iterator[None]:
+        """PyTorch's own refusals as `NotSupportedError`; every other exception comes through."""
+        try:
+            yield
+        except RuntimeError as error:  # NotImplementedError is one
+            if isinstance(error, NotSupportedError) or not any(
+                words in str(error) for words in REFUSALS
+            ):
+                raise
+            if "Nested forward mode AD" in str(error):
+                what = "forward mode over forward mode"
+            raise self.lacks(what, str(error)) from error
 
     def _dual_jvp(self, f: FlatFunction, x: Arrays, v: MaybeArrays) -> tuple[Arrays, MaybeArrays]:
         with forward_ad.dual_level():
@@ -92,9 +123,10 @@ class TorchBackend(AutodiffBackend):
             raise self.lacks(f"forward mode (jvp) of {leaf.layout} tensors", str(error)) from error
         return dual
 
-    def _functional_jvp(
+    def functional_jvp(
         self, f: FlatFunction, x: Arrays, v: MaybeArrays
     ) -> tuple[Arrays, MaybeArrays]:
+        """`torch.func.jvp`, which can be differentiated again."""
         # leaves without a tangent take no part: a zero one would be written into in place
         moved = [k for k, tangent in enumerate(v) if tangent is not None]
 
@@ -111,7 +143,8 @@ class TorchBackend(AutodiffBackend):
         def gradient_map(x_and_w: Arrays) -> Arrays:
             x = tuple(_recording(leaf) for leaf in x_and_w[:x_count])
             y = f(x)
-            g = _gradients(y, x, x_and_w[x_count:], create_graph=True)
+            with self.refusing("reverse mode (vjp)"):
+                g = _gradients(y, x, x_and_w[x_count:], create_graph=True)
             return self.zeros_for_absent(g, x)
 
         return gradient_map
@@ -119,7 +152,8 @@ class TorchBackend(AutodiffBackend):
     def jvp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:
         def tangent_map(x_and_v: Arrays) -> Arrays:
             x, v = x_and_v[:x_count], x_and_v[x_count:]
-            y, jv = self._functional_jvp(f, x, v)
+            with self.refusing("forward mode (jvp)"):
+                y, jv = self.functional_jvp(f, x, v)
             return self.zeros_for_absent(jv, y)
 
         return tangent_map
@@ -139,9 +173,8 @@ class TorchBackend(AutodiffBackend):
 
         return mapped
 
-    def compile(self, f: FlatFunction) -> FlatFunction:
-        compiled: FlatFunction = torch.compile(f)
-        return compiled
+    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return torch.compile(function)
 
     @property
     def undefined_cotangents(self) -> bool:

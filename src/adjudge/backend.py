@@ -65,6 +65,12 @@ class AutodiffBackend(ABC):
     """
 
     name: str
+    way: str = "eager"
+    """How derivatives are taken here, where the engine has several ways: `ways`."""
+    compiles_unasked: bool = False
+    """Whether compiled functions are so usual that they are checked beside others unasked."""
+    compiled: str = "compiled"
+    """The engine's word for functions that `compile` made."""
 
     # ---------------------------------------------------------------- required
 
@@ -118,9 +124,13 @@ class AutodiffBackend(ABC):
         """`function` mapped over a new leading axis of each of its arrays."""
         raise self.lacks("batching (vmap)")
 
-    def compile(self, f: FlatFunction) -> FlatFunction:
-        """`f` compiled by the engine."""
+    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A user's function, of any arguments, compiled by the engine. It may compile late."""
         raise self.lacks("compilation")
+
+    def ways(self) -> Sequence[AutodiffBackend]:
+        """The same engine taking the same derivatives in other ways, whose errors may differ."""
+        return ()
 
     @property
     def capabilities(self) -> frozenset[str]:

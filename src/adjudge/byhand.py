@@ -218,6 +218,8 @@ class GradientCodec:
 class HandBackend(WrappedBackend):
     """The engine of `ByHand` functions; arrays are those of the wrapped backend."""
 
+    way = "by hand"
+
     def __init__(self, inner: AutodiffBackend, rule: ByHand) -> None:
         """`inner` handles the arrays; `rule` says what derivatives there are."""
         super().__init__(inner)
@@ -274,7 +276,7 @@ class HandBackend(WrappedBackend):
     def vmap(self, function: Callable[[MaybeArrays], MaybeArrays]) -> Callable[..., MaybeArrays]:
         raise self.lacks("batching (vmap)")
 
-    def compile(self, f: FlatFunction) -> FlatFunction:
+    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
         raise self.lacks("compilation")
 
     def _shaped_as(self, like: Arrays, values: MaybeArrays, rule: str, of: str) -> MaybeArrays:

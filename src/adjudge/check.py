@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Unpack
@@ -10,19 +10,17 @@ from typing import Any, Unpack
 from adjudge.arguments import Path
 from adjudge.backend import AutodiffBackend
 from adjudge.bounds import Bounds
-from adjudge.budget import least
-from adjudge.chain import Make, judged, note_of, refusal, twin_of
-from adjudge.compose import composed, over_reverse, require_outputs
-from adjudge.errors import InputError, NotSupportedError
+from adjudge.chain import note_of, refusal, twin_of
+from adjudge.compose import over_reverse
 from adjudge.findings import Finding, Status
 from adjudge.judge import Judgement, Settings
-from adjudge.observed import observe
+from adjudge.matrix import Matrix, Way, composition, shares, ways_of
 from adjudge.options import Mode, Options, settings_of
 from adjudge.problem import Problem, first_order
 from adjudge.report import GradcheckError, Report
 from adjudge.summary import provenance_of, report_of
 from adjudge.surroundings import Surroundings, surroundings
-from adjudge.twin import Twin
+from adjudge.words import asked_for
 
 Function = Callable[..., Any]
 
@@ -50,6 +48,7 @@ def gradcheck(
     mode: Mode = "auto",
     seed: int | None = None,
     equal_nan: bool = False,
+    modes: Sequence[str] | None = None,
     max_evaluations: int | None = None,
     in_double: bool | None = None,
     highest_precision: bool = False,
@@ -88,6 +87,8 @@ def gradcheck(
             traced to. `"auto"` is projected, but for problems of a few numbers.
         seed: Of the random tangents and cotangents. `None`: a fresh one, stated in the report.
         equal_nan: Let agreeing NaNs and infinities pass.
+        modes: Compositions of reverse (`R`) and forward mode (`F`), outermost first, such as
+            `["R", "F", "RR", "FR"]`, instead of `check_backward_ad` and `check_forward_ad`.
         max_evaluations: A budget of work, of which an evaluation, a vjp and a jvp are one unit
             each (a jvp evaluates `f` as well). When it is spent nothing more is begun, and what
             was left open is a finding, `UNFINISHED`: INCONCLUSIVE, if nothing failed before. A
@@ -119,24 +120,33 @@ def gradcheck(
         "equal_nan": equal_nan, "max_evaluations": max_evaluations, "in_double": in_double,
         "highest_precision": highest_precision, "backend": backend,
     }  # fmt: skip
-    return _raised(examine(f, inputs, **options), raise_exception)
+    return _raised(examine(f, inputs, modes=modes, **options), raise_exception)
 
 
 def examine(
     f: Function,
     inputs: Any,
     *,
+    order: int | None = None,
     modes: Sequence[str] | None = None,
+    compile: bool | None = None,
     **options: Unpack[Options],
 ) -> Report:
     """`gradcheck` that never raises for a wrong derivative: the report says it.
 
     Args:
         f, inputs: As for `gradcheck`.
-        modes: Compositions of reverse (`R`) and forward mode (`F`), outermost first: `"R"`,
-            `"FR"`. `None`: `R` and `F` as `check_backward_ad` and `check_forward_ad` say.
-        options: The keywords of `gradcheck`, but for `raise_exception`.
+        order: 1, 2 or 3: all compositions of reverse (`R`) and forward mode (`F`) up to this
+            order, in every way in which the engine takes derivatives (of PyTorch, eager and
+            `torch.func`; of JAX, eager and `jit`): `report.modes` and `report.ways`. What a
+            derivative raises is RAISED, what the engine lacks UNSUPPORTED; neither is a PASS.
+        modes: Some of them, outermost first: `["R", "FR"]`. `None`: all up to `order`; without an
+            order `R` and `F` as `check_backward_ad` and `check_forward_ad` say.
+        compile: Whether to check the compiled function, too. `None`: with an order, where the
+            engine is mostly used like that (JAX).
+        options: The keywords of `gradcheck`, but for `raise_exception` and `modes`.
     """
+    words = asked_for(order, modes)
     settings = settings_of(options)
     problem = first_order(
         f,
@@ -148,18 +158,43 @@ def examine(
         options.get("bounds"),
         highest=settings.highest_precision,
     )
-    twin = twin_of(problem, settings)
-    by_tail = _by_tail(modes, settings)
+    matrix = Matrix(
+        problem, settings, words or _flagged(settings), twin_of(problem, settings),
+        guards=words is not None,
+    )  # fmt: skip
     with surroundings(problem, highest=settings.highest_precision) as seen:
-        outcomes = [
-            _composition(
-                problem, tail, chosen, twin, partial(composed, tail=tail, seed=settings.seed)
-            )
-            for (tail, chosen), _ in zip(by_tail, _shares(problem, by_tail), strict=True)
-        ]
+        matrix.fill(_ways(f, inputs, problem, order, compile, options))
+    outcomes = matrix.outcomes
     outcomes[0].findings += _noticed(problem, seen, outcomes)
-    outcomes[-1].findings += refusal(twin, settings)
-    return report_of(f, problem, settings, outcomes, note_of(twin))
+    outcomes[-1].findings += refusal(matrix.twin, settings)
+    rows = matrix.rows if words is not None else {}
+    return report_of(f, problem, settings, outcomes, note_of(matrix.twin), rows)
+
+
+def _flagged(settings: Settings) -> list[str]:
+    """The first-order modes that are switched on."""
+    return ["R"] * settings.backward + ["F"] * settings.forward
+
+
+def _ways(
+    f: Function,
+    inputs: Any,
+    problem: Problem,
+    order: int | None,
+    compile: bool | None,
+    options: Options,
+) -> list[Way]:
+    """Beside the engine's usual way: all the others where an order is given, and compiled."""
+    wanted = compile or (compile is None and order is not None and problem.backend.compiles_unasked)
+    ways = ways_of(problem) if order is not None else []
+    if not wanted:
+        return ways
+    compiled = first_order(
+        problem.backend.compile(f), inputs, options.get("kwargs"), options.get("wrt"),
+        options.get("backend"), options.get("masked"), options.get("bounds"),
+        highest=options.get("highest_precision", False), counts=problem.counts,
+    )  # fmt: skip
+    return [*ways, Way(problem.backend.compiled, compiled, bool(compile))]
 
 
 def gradgradcheck(
@@ -223,11 +258,12 @@ def gradgradcheck(
     )
     twin = twin_of(problem, settings)
     with surroundings(problem, highest=settings.highest_precision) as seen:
-        next(_shares(problem, [("R", settings)]))
-        outcome = _composition(
+        next(shares(problem, [("R", settings)]))
+        outcome = composition(
             problem,
             "R",
             settings,
+            str(provenance_of(problem, settings, False)),
             twin,
             partial(
                 over_reverse,
@@ -235,68 +271,10 @@ def gradgradcheck(
                 seed=settings.seed,
                 strided=gen_non_contig_grad_outputs,
             ),
-        )
+        ).outcome
     outcome.findings += _noticed(problem, seen, [outcome])
     outcome.findings += refusal(twin, settings)
     return _raised(report_of(f, problem, settings, [outcome], note_of(twin)), raise_exception)
-
-
-def _shares(problem: Problem, by_tail: Sequence[tuple[str, Settings]]) -> Iterator[None]:
-    """Sets the budget of one composition after the other: what is left, in proportion to need.
-
-    Raises `InputError` where the whole is too small for a comparison in each.
-    """
-    budget = by_tail[0][1].max_evaluations
-    needs = [least(tail, backward=s.backward, forward=s.forward) for tail, s in by_tail]
-    if budget is not None and budget < sum(needs):
-        raise InputError(
-            f"max_evaluations={budget} has no room for a single comparison in each mode",
-            f"give at least {sum(needs)}, or None for no limit",
-        )
-    for k, need in enumerate(needs):
-        if budget is not None:
-            left = budget - problem.counts.spent
-            problem.counts.limit = problem.counts.spent + left * need // sum(needs[k:])
-        yield
-
-
-def _by_tail(modes: Sequence[str] | None, settings: Settings) -> list[tuple[str, Settings]]:
-    """What to take the outermost derivative of, and in which modes."""
-    if modes is None:
-        return [("", settings)]
-    if not modes or any(not word or set(word) - {"R", "F"} for word in modes):
-        raise InputError(
-            f"modes={list(modes)!r}", 'give words of "R" and "F", such as ["R", "F", "RR"]'
-        )
-    tails = dict.fromkeys(word[1:] for word in sorted(modes, key=len))
-    return [
-        (tail, replace(settings, backward="R" + tail in modes, forward="F" + tail in modes))
-        for tail in tails
-    ]
-
-
-def _composition(
-    problem: Problem, tail: str, settings: Settings, twin: Twin | None, make: Make
-) -> Judgement:
-    """The judgement of the modes on top of `tail`; `make` takes the derivatives `tail`."""
-    words = str(provenance_of(problem, settings, False))
-    try:
-        top = make(problem)
-        base = observe(top)
-    except NotSupportedError as error:
-        outcome = Judgement()
-        if tail == "R":  # then the first derivative can be judged at least
-            outcome = judged(problem, observe(problem), settings, words, twin, lambda same: same)
-        for letter, asked in (("R", settings.backward), ("F", settings.forward)):
-            if asked:
-                mode = letter + tail
-                outcome.findings.append(
-                    Finding(Status.UNSUPPORTED, mode, "", f"{mode}: {error}", cause=error)
-                )
-                outcome.modes[mode] = outcome.findings[-1].verdict
-        return outcome
-    require_outputs(base)
-    return judged(top, base, settings, words, twin, make)
 
 
 def _noticed(problem: Problem, seen: Surroundings, outcomes: Sequence[Judgement]) -> list[Finding]:

@@ -14,6 +14,7 @@ from adjudge.errors import InputError
 from adjudge.observed import Base, base_of, observe
 from adjudge.probes import random_cotangent
 from adjudge.problem import Problem
+from adjudge.spaces import Vector
 
 
 def over_reverse(problem: Problem, given: Any, seed: int, *, strided: bool) -> Problem:
@@ -35,21 +36,24 @@ def over_reverse(problem: Problem, given: Any, seed: int, *, strided: bool) -> P
     return gradient_problem(problem, reverse.attached, base.Y, w)
 
 
-def over_forward(problem: Problem, seed: int) -> Problem:
-    """`(x, v) -> J(x) v` at random signed tangents."""
+def over_forward(problem: Problem, seed: int, along: Vector | None = None) -> Problem:
+    """`(x, v) -> J(x) v` at the tangent `along`, or at random signed tangents."""
     base = observe(problem)
     require_outputs(base)
-    v = problem.X.arrays(problem.backend, random_cotangent(problem.X, seed + 11), problem.x)
-    return tangent_problem(problem, base.Y.leaves, v)
+    v = random_cotangent(problem.X, seed + 11) if along is None else along
+    return tangent_problem(problem, base.Y.leaves, problem.X.arrays(problem.backend, v, problem.x))
 
 
-def composed(problem: Problem, tail: str, seed: int) -> Problem:
-    """The problem whose function has the derivatives `tail` taken, the last letter first."""
-    for letter in reversed(tail):
+def composed(problem: Problem, tail: str, seed: int, along: Vector | None = None) -> Problem:
+    """The problem whose function has the derivatives `tail` taken, the last letter first.
+
+    `along`: the tangent of the first derivative, where that is one of forward mode.
+    """
+    for k, letter in enumerate(reversed(tail)):
         problem = (
             over_reverse(problem, None, seed, strided=False)
             if letter == "R"
-            else over_forward(problem, seed)
+            else over_forward(problem, seed, along if k == 0 else None)
         )
     return problem
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeAlias
 
 
 class Verdict(StrEnum):
@@ -64,6 +65,9 @@ class Status(StrEnum):
     """The function advances the global random state."""
 
 
+Outcome: TypeAlias = Verdict | Status
+"""What became of a mode: its verdict; or UNSUPPORTED or RAISED, where there is none."""
+
 _OPEN = {Status.NONSMOOTH, Status.UNRESOLVED, Status.UNFINISHED, Status.UNSUPPORTED}
 
 
@@ -81,6 +85,8 @@ class Finding:
     note: bool = False
     """Whether this is worth knowing and decides nothing."""
     cause: BaseException | None = None
+    way: str = ""
+    """In which of the engine's ways of taking derivatives, where not in its usual one."""
 
     @property
     def verdict(self) -> Verdict:
@@ -98,6 +104,7 @@ class Finding:
             "mode": self.mode,
             "entry": self.entry,
             "verdict": str(self.verdict),
+            "way": self.way,
             "text": self.text,
         }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -30,11 +30,8 @@ class Identities:
     tolerance: Tolerance
     nondet_tol: float
     compared: int = 0
-
-    @property
-    def backend_name(self) -> str:
-        """For messages."""
-        return self.problem.backend.name
+    images: dict[str, tuple[Vector, Vector]] = field(default_factory=dict)
+    """By mode, the probe that its rule was tried on, and what that became."""
 
     # -- the function
 

@@ -89,6 +89,8 @@ class Judgement:
     tolerance: Tolerance = field(default_factory=lambda: Tolerance(0.0))
     unsettled: set[str] = field(default_factory=set)
     """Modes that nothing but another x can settle."""
+    images: dict[str, tuple[Vector, Vector]] = field(default_factory=dict)
+    """By mode, a probe and what the rule made of it: what other modes and ways must agree with."""
 
     @property
     def verdict(self) -> Verdict:
@@ -326,7 +328,7 @@ def _conclude(
     if not compared and not outcome.findings and part is not Part.IDENTITIES:
         outcome.findings.append(_nothing(table))
     outcome.unsettled = table.unsettled
-    outcome.identities = checks.compared
+    outcome.identities, outcome.images = checks.compared, checks.images
     if part is not Part.IDENTITIES:
         outcome.probes = table.probes.columns + table.probes.rows
 

@@ -106,10 +106,12 @@ def first_order(
     bounds: Bounds = None,
     *,
     highest: bool = False,
+    counts: Counts | None = None,
 ) -> Problem:
     """The problem of `function(*inputs, **kwargs)`. Raises the errors of bad input.
 
-    `highest`: it will be evaluated with the engine's highest precision.
+    `highest`: it will be evaluated with the engine's highest precision. `counts`: what it costs
+    is added there.
     """
     if not callable(function):
         raise InputError(
@@ -120,7 +122,7 @@ def first_order(
     if isinstance(function, ByHand):
         hand = HandBackend(arguments.backend, function)
         arguments = replace(arguments, backend=hand)
-    counts = Counts()
+    counts = counts or Counts()
     with arguments.backend.highest_precision() if highest else nullcontext():
         problem = _problem(function, arguments, counts, bounds)
     if all(leaf.double for leaf in problem.X.leaves):

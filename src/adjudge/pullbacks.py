@@ -27,6 +27,7 @@ def identities(checks: Identities, reverse: Reverse) -> tuple[Vector, list[Findi
     before = base.Y.vector(checks.problem.backend, handed, likes)  # `u`, as it is rounded
     gradients = reverse.pull(handed)
     first = reverse.vector(gradients)
+    checks.images["R" + checks.problem.tail] = u, first
     findings = [
         *metadata(checks, gradients),
         *checks.unchanged(

@@ -25,6 +25,7 @@ def identities(checks: Identities, forward: Forward) -> Iterator[Finding]:
     yield from checks.unchanged(x, problem.x, problem.X, problem.origin, "the function")
     yield from checks.unchanged(handed, problem.x, problem.X, v, "the jvp", "the tangent of ")
     first = forward.vector(base, jv)
+    checks.images["F" + problem.tail] = v, first
     yield from checks.linear(
         "jvp", lambda w: forward.column(base, w)[1], v, first, base.Y, "tangent"
     )

@@ -10,7 +10,8 @@ import numpy as np
 
 from adjudge.compare import Entry, Tally
 from adjudge.errors import AdjudgeError
-from adjudge.findings import Finding, Status, Verdict, worst
+from adjudge.findings import Finding, Outcome, Status, Verdict, worst
+from adjudge.words import conclusion, table_of
 
 MODE_NAMES = {"R": "reverse mode", "F": "forward mode"}
 
@@ -42,7 +43,9 @@ class Report:
 
     function: str
     verdict: Verdict
-    modes: Mapping[str, Verdict]
+    modes: Mapping[str, Outcome]
+    """Verdicts by composition of modes, the outermost first; UNSUPPORTED and RAISED where there is
+    none. The worst of all ways in which the engine offers it."""
     findings: Sequence[Finding]
     counts: Mapping[str, int]
     tolerance: Mapping[str, float | None]
@@ -50,6 +53,9 @@ class Report:
     """Largest relative deviation, error bar included, that was accepted in any comparison."""
     provenance: Provenance
     entries: Sequence[Entry] = field(default=())
+    ways: Mapping[str, Mapping[str, Outcome]] = field(default_factory=dict)
+    """`modes` in each way in which the engine takes derivatives ("eager", "torch.func", "jit",
+    "compiled"), the usual one first. Empty where neither `order` nor `modes` is given."""
     power: Mapping[float, float] = field(default_factory=dict)
     """By relative error: in how many of all entries of reverse mode, from 0 to 1, it would have
     shown if it had been the only one. Empty where tolerances are given, and without reverse mode.
@@ -99,14 +105,20 @@ class Report:
         if self.verdict is Verdict.FAIL:
             power = ""
         verdicts = "  ".join(f"{mode}: {verdict}" for mode, verdict in self.modes.items())
+        head = f"{self.matrix}\n" if self.ways else f"{verdicts}   "
         return (
-            f"{verdicts}   {c['comparisons']} comparisons, {c['identities']} identities, "
+            f"{head}{c['comparisons']} comparisons, {c['identities']} identities, "
             f"{c['evaluations']} evaluations, {c['vjps']} vjps, {c['jvps']} jvps, "
             f"{c['probes']} probes\n"
             f"{power}"
             f"{self.provenance}; {self.provenance.mode} mode, seed={self.provenance.seed}, "
             f"adjudge {self.provenance.adjudge}"
         )
+
+    @property
+    def matrix(self) -> str:
+        """Verdicts by way and mode, and in one line which rule is at fault."""
+        return "\n".join([*table_of(self.ways, list(self.modes)), conclusion(self.modes)])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data: strings, numbers, lists and dicts."""
@@ -115,6 +127,7 @@ class Report:
             "function": self.function,
             "verdict": str(self.verdict),
             "modes": {mode: str(verdict) for mode, verdict in self.modes.items()},
+            "ways": {way: {m: str(o) for m, o in row.items()} for way, row in self.ways.items()},
             "findings": [finding.to_dict() for finding in self.findings],
             "entries": [_plain(entry) for entry in self.entries],
             "counts": dict(self.counts),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,10 +10,11 @@ import numpy as np
 from adjudge._version import __version__
 from adjudge.byhand import ByHand
 from adjudge.compare import ERRORS, Tally
-from adjudge.findings import Verdict, worst
+from adjudge.findings import Outcome, worst
 from adjudge.judge import Judgement, Settings
 from adjudge.problem import Problem
 from adjudge.report import Provenance, Report
+from adjudge.words import combined, place
 
 
 def provenance_of(problem: Problem, settings: Settings, full: bool, note: str = "") -> Provenance:
@@ -48,24 +49,32 @@ def function_name(f: Callable[..., Any]) -> str:
     return getattr(f, "__qualname__", None) or type(f).__qualname__
 
 
+def _sorted(row: Mapping[str, Outcome]) -> dict[str, Outcome]:
+    return {mode: row[mode] for mode in sorted(row, key=place)}
+
+
 def report_of(
     f: Callable[..., Any],
     problem: Problem,
     settings: Settings,
     outcomes: Sequence[Judgement],
     note: str = "",
+    ways: Mapping[str, Mapping[str, Outcome]] | None = None,
 ) -> Report:
-    """The report of judgements about one function; `note`: how they were made."""
+    """The report of judgements about one function; `note`: how they were made; `ways`: outcomes
+    by way and mode.
+    """
     counts = problem.counts
     tallies = [tally for outcome in outcomes for tally in outcome.tallies]
-    modes: dict[str, Verdict] = {}
-    for outcome in outcomes:
-        for mode, verdict in outcome.modes.items():
-            modes[mode] = worst([verdict, modes.get(mode, verdict)])
+    modes: dict[str, list[Outcome]] = {}
+    for row in ways.values() if ways else [outcome.modes for outcome in outcomes]:
+        for mode, verdict in row.items():
+            modes.setdefault(mode, []).append(verdict)
     return Report(
         function=function_name(f),
         verdict=worst([outcome.verdict for outcome in outcomes]),
-        modes=dict(sorted(modes.items(), key=lambda item: (len(item[0]), item[0]))),
+        modes={mode: combined(modes[mode]) for mode in sorted(modes, key=place)},
+        ways={} if ways is None else {way: _sorted(row) for way, row in ways.items()},
         findings=tuple(finding for outcome in outcomes for finding in outcome.findings),
         counts={
             "comparisons": sum(tally.compared for tally in tallies),

@@ -49,8 +49,8 @@ class WrappedBackend(AutodiffBackend):
     def vmap(self, function: Callable[[MaybeArrays], MaybeArrays]) -> Callable[..., MaybeArrays]:
         return self.inner.vmap(function)
 
-    def compile(self, f: FlatFunction) -> FlatFunction:
-        return self.inner.compile(f)
+    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return self.inner.compile(function)
 
     @property
     def capabilities(self) -> frozenset[str]:

@@ -1,0 +1,142 @@
+"""Agreement between automatic numbers: other ways of the engine, and other compositions.
+
+No step is involved, so agreement is exact to rounding; where it holds, one comparison with
+differences speaks for both sides, and where it does not, each side is judged by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from adjudge.automatic import Forward, Reverse
+from adjudge.compare import Tally
+from adjudge.judge import Judgement, Settings
+from adjudge.observed import Base
+from adjudge.probes import signed
+from adjudge.problem import Problem
+from adjudge.spaces import Space, Vector
+
+CLOSE = 2.0**10
+"""Units of rounding, of the largest entry of each leaf, within which two sides are one."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The derivative `top` of a problem, at x, and what was found about it."""
+
+    top: Problem
+    base: Base
+    outcome: Judgement
+
+
+def near(space: Space, one: Vector, two: Vector) -> bool:
+    """Whether two points of a space are equal to rounding, leaf by leaf, and finite alike."""
+    for leaf, part in zip(space.leaves, space.slices, strict=True):
+        a, b = one[part], two[part]
+        if np.array_equal(a, b, equal_nan=True):
+            continue
+        with np.errstate(all="ignore"):
+            size = np.max(np.abs(a), initial=0.0, where=np.isfinite(a))
+            apart = np.abs(a - b) > CLOSE * leaf.eps * size
+        if np.any(apart) or not np.array_equal(np.isfinite(a), np.isfinite(b)):
+            return False
+        if not np.array_equal(a[~np.isfinite(a)], b[~np.isfinite(a)], equal_nan=True):
+            return False
+    return True
+
+
+def same_as(letter: str, top: Problem, known: Judged) -> int:
+    """How many numbers the mode `letter` of `top` has in common with `known`, which is the same
+    derivative taken in another way, the value included; 0 where any differs, or none is known.
+    """
+    image = known.outcome.images.get(letter + top.tail)
+    if image is None:
+        return 0
+    base, (probe, known_image) = replace(known.base, problem=top), image
+    if letter == "R":
+        reverse = Reverse(top)
+        value = base.Y.vector(top.backend, reverse.outputs, base.arrays[: len(base.Y.leaves)])
+        found, space = reverse.row(base, probe), top.X
+    else:
+        value, found = Forward(top).column(base, probe)
+        space = base.Y
+    if not near(base.Y, base.values[: value.size], value) or not near(space, known_image, found):
+        return 0
+    return int(value.size + found.size)
+
+
+def shared_tangent(known: Judged, seed: int) -> Vector | None:
+    """The tangent at which forward mode must reproduce what `RR` of `known` made of its cotangent,
+    which is zero only where there is nothing to reproduce. `None` where `RR` says nothing.
+    """
+    image = known.outcome.images.get("RR")
+    if image is None or known.top.weights is None or not np.all(known.top.weights):
+        return None
+    c = image[0]
+    return np.asarray(np.where(c == 0, signed(np.random.default_rng([seed, 31]), c.size), c))
+
+
+def second_by_forward(
+    known: Judged, top: Problem, base: Base, asked: Settings
+) -> Iterator[tuple[str, int]]:
+    """`RF` and `FF` beside `RR` of `known`, as far as they agree with it: the mode, and how many
+    numbers were compared. `top` is `(x, v) -> J(x) v` at `shared_tangent`, `base` its value.
+
+    With `v` and the cotangent `w` in common all are the one form `<w, D²f(x)(u, v)>`: pulling `w`
+    back through `J(x) v` gives `H v`, where `H` is the Hessian of `<w, f>`, and `J* w` beside it;
+    pulling `v` back through `J*(x) w` gives the same `H v`, and `J v`.
+    """
+    w, (_, image) = known.top.weights, known.outcome.images["RR"]
+    assert w is not None
+    count = base.Y.size
+    n = top.X.size // 2
+    gradient, pushed = known.base.values[:n], base.values[:count]
+    if image.size != n + count or not near(base.Y, image[n:], pushed):
+        return
+    reverse = Reverse(top)
+    if not all(reverse.attached):
+        return
+    rows = [reverse.row(base, _only(w, part)) for part in base.Y.slices]
+    whole = np.sum(rows, axis=0)
+    if not near(top.X, np.concatenate([image[:n], gradient]), whole):
+        return
+    if asked.backward:
+        yield "RF", whole.size
+    if asked.forward:
+        compared = _columns(top, base, rows, w, asked.seed)
+        if compared:
+            yield "FF", compared
+
+
+def _columns(top: Problem, base: Base, rows: Sequence[Vector], w: Vector, seed: int) -> int:
+    """Pairs of leaves at which forward mode agrees with these rows of reverse mode; 0 where any
+    does not.
+    """
+    forward, random = Forward(top), np.random.default_rng([seed, 37])
+    compared = 0
+    for part in top.X.slices:
+        t = np.zeros(top.X.size)
+        t[part] = signed(random, part.stop - part.start)
+        image = forward.column(base, t)[1]
+        for row, here, leaf in zip(rows, base.Y.slices, base.Y.leaves, strict=True):
+            with np.errstate(all="ignore"):
+                one, two = image[here] @ w[here], row @ t
+                size = np.abs(image[here]) @ np.abs(w[here]) + np.abs(row) @ np.abs(t)
+            if not abs(one - two) <= CLOSE * leaf.eps * size:
+                return 0
+            compared += 1
+    return compared
+
+
+def inherited(mode: str, compared: int, eps: float, outcome: Judgement) -> Tally:
+    """The tally of a mode that was compared with another one only."""
+    return Tally(mode, compared=compared, nonzero=compared, resolution=CLOSE * eps)
+
+
+def _only(w: Vector, part: slice) -> Vector:
+    kept = np.zeros_like(w)
+    kept[part] = w[part]
+    return kept

@@ -1,0 +1,322 @@
+"""Every composition of modes that was asked for, in every way of the engine, each judged once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from adjudge.agreement import Judged, inherited, same_as, second_by_forward, shared_tangent
+from adjudge.backend import AutodiffBackend
+from adjudge.budget import least
+from adjudge.chain import Make, judged, twin_of
+from adjudge.compose import composed, require_outputs
+from adjudge.errors import AdjudgeError, InputError, NotSupportedError
+from adjudge.findings import Finding, Outcome, Status, Verdict, worst
+from adjudge.judge import Judgement, Part, Settings, judge
+from adjudge.numeric import unit_roundoff
+from adjudge.observed import Base, observe
+from adjudge.problem import Problem
+from adjudge.spaces import Vector
+from adjudge.summary import provenance_of
+from adjudge.twin import Twin
+from adjudge.words import place
+
+Rows = Mapping[str, Mapping[str, Outcome]]
+"""Outcomes by way and mode."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way of taking derivatives: its name, and the problem whose engine goes it."""
+
+    name: str
+    problem: Problem
+    asked: bool
+    """Whether the caller named it: then what it cannot do is not passed over."""
+
+
+@dataclass
+class Matrix:
+    """What was found, tail by tail, first in the engine's usual way, then in the others."""
+
+    problem: Problem
+    settings: Settings
+    words: Sequence[str]
+    twin: Twin | None
+    guards: bool = True
+    """Whether a derivative that raises is a finding; else its exception comes through."""
+    outcomes: list[Judgement] = field(default_factory=list)
+    rows: dict[str, dict[str, Outcome]] = field(default_factory=dict)
+    _found: dict[str, Judged] = field(default_factory=dict)
+    _along: Vector | None = None
+
+    def fill(self, ways: Sequence[Way]) -> None:
+        """Judges all words in the usual way, and in each of `ways` what differs there."""
+        tails = by_tail(self.words, self.settings)
+        steps = [("", tail, chosen) for tail, chosen in tails]
+        steps += [(way.name, tail, chosen) for way in ways for tail, chosen in tails]
+        by_name = {way.name: way for way in ways}
+        for (name, tail, chosen), _ in zip(
+            steps, shares(self.problem, [step[1:] for step in steps]), strict=True
+        ):
+            if name:
+                self._beside(by_name[name], tail, chosen)
+            else:
+                self._usual(tail, chosen)
+        self._pass_over(by_name)
+
+    # -- the usual way
+
+    def _usual(self, tail: str, chosen: Settings) -> None:
+        words = str(provenance_of(self.problem, self.settings, False))
+        if tail == "F":
+            chosen = self._by_agreement(chosen, words)
+        if chosen.backward or chosen.forward:
+            judge_tail = guarded if self.guards else composition
+            found = judge_tail(self.problem, tail, chosen, words, self.twin, self._make(tail))
+            if found.base is not None:
+                self._found[tail] = Judged(found.top, found.base, found.outcome)
+            self._add(self.problem.backend.way, found.outcome)
+
+    def _make(self, tail: str) -> Make:
+        along = self._along if tail.endswith("F") else None
+        return partial(composed, tail=tail, seed=self.settings.seed, along=along)
+
+    def _by_agreement(self, chosen: Settings, words: str) -> Settings:
+        """What is left of tail F to be judged by differences, after what agrees with RR."""
+        known = self._found.get("R")
+        if known is None or known.outcome.modes.get("RR") is not Verdict.PASS:
+            return chosen
+        along = shared_tangent(known, chosen.seed)
+        if along is None:
+            return chosen
+        self._along = along[: self.problem.X.size]
+        try:
+            top = self._make("F")(self.problem)
+            base = observe(top)
+            agreed = dict(second_by_forward(known, top, base, chosen))
+            chosen_now = replace(chosen, backward="RF" in agreed, forward="FF" in agreed)
+            if not agreed:
+                return chosen
+            outcome = judge(top, base, chosen_now, words, Part.IDENTITIES)
+        except AdjudgeError as error:
+            if isinstance(error, NotSupportedError):
+                return chosen
+            raise
+        except Exception:  # it is met again, and reported, where the mode is judged
+            return chosen
+        for mode, compared in agreed.items():
+            own = [f.verdict for f in outcome.findings if f.mode in (mode, "F")]
+            outcome.modes.setdefault(mode, worst([Verdict.PASS, *own]))
+            outcome.tallies.append(inherited(mode, compared, unit_roundoff(top, base), outcome))
+        self._found["F"] = Judged(top, base, outcome)
+        self._add(self.problem.backend.way, outcome)
+        return replace(
+            chosen,
+            backward=chosen.backward and "RF" not in agreed,
+            forward=chosen.forward and "FF" not in agreed,
+        )
+
+    # -- other ways
+
+    def _beside(self, way: Way, tail: str, chosen: Settings) -> None:
+        """The modes on `tail` in another way: those that agree have the verdict of the usual one,
+        the others are judged.
+        """
+        known, usual = self._found.get(tail), self.rows[self.problem.backend.way]
+        make, left = self._make(tail), chosen
+        if known is not None:
+            try:
+                top = make(way.problem)
+                for letter in "RF":
+                    mode = letter + tail
+                    if getattr(chosen, _SWITCH[letter]) and isinstance(usual.get(mode), Verdict):
+                        compared = same_as(letter, top, known)
+                        if compared:
+                            known.outcome.identities += compared
+                            self.rows.setdefault(way.name, {})[mode] = usual[mode]
+                            left = _without(left, letter)
+            except AdjudgeError as error:
+                if not isinstance(error, NotSupportedError):
+                    raise
+            except Exception:  # it is met again, and reported, where the mode is judged
+                left = chosen
+        if not left.backward and not left.forward:
+            return
+        words = f"{provenance_of(self.problem, self.settings, False)}, {way.name}"
+        twin = twin_of(way.problem, self.settings)
+        outcome = guarded(way.problem, tail, left, words, twin, make, beside=not way.asked).outcome
+        outcome.findings = [replace(f, way=way.name) for f in outcome.findings]
+        self._add(way.name, outcome)
+
+    def _add(self, way: str, outcome: Judgement) -> None:
+        self.outcomes.append(outcome)
+        row = self.rows.setdefault(way, {})
+        for mode, verdict in outcome.modes.items():
+            row[mode] = _outcome(mode, verdict, outcome.findings)
+
+    def _pass_over(self, ways: Mapping[str, Way]) -> None:
+        """What is not offered in one way, and offered in another, is a note."""
+        for outcome in self.outcomes:
+            for k, finding in enumerate(outcome.findings):
+                offered = any(
+                    isinstance(row.get(finding.mode), Verdict) for row in self.rows.values()
+                )
+                asked = finding.way in ways and ways[finding.way].asked
+                if finding.status is Status.UNSUPPORTED and offered and not asked and finding.mode:
+                    outcome.findings[k] = replace(finding, note=True)
+                    outcome.modes.pop(finding.mode, None)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A judgement, with the problem that was judged where it could be made."""
+
+    top: Problem
+    base: Base | None
+    outcome: Judgement
+
+
+_SWITCH = {"R": "backward", "F": "forward"}
+
+
+def _without(settings: Settings, letter: str) -> Settings:
+    return replace(settings, backward=False) if letter == "R" else replace(settings, forward=False)
+
+
+def by_tail(words: Sequence[str], settings: Settings) -> list[tuple[str, Settings]]:
+    """What to take the outermost derivative of, and in which modes."""
+    tails = dict.fromkeys(word[1:] for word in sorted(words, key=place))
+    return [
+        (tail, replace(settings, backward="R" + tail in words, forward="F" + tail in words))
+        for tail in tails
+    ]
+
+
+def shares(problem: Problem, steps: Sequence[tuple[str, Settings]]) -> Iterator[None]:
+    """Sets the budget of one composition after the other: what is left, in proportion to need.
+
+    Raises `InputError` where the whole is too small for a comparison in each.
+    """
+    budget = steps[0][1].max_evaluations
+    needs = [least(tail, backward=s.backward, forward=s.forward) for tail, s in steps]
+    if budget is not None and budget < sum(needs):
+        raise InputError(
+            f"max_evaluations={budget} has no room for a single comparison in each mode",
+            f"give at least {sum(needs)}, or None for no limit",
+        )
+    for k, need in enumerate(needs):
+        if budget is not None:
+            left = budget - problem.counts.spent
+            problem.counts.limit = problem.counts.spent + left * need // sum(needs[k:])
+        yield
+
+
+def guarded(
+    problem: Problem,
+    tail: str,
+    settings: Settings,
+    words: str,
+    twin: Twin | None,
+    make: Make,
+    *,
+    beside: bool = False,
+) -> Found:
+    """`composition`, with RAISED for a mode whose derivative raises.
+
+    What the function itself raises comes through, but `beside` the engine's usual way: there it
+    says that the function does not run in this way.
+    """
+    counts = problem.counts
+    try:
+        return composition(problem, tail, settings, words, twin, make)
+    except AdjudgeError:
+        raise
+    except Exception as error:
+        if not tail and not beside and "under" not in counts.doing:
+            raise
+        if settings.backward and settings.forward:
+            parts = [
+                guarded(problem, tail, _without(settings, o), words, twin, make, beside=beside)
+                for o in "FR"
+            ]
+            return Found(parts[0].top, None, _joined([part.outcome for part in parts]))
+        mode = ("R" if settings.backward else "F") + tail
+        status = Status.UNSUPPORTED if beside and not tail else Status.RAISED
+        said = str(error).strip() or "no message"
+        does = "does not run in this way: it raises" if beside and not tail else "raises"
+        outcome = Judgement()
+        outcome.findings.append(
+            Finding(
+                status,
+                mode,
+                "",
+                f"{mode}: the derivative {does} {type(error).__name__}: {said}",
+                cause=error,
+            )
+        )
+        outcome.modes[mode] = outcome.findings[-1].verdict
+        return Found(problem, None, outcome)
+
+
+def _joined(parts: Sequence[Judgement]) -> Judgement:
+    whole = parts[0]
+    for part in parts[1:]:
+        whole.findings += [finding for finding in part.findings if finding not in whole.findings]
+        whole.modes |= part.modes
+        whole.tallies += part.tallies
+        whole.identities += part.identities
+        whole.probes += part.probes
+        whole.images |= part.images
+    return whole
+
+
+def composition(
+    problem: Problem,
+    tail: str,
+    settings: Settings,
+    words: str,
+    twin: Twin | None,
+    make: Callable[[Problem], Problem],
+) -> Found:
+    """The judgement of the modes on top of `tail`; `make` takes the derivatives `tail`."""
+    try:
+        top = make(problem)
+        base = observe(top)
+    except NotSupportedError as error:
+        outcome = Judgement()
+        if tail == "R":  # then the first derivative can be judged at least
+            outcome = judged(problem, observe(problem), settings, words, twin, lambda same: same)
+        for letter, asked in (("R", settings.backward), ("F", settings.forward)):
+            if asked:
+                mode = letter + tail
+                outcome.findings.append(
+                    Finding(Status.UNSUPPORTED, mode, "", f"{mode}: {error}", cause=error)
+                )
+                outcome.modes[mode] = outcome.findings[-1].verdict
+        return Found(problem, None, outcome)
+    require_outputs(base)
+    return Found(top, base, judged(top, base, settings, words, twin, make))
+
+
+def _outcome(mode: str, verdict: Verdict, findings: Sequence[Finding]) -> Outcome:
+    statuses = {f.status for f in findings if f.mode == mode and not f.entry}
+    for status in (Status.RAISED, Status.UNSUPPORTED):
+        if status in statuses and verdict is not Verdict.PASS:
+            return status
+    return verdict
+
+
+def ways_of(problem: Problem) -> list[Way]:
+    """The engine's other ways of taking derivatives."""
+
+    def by(backend: AutodiffBackend) -> Problem:
+        widened = problem.widened
+        if widened is None:
+            return replace(problem, backend=backend)
+        return replace(
+            problem, backend=backend, widened=lambda: replace(widened(), backend=backend)
+        )
+
+    return [Way(backend.way, by(backend), False) for backend in problem.backend.ways()]

@@ -1,0 +1,110 @@
+"""Compositions of reverse (`R`) and forward mode (`F`) as words, the outermost derivative first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
+
+from adjudge.errors import FlagError, InputError
+from adjudge.findings import Outcome, Status, Verdict
+
+HIGHEST = 3
+
+
+def place(word: str) -> tuple[int, tuple[int, ...]]:
+    """Where a word stands among others: R, F, RR, FR, RF, FF, and RRR after them."""
+    return len(word), tuple("RF".find(letter) for letter in reversed(word))
+
+
+def asked_for(order: int | None, modes: Sequence[str] | None) -> list[str] | None:
+    """The words that `order` and `modes` name; `None` where neither is given.
+
+    Raises `InputError` for what is no order or no word, `FlagError` for words above the order.
+    """
+    if order is not None and (isinstance(order, bool) or order not in range(1, HIGHEST + 1)):
+        raise InputError(f"order={order!r}", f"give an order from 1 to {HIGHEST}, or None")
+    if modes is None:
+        if order is None:
+            return None
+        lengths = range(1, order + 1)
+        return sorted(("".join(w) for k in lengths for w in product("RF", repeat=k)), key=place)
+    if isinstance(modes, str) or not modes or any(not w or set(w) - {"R", "F"} for w in modes):
+        raise InputError(
+            f"modes={modes if isinstance(modes, str) else list(modes)!r}",
+            'give words of "R" and "F", such as ["R", "F", "RR"]',
+        )
+    above = [word for word in modes if order is not None and len(word) > order]
+    if above:
+        raise FlagError(f"modes={list(modes)!r} go beyond order={order}", f"leave out {above}")
+    return sorted(dict.fromkeys(modes), key=place)
+
+
+def combined(outcomes: Iterable[Outcome]) -> Outcome:
+    """One outcome of a mode that was taken in several ways: what is not offered in one of them
+    does not count where another offers it.
+    """
+    found = list(outcomes)
+    for worse in (Verdict.FAIL, Status.RAISED, Verdict.INCONCLUSIVE, Verdict.PASS):
+        if worse in found:
+            return worse
+    return Status.UNSUPPORTED
+
+
+def table_of(ways: Mapping[str, Mapping[str, Outcome]], modes: Sequence[str]) -> Iterator[str]:
+    """Lines of outcomes: a row per way, a column per mode."""
+    cells = [["", *modes]]
+    cells += [[way, *(str(row.get(mode, "-")) for mode in modes)] for way, row in ways.items()]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        yield "  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip()
+
+
+_AT_FAULT = {
+    frozenset({"RR", "FR"}): "the derivative of the VJP rule is at fault",
+    frozenset({"RF", "FF"}): "the derivative of the JVP rule is at fault",
+    frozenset({"RR"}): "the vjp of the VJP rule (double backward) is at fault",
+    frozenset({"FR"}): "the jvp of the VJP rule is at fault",
+    frozenset({"RF"}): "the vjp of the JVP rule is at fault",
+    frozenset({"FF"}): "the jvp of the JVP rule is at fault",
+    frozenset({"RR", "RF"}): "the vjp of both rules is at fault",
+    frozenset({"FR", "FF"}): "the jvp of both rules is at fault",
+}
+
+
+def conclusion(modes: Mapping[str, Outcome]) -> str:
+    """Which rule is at fault, in one line, from the outcomes of all modes that were asked for."""
+    wrong = {word for word, outcome in modes.items() if outcome in (Verdict.FAIL, Status.RAISED)}
+    right = [word for word, outcome in modes.items() if outcome is Verdict.PASS]
+    rest = {word: outcome for word, outcome in modes.items() if word not in (*wrong, *right)}
+    if not wrong:
+        if not rest:
+            return "every composition is right" if len(right) > 1 else f"{right[0]} is right"
+        listed = ", ".join(f"{word} {outcome}" for word, outcome in rest.items())
+        return f"nothing is seen to be wrong; not settled: {listed}"
+    lowest = min(map(len, wrong))
+    said = _fault({word for word in wrong if len(word) == lowest}, modes)
+    higher = [word for word in modes if word in wrong and len(word) > lowest]
+    listed = ", ".join(word for word in modes if word in wrong and len(word) == lowest)
+    healthy = f"; right: {', '.join(right)}" if right else ""
+    follows = f", and {', '.join(higher)} with it" if higher else ""
+    return f"{said} ({listed} wrong{follows}{healthy})"
+
+
+def _fault(wrong: set[str], modes: Mapping[str, Outcome]) -> str:
+    """The rule behind the wrong words, which are of one length, the lowest."""
+    judged = {w for w, o in modes.items() if o in (Verdict.PASS, Verdict.FAIL, Status.RAISED)}
+    if wrong == {"R"}:
+        return "the VJP rule is at fault"
+    if wrong == {"F"}:
+        return "the JVP rule is at fault"
+    if wrong == {"R", "F"}:
+        return "the JVP and the VJP rule are at fault, or the one that both are made from"
+    if len(next(iter(wrong))) > 2:
+        return "a third derivative is at fault"
+    second = {word for word in judged if len(word) == 2}
+    if wrong == second and len(second) > 2:
+        return "the derivatives of both rules are at fault"
+    for pattern, sentence in _AT_FAULT.items():
+        if wrong == pattern & second and (len(pattern) == 1 or pattern <= second):
+            return sentence
+    return "second derivatives are at fault"
