@@ -218,9 +218,9 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], str]] = {
         "pp",
     ),
     "jss.lpmn_values": (
-        lambda x: jss.lpmn_values(2, 2, x, is_normalized=False)
-        if hasattr(jss, "lpmn_values")
-        else x,
+        lambda x: (
+            jss.lpmn_values(2, 2, x, is_normalized=False) if hasattr(jss, "lpmn_values") else x
+        ),
         "s",
     ),
     "lax.igamma_grad_a": (lax.igamma_grad_a, "pp"),

@@ -1,4 +1,4 @@
-"""What the sweep over the modes differentiates: PyTorch's operators, JAX's harnesses and functions."""
+"""What the sweep over the modes differentiates: operators of PyTorch, functions of JAX."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from adjudge.backend import AutodiffBackend
 
 SAMPLES = 3
 """Taken of each operator at its own, random, points."""
@@ -49,8 +48,6 @@ class Source:
     """Of all operators for a dtype."""
     subjects: Callable[[str, str], list[Subject]]
     """Of one operator in one dtype; raises where it has none."""
-    ways: Callable[[], dict[str, Any]]
-    """The ways of the engine to take derivatives, as backends."""
 
 
 # ---------------------------------------------------------------- PyTorch
@@ -134,36 +131,6 @@ def to_torch(value: np.ndarray, like: Any) -> Any:
     return torch.tensor(np.ascontiguousarray(value), dtype=like.dtype).requires_grad_()
 
 
-def torch_ways() -> dict[str, Any]:
-    """Eager autograd with dual numbers, and the transforms of torch.func."""
-    import torch
-    from adjudge_torch import TorchBackend
-
-    class Functional(TorchBackend):
-        vjp_map = AutodiffBackend.vjp_map
-        jvp_map = AutodiffBackend.jvp_map
-
-        def vjp(self, f, x):
-            y, pull = torch.func.vjp(lambda *xs: f(xs), *x)
-
-            def pullback(w):
-                return pull(tuple(torch.zeros_like(a) if b is None else b for a, b in zip(y, w)))
-
-            return y, pullback
-
-        def jvp(self, f, x, v):
-            return self._functional_jvp(f, x, v)
-
-        def detached(self, y):
-            return False
-
-        @property
-        def undefined_cotangents(self):
-            return False
-
-    return {"eager": None, "torch.func": Functional()}
-
-
 # ---------------------------------------------------------------- JAX
 
 
@@ -232,12 +199,7 @@ def to_jax(value: np.ndarray, like: Any) -> Any:
     return jnp.asarray(value, like.dtype)
 
 
-def jax_ways() -> dict[str, Any]:
-    """Eager."""
-    return {"eager": None}
-
-
 SOURCES = {
-    "torch": Source(torch_names, torch_subjects, torch_ways),
-    "jax": Source(jax_names, jax_subjects, jax_ways),
+    "torch": Source(torch_names, torch_subjects),
+    "jax": Source(jax_names, jax_subjects),
 }

@@ -62,6 +62,15 @@ CHANGES: dict[str, Change] = {
 """What is done to every input, by the name of the point."""
 
 
+def moved(inputs: Sequence[Host]) -> tuple[Host, ...]:
+    """Every number changed by about a third, of itself and of one."""
+    rng = np.random.default_rng(0)
+    return tuple(
+        x * (1 + 0.3 * rng.standard_normal(x.shape)) + 0.3 * rng.standard_normal(x.shape)
+        for x in inputs
+    )
+
+
 def special(inputs: Sequence[Host]) -> Iterator[tuple[str, tuple[Host, ...]]]:
     """The points made of `inputs`, each at most once; inputs that a point does not suit stay."""
     seen = {key(inputs)}

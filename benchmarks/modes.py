@@ -1,4 +1,4 @@
-"""Every composition of modes on PyTorch's operators and JAX's functions, at random and special points."""
+"""Every composition of modes on operators of PyTorch and JAX, at random and special points."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from isolation import OutOfTimeError, deadline, isolated, supervised
 from mode_cases import SOURCES, Subject
-from mode_points import special
+from mode_points import moved, special
 from tables import header, table
 
 MODES = ("R", "F", "RR", "FR", "RF", "FF")
-RANDOM = "random"
+RANDOM = ("random", "moved")
+"""Points that are drawn: as the operator's samples have them, and moved by a third of that."""
 Row = dict[str, Any]
-"""The verdict about one (operator, sample, point, way, mode), and the entry that is furthest off."""
+"""The verdict about one (operator, sample, point, way, mode), and what was found there."""
 
 
 # ---------------------------------------------------------------- one operator
@@ -33,7 +33,6 @@ def sweep(label: str, options: argparse.Namespace) -> list[Row]:
     """All rows of one operator."""
     warnings.simplefilter("ignore")
     source = SOURCES[options.framework]
-    ways = source.ways()
     rows: list[Row] = []
     try:
         subjects = source.subjects(label, options.dtype)
@@ -42,33 +41,30 @@ def sweep(label: str, options: argparse.Namespace) -> list[Row]:
     start = time.perf_counter()
     for number, subject in enumerate(subjects):
         for point, there in points_of(subject, options.special > number):
-            for way, backend in ways.items():
-                if time.perf_counter() - start > options.patience:
-                    rows.append({"operator": label, "cut": f"{subject.sample} {point}"})
-                    return rows
-                rows += judged(there, point, way, backend, options)
+            if time.perf_counter() - start > options.patience:
+                rows.append({"operator": label, "cut": f"{subject.sample}, {point}"})
+                return rows
+            rows += judged(there, point, options)
     return rows
 
 
 def points_of(subject: Subject, everywhere: bool) -> Iterator[tuple[str, Subject]]:
-    """The subject at its random point, and at special ones where f is finite."""
-    yield RANDOM, subject
+    """The subject at its own point, moved at random, and at special points."""
+    yield RANDOM[0], subject
+    yield RANDOM[1], subject.at(moved(subject.hosts()))
     if everywhere:
         for name, values in special(subject.hosts()):
             yield name, subject.at(values)
 
 
-def judged(
-    subject: Subject, point: str, way: str, backend: Any, options: argparse.Namespace
-) -> list[Row]:
-    """A row for each mode."""
+def judged(subject: Subject, point: str, options: argparse.Namespace) -> list[Row]:
+    """A row for each way and mode."""
     import adjudge
 
     place = {
         "operator": subject.operator,
         "sample": subject.sample,
         "point": point,
-        "way": way,
         "dtype": options.dtype,
     }
     start = time.process_time()
@@ -77,46 +73,49 @@ def judged(
             report = adjudge.examine(
                 subject.f,
                 subject.inputs,
-                modes=MODES,
+                order=2,
                 seed=options.seed,
                 nondet_tol=subject.nondet_tol,
-                backend=backend,
+                compile=None if point == RANDOM[0] else False,
             )
     except OutOfTimeError:
-        return [{**place, "mode": "all", "verdict": "OUT OF TIME"}]
+        return [{**place, "way": "all", "mode": "all", "verdict": "OUT OF TIME"}]
     except Exception as error:
-        return [{**place, "mode": "all", "verdict": "REFUSED", "text": said(error)}]
-    seconds = time.process_time() - start
+        refused = {"way": "all", "mode": "all", "verdict": "REFUSED", "text": said(error)}
+        return [{**place, **refused}]
+    cost = {"seconds": time.process_time() - start, "counts": dict(report.counts)}
+    usual = next(iter(report.ways))
     return [
-        {**place, **of_mode(report, mode), "seconds": seconds, "counts": dict(report.counts)}
+        {**place, "way": way, **of_mode(report, way, mode, way == usual), **cost}
+        for way in report.ways
         for mode in MODES
     ]
 
 
-def of_mode(report: Any, mode: str) -> Row:
-    """What a report says of one mode: the verdict, and the entry that is furthest off."""
-    findings = [f for f in report.ranked if f.mode in (mode, "") and not f.note]
-    row: Row = {"mode": mode, "verdict": str(report.modes.get(mode, "ABSENT"))}
-    notes = sorted({str(f.status) for f in report.findings if f.mode in (mode, "") and f.note})
+def of_mode(report: Any, way: str, mode: str, usual: bool) -> Row:
+    """What a report says of one mode in one way: the verdict, and the first thing found."""
+    verdict = report.ways[way].get(mode, "ABSENT")
+    row: Row = {"mode": mode, "verdict": str(verdict)}
+    here = [f for f in report.ranked if f.mode in (mode, "") and (f.way or usual) in (way, usual)]
+    notes = sorted({str(f.status) for f in here if f.note})
     if notes:
         row["notes"] = notes
-    if findings:
-        row |= {"status": str(findings[0].status), "text": findings[0].text[:900]}
-    entries = [e for e in report.entries if e.mode == mode]
-    if entries:
-        worst = max(entries, key=excess)
-        row |= {"of": worst.of, "wrt": worst.wrt, "method": worst.method}
-        row |= {
-            key: float(getattr(worst, key))
-            for key in ("automatic", "reference", "error", "allowed")
-        }
+    found = [f for f in here if not f.note and row["verdict"] != "PASS"]
+    if found:
+        row |= {"status": str(found[0].status), "entry": found[0].entry}
+        row |= {"text": found[0].text[:900], **numbers(found[0].text)}
     return row
 
 
-def excess(entry: Any) -> float:
-    """By how much of its allowance an entry is off."""
-    gap = abs(entry.automatic - entry.reference)
-    return float(np.nan_to_num(gap / (entry.allowed or 1e-300), nan=0.0, posinf=1e300))
+NUMBERS = re.compile(
+    r"automatic +(?P<automatic>\S+)\n +reference +(?P<reference>\S+) ± (?P<error>\S+)"
+)
+
+
+def numbers(text: str) -> dict[str, float]:
+    """The automatic value, the reference and its error bar, where a finding states them."""
+    found = NUMBERS.search(text)
+    return {key: float(value) for key, value in found.groupdict().items()} if found else {}
 
 
 def said(error: BaseException) -> str:
@@ -170,24 +169,24 @@ def report(rows: Sequence[Row]) -> str:
     judged_rows = [row for row in rows if "mode" in row]
     parts = ["### Verdicts\n", verdict_table(judged_rows)]
     failed = [row for row in judged_rows if row["verdict"] == "FAIL"]
-    parts += [f"### FAIL at random points: {count(failed, RANDOM)}\n"]
-    parts += [fail_table(row for row in failed if row["point"] == RANDOM)]
+    parts += [f"### FAIL at random points: {count(failed)}\n"]
+    parts += [fail_table(row for row in failed if row["point"] in RANDOM)]
     parts += ["### FAIL at special points\n"]
-    parts += [fail_table(row for row in failed if row["point"] != RANDOM)]
+    parts += [fail_table(row for row in failed if row["point"] not in RANDOM)]
     parts += ["### Not judged\n", *left_out(rows)]
     return "\n".join(parts)
 
 
-def count(rows: Sequence[Row], point: str) -> int:
-    """Rows at a point."""
-    return sum(row["point"] == point for row in rows)
+def count(rows: Sequence[Row]) -> int:
+    """Rows at random points."""
+    return sum(row["point"] in RANDOM for row in rows)
 
 
 def verdict_table(rows: Sequence[Row]) -> str:
     """How often each verdict fell, by way, kind of point and mode."""
     counts: Counter[tuple[str, str, str, str]] = Counter()
     for row in rows:
-        kind = RANDOM if row["point"] == RANDOM else "special"
+        kind = "random" if row["point"] in RANDOM else "special"
         counts[row["way"], kind, row["mode"], row["verdict"]] += 1
     verdicts = sorted({verdict for _, _, _, verdict in counts})
     places = sorted({place[:3] for place in counts}, key=lambda p: (p[0], p[1], len(p[2]), p[2]))
@@ -207,7 +206,7 @@ def fail_table(rows: Iterable[Row]) -> str:
                 row["way"],
                 row["mode"],
                 row.get("status", ""),
-                f"d {row.get('of', '')} / d {row.get('wrt', '')}",
+                row.get("entry", ""),
                 f"{row.get('automatic', float('nan')):.10g}",
                 f"{row.get('reference', float('nan')):.10g} ± {row.get('error', 0.0):.1g}",
             )
@@ -220,7 +219,8 @@ def left_out(rows: Sequence[Row]) -> list[str]:
     """What no verdict was given about, and why."""
     lines = [f"- {row['operator']}: {row['skipped']}" for row in rows if "skipped" in row]
     lines += [f"- {row['operator']}: {row['died']}" for row in rows if "died" in row]
-    lines += [f"- {row['operator']}: out of time before {row['cut']}" for row in rows if "cut" in row]
+    cut = [row for row in rows if "cut" in row]
+    lines += [f"- {row['operator']}: out of time before {row['cut']}" for row in cut]
     return lines
 
 
