@@ -83,6 +83,7 @@ def judged(subject: Subject, point: str, options: argparse.Namespace) -> list[Ro
     except Exception as error:
         refused = {"way": "all", "mode": "all", "verdict": "REFUSED", "text": said(error)}
         return [{**place, **refused}]
+    place["finite"] = subject.finite()
     cost = {"seconds": time.process_time() - start, "counts": dict(report.counts)}
     usual = next(iter(report.ways))
     return [

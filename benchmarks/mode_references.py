@@ -1,0 +1,231 @@
+"""Wrong derivatives of released frameworks, beside the right ones in 50 digits.
+
+Neither adjudge nor differences in floating point take part: the framework's own transforms on one
+side; on the other the function written once more with mpmath, and derivatives of that in 50 digits.
+Of every function the scalar `phi(s, t) = <w, f(x + s u + t v)>` is differentiated: `R` and `F` are
+`d phi / ds` at 0, the compositions `d^2 phi / ds dt`, which is one number, whatever the modes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import mpmath
+import numpy as np
+from mode_known import KNOWN, Known
+from tables import header, table
+
+DIGITS = 50
+WRONG = 1e-9
+"""Relative deviations from here on are called wrong."""
+SAME_VALUE = 1e-10
+MODES = ("R", "F", "RR", "FR", "RF", "FF")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The derivatives of both sides, and how far the values are apart."""
+
+    first: float
+    second: float
+    automatic: dict[str, float | str]
+    value_gap: float
+
+    def truth(self, mode: str) -> float:
+        """What `mode` should give."""
+        return self.first if len(mode) == 1 else self.second
+
+    def off(self, mode: str) -> float:
+        """Relative deviation of a mode; infinite where it is not finite, NaN where it raises."""
+        value = self.automatic[mode]
+        if isinstance(value, str):
+            return float("nan")
+        if not np.isfinite(value):
+            return float("inf")
+        truth = self.truth(mode)
+        return abs(value - truth) / (max(abs(truth), abs(value)) or 1.0)
+
+    def wrong(self) -> list[str]:
+        """The modes that are wrong."""
+        return [mode for mode in MODES if self.off(mode) > WRONG]
+
+
+# ---------------------------------------------------------------- both sides
+
+
+def compare(known: Known) -> Outcome:
+    """Both sides of one entry."""
+    x = [np.asarray(a, float) for a in known.x]
+    y = np.concatenate([np.ravel(a) for a in _host(known, x)])
+    w = direction(1, [y])[0]
+    u, v = direction(2, x), direction(3, x)
+    first, second, value = exact(known, x, u, v, w)
+    gap = abs(value - float(w @ y)) / (float(np.abs(w) @ np.abs(y)) or 1.0)
+    return Outcome(first, second, automatic(known, x, u, v, w), gap)
+
+
+def direction(number: int, like: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """A fixed direction without pattern."""
+    rng = np.random.default_rng(number)
+    signs = (-1, 1)
+    return [
+        np.round(rng.uniform(0.5, 1.5, a.shape) * rng.choice(signs, a.shape), 3) for a in like
+    ]
+
+
+def exact(
+    known: Known,
+    x: Sequence[np.ndarray],
+    u: Sequence[np.ndarray],
+    v: Sequence[np.ndarray],
+    w: np.ndarray,
+) -> tuple[float, float, float]:
+    """The two derivatives of phi, and its value, by mpmath."""
+    with mpmath.workdps(DIGITS):
+        precise = np.vectorize(mpmath.mpf, otypes=[object])
+
+        def phi(s: Any, t: Any) -> Any:
+            inputs = [
+                precise(a) + s * precise(b) + t * precise(c) if a.size else a
+                for a, b, c in zip(x, u, v, strict=True)
+            ]
+            outputs = known.twin(*inputs)
+            outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+            flat = np.concatenate([np.ravel(np.asarray(y, object)) for y in outputs])
+            return mpmath.fsum(a * b for a, b in zip(precise(w), flat, strict=True))
+
+        first = mpmath.diff(phi, (0, 0), (1, 0))
+        second = mpmath.diff(phi, (0, 0), (1, 1))
+        return float(first), float(second), float(phi(mpmath.mpf(0), mpmath.mpf(0)))
+
+
+def _host(known: Known, x: Sequence[np.ndarray]) -> list[np.ndarray]:
+    engine = ENGINES[known.framework]()
+    output = known.f()(*map(engine.array, x))
+    outputs = output if isinstance(output, tuple | list) else (output,)
+    return [np.asarray(y) for y in outputs]
+
+
+def automatic(
+    known: Known,
+    x: Sequence[np.ndarray],
+    u: Sequence[np.ndarray],
+    v: Sequence[np.ndarray],
+    w: np.ndarray,
+) -> dict[str, float | str]:
+    """The derivatives of phi in every mode; what a mode raises instead."""
+    engine = ENGINES[known.framework]()
+    f = known.f()
+    at, along, beside = ([engine.array(a) for a in part] for part in (x, u, v))
+
+    def g(*args: Any) -> Any:
+        output = f(*args)
+        outputs = output if isinstance(output, tuple | list) else (output,)
+        flat = engine.concatenate([y.reshape(-1) for y in outputs])
+        return (engine.array(w) * flat).sum()
+
+    reverse = engine.reverse
+    forward = engine.forward
+    modes: dict[str, Callable[[], Any]] = {
+        "R": lambda: reverse(g, at, along),
+        "F": lambda: forward(g, at, along),
+        "RR": lambda: reverse(lambda *a: reverse(g, a, along), at, beside),
+        "FR": lambda: forward(lambda *a: reverse(g, a, along), at, beside),
+        "RF": lambda: reverse(lambda *a: forward(g, a, along), at, beside),
+        "FF": lambda: forward(lambda *a: forward(g, a, along), at, beside),
+    }
+    values: dict[str, float | str] = {}
+    for mode, compute in modes.items():
+        try:
+            values[mode] = float(compute())
+        except Exception as error:  # a mode that the framework lacks
+            values[mode] = f"{type(error).__name__}: {' '.join(str(error).split())[:80]}"
+    return values
+
+
+class Jax:
+    """JAX's transforms."""
+
+    def __init__(self) -> None:
+        import jax
+        import jax.numpy as jnp
+
+        jax.config.update("jax_enable_x64", True)
+        self.jax, self.array, self.concatenate = jax, jnp.asarray, jnp.concatenate
+
+    def reverse(self, g: Any, x: Any, u: Any) -> Any:
+        """`<grad g(x), u>`."""
+        _, pull = self.jax.vjp(g, *x)
+        return sum((a * b).sum() for a, b in zip(pull(self.array(1.0)), u, strict=True))
+
+    def forward(self, g: Any, x: Any, u: Any) -> Any:
+        """The jvp."""
+        return self.jax.jvp(g, tuple(x), tuple(u))[1]
+
+
+class Torch:
+    """The transforms of torch.func."""
+
+    def __init__(self) -> None:
+        import torch
+
+        self.torch, self.concatenate = torch, torch.cat
+
+    def array(self, a: Any) -> Any:
+        """In double precision."""
+        return self.torch.as_tensor(a, dtype=self.torch.float64)
+
+    def reverse(self, g: Any, x: Any, u: Any) -> Any:
+        """`<grad g(x), u>`."""
+        y, pull = self.torch.func.vjp(g, *x)
+        return sum((a * b).sum() for a, b in zip(pull(self.torch.ones_like(y)), u, strict=True))
+
+    def forward(self, g: Any, x: Any, u: Any) -> Any:
+        """The jvp."""
+        return self.torch.func.jvp(g, tuple(x), tuple(u))[1]
+
+
+ENGINES: dict[str, Callable[[], Any]] = {"torch": Torch, "jax": Jax}
+
+
+# ---------------------------------------------------------------- the table
+
+
+def row(known: Known) -> tuple[str, ...]:
+    """One line: what each mode gives, beside the truth."""
+    found = compare(known)
+    cells = [known.name, known.point, f"{found.first:.10g}", f"{found.second:.10g}"]
+    for mode in MODES:
+        value = found.automatic[mode]
+        if isinstance(value, str):
+            cells.append("raises")
+        elif found.off(mode) > WRONG:
+            cells.append(f"**{value:.10g}**")
+        else:
+            cells.append("right")
+    worst = max((found.off(mode) for mode in found.wrong()), default=0.0)
+    same = found.value_gap <= SAME_VALUE
+    gap = f"{found.value_gap:.0e}" + ("" if same else " (another function)")
+    return (*cells, "not finite" if np.isinf(worst) else f"{worst:.1e}", gap)
+
+
+def main() -> None:
+    """Compute and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="part of a name")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    versions = ("torch", "jax", "jaxlib", "mpmath", "numpy")
+    print(header("Derivatives beside those of a twin in 50 digits", versions))
+    head = ("function", "x", "first derivative", "second", *MODES, "worst", "values apart")
+    for framework in ENGINES:
+        chosen = [k for k in KNOWN if k.framework == framework and options.only in k.name]
+        print(f"\n### {framework}\n\n{table(head, map(row, chosen))}")
+
+
+if __name__ == "__main__":
+    main()
