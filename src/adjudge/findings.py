@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
@@ -116,3 +117,14 @@ def worst(verdicts: list[Verdict]) -> Verdict:
     if Verdict.INCONCLUSIVE in verdicts or not verdicts:
         return Verdict.INCONCLUSIVE
     return Verdict.PASS
+
+
+def outcome_of(mode: str, verdict: Verdict, findings: Sequence[Finding]) -> Outcome:
+    """The verdict of a mode, or why there is none."""
+    statuses = {
+        finding.status for finding in findings if finding.mode == mode and not finding.entry
+    }
+    for status in (Status.RAISED, Status.UNSUPPORTED):
+        if status in statuses and verdict is not Verdict.PASS:
+            return status
+    return verdict

@@ -18,9 +18,9 @@ from adjudge.numeric import unit_roundoff
 from adjudge.observed import Base, observe
 from adjudge.problem import Problem
 from adjudge.spaces import Vector
-from adjudge.summary import provenance_of
+from adjudge.summary import provenance_of, rows_of
 from adjudge.twin import Twin
-from adjudge.words import place
+from adjudge.words import combined, place
 
 Rows = Mapping[str, Mapping[str, Outcome]]
 """Outcomes by way and mode."""
@@ -71,7 +71,7 @@ class Matrix:
     def _usual(self, tail: str, chosen: Settings) -> None:
         words = str(provenance_of(self.problem, self.settings, False))
         if tail == "F":
-            chosen = self._by_agreement(chosen, words)
+            chosen = self._by_agreement(self.problem, chosen, words, "")
         if chosen.backward or chosen.forward:
             judge_tail = guarded if self.guards else composition
             found = judge_tail(self.problem, tail, chosen, words, self.twin, self._make(tail))
@@ -83,17 +83,17 @@ class Matrix:
         along = self._along if tail.endswith("F") else None
         return partial(composed, tail=tail, seed=self.settings.seed, along=along)
 
-    def _by_agreement(self, chosen: Settings, words: str) -> Settings:
+    def _by_agreement(self, problem: Problem, chosen: Settings, words: str, way: str) -> Settings:
         """What is left of tail F to be judged by differences, after what agrees with RR."""
-        known = self._found.get("R")
-        if known is None or known.outcome.modes.get("RR") is not Verdict.PASS:
+        known, row = self._found.get("R"), self.rows[way or problem.backend.way]
+        if known is None or row.get("RR") is not Verdict.PASS:
             return chosen
         along = shared_tangent(known, chosen.seed)
         if along is None:
             return chosen
         self._along = along[: self.problem.X.size]
         try:
-            top = self._make("F")(self.problem)
+            top = self._make("F")(problem)
             base = observe(top)
             agreed = dict(second_by_forward(known, top, base, chosen))
             chosen_now = replace(chosen, backward="RF" in agreed, forward="FF" in agreed)
@@ -110,8 +110,9 @@ class Matrix:
             own = [f.verdict for f in outcome.findings if f.mode in (mode, "F")]
             outcome.modes.setdefault(mode, worst([Verdict.PASS, *own]))
             outcome.tallies.append(inherited(mode, compared, unit_roundoff(top, base), outcome))
-        self._found["F"] = Judged(top, base, outcome)
-        self._add(self.problem.backend.way, outcome)
+        if not way:
+            self._found["F"] = Judged(top, base, outcome)
+        self._add(way or problem.backend.way, outcome)
         return replace(
             chosen,
             backward=chosen.backward and "RF" not in agreed,
@@ -142,9 +143,11 @@ class Matrix:
                     raise
             except Exception:  # it is met again, and reported, where the mode is judged
                 left = chosen
+        words = f"{provenance_of(self.problem, self.settings, False)}, {way.name}"
+        if tail == "F" and (left.backward or left.forward) and way.name in self.rows:
+            left = self._by_agreement(way.problem, left, words, way.name)
         if not left.backward and not left.forward:
             return
-        words = f"{provenance_of(self.problem, self.settings, False)}, {way.name}"
         twin = twin_of(way.problem, self.settings)
         outcome = guarded(way.problem, tail, left, words, twin, make, beside=not way.asked).outcome
         outcome.findings = [replace(f, way=way.name) for f in outcome.findings]
@@ -153,8 +156,8 @@ class Matrix:
     def _add(self, way: str, outcome: Judgement) -> None:
         self.outcomes.append(outcome)
         row = self.rows.setdefault(way, {})
-        for mode, verdict in outcome.modes.items():
-            row[mode] = _outcome(mode, verdict, outcome.findings)
+        for mode, found in rows_of([outcome]).items():
+            row[mode] = combined([found, row.get(mode, found)])
 
     def _pass_over(self, ways: Mapping[str, Way]) -> None:
         """What is not offered in one way, and offered in another, is a note."""
@@ -298,14 +301,6 @@ def composition(
         return Found(problem, None, outcome)
     require_outputs(base)
     return Found(top, base, judged(top, base, settings, words, twin, make))
-
-
-def _outcome(mode: str, verdict: Verdict, findings: Sequence[Finding]) -> Outcome:
-    statuses = {f.status for f in findings if f.mode == mode and not f.entry}
-    for status in (Status.RAISED, Status.UNSUPPORTED):
-        if status in statuses and verdict is not Verdict.PASS:
-            return status
-    return verdict
 
 
 def ways_of(problem: Problem) -> list[Way]:

@@ -10,7 +10,7 @@ import numpy as np
 from adjudge._version import __version__
 from adjudge.byhand import ByHand
 from adjudge.compare import ERRORS, Tally
-from adjudge.findings import Outcome, worst
+from adjudge.findings import Outcome, outcome_of, worst
 from adjudge.judge import Judgement, Settings
 from adjudge.problem import Problem
 from adjudge.report import Provenance, Report
@@ -49,6 +49,16 @@ def function_name(f: Callable[..., Any]) -> str:
     return getattr(f, "__qualname__", None) or type(f).__qualname__
 
 
+def rows_of(outcomes: Sequence[Judgement]) -> dict[str, Outcome]:
+    """What became of each mode."""
+    row: dict[str, Outcome] = {}
+    for outcome in outcomes:
+        for mode, verdict in outcome.modes.items():
+            found = outcome_of(mode, verdict, outcome.findings)
+            row[mode] = combined([found, row.get(mode, found)])
+    return row
+
+
 def _sorted(row: Mapping[str, Outcome]) -> dict[str, Outcome]:
     return {mode: row[mode] for mode in sorted(row, key=place)}
 
@@ -67,7 +77,7 @@ def report_of(
     counts = problem.counts
     tallies = [tally for outcome in outcomes for tally in outcome.tallies]
     modes: dict[str, list[Outcome]] = {}
-    for row in ways.values() if ways else [outcome.modes for outcome in outcomes]:
+    for row in (ways or {"": rows_of(outcomes)}).values():
         for mode, verdict in row.items():
             modes.setdefault(mode, []).append(verdict)
     return Report(

@@ -30,7 +30,7 @@ def asked_for(order: int | None, modes: Sequence[str] | None) -> list[str] | Non
         return sorted(("".join(w) for k in lengths for w in product("RF", repeat=k)), key=place)
     if isinstance(modes, str) or not modes or any(not w or set(w) - {"R", "F"} for w in modes):
         raise InputError(
-            f"modes={modes if isinstance(modes, str) else list(modes)!r}",
+            f"modes={modes!r}",
             'give words of "R" and "F", such as ["R", "F", "RR"]',
         )
     above = [word for word in modes if order is not None and len(word) > order]

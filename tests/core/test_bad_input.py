@@ -161,7 +161,7 @@ def test_the_flags_of_second_order_are_called_by_their_own_names():
 def test_a_word_of_unknown_letters_is_refused(modes):
     error = refused(InputError, lambda: examine(RULE, X, modes=modes))
 
-    assert f"modes={list(modes)!r}" in error.found
+    assert f"modes={modes!r}" in error.found
     assert '"R" and "F"' in error.remedy
 
 
