@@ -50,13 +50,10 @@ CHANGES: dict[str, Change] = {
     "zeros": np.zeros_like,
     "equal entries": lambda x: np.full_like(x, 0.5),
     "±1": cycle(1.0, -1.0),
-    "ones": np.ones_like,
     "identity": matrices(np.eye),
     "repeated eigenvalue": matrices(repeated),
     "±40": cycle(40.0, -40.0),
-    "negative integers": cycle(-1.0, -2.0, -3.0),
-    "half-integers": cycle(0.5, -0.5, 1.5, -1.5),
-    "tiny": cycle(1e-30, -3e-30),
+    "integers and halves": cycle(-1.0, 0.5, -2.0, -1.5, 3.0),
     "huge": cycle(1e30, -3e30),
 }
 """What is done to every input, by the name of the point."""
