@@ -105,18 +105,23 @@ class TorchBackend(AutodiffBackend):
             raise self.lacks(what, str(error)) from error
 
     def _dual_jvp(self, f: FlatFunction, x: Arrays, v: MaybeArrays) -> tuple[Arrays, MaybeArrays]:
+        y, jv = self._duals(f, x, tuple(None if t is None else t.detach() for t in v))
+        return (
+            tuple(primal.detach() for primal in y),
+            tuple(None if tangent is None else tangent.detach() for tangent in jv),
+        )
+
+    def _duals(self, f: FlatFunction, x: Arrays, v: MaybeArrays) -> tuple[Arrays, MaybeArrays]:
         with forward_ad.dual_level():
             duals = tuple(self._dual(leaf, tangent) for leaf, tangent in zip(x, v, strict=True))
             pairs = [forward_ad.unpack_dual(output) for output in f(duals)]
-            y = tuple(pair.primal.detach() for pair in pairs)
-            jv = tuple(None if pair.tangent is None else pair.tangent.detach() for pair in pairs)
-        return y, jv
+        return tuple(pair.primal for pair in pairs), tuple(pair.tangent for pair in pairs)
 
     def _dual(self, leaf: torch.Tensor, tangent: torch.Tensor | None) -> torch.Tensor:
         if tangent is None:
             return _recording(leaf)
         try:
-            dual: torch.Tensor = forward_ad.make_dual(_recording(leaf), tangent.detach())
+            dual: torch.Tensor = forward_ad.make_dual(_recording(leaf), tangent)
         except RuntimeError as error:
             if leaf.layout is torch.strided:
                 raise
@@ -153,7 +158,7 @@ class TorchBackend(AutodiffBackend):
         def tangent_map(x_and_v: Arrays) -> Arrays:
             x, v = x_and_v[:x_count], x_and_v[x_count:]
             with self.refusing("forward mode (jvp)"):
-                y, jv = self.functional_jvp(f, x, v)
+                y, jv = self._duals(f, x, v)  # what is recorded of tangents can be pulled back
             return self.zeros_for_absent(jv, y)
 
         return tangent_map
@@ -351,7 +356,28 @@ def _gradients(y: Arrays, x: Arrays, w: MaybeArrays, *, create_graph: bool) -> M
     gradients: Any = torch.autograd.grad(
         outputs, x, cotangents, retain_graph=True, create_graph=create_graph, allow_unused=True
     )
+    if any(gradient is None for gradient in gradients):
+        _require_derivatives(outputs)
     return tuple(gradients)
+
+
+def _require_derivatives(outputs: Sequence[torch.Tensor]) -> None:
+    """Raises what the nodes would raise that stand for derivatives which there are not: a graph
+    that ends in one gives no gradient, and does not say why.
+    """
+    seen: set[Any] = set()
+    nodes: list[Any] = [output.grad_fn for output in outputs]
+    while nodes:
+        node = nodes.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if type(node).__name__ in ("Error", "DelayedError"):
+            raise RuntimeError(
+                "trying to differentiate twice a function that was marked with "
+                "@once_differentiable, or that has no second derivative"
+            )
+        nodes += [following for following, _ in node.next_functions]
 
 
 def _in_strides(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:

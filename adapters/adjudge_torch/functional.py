@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -44,8 +44,13 @@ class FunctionalBackend(backend.TorchBackend):
 
         return gradient_map
 
-    def vmap(self, function: Callable[[MaybeArrays], MaybeArrays]) -> Callable[..., MaybeArrays]:
-        return super().vmap(function)
+    def jvp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:
+        def tangent_map(x_and_v: Arrays) -> Arrays:
+            with self.refusing("forward mode (jvp)"):
+                y, jv = self.functional_jvp(f, x_and_v[:x_count], x_and_v[x_count:])
+            return self.zeros_for_absent(jv, y)
+
+        return tangent_map
 
     @property
     def undefined_cotangents(self) -> bool:

@@ -6,14 +6,15 @@ differences speaks for both sides, and where it does not, each side is judged by
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 
 from adjudge.automatic import Forward, Reverse
 from adjudge.compare import Tally
-from adjudge.judge import Judgement, Settings
+from adjudge.identities import only
+from adjudge.judge import Judgement
 from adjudge.observed import Base
 from adjudge.probes import signed
 from adjudge.problem import Problem
@@ -21,6 +22,10 @@ from adjudge.spaces import Space, Vector
 
 CLOSE = 2.0**10
 """Units of rounding, of the largest entry of each leaf, within which two sides are one."""
+
+
+Image: TypeAlias = tuple[Vector, Vector]
+"""A probe, and what a rule made of it."""
 
 
 @dataclass(frozen=True)
@@ -79,64 +84,52 @@ def shared_tangent(known: Judged, seed: int) -> Vector | None:
     return np.asarray(np.where(c == 0, signed(np.random.default_rng([seed, 31]), c.size), c))
 
 
-def second_by_forward(
-    known: Judged, top: Problem, base: Base, asked: Settings
-) -> Iterator[tuple[str, int]]:
-    """`RF` and `FF` beside `RR` of `known`, as far as they agree with it: the mode, and how many
-    numbers were compared. `top` is `(x, v) -> J(x) v` at `shared_tangent`, `base` its value.
+def hessian_by_forward(known: Judged, top: Problem, base: Base, image: Image) -> int:
+    """How many numbers `RF` has in common with `RR` of `known`; 0 where any differs.
 
-    With `v` and the cotangent `w` in common all are the one form `<w, D²f(x)(u, v)>`: pulling `w`
-    back through `J(x) v` gives `H v`, where `H` is the Hessian of `<w, f>`, and `J* w` beside it;
-    pulling `v` back through `J*(x) w` gives the same `H v`, and `J v`.
+    `top` is `(x, v) -> J(x) v` at `shared_tangent`, `base` its value, `image` the cotangent that
+    was pulled back, and the result. With `v` and the cotangent `w` in common all are the one form
+    `<w, D²f(x)(u, v)>`: pulling `w` back through `J(x) v` gives `H v`, where `H` is the Hessian of
+    `<w, f>`, and `J* w` beside it; pulling `v` back through `J*(x) w` gives the same, and `J v`.
     """
-    w, (_, image) = known.top.weights, known.outcome.images["RR"]
-    assert w is not None
-    count = base.Y.size
-    n = top.X.size // 2
-    gradient, pushed = known.base.values[:n], base.values[:count]
-    if image.size != n + count or not near(base.Y, image[n:], pushed):
-        return
-    reverse = Reverse(top)
-    if not all(reverse.attached):
-        return
-    rows = [reverse.row(base, _only(w, part)) for part in base.Y.slices]
-    whole = np.sum(rows, axis=0)
-    if not near(top.X, np.concatenate([image[:n], gradient]), whole):
-        return
-    if asked.backward:
-        yield "RF", whole.size
-    if asked.forward:
-        compared = _columns(top, base, rows, w, asked.seed)
-        if compared:
-            yield "FF", compared
+    w, of_v = known.top.weights, known.outcome.images["RR"][1]
+    n, count = top.X.size // 2, base.Y.size
+    if w is None or not np.array_equal(image[0], w) or of_v.size != n + count:
+        return 0
+    alike = near(base.Y, of_v[n:], base.values[:count]) and near(
+        top.X, np.concatenate([of_v[:n], known.base.values[:n]]), image[1]
+    )
+    return count + image[1].size if alike else 0
 
 
-def _columns(top: Problem, base: Base, rows: Sequence[Vector], w: Vector, seed: int) -> int:
-    """Pairs of leaves at which forward mode agrees with these rows of reverse mode; 0 where any
-    does not.
+def forward_by_reverse(top: Problem, base: Base, row: Image, column: Image, seed: int) -> int:
+    """Pairs of leaves at which `FF` is what `RF` says, `<w, J v> = <J* w, v>`; 0 where any is not.
+
+    `row` and `column` are the images of a cotangent and of a tangent of all leaves together.
     """
-    forward, random = Forward(top), np.random.default_rng([seed, 37])
+    (w, whole), random = row, np.random.default_rng([seed, 37])
+    rows, columns = [whole], [column]
+    if len(base.Y.leaves) > 1:
+        reverse = Reverse(top)
+        rows = [reverse.row(base, only(base.Y, w, k)) for k in range(len(base.Y.leaves))]
+    if top.base_inputs > 1:  # an error in one leaf must not drown in another
+        forward, columns = Forward(top), []
+        for part in (*top.X.slices[: top.base_inputs], slice(top.X.size // 2, top.X.size)):
+            t = np.zeros(top.X.size)
+            t[part] = signed(random, part.stop - part.start)
+            columns.append((t, forward.column(base, t)[1]))
     compared = 0
-    for part in top.X.slices:
-        t = np.zeros(top.X.size)
-        t[part] = signed(random, part.stop - part.start)
-        image = forward.column(base, t)[1]
-        for row, here, leaf in zip(rows, base.Y.slices, base.Y.leaves, strict=True):
+    for t, image in columns:
+        for its, here, leaf in zip(rows, base.Y.slices, base.Y.leaves, strict=True):
             with np.errstate(all="ignore"):
-                one, two = image[here] @ w[here], row @ t
-                size = np.abs(image[here]) @ np.abs(w[here]) + np.abs(row) @ np.abs(t)
+                one, two = image[here] @ w[here], its @ t
+                size = np.abs(image[here]) @ np.abs(w[here]) + np.abs(its) @ np.abs(t)
             if not abs(one - two) <= CLOSE * leaf.eps * size:
                 return 0
             compared += 1
     return compared
 
 
-def inherited(mode: str, compared: int, eps: float, outcome: Judgement) -> Tally:
+def inherited(mode: str, compared: int, eps: float) -> Tally:
     """The tally of a mode that was compared with another one only."""
     return Tally(mode, compared=compared, nonzero=compared, resolution=CLOSE * eps)
-
-
-def _only(w: Vector, part: slice) -> Vector:
-    kept = np.zeros_like(w)
-    kept[part] = w[part]
-    return kept

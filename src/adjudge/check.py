@@ -271,6 +271,7 @@ def gradgradcheck(
                 seed=settings.seed,
                 strided=gen_non_contig_grad_outputs,
             ),
+            alone=True,
         ).outcome
     outcome.findings += _noticed(problem, seen, [outcome])
     outcome.findings += refusal(twin, settings)

@@ -14,7 +14,10 @@ from adjudge.errors import InputError
 from adjudge.observed import Base, base_of, observe
 from adjudge.probes import random_cotangent
 from adjudge.problem import Problem
-from adjudge.spaces import Vector
+from adjudge.spaces import Leaf, Vector
+
+COTANGENT = 7
+"""Added to the seed of a check for the cotangent of a derivative that is differentiated again."""
 
 
 def over_reverse(problem: Problem, given: Any, seed: int, *, strided: bool) -> Problem:
@@ -36,24 +39,39 @@ def over_reverse(problem: Problem, given: Any, seed: int, *, strided: bool) -> P
     return gradient_problem(problem, reverse.attached, base.Y, w)
 
 
-def over_forward(problem: Problem, seed: int, along: Vector | None = None) -> Problem:
-    """`(x, v) -> J(x) v` at the tangent `along`, or at random signed tangents."""
-    base = observe(problem)
-    require_outputs(base)
+def over_forward(
+    problem: Problem,
+    seed: int,
+    along: Vector | None = None,
+    outputs: Sequence[Leaf] | None = None,
+) -> Problem:
+    """`(x, v) -> J(x) v` at the tangent `along`, or at random signed tangents. `outputs`: those
+    of the problem, where they are known.
+    """
+    if outputs is None:
+        base = observe(problem)
+        require_outputs(base)
+        outputs = base.Y.leaves
     v = random_cotangent(problem.X, seed + 11) if along is None else along
-    return tangent_problem(problem, base.Y.leaves, problem.X.arrays(problem.backend, v, problem.x))
+    return tangent_problem(problem, outputs, problem.X.arrays(problem.backend, v, problem.x))
 
 
-def composed(problem: Problem, tail: str, seed: int, along: Vector | None = None) -> Problem:
+def composed(
+    problem: Problem,
+    tail: str,
+    seed: int,
+    along: Vector | None = None,
+    outputs: Sequence[Leaf] | None = None,
+) -> Problem:
     """The problem whose function has the derivatives `tail` taken, the last letter first.
 
-    `along`: the tangent of the first derivative, where that is one of forward mode.
+    `along`, `outputs`: as for `over_forward`, where that takes the first derivative.
     """
     for k, letter in enumerate(reversed(tail)):
         problem = (
             over_reverse(problem, None, seed, strided=False)
             if letter == "R"
-            else over_forward(problem, seed, along if k == 0 else None)
+            else over_forward(problem, seed, *((along, outputs) if k == 0 else ()))
         )
     return problem
 
@@ -64,7 +82,7 @@ def _cotangents(
     backend, Y = base.problem.backend, base.Y
     kept = [k for k, here in enumerate(attached) if here]
     if given is None:
-        vector = random_cotangent(Y, seed + 7)
+        vector = random_cotangent(Y, seed + COTANGENT)
         arrays = Y.arrays(backend, vector, base.arrays)
         return tuple(backend.strided(arrays[k]) if strided else arrays[k] for k in kept)
     cotangents = tuple(given) if isinstance(given, tuple | list) else (given,)

@@ -6,11 +6,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from adjudge.agreement import Judged, inherited, same_as, second_by_forward, shared_tangent
+from adjudge.agreement import (
+    Judged,
+    forward_by_reverse,
+    hessian_by_forward,
+    inherited,
+    same_as,
+    shared_tangent,
+)
 from adjudge.backend import AutodiffBackend
 from adjudge.budget import least
 from adjudge.chain import Make, judged, twin_of
-from adjudge.compose import composed, require_outputs
+from adjudge.compose import COTANGENT, composed, require_outputs
 from adjudge.errors import AdjudgeError, InputError, NotSupportedError
 from adjudge.findings import Finding, Outcome, Status, Verdict, worst
 from adjudge.judge import Judgement, Part, Settings, judge
@@ -80,8 +87,11 @@ class Matrix:
             self._add(self.problem.backend.way, found.outcome)
 
     def _make(self, tail: str) -> Make:
-        along = self._along if tail.endswith("F") else None
-        return partial(composed, tail=tail, seed=self.settings.seed, along=along)
+        if not tail.endswith("F"):
+            return partial(composed, tail=tail, seed=self.settings.seed)
+        outputs = self._found[""].base.Y.leaves if "" in self._found else None
+        seed, along = self.settings.seed, self._along
+        return partial(composed, tail=tail, seed=seed, along=along, outputs=outputs)
 
     def _by_agreement(self, problem: Problem, chosen: Settings, words: str, way: str) -> Settings:
         """What is left of tail F to be judged by differences, after what agrees with RR."""
@@ -95,29 +105,45 @@ class Matrix:
         try:
             top = self._make("F")(problem)
             base = observe(top)
-            agreed = dict(second_by_forward(known, top, base, chosen))
-            chosen_now = replace(chosen, backward="RF" in agreed, forward="FF" in agreed)
-            if not agreed:
-                return chosen
-            outcome = judge(top, base, chosen_now, words, Part.IDENTITIES)
+            # at the cotangent of `known`, to see the same Hessian
+            at_w = replace(chosen, seed=chosen.seed + COTANGENT, undefined=False)
+            outcome = judge(top, base, at_w, words, Part.IDENTITIES)
+            agreed = self._agreed(known, top, base, outcome, chosen)
         except AdjudgeError as error:
             if isinstance(error, NotSupportedError):
                 return chosen
             raise
         except Exception:  # it is met again, and reported, where the mode is judged
             return chosen
+        left = chosen
+        for mode in set(outcome.modes) | set(agreed):  # not offered, or compared
+            left = _without(left, mode[0])
         for mode, compared in agreed.items():
             own = [f.verdict for f in outcome.findings if f.mode in (mode, "F")]
             outcome.modes.setdefault(mode, worst([Verdict.PASS, *own]))
-            outcome.tallies.append(inherited(mode, compared, unit_roundoff(top, base), outcome))
+            outcome.tallies.append(inherited(mode, compared, unit_roundoff(top, base)))
+        # what is to be judged once more says its identities there
+        again = [word + "F" for word in "RF" if getattr(left, _SWITCH[word])]
+        outcome.findings = [f for f in outcome.findings if f.mode not in again]
         if not way:
             self._found["F"] = Judged(top, base, outcome)
         self._add(way or problem.backend.way, outcome)
-        return replace(
-            chosen,
-            backward=chosen.backward and "RF" not in agreed,
-            forward=chosen.forward and "FF" not in agreed,
-        )
+        return left
+
+    def _agreed(
+        self, known: Judged, top: Problem, base: Base, outcome: Judgement, chosen: Settings
+    ) -> dict[str, int]:
+        """The modes on tail F that agree, with how many numbers."""
+        agreed: dict[str, int] = {}
+        row = outcome.images.get("RF")
+        if row is not None:
+            agreed["RF"] = hessian_by_forward(known, top, base, row)
+        elif "F" in self._found:  # in another way, where RF agrees with that of the usual one
+            row = self._found["F"].outcome.images.get("RF")
+        column = outcome.images.get("FF")
+        if row is not None and column is not None and agreed.get("RF", 1):
+            agreed["FF"] = forward_by_reverse(top, base, row, column, chosen.seed)
+        return {mode: compared for mode, compared in agreed.items() if compared}
 
     # -- other ways
 
@@ -160,15 +186,22 @@ class Matrix:
             row[mode] = combined([found, row.get(mode, found)])
 
     def _pass_over(self, ways: Mapping[str, Way]) -> None:
-        """What is not offered in one way, and offered in another, is a note."""
+        """What is not offered in one way, and offered in another, is a note: unless the caller
+        named a way in which nothing can be judged.
+        """
         for outcome in self.outcomes:
             for k, finding in enumerate(outcome.findings):
-                offered = any(
-                    isinstance(row.get(finding.mode), Verdict) for row in self.rows.values()
+                where = [
+                    w for w, row in self.rows.items() if isinstance(row.get(finding.mode), Verdict)
+                ]
+                named = finding.way in ways and ways[finding.way].asked
+                barren = named and not any(
+                    isinstance(o, Verdict) for o in self.rows[finding.way].values()
                 )
-                asked = finding.way in ways and ways[finding.way].asked
-                if finding.status is Status.UNSUPPORTED and offered and not asked and finding.mode:
-                    outcome.findings[k] = replace(finding, note=True)
+                if finding.status is Status.UNSUPPORTED and where and not barren:
+                    first, _, _ = finding.text.partition("\n")
+                    text = f"{first}\n  judged by {', '.join(where)}"
+                    outcome.findings[k] = replace(finding, note=True, text=text)
                     outcome.modes.pop(finding.mode, None)
 
 
@@ -282,14 +315,18 @@ def composition(
     words: str,
     twin: Twin | None,
     make: Callable[[Problem], Problem],
+    *,
+    alone: bool = False,
 ) -> Found:
-    """The judgement of the modes on top of `tail`; `make` takes the derivatives `tail`."""
+    """The judgement of the modes on top of `tail`; `make` takes the derivatives `tail`. `alone`:
+    no other composition is judged.
+    """
     try:
         top = make(problem)
         base = observe(top)
     except NotSupportedError as error:
         outcome = Judgement()
-        if tail == "R":  # then the first derivative can be judged at least
+        if alone and tail == "R":  # then the first derivative can be judged at least
             outcome = judged(problem, observe(problem), settings, words, twin, lambda same: same)
         for letter, asked in (("R", settings.backward), ("F", settings.forward)):
             if asked:

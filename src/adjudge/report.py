@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -76,7 +76,7 @@ class Report:
         """One line that stands alone."""
         problems = [finding for finding in self.ranked if finding.verdict is not Verdict.PASS]
         if problems:
-            first, more = problems[0], len(problems) - 1
+            first, more = next(_without_repeats(problems)), len(problems) - 1
             line = f"{self.verdict} {self.function}: {first.status}: {_first_line(first.text)}"
             return line + (f" (and {more} more finding{'s' * (more > 1)})" if more else "")
         zero = "" if self.counts["nonzero"] else ", all zero"
@@ -88,7 +88,7 @@ class Report:
     def __str__(self) -> str:
         """The headline, every finding, and the counts."""
         lines = [self.headline]
-        for k, finding in enumerate(self.ranked):
+        for k, finding in enumerate(_without_repeats(self.ranked)):
             first, _, rest = finding.text.partition("\n")
             if k > 0 or finding.verdict is Verdict.PASS:
                 lines.append(f"{finding.status}: {first}")
@@ -291,6 +291,27 @@ def identity_findings(tally: Tally) -> list[Finding]:
             "  no differences are involved: one of the two rules is wrong",
         )
     ]
+
+
+def _without_repeats(findings: Sequence[Finding]) -> Iterator[Finding]:
+    """One of several findings that say the same of other modes or ways."""
+    said: set[tuple[Status, bool, str]] = set()
+    for finding in findings:
+        about = finding.text.removeprefix(f"{finding.mode}: ")
+        alike = [
+            f"{one.mode} ({one.way})" if one.way else one.mode
+            for one in findings
+            if one.status is finding.status
+            and one.note == finding.note
+            and one.text == f"{one.mode}: {about}"
+        ]
+        key = finding.status, finding.note, about
+        if len(alike) > 1:
+            if key in said:
+                continue
+            said.add(key)
+            finding = replace(finding, text=f"{', '.join(dict.fromkeys(alike))}: {about}")
+        yield finding
 
 
 def _first_line(text: str) -> str:
