@@ -6,14 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from adjudge.agreement import (
-    Judged,
-    forward_by_reverse,
-    hessian_by_forward,
-    inherited,
-    same_as,
-    shared_tangent,
-)
 from adjudge.backend import AutodiffBackend
 from adjudge.budget import least
 from adjudge.chain import Make, judged, twin_of
@@ -24,6 +16,15 @@ from adjudge.judge import Judgement, Part, Settings, judge
 from adjudge.numeric import unit_roundoff
 from adjudge.observed import Base, observe
 from adjudge.problem import Problem
+from adjudge.shared import (
+    Judged,
+    forward_by_reverse,
+    hessian_by_forward,
+    inherited,
+    other_value,
+    same_as,
+    shared_tangent,
+)
 from adjudge.spaces import Vector
 from adjudge.summary import provenance_of, rows_of
 from adjudge.twin import Twin
@@ -95,7 +96,7 @@ class Matrix:
 
     def _by_agreement(self, problem: Problem, chosen: Settings, words: str, way: str) -> Settings:
         """What is left of tail F to be judged by differences, after what agrees with RR."""
-        known, row = self._found.get("R"), self.rows[way or problem.backend.way]
+        known, row = self._found.get("R"), self.rows.get(way or problem.backend.way, {})
         if known is None or row.get("RR") is not Verdict.PASS:
             return chosen
         along = shared_tangent(known, chosen.seed)
@@ -175,7 +176,10 @@ class Matrix:
         if not left.backward and not left.forward:
             return
         twin = twin_of(way.problem, self.settings)
-        outcome = guarded(way.problem, tail, left, words, twin, make, beside=not way.asked).outcome
+        found = guarded(way.problem, tail, left, words, twin, make, beside=not way.asked)
+        outcome = found.outcome
+        if not tail and known is not None and found.base is not None:
+            outcome.findings += other_value(known, found.base, way.name)
         outcome.findings = [replace(f, way=way.name) for f in outcome.findings]
         self._add(way.name, outcome)
 

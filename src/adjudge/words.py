@@ -73,6 +73,7 @@ _AT_FAULT = {
 
 def conclusion(modes: Mapping[str, Outcome]) -> str:
     """Which rule is at fault, in one line, from the outcomes of all modes that were asked for."""
+    modes = {word: outcome for word, outcome in modes.items() if not set(word) - {"R", "F"}}
     wrong = {word for word, outcome in modes.items() if outcome in (Verdict.FAIL, Status.RAISED)}
     right = [word for word, outcome in modes.items() if outcome is Verdict.PASS]
     rest = {word: outcome for word, outcome in modes.items() if word not in (*wrong, *right)}

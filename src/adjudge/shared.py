@@ -13,10 +13,11 @@ import numpy as np
 
 from adjudge.automatic import Forward, Reverse
 from adjudge.compare import Tally
-from adjudge.identities import only
+from adjudge.findings import Finding, Status
+from adjudge.identities import Identities, only
 from adjudge.judge import Judgement
 from adjudge.observed import Base
-from adjudge.probes import signed
+from adjudge.probes import Probes, signed
 from adjudge.problem import Problem
 from adjudge.spaces import Space, Vector
 
@@ -51,6 +52,21 @@ def near(space: Space, one: Vector, two: Vector) -> bool:
         if not np.array_equal(a[~np.isfinite(a)], b[~np.isfinite(a)], equal_nan=True):
             return False
     return True
+
+
+def other_value(known: Judged, base: Base, way: str) -> list[Finding]:
+    """That the function has another value in this way than in the usual one, where it has."""
+    probes = Probes(known.top.X, known.base.Y, False, 0)
+    checks = Identities(known.top, known.base, probes, known.outcome.tolerance, 0.0)
+    size = known.base.Y.size
+    one, two = base.values[:size], known.base.values[:size]
+    names = (way, f"without {way}")
+    remedy = "one of the two evaluates another function, or loses digits"
+    sentence = f"the function has another value under {way}"
+    found = checks.equal(
+        Status.INCONSISTENT, "", known.base.Y, one, two, np.abs(two), sentence, names, remedy
+    )
+    return list(found)
 
 
 def same_as(letter: str, top: Problem, known: Judged) -> int:
