@@ -72,9 +72,7 @@ def direction(number: int, like: Sequence[np.ndarray]) -> list[np.ndarray]:
     """A fixed direction without pattern."""
     rng = np.random.default_rng(number)
     signs = (-1, 1)
-    return [
-        np.round(rng.uniform(0.5, 1.5, a.shape) * rng.choice(signs, a.shape), 3) for a in like
-    ]
+    return [np.round(rng.uniform(0.5, 1.5, a.shape) * rng.choice(signs, a.shape), 3) for a in like]
 
 
 def exact(

@@ -40,7 +40,7 @@ def sweep(label: str, options: argparse.Namespace) -> list[Row]:
         return [{"operator": label, "skipped": said(error)}]
     start = time.perf_counter()
     for number, subject in enumerate(subjects):
-        for point, there in points_of(subject, options.special > number):
+        for point, there in points_of(subject, options.special > number, options.points):
             if time.perf_counter() - start > options.patience:
                 rows.append({"operator": label, "cut": f"{subject.sample}, {point}"})
                 return rows
@@ -48,13 +48,14 @@ def sweep(label: str, options: argparse.Namespace) -> list[Row]:
     return rows
 
 
-def points_of(subject: Subject, everywhere: bool) -> Iterator[tuple[str, Subject]]:
+def points_of(subject: Subject, everywhere: bool, chosen: str) -> Iterator[tuple[str, Subject]]:
     """The subject at its own point, moved at random, and at special points."""
     yield RANDOM[0], subject
     yield RANDOM[1], subject.at(moved(subject.hosts()))
     if everywhere:
         for name, values in special(subject.hosts()):
-            yield name, subject.at(values)
+            if re.search(chosen, name):
+                yield name, subject.at(values)
 
 
 def judged(subject: Subject, point: str, options: argparse.Namespace) -> list[Row]:
@@ -76,7 +77,7 @@ def judged(subject: Subject, point: str, options: argparse.Namespace) -> list[Ro
                 order=2,
                 seed=options.seed,
                 nondet_tol=subject.nondet_tol,
-                compile=None if point == RANDOM[0] else False,
+                compile=None if point == RANDOM[0] and options.compiled else False,
             )
     except OutOfTimeError:
         return [{**place, "way": "all", "mode": "all", "verdict": "OUT OF TIME"}]
@@ -237,6 +238,10 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--every", type=int, default=1, metavar="N", help="every N-th operator")
     parser.add_argument(
         "--special", type=int, default=2, metavar="N", help="samples that go to special points"
+    )
+    parser.add_argument("--points", default="", metavar="REGEX", help="special points by name")
+    parser.add_argument(
+        "--no-jit", dest="compiled", action="store_false", help="not compiled at the first point"
     )
     parser.add_argument("--seed", type=int, default=0, help="of adjudge's probes")
     parser.add_argument("--limit", type=float, default=10.0, metavar="S", help="s for a check")
