@@ -43,10 +43,23 @@ def names(framework: str) -> dict[str, Any]:
     if framework == "torch":
         import torch
 
-        return {"torch": torch, "F": torch.nn.functional}
+        functional = torch.nn.functional
+        return {
+            "torch": torch,
+            "F": functional,
+            "chunked": chunked,
+            "MASK": torch.tensor([True, True, False]),
+        }
     import jax
 
     return {"jax": jax, "jnp": jax.numpy, "jsp": jax.scipy, "lax": jax.lax, "nn": jax.nn}
+
+
+def chunked(allow_retain_graph: bool) -> Any:
+    """Options for a cross entropy in chunks of two rows."""
+    from torch.nn.modules.linear_cross_entropy_options import LinearCrossEntropyOptions
+
+    return LinearCrossEntropyOptions(allow_retain_graph=allow_retain_graph, batch_chunk_size=2)
 
 
 # ---------------------------------------------------------------- points
@@ -55,8 +68,8 @@ A3 = [[2.1, 0.3, -0.4], [0.5, 1.7, 0.2], [-0.3, 0.6, 1.4]]
 L3 = [[1.5, 0.0, 0.0], [0.4, 1.2, 0.0], [-0.3, 0.7, 0.9]]
 S3 = [[2.0, 0.5, -0.3], [0.5, 1.1, 0.4], [-0.3, 0.4, 0.4]]
 B3 = [[0.7, -0.2], [0.1, 0.9], [-0.5, 0.4]]
-V6 = [0.3, -1.1, 0.8, 1.7, -0.6, 0.2]
 R23 = [[0.3, -1.1, 0.8], [1.7, -0.6, 0.2]]
+N124 = [[[0.3, -1.1, 0.8, 1.7], [-0.6, 0.2, 1.3, 0.4]]]
 N242 = [
     [[0.3, -1.1], [0.8, 1.7], [-0.6, 0.2], [1.3, 0.4]],
     [[-0.9, 0.5], [1.1, -0.4], [0.7, 2.0], [0.1, -1.4]],
@@ -102,12 +115,6 @@ def normalised(x: Any, axes: tuple[int, ...], eps: float) -> Any:
     return (x - mean) / each(mpmath.sqrt)(var + mpmath.mpf(eps))
 
 
-def softmax(x: Any) -> Any:
-    """Over the last axis."""
-    e = each(mpmath.exp)(x)
-    return e / e.sum(-1, keepdims=True)
-
-
 def householder(v: Any, tau: Any) -> Any:
     """The first columns of the product of `1 - tau_k v_k v_k^T`."""
     n, k = v.shape
@@ -148,16 +155,46 @@ def scatter_product(x: Any, source: Any) -> Any:
     return out
 
 
+def logsumexp(x: Any) -> Any:
+    """Over all entries."""
+    top = max(x)
+    return top + mpmath.log(mpmath.fsum(mpmath.exp(t - top) for t in x))
+
+
+def weight_norm(v: Any, g: Any) -> Any:
+    """Rows of `v` of the lengths `g`."""
+    return g * v / each(mpmath.sqrt)((v**2).sum(1, keepdims=True))
+
+
+def cross_entropy(x: Any, weight: Any) -> Any:
+    """`x @ weight.T` as logits, of which the third is right."""
+    logits = weight @ x
+    return logsumexp(logits) - logits[2]
+
+
+def gaussian_loss(x: Any, t: Any, v: Any) -> Any:
+    """With the variance raised to 1e-6."""
+    floor = mpmath.mpf(1e-6)
+    return (mpmath.log(floor) + (x - t) ** 2 / floor) / 2 + 0 * v
+
+
+def hypot(x: Any, y: Any) -> Any:
+    """`sqrt(x^2 + y^2)`."""
+    return each(mpmath.sqrt)(x * x + y * y)
+
+
+KEPT = "what the operator computes beside its result (a factorisation, a mean) counts as constant"
 TORCH = [
     Known(
         "torch",
-        "torch.cholesky_inverse",
-        "a lower triangle",
-        "lambda x: torch.cholesky_inverse(x.tril())",
-        (L3,),
-        lambda x: inverse(np.tril(x) @ np.tril(x).T),
+        "torch.logdet",
+        "any",
+        "torch.logdet",
+        (A3,),
+        lambda x: mpmath.log(determinant(x)),
+        "RF FF",
+        why=KEPT,
     ),
-    Known("torch", "torch.linalg.det", "any", "torch.linalg.det", (A3,), determinant),
     Known(
         "torch",
         "torch.linalg.slogdet",
@@ -165,9 +202,18 @@ TORCH = [
         "lambda x: torch.linalg.slogdet(x)[1]",
         (A3,),
         lambda x: mpmath.log(abs(determinant(x))),
+        "RF FF",
+        why=KEPT,
     ),
     Known(
-        "torch", "torch.logdet", "any", "torch.logdet", (A3,), lambda x: mpmath.log(determinant(x))
+        "torch",
+        "torch.linalg.det",
+        "any",
+        "torch.linalg.det",
+        (A3,),
+        determinant,
+        "RF FF",
+        why=KEPT,
     ),
     Known(
         "torch",
@@ -176,8 +222,29 @@ TORCH = [
         "torch.linalg.solve",
         (A3, B3),
         lambda a, b: inverse(a) @ b,
+        "RF FF",
+        why=KEPT,
     ),
-    Known("torch", "torch.linalg.inv", "any", "torch.linalg.inv", (A3,), inverse),
+    Known(
+        "torch",
+        "torch.linalg.solve_ex",
+        "any",
+        "lambda a, b: torch.linalg.solve_ex(a, b)[0]",
+        (A3, B3),
+        lambda a, b: inverse(a) @ b,
+        "RF FF",
+        why=KEPT,
+    ),
+    Known(
+        "torch",
+        "torch.linalg.tensorsolve",
+        "any",
+        "torch.linalg.tensorsolve",
+        (A3, [0.7, 0.1, -0.5]),
+        lambda a, b: inverse(a) @ b,
+        "RF FF",
+        why=KEPT,
+    ),
     Known(
         "torch",
         "torch.linalg.householder_product",
@@ -185,14 +252,8 @@ TORCH = [
         "torch.linalg.householder_product",
         ([[1.0, 0.0], [0.4, 1.0], [-0.3, 0.7], [0.5, 0.2]], [0.6, 0.9]),
         householder,
-    ),
-    Known(
-        "torch",
-        "torch.linalg.eigh",
-        "any",
-        "lambda x: (lambda r: (r[0], r[1].abs()))(torch.linalg.eigh((x + x.mT) / 2))",
-        (S3,),
-        eigenvalues,
+        "RF FF",
+        why="the jvp formula is not differentiable as it is written",
     ),
     Known(
         "torch",
@@ -201,6 +262,8 @@ TORCH = [
         "lambda x: F.layer_norm(x, (3,))",
         (R23,),
         lambda x: normalised(x, (1,), 1e-5),
+        "RF FF",
+        why=KEPT,
     ),
     Known(
         "torch",
@@ -209,30 +272,39 @@ TORCH = [
         "lambda x: F.batch_norm(x, None, None, training=True)",
         (N242,),
         lambda x: normalised(x, (0, 2), 1e-5),
+        "RF FF",
+        why=KEPT,
     ),
     Known(
         "torch",
         "F.instance_norm",
         "any",
         "F.instance_norm",
-        (N242,),
+        (N124,),
         lambda x: normalised(x, (2,), 1e-5),
+        "RF FF",
+        why=KEPT,
     ),
     Known(
         "torch",
-        "F.group_norm",
+        "torch.linalg.eigh",
         "any",
-        "lambda x: F.group_norm(x, 2)",
-        (N242,),
-        lambda x: normalised(x.reshape(2, 2, 4), (2,), 1e-5).reshape(2, 4, 2),
+        "lambda x: (lambda r: (r[0], r[1].abs()))(torch.linalg.eigh((x + x.mT) / 2))",
+        (S3,),
+        eigenvalues,
+        "RF",
+        why="the jvp formula divides by the zero diagonal",
     ),
     Known(
         "torch",
-        "scatter_reduce prod",
+        "torch.cholesky_inverse",
         "any",
-        "lambda x, s: x.scatter_reduce(0, torch.tensor([0, 0, 1, 2]), s, 'prod')",
-        ([0.7, -1.2, 0.4], [1.3, 0.6, -0.8, 1.1]),
-        scatter_product,
+        "lambda x: torch.cholesky_inverse(x.tril())",
+        (L3,),
+        lambda x: inverse(np.tril(x) @ np.tril(x).T),
+        "F FR RF FF",
+        why="the forward formula is wrong; for factors near the identity, with which PyTorch "
+        "tests it, the error is 1e-6",
     ),
     Known(
         "torch",
@@ -241,14 +313,18 @@ TORCH = [
         "lambda b, a: torch.triangular_solve(b, a, upper=False)[0]",
         (B3, L3),
         lambda b, a: inverse(np.tril(a)) @ b,
+        "F FR RF FF",
+        why="the forward formula reads the triangle that the function does not",
     ),
     Known(
         "torch",
-        "aten._safe_softmax",
-        "any",
-        "lambda x: torch.ops.aten._safe_softmax(x, -1)",
-        (R23,),
-        softmax,
+        "Tensor.scatter_reduce prod",
+        "an index twice",
+        "lambda x, s: x.scatter_reduce(0, torch.tensor([0, 0, 1, 2]), s, 'prod')",
+        ([0.7, -1.2, 0.4], [1.3, 0.6, -0.8, 1.1]),
+        scatter_product,
+        "F FR RF FF",
+        why="forward mode gives zero",
     ),
     Known(
         "torch",
@@ -257,22 +333,8 @@ TORCH = [
         "lambda x: torch.cumprod(x, 0)",
         ([0.7, 0.0, -1.2, 0.4],),
         cumulative_product,
-    ),
-    Known(
-        "torch",
-        "torch.cumprod",
-        "no zero",
-        "lambda x: torch.cumprod(x, 0)",
-        ([0.7, 0.5, -1.2, 0.4],),
-        cumulative_product,
-    ),
-    Known(
-        "torch",
-        "torch.prod",
-        "two zeros",
-        "lambda x: torch.prod(x)",
-        ([0.7, 0.0, 0.0, 0.4],),
-        lambda x: np.prod(x),
+        "RF FF",
+        why="the jvp formula divides by the entries, and is set right at zeros as a value only",
     ),
     Known(
         "torch",
@@ -281,64 +343,96 @@ TORCH = [
         "torch.linalg.vander",
         ([0.0, 1.3, -0.4],),
         lambda x: np.stack([x * 0 + 1, x, x**2], axis=1),
-    ),
-    Known("torch", "torch.sinc", "a zero", "torch.sinc", ([0.0, 0.7],), each(sinc)),
-    Known(
-        "torch",
-        "torch.renorm",
-        "zero, below the largest norm",
-        "lambda x: torch.renorm(x, 2, 0, 1.0)",
-        ([[0.0, 0.0], [0.0, 0.0]],),
-        lambda x: x,
+        "RF FF",
+        why="is a cumprod",
     ),
     Known(
         "torch",
-        "torch.logit",
-        "x = 0 < eps, where it is constant",
-        "lambda x: torch.logit(x, eps=0.2)",
-        ([0.0, 1.0],),
-        lambda x: np.array([mpmath.log(mpmath.mpf(0.2) / 0.8), mpmath.log(4)]),
+        "torch.sinc",
+        "a zero",
+        "torch.sinc",
+        ([0.0, 0.7],),
+        each(sinc),
+        "RR FR RF FF",
+        why="the first derivative at 0 is the constant 0",
     ),
-    Known(
-        "torch",
-        "torch.pow",
-        "0 to the power of a tensor 3",
-        "lambda x: torch.pow(x, torch.tensor([3.0, 3.0], dtype=torch.float64))",
-        ([0.0, 1.3],),
-        lambda x: x**3,
-    ),
-    Known(
-        "torch",
-        "torch.logsumexp",
-        "1e30 three times",
-        "lambda x: torch.logsumexp(x, 0)",
-        ([1e30, 1e30, 1e30, -3e30],),
-        lambda x: x[0] + mpmath.log(sum(mpmath.exp(t - x[0]) for t in x)),
-    ),
-    Known(
-        "torch",
-        "torch.logcumsumexp",
-        "1e30 twice",
-        "lambda x: torch.logcumsumexp(x, 0)",
-        ([1e30, 1e30],),
-        lambda x: np.array([x[0], x[0] + mpmath.log(1 + mpmath.exp(x[1] - x[0]))]),
-    ),
-    Known("torch", "F.hardsigmoid", "any", "F.hardsigmoid", ([0.4, -1.3],), lambda x: (x + 3) / 6),
     Known(
         "torch",
         "torch._weight_norm",
         "any",
         "lambda v, g: torch._weight_norm(v, g, 0)",
         (R23, [[0.7], [1.4]]),
-        lambda v, g: g * v / each(mpmath.sqrt)((v**2).sum(1, keepdims=True)),
+        weight_norm,
+        "RR",
     ),
     Known(
         "torch",
-        "F.poisson_nll_loss",
+        "F.linear_cross_entropy",
+        "any, in chunks",
+        "lambda x, w: F.linear_cross_entropy(x, w, torch.tensor(2), options=chunked(True))",
+        ([0.3, -1.1, 0.8], [*A3, [0.4, -0.2, 0.9]]),
+        cross_entropy,
+        "F RR FR RF FF",
+        why="the gradient is computed in the forward pass, and counts as constant from there on",
+    ),
+    Known(
+        "torch",
+        "torch.renorm",
+        "zeros",
+        "lambda x: torch.renorm(x, 2, 0, 1.0)",
+        ([[0.0, 0.0], [0.0, 0.0]],),
+        lambda x: x,
+        "RR RF",
+        why="the identity there",
+    ),
+    Known(
+        "torch",
+        "torch.logit",
+        "outside of [eps, 1 - eps]",
+        "lambda x: torch.logit(x, eps=0.2)",
+        ([0.0, 1.0],),
+        lambda x: 0 * x + np.array([-mpmath.log(4), mpmath.log(4)]),
+        "RR RF",
+        why="constant there",
+    ),
+    Known(
+        "torch",
+        "torch.pow",
+        "0 ** 3, the exponent a tensor",
+        "lambda x: torch.pow(x, torch.tensor([3.0, 3.0], dtype=torch.float64))",
+        ([0.0, 1.3],),
+        lambda x: x**3,
+        "RF",
+    ),
+    Known(
+        "torch",
+        "torch.logsumexp",
+        "equal entries, large",
+        "lambda x: torch.logsumexp(x, 0)",
+        ([1e30, 1e30, 1e30, -3e30],),
+        logsumexp,
+        "R RR FR",
+        why="exp(x - logsumexp(x)) is 1 where it should be 1/3; forward mode normalises",
+    ),
+    Known(
+        "torch",
+        "F.poisson_nll_loss full",
         "target 0",
         "lambda x, t: F.poisson_nll_loss(x, t, full=True, reduction='none')",
         ([0.3, -0.8], [0.0, 0.0]),
         lambda x, t: each(mpmath.exp)(x) - t * x,
+        "R RR FR RF",
+        why="0 * inf in the branch that is not taken",
+    ),
+    Known(
+        "torch",
+        "F.hardsigmoid",
+        "any",
+        "F.hardsigmoid",
+        ([0.4, -1.3],),
+        lambda x: (x + 3) / 6,
+        "R F",
+        why="the constant 1/6 in single precision",
     ),
     Known(
         "torch",
@@ -346,8 +440,10 @@ TORCH = [
         "variance below eps",
         "lambda x, t, v: F.gaussian_nll_loss(x, t, v, reduction='none')",
         ([0.3], [0.8], [0.0]),
-        lambda x, t, v: (mpmath.log(mpmath.mpf(1e-6)) + (x - t) ** 2 / mpmath.mpf(1e-6)) / 2,
-        kind="by design",
+        gaussian_loss,
+        "R RR FR RF",
+        "by design",
+        "the variance is clamped without a record, so that it can leave the clamp",
     ),
     Known(
         "torch",
@@ -356,8 +452,83 @@ TORCH = [
         "lambda x: F.max_unpool1d(x, torch.tensor([[[1, 1]]]), 2)",
         ([[[0.7, -0.4]]],),
         lambda x: np.array([[[0, x[0, 0, 1], 0, 0]]]),
-        kind="by design",
+        "R",
+        "by design",
+        "the last value stays, and each gets the gradient; indices are documented as unique",
     ),
 ]
 
-KNOWN: list[Known] = [*TORCH]
+
+def scalar(
+    name: str, call: str, x: list[float], f: Callable[..., Any], modes: str, why: str = ""
+) -> Known:
+    """An elementwise function of JAX."""
+    return Known("jax", name, f"x = {', '.join(map(str, x))}", call, (x,), each(f), modes, why=why)
+
+
+SECOND = "RR FR RF FF"
+ALL = f"R F {SECOND}"
+JAX = [
+    scalar("jnp.i0", "jnp.i0", [0.0, 0.7], lambda t: mpmath.besseli(0, t), SECOND, "sign(0) = 0"),
+    scalar(
+        "jax.scipy.special.i0",
+        "jsp.special.i0",
+        [0.0, 0.7],
+        lambda t: mpmath.besseli(0, t),
+        ALL,
+        "exp(|x|) i0e(x): |x| has the slope 1 at 0 here",
+    ),
+    scalar(
+        "jax.scipy.special.i1", "jsp.special.i1", [0.0, 0.7], lambda t: mpmath.besseli(1, t), SECOND
+    ),
+    scalar(
+        "jax.scipy.special.spence",
+        "jsp.special.spence",
+        [1.0, 0.5],
+        lambda t: mpmath.polylog(2, 1 - t),
+        "R F RR FR RF FF",
+        "0 / 0 at 1",
+    ),
+    scalar(
+        "jax.scipy.special.bessel_jn",
+        "lambda x: jsp.special.bessel_jn(x, v=2, n_iter=60)[2]",
+        [0.5],
+        lambda t: mpmath.besselj(2, t),
+        SECOND,
+    ),
+    scalar(
+        "jax.scipy.special.digamma",
+        "jsp.special.digamma",
+        [-8.3, 2.3],
+        mpmath.digamma,
+        ALL,
+        "polygamma(1, x) is wrong for some x < -8",
+    ),
+    scalar(
+        "jax.scipy.special.gammaln",
+        "jsp.special.gammaln",
+        [-9.3],
+        lambda t: mpmath.log(abs(mpmath.gamma(t))),
+        SECOND,
+        "the derivative of digamma",
+    ),
+    scalar(
+        "jnp.sinc",
+        "jnp.sinc",
+        [1e-5, -2e-9],
+        sinc,
+        ALL,
+        "(cos x - sin x / x) / x near 0: half of the digits for each order",
+    ),
+    scalar(
+        "jax.scipy.special.log_ndtr",
+        "jsp.special.log_ndtr",
+        [-30.0],
+        lambda t: mpmath.log(mpmath.ncdf(t)),
+        SECOND,
+        "cancellation in the tail",
+    ),
+    Known("jax", "jnp.hypot", "y = 0", "jnp.hypot", ([0.3, 1.0], [0.0, 1.0]), hypot, SECOND),
+]
+
+KNOWN: list[Known] = [*TORCH, *JAX]
