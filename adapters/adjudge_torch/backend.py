@@ -373,9 +373,10 @@ def _require_derivatives(outputs: Sequence[torch.Tensor]) -> None:
             continue
         seen.add(node)
         if type(node).__name__ in ("Error", "DelayedError"):
-            raise RuntimeError(
-                "trying to differentiate twice a function that was marked with "
-                "@once_differentiable, or that has no second derivative"
+            raise NotSupportedError(
+                "the derivative ends in a function that was marked with @once_differentiable, or "
+                "has no second derivative",
+                "switch that check off, or write a backward pass that can be differentiated",
             )
         nodes += [following for following, _ in node.next_functions]
 

@@ -94,6 +94,8 @@ def _answer(report: adjudge.Report, raise_exception: bool) -> bool:
         # PyTorch lets an unsupported mode come through as it is, whatever raise_exception says
         if finding.status is adjudge.Status.UNSUPPORTED and finding.cause is not None:
             cause = finding.cause.__cause__
+            if cause is None:  # nothing was raised: the graph just ends there
+                continue
             raise cause if isinstance(cause, NotImplementedError) else finding.cause
     if not report.counts["comparisons"] and all(
         finding.status is adjudge.Status.UNRESOLVED for finding in report.findings

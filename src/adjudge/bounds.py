@@ -23,7 +23,7 @@ def read_bounds(space: Space, origin: Vector, bounds: Bounds) -> tuple[Vector, V
     pairs = bounds if isinstance(bounds, Mapping) else {"": bounds}
     for path, pair in pairs.items():
         prefix = f"inputs[{path}]" if isinstance(path, int) else path
-        named = [j for j, leaf in enumerate(space.leaves) if _under(leaf.name, prefix)]
+        named = [j for j, leaf in enumerate(space.leaves) if under(leaf.name, prefix)]
         if not named:
             raise InputError(
                 f"bounds= names {path!r}, which is no checked input; there are: "
@@ -45,7 +45,8 @@ def read_bounds(space: Space, origin: Vector, bounds: Bounds) -> tuple[Vector, V
     return low, high
 
 
-def _under(name: str, prefix: str) -> bool:
+def under(name: str, prefix: str) -> bool:
+    """Whether the leaf `name` is at the path `prefix` or below it."""
     return not prefix or name == prefix or (name.startswith(prefix) and name[len(prefix)] in "[.")
 
 

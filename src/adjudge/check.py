@@ -12,6 +12,7 @@ from adjudge.backend import AutodiffBackend
 from adjudge.bounds import Bounds
 from adjudge.chain import note_of, refusal, twin_of
 from adjudge.compose import over_reverse
+from adjudge.directions import Directions
 from adjudge.findings import Finding, Status
 from adjudge.judge import Judgement, Settings
 from adjudge.matrix import Matrix, Way, composition, shares, ways_of
@@ -52,6 +53,7 @@ def gradcheck(
     max_evaluations: int | None = None,
     in_double: bool | None = None,
     highest_precision: bool = False,
+    directions: Directions = None,
     backend: str | AutodiffBackend | None = None,
 ) -> Report:
     """Whether the engine's first derivatives of `f` at `inputs` are the derivatives of `f`.
@@ -99,6 +101,11 @@ def gradcheck(
             `True`: where it does not, the verdict is INCONCLUSIVE at best.
         highest_precision: Evaluate without TF32, autocast and other arithmetic that is narrower
             than the dtype, instead of allowing for it.
+        directions: Checks along a set that inputs live on, and nothing outside of it: no
+            evaluation leaves the set, and gradients are compared along its tangents. `"symmetric"`
+            (Hermitian where complex), `"positive definite"`, `"simplex"`, `"sphere"`,
+            `"orthogonal"`, `"sorted"`, `"positive"`, or a callable `chart(z) -> x` with
+            `chart(x) = x`, for all checked inputs; or a mapping from paths as for `wrt` to these.
         backend: Name or instance of the engine, instead of asking the arrays.
 
     Returns:
@@ -118,7 +125,7 @@ def gradcheck(
         "check_forward_ad": check_forward_ad, "check_backward_ad": check_backward_ad,
         "fast_mode": fast_mode, "masked": masked, "mode": mode, "seed": seed,
         "equal_nan": equal_nan, "max_evaluations": max_evaluations, "in_double": in_double,
-        "highest_precision": highest_precision, "backend": backend,
+        "highest_precision": highest_precision, "directions": directions, "backend": backend,
     }  # fmt: skip
     return _raised(examine(f, inputs, modes=modes, **options), raise_exception)
 
@@ -156,6 +163,7 @@ def examine(
         options.get("backend"),
         options.get("masked"),
         options.get("bounds"),
+        options.get("directions"),
         highest=settings.highest_precision,
     )
     matrix = Matrix(
@@ -192,7 +200,8 @@ def _ways(
     compiled = first_order(
         problem.backend.compile(f), inputs, options.get("kwargs"), options.get("wrt"),
         options.get("backend"), options.get("masked"), options.get("bounds"),
-        highest=options.get("highest_precision", False), counts=problem.counts,
+        options.get("directions"), highest=options.get("highest_precision", False),
+        counts=problem.counts,
     )  # fmt: skip
     return [*ways, Way(problem.backend.compiled, compiled, bool(compile))]
 
@@ -224,6 +233,7 @@ def gradgradcheck(
     max_evaluations: int | None = None,
     in_double: bool | None = None,
     highest_precision: bool = False,
+    directions: Directions = None,
     backend: str | AutodiffBackend | None = None,
 ) -> Report:
     """`gradcheck` of `(x, w) -> J*(x) w`, and of `J*` itself by the same evaluations.
@@ -250,12 +260,13 @@ def gradgradcheck(
         "check_forward_ad": check_fwd_over_rev, "check_backward_ad": check_rev_over_rev,
         "fast_mode": fast_mode, "masked": masked, "mode": mode, "seed": seed,
         "equal_nan": equal_nan, "max_evaluations": max_evaluations, "in_double": in_double,
-        "highest_precision": highest_precision, "backend": backend,
+        "highest_precision": highest_precision, "directions": directions, "backend": backend,
     }  # fmt: skip
     settings = settings_of(options, second=True)
     problem = first_order(
-        f, inputs, kwargs, wrt, backend, masked, bounds, highest=settings.highest_precision
-    )
+        f, inputs, kwargs, wrt, backend, masked, bounds, directions,
+        highest=settings.highest_precision,
+    )  # fmt: skip
     twin = twin_of(problem, settings)
     with surroundings(problem, highest=settings.highest_precision) as seen:
         next(shares(problem, [("R", settings)]))

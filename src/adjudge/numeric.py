@@ -92,7 +92,8 @@ def column(problem: Problem, base: Base, tangent: Tangent, eps: float | None) ->
         best = Column(exact, vector, central(sample, u, base.noise), step, relative * factor, finer)
         if defined(base, sample.plus) and defined(base, sample.minus):
             return best
-    return _one_sided(problem, base, tangent, u) or best or _unmoved(base, tangent, relative)
+    one = _one_sided(problem, base, tangent, u)
+    return one or best or _unmoved(base, tangent, relative, room)
 
 
 def defined(base: Base, values: Vector) -> bool:
@@ -122,15 +123,17 @@ def _one_sided(problem: Problem, base: Base, tangent: Tangent, u: float) -> Colu
     return None
 
 
-def _unmoved(base: Base, tangent: Tangent, relative: float) -> Column:
-    """A column of which nothing is known, since no step of the ladder moves x."""
+def _unmoved(base: Base, tangent: Tangent, relative: float, room: float) -> Column:
+    """A column of which nothing is known, since no step of the ladder moves x within `room`."""
     unknown = np.zeros(base.whole.size)
     estimate = Estimate(
         unknown,
         unknown + np.inf,
         np.ones(unknown.shape, bool),
         0,
-        "no step of the ladder moves x: it lies among the smallest numbers of its dtype",
+        "no step of the ladder fits between the bounds"
+        if np.isfinite(room)
+        else "no step of the ladder moves x: it lies among the smallest numbers of its dtype",
     )
     return Column(tangent, tangent.vector, estimate, 0.0, relative)
 

@@ -10,6 +10,7 @@ import numpy as np
 from adjudge.arguments import Path
 from adjudge.backend import AutodiffBackend
 from adjudge.bounds import Bounds
+from adjudge.directions import Directions
 from adjudge.errors import FlagError, InputError
 from adjudge.judge import Settings
 from adjudge.probes import fresh_seed
@@ -41,6 +42,7 @@ class Options(TypedDict, total=False):
     max_evaluations: int | None
     in_double: bool | None
     highest_precision: bool
+    directions: Directions
     backend: str | AutodiffBackend | None
 
 

@@ -15,6 +15,7 @@ from adjudge.backend import Arrays, AutodiffBackend, FlatFunction
 from adjudge.bounds import Bounds, read_bounds
 from adjudge.byhand import ByHand, FlatByHand, HandBackend
 from adjudge.codec import Counts, UserCodec
+from adjudge.directions import ChartedByHand, Charts, Directions, at_start, read_directions, within
 from adjudge.errors import InputError
 from adjudge.spaces import Space, Vector
 
@@ -53,6 +54,8 @@ class Problem:
     """What no evaluation leaves: the lowest and highest point of X."""
     widened: Callable[[], Problem] | None = None
     """Makes the same problem in double precision, where x has a leaf of less."""
+    along: tuple[str, ...] = ()
+    """Which inputs are checked along which set: x is their coordinates."""
 
     def room(self, v: Vector, *, both: bool = True) -> float:
         """The longest step along `v`, and back along it where `both`, within the bounds."""
@@ -104,6 +107,7 @@ def first_order(
     backend: str | AutodiffBackend | None,
     masked: bool | None,
     bounds: Bounds = None,
+    directions: Directions = None,
     *,
     highest: bool = False,
     counts: Counts | None = None,
@@ -124,15 +128,25 @@ def first_order(
         arguments = replace(arguments, backend=hand)
     counts = counts or Counts()
     with arguments.backend.highest_precision() if highest else nullcontext():
-        problem = _problem(function, arguments, counts, bounds)
+        problem = _problem(function, arguments, counts, bounds, directions)
     if all(leaf.double for leaf in problem.X.leaves):
         return problem
-    return replace(problem, widened=lambda: _problem(function, arguments.widened(), counts, bounds))
+    given = [leaf.eps for leaf in problem.X.leaves]
+    return replace(
+        problem,
+        widened=lambda: _problem(function, arguments.widened(), counts, bounds, directions, given),
+    )
 
 
 def _problem(
-    function: Callable[..., Any], arguments: Arguments, counts: Counts, bounds: Bounds
+    function: Callable[..., Any],
+    arguments: Arguments,
+    counts: Counts,
+    bounds: Bounds,
+    directions: Directions,
+    given: Sequence[float] | None = None,
 ) -> Problem:
+    """`given`: the spacing of the dtypes of the user's own leaves, where these are wider."""
     codec = UserCodec(arguments, counts)
     flat: FlatFunction = (
         FlatByHand(function, codec)
@@ -141,7 +155,7 @@ def _problem(
     )
     engine = arguments.backend
     space, origin = Space.at(engine, arguments.leaves, arguments.names)
-    return Problem(
+    problem = Problem(
         engine,
         flat,
         flat,
@@ -153,3 +167,31 @@ def _problem(
         written=lambda: codec.written,
         bounds=read_bounds(space, origin, bounds),
     )
+    if directions is None:
+        return problem
+    rounding = given or [leaf.eps for leaf in space.leaves]
+    with engine.isolation(problem.x):  # as where it will be evaluated
+        charts = read_directions(engine, space, problem.x, directions, bounds, rounding)
+        return _charted(problem, charts)
+
+
+def _charted(problem: Problem, charts: Charts) -> Problem:
+    """The same problem in the coordinates of `charts`."""
+    flat, counts, size = problem.function, problem.counts, 8 * problem.X.size
+    z, start = at_start(charts, problem.X, problem.x, problem.origin)
+    bounds = within(problem.X, start, problem.bounds, charts)
+    problem = replace(problem, x=z, origin=start, bounds=bounds, along=charts.along)
+    if charts.identity:
+        return problem
+
+    def evaluate(z: Arrays) -> Arrays:
+        x = charts.value(z)
+        counts.keep(x, size)  # it is x, and not z, that the function may remember by `id`
+        return flat(x)
+
+    along: FlatFunction = (
+        ChartedByHand(flat, charts)
+        if isinstance(flat, FlatByHand)
+        else lambda z: flat(charts.value(z))
+    )
+    return replace(problem, function=along, evaluate=evaluate)

@@ -159,7 +159,7 @@ def test_once_differentiable_fails_of_second_order_only(gradcheck, gradgradcheck
             return w * ctx.saved_tensors[0].cos()
 
     assert gradcheck(Once.apply, (x,))
-    with pytest.raises(adjudge.GradcheckError, match=r"d .*grad\(inputs\[0\]\)"):
+    with pytest.raises(adjudge.GradcheckError, match="once_differentiable"):
         gradgradcheck(Once.apply, (x,))
 
 

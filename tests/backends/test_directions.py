@@ -1,0 +1,372 @@
+"""Inputs that live on a set, in PyTorch and JAX: the engine differentiates the chart as well."""
+
+import importlib
+
+import numpy as np
+import pytest
+
+from adjudge import InputError, Verdict, examine, gradgradcheck
+
+SEED = 5
+BOTH = ["R", "F"]
+SECOND = ["RR", "FR", "RF"]
+
+
+def adjoint(a):
+    return np.swapaxes(a, -1, -2).conj()
+
+
+def matrix(shape, kind="real"):
+    random = np.random.default_rng([SEED, *shape])
+    a = random.standard_normal(shape)
+    return a + 1j * random.standard_normal(shape) if kind == "complex" else a
+
+
+def symmetric(kind="real", n=3):
+    a = matrix((n, n), kind)
+    return (a + adjoint(a)) / 2
+
+
+def positive_definite(kind="real"):
+    a = matrix((3, 3), kind)
+    return a @ adjoint(a) + np.eye(3)
+
+
+def simplex():
+    p = np.exp(matrix((2, 3)))
+    return p / p.sum(-1, keepdims=True)
+
+
+def sphere(kind="real"):
+    a = matrix((2, 3), kind)
+    return a / np.sqrt((np.abs(a) ** 2).sum(-1, keepdims=True))
+
+
+def orthogonal(kind="real", n=3, m=3):
+    return np.linalg.qr(matrix((n, m), kind))[0]
+
+
+POINTS = {
+    "symmetric": [symmetric(), symmetric("complex")],
+    "positive definite": [positive_definite(), positive_definite("complex")],
+    "simplex": [simplex()],
+    "sphere": [sphere(), sphere("complex")],
+    "orthogonal": [orthogonal(), orthogonal(n=4, m=2), orthogonal("complex")],
+    "sorted": [np.sort(matrix((2, 3))), np.asarray([1.0, 1.0, 2.0, 2.0])],
+    "positive": [np.exp(matrix((4,)))],
+}
+CASES = [(name, k) for name, points in POINTS.items() for k in range(len(points))]
+FEW = [("symmetric", 1), ("simplex", 0), ("sphere", 0), ("orthogonal", 0), ("sorted", 1)]
+"""For the slower engine."""
+
+
+class Torch:
+    def __init__(self, torch):
+        self.xp = torch
+
+    def array(self, x, dtype=None):
+        tensor = self.xp.asarray(x)
+        return tensor if dtype is None else tensor.to(getattr(self.xp, dtype))
+
+    def spoiled(self, f, wrong):
+        """`f` with `wrong(x, J* w)` instead of `J* w`."""
+        torch = self.xp
+
+        class Rule(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                return f(x.detach())
+
+            @staticmethod
+            def backward(ctx, w):
+                (x,) = ctx.saved_tensors
+                with torch.enable_grad():
+                    x = x.detach().requires_grad_()
+                    (g,) = torch.autograd.grad(f(x), x, w)
+                return wrong(x.detach(), g)
+
+        return Rule.apply
+
+
+class Jax:
+    def __init__(self, jax):
+        self.jax, self.xp = jax, jax.numpy
+
+    def array(self, x, dtype=None):
+        return self.xp.asarray(x, dtype=dtype)
+
+    def spoiled(self, f, wrong):
+        jax = self.jax
+        rule = jax.custom_vjp(f)
+        rule.defvjp(
+            lambda x: (f(x), x),
+            # JAX's cotangents are the conjugates of ours
+            lambda x, w: (self.xp.conj(wrong(x, self.xp.conj(jax.vjp(f, x)[1](w)[0]))),),
+        )
+        return rule
+
+
+def on(name, *values):
+    return pytest.param(name, *values, marks=pytest.mark.backend(name))
+
+
+@pytest.fixture(params=[on("torch"), on("jax")])
+def engine(request):
+    if request.param == "torch":
+        return Torch(request.getfixturevalue("torch"))
+    request.getfixturevalue("x64")
+    return Jax(request.getfixturevalue("jax"))
+
+
+@pytest.fixture
+def torch():
+    return importlib.import_module("torch")
+
+
+def wave(xp):
+    return lambda x: xp.sin(2 * x) + x * x / 2
+
+
+# ---------------------------------------------------------------- right derivatives
+
+
+@pytest.mark.parametrize(
+    ("engine", "name", "k"),
+    [*(on("torch", *case) for case in CASES), *(on("jax", *case) for case in FEW)],
+    indirect=["engine"],
+)
+def test_a_right_derivative_passes_in_every_mode_and_order(engine, name, k):
+    x, f = engine.array(POINTS[name][k]), wave(engine.xp)
+
+    report = examine(f, x, directions=name, modes=[*BOTH, *SECOND], seed=SEED)
+
+    assert report.verdict is Verdict.PASS, str(report)
+    assert set(report.modes) == {*BOTH, *SECOND}
+    assert f"inputs[0] along {POINTS_WORDS.get((name, k), '')}" in report.footer
+
+
+POINTS_WORDS = {
+    ("symmetric", 0): "symmetric matrices",
+    ("symmetric", 1): "Hermitian matrices",
+    ("positive definite", 0): "positive definite matrices",
+    ("orthogonal", 0): "orthogonal matrices",
+    ("orthogonal", 1): "matrices of orthonormal columns",
+    ("orthogonal", 2): "unitary matrices",
+    ("simplex", 0): "the simplex",
+    ("sphere", 0): "the unit sphere",
+}
+
+
+@pytest.mark.parametrize(("name", "k"), FEW)
+def test_a_float32_point_is_judged_in_float64(engine, name, k):
+    wide = POINTS[name][k]
+    x = engine.array(wide, "complex64" if np.iscomplexobj(wide) else "float32")
+    f = wave(engine.xp)
+
+    report = examine(f, x, directions=name, modes=BOTH, seed=SEED)
+    wrong = examine(engine.spoiled(f, lambda x, g: g * 1.01), x, directions=name, seed=SEED)
+
+    assert report.verdict is Verdict.PASS, str(report)
+    assert "formula judged in float64" in report.footer
+    assert wrong.verdict is Verdict.FAIL, str(wrong)
+
+
+def decompositions(engine):
+    linalg = engine.xp.linalg
+    return {
+        "cholesky": (linalg.cholesky, "positive definite"),
+        "logdet": (lambda a: linalg.slogdet(a)[1], "positive definite"),
+        "inverse": (linalg.inv, "positive definite"),
+        "eigenvalues": (lambda a: linalg.eigh(a)[0], "symmetric"),
+        "triangle": (lambda a: engine.xp.tril(a) ** 2, "symmetric"),
+    }
+
+
+@pytest.mark.parametrize("kind", ["real", "complex"])
+@pytest.mark.parametrize("which", ["cholesky", "logdet", "inverse", "eigenvalues", "triangle"])
+def test_functions_that_read_a_triangle_pass_along_the_set(engine, which, kind):
+    f, name = decompositions(engine)[which]
+    x = engine.array(positive_definite(kind))
+
+    assert examine(f, x, directions=name, seed=SEED).verdict is Verdict.PASS
+    report = gradgradcheck(f, x, directions=name, seed=SEED, raise_exception=False)
+    assert report.verdict is Verdict.PASS, str(report)
+
+
+@pytest.mark.parametrize("which", ["cholesky", "eigenvalues"])
+@pytest.mark.backend("torch")
+def test_they_fail_without_directions_where_the_engine_symmetrises_the_gradient(which, torch):
+    engine = Torch(torch)
+    f, _ = decompositions(engine)[which]
+
+    report = examine(f, engine.array(positive_definite()), seed=SEED)
+
+    assert report.verdict is Verdict.FAIL, str(report)
+
+
+# ---------------------------------------------------------------- conventions and planted errors
+
+
+def normal(name, x):
+    """A part of a gradient that no tangent of the set sees."""
+    if name in ("symmetric", "positive definite"):
+        a = matrix(x.shape, "complex" if np.iscomplexobj(x) else "real")
+        return a - adjoint(a)
+    if name == "simplex":
+        return matrix((*x.shape[:-1], 1)) * np.ones_like(x)
+    if name == "sphere":
+        return matrix((*x.shape[:-1], 1)) * x
+    return x @ symmetric("complex" if np.iscomplexobj(x) else "real", x.shape[1])
+
+
+CURVED = [c for c in CASES if c[0] not in ("sorted", "positive")]
+ERRORS = {
+    "sign": lambda g: -g,
+    "factor": lambda g: 2 * g,
+    "one part in a million": lambda g: g * (1 + 1e-6),
+    "zero": lambda g: 0 * g,
+}
+
+
+@pytest.mark.parametrize(("name", "k"), CURVED)
+def test_a_convention_outside_of_the_set_fails_without_directions_and_passes_with(engine, name, k):
+    x, xp = POINTS[name][k], engine.xp
+    off = engine.array(normal(name, x))
+    f = wave(xp)
+
+    def total(x):
+        y = f(x)
+        return xp.sum(xp.real(y) if np.iscomplexobj(POINTS[name][k]) else y)
+
+    # the size of the gradient is that of its cotangent, to which it is linear
+    loose = engine.spoiled(total, lambda x, g: g + off * (xp.sum(xp.abs(g)) / 10))
+    # additive it is not: that is another finding, which projected mode does not look for
+    bare = examine(loose, engine.array(x), seed=SEED)
+    along = examine(loose, engine.array(x), directions=name, seed=SEED)
+
+    assert bare.verdict is Verdict.FAIL, str(bare)
+    assert "MISMATCH" in str(bare)
+    assert "MISMATCH" not in str(along)
+    assert along.verdict is Verdict.PASS, str(along)
+
+
+def resolved(case, error):
+    """Differences to one side of ties see a millionth only if it does not cancel."""
+    return case != ("sorted", 1) or error != "one part in a million"
+
+
+@pytest.mark.parametrize(
+    ("engine", "name", "k", "error"),
+    [
+        *(on("torch", *c, error) for c in CASES for error in ERRORS if resolved(c, error)),
+        *(on("jax", *case, "one part in a million") for case in FEW[:-1]),
+        on("jax", *FEW[-1], "factor"),
+    ],
+    indirect=["engine"],
+)
+def test_an_error_along_the_set_fails(engine, name, k, error):
+    rule = engine.spoiled(wave(engine.xp), lambda x, g: ERRORS[error](g))
+
+    report = examine(rule, engine.array(POINTS[name][k]), directions=name, seed=SEED)
+
+    assert report.verdict is Verdict.FAIL, str(report)
+
+
+@pytest.mark.parametrize(("name", "k"), FEW)
+def test_one_wrong_entry_is_named(engine, name, k):
+    x = POINTS[name][k]
+    mask = np.ones(x.shape)
+    mask.reshape(-1)[1] = 1.3
+    factor = engine.array(mask)
+    rule = engine.spoiled(wave(engine.xp), lambda x, g: g * factor)
+    entry = ", ".join(str(i) for i in np.unravel_index(1, x.shape))
+
+    report = examine(rule, engine.array(x), directions=name, mode="full", seed=SEED)
+
+    assert report.verdict is Verdict.FAIL, str(report)
+    assert any(f"inputs[0][{entry}]" in entry_.wrt for entry_ in report.entries), str(report)
+
+
+# ---------------------------------------------------------------- the rest of the interface
+
+
+def test_a_chart_of_ones_own_is_differentiated_by_the_engine(engine):
+    xp = engine.xp
+    x = engine.array(np.asarray([0.6, 0.8]))
+
+    def circle(z):
+        angle = z[0] - 0.6 + np.arctan2(0.8, 0.6)
+        return xp.stack([xp.cos(angle), xp.sin(angle)])
+
+    def f(x):
+        return x[0] * x[0] * x[1]
+
+    loose = engine.spoiled(f, lambda x, g: g + 5 * x * (g[1] / x[0] ** 2))
+    wrong = engine.spoiled(f, lambda x, g: g * 1.0001)
+
+    assert examine(loose, x, seed=SEED).verdict is Verdict.FAIL
+    report = examine(loose, x, directions={0: circle}, seed=SEED)
+    assert report.verdict is Verdict.PASS, str(report)
+    assert "inputs[0] along the chart circle" in str(report)
+    assert examine(wrong, x, directions=circle, seed=SEED).verdict is Verdict.FAIL
+
+
+def test_only_the_leaves_that_are_named_have_directions(engine):
+    xp = engine.xp
+    inputs = ({"a": engine.array(symmetric()), "b": engine.array(matrix((3, 3)))},)
+
+    def f(tree):
+        return xp.matmul(tree["a"], tree["b"])
+
+    report = examine(f, inputs, directions={"inputs[0]['a']": "symmetric"}, seed=SEED)
+
+    assert report.verdict is Verdict.PASS, str(report)
+    assert "inputs[0]['a'] along symmetric matrices" in report.footer
+    assert "['b'] along" not in report.footer
+    with pytest.raises(InputError, match=r"inputs\[0\]\['b'\] differs from its transpose"):
+        examine(f, inputs, directions="symmetric")
+
+
+def test_batched_derivatives_go_along_the_set(engine):
+    x = engine.array(symmetric())
+
+    report = examine(
+        wave(engine.xp), x, directions="symmetric", check_forward_ad=True, seed=SEED,
+        check_batched_grad=True, check_batched_forward_grad=True,
+    )  # fmt: skip
+
+    assert report.verdict is Verdict.PASS, str(report)
+
+
+@pytest.mark.backend("jax")
+def test_a_float64_point_outside_of_64_bit_mode(double, jnp):
+    for name in POINTS:
+        x = double(POINTS[name][0])
+        report = examine(wave(jnp), x, directions=name, modes=["R", "F", "RR"], seed=SEED)
+        assert report.verdict is Verdict.PASS, str(report)
+
+
+@pytest.mark.backend("torch")
+def test_a_tensor_that_requires_grad_or_has_strides_keeps_both(torch):
+    x = torch.asarray(symmetric()).requires_grad_()
+    seen = []
+
+    def f(a):
+        seen.append(a.requires_grad)
+        return a.sin()
+
+    report = examine(f, x, directions="symmetric", seed=SEED)
+
+    assert report.verdict is Verdict.PASS, str(report)
+    assert all(seen)
+    q = torch.asarray(orthogonal(n=5, m=5)).T
+    assert examine(f, q, directions="orthogonal", seed=SEED).verdict is Verdict.PASS
+
+
+@pytest.mark.backend("torch")
+def test_a_sparse_tensor_has_no_directions(torch):
+    x = torch.eye(3, dtype=torch.float64).to_sparse()
+
+    with pytest.raises(InputError, match="which is sparse"):
+        examine(lambda a: a.to_dense(), x, directions="symmetric")
