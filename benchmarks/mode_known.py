@@ -183,6 +183,26 @@ def hypot(x: Any, y: Any) -> Any:
     return each(mpmath.sqrt)(x * x + y * y)
 
 
+def singular_values(x: Any) -> list[Any]:
+    """Ascending."""
+    squares, _ = mpmath.eigsy(matrix(x.T @ x))
+    return sorted(mpmath.sqrt(square) for square in squares)
+
+
+def logaddexp(x: Any, y: Any) -> Any:
+    """`log(exp(x) + exp(y))`."""
+    return each(lambda a, b: max(a, b) + mpmath.log1p(mpmath.exp(-abs(a - b))))(x, y)
+
+
+def polar(a: Any, t: Any) -> Any:
+    """Real and imaginary parts."""
+    return np.stack([a * each(mpmath.cos)(t), a * each(mpmath.sin)(t)], axis=1)
+
+
+IDENTITY = np.eye(3).tolist()
+REPEATED = (2 * np.eye(3) + np.ones((3, 3))).tolist()
+SINGULAR = [[1.0, 2.0, 3.0], [2.0, 4.0, 6.0], [0.0, 1.0, 1.0]]
+SECOND = "RR FR RF FF"
 KEPT = "what the operator computes beside its result (a factorisation, a mean) counts as constant"
 TORCH = [
     Known(
@@ -253,7 +273,6 @@ TORCH = [
         ([[1.0, 0.0], [0.4, 1.0], [-0.3, 0.7], [0.5, 0.2]], [0.6, 0.9]),
         householder,
         "RF FF",
-        why="the jvp formula is not differentiable as it is written",
     ),
     Known(
         "torch",
@@ -358,6 +377,66 @@ TORCH = [
     ),
     Known(
         "torch",
+        "torch.sinc",
+        "next to zero",
+        "torch.sinc",
+        ([1e-5, -2e-9],),
+        each(sinc),
+        "R F RR FR RF FF",
+        why="(cos z - sin z / z) / z cancels",
+    ),
+    Known(
+        "torch",
+        "torch.linalg.det",
+        "rank n - 1",
+        "torch.linalg.det",
+        (SINGULAR,),
+        determinant,
+        "F RF FF",
+        why="det(A) tr(A^-1 V) with det(A) = 0",
+    ),
+    Known(
+        "torch",
+        "torch.polar",
+        "a negative length",
+        "lambda a, t: torch.view_as_real(torch.polar(a, t))",
+        ([-0.7, 0.4], [0.3, 0.9]),
+        polar,
+        "R RR FR",
+        why="the direction is taken from the result, whose sign is that of the length",
+    ),
+    Known(
+        "torch",
+        "torch.logaddexp",
+        "x - y = 800",
+        "torch.logaddexp",
+        ([800.0, 0.3], [0.0, 0.3]),
+        logaddexp,
+        SECOND,
+        why="inf / inf",
+    ),
+    Known(
+        "torch",
+        "torch.linalg.matrix_norm nuc",
+        "the identity",
+        "lambda x: torch.linalg.matrix_norm(x, 'nuc')",
+        (IDENTITY,),
+        lambda x: sum(singular_values(x)),
+        SECOND,
+        why="equal singular values",
+    ),
+    Known(
+        "torch",
+        "torch.linalg.matrix_norm 2",
+        "the lesser singular values equal",
+        "lambda x: torch.linalg.matrix_norm(x, 2)",
+        (REPEATED,),
+        lambda x: singular_values(x)[-1],
+        "RR FR RF",
+        why="equal singular values",
+    ),
+    Known(
+        "torch",
         "torch._weight_norm",
         "any",
         "lambda v, g: torch._weight_norm(v, g, 0)",
@@ -454,7 +533,7 @@ TORCH = [
         lambda x: np.array([[[0, x[0, 0, 1], 0, 0]]]),
         "R",
         "by design",
-        "the last value stays, and each gets the gradient; indices are documented as unique",
+        "the last value stays, and each gets the gradient; repeated indices are documented as not deterministic",
     ),
 ]
 
@@ -466,17 +545,23 @@ def scalar(
     return Known("jax", name, f"x = {', '.join(map(str, x))}", call, (x,), each(f), modes, why=why)
 
 
-SECOND = "RR FR RF FF"
 ALL = f"R F {SECOND}"
 JAX = [
-    scalar("jnp.i0", "jnp.i0", [0.0, 0.7], lambda t: mpmath.besseli(0, t), SECOND, "sign(0) = 0"),
+    scalar(
+        "jnp.i0",
+        "jnp.i0",
+        [0.0, 0.7],
+        lambda t: mpmath.besseli(0, t),
+        SECOND,
+        "the slope at 0 is set to 0, as a constant",
+    ),
     scalar(
         "jax.scipy.special.i0",
         "jsp.special.i0",
         [0.0, 0.7],
         lambda t: mpmath.besseli(0, t),
         ALL,
-        "exp(|x|) i0e(x): |x| has the slope 1 at 0 here",
+        "exp(|x|) i0e(x), and |x| has the slope 1 at 0",
     ),
     scalar(
         "jax.scipy.special.i1", "jsp.special.i1", [0.0, 0.7], lambda t: mpmath.besseli(1, t), SECOND
@@ -487,7 +572,7 @@ JAX = [
         [1.0, 0.5],
         lambda t: mpmath.polylog(2, 1 - t),
         "R F RR FR RF FF",
-        "0 / 0 at 1",
+        "",
     ),
     scalar(
         "jax.scipy.special.bessel_jn",
@@ -529,6 +614,55 @@ JAX = [
         "cancellation in the tail",
     ),
     Known("jax", "jnp.hypot", "y = 0", "jnp.hypot", ([0.3, 1.0], [0.0, 1.0]), hypot, SECOND),
+    Known(
+        "jax",
+        "jnp.ldexp",
+        "x = 0",
+        "lambda x: jnp.ldexp(x, 3)",
+        ([0.0, 0.7],),
+        lambda x: 8 * x,
+        "R F",
+    ),
+    Known(
+        "jax",
+        "jnp.vander",
+        "a zero",
+        "lambda x: jnp.vander(x, 3)",
+        ([0.0, 0.7],),
+        lambda x: np.stack([x**2, x, 0 * x + 1], axis=1),
+        ALL,
+        why="x ** 0 by a general power",
+    ),
+    Known(
+        "jax",
+        "jax.nn.logsumexp",
+        "a weight b = 0",
+        "lambda x, b: nn.logsumexp(x, b=b)",
+        ([0.3, -0.2], [0.0, 1.2]),
+        lambda x, b: mpmath.log((b * each(mpmath.exp)(x)).sum()),
+        ALL,
+        why="entries of weight 0 are masked, with their derivative",
+    ),
+    Known(
+        "jax",
+        "jnp.linalg.norm nuc",
+        "the identity",
+        "lambda x: jnp.linalg.norm(x, 'nuc')",
+        (IDENTITY,),
+        lambda x: sum(singular_values(x)),
+        SECOND,
+        why="equal singular values",
+    ),
+    Known(
+        "jax",
+        "jnp.linalg.norm 2",
+        "the lesser singular values equal",
+        "lambda x: jnp.linalg.norm(x, 2)",
+        (REPEATED,),
+        lambda x: singular_values(x)[-1],
+        "RR FR RF",
+        why="equal singular values",
+    ),
 ]
 
 KNOWN: list[Known] = [*TORCH, *JAX]

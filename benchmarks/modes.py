@@ -41,6 +41,8 @@ def sweep(label: str, options: argparse.Namespace) -> list[Row]:
     start = time.perf_counter()
     for number, subject in enumerate(subjects):
         for point, there in points_of(subject, options.special > number, options.points):
+            if options.only_special and point in RANDOM:
+                continue
             if time.perf_counter() - start > options.patience:
                 rows.append({"operator": label, "cut": f"{subject.sample}, {point}"})
                 return rows
@@ -240,6 +242,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         "--special", type=int, default=2, metavar="N", help="samples that go to special points"
     )
     parser.add_argument("--points", default="", metavar="REGEX", help="special points by name")
+    parser.add_argument("--only-special", action="store_true", help="no random points")
     parser.add_argument(
         "--no-jit", dest="compiled", action="store_false", help="not compiled at the first point"
     )
