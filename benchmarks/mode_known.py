@@ -533,7 +533,7 @@ TORCH = [
         lambda x: np.array([[[0, x[0, 0, 1], 0, 0]]]),
         "R",
         "by design",
-        "the last value stays, and each gets the gradient; repeated indices are documented as not deterministic",
+        "the last value stays, and each gets the gradient; not deterministic by its documentation",
     ),
 ]
 

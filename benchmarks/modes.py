@@ -10,7 +10,7 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,7 @@ def judged(subject: Subject, point: str, options: argparse.Namespace) -> list[Ro
     """A row for each way and mode."""
     import adjudge
 
-    place = {
+    where = {
         "operator": subject.operator,
         "sample": subject.sample,
         "point": point,
@@ -82,15 +82,15 @@ def judged(subject: Subject, point: str, options: argparse.Namespace) -> list[Ro
                 compile=None if point == RANDOM[0] and options.compiled else False,
             )
     except OutOfTimeError:
-        return [{**place, "way": "all", "mode": "all", "verdict": "OUT OF TIME"}]
+        return [{**where, "way": "all", "mode": "all", "verdict": "OUT OF TIME"}]
     except Exception as error:
         refused = {"way": "all", "mode": "all", "verdict": "REFUSED", "text": said(error)}
-        return [{**place, **refused}]
-    place["finite"] = subject.finite()
+        return [{**where, **refused}]
+    where["finite"] = subject.finite()
     cost = {"seconds": time.process_time() - start, "counts": dict(report.counts)}
     usual = next(iter(report.ways))
     return [
-        {**place, "way": way, **of_mode(report, way, mode, way == usual), **cost}
+        {**where, "way": way, **of_mode(report, way, mode, way == usual), **cost}
         for way in report.ways
         for mode in MODES
     ]
@@ -171,14 +171,51 @@ def _prepare(options: argparse.Namespace) -> Callable[[str], list[Row]]:
 def report(rows: Sequence[Row]) -> str:
     """The tables."""
     judged_rows = [row for row in rows if "mode" in row]
-    parts = ["### Verdicts\n", verdict_table(judged_rows)]
     failed = [row for row in judged_rows if row["verdict"] == "FAIL"]
+    smooth, rough = places(judged_rows)
+    parts = ["### Verdicts\n", verdict_table(judged_rows)]
+    parts += ["### What fails, by kind of place\n", kind_table(failed, smooth, rough)]
     parts += [f"### FAIL at random points: {count(failed)}\n"]
-    parts += [fail_table(row for row in failed if row["point"] in RANDOM)]
-    parts += ["### FAIL at special points\n"]
-    parts += [fail_table(row for row in failed if row["point"] not in RANDOM)]
+    parts += [fail_table([row for row in failed if row["point"] in RANDOM])]
+    parts += ["### FAIL at special points where f is finite and no kink was met\n"]
+    parts += [fail_table([r for r in failed if r["point"] not in RANDOM and place(r) in smooth])]
     parts += ["### Not judged\n", *left_out(rows)]
     return "\n".join(parts)
+
+
+Place = tuple[str, str, str]
+
+
+def place(row: Row) -> Place:
+    """Operator, sample and point."""
+    return row["operator"], row["sample"], row["point"]
+
+
+def places(rows: Sequence[Row]) -> tuple[set[Place], set[Place]]:
+    """Where f is finite and no mode met a kink, and where one did."""
+    rough = {
+        place(row)
+        for row in rows
+        if row.get("status") == "NONSMOOTH" or "NONSMOOTH" in row.get("notes", ())
+    }
+    finite = {place(row) for row in rows if row.get("finite", True)}
+    return finite - rough, finite & rough
+
+
+def kind_table(failed: Sequence[Row], smooth: set[Place], rough: set[Place]) -> str:
+    """Places and operators in which some mode fails."""
+    lines = []
+    for kind in ("random", "special"):
+        here = [row for row in failed if (row["point"] in RANDOM) == (kind == "random")]
+        groups = (
+            ("f finite, no kink met", [row for row in here if place(row) in smooth]),
+            ("a kink or jump met", [row for row in here if place(row) in rough]),
+            ("f not finite", [r for r in here if place(r) not in smooth | rough]),
+        )
+        for name, some in groups:
+            operators = {row["operator"] for row in some}
+            lines.append((kind, name, len(some), len(set(map(place, some))), len(operators)))
+    return table(("points", "where", "verdicts FAIL", "places", "operators"), lines)
 
 
 def count(rows: Sequence[Row]) -> int:
@@ -198,25 +235,32 @@ def verdict_table(rows: Sequence[Row]) -> str:
     return table(("way", "points", "mode", *verdicts), lines)
 
 
-def fail_table(rows: Iterable[Row]) -> str:
-    """What failed, modes of one place together where they disagree by the same amount."""
-    lines = []
+def fail_table(rows: Sequence[Row]) -> str:
+    """What failed, one line for an operator and point: the first sample, with all its modes."""
+    groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
+        groups.setdefault((row["operator"], row["point"]), []).append(row)
+    lines = []
+    for (operator, point), every in groups.items():
+        first = [row for row in every if row["sample"] == every[0]["sample"]]
+        told = max(first, key=lambda row: "automatic" in row)
+        ways = {
+            row["way"]: " ".join(r["mode"] for r in first if r["way"] == row["way"])
+            for row in first
+        }
         lines.append(
             (
-                row["operator"],
-                row["sample"],
-                row["point"],
-                row["way"],
-                row["mode"],
-                row.get("status", ""),
-                row.get("entry", ""),
-                f"{row.get('automatic', float('nan')):.10g}",
-                f"{row.get('reference', float('nan')):.10g} ± {row.get('error', 0.0):.1g}",
+                operator,
+                point,
+                "; ".join(f"{way}: {modes}" for way, modes in ways.items()),
+                told.get("status", ""),
+                f"{told['mode']} {told.get('entry', '')}",
+                f"{told.get('automatic', float('nan')):.6g}",
+                f"{told.get('reference', float('nan')):.6g} ± {told.get('error', 0.0):.0e}",
             )
         )
-    head = ("operator", "sample", "point", "way", "mode", "status", "entry", "automatic")
-    return table((*head, "reference"), lines)
+    head = ("operator", "point", "modes that fail", "status", "entry", "automatic", "reference")
+    return table(head, lines)
 
 
 def left_out(rows: Sequence[Row]) -> list[str]:
