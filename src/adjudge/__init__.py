@@ -17,3 +17,5 @@ from adjudge.findings import Status as Status
 from adjudge.findings import Verdict as Verdict
 from adjudge.report import GradcheckError as GradcheckError
 from adjudge.report import Report as Report
+from adjudge.special import SpecialPoint as SpecialPoint
+from adjudge.special import special_points as special_points

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 from adjudge.arguments import Path
 from adjudge.backend import AutodiffBackend
@@ -13,10 +13,12 @@ from adjudge.bounds import Bounds
 from adjudge.chain import note_of, refusal, twin_of
 from adjudge.compose import over_reverse
 from adjudge.directions import Directions
+from adjudge.domains import Domains
 from adjudge.findings import Finding, Status
 from adjudge.judge import Judgement, Settings
 from adjudge.matrix import Matrix, Way, composition, shares, ways_of
 from adjudge.options import Mode, Options, settings_of
+from adjudge.points import at_points
 from adjudge.problem import Problem, first_order
 from adjudge.report import GradcheckError, Report
 from adjudge.summary import provenance_of, report_of
@@ -54,6 +56,8 @@ def gradcheck(
     in_double: bool | None = None,
     highest_precision: bool = False,
     directions: Directions = None,
+    points: Literal["special"] | Sequence[Any] | Mapping[str, Any] | None = None,
+    domain: Domains = None,
     backend: str | AutodiffBackend | None = None,
 ) -> Report:
     """Whether the engine's first derivatives of `f` at `inputs` are the derivatives of `f`.
@@ -106,6 +110,12 @@ def gradcheck(
             (Hermitian where complex), `"positive definite"`, `"simplex"`, `"sphere"`,
             `"orthogonal"`, `"sorted"`, `"positive"`, or a callable `chart(z) -> x` with
             `chart(x) = x`, for all checked inputs; or a mapping from paths as for `wrt` to these.
+        points: Check at further points as well, each with these same options and budget:
+            `"special"` for `special_points`, a list of inputs, or a mapping from names to inputs.
+            The report has one report a point in `.points`. A point at which `f` raises, is not
+            finite or not smooth is listed as such and decides nothing.
+        domain: Where `f` is defined, for the special points: see `special_points`. Steps keep
+            within its intervals where there are no `bounds`.
         backend: Name or instance of the engine, instead of asking the arrays.
 
     Returns:
@@ -125,7 +135,8 @@ def gradcheck(
         "check_forward_ad": check_forward_ad, "check_backward_ad": check_backward_ad,
         "fast_mode": fast_mode, "masked": masked, "mode": mode, "seed": seed,
         "equal_nan": equal_nan, "max_evaluations": max_evaluations, "in_double": in_double,
-        "highest_precision": highest_precision, "directions": directions, "backend": backend,
+        "highest_precision": highest_precision, "directions": directions, "points": points,
+        "domain": domain, "backend": backend,
     }  # fmt: skip
     return _raised(examine(f, inputs, modes=modes, **options), raise_exception)
 
@@ -154,6 +165,9 @@ def examine(
         options: The keywords of `gradcheck`, but for `raise_exception` and `modes`.
     """
     words = asked_for(order, modes)
+    if options.get("points") is not None or options.get("domain") is not None:
+        at_one = partial(examine, f, order=order, modes=modes, compile=compile)
+        return at_points(f, at_one, inputs, options)
     settings = settings_of(options)
     problem = first_order(
         f,

@@ -73,7 +73,7 @@ class Columns:
             self._secant(found, slice(0, count)),
             self._quantum(found, self.base.Y, self.base.values[:count]),
             self.base.Y.largest(found.estimate.value[:count]),
-            1.0 if self.probes.full else float(np.linalg.norm(found.vector)),
+            1.0 if self.probes.full else float(norm(found.vector)),
         )
 
     def reverse(

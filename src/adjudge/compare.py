@@ -164,6 +164,8 @@ class Comparison:
             close = self.difference <= self.allowed
             if self.tolerance.automatic:  # too small to move an output that is rounded
                 close |= ~self.moved & (np.abs(self.automatic) <= self.scales.quantum)
+            if self.tolerance.automatic and not np.all(close):  # along a tangent of huge entries
+                close |= self.difference <= UNDERFLOW * self.scales.weight
             return (finite & close) | self.equal_nans
 
     @cached_property

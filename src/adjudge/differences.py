@@ -75,27 +75,32 @@ def relative_step(eps: float) -> float:
     return float(2.0 ** round(np.log2(eps / 2) / 3))
 
 
+FLUSHED = 2.0**-960
+"""Below this a number is zero for all that its differences, and products with them, can show."""
+
+
 def scale(x: Vector) -> Vector:
     """The length over which each coordinate of a leaf is expected to vary.
 
     The root mean square of the leaf (1 if it is zero); where the entries span more than four
     decades, each its own magnitude, since a step that suits the largest would throw the
-    smallest across its domain. One entry in a thousand may be as small by chance.
+    smallest across its domain. One entry in a thousand may be as small by chance. Entries among
+    the smallest numbers count as zero: steps of their size are lost where those are flushed.
     """
     magnitude = np.abs(x)
     largest = float(np.max(magnitude, initial=0.0))
     if not np.isfinite(largest):
         magnitude = magnitude[np.isfinite(magnitude)]
         largest = float(np.max(magnitude, initial=0.0))
-    if largest == 0:
+    if largest < FLUSHED:
         return np.ones_like(x)
     rms = largest * float(np.sqrt(np.mean((magnitude / largest) ** 2)))
     few = magnitude[:: max(1, magnitude.size // SAMPLED)]
     few = few[few > 0]
     chance = few.size // 1000
     smallest = np.partition(few, chance)[chance] if few.size else largest
-    if largest > 1e4 * smallest:
-        return np.where(np.isfinite(x) & (x != 0), np.abs(x), rms)
+    if largest / 1e4 > smallest:
+        return np.where(np.isfinite(x) & (np.abs(x) >= FLUSHED), np.abs(x), rms)
     return np.broadcast_to(np.float64(rms), x.shape)  # takes no memory
 
 

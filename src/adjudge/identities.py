@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.backend import Array, Arrays, MaybeArrays
-from adjudge.compare import Tolerance
+from adjudge.compare import UNDERFLOW, Tolerance
 from adjudge.differences import scale
 from adjudge.errors import NotSupportedError
 from adjudge.findings import Finding, Status
@@ -233,7 +233,7 @@ class Identities:
                 finite = np.isfinite(one[part]) & np.isfinite(two[part])
                 largest = np.max(np.where(np.isfinite(size[part]), size[part], 0.0))
                 bound = self.tolerance.identity * largest + self.noise(space)[part]
-                bound = bound + leaf.tiny
+                bound = bound + (leaf.tiny or 16 * UNDERFLOW)  # engines may flush to zero
                 apart = finite & ~(np.abs(one[part] - two[part]) <= bound)
             if np.any(apart):
                 k = part.start + _largest(one[part], two[part])

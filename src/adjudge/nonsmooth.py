@@ -76,7 +76,8 @@ def with_jumps(problem: Problem, base: Base, found: Column) -> Column:
         move = found.step * ratio**k * found.vector
         doing = "close to x, to tell a jump from a slope"
         plus, minus = (
-            evaluate(problem, base, problem.origin + sign * move, doing) for sign in (1, -1)
+            evaluate(problem, base, problem.clipped(problem.origin + sign * move), doing)
+            for sign in (1, -1)
         )
         with np.errstate(all="ignore"):
             odd.append((plus - minus) / 2)

@@ -11,6 +11,7 @@ from adjudge.arguments import Path
 from adjudge.backend import AutodiffBackend
 from adjudge.bounds import Bounds
 from adjudge.directions import Directions
+from adjudge.domains import Domains
 from adjudge.errors import FlagError, InputError
 from adjudge.judge import Settings
 from adjudge.probes import fresh_seed
@@ -43,6 +44,8 @@ class Options(TypedDict, total=False):
     in_double: bool | None
     highest_precision: bool
     directions: Directions
+    points: Literal["special"] | Sequence[Any] | Mapping[str, Any] | None
+    domain: Domains
     backend: str | AutodiffBackend | None
 
 

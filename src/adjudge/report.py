@@ -11,6 +11,7 @@ import numpy as np
 from adjudge.compare import Entry, Tally
 from adjudge.errors import AdjudgeError
 from adjudge.findings import Finding, Outcome, Status, Verdict, worst
+from adjudge.pointwise import by_point, counted
 from adjudge.words import conclusion, table_of
 
 MODE_NAMES = {"R": "reverse mode", "F": "forward mode"}
@@ -60,6 +61,12 @@ class Report:
     """By relative error: in how many of all entries of reverse mode, from 0 to 1, it would have
     shown if it had been the only one. Empty where tolerances are given, and without reverse mode.
     """
+    points: Mapping[str, Report] = field(default_factory=dict)
+    """By name, the report at each of several points (`points=`)."""
+    left_out: Sequence[str] = ()
+    """Special points outside of the domain."""
+    silent: str = ""
+    """Of one of several points: why it decides nothing (f raises, is not smooth, and so on)."""
 
     def __bool__(self) -> bool:
         """Whether the verdict is PASS."""
@@ -80,14 +87,17 @@ class Report:
             line = f"{self.verdict} {self.function}: {first.status}: {_first_line(first.text)}"
             return line + (f" (and {more} more finding{'s' * (more > 1)})" if more else "")
         zero = "" if self.counts["nonzero"] else ", all zero"
+        at = f" at {counted(self.points)}" if self.points else ""
         return (
             f"{self.verdict} {self.function}: {self.counts['comparisons']} comparisons agree"
-            f"{zero}, modes {', '.join(self.modes)}, to {self.resolution:.1e}"
+            f"{zero}{at}, modes {', '.join(self.modes)}, to {self.resolution:.1e}"
         )
 
     def __str__(self) -> str:
         """The headline, every finding, and the counts."""
         lines = [self.headline]
+        if self.points:
+            return "\n".join([*lines, *by_point(self.points, self.left_out), self.footer])
         for k, finding in enumerate(_without_repeats(self.ranked)):
             first, _, rest = finding.text.partition("\n")
             if k > 0 or finding.verdict is Verdict.PASS:
@@ -134,6 +144,9 @@ class Report:
             "tolerance": dict(self.tolerance),
             "resolution": self.resolution,
             "power": {str(error): part for error, part in self.power.items()},
+            "points": {name: report.to_dict() for name, report in self.points.items()},
+            "left_out": list(self.left_out),
+            "silent": self.silent,
             "provenance": vars(self.provenance).copy(),
         }
 

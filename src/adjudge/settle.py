@@ -23,6 +23,9 @@ from adjudge.spaces import Vector
 NOISE, JUMP = 40, 6
 """Evaluations that it takes, at most, to measure the noise of f; to tell a jump from a slope."""
 
+ALONE = 64
+"""Times the tolerance that a value is off by where none of its neighbours is."""
+
 
 @dataclass(frozen=True)
 class Settling:
@@ -91,14 +94,20 @@ class Settling:
     def _wavering(self, side: Side, found: Column) -> Side:
         """What fails, allowed the rounding of the automatic side: four times its change where x
         moves by a unit of rounding. Of many rows some are tried; the steadiest stands for the rest.
+        A value that is far off at x, and right at all points tried around it, is not rounding.
         """
         letter, comparison, kind = side
         tried = worst_of(comparison, comparison.fails)
         if not tried:
             return side
         with np.errstate(all="ignore"):
-            changes = self._changes(comparison, kind, tried, found)
+            around = self._around(kind, tried, found)
+            changes = [np.abs(values - comparison.automatic[tried]) for values in around]
             change = np.max(np.where(np.isfinite(changes), changes, 0.0), axis=0)
+            reference, allowed = comparison.reference[tried], comparison.allowed[tried]
+            right = np.all([abs(values - reference) <= allowed for values in around], axis=0)
+            alone = right & (comparison.difference[tried] > ALONE * allowed)
+            change = np.where(alone, 0.0, change)
             size = np.where(comparison.largest > 0, comparison.largest, 1.0)
             slack = np.where(comparison.fails, np.nanmin(change / size[tried]) * size, 0.0)
         slack[tried] = change
@@ -112,20 +121,18 @@ class Settling:
         if not tried:
             return side
         with np.errstate(all="ignore"):
-            changes = self._changes(comparison, kind, tried, found)
+            here = comparison.automatic[tried]
+            changes = [np.abs(values - here) for values in self._around(kind, tried, found)]
             steady = np.max(changes, axis=0) < np.abs(comparison.automatic[tried]) / 16
         buried = np.zeros_like(hidden)
         buried[np.array(tried)[steady]] = True
         error = np.where(buried, np.inf, comparison.error)
         return letter, replace(comparison, error=error, open=buried), kind
 
-    def _changes(
-        self, comparison: Comparison, kind: str, rows: list[int], found: Column
-    ) -> list[Vector]:
-        """How far the automatic values of these rows move where x moves by a unit of rounding."""
-        here = comparison.automatic[rows]
+    def _around(self, kind: str, rows: list[int], found: Column) -> list[Vector]:
+        """The automatic values of these rows where x is moved by a unit of rounding."""
         points = neighbours(self.problem, found.tangent.leaf)
-        return [np.abs(self._automatic(point, kind, rows, found) - here) for point in points]
+        return [self._automatic(point, kind, rows, found) for point in points]
 
     def _automatic(self, point: Vector, kind: str, rows: list[int], found: Column) -> Vector:
         """The automatic values of these rows of a side at another point."""
