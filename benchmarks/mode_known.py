@@ -147,6 +147,12 @@ def eigenvalues(x: Any) -> Any:
     return np.array([e[k] for k in order], dtype=object), each(abs)(vectors)
 
 
+def tridiagonal_eigenvalues(d: Any, e: Any) -> Any:
+    """Ascending."""
+    values, _ = mpmath.eigsy(matrix(np.diag(d) + np.diag(e, 1) + np.diag(e, -1)))
+    return np.array(sorted(values), dtype=object)
+
+
 def scatter_product(x: Any, source: Any) -> Any:
     """`x` times the entries of `source` at the indices 0, 0, 1, 2."""
     out = x.copy()
@@ -569,10 +575,18 @@ JAX = [
     scalar(
         "jax.scipy.special.spence",
         "jsp.special.spence",
+        [1.2, 0.5],
+        lambda t: mpmath.polylog(2, 1 - t),
+        "R RR FR RF",
+        "reverse mode is NaN between 1 and 2",
+    ),
+    scalar(
+        "jax.scipy.special.spence",
+        "jsp.special.spence",
         [1.0, 0.5],
         lambda t: mpmath.polylog(2, 1 - t),
-        "R F RR FR RF FF",
-        "",
+        ALL,
+        "the derivative at 1 is 0",
     ),
     scalar(
         "jax.scipy.special.bessel_jn",
@@ -662,6 +676,16 @@ JAX = [
         lambda x: singular_values(x)[-1],
         "RR FR RF",
         why="equal singular values",
+    ),
+    Known(
+        "jax",
+        "jax.scipy.linalg.eigh_tridiagonal",
+        "any",
+        "lambda d, e: jsp.linalg.eigh_tridiagonal(d, e, eigvals_only=True)",
+        ([1.0, 2.0, 3.0], [0.5, 0.7]),
+        tridiagonal_eigenvalues,
+        "F FF",
+        why="bisection is differentiated step by step",
     ),
 ]
 

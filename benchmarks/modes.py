@@ -160,6 +160,13 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
         yield from found
 
 
+def stored(files: Sequence[Path]) -> Iterator[Row]:
+    """The rows of several stores."""
+    for file in files:
+        for line in file.read_text().splitlines():
+            yield from json.loads(line)["rows"]
+
+
 def _prepare(options: argparse.Namespace) -> Callable[[str], list[Row]]:
     warnings.simplefilter("ignore")
     return lambda label: sweep(label, options)
@@ -236,30 +243,33 @@ def verdict_table(rows: Sequence[Row]) -> str:
 
 
 def fail_table(rows: Sequence[Row]) -> str:
-    """What failed, one line for an operator and point: the first sample, with all its modes."""
-    groups: dict[tuple[str, str], list[Row]] = {}
+    """What failed, one line for an operator and the modes that fail: the points, and one entry."""
+    by_place: dict[Place, list[Row]] = {}
     for row in rows:
-        groups.setdefault((row["operator"], row["point"]), []).append(row)
+        by_place.setdefault(place(row), []).append(row)
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for (operator, _, _), here in by_place.items():
+        ways: dict[str, list[str]] = {}
+        for row in here:
+            ways.setdefault(row["way"], []).append(row["mode"])
+        modes = "; ".join(f"{way}: {' '.join(words)}" for way, words in ways.items())
+        groups.setdefault((operator, modes), []).extend(here)
     lines = []
-    for (operator, point), every in groups.items():
-        first = [row for row in every if row["sample"] == every[0]["sample"]]
-        told = max(first, key=lambda row: "automatic" in row)
-        ways = {
-            row["way"]: " ".join(r["mode"] for r in first if r["way"] == row["way"])
-            for row in first
-        }
+    for (operator, modes), here in groups.items():
+        told = max(here, key=lambda row: "automatic" in row)
+        points = dict.fromkeys(row["point"] for row in here)
         lines.append(
             (
                 operator,
-                point,
-                "; ".join(f"{way}: {modes}" for way, modes in ways.items()),
+                ", ".join(points),
+                modes,
                 told.get("status", ""),
                 f"{told['mode']} {told.get('entry', '')}",
                 f"{told.get('automatic', float('nan')):.6g}",
                 f"{told.get('reference', float('nan')):.6g} ± {told.get('error', 0.0):.0e}",
             )
         )
-    head = ("operator", "point", "modes that fail", "status", "entry", "automatic", "reference")
+    head = ("operator", "points", "modes that fail", "status", "entry", "automatic", "reference")
     return table(head, lines)
 
 
@@ -294,6 +304,9 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=10.0, metavar="S", help="s for a check")
     parser.add_argument("--patience", type=float, default=60.0, metavar="S", help="s an operator")
     parser.add_argument("--store", type=Path, metavar="FILE", help="rows; read and continued")
+    parser.add_argument(
+        "--stored", type=Path, nargs="+", metavar="FILE", help="only tabulate these"
+    )
     return parser.parse_args(arguments)
 
 
@@ -301,7 +314,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run and print."""
     options = parse(arguments)
     distribution = ("torch",) if options.framework == "torch" else ("jax", "jaxlib")
-    rows = list(run(options))
+    rows = list(stored(options.stored) if options.stored else run(options))
     print(header(f"Modes, {options.framework}", ("adjudge", *distribution, "numpy")))
     print(report(rows))
 

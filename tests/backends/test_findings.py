@@ -1,7 +1,11 @@
-"""What docs/findings.md says of released frameworks: the modes that are wrong, and the right ones."""
+"""What docs/findings.md says of released frameworks: which modes are wrong, which are right."""
 
+import contextlib
+import io
+import re
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -126,3 +130,40 @@ def test_the_same_functions_pass_elsewhere_in_jax(jax, double, name):
     report = examine(make(jax), (double(np.array([0.6, 1.7])),), order=2, seed=1, compile=False)
 
     assert passing(report) == set(MODES)
+
+
+# ---------------------------------------------------------------- the page itself
+
+PAGE = (Path(__file__).parents[2] / "docs" / "findings.md").read_text(encoding="utf-8")
+EXAMPLE = re.compile(r"```python\n(.*?)```\n\n```text\n(.*?)```", re.DOTALL)
+
+
+def printed(section):
+    """What the examples of a section print, beside what the page shows; they share names."""
+    _, _, rest = PAGE.partition(f"\n## {section}")
+    namespace = {}
+    for code, shown in EXAMPLE.findall(rest.partition("\n## ")[0]):
+        text = io.StringIO()
+        with contextlib.redirect_stdout(text):
+            exec(code, namespace)  # noqa: S102 our own page
+        yield text.getvalue(), shown
+
+
+@released("torch", "2.13.0")
+@pytest.mark.backend("torch")
+def test_the_examples_of_the_page_print_what_it_shows_in_pytorch():
+    pairs = list(printed("PyTorch"))
+
+    assert len(pairs) == 7
+    assert [now for now, _ in pairs] == [shown for _, shown in pairs]
+
+
+@released("jax", "0.10.2")
+@pytest.mark.backend("jax")
+@pytest.mark.usefixtures("x64")
+def test_the_examples_of_the_page_print_what_it_shows_in_jax(jax, monkeypatch):
+    monkeypatch.setattr(jax.config, "update", lambda *_: None)  # 64 bits are on for this test alone
+    pairs = list(printed("JAX"))
+
+    assert len(pairs) == 6
+    assert [now for now, _ in pairs] == [shown for _, shown in pairs]
