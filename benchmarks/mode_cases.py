@@ -13,6 +13,7 @@ import numpy as np
 SAMPLES = 3
 """Taken of each operator at its own, random, points."""
 LOOKED_AT = 24
+LARGEST_HARNESS = 512
 LARGEST = 64
 """Samples with more numbers among their inputs are left out where there are smaller ones."""
 
@@ -91,7 +92,9 @@ def torch_subjects(label: str, dtype: str) -> list[Subject]:
     operator = op_db[int(index)]
     found = []
     every = samples(operator, getattr(torch, dtype))
-    for sample in itertools.islice(every, LOOKED_AT):
+    for sample in itertools.islice(every, 16 * LOOKED_AT):
+        if len(found) == LOOKED_AT:
+            break
         case = composed(operator, sample)
         if any(x.layout is not torch.strided for x in case.inputs) or obstacle(case):
             continue
@@ -191,18 +194,14 @@ def jax_subjects(label: str, dtype: str) -> list[Subject]:
 
 
 def harness_subjects(group: str, dtype: str) -> Iterator[Subject]:
-    """At most `SAMPLES` of a group, small ones first, with different shapes where there are."""
+    """At most `SAMPLES` of a group: the small ones among a dozen that are spread over it."""
     from jax_primitives import Case, case_of
 
-    taken = 0
-    for harness in spread_out(harnesses(dtype)[group], 4 * SAMPLES):
-        case = case_of(harness, dtype)
-        if isinstance(case, Case) and case.size <= 2 * LARGEST:
-            sample = case.name.removeprefix(f"{group}_")
-            yield Subject(f"lax.{group}", sample, case.f, case.args, 0.0, np.asarray, to_jax)
-            taken += 1
-        if taken == SAMPLES:
-            return
+    found = [case_of(h, dtype) for h in spread_out(harnesses(dtype)[group], 4 * SAMPLES)]
+    cases = [case for case in found if isinstance(case, Case) and case.size <= LARGEST_HARNESS]
+    for case in sorted(cases, key=lambda case: case.size)[:SAMPLES]:
+        sample = case.name.removeprefix(f"{group}_")
+        yield Subject(f"lax.{group}", sample, case.f, case.args, 0.0, np.asarray, to_jax)
 
 
 def to_jax(value: np.ndarray, like: Any) -> Any:
