@@ -1,5 +1,6 @@
 """adjudge judges automatic differentiation: are these the derivatives of that function?"""
 
+from adjudge import reference as reference
 from adjudge._version import __version__ as __version__
 from adjudge.backend import AutodiffBackend as AutodiffBackend
 from adjudge.byhand import ByHand as ByHand

@@ -25,13 +25,20 @@ def twin_of(problem: Problem, settings: Settings) -> Twin | None:
     """What takes part in double precision; `None` where there is no need, or the caller's numbers
     belong to the dtype at hand.
     """
-    if problem.widened is None or settings.in_double is False or settings.fixed:
+    if (
+        problem.reference is not None
+        or problem.widened is None
+        or settings.in_double is False
+        or settings.fixed
+    ):
         return None
     return Twin(problem)
 
 
-def note_of(twin: Twin | None) -> str:
+def note_of(problem: Problem, twin: Twin | None) -> str:
     """How the check was made, for the line of provenance."""
+    if problem.reference is not None:
+        return f"judged by a reference ({problem.reference.reference.name})"
     if twin is None:
         return ""
     if twin.refused:
@@ -95,7 +102,7 @@ def _in_double(
         try:
             require_double(high, base64, asked.backward, asked.forward)
             formula = judge_here_or_nearby(
-                high, base64, asked, f"{words}, {note_of(twin)}", Part.TABLE
+                high, base64, asked, f"{words}, {note_of(high, twin)}", Part.TABLE
             )
             rough = formula.verdict is not Verdict.PASS and not carries_double(
                 high, base64, settings.seed

@@ -17,10 +17,11 @@ from adjudge.domains import Domains
 from adjudge.findings import Finding, Status
 from adjudge.judge import Judgement, Settings
 from adjudge.matrix import Matrix, Way, composition, shares, ways_of
-from adjudge.options import Mode, Options, settings_of
+from adjudge.options import Mode, Options, problem_of, settings_of
 from adjudge.points import at_points
-from adjudge.problem import Problem, first_order
+from adjudge.problem import Problem
 from adjudge.report import GradcheckError, Report
+from adjudge.source import Reference
 from adjudge.summary import provenance_of, report_of
 from adjudge.surroundings import Surroundings, surroundings
 from adjudge.words import asked_for
@@ -58,6 +59,7 @@ def gradcheck(
     directions: Directions = None,
     points: Literal["special"] | Sequence[Any] | Mapping[str, Any] | None = None,
     domain: Domains = None,
+    reference: Reference | None = None,
     backend: str | AutodiffBackend | None = None,
 ) -> Report:
     """Whether the engine's first derivatives of `f` at `inputs` are the derivatives of `f`.
@@ -116,6 +118,8 @@ def gradcheck(
             finite or not smooth is listed as such and decides nothing.
         domain: Where `f` is defined, for the special points: see `special_points`. Steps keep
             within its intervals where there are no `bounds`.
+        reference: What to compare with in place of differences of `f`, where `f` cannot show its
+            derivative: `adjudge.reference.mpmath(g)`, `.twin(g)`, `.derivative(jvp=...)`.
         backend: Name or instance of the engine, instead of asking the arrays.
 
     Returns:
@@ -136,7 +140,7 @@ def gradcheck(
         "fast_mode": fast_mode, "masked": masked, "mode": mode, "seed": seed,
         "equal_nan": equal_nan, "max_evaluations": max_evaluations, "in_double": in_double,
         "highest_precision": highest_precision, "directions": directions, "points": points,
-        "domain": domain, "backend": backend,
+        "domain": domain, "reference": reference, "backend": backend,
     }  # fmt: skip
     return _raised(examine(f, inputs, modes=modes, **options), raise_exception)
 
@@ -168,18 +172,8 @@ def examine(
     if options.get("points") is not None or options.get("domain") is not None:
         at_one = partial(examine, f, order=order, modes=modes, compile=compile)
         return at_points(f, at_one, inputs, options)
-    settings = settings_of(options)
-    problem = first_order(
-        f,
-        inputs,
-        options.get("kwargs"),
-        options.get("wrt"),
-        options.get("backend"),
-        options.get("masked"),
-        options.get("bounds"),
-        options.get("directions"),
-        highest=settings.highest_precision,
-    )
+    settings = replace(settings_of(options), thorough=words is not None)
+    problem = problem_of(f, inputs, options)
     matrix = Matrix(
         problem, settings, words or _flagged(settings), twin_of(problem, settings),
         guards=words is not None,
@@ -190,7 +184,7 @@ def examine(
     outcomes[0].findings += _noticed(problem, seen, outcomes)
     outcomes[-1].findings += refusal(matrix.twin, settings)
     rows = matrix.rows if words is not None else {}
-    return report_of(f, problem, settings, outcomes, note_of(matrix.twin), rows)
+    return report_of(f, problem, settings, outcomes, note_of(problem, matrix.twin), rows)
 
 
 def _flagged(settings: Settings) -> list[str]:
@@ -211,12 +205,7 @@ def _ways(
     ways = ways_of(problem) if order is not None else []
     if not wanted:
         return ways
-    compiled = first_order(
-        problem.backend.compile(f), inputs, options.get("kwargs"), options.get("wrt"),
-        options.get("backend"), options.get("masked"), options.get("bounds"),
-        options.get("directions"), highest=options.get("highest_precision", False),
-        counts=problem.counts,
-    )  # fmt: skip
+    compiled = problem_of(problem.backend.compile(f), inputs, options, problem.counts)
     return [*ways, Way(problem.backend.compiled, compiled, bool(compile))]
 
 
@@ -248,6 +237,7 @@ def gradgradcheck(
     in_double: bool | None = None,
     highest_precision: bool = False,
     directions: Directions = None,
+    reference: Reference | None = None,
     backend: str | AutodiffBackend | None = None,
 ) -> Report:
     """`gradcheck` of `(x, w) -> J*(x) w`, and of `J*` itself by the same evaluations.
@@ -274,13 +264,11 @@ def gradgradcheck(
         "check_forward_ad": check_fwd_over_rev, "check_backward_ad": check_rev_over_rev,
         "fast_mode": fast_mode, "masked": masked, "mode": mode, "seed": seed,
         "equal_nan": equal_nan, "max_evaluations": max_evaluations, "in_double": in_double,
-        "highest_precision": highest_precision, "directions": directions, "backend": backend,
+        "highest_precision": highest_precision, "directions": directions, "reference": reference,
+        "backend": backend,
     }  # fmt: skip
     settings = settings_of(options, second=True)
-    problem = first_order(
-        f, inputs, kwargs, wrt, backend, masked, bounds, directions,
-        highest=settings.highest_precision,
-    )  # fmt: skip
+    problem = problem_of(f, inputs, options)
     twin = twin_of(problem, settings)
     with surroundings(problem, highest=settings.highest_precision) as seen:
         next(shares(problem, [("R", settings)]))
@@ -300,7 +288,9 @@ def gradgradcheck(
         ).outcome
     outcome.findings += _noticed(problem, seen, [outcome])
     outcome.findings += refusal(twin, settings)
-    return _raised(report_of(f, problem, settings, [outcome], note_of(twin)), raise_exception)
+    return _raised(
+        report_of(f, problem, settings, [outcome], note_of(problem, twin)), raise_exception
+    )
 
 
 def _noticed(problem: Problem, seen: Surroundings, outcomes: Sequence[Judgement]) -> list[Finding]:

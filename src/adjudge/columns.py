@@ -40,7 +40,7 @@ class Columns:
         *,
         final: bool = False,
     ) -> Iterator[tuple[str, Comparison, str]]:
-        count = self.base.Y.size
+        count, final = self.base.Y.size, final or found.given
         estimate = found.estimate
         value, error = estimate.value[:count], estimate.error[:count]
         if pushed is not None:
@@ -49,7 +49,14 @@ class Columns:
             yield (
                 "F",
                 Comparison(
-                    pushed, value, error, size, estimate.moved[:count], self.tolerance, measure
+                    pushed,
+                    value,
+                    error,
+                    size,
+                    estimate.moved[:count],
+                    self.tolerance,
+                    measure,
+                    given=found.given,
                 ),
                 "each",
             )
@@ -105,6 +112,7 @@ class Columns:
             self.tolerance,
             partial(self._row_scales, found, block, rows, size),
             not probes.full,
+            given=found.given,
         )
 
     def _row_scales(self, found: Column, block: slice, rows: Vector, size: Vector) -> Scales:
@@ -139,6 +147,7 @@ class Columns:
                 self.tolerance,
                 partial(self._observed_scales, found, count, w, float(norm(g * v))),
                 found.tangent.coordinate is None,
+                given=found.given,
             )
 
     def _observed_scales(self, found: Column, count: int, w: Vector, size: float) -> Scales:

@@ -102,6 +102,9 @@ class Comparison:
     open: NDArray[np.bool_] | None = None
     """Where it was found that f cannot show the value."""
 
+    given: bool = False
+    """Whether the reference shows every digit of what f cannot show."""
+
     @cached_property
     def scales(self) -> Scales:
         """See `Scales`."""
@@ -166,7 +169,20 @@ class Comparison:
                 close |= ~self.moved & (np.abs(self.automatic) <= self.scales.quantum)
             if self.tolerance.automatic and not np.all(close):  # along a tangent of huge entries
                 close |= self.difference <= UNDERFLOW * self.scales.weight
+            if self.given:
+                close |= self._rounded
             return (finite & close) | self.equal_nans
+
+    @cached_property
+    def _rounded(self) -> NDArray[np.bool_]:
+        """Where a reference says zero beyond doubt, and the automatic value is what rounding of
+        numbers as large as f leaves of it.
+        """
+        t, size = self.tolerance, np.abs(self.automatic)
+        with np.errstate(all="ignore"):
+            bar = self.error <= t.resolution * size
+            zero = bar & (np.abs(self.reference) <= self.error + 2.0**-52 * size)
+            return np.asarray(zero & (size <= 16 * t.eps * self.scales.secant))
 
     @cached_property
     def negligible(self) -> NDArray[np.bool_]:
@@ -204,6 +220,9 @@ class Comparison:
             return reference_missing & ~np.isfinite(self.automatic)
         with np.errstate(all="ignore"):
             wide = self.error > t.resolution * self.largest
+            if self.given:  # no entry is too small; zero stands where the reference never moves
+                wide &= ((self.automatic != 0) | self.moved) & ~self._rounded
+                return np.asarray(reference_missing | (self.agrees & wide & ~self.equal_nans))
             # in sixteen bits every small derivative would stay open
             small = self.negligible | (t.eps > SHORT)
             visible = t.resolution if t.noisy else t.relative
@@ -245,6 +264,17 @@ class Comparison:
         """Where the automatic value is zero, and f moves by what may be more than rounding."""
         return np.asarray(self.moved & (self.automatic == 0) & (self.error > 0))
 
+    def hidden(self, k: int) -> float:
+        """The derivative that the rounding of f makes over the scale of x, where entry `k` is too
+        small, or left open, for that; else 0.
+        """
+        if self.given:
+            return 0.0
+        rounding = float(self.tolerance.eps * self.scales.secant[k])
+        opened = self.open is not None and bool(self.open[k])
+        small = rounding > self.tolerance.resolution * float(self.largest[k])
+        return rounding if opened or small else 0.0
+
     @cached_property
     def fails(self) -> NDArray[np.bool_]:
         """Where the automatic value is wrong."""
@@ -281,6 +311,10 @@ class Entry:
     allowed: float
     method: str
     slopes: tuple[float, float] | None = None
+    hidden: float = 0.0
+    """The derivative that the rounding of f makes over the scale of x, where that is the matter."""
+    given: bool = False
+    """Whether the reference was given by the caller."""
 
     @property
     def excess(self) -> float:
@@ -318,6 +352,10 @@ class Tally:
     """Wrong entries of outputs for which the engine recorded nothing."""
     absent: list[Entry] = field(default_factory=list)
     """Wrong entries for which the engine has no derivative."""
+    faint: int = 0
+    """Entries, neither zero nor left open, that lie below the rounding of f."""
+    faintest: str = ""
+    """One of them, with its value."""
 
     KEPT = 8
 

@@ -49,6 +49,7 @@ def gradient_problem(
         [*gradient_names, *(leaf.name for leaf in Y.leaves)],
         count,
         weights,
+        attached=[Y.slices[k] for k in kept],
     )
 
 
@@ -83,6 +84,7 @@ def _second_order(
     output_names: Sequence[str],
     differentiated: int,
     weights: Vector | None = None,
+    attached: Sequence[slice] = (),
 ) -> Problem:
     backend = problem.backend
     directions = tuple(backend.copy(direction) for direction in directions)
@@ -100,6 +102,7 @@ def _second_order(
         differentiated=differentiated,
         base_inputs=len(problem.x),
         weights=weights,
+        reference=problem.reference and problem.reference.over(letter, attached),
         bounds=None
         if problem.bounds is None
         else (

@@ -52,6 +52,8 @@ class Status(StrEnum):
     """Two ways to the same number that disagree: forward and reverse, batched and looped."""
     UNRESOLVED = "UNRESOLVED"
     """Differences cannot decide: their error bar is wider than the resolution asked for."""
+    REFERENCE = "REFERENCE"
+    """What was given as `reference=` has another value at x than the function."""
     UNFINISHED = "UNFINISHED"
     """The budget `max_evaluations` was spent before all was compared."""
     UNSUPPORTED = "UNSUPPORTED"
@@ -70,6 +72,13 @@ Outcome: TypeAlias = Verdict | Status
 """What became of a mode: its verdict; or UNSUPPORTED or RAISED, where there is none."""
 
 _OPEN = {Status.NONSMOOTH, Status.UNRESOLVED, Status.UNFINISHED, Status.UNSUPPORTED}
+_OPEN = {
+    Status.NONSMOOTH,
+    Status.UNRESOLVED,
+    Status.REFERENCE,
+    Status.UNFINISHED,
+    Status.UNSUPPORTED,
+}
 
 
 @dataclass(frozen=True)

@@ -172,8 +172,9 @@ class Identities:
             yield from self.zero(apply, np.zeros_like(u), space)
 
     def zero(
-        self, apply: Callable[[Vector], Vector], zero: Vector, space: Space
+        self, apply: Callable[[Vector], Vector], zero: Vector, space: Space, letter: str = "R"
     ) -> Iterator[Finding]:
+        """A zero cotangent (tangent, in forward mode) gives zero."""
         at_zero = apply(zero)
         self.compared += at_zero.size
         if not np.any(at_zero):  # NaN counts
@@ -183,13 +184,14 @@ class Identities:
         if bad.size:
             k = int(bad[0])
             finite = bool(np.all(np.isfinite(at_zero)))
+            word, rule = ("cotangent", "backward") if letter == "R" else ("tangent", "forward")
             yield Finding(
                 Status.NONLINEAR if finite else Status.NONFINITE,
-                "R" + self.problem.tail,
+                letter + self.problem.tail,
                 space.entry(k),
-                f"a zero cotangent gives {at_zero[k]:.6g} for {space.entry(k)}, not zero\n"
+                f"a zero {word} gives {at_zero[k]:.6g} for {space.entry(k)}, not zero\n"
                 + (
-                    "  the backward pass is not multiplied by its cotangent"
+                    f"  the {rule} pass is not multiplied by its {word}"
                     if finite
                     else "  the local derivative is not finite: zero times infinity is NaN"
                 ),

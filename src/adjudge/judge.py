@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 import numpy as np
 
 from adjudge import pullbacks, pushforwards
+from adjudge.affine import Affine
 from adjudge.automatic import Forward, Reverse
 from adjudge.budget import ENTRY
 from adjudge.cached import caching, opened
@@ -17,6 +18,7 @@ from adjudge.compare import Tally, Tolerance
 from adjudge.errors import NotSupportedError
 from adjudge.findings import Finding, Status, Verdict, worst
 from adjudge.identities import Identities, again
+from adjudge.likeness import another
 from adjudge.localise import Traced, localise
 from adjudge.mistake import likely_mistake
 from adjudge.noise import CARRIED
@@ -31,10 +33,14 @@ from adjudge.report import (
 )
 from adjudge.spaces import Vector
 from adjudge.table import Table
+from adjudge.thorough import exact, linear, mapped, structure, unsupported
 
 FULL_MODE = 4
 """Up to this many real coordinates of inputs and outputs together `mode="auto"` takes the whole
 Jacobian: a handful of evaluations more, and every wrong entry is named."""
+
+GIVEN_MODE = 64
+"""The same where a reference gives the derivative: f itself is not evaluated for it."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,8 @@ class Settings:
     max_evaluations: int | None = None
     in_double: bool | None = None
     highest_precision: bool = False
+    thorough: bool = False
+    """Whether to look for more than was asked for, at some cost: see `adjudge.thorough`."""
 
     @property
     def fixed(self) -> bool:
@@ -113,7 +121,8 @@ def judge(
     )
     full = settings.full
     if full is None:
-        full = problem.X.size + base.Y.size <= FULL_MODE
+        most = FULL_MODE if problem.reference is None else GIVEN_MODE
+        full = problem.X.size + base.Y.size <= most
     probes = Probes(problem.X, base.Y, full, settings.seed)
     checks = Identities(problem, base, probes, tolerance, settings.nondet_tol)
     outcome = Judgement(full=full, tolerance=tolerance)
@@ -138,7 +147,11 @@ def judge(
         problem, base, probes, tolerance, settings.eps, reverse, forward, tallies,
         known if probes.rows == 1 else None,
     )  # fmt: skip
-    if part is not Part.IDENTITIES:
+    other = another(problem, base, tolerance)
+    outcome.findings += other
+    if part is not Part.IDENTITIES and not other:
+        if settings.thorough and settings.eps is None and tolerance.automatic:
+            table.affine = Affine(problem, base, probes, tolerance.eps)
         table.fill()
         if table.carries is not None:
             checks.tolerance = outcome.tolerance = table.tolerance
@@ -154,16 +167,22 @@ def judge(
         and table.budget.can("undefined tangents", len(table.pushed))
     ):
         outcome.findings += pushforwards.undefined(checks, forward, table.pushed)
-    if (
-        settings.batched_forward
-        and forward is not None
-        and table.budget.can("batched tangents", 3 * len(problem.X.leaves))
-    ):
-        outcome.findings += _supported("vmap(F)", lambda: pushforwards.batched(checks, forward))
+    if part is not Part.TABLE and forward is not None:
+        if settings.thorough:
+            outcome.findings += linear(table, checks, forward)
+        if settings.batched_forward or settings.thorough:
+            outcome.findings += mapped(table, checks, forward, asked=settings.batched_forward)
+    differs = part is not Part.IDENTITIES and settings.eps is None
+    differs = differs and tolerance.automatic and not tolerance.noisy and problem.reference is None
+    if differs and settings.thorough:
+        outcome.findings += structure(table)
     traced: dict[str, Traced] = {}
     _localised(table, settings, traced)
     _suspected(table, settings, traced)
+    beyond = list(exact(table, checks, thorough=settings.thorough)) if differs else []
+    outcome.findings += beyond
     _conclude(outcome, table, checks, provenance, traced, part)
+    outcome.findings.sort(key=beyond.__contains__)  # an entry says more than an identity
     return outcome
 
 
@@ -176,14 +195,14 @@ def _reverse(
     try:
         reverse = Reverse(problem)
     except NotSupportedError as error:
-        outcome.findings.append(_unsupported(mode, error))
+        outcome.findings.append(unsupported(mode, error))
         return None, None
     value = base.Y.vector(problem.backend, reverse.outputs, base.arrays[: len(base.Y.leaves)])
     outcome.findings += checks.value_under("Reverse mode", value)
     try:  # some engines find out on the way back only
         row, findings = pullbacks.identities(checks, reverse)
     except NotSupportedError as error:
-        outcome.findings.append(_unsupported(mode, error))
+        outcome.findings.append(unsupported(mode, error))
         return None, None
     outcome.findings += findings
     return reverse, row
@@ -204,7 +223,7 @@ def _forward(
     try:
         findings = list(pushforwards.identities(checks, forward))
     except NotSupportedError as error:
-        outcome.findings.append(_unsupported("F" + problem.tail, error))
+        outcome.findings.append(unsupported("F" + problem.tail, error))
         return None
     if not settings.grad_dtypes:
         findings = [f for f in findings if f.status is not Status.WRONG_DTYPE]
@@ -227,19 +246,8 @@ def _after_rows(
         yield from pullbacks.additive_pair(checks, reverse, known)
     if undefined and budget.can("undefined cotangents", 1 + outputs):
         yield from pullbacks.undefined(checks, reverse)
-    if settings.batched and budget.can("batched cotangents", 3 * outputs):
-        yield from _supported("vmap(R)", lambda: pullbacks.batched(checks, reverse))
-
-
-def _supported(mode: str, check: Callable[[], Iterable[Finding]]) -> list[Finding]:
-    try:
-        return list(check())
-    except NotSupportedError as error:
-        return [_unsupported(mode, error)]
-
-
-def _unsupported(mode: str, error: NotSupportedError) -> Finding:
-    return Finding(Status.UNSUPPORTED, mode, "", f"{mode}: {error}", cause=error)
+    if settings.batched or settings.thorough:
+        yield from mapped(table, checks, reverse, asked=settings.batched)
 
 
 CONFIRMING = 16
@@ -319,10 +327,16 @@ def _conclude(
         outcome.findings += opened(found, tally, cached) if cached else found
         outcome.tallies.append(tally)
         outcome.modes[tally.mode] = mode_verdict(tally, outcome.findings)
-    if part is not Part.IDENTITIES:
+    if part is not Part.IDENTITIES and not any(
+        finding.status is Status.REFERENCE for finding in outcome.findings
+    ):
         _unfinished(outcome, table)
     for finding in outcome.findings:
-        if finding.status is Status.UNSUPPORTED:
+        if finding.status is Status.REFERENCE:
+            for letter, mode in (("R", table.reverse), ("F", table.forward)):
+                if mode is not None:
+                    outcome.modes.setdefault(letter + table.problem.tail, finding.verdict)
+        if finding.status is Status.UNSUPPORTED and not finding.note:
             outcome.modes.setdefault(finding.mode, finding.verdict)
     compared = any(tally.compared for tally in outcome.tallies)
     if not compared and not outcome.findings and part is not Part.IDENTITIES:

@@ -107,7 +107,7 @@ class Matrix:
             top = self._make("F")(problem)
             base = observe(top)
             # at the cotangent of `known`, to see the same Hessian
-            at_w = replace(chosen, seed=chosen.seed + COTANGENT, undefined=False)
+            at_w = replace(chosen, seed=chosen.seed + COTANGENT, undefined=False, thorough=False)
             outcome = judge(top, base, at_w, words, Part.IDENTITIES)
             agreed = self._agreed(known, top, base, outcome, chosen)
         except AdjudgeError as error:

@@ -153,6 +153,8 @@ def plateau(problem: Problem, base: Base, found: Column, *, settled: bool) -> st
     Two evaluations where it does not. What cancels stands still, too: outputs that are small in
     their leaf do not count, nor, where the column is `settled` all the same, those on a lattice.
     """
+    if found.given:
+        return None
     u = unit_roundoff(problem, base)
     k = found.tangent.coordinate
     length = found.tangent.length if k is None else float(np.abs(problem.origin[k]))

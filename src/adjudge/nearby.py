@@ -48,6 +48,7 @@ def judge_here_or_nearby(
         undefined=False,
         batched=False,
         batched_forward=False,
+        thorough=False,
     )
     if not (closer.backward or closer.forward):
         closer = replace(closer, backward=settings.backward, forward=settings.forward)

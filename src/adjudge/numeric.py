@@ -22,6 +22,7 @@ from adjudge.errors import AdjudgeError, InputError
 from adjudge.observed import Base, evaluate
 from adjudge.probes import Tangent
 from adjudge.problem import Problem
+from adjudge.source import Direction
 from adjudge.spaces import Vector
 
 RETREATS = (1.0, 2.0**-8, 2.0**-16)
@@ -46,6 +47,10 @@ class Column:
     """The samples of the ladders taken so far."""
     sided: bool = False
     """Whether x has a neighbour on one side only: `step` has its sign."""
+    given: bool = False
+    """Whether a reference gave it: there is nothing to refine, and every entry counts."""
+    sample: Sample | None = None
+    """The values of two evaluations that were enough."""
 
 
 def unit_roundoff(problem: Problem, base: Base) -> float:
@@ -67,6 +72,8 @@ def column(problem: Problem, base: Base, tangent: Tangent, eps: float | None) ->
         still = np.full(base.whole.size, np.nan if unknown else 0.0)
         estimate = Estimate(still, still, np.zeros(still.shape, bool), 0, "x is not finite there")
         return Column(tangent, tangent.vector, estimate, 0.0, relative)
+    if problem.reference is not None:
+        return given(problem, base, tangent)
     if eps is not None:
         if eps > problem.room(tangent.vector):
             raise _out_of_bounds(problem, tangent, eps)
@@ -91,9 +98,18 @@ def column(problem: Problem, base: Base, tangent: Tangent, eps: float | None) ->
         sample, vector = taken
         best = Column(exact, vector, central(sample, u, base.noise), step, relative * factor, finer)
         if defined(base, sample.plus) and defined(base, sample.minus):
-            return best
+            return replace(best, sample=sample)
     one = _one_sided(problem, base, tangent, u)
     return one or best or _unmoved(base, tangent, relative, room)
+
+
+def given(problem: Problem, base: Base, tangent: Tangent) -> Column:
+    """The column by the reference, at `problem.origin`."""
+    assert problem.reference is not None
+    ahead, behind = (problem.room(sign * tangent.vector, both=False) for sign in (1.0, -1.0))
+    v = Direction(tangent.vector, tangent.length, ahead, behind)
+    estimate = problem.reference.along(base.whole, problem.origin, v)
+    return Column(tangent, tangent.vector, estimate, 0.0, 0.0, given=True)
 
 
 def defined(base: Base, values: Vector) -> bool:
@@ -267,7 +283,7 @@ def power_of_two(step: float) -> float:
 def moved_by(problem: Problem, tangent: Tangent, step: float) -> Vector:
     """`x + step v`, rounded to the dtype of the leaf and within bounds."""
     point = problem.clipped(problem.origin + step * tangent.vector)
-    return _representable(problem, point, tangent.leaf)
+    return representable(problem, point, tangent.leaf)
 
 
 def sample_at(
@@ -310,7 +326,8 @@ def sample_at(
     return Sample(taken, plus, minus, base.magnitude, sided), tangent.vector
 
 
-def _representable(problem: Problem, point: Vector, leaf: int) -> Vector:
+def representable(problem: Problem, point: Vector, leaf: int) -> Vector:
+    """`point`, with one leaf rounded to its dtype."""
     if problem.X.leaves[leaf].double:
         return point
     part = problem.X.slices[leaf]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
 import numpy as np
@@ -10,11 +10,15 @@ import numpy as np
 from adjudge.arguments import Path
 from adjudge.backend import AutodiffBackend
 from adjudge.bounds import Bounds
+from adjudge.codec import Counts
 from adjudge.directions import Directions
 from adjudge.domains import Domains
 from adjudge.errors import FlagError, InputError
 from adjudge.judge import Settings
 from adjudge.probes import fresh_seed
+from adjudge.problem import Problem, first_order
+from adjudge.reference import require_reference
+from adjudge.source import Reference
 
 Mode = Literal["auto", "full", "projected"]
 
@@ -46,7 +50,27 @@ class Options(TypedDict, total=False):
     directions: Directions
     points: Literal["special"] | Sequence[Any] | Mapping[str, Any] | None
     domain: Domains
+    reference: Reference | None
     backend: str | AutodiffBackend | None
+
+
+def problem_of(
+    f: Callable[..., Any], inputs: Any, options: Options, counts: Counts | None = None
+) -> Problem:
+    """The problem of `f` at `inputs` that `options` describe; see `first_order`."""
+    return first_order(
+        f,
+        inputs,
+        kwargs=options.get("kwargs"),
+        wrt=options.get("wrt"),
+        backend=options.get("backend"),
+        masked=options.get("masked"),
+        bounds=options.get("bounds"),
+        directions=options.get("directions"),
+        reference=options.get("reference"),
+        highest=options.get("highest_precision", False),
+        counts=counts,
+    )
 
 
 def settings_of(options: Options, *, second: bool = False) -> Settings:
@@ -80,7 +104,18 @@ def settings_of(options: Options, *, second: bool = False) -> Settings:
         highest_precision=options.get("highest_precision", False),
     )
     _validate(settings, second=second)
+    _validate_reference(options)
     return settings
+
+
+def _validate_reference(options: Options) -> None:
+    reference = options.get("reference")
+    require_reference(reference)
+    for name in ("eps", "in_double"):
+        if reference is not None and options.get(name):
+            raise FlagError(
+                f"{name}= is about differences of f, which reference= replaces", "give one of them"
+            )
 
 
 def _full(mode: str, fast_mode: bool | None) -> bool | None:

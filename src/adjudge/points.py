@@ -18,8 +18,8 @@ from adjudge.errors import AdjudgeError, FlagError, InputError, UnstableOutputEr
 from adjudge.findings import Finding, Outcome, Status, Verdict, worst
 from adjudge.judge import Settings
 from adjudge.observed import observe
-from adjudge.options import Options, settings_of
-from adjudge.problem import Problem, first_order
+from adjudge.options import Options, problem_of, settings_of
+from adjudge.problem import Problem
 from adjudge.regular import BEYOND, Reasons, irregular
 from adjudge.report import Report
 from adjudge.special import SpecialPoint, special_points
@@ -178,16 +178,8 @@ def _explained(
     stays_open = report.verdict is Verdict.INCONCLUSIVE
     if report.entries and all(_at_an_end(x, stays_open) for x in report.entries):
         return BEYOND
-    problem = first_order(
-        f,
-        point.inputs,
-        point.kwargs,
-        options.get("wrt"),
-        options.get("backend"),
-        options.get("masked"),
-        options.get("bounds"),
-        highest=settings.highest_precision,
-    )
+    here: Any = {**options, "kwargs": point.kwargs}
+    problem = problem_of(f, point.inputs, here)
     unsettled = (Verdict.FAIL, Verdict.INCONCLUSIVE)
     tails = {mode[1:] for mode, outcome in report.modes.items() if outcome in unsettled}
     reasons: list[str] = []

@@ -16,7 +16,9 @@ from adjudge.bounds import Bounds, read_bounds
 from adjudge.byhand import ByHand, FlatByHand, HandBackend
 from adjudge.codec import Counts, UserCodec
 from adjudge.directions import ChartedByHand, Charts, Directions, at_start, read_directions, within
-from adjudge.errors import InputError
+from adjudge.errors import FlagError, InputError
+from adjudge.referenced import Referenced, bound
+from adjudge.source import Reference
 from adjudge.spaces import Space, Vector
 
 
@@ -56,6 +58,8 @@ class Problem:
     """Makes the same problem in double precision, where x has a leaf of less."""
     along: tuple[str, ...] = ()
     """Which inputs are checked along which set: x is their coordinates."""
+    reference: Referenced | None = None
+    """What gives the derivative in place of differences."""
 
     def room(self, v: Vector, *, both: bool = True) -> float:
         """The longest step along `v`, and back along it where `both`, within the bounds."""
@@ -102,13 +106,14 @@ class Problem:
 def first_order(
     function: Callable[..., Any],
     inputs: object,
-    kwargs: Mapping[str, Any] | None,
-    wrt: Path | Sequence[Path] | None,
-    backend: str | AutodiffBackend | None,
-    masked: bool | None,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    wrt: Path | Sequence[Path] | None = None,
+    backend: str | AutodiffBackend | None = None,
+    masked: bool | None = None,
     bounds: Bounds = None,
     directions: Directions = None,
-    *,
+    reference: Reference | None = None,
     highest: bool = False,
     counts: Counts | None = None,
 ) -> Problem:
@@ -117,6 +122,11 @@ def first_order(
     `highest`: it will be evaluated with the engine's highest precision. `counts`: what it costs
     is added there.
     """
+    if directions is not None and reference is not None:
+        raise FlagError(
+            "directions= and reference=: a reference does not know the coordinates of a set",
+            "give one of them",
+        )
     if not callable(function):
         raise InputError(
             f"the function to check is a {type(function).__name__}, which cannot be called",
@@ -128,13 +138,15 @@ def first_order(
         arguments = replace(arguments, backend=hand)
     counts = counts or Counts()
     with arguments.backend.highest_precision() if highest else nullcontext():
-        problem = _problem(function, arguments, counts, bounds, directions)
-    if all(leaf.double for leaf in problem.X.leaves):
+        problem = _problem(function, arguments, counts, bounds, directions, reference=reference)
+    if reference is not None or all(leaf.double for leaf in problem.X.leaves):
         return problem
     given = [leaf.eps for leaf in problem.X.leaves]
     return replace(
         problem,
-        widened=lambda: _problem(function, arguments.widened(), counts, bounds, directions, given),
+        widened=lambda: _problem(
+            function, arguments.widened(), counts, bounds, directions, given=given
+        ),
     )
 
 
@@ -144,6 +156,8 @@ def _problem(
     counts: Counts,
     bounds: Bounds,
     directions: Directions,
+    *,
+    reference: Reference | None = None,
     given: Sequence[float] | None = None,
 ) -> Problem:
     """`given`: the spacing of the dtypes of the user's own leaves, where these are wider."""
@@ -166,6 +180,7 @@ def _problem(
         output_names=lambda: codec.output_names,
         written=lambda: codec.written,
         bounds=read_bounds(space, origin, bounds),
+        reference=bound(reference, codec, space),
     )
     if directions is None:
         return problem

@@ -41,6 +41,27 @@ def identities(checks: Identities, forward: Forward) -> Iterator[Finding]:
             )
 
 
+def additive(checks: Identities, forward: Forward) -> Iterator[Finding]:
+    """`J(u + v) = J u + J v` for two random tangents of all leaves together, and `J 0 = 0`."""
+    base = checks.base
+    u, v = (random_cotangent(checks.problem.X, checks.probes.seed + s) for s in (5, 17))
+    one, two, together = (forward.column(base, w)[1] for w in (u, v, u + v))
+    with np.errstate(all="ignore"):
+        apart, size = one + two, np.abs(one) + np.abs(two)
+    yield from checks.equal(
+        Status.NONLINEAR,
+        "F",
+        base.Y,
+        together,
+        apart,
+        size,
+        "the jvp is not additive in its tangent: jvp(u + v) is not jvp(u) + jvp(v)",
+        ("jvp(u+v)", "jvp(u)+jvp(v)"),
+        "the forward rule must apply a linear map to its tangent",
+    )
+    yield from checks.zero(lambda w: forward.column(base, w)[1], np.zeros_like(u), base.Y, "F")
+
+
 def pushed(checks: Identities, forward: Forward) -> dict[int, tuple[Vector, Vector]]:
     """`(v, J v)` by leaf, for a random `v` in that leaf alone and undefined tangents elsewhere."""
     X, v = checks.problem.X, _tangent(checks)

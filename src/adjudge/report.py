@@ -192,11 +192,26 @@ def findings_of(
         status = Status.NONSMOOTH if entry.slopes is not None else Status.UNRESOLVED
         if not np.isfinite(entry.reference) and entry.slopes is None:
             status = Status.NONFINITE
-        sentence = _sentence(status, entry)
+        sentence = "tail" if entry.hidden else _sentence(status, entry)
         if (status, sentence) not in seen:
             seen.add((status, sentence))
             found.append(_finding(status, tally, entry, provenance))
+    if tally.faint and not tally.failed and not tally.undecided:
+        found.append(_unseen(tally))
     return found
+
+
+def _unseen(tally: Tally) -> Finding:
+    """Entries below the rounding of f among others that are not: a note, for these are judged."""
+    entries = "1 entry lies" if tally.faint == 1 else f"{tally.faint} entries lie"
+    return Finding(
+        Status.UNRESOLVED,
+        tally.mode,
+        "",
+        f"{entries} below the rounding of f, beside larger ones: {tally.faintest}\n"
+        "  not verified, whatever the verdict: pass reference= to compare them, too",
+        note=True,
+    )
 
 
 ACCURATE = 1e-5
@@ -231,7 +246,27 @@ def _sentence(status: Status, entry: Entry) -> str:
         return "the function has a kink here, and the automatic value is not a number"
     if status is Status.NONSMOOTH and entry.slopes is not None and len(set(entry.slopes)) == 1:
         return "x lies on a kink of other outputs, and the automatic value is not the slope of this"
+    if status is Status.UNRESOLVED and entry.hidden:
+        what = (
+            f"a derivative of {abs(entry.automatic):.2g} cannot be seen in f"
+            if entry.automatic
+            else "f moves farther off, so that zero is in doubt"
+        )
+        return f"{what}: the rounding of f alone makes {entry.hidden:.1g} over the scale of x"
+    if status is Status.UNRESOLVED and entry.given:
+        return (
+            "the reference cannot decide: its error bar, or the rounding of the automatic "
+            "derivative, is too wide"
+        )
     return _SENTENCES[status]
+
+
+def _remedy(status: Status, entry: Entry) -> str:
+    if status is Status.UNRESOLVED and entry.hidden:
+        return "pass reference= (f in mpmath, say), or evaluate a form of f that keeps its tail"
+    if status is Status.UNRESOLVED and entry.given:
+        return "give adjudge.reference.mpmath(g), or a derivative that keeps its digits"
+    return _REMEDIES[status]
 
 
 _REMEDIES = {
@@ -268,7 +303,7 @@ def _finding(
     lines += [f"  {beside}"] if beside else []
     lines.append(f"  {mistake or _sentence(status, entry)}")
     if status in _REMEDIES:
-        lines.append(f"  {_REMEDIES[status]}")
+        lines.append(f"  {_remedy(status, entry)}")
     return Finding(
         status,
         tally.mode,

@@ -12,16 +12,31 @@ from adjudge.automatic import Forward, Reverse, neighbours
 from adjudge.budget import Budget
 from adjudge.columns import Side
 from adjudge.compare import Comparison, Tally
+from adjudge.differences import scale
 from adjudge.measured import measured, plateau, precision
 from adjudge.nonsmooth import with_jumps
-from adjudge.numeric import Column, confirm, refined
+from adjudge.numeric import (
+    Column,
+    climbed,
+    confirm,
+    given,
+    refined,
+    representable,
+    steps_around,
+    unit_roundoff,
+)
 from adjudge.observed import Base, evaluate
 from adjudge.probes import Probes
 from adjudge.problem import Problem
-from adjudge.spaces import Vector
+from adjudge.spaces import DOUBLE, Vector
+from adjudge.tails import SHOWN, leaving, moves_truly
 
-NOISE, JUMP = 40, 6
-"""Evaluations that it takes, at most, to measure the noise of f; to tell a jump from a slope."""
+NEARBY = (2.0**-6, 2.0**-7, 3 * 2.0**-8, 2.0**-8)
+"""How far off, over the scale of x, an automatic derivative is compared with a reference again."""
+
+NOISE, JUMP, LEAVING = 40, 6, 32
+"""Evaluations that it takes, at most, to measure the noise of f; to tell a jump from a slope;
+to see a tail."""
 
 ALONE = 64
 """Times the tolerance that a value is off by where none of its neighbours is."""
@@ -111,23 +126,93 @@ class Settling:
             size = np.where(comparison.largest > 0, comparison.largest, 1.0)
             slack = np.where(comparison.fails, np.nanmin(change / size[tried]) * size, 0.0)
         slack[tried] = change
-        return letter, replace(comparison, error=comparison.error + 4 * slack), kind
+        wavering = replace(comparison, error=comparison.error + 4 * slack)
+        if found.given and np.any(wavering.fails) and kind != "first":
+            wavering = self._scattered(wavering, kind, found)
+        return letter, wavering, kind
 
-    def unburied(self, side: Side, found: Column) -> Side:
-        """What f cannot show, left open where it is steady: its rounding is not, a value is."""
-        letter, comparison, kind = side
+    def _scattered(self, comparison: Comparison, kind: str, found: Column) -> Comparison:
+        """What still fails beside a reference, allowed the scatter of its relative deviation over
+        points nearby, where it is scattered: rounding is another one at each, a wrong formula not.
+        """
+        rows = worst_of(comparison, comparison.fails)
+        part, random = self.problem.X.slices[found.tangent.leaf], np.random.default_rng(5)
+        pairs = [(comparison.automatic[rows], comparison.reference[rows])]
+        for far in NEARBY:
+            point = self.problem.origin.copy()
+            signs = random.choice(np.array([-far, far]), part.stop - part.start)
+            point[part] += signs * scale(point[part])
+            point = representable(self.problem, self.problem.clipped(point), found.tangent.leaf)
+            there = given(replace(self.problem, origin=point), self.base, found.tangent)
+            value = there.estimate.value[: self.base.Y.size]
+            value = value if kind == "each" else self.probes.contract(value)
+            pairs.append((self._automatic(point, kind, rows, found), value[rows]))
+        with np.errstate(all="ignore"):
+            off = np.array([automatic / reference - 1 for automatic, reference in pairs])
+            spread = np.max(off, axis=0) - np.min(off, axis=0)
+            rounding = np.where(spread > np.abs(off[0]) / 2, 2 * spread, 0.0)
+        error = comparison.error.copy()
+        error[rows] += np.nan_to_num(rounding) * np.abs(comparison.reference[rows])
+        return replace(comparison, error=error)
+
+    def unburied(self, sides: list[Side], found: Column) -> list[Side]:
+        """What f cannot show, left open: a value that is steady where x moves by rounding, which
+        rounding is not, and a zero where f leaves x as a tail does.
+        """
+        none = np.zeros(self.base.Y.size, bool)
+        zero = all(not np.any(comparison.automatic) for _, comparison, _ in sides)
+        zero &= not self.problem.along  # across a set the coordinates of its chart move nothing
+        room = zero and not total(sides, "fails") and self.budget.allows(LEAVING)
+        tail = leaving(self.problem, self.base, found) if room else none
+        if not self.probes.full:
+            tail_rows = np.array([bool(tail[part].any()) for part in self.base.Y.slices])
+        opened = []
+        for letter, comparison, kind in sides:
+            own = tail if self.probes.full or kind == "each" else tail_rows
+            buried = own[: comparison.automatic.size] & comparison.agrees
+            buried |= self._steady(comparison, kind, found)
+            opened.append((letter, replace(comparison, open=buried), kind))
+        return opened
+
+    def unshown(self, sides: list[Side], found: Column) -> list[Side]:
+        """The zeros of a column of zeros, left open where f moves along it, and a ladder of long
+        steps does not show the derivative to be zero either: to the rounding of f over the scale
+        of x, as it does at a stationary point. What f scatters by is no motion.
+        """
+        zeros = not total(sides, "fails") and all(np.any(c.moved) for _, c, _ in sides)
+        zeros &= not self.problem.along
+        double = self.base.noise == 0 and unit_roundoff(self.problem, self.base) <= DOUBLE
+        if not zeros or not double or found.sided or not self.budget.allows(LEAVING):
+            return sides
+        far = climbed(
+            self.problem, self.base, found, steps_around(self.problem, self.base, found, far=True)
+        )
+        if far is None or not moves_truly(self.base, far):
+            return sides
+        opened = []
+        for side, (_, other, _) in zip(sides, self.judged(far), strict=True):
+            letter, comparison, kind = side
+            with np.errstate(all="ignore"):
+                error = np.fmin(comparison.error, other.error + np.abs(other.reference))
+                wide = error > SHOWN * DOUBLE * comparison.scales.secant
+            hidden = wide & comparison.agrees & comparison.moved
+            if comparison.open is not None:
+                hidden |= comparison.open
+            opened.append((letter, replace(comparison, open=hidden), kind))
+        return opened
+
+    def _steady(self, comparison: Comparison, kind: str, found: Column) -> NDArray[np.bool_]:
+        """Where a value that f cannot show is one, and not its own rounding."""
         hidden = comparison.buried & (comparison.automatic != 0) & comparison.agrees
         tried = worst_of(comparison, hidden & ~comparison.undecided)
-        if not tried:
-            return side
-        with np.errstate(all="ignore"):
-            here = comparison.automatic[tried]
-            changes = [np.abs(values - here) for values in self._around(kind, tried, found)]
-            steady = np.max(changes, axis=0) < np.abs(comparison.automatic[tried]) / 16
         buried = np.zeros_like(hidden)
-        buried[np.array(tried)[steady]] = True
-        error = np.where(buried, np.inf, comparison.error)
-        return letter, replace(comparison, error=error, open=buried), kind
+        if tried:
+            with np.errstate(all="ignore"):
+                here = comparison.automatic[tried]
+                changes = [np.abs(values - here) for values in self._around(kind, tried, found)]
+                steady = np.max(changes, axis=0) < np.abs(comparison.automatic[tried]) / 16
+            buried[np.array(tried)[steady]] = True
+        return np.asarray(buried)
 
     def _around(self, kind: str, rows: list[int], found: Column) -> list[Vector]:
         """The automatic values of these rows where x is moved by a unit of rounding."""

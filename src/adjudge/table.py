@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
+from adjudge.affine import Affine
+from adjudge.agreement import Agreement
 from adjudge.automatic import Forward, Reverse
 from adjudge.budget import Budget
 from adjudge.columns import Columns, Side
 from adjudge.compare import ERRORS, Comparison, Entry, Tally, Tolerance
-from adjudge.differences import norm
 from adjudge.failure import Failure
 from adjudge.groups import grouped
 from adjudge.noise import CARRIED
@@ -24,6 +26,7 @@ from adjudge.probes import Probes, Tangent
 from adjudge.problem import Problem
 from adjudge.settle import Settling, total, worst_of
 from adjudge.spaces import Vector
+from adjudge.tails import below, note_faint
 
 DUG = 4
 """Columns that lie below the rounding of f and get a ladder of long steps all the same."""
@@ -75,12 +78,16 @@ class Table:
     """Makes the comparisons of one column."""
     rows: Vector | None = None
     """The whole table by reverse mode, where it fitted into one block."""
+    agreement: Agreement = field(init=False)
+    affine: Affine | None = None
+    """Compares columns along which f is affine exactly."""
 
     def __post_init__(self) -> None:
         """What follows from the rest."""
         modes = self.reverse is not None, self.forward is not None
         self.budget = Budget(self.problem, self.probes, *modes, self.known is not None)
         self.columns = Columns(self.problem, self.base, self.probes, self.tolerance)
+        self.agreement = Agreement(partial(self._of, "rows"))
 
     def tally(self, letter: str) -> Tally:
         """The tally of mode `letter` on top of the derivatives already taken."""
@@ -150,6 +157,8 @@ class Table:
         if self.forward is not None:
             pushed = self.forward.column(self.base, found.vector, tangent.leaf)[1]
             self.pushed.setdefault(tangent.leaf, (found.vector, pushed))
+        if self.affine is not None:
+            self.affine.compare(found, block, rows, self.forward)
         return found, pushed, list(self.columns.sides(found, block, rows, pushed))
 
     def _column(self, tangent: Tangent, block: slice, rows: Vector | None) -> None:
@@ -159,7 +168,9 @@ class Table:
         doubt = (disagrees and self.confirmed < CONFIRMED) or (
             not settled and total(sides, "undecided") and self.open < CONFIRMED
         )
-        buried = not (doubt or settled) and self._buried(sides)
+        # a few times only: what f does not read looks like that, too
+        few = self.dug < DUG and not self.problem.tail and not found.given
+        buried = not (doubt or settled) and few and below(sides)
         self.dug += buried
         if doubt or buried:
             if not self.budget.ladder():
@@ -176,7 +187,10 @@ class Table:
                 self._column(tangent, block, rows)
                 return
             if buried:
-                sides = [settling.unburied(side, found) for side in sides]
+                sides = settling.unburied(sides, found)
+            if few and all(not np.any(c.automatic) for _, c, _ in sides):
+                sides = settling.unshown(sides, found)
+                self.dug += not buried
             self.confirmed += bool(total(sides, "fails"))
             self.open += bool(total(sides, "undecided"))
         self._keep(sides, found, block, rows)
@@ -207,7 +221,8 @@ class Table:
         if not self.tolerance.automatic or self.eps is not None:
             return
         if found.tangent.coordinate is not None:
-            tally.weigh(comparison.automatic, comparison.allowed)
+            if tally.weigh(comparison.automatic, comparison.allowed) and not found.given:
+                note_faint(self.base, self.probes, tally, comparison, found, block, rows)
             return
         part = self.problem.X.slices[found.tangent.leaf]
         v = found.vector[part]
@@ -217,33 +232,37 @@ class Table:
                 tally.weigh(row * v, bound, again=depth > 0)
                 for row, bound in zip(its, comparison.unsuspicious, strict=True)
             ]
-        few = min(unseen, default=0) <= CHANCE * v.size
+        if depth == 0 and any(unseen) and not found.given and not self.problem.tail:
+            note_faint(self.base, self.probes, tally, comparison, found, block, rows)
+        few = not found.given and min(unseen, default=0) <= CHANCE * v.size
         if few or depth == STRATA or tally.failed or self.problem.tail:
             return
         with np.errstate(all="ignore"):
             share = np.max(np.abs(its * v) / comparison.unsuspicious[:, None], axis=0)
-        hidden = (share > 0) & (share < 1 / ERRORS[0])
+        # a zero shows nowhere, and a reference has its own opinion of it
+        hidden = ((share > 0) | found.given) & (share < 1 / ERRORS[0])
         if np.any(hidden) and not np.all(hidden):
             vector = np.zeros_like(found.vector)
             vector[part] = np.where(hidden, found.tangent.vector[part], 0.0)
-            self._stratum(replace(found.tangent, vector=vector), block, rows, depth + 1)
+            self.stratum(replace(found.tangent, vector=vector), block, rows, depth + 1)
 
-    def _stratum(self, tangent: Tangent, block: slice, rows: Vector, depth: int) -> None:
+    def stratum(self, tangent: Tangent, block: slice, rows: Vector, depth: int = STRATA) -> None:
         """A comparison of entries that are too small to show among the others. It can fail, and add
         to what would have shown; what it leaves open is no worse than it was.
         """
         if not self.budget.allows(self.budget.column):
             return
         found, pushed, sides = self._first(tangent, block, rows)
-        if not all(comparison.settled for _, comparison, _ in sides):
-            if all(bool(np.all(comparison.agrees)) for _, comparison, _ in sides):
+        if found.given or not all(comparison.settled for _, comparison, _ in sides):
+            agree = all(bool(np.all(comparison.agrees)) for _, comparison, _ in sides)
+            if agree and not found.given:
                 for letter, comparison, side in sides:
                     if side == "rows":
                         self._weigh(self.tally(letter), comparison, found, block, rows, depth)
                 return
             settling = self._settling(block, rows, pushed)
             outcome = settling.settle(found, sides, disagrees=True, carries=True)
-            if outcome is None or not total(outcome[1], "fails"):
+            if outcome is None or not (found.given or total(outcome[1], "fails")):
                 return
             found, sides = outcome[:2]
         self._keep(sides, found, block, rows, depth)
@@ -255,17 +274,6 @@ class Table:
             return list(self.columns.sides(found, block, rows, pushed, final=True))
 
         return Settling(self.problem, self.base, self.probes, self.budget, judged)
-
-    def _buried(self, sides: list[Side]) -> bool:
-        """Whether all of a column lies below the rounding of f, of which two evaluations show
-        nothing. Looked into a few times only: what f does not read looks like that, too.
-        """
-        return (
-            self.dug < DUG
-            and not self.problem.tail
-            and bool(sides)
-            and all(bool(np.all(c.buried)) and not np.any(c.moved) for _, c, _ in sides)
-        )
 
     def _doubtful(self, comparison: Comparison) -> NDArray[np.bool_]:
         """Where two evaluations do not settle the matter."""
@@ -352,6 +360,8 @@ class Table:
             None
             if slopes is None or np.isnan(slopes[0][k])
             else (float(slopes[0][k]), float(slopes[1][k])),
+            comparison.hidden(k),
+            found.given,
         )
 
     def _of(self, side: str, k: int) -> str:
@@ -369,28 +379,6 @@ class Table:
     def _forward_against_reverse(
         self, found: Column, block: slice, rows: Vector, pushed: Vector
     ) -> None:
-        """`<w, J v> = <J* w, v>`: no differences, exact to rounding."""
-        side = self.columns.reverse(found, block, rows, final=True)
-        with np.errstate(all="ignore"):
-            one, two = self.probes.contract(pushed)[: rows.shape[0]], side.automatic
-            length = norm(np.where(np.isfinite(two), two, 0.0))
-            size = np.maximum(side.size, length if self.probes.full else np.abs(two))
-            # what cancels to rounding keeps the rounding of what it is computed through
-            rounding = 64 * self.tolerance.eps * side.scales.secant
-            bound = self.tolerance.identity * np.maximum(size, np.abs(one)) + rounding
-            apart = ~((np.abs(one - two) <= bound) | ~np.isfinite(one) | ~np.isfinite(two))
         tally = self.tallies.setdefault("identity", Tally("identity"))
-        tally.compared += int(one.size)
-        tally.failed += int(np.count_nonzero(apart))
-        for k in np.flatnonzero(apart)[: Tally.KEPT]:
-            entry = Entry(
-                f"F against R{self.problem.tail}",
-                self._of("rows", int(k)),
-                self._wrt(found.tangent),
-                float(one[k]),
-                float(two[k]),
-                0.0,
-                float(bound[k]),
-                "reverse mode",
-            )
-            tally.keep(tally.wrong, entry)
+        wrt = self._wrt(found.tangent)
+        self.agreement.compare(self.columns, tally, wrt, found, block, rows, pushed)

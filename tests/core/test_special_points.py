@@ -260,7 +260,7 @@ SMOOTH = {
 def test_a_smooth_function_is_not_called_rough_at_any_special_point(name):
     for point in special_points(X):
         with np.errstate(all="ignore"):
-            problem = first_order(SMOOTH[name], point.inputs, None, None, None, None)
+            problem = first_order(SMOOTH[name], point.inputs)
             why = irregular(problem, observe(problem), problem.X, seed=3)
         assert "" == why.rough or "large" in point.name or "huge" in point.name, point.name
 
@@ -282,7 +282,7 @@ def test_a_rough_function_is_called_rough_at_zero_and_not_beside_it(name):
     f, kind = ROUGH[name]
 
     def why(x):
-        problem = first_order(f, x, None, None, None, None)
+        problem = first_order(f, x)
         return irregular(problem, observe(problem), problem.X, seed=3).rough
 
     assert kind in why(np.zeros(4))

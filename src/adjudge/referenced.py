@@ -1,0 +1,223 @@
+"""A reference at one problem: from coordinates of X to derivatives as coordinates of Y."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from adjudge.codec import UserCodec
+from adjudge.differences import Estimate, Vector
+from adjudge.errors import AdjudgeError, InputError, NotSupportedError
+from adjudge.extended import HostNumbers
+from adjudge.registry import expand
+from adjudge.source import Direction, Kind, Numbers, Reference
+from adjudge.spaces import Leaf, Space
+from adjudge.trees import flatten
+
+MOST_ENTRIES = 2**24
+"""Of a Jacobian by an analytic vjp that is held."""
+
+
+@dataclass(frozen=True)
+class Referenced:
+    """A reference for the derivative of a problem: of f, or of its vjp or jvp."""
+
+    reference: Reference
+    codec: UserCodec
+    X: Space
+    """Of f, as are all the vectors that the reference itself sees."""
+    tail: str = ""
+    attached: tuple[slice, ...] = ()
+    """Of the vjp: the coordinates of the outputs that have a cotangent."""
+
+    def over(self, letter: str, attached: Sequence[slice] = ()) -> Referenced:
+        """The reference for the vjp or the jvp of the problem. Raises `NotSupportedError`."""
+        if self.tail or not self.reference.second_order:
+            raise NotSupportedError(
+                f"the reference ({self.reference.name}) has no derivative of order "
+                f"{len(self.tail) + 2}",
+                "give adjudge.reference.mpmath(g) for the second order, and no reference= beyond",
+            )
+        return replace(self, tail=letter, attached=tuple(attached))
+
+    def along(self, Y: Space, origin: Vector, v: Direction) -> Estimate:
+        """The derivative of all outputs `Y` of the problem, at `origin` along `v`."""
+        n = self.X.size
+        x, rest = origin[:n], origin[n:]
+        if not self.tail:
+            return self.reference.along(self._at(Y), x, v)
+        if self.tail == "F":
+            outputs = Space(Y.leaves[len(Y.leaves) // 2 :])
+            return self.reference.tangent_along(self._at(outputs), x, rest, v)
+        outputs = Space(Y.leaves[len(self.X.leaves) :])
+        spread = self._spread(outputs.size)
+        whole = replace(v, vector=np.concatenate([v.vector[:n], spread(v.vector[n:])]))
+        return self.reference.gradient_along(self._at(outputs), x, spread(rest), whole)
+
+    def values(self, Y: Space, origin: Vector) -> Vector | None:
+        """The outputs `Y` of f itself by the reference; `None` where it has derivatives only."""
+        return self.reference.values(self._at(Y), origin[: self.X.size])
+
+    def _spread(self, size: int) -> Callable[[Vector], Vector]:
+        """Cotangents of the attached outputs as cotangents of all."""
+        places = [np.arange(part.start, part.stop) for part in self.attached]
+
+        def spread(given: Vector) -> Vector:
+            w = np.zeros(size)
+            w[np.concatenate(places)] = given
+            return w
+
+        return spread
+
+    def _at(self, Y: Space) -> Linked:
+        return Linked(self.codec, self.X, Y)
+
+
+@dataclass(frozen=True)
+class Linked:
+    """Calls the functions of a reference with the arguments of f."""
+
+    codec: UserCodec
+    X: Space
+    Y: Space
+
+    def call(self, g: Callable[..., Any], x: Numbers, kind: Kind) -> Numbers:
+        args, kwargs = self._arguments(x, kind)
+        result = self._noted(lambda: g(*args, **kwargs))
+        parts = [
+            kind.coordinates(leaf, own.host_shape, own.name, complex_=own.complex)
+            for leaf, own in zip(self._leaves(result), self.Y.leaves, strict=True)
+        ]
+        return np.concatenate(parts)
+
+    def push(self, jvp: Callable[..., Any], x: Vector, v: Vector) -> Vector:
+        args, kwargs = self._arguments(x, DOUBLE)
+        tangents = self.codec.gradient_tree(tuple(self._checked(v, DOUBLE)))
+        self._positional()
+        found = self._noted(lambda: jvp(*args, *tangents, **kwargs))
+        leaves = self.codec.cotangent_leaves(found)
+        return np.concatenate([
+            _host(leaf, own) for leaf, own in zip(leaves, self.Y.leaves, strict=True)
+        ])  # fmt: skip
+
+    def rows(self, vjp: Callable[..., Any], x: Vector) -> Vector:
+        if self.X.size * self.Y.size > MOST_ENTRIES:
+            raise InputError(
+                f"a Jacobian of {self.Y.size} x {self.X.size} entries is too large to be made by "
+                "the reference's vjp",
+                "give adjudge.reference.derivative(jvp=...)",
+            )
+        self._positional()
+        table = np.empty((self.Y.size, self.X.size))
+        for k in range(self.Y.size):
+            unit = np.zeros(self.Y.size)
+            unit[k] = 1.0
+            cotangents = tuple(
+                leaf.host(unit[part])
+                for leaf, part in zip(self.Y.leaves, self.Y.slices, strict=True)
+            )
+            args, kwargs = self._arguments(x, DOUBLE)
+            w = self.codec.cotangent(cotangents)
+            found = self.codec.gradients(self._noted(lambda: vjp(*args, w, **kwargs)))  # noqa: B023
+            table[k] = np.concatenate([
+                _host(leaf, own) for leaf, own in zip(found, self.X.leaves, strict=True)
+            ])  # fmt: skip
+        return table
+
+    def _arguments(self, x: Numbers, kind: Kind) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        arguments = self.codec.arguments_
+        leaves = [self._other(leaf, kind) for leaf in arguments.tree.leaves]
+        for k, array in zip(arguments.checked, self._checked(x, kind), strict=True):
+            leaves[k] = array
+        return arguments.assemble(leaves)
+
+    def _checked(self, x: Numbers, kind: Kind) -> list[Any]:
+        return [
+            kind.array(x[part], leaf.host_shape, complex_=leaf.complex)
+            for leaf, part in zip(self.X.leaves, self.X.slices, strict=True)
+        ]
+
+    def _other(self, leaf: Any, kind: Kind) -> Any:
+        """An argument that is not checked, in the numbers of the reference where it is floating."""
+        backend = self.codec.arguments_.backend
+        if backend.owns(leaf):
+            floating = backend.differentiable(leaf)
+            complex_ = floating and backend.complex(leaf)
+            host = backend.to_host(leaf)
+        elif isinstance(leaf, np.ndarray):
+            floating, complex_ = leaf.dtype.kind in "fc", leaf.dtype.kind == "c"
+            host = leaf.copy()
+        else:
+            return leaf
+        if not floating:
+            return host
+        wide = np.ascontiguousarray(host, np.complex128 if complex_ else np.float64)
+        numbers = wide.reshape(-1).view(np.float64)
+        return kind.array(kind.exactly(numbers), wide.shape, complex_=complex_)
+
+    def _leaves(self, result: Any) -> list[Any]:
+        """What belongs to the differentiable outputs."""
+        expected, chosen = self.codec.result, self.codec.differentiable
+        assert expected is not None  # f was evaluated at x before
+        if len(expected.leaves) == 1 and chosen:
+            return [result[0] if isinstance(result, tuple) and len(result) == 1 else result]
+        given = flatten(result, "out", expand).leaves
+        if len(given) == len(expected.leaves):
+            return [given[k] for k in chosen]
+        if len(given) == len(chosen):
+            return list(given)
+        raise InputError(
+            f"the reference returned {len(given)} outputs, the function {len(expected.leaves)}",
+            "return the structure of the function",
+        )
+
+    def _positional(self) -> None:
+        arguments = self.codec.arguments_
+        named = [name for name in arguments.names if name.startswith("kwargs")]
+        if named:
+            raise InputError(
+                f"an analytic reference has no derivative by keyword arguments ({named[0]})",
+                "pass it by position, or name what to check: wrt=",
+            )
+
+    @staticmethod
+    def _noted(call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except AdjudgeError:
+            raise
+        except Exception as error:
+            error.add_note("adjudge: raised in the reference, not in the function")
+            raise
+
+
+def _host(array: Any, leaf: Leaf) -> Vector:
+    if array is None:
+        return np.zeros(leaf.size)
+    host = np.asarray(array)
+    if host.shape != leaf.host_shape:
+        raise InputError(
+            f"the reference's derivative has shape {host.shape} in {leaf.name}, which has "
+            f"{leaf.host_shape}",
+            "return the structure and the shapes that the function has",
+        )
+    return leaf.vector(host)
+
+
+DOUBLE = HostNumbers("float64")
+
+
+def bound(reference: Reference | None, codec: UserCodec, X: Space) -> Referenced | None:
+    """The reference of f, whose arguments `codec` knows."""
+    if reference is None:
+        return None
+    for leaf in X.leaves:
+        if leaf.info.shape != leaf.host_shape:
+            raise NotSupportedError(
+                f"{leaf.name} is stored sparsely, which a reference cannot take",
+                "check the function of the dense array, or of the stored values",
+            )
+    return Referenced(reference, codec, X)

@@ -1,0 +1,141 @@
+"""References beside the derivatives of PyTorch and JAX."""
+
+import numpy as np
+import pytest
+
+from adjudge import Verdict, examine, gradgradcheck, reference
+
+mpmath = pytest.importorskip("mpmath")
+
+exp = np.vectorize(mpmath.exp, otypes=[object])
+WRONG = [2.0, -1.0, 0.0, 1 + 1e-6]
+
+
+def slope(x):
+    return np.exp(-x) / (1 + np.exp(-x)) ** 2
+
+
+def stable(x):
+    return 1 / (1 + np.exp(-x))
+
+
+REFERENCES = {
+    "mpmath": reference.mpmath(lambda x: 1 / (1 + exp(-x))),
+    "jvp": reference.derivative(jvp=lambda x, v: slope(x) * v),
+    "vjp": reference.derivative(vjp=lambda x, w: slope(x) * w),
+}
+POINTS = {"tail": [38.5, 40.0, 45.0], "ordinary": [0.3, -0.7], "mixed": [0.3, 40.0, 1.0]}
+
+
+@pytest.fixture
+def torch_planted():
+    torch = pytest.importorskip("torch")
+
+    class Sigmoid(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, factor):
+            ctx.save_for_backward(x)
+            ctx.factor = factor
+            return torch.sigmoid(x)
+
+        @staticmethod
+        def backward(ctx, w):
+            (x,) = ctx.saved_tensors
+            return w * ctx.factor * torch.exp(-x) / (1 + torch.exp(-x)) ** 2, None
+
+    def make(values, factor):
+        x = torch.tensor(values, dtype=torch.float64, requires_grad=True)
+        return (lambda x: Sigmoid.apply(x, factor)), x
+
+    return make
+
+
+@pytest.fixture
+def jax_planted(double, with_vjp, jnp):
+    def make(values, factor):
+        def backward(x, w):
+            return (w * factor * jnp.exp(-x) / (1 + jnp.exp(-x)) ** 2,)
+
+        return with_vjp(lambda x: 1 / (1 + jnp.exp(-x)), backward), double(np.asarray(values))
+
+    return make
+
+
+@pytest.mark.parametrize("engine", ["torch", "jax"])
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("name", REFERENCES)
+def test_a_right_derivative_passes_and_a_wrong_one_fails(name, point, engine, request):
+    make, given = request.getfixturevalue(f"{engine}_planted"), REFERENCES[name]
+
+    found = []
+    for factor in (1.0, *WRONG):
+        f, x = make(POINTS[point], factor)
+        found.append(examine(f, x, seed=0, reference=given).verdict)
+
+    assert found == [Verdict.PASS, *[Verdict.FAIL] * len(WRONG)]
+
+
+@pytest.mark.parametrize("engine", ["torch", "jax"])
+@pytest.mark.parametrize("factor", [1.0, *WRONG])
+def test_without_a_reference_a_tail_stays_open(factor, engine, request):
+    f, x = request.getfixturevalue(f"{engine}_planted")([40.0], factor)
+
+    report = examine(f, x, seed=0)
+
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert "pass reference=" in str(report)
+
+
+def test_the_zero_of_torch_is_in_doubt_and_wrong_beside_a_reference():
+    torch = pytest.importorskip("torch")
+    x = torch.tensor([40.0], dtype=torch.float64, requires_grad=True)
+
+    assert examine(torch.sigmoid, x).verdict is Verdict.INCONCLUSIVE
+    assert examine(torch.sigmoid, x, reference=REFERENCES["mpmath"]).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict"),
+    [("relu", Verdict.PASS), ("hardsigmoid", Verdict.PASS), ("hardtanh", Verdict.PASS)],
+)
+def test_flat_pieces_of_torch_pass(name, verdict):
+    torch = pytest.importorskip("torch")
+    values = [-5.0, -4.0] if name == "relu" else [4.0, 5.0]
+    x = torch.tensor(values, dtype=torch.float64, requires_grad=True)
+
+    assert examine(getattr(torch.nn.functional, name), x, seed=0).verdict is verdict
+
+
+def test_float32_of_torch_is_compared_with_its_own_tolerance():
+    torch = pytest.importorskip("torch")
+    x = torch.tensor([0.5, 3.0, -16.0], requires_grad=True)
+    given = reference.twin(stable, "float64")
+
+    right = examine(torch.sigmoid, x, reference=given)
+    wrong = examine(lambda x: torch.sigmoid(x) + 0.01 * (x - x.detach()), x, reference=given)
+
+    assert [Verdict.PASS, Verdict.FAIL] == [right.verdict, wrong.verdict]
+    assert "formula judged" not in right.provenance.note
+
+
+@pytest.mark.parametrize("values", [[0.4, -1.0], [-30.0, -40.0]])
+def test_second_derivatives_of_torch_agree_with_mpmath(values):
+    torch = pytest.importorskip("torch")
+    x = torch.tensor(values, dtype=torch.float64, requires_grad=True)
+
+    report = gradgradcheck(
+        torch.sigmoid, x, check_fwd_over_rev=True, reference=REFERENCES["mpmath"]
+    )
+
+    assert {"R", "RR", "FR"} == set(report.modes)
+
+
+def test_every_mode_of_jax_agrees_with_mpmath(double, jnp):
+    report = examine(
+        lambda x: jnp.sin(x) * x,
+        double([0.4, -1.0]),
+        modes=["R", "F", "RR", "FR", "RF", "FF"],
+        reference=reference.mpmath(lambda x: np.vectorize(mpmath.sin, otypes=[object])(x) * x),
+    )
+
+    assert {Verdict.PASS} == set(report.modes.values()), report

@@ -1,0 +1,112 @@
+"""Derivatives below the rounding of f: neither a right nor a wrong one is claimed."""
+
+import math
+
+import numpy as np
+import pytest
+
+from adjudge import ByHand, Status, Verdict, examine
+
+erf = np.vectorize(math.erf, otypes=[float])
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+TAILS = {
+    "sigmoid": (sigmoid, lambda x: np.exp(-x) / (1 + np.exp(-x)) ** 2, 40.0),
+    "tanh": (np.tanh, lambda x: 1 / np.cosh(x) ** 2, 30.0),
+    "1 - exp(-x)": (lambda x: 1 - np.exp(-x), lambda x: np.exp(-x), 50.0),
+    "erf": (erf, lambda x: 2 / np.sqrt(np.pi) * np.exp(-(x**2)), 7.5),
+    "1e14 + sin": (lambda x: 1e14 + np.sin(x), np.cos, 0.7),
+}
+
+
+@pytest.mark.parametrize("factor", [1.0, 2.0, -1.0])
+@pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize("name", TAILS)
+def test_what_f_cannot_show_stays_open_right_or_wrong(name, mode, factor):
+    f, derivative, x = TAILS[name]
+    rule = ByHand(f, vjp=lambda x, w: factor * derivative(x) * w)
+
+    report = examine(rule, np.asarray([x]), mode=mode, seed=0)
+
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert [Status.UNRESOLVED] == [finding.status for finding in report.findings]
+    assert "cannot be seen in f: the rounding of f alone makes" in str(report)
+    assert "pass reference=" in str(report)
+
+
+@pytest.mark.parametrize("x", [32.0, 33.0, 34.0, 35.0, 36.0, 37.0, 40.0, 60.0, 300.0, 700.0])
+@pytest.mark.parametrize("f", [sigmoid, lambda x: sigmoid(x) - 1], ids=["to 1", "to 0"])
+def test_a_zero_in_a_tail_stays_open(f, x):
+    report = examine(ByHand(f, vjp=lambda x, w: 0 * w), np.asarray([x]), seed=0)
+
+    assert report.verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_zero_that_f_contradicts_fails():
+    report = examine(ByHand(sigmoid, vjp=lambda x, w: 0 * w), np.asarray([28.0]), seed=0)
+
+    assert report.verdict is Verdict.FAIL
+
+
+FLAT = {
+    "relu": (lambda x: np.maximum(x, 0), [-0.1, -3.0, -5.0]),
+    "relu with an offset": (lambda x: np.maximum(x, 0) + 3.7, [-0.3, -0.2, -0.4]),
+    "clip": (lambda x: np.clip(x, -1, 1), [1.0001, 2.5, -3.0]),
+    "clip, far off": (lambda x: np.clip(x, -1, 1), [1e6, 2.5e6]),
+    "round": (np.round, [0.3, 1.2, 5.4]),
+    "step": (lambda x: 1.0 * (x > 0) + 1, [0.3, 1.2]),
+    "stairs": (lambda x: np.round(x * 50) / 50, [0.3, 1.2]),
+    "dropped": (lambda x: 0 * x, [0.3, 1.2]),
+    "dropped, with an offset": (lambda x: 0 * x + 1, [0.3, 1.2]),
+    "smooth step": (lambda x: (lambda t: t * t * (3 - 2 * t))(np.clip(x, 0, 1)), [1.5, 2.0]),
+    "cosine": (np.cos, [0.0, 0.0]),
+    "minimum": (lambda x: 5 + (x - 2) ** 4, [2.0, 2.0]),
+    "inflection": (lambda x: 1 + x**3, [0.0, 0.0]),
+    "noise around a constant": (lambda x: np.sin(x) ** 2 + np.cos(x) ** 2, [0.3, 1.2, 0.7]),
+    "underflow": (np.exp, [-800.0]),
+}
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize("name", FLAT)
+def test_a_zero_where_f_is_flat_passes(name, mode):
+    f, x = FLAT[name]
+
+    report = examine(ByHand(f, vjp=lambda x, w: 0 * w), np.asarray(x), mode=mode, seed=0)
+
+    assert report.verdict is Verdict.PASS, report
+
+
+@pytest.mark.parametrize(("x", "most"), [([-5.0], 26), ([0.3], 34)])
+def test_what_f_does_not_read_is_cheap(x, most):
+    f = {-5.0: lambda x: np.maximum(x, 0), 0.3: lambda x: 0 * x + 1}[x[0]]
+
+    report = examine(ByHand(f, vjp=lambda x, w: 0 * w), np.asarray(x), seed=0)
+
+    assert report.counts["evaluations"] <= most
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize("large", [2, 100])
+def test_a_tail_beside_larger_entries_is_a_note_and_is_not_claimed(large, mode):
+    x = np.asarray([0.1] * large + [40.0])
+    rule = ByHand(sigmoid, vjp=lambda x, w: np.exp(-x) / (1 + np.exp(-x)) ** 2 * w)
+
+    report = examine(rule, x, mode=mode, seed=0)
+
+    assert report.verdict is Verdict.PASS
+    assert [True] == [finding.note for finding in report.findings]
+    assert f"inputs[0][{large}]" in report.findings[0].text
+    assert "1 entry lies below the rounding of f" in str(report)
+    assert report.power[1e-2] == pytest.approx(large / (large + 1))
+
+
+def test_without_a_tail_there_is_no_note():
+    x = np.random.default_rng(0).normal(size=50)
+    rule = ByHand(sigmoid, vjp=lambda x, w: np.exp(-x) / (1 + np.exp(-x)) ** 2 * w)
+
+    assert () == examine(rule, x, mode="projected", seed=0).findings
