@@ -13,7 +13,7 @@ import numpy as np
 SAMPLES = 3
 """Taken of each operator at its own, random, points."""
 LOOKED_AT = 24
-LARGEST_HARNESS = 512
+LARGEST_HARNESS = 1000
 LARGEST = 64
 """Samples with more numbers among their inputs are left out where there are smaller ones."""
 
