@@ -30,7 +30,7 @@ def test_two_wrong_entries_of_a_large_input_are_named(letter, scalar):
     report = examine((lambda x: wrong(x).sum()) if scalar else wrong, x, modes=[letter], seed=1)
 
     named = {entry.wrt for entry in report.entries if not entry.wrt.endswith("along v")}
-    assert {"inputs[0][700]", "inputs[0][1999]"} == named
+    assert {"inputs[0][700]", "inputs[0][1999]"} == named, str(report)
     assert report.counts["evaluations"] <= 240
 
 

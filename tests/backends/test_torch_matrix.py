@@ -40,7 +40,7 @@ def cube(*, vjp=1.0, jvp=1.0, vjp_cut=False, jvp_cut=False, inner=None):
         @staticmethod
         def backward(ctx, w):
             (x,) = ctx.saved_tensors
-            x = x.detach() if vjp_cut else x
+            x = (x.detach() if vjp_cut else x).conj()
             gradient = vjp * 3 * x * x * w
             return same(**inner)(gradient) if inner is not None else gradient
 
