@@ -123,3 +123,47 @@ def deadline(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0.0)
         signal.signal(signal.SIGPROF, before)
+
+
+def supervised(
+    prepare: Callable[[], Callable[[Any], Any]], items: Sequence[Any], seconds: float
+) -> Iterator[tuple[Any, str, Any]]:
+    """`item, error, work(item)` for every item, where `work = prepare()` in a forked process.
+
+    The process is replaced by a new one where it dies or takes longer than `seconds` for an item,
+    and what is said of it is the error of that item. Nothing that starts threads may have run
+    before.
+    """
+    context = multiprocessing.get_context("fork")
+    left = list(items)
+    while left:
+        receiver, sender = context.Pipe(duplex=False)
+        child = context.Process(target=_serve, args=(prepare, tuple(left), sender))
+        child.start()
+        sender.close()
+        try:
+            patience = seconds + GRACE  # the imports of `prepare`
+            while left:
+                if not receiver.poll(patience):
+                    yield left.pop(0), f"stopped after {seconds:.0f} s", None
+                    break
+                error, value = receiver.recv()
+                yield left.pop(0), error, value
+                patience = seconds
+        except EOFError:
+            child.join()
+            yield left.pop(0), f"the process died with exit code {child.exitcode}", None
+        finally:
+            child.kill()
+            child.join()
+            receiver.close()
+
+
+def _serve(prepare: Callable[[], Any], items: Sequence[Any], sender: Connection) -> None:
+    work = prepare()
+    for item in items:
+        try:
+            answer = ("", work(item))
+        except Exception:
+            answer = (traceback.format_exc(limit=-1), None)
+        sender.send(answer)

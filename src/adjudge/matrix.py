@@ -139,7 +139,8 @@ class Matrix:
         row = outcome.images.get("RF")
         if row is not None:
             agreed["RF"] = hessian_by_forward(known, top, base, row)
-        elif "F" in self._found:  # in another way, where RF agrees with that of the usual one
+        elif "F" in self._found and self.rows[self.problem.backend.way].get("RF") is Verdict.PASS:
+            # in another way, where RF agrees with that of the usual one: a wrong RF acquits nothing
             row = self._found["F"].outcome.images.get("RF")
         column = outcome.images.get("FF")
         if row is not None and column is not None and agreed.get("RF", 1):

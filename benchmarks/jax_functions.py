@@ -1,0 +1,337 @@
+"""Functions of JAX above its primitives, many of which have derivative rules of their own."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.scipy.linalg as jsl
+import jax.scipy.special as jss
+import jax.scipy.stats as jst
+import numpy as np
+from jax import lax, nn
+
+COUNT = 4
+
+FUNCTIONS: dict[str, tuple[Callable[..., Any], str]] = {
+    # letters: n normal, p in (0.3, 2.5), u in (0.1, 0.9), s in (-0.9, 0.9), g in (1.2, 3),
+    # b in (-12, 12), M a matrix, S symmetric positive definite, H symmetric, T lower triangular,
+    # A an array 3 x 4, 0 one number
+    "jnp.sinc": (jnp.sinc, "n"),
+    "jnp.logaddexp": (jnp.logaddexp, "nn"),
+    "jnp.logaddexp2": (jnp.logaddexp2, "nn"),
+    "jnp.arctan2": (jnp.arctan2, "nn"),
+    "jnp.hypot": (jnp.hypot, "nn"),
+    "jnp.power": (jnp.power, "pn"),
+    "jnp.power integer": (lambda x: x**3, "n"),
+    "jnp.float_power": (jnp.float_power, "pn"),
+    "jnp.cbrt": (jnp.cbrt, "n"),
+    "jnp.exp2": (jnp.exp2, "n"),
+    "jnp.log1p": (jnp.log1p, "p"),
+    "jnp.expm1": (jnp.expm1, "n"),
+    "jnp.i0": (jnp.i0, "n"),
+    "jnp.abs": (jnp.abs, "n"),
+    "jnp.maximum": (jnp.maximum, "nn"),
+    "jnp.clip": (lambda x: jnp.clip(x, -0.5, 0.5), "n"),
+    "jnp.where sqrt": (lambda x: jnp.where(x > 0, jnp.sqrt(jnp.abs(x)), 0.0), "n"),
+    "jnp.remainder": (jnp.remainder, "np"),
+    "jnp.fmod": (jnp.fmod, "np"),
+    "jnp.nan_to_num": (jnp.nan_to_num, "n"),
+    "jnp.heaviside": (jnp.heaviside, "nn"),
+    "jnp.copysign": (jnp.copysign, "nn"),
+    "jnp.ldexp": (lambda x: jnp.ldexp(x, 3), "n"),
+    "jnp.frexp": (lambda x: jnp.frexp(x)[0], "n"),
+    "jnp.modf": (lambda x: jnp.modf(x)[0], "n"),
+    "jnp.prod": (jnp.prod, "n"),
+    "jnp.prod axis": (lambda x: jnp.prod(x, axis=1), "A"),
+    "jnp.cumprod": (jnp.cumprod, "n"),
+    "jnp.cumsum": (jnp.cumsum, "n"),
+    "jnp.cumulative_prod": (jnp.cumulative_prod, "n"),
+    "jnp.std": (jnp.std, "n"),
+    "jnp.std axis": (lambda x: jnp.std(x, axis=1, ddof=1), "A"),
+    "jnp.var": (jnp.var, "n"),
+    "jnp.var axis": (lambda x: jnp.var(x, axis=0), "A"),
+    "jnp.median": (jnp.median, "n"),
+    "jnp.quantile": (lambda x: jnp.quantile(x, 0.3), "n"),
+    "jnp.percentile axis": (lambda x: jnp.percentile(x, 65.0, axis=1), "A"),
+    "jnp.ptp": (jnp.ptp, "n"),
+    "jnp.sort": (jnp.sort, "n"),
+    "jnp.max": (jnp.max, "n"),
+    "jnp.cov": (jnp.cov, "A"),
+    "jnp.corrcoef": (jnp.corrcoef, "A"),
+    "jnp.convolve": (jnp.convolve, "nn"),
+    "jnp.interp": (lambda x, y: jnp.interp(x, jnp.linspace(-3, 3, 4), y), "nn"),
+    "jnp.gradient": (jnp.gradient, "n"),
+    "jnp.trapezoid": (jnp.trapezoid, "nn"),
+    "jnp.unwrap": (jnp.unwrap, "n"),
+    "jnp.cross": (lambda a, b: jnp.cross(a[:3], b[:3]), "nn"),
+    "jnp.kron": (jnp.kron, "nn"),
+    "jnp.vander": (jnp.vander, "n"),
+    "jnp.polyval": (jnp.polyval, "nn"),
+    "jnp.roots": (lambda p: jnp.roots(p, strip_zeros=False), "p"),
+    "jnp.fft.rfft": (lambda x: jnp.abs(jnp.fft.rfft(x)) ** 2, "n"),
+    "jnp.linalg.norm": (jnp.linalg.norm, "n"),
+    "jnp.linalg.norm 1": (lambda x: jnp.linalg.norm(x, 1), "n"),
+    "jnp.linalg.norm 3": (lambda x: jnp.linalg.norm(x, 3), "n"),
+    "jnp.linalg.norm inf": (lambda x: jnp.linalg.norm(x, jnp.inf), "n"),
+    "jnp.linalg.norm axis": (lambda x: jnp.linalg.norm(x, axis=1), "A"),
+    "jnp.linalg.norm nuc": (lambda x: jnp.linalg.norm(x, "nuc"), "M"),
+    "jnp.linalg.norm spectral": (lambda x: jnp.linalg.norm(x, 2), "M"),
+    "jnp.linalg.det": (jnp.linalg.det, "M"),
+    "jnp.linalg.slogdet": (lambda x: jnp.linalg.slogdet(x)[1], "M"),
+    "jnp.linalg.inv": (jnp.linalg.inv, "M"),
+    "jnp.linalg.pinv": (jnp.linalg.pinv, "M"),
+    "jnp.linalg.pinv tall": (lambda x: jnp.linalg.pinv(x.T), "A"),
+    "jnp.linalg.solve": (jnp.linalg.solve, "Mm"),
+    "jnp.linalg.lstsq": (lambda a, b: jnp.linalg.lstsq(a.T, b)[0], "An"),
+    "jnp.linalg.matrix_power": (lambda x: jnp.linalg.matrix_power(x, 3), "M"),
+    "jnp.linalg.matrix_power -2": (lambda x: jnp.linalg.matrix_power(x, -2), "M"),
+    "jnp.linalg.cholesky": (lambda x: jnp.linalg.cholesky((x + x.T) / 2), "S"),
+    "jnp.linalg.cholesky raw": (jnp.linalg.cholesky, "S"),
+    "jnp.linalg.eigh": (lambda x: jnp.linalg.eigh((x + x.T) / 2)[0], "H"),
+    "jnp.linalg.eigvalsh": (jnp.linalg.eigvalsh, "H"),
+    "eigh projector": (
+        lambda x: (lambda v: v[:, :1] @ v[:, :1].T)(jnp.linalg.eigh((x + x.T) / 2)[1]),
+        "H",
+    ),
+    "jnp.linalg.eigvals": (lambda x: jnp.sort(jnp.abs(jnp.linalg.eigvals(x))), "S"),
+    "jnp.linalg.svd": (lambda x: jnp.linalg.svd(x, compute_uv=False), "A"),
+    "svd product": (lambda x: (lambda u, s, v: u * s**2 @ v)(*jnp.linalg.svd(x, False)), "A"),
+    "jnp.linalg.qr": (jnp.linalg.qr, "M"),
+    "jnp.linalg.qr tall": (lambda x: jnp.linalg.qr(x.T), "A"),
+    "jnp.linalg.qr wide": (lambda x: jnp.linalg.qr(x[:, :3]), "A"),
+    "jnp.linalg.cond": (jnp.linalg.cond, "M"),
+    "jnp.linalg.multi_dot": (lambda a, b: jnp.linalg.multi_dot([a, b, a]), "MM"),
+    "jsl.expm": (jsl.expm, "M"),
+    "jsl.sqrtm": (lambda x: jnp.real(jsl.sqrtm(x)), "S"),
+    "jsl.funm": (lambda x: jsl.funm(x, jnp.exp)[0], "S"),
+    "jsl.lu": (lambda x: jsl.lu(x)[1:], "M"),
+    "jsl.cho_solve": (lambda x, y: jsl.cho_solve((jnp.linalg.cholesky(x), True), y), "Sm"),
+    "jsl.solve_triangular": (lambda a, b: jsl.solve_triangular(a, b, lower=True), "Tm"),
+    "jsl.solve pos": (lambda a, b: jsl.solve((a + a.T) / 2, b, assume_a="pos"), "Sm"),
+    "jsl.block_diag": (jsl.block_diag, "MM"),
+    "jsl.polar": (lambda x: jsl.polar(x)[0], "M"),
+    "jsl.eigh_tridiagonal": (lambda d, e: jsl.eigh_tridiagonal(d, e[:-1], eigvals_only=True), "nn"),
+    "jsl.toeplitz": (jsl.toeplitz, "nn"),
+    "nn.relu": (nn.relu, "n"),
+    "nn.relu6": (nn.relu6, "b"),
+    "nn.gelu": (nn.gelu, "n"),
+    "nn.gelu exact": (lambda x: nn.gelu(x, approximate=False), "n"),
+    "nn.silu": (nn.silu, "n"),
+    "nn.softplus": (nn.softplus, "n"),
+    "nn.sparse_plus": (nn.sparse_plus, "s"),
+    "nn.sparse_sigmoid": (nn.sparse_sigmoid, "s"),
+    "nn.squareplus": (nn.squareplus, "n"),
+    "nn.mish": (nn.mish, "n"),
+    "nn.elu": (nn.elu, "n"),
+    "nn.celu": (nn.celu, "n"),
+    "nn.selu": (nn.selu, "n"),
+    "nn.glu": (nn.glu, "n"),
+    "nn.soft_sign": (nn.soft_sign, "n"),
+    "nn.sigmoid": (nn.sigmoid, "n"),
+    "nn.log_sigmoid": (nn.log_sigmoid, "n"),
+    "nn.hard_sigmoid": (nn.hard_sigmoid, "n"),
+    "nn.hard_silu": (nn.hard_silu, "n"),
+    "nn.hard_tanh": (nn.hard_tanh, "s"),
+    "nn.leaky_relu": (nn.leaky_relu, "n"),
+    "nn.softmax": (nn.softmax, "n"),
+    "nn.softmax axis": (lambda x: nn.softmax(x, axis=0), "A"),
+    "nn.log_softmax": (nn.log_softmax, "n"),
+    "nn.logsumexp": (nn.logsumexp, "n"),
+    "nn.logsumexp axis": (lambda x: nn.logsumexp(x, axis=1), "A"),
+    "nn.logsumexp b": (lambda x, b: nn.logsumexp(x, b=b), "np"),
+    "nn.logsumexp sign": (lambda x, b: nn.logsumexp(x, b=b, return_sign=True)[0], "nn"),
+    "nn.logmeanexp": (nn.logmeanexp, "n"),
+    "nn.log1mexp": (nn.log1mexp, "p"),
+    "nn.standardize": (nn.standardize, "n"),
+    "nn.dot_product_attention": (
+        lambda q, k, v: nn.dot_product_attention(q[:, None], k[:, None], v[:, None]),
+        "AAA",
+    ),
+    "softmax where": (lambda x: nn.softmax(x, where=jnp.arange(COUNT) != 1), "n"),
+    "jss.logsumexp": (jss.logsumexp, "n"),
+    "jss.gammaln": (jss.gammaln, "p"),
+    "jss.gammaln negative": (jss.gammaln, "b"),
+    "jss.gamma": (jss.gamma, "p"),
+    "jss.gamma negative": (jss.gamma, "n"),
+    "jss.loggamma": (jss.loggamma, "p"),
+    "jss.digamma": (jss.digamma, "p"),
+    "jss.digamma negative": (jss.digamma, "b"),
+    "jss.polygamma 1": (lambda x: jss.polygamma(1, x), "p"),
+    "jss.polygamma 2": (lambda x: jss.polygamma(2, x), "p"),
+    "jss.polygamma 1 negative": (lambda x: jss.polygamma(1, x), "b"),
+    "jss.zeta": (jss.zeta, "gp"),
+    "jss.zeta q": (lambda q: jss.zeta(2.5, q), "p"),
+    "jss.multigammaln": (lambda a: jss.multigammaln(a, 2), "g"),
+    "jss.gammainc": (jss.gammainc, "pp"),
+    "jss.gammainc x": (lambda x: jss.gammainc(2.3, x), "p"),
+    "jss.gammaincc": (jss.gammaincc, "pp"),
+    "jss.gammasgn": (jss.gammasgn, "n"),
+    "jss.beta": (jss.beta, "pp"),
+    "jss.betaln": (jss.betaln, "pp"),
+    "jss.betainc": (jss.betainc, "ppu"),
+    "jss.betainc x": (lambda x: jss.betainc(1.3, 2.4, x), "u"),
+    "jss.erf": (jss.erf, "n"),
+    "jss.erfc": (jss.erfc, "n"),
+    "jss.erfcx": (jss.erfcx, "n") if hasattr(jss, "erfcx") else (jss.erfc, "p"),
+    "jss.erfinv": (jss.erfinv, "s"),
+    "jss.ndtr": (jss.ndtr, "n"),
+    "jss.ndtr tails": (jss.ndtr, "b"),
+    "jss.ndtri": (jss.ndtri, "u"),
+    "jss.log_ndtr": (jss.log_ndtr, "n"),
+    "jss.log_ndtr tails": (jss.log_ndtr, "b"),
+    "jss.xlogy": (jss.xlogy, "np"),
+    "jss.xlog1py": (jss.xlog1py, "np"),
+    "jss.entr": (jss.entr, "p"),
+    "jss.rel_entr": (jss.rel_entr, "pp"),
+    "jss.kl_div": (jss.kl_div, "pp"),
+    "jss.logit": (jss.logit, "u"),
+    "jss.expit": (jss.expit, "n"),
+    "jss.log_softmax": (jss.log_softmax, "n"),
+    "jss.softmax": (jss.softmax, "n"),
+    "jss.i0": (jss.i0, "n"),
+    "jss.i0e": (jss.i0e, "n"),
+    "jss.i1": (jss.i1, "n"),
+    "jss.i1e": (jss.i1e, "n"),
+    "jss.i0e large": (jss.i0e, "b"),
+    "jss.i1e large": (jss.i1e, "b"),
+    "jss.expi": (jss.expi, "p"),
+    "jss.exp1": (jss.exp1, "p"),
+    "jss.expn": (lambda x: jss.expn(2, x), "p"),
+    "jss.spence": (jss.spence, "p"),
+    "jss.hyp1f1": (jss.hyp1f1, "ppn"),
+    "jss.hyp1f1 x": (lambda x: jss.hyp1f1(1.3, 2.4, x), "n"),
+    "jss.hyp2f1 x": (lambda x: jss.hyp2f1(0.7, 1.3, 2.4, x), "s"),
+    "jss.poch": (jss.poch, "pp"),
+    "jss.factorial": (jss.factorial, "p"),
+    "jss.fresnel": (jss.fresnel, "n"),
+    "jss.sici": (jss.sici, "p"),
+    "jss.bernoulli": (lambda x: x * jss.bernoulli(3)[2], "n"),
+    "jss.bessel_jn": (lambda x: jss.bessel_jn(x, v=2, n_iter=60), "p"),
+    "jss.sph_harm_y": (
+        lambda t, p: jnp.real(
+            jss.sph_harm_y(jnp.array([2]), jnp.array([1]), t[:1], p[:1], n_max=2)
+        ),
+        "pp",
+    ),
+    "jss.lpmn_values": (
+        lambda x: (
+            jss.lpmn_values(2, 2, x, is_normalized=False) if hasattr(jss, "lpmn_values") else x
+        ),
+        "s",
+    ),
+    "lax.igamma_grad_a": (lax.igamma_grad_a, "pp"),
+    "lax.random_gamma_grad": (lax.random_gamma_grad, "pp"),
+    "lax.lgamma": (lax.lgamma, "b"),
+    "lax.bessel_i0e": (lax.bessel_i0e, "n"),
+    "lax.bessel_i1e": (lax.bessel_i1e, "n"),
+    "lax.logistic": (lax.logistic, "n"),
+    "lax.cumlogsumexp": (lambda x: lax.cumlogsumexp(x, axis=0), "n"),
+    "lax.cummax": (lambda x: lax.cummax(x, axis=0), "n"),
+    "lax.cumprod": (lambda x: lax.cumprod(x, axis=0), "n"),
+    "lax.reduce_prod": (lambda x: lax.reduce(x, 1.0, lax.mul, (0,)), "n"),
+    "lax.associative_scan mul": (lambda x: lax.associative_scan(jnp.multiply, x), "n"),
+    "lax.integer_pow -2": (lambda x: lax.integer_pow(x, -2), "p"),
+    "lax.pow": (lax.pow, "pn"),
+    "lax.rem": (lax.rem, "np"),
+    "lax.regularized_incomplete_beta": (lax.betainc, "ppu"),
+    "lax.linalg.eigh": (lambda x: lax.linalg.eigh(x)[1], "H"),
+    "lax.linalg.tridiagonal_solve": (
+        lambda d, b: lax.linalg.tridiagonal_solve(
+            jnp.array([0.0, 0.3, 0.2, 0.1]), d + 3, jnp.array([0.2, 0.5, 0.3, 0.0]), b[:, None]
+        ),
+        "pn",
+    ),
+    "lax.custom_root": (
+        lambda a: lax.custom_root(
+            lambda x: x**3 + x - a,
+            a,
+            lambda f, x0: lax.fori_loop(
+                0, 60, lambda _, x: x - (x**3 + x - a) / (3 * x**2 + 1), x0
+            ),
+            lambda g, y: y / g(jnp.ones_like(y)),
+        ),
+        "n",
+    ),
+    "scipy.cg": (lambda a, b: jax.scipy.sparse.linalg.cg(lambda x: a @ x, b, tol=1e-14)[0], "Sm"),
+    "scipy.gmres": (
+        lambda a, b: jax.scipy.sparse.linalg.gmres(lambda x: a @ x, b, tol=1e-14)[0],
+        "Sm",
+    ),
+    "jst.norm.logpdf": (jst.norm.logpdf, "nnp"),
+    "jst.norm.logcdf": (jst.norm.logcdf, "n"),
+    "jst.norm.logsf": (jst.norm.logsf, "n"),
+    "jst.norm.ppf": (jst.norm.ppf, "u"),
+    "jst.t.logpdf": (jst.t.logpdf, "np"),
+    "jst.gamma.logpdf": (jst.gamma.logpdf, "pp"),
+    "jst.gamma.cdf": (jst.gamma.cdf, "pp"),
+    "jst.beta.logpdf": (jst.beta.logpdf, "upp"),
+    "jst.beta.cdf": (jst.beta.cdf, "upp"),
+    "jst.beta.logcdf": (jst.beta.logcdf, "upp"),
+    "jst.chi2.logcdf": (jst.chi2.logcdf, "pp"),
+    "jst.poisson.logpmf": (lambda m: jst.poisson.logpmf(3, m), "p"),
+    "jst.poisson.cdf": (lambda m: jst.poisson.cdf(3, m), "p"),
+    "jst.nbinom.logpmf": (lambda p: jst.nbinom.logpmf(3, 4.0, p), "u"),
+    "jst.binom.logpmf": (lambda p: jst.binom.logpmf(2, 5, p), "u"),
+    "jst.betabinom.logpmf": (lambda a, b: jst.betabinom.logpmf(2, 5, a, b), "pp"),
+    "jst.dirichlet.logpdf": (lambda a: jst.dirichlet.logpdf(jnp.full(COUNT, 0.25), a), "p"),
+    "jst.multivariate_normal.logpdf": (jst.multivariate_normal.logpdf, "mmS"),
+    "jst.cauchy.logcdf": (jst.cauchy.logcdf, "n"),
+    "jst.laplace.logpdf": (jst.laplace.logpdf, "n"),
+    "jst.laplace.cdf": (jst.laplace.cdf, "n"),
+    "jst.logistic.logpdf": (jst.logistic.logpdf, "n"),
+    "jst.logistic.ppf": (jst.logistic.ppf, "u"),
+    "jst.truncnorm.logpdf": (lambda x: jst.truncnorm.logpdf(x, -1.0, 1.0), "s"),
+    "jst.truncnorm.logcdf": (lambda x: jst.truncnorm.logcdf(x, -1.0, 1.0), "s"),
+    "jst.gennorm.logpdf": (jst.gennorm.logpdf, "np"),
+    "jst.gennorm.cdf": (jst.gennorm.cdf, "np"),
+    "jst.vonmises.logpdf": (jst.vonmises.logpdf, "np"),
+    "jst.wrapcauchy.logpdf": (jst.wrapcauchy.logpdf, "pu"),
+    "jst.pareto.logpdf": (jst.pareto.logpdf, "gp"),
+    "jst.expon.logcdf": (jst.expon.logcdf, "p")
+    if hasattr(jst.expon, "logcdf")
+    else (jst.expon.logpdf, "p"),
+    "jst.sem": (jst.sem, "n"),
+}
+"""By name: the function, and the kinds of its arguments."""
+
+SIZE = 3
+
+
+def inputs_of(name: str, kinds: str) -> list[np.ndarray]:
+    """Random inputs, seeded by the name of the function."""
+    rng = np.random.default_rng(zlib.crc32(name.encode()))
+    return [DRAWN[kind](rng) for kind in kinds]
+
+
+def _square(rng: np.random.Generator) -> np.ndarray:
+    return rng.standard_normal((SIZE, SIZE))
+
+
+def _symmetric(rng: np.random.Generator) -> np.ndarray:
+    m = _square(rng)
+    return m + m.T
+
+
+def _definite(rng: np.random.Generator) -> np.ndarray:
+    m = _square(rng)
+    return m @ m.T + np.eye(SIZE)
+
+
+DRAWN: dict[str, Callable[[np.random.Generator], np.ndarray]] = {
+    "n": lambda rng: rng.standard_normal(COUNT),
+    "p": lambda rng: rng.uniform(0.3, 2.5, COUNT),
+    "u": lambda rng: rng.uniform(0.1, 0.9, COUNT),
+    "s": lambda rng: rng.uniform(-0.9, 0.9, COUNT),
+    "g": lambda rng: rng.uniform(1.2, 3.0, COUNT),
+    "b": lambda rng: rng.uniform(-12.0, 12.0, COUNT),
+    "m": lambda rng: rng.standard_normal(SIZE),
+    "M": lambda rng: _square(rng) + 2 * np.eye(SIZE),
+    "S": _definite,
+    "H": _symmetric,
+    "T": lambda rng: np.tril(_square(rng)) + 3 * np.eye(SIZE),
+    "A": lambda rng: rng.standard_normal((SIZE, COUNT)),
+}
