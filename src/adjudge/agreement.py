@@ -15,6 +15,8 @@ from adjudge.numeric import Column
 from adjudge.spaces import Vector
 from adjudge.steady import UNITS, persists, shaken
 
+RESIDUE = 2.0**16
+"""Units of rounding of f over the scale of x: what is less may be one of what cancels."""
 LOOKED_INTO = 4
 """Disagreements of a table, small enough to be ill-conditioning, that are taken at other points."""
 
@@ -51,7 +53,8 @@ class Agreement:
             tight = UNITS * tolerance.eps * size + rounding
             gap = np.abs(one - two)
             comparable = np.isfinite(one) & np.isfinite(two)
-            apart = comparable & ~(gap <= bound)
+            residue = gap <= RESIDUE * tolerance.eps * side.scales.secant
+            apart = comparable & ~(gap <= bound) & ~residue
             doubtful = comparable & ~(gap <= tight) & ~apart
         for k in sorted(np.flatnonzero(doubtful), key=lambda k: -gap[k] / tight[k]):
             if np.any(apart) or self.looked == LOOKED_INTO:

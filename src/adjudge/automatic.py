@@ -125,12 +125,17 @@ class Forward:
         return base.Y.vector(self.problem.backend, y, base.arrays[: len(base.Y.leaves)])
 
 
-def neighbours(problem: Problem, leaf: int) -> Iterator[Vector]:
-    """Two points where the entries of one leaf are one or two units of rounding off those of x."""
+def neighbours(problem: Problem, leaf: int | None) -> Iterator[Vector]:
+    """Two points where the entries of one leaf, or of all, are one or two units of rounding off
+    those of x.
+    """
     random = np.random.default_rng(0)
-    part, eps = problem.X.slices[leaf], problem.X.leaves[leaf].eps
+    X = problem.X
+    moved = range(len(X.leaves)) if leaf is None else (leaf,)
     for _ in range(2):
         point = problem.origin.copy()
-        with np.errstate(all="ignore"):
-            point[part] *= 1 + eps * random.choice(np.array([-1.0, 1.0]), part.stop - part.start)
+        for part, eps in [(X.slices[j], X.leaves[j].eps) for j in moved]:
+            signs = random.choice(np.array([-1.0, 1.0]), part.stop - part.start)
+            with np.errstate(all="ignore"):
+                point[part] *= 1 + eps * signs
         yield problem.clipped(point)

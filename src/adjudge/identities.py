@@ -19,6 +19,11 @@ from adjudge.probes import Probes
 from adjudge.problem import Problem
 from adjudge.spaces import Space, Vector
 
+RESIDUE = 1024
+"""Units of rounding of f over the scale of x that a derivative may be where it should be zero: what
+cancels in it may be some hundred times f (a mean of one number less that number, over its spread).
+"""
+
 
 @dataclass
 class Identities:
@@ -205,7 +210,7 @@ class Identities:
         largest = np.max(np.abs(self.base.values), initial=0.0, where=self._finite)
         with np.errstate(all="ignore"):
             x = np.concatenate([scale(self.problem.origin[p]) for p in self.problem.X.slices])
-            unit = 64 * self.tolerance.eps * largest
+            unit = RESIDUE * self.tolerance.eps * largest
             if space is self.problem.X:
                 return np.asarray(unit / x)
             return np.full(space.size, unit / np.min(x, initial=np.inf))

@@ -18,6 +18,7 @@ from adjudge.nonsmooth import with_jumps
 from adjudge.numeric import (
     Column,
     climbed,
+    column,
     confirm,
     given,
     refined,
@@ -90,7 +91,29 @@ class Settling:
             found = with_jumps(problem, base, found)
         if total(sides, "fails"):
             sides = [self._wavering(side, found) for side in sides]
+        if self.problem.tail and not found.given and total(sides, "fails"):
+            sides = self._scattering(sides, found)
         return found, sides, None
+
+    def _scattering(self, sides: list[Side], found: Column) -> list[Side]:
+        """What fails of a derivative of a derivative, allowed four times the change of its
+        reference where all of x moves by a unit of rounding: differences of a residue of rounding
+        are as precise as any, and are another residue there.
+        """
+        changes = [np.zeros(comparison.reference.size) for _, comparison, _ in sides]
+        for point in neighbours(self.problem, None):
+            if not self.budget.allows(self.budget.column):
+                return sides
+            moved = replace(self.problem, origin=point, x=self.problem.point(point))
+            there = self.judged(column(moved, self.base, found.tangent, None))
+            for change, (_, here, _), (_, other, _) in zip(changes, sides, there, strict=True):
+                with np.errstate(all="ignore"):
+                    apart = np.nan_to_num(np.abs(other.reference - here.reference), posinf=0.0)
+                np.maximum(change, apart, out=change)
+        return [
+            (letter, replace(comparison, error=comparison.error + 4 * change), kind)
+            for (letter, comparison, kind), change in zip(sides, changes, strict=True)
+        ]
 
     def _doubted(self, sides: list[Side]) -> NDArray[np.bool_]:
         """The outputs on which a comparison fails or stays open."""
