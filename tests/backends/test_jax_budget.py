@@ -17,14 +17,15 @@ pytestmark = pytest.mark.backend("jax")
 @pytest.mark.parametrize("letter", ["R", "F"])
 @pytest.mark.parametrize("scalar", [True, False])
 def test_two_wrong_entries_of_a_large_input_are_named(letter, scalar):
-    twice = np.ones(2_000)
-    twice[[700, 1_999]] = 2.0
-
     @jax.custom_jvp
     def wrong(x):
         return jnp.sin(x)
 
-    wrong.defjvp(lambda x, v: (wrong(x[0]), v[0] * jnp.cos(x[0]) * twice))
+    def rule(x, v):  # the factor is of the dtype of x, which is another one in 64-bit mode
+        twice = jnp.ones_like(x[0]).at[jnp.asarray([700, 1_999])].set(2.0)
+        return wrong(x[0]), v[0] * jnp.cos(x[0]) * twice
+
+    wrong.defjvp(rule)
     x = jnp.asarray(np.random.default_rng(1).normal(size=2_000))
 
     report = examine((lambda x: wrong(x).sum()) if scalar else wrong, x, modes=[letter], seed=1)
