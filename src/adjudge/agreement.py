@@ -12,6 +12,7 @@ from adjudge.columns import Columns
 from adjudge.compare import Entry, Tally
 from adjudge.differences import norm
 from adjudge.numeric import Column
+from adjudge.observed import unseen
 from adjudge.spaces import Vector
 from adjudge.steady import UNITS, persists, shaken
 
@@ -53,7 +54,8 @@ class Agreement:
             tight = UNITS * tolerance.eps * size + rounding
             gap = np.abs(one - two)
             comparable = np.isfinite(one) & np.isfinite(two)
-            residue = gap <= RESIDUE * tolerance.eps * side.scales.secant
+            floor = probes.contract_error(unseen(columns.base, found.vector, tolerance.eps))
+            residue = gap <= RESIDUE * tolerance.eps * side.scales.secant + floor[: gap.size]
             apart = comparable & ~(gap <= bound) & ~residue
             doubtful = comparable & ~(gap <= tight) & ~apart
         for k in sorted(np.flatnonzero(doubtful), key=lambda k: -gap[k] / tight[k]):

@@ -15,9 +15,10 @@ from adjudge.errors import AdjudgeError
 from adjudge.failure import Failure
 from adjudge.measured import measured
 from adjudge.numeric import Column, column, confirm, refined
-from adjudge.observed import evaluate
+from adjudge.observed import evaluate, unseen
 from adjudge.probes import Tangent
 from adjudge.search import NAMED, Indices, Residual, Search
+from adjudge.settle import RESIDUE
 from adjudge.spaces import Vector
 from adjudge.table import Table
 
@@ -272,6 +273,8 @@ class _Trace:
         """
         table, entry, method = self.table, self.failure.entry, found.estimate.method
         self.found.tested += 1
+        floor = self._floor(found, coordinate, row)
+        bar += floor
         gap, allowed = abs(automatic - reference), self._allowed(automatic, reference, bar)
         if gap <= allowed or not np.isfinite(reference):
             return False
@@ -287,6 +290,7 @@ class _Trace:
                 estimate = measured(table.problem, table.base, self.closer[1], doubted).estimate
                 reference, bar = self._of_row(estimate, row)
                 bar += self._wavering(automatic, row, coordinate)
+            bar += floor
             method, allowed = estimate.method, self._allowed(automatic, reference, bar)
             if abs(automatic - reference) <= allowed:
                 return False
@@ -304,6 +308,17 @@ class _Trace:
             )
             self.found.entries.append(wrong)
         return True
+
+    def _floor(self, found: Column, coordinate: int, row: int | None) -> float:
+        """What rounding of the first derivative alone may make of an entry of a second one."""
+        table = self.table
+        if row is None or not table.problem.tail:
+            return 0.0
+        unit = np.zeros(table.problem.X.size)
+        unit[coordinate] = 1.0
+        eps, values = table.tolerance.eps, np.abs(found.estimate.value[self.part])
+        largest = np.max(values, initial=0.0, where=np.isfinite(values))
+        return float(unseen(table.base, unit, eps)[row] + RESIDUE * eps * largest)
 
     def _of_row(self, estimate: Estimate, row: int | None) -> tuple[float, float]:
         """Value and error bar of one output, or of the first derivative's projection."""

@@ -8,9 +8,12 @@ from functools import cached_property
 import numpy as np
 
 from adjudge.backend import Arrays
-from adjudge.differences import SAMPLED, SHORT
+from adjudge.differences import SAMPLED, SHORT, scale
 from adjudge.problem import Problem
 from adjudge.spaces import Space, Vector
+
+UNSEEN = 64
+"""Units of rounding of f below which nothing of it is seen."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,27 @@ class Base:
             if finite.size:
                 typical[part] = np.partition(finite, finite.size // 2)[finite.size // 2]
         return typical
+
+
+def unseen(base: Base, vector: Vector, eps: float) -> Vector:
+    """For each output of a derivative, what its slope along `vector` may be without showing in f:
+    units of rounding of f, over the scale of the inputs that the output belongs to. Zero where
+    the problem is f itself.
+    """
+    problem, width = base.problem, base.Y.size
+    observed = base.values[width:]
+    if not problem.tail or not observed.size:
+        return np.zeros(width)
+    f = float(np.max(np.abs(observed), initial=0.0, where=np.isfinite(observed)))
+    lengths = np.ones(width)
+    if problem.tail[0] == "R":
+        parts = problem.X.slices[: len(base.Y.leaves)]
+        lengths = np.concatenate([*(scale(problem.origin[part]) for part in parts), np.zeros(0)])
+    moves = vector != 0
+    reach = np.concatenate([*(scale(problem.origin[part]) for part in problem.X.slices)])
+    with np.errstate(all="ignore"):
+        step = float(np.max(np.abs(vector[moves]) / reach[moves], initial=0.0))
+        return np.asarray(UNSEEN * eps * f * step / lengths)
 
 
 def evaluate(problem: Problem, base: Base, x: Vector, doing: str) -> Vector:

@@ -26,7 +26,7 @@ from adjudge.numeric import (
     steps_around,
     unit_roundoff,
 )
-from adjudge.observed import Base, evaluate
+from adjudge.observed import Base, evaluate, unseen
 from adjudge.probes import Probes
 from adjudge.problem import Problem
 from adjudge.spaces import DOUBLE, Vector
@@ -39,6 +39,9 @@ NOISE, JUMP, LEAVING = 40, 6, 32
 """Evaluations that it takes, at most, to measure the noise of f; to tell a jump from a slope;
 to see a tail."""
 
+RESIDUE = 2.0**18
+"""Units of rounding, of the largest entry, that an entry of a second derivative may be off by for
+no other reason than the rounding of the first: a softmax of all but 1 has lost what it is less."""
 ALONE = 64
 """Times the tolerance that a value is off by where none of its neighbours is."""
 
@@ -96,10 +99,12 @@ class Settling:
         return found, sides, None
 
     def _scattering(self, sides: list[Side], found: Column) -> list[Side]:
-        """What fails of a derivative of a derivative, allowed four times the change of its
-        reference where all of x moves by a unit of rounding: differences of a residue of rounding
-        are as precise as any, and are another residue there.
+        """What fails of a derivative of a derivative, allowed four times the change of both sides
+        where all of x moves by a unit of rounding: differences of a residue of rounding are as
+        precise as any, and are another residue there. Allowed as well what the rounding of the
+        first derivative, which is differentiated, may be beside the largest entry.
         """
+        sides = [self._wavering(side, found, everywhere=True) for side in sides]
         changes = [np.zeros(comparison.reference.size) for _, comparison, _ in sides]
         for point in neighbours(self.problem, None):
             if not self.budget.allows(self.budget.column):
@@ -110,10 +115,16 @@ class Settling:
                 with np.errstate(all="ignore"):
                     apart = np.nan_to_num(np.abs(other.reference - here.reference), posinf=0.0)
                 np.maximum(change, apart, out=change)
-        return [
-            (letter, replace(comparison, error=comparison.error + 4 * change), kind)
-            for (letter, comparison, kind), change in zip(sides, changes, strict=True)
-        ]
+        allowed = []
+        for (letter, comparison, kind), change in zip(sides, changes, strict=True):
+            residue = RESIDUE * comparison.tolerance.eps * comparison.scales.block
+            slack = 4 * change + residue
+            if kind != "first":
+                floor = unseen(self.base, found.vector, comparison.tolerance.eps)
+                slack = slack + (floor if kind == "each" else self.probes.contract_error(floor))
+            error = comparison.error + np.where(comparison.fails, slack, 0.0)
+            allowed.append((letter, replace(comparison, error=error), kind))
+        return allowed
 
     def _doubted(self, sides: list[Side]) -> NDArray[np.bool_]:
         """The outputs on which a comparison fails or stays open."""
@@ -129,7 +140,7 @@ class Settling:
                     doubted[self.base.Y.slices[k]] = True
         return doubted
 
-    def _wavering(self, side: Side, found: Column) -> Side:
+    def _wavering(self, side: Side, found: Column, *, everywhere: bool = False) -> Side:
         """What fails, allowed the rounding of the automatic side: four times its change where x
         moves by a unit of rounding. Of many rows some are tried; the steadiest stands for the rest.
         A value that is far off at x, and right at all points tried around it, is not rounding.
@@ -139,7 +150,7 @@ class Settling:
         if not tried:
             return side
         with np.errstate(all="ignore"):
-            around = self._around(kind, tried, found)
+            around = self._around(kind, tried, found, everywhere=everywhere)
             changes = [np.abs(values - comparison.automatic[tried]) for values in around]
             change = np.max(np.where(np.isfinite(changes), changes, 0.0), axis=0)
             reference, allowed = comparison.reference[tried], comparison.allowed[tried]
@@ -237,9 +248,13 @@ class Settling:
             buried[np.array(tried)[steady]] = True
         return np.asarray(buried)
 
-    def _around(self, kind: str, rows: list[int], found: Column) -> list[Vector]:
-        """The automatic values of these rows where x is moved by a unit of rounding."""
-        points = neighbours(self.problem, found.tangent.leaf)
+    def _around(
+        self, kind: str, rows: list[int], found: Column, *, everywhere: bool = False
+    ) -> list[Vector]:
+        """The automatic values of these rows where the leaf of the column, or all of x, is moved
+        by a unit of rounding.
+        """
+        points = neighbours(self.problem, None if everywhere else found.tangent.leaf)
         return [self._automatic(point, kind, rows, found) for point in points]
 
     def _automatic(self, point: Vector, kind: str, rows: list[int], found: Column) -> Vector:
