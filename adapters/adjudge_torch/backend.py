@@ -173,7 +173,7 @@ class TorchBackend(AutodiffBackend):
                 # vmap returns tensors only; something must come back where all are absent
                 return (*(value for value in values if value is not None), arrays[0])
 
-            results = iter(torch.func.vmap(one, randomness="error")(*stacks))
+            results = iter(torch.func.vmap(one, randomness="different")(*stacks))
             return tuple(next(results) if here else None for here in present)
 
         return mapped

@@ -283,21 +283,35 @@ class Identities:
                 cause=error,
             )
             return
+
+        def row(batch: MaybeArrays, s: int) -> Vector:
+            picked = tuple(None if array is None else array[s] for array in batch)
+            return space.vector(backend, picked, tuple(likes))
+
+        apart: list[Finding] = []
         for s, single in enumerate(loop):
-            picked = tuple(None if array is None else array[s] for array in together)
-            one = space.vector(backend, picked, tuple(likes))
             two = space.vector(backend, single, tuple(likes))
-            yield from self.equal(
+            apart += self.equal(
                 Status.INCONSISTENT,
                 letter,
                 space,
-                one,
+                row(together, s),
                 two,
                 np.abs(two),
                 f"the vmapped {rule} for {name} is not the loop over the batch",
                 ("vmap", "loop"),
                 f"mend the batching rule of the {rule}",
             )
+        if apart:
+            twice = vmap(function)(backend.stack([pair[0][0], pair[0][0]]))
+            if not _equal(row(twice, 0), row(twice, 1)):
+                text = (
+                    f"the vmapped {rule} for {name} is another one in each of two equal rows\n"
+                    "  random numbers that the function draws differ there: pass them in"
+                )
+                mode = letter + self.problem.tail
+                apart = [Finding(Status.NONDETERMINISTIC, mode, name, text)]
+        yield from apart
 
 
 def again(problem: Problem, base: Base) -> Vector:

@@ -94,7 +94,7 @@ class Settling:
             found = with_jumps(problem, base, found)
         if total(sides, "fails"):
             sides = [self._wavering(side, found) for side in sides]
-        if self.problem.tail and not found.given and total(sides, "fails"):
+        if self.problem.tail and not (found.given or found.sided) and total(sides, "fails"):
             sides = self._scattering(sides, found)
         return found, sides, None
 

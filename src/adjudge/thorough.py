@@ -79,7 +79,7 @@ def mapped(
             text = f"the batch for {name} raises {type(error).__name__}: {error}"
             found = [Finding(Status.RAISED, name, "", text, cause=error)]
         for finding in found:
-            unable = finding.status in (Status.RAISED, Status.UNSUPPORTED)
+            unable = finding.status is not Status.INCONSISTENT
             first = finding.text.partition("\n")[0]
             noted = replace(finding, note=True, text=f"{first}\n  batching was not asked for")
             yield noted if unable else finding

@@ -80,6 +80,23 @@ def test_global_settings_and_random_state_are_as_before(gradcheck, state, x, opt
     assert before == state()
 
 
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_batch_with_other_random_numbers_in_each_row_cannot_be_compared(asked):
+    x = torch.tensor([0.3, 0.8], dtype=torch.float64)
+
+    def noisy(x):
+        torch.manual_seed(0)
+        return x.sin() * torch.rand_like(x)
+
+    report = adjudge.examine(
+        noisy, x, modes=["F"], check_forward_ad=True, check_batched_forward_grad=asked, seed=0
+    )
+
+    (found,) = [f for f in report.findings if f.status is adjudge.Status.NONDETERMINISTIC]
+    assert "in each of two equal rows" in found.text
+    assert found.note is not asked
+
+
 @pytest.mark.parametrize("options", OPTIONS[:3])
 def test_a_second_order_check_leaves_them_as_before(gradgradcheck, state, x, options):
     before = state()
