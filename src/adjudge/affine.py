@@ -29,6 +29,8 @@ COLUMNS = 4
 """Columns of a full table that get long steps, and leaves of a projected one times two."""
 SCATTER = 32
 """Times the scatter of the differences that the automatic value may be off by."""
+CURVED = 4
+"""Times the error bar of the long differences."""
 CONDITION = 8
 """Times the square of the spread of singular values: of the map, and of what it was made from."""
 
@@ -182,6 +184,8 @@ class Affine:
         self.compared += int(np.count_nonzero(holds))
         with np.errstate(all="ignore"):
             gap = np.abs(automatic - reference)
+            # a curvature below the rounding of f may still bend the slope by as much
+            bound = CURVED * bound
             apart = holds & np.isfinite(automatic) & ~(gap <= bound)
             if not np.any(apart):
                 return

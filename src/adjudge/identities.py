@@ -19,6 +19,8 @@ from adjudge.probes import Probes
 from adjudge.problem import Problem
 from adjudge.spaces import Space, Vector
 
+UNITS = 64
+"""Units of rounding of terms that cancel."""
 RESIDUE = 1024
 """Units of rounding of f over the scale of x that a derivative may be where it should be zero: what
 cancels in it may be some hundred times f (a mean of one number less that number, over its spread).
@@ -177,14 +179,23 @@ class Identities:
             yield from self.zero(apply, np.zeros_like(u), space)
 
     def zero(
-        self, apply: Callable[[Vector], Vector], zero: Vector, space: Space, letter: str = "R"
+        self,
+        apply: Callable[[Vector], Vector],
+        zero: Vector,
+        space: Space,
+        letter: str = "R",
+        largest: float = 0.0,
     ) -> Iterator[Finding]:
-        """A zero cotangent (tangent, in forward mode) gives zero."""
+        """A zero cotangent (tangent, in forward mode) gives zero; or the rounding of `largest`,
+        where terms of that size cancel.
+        """
         at_zero = apply(zero)
         self.compared += at_zero.size
         if not np.any(at_zero):  # NaN counts
             return
-        allowed = np.isnan(at_zero) if self.tolerance.equal_nan else at_zero == 0
+        allowed = np.abs(at_zero) <= UNITS * self.tolerance.eps * largest
+        if self.tolerance.equal_nan:
+            allowed |= np.isnan(at_zero)
         bad = np.flatnonzero((at_zero != 0) & ~allowed)
         if bad.size:
             k = int(bad[0])

@@ -154,7 +154,7 @@ def printed(section):
 def test_the_examples_of_the_page_print_what_it_shows_in_pytorch():
     pairs = list(printed("PyTorch"))
 
-    assert len(pairs) == 7
+    assert len(pairs) == 9
     assert [now for now, _ in pairs] == [shown for _, shown in pairs]
 
 

@@ -103,10 +103,10 @@ def test_a_jvp_that_is_homogeneous_but_not_additive_is_nonlinear():
 
 
 def test_a_jvp_that_is_not_zero_at_zero_is_nonlinear():
-    report = check(ByHand(np.sin, jvp=lambda x, v: np.cos(x) * v + 1e-20), X, "F")
+    report = check(ByHand(np.sin, jvp=lambda x, v: np.cos(x) * v + 1e-12), X, "F")
 
     assert Status.NONLINEAR in statuses(report)
-    assert "a zero tangent gives 1e-20" in str(report)
+    assert "a zero tangent gives 1e-12" in str(report)
 
 
 def test_a_jvp_that_is_linear_over_the_reals_alone_passes():
@@ -246,7 +246,7 @@ def test_in_single_precision_by_itself_too():
     x = X.astype(np.float32)
 
     assert check(linear(dtype=np.float32), x, "R", in_double=False)
-    assert not check(linear(1 + 1e-4, dtype=np.float32), x, "R", in_double=False)
+    assert not check(linear(1 + 5e-4, dtype=np.float32), x, "R", in_double=False)
     assert check(linear(dtype=np.float32), x, "R")
     assert not check(linear(1 + 1e-5, dtype=np.float32), x, "R")
 
