@@ -24,6 +24,7 @@ REFERENCES = {
     "jvp": reference.derivative(jvp=lambda x, v: slope(x) * v),
     "vjp": reference.derivative(vjp=lambda x, w: slope(x) * w),
 }
+ENGINES = [pytest.param(name, marks=pytest.mark.backend(name)) for name in ("torch", "jax")]
 POINTS = {"tail": [38.5, 40.0, 45.0], "ordinary": [0.3, -0.7], "mixed": [0.3, 40.0, 1.0]}
 
 
@@ -61,7 +62,7 @@ def jax_planted(double, with_vjp, jnp):
     return make
 
 
-@pytest.mark.parametrize("engine", ["torch", "jax"])
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("name", REFERENCES)
 def test_a_right_derivative_passes_and_a_wrong_one_fails(name, point, engine, request):
@@ -75,7 +76,7 @@ def test_a_right_derivative_passes_and_a_wrong_one_fails(name, point, engine, re
     assert found == [Verdict.PASS, *[Verdict.FAIL] * len(WRONG)]
 
 
-@pytest.mark.parametrize("engine", ["torch", "jax"])
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("factor", [1.0, *WRONG])
 def test_without_a_reference_a_tail_stays_open(factor, engine, request):
     f, x = request.getfixturevalue(f"{engine}_planted")([40.0], factor)
@@ -86,6 +87,7 @@ def test_without_a_reference_a_tail_stays_open(factor, engine, request):
     assert "pass reference=" in str(report)
 
 
+@pytest.mark.backend("torch")
 def test_the_zero_of_torch_is_in_doubt_and_wrong_beside_a_reference():
     torch = pytest.importorskip("torch")
     x = torch.tensor([40.0], dtype=torch.float64, requires_grad=True)
@@ -94,6 +96,7 @@ def test_the_zero_of_torch_is_in_doubt_and_wrong_beside_a_reference():
     assert examine(torch.sigmoid, x, reference=REFERENCES["mpmath"]).verdict is Verdict.FAIL
 
 
+@pytest.mark.backend("torch")
 @pytest.mark.parametrize(
     ("name", "verdict"),
     [("relu", Verdict.PASS), ("hardsigmoid", Verdict.PASS), ("hardtanh", Verdict.PASS)],
@@ -106,6 +109,7 @@ def test_flat_pieces_of_torch_pass(name, verdict):
     assert examine(getattr(torch.nn.functional, name), x, seed=0).verdict is verdict
 
 
+@pytest.mark.backend("torch")
 def test_float32_of_torch_is_compared_with_its_own_tolerance():
     torch = pytest.importorskip("torch")
     x = torch.tensor([0.5, 3.0, -16.0], requires_grad=True)
@@ -118,6 +122,7 @@ def test_float32_of_torch_is_compared_with_its_own_tolerance():
     assert "formula judged" not in right.provenance.note
 
 
+@pytest.mark.backend("torch")
 @pytest.mark.parametrize("values", [[0.4, -1.0], [-30.0, -40.0]])
 def test_second_derivatives_of_torch_agree_with_mpmath(values):
     torch = pytest.importorskip("torch")
@@ -130,6 +135,7 @@ def test_second_derivatives_of_torch_agree_with_mpmath(values):
     assert {"R", "RR", "FR"} == set(report.modes)
 
 
+@pytest.mark.backend("jax")
 def test_every_mode_of_jax_agrees_with_mpmath(double, jnp):
     report = examine(
         lambda x: jnp.sin(x) * x,

@@ -11,7 +11,10 @@ X = np.asarray([0.3, -1.2, 0.8, 2.0])
 MATRIX = np.asarray([[0.9, 0.2, -0.3], [0.1, 1.7, 0.4], [-0.5, 0.6, 2.5]])
 
 
-@pytest.fixture(params=["torch", "jax"])
+ENGINES = [pytest.param(name, marks=pytest.mark.backend(name)) for name in ("torch", "jax")]
+
+
+@pytest.fixture(params=ENGINES)
 def engine(request):
     """`(namespace, array)` of each engine."""
     if request.param == "torch":
@@ -69,7 +72,7 @@ def products(xp, x):
     return xp.stack(parts)
 
 
-@pytest.mark.parametrize("name", ["torch", "jax"])
+@pytest.mark.parametrize("name", ENGINES)
 def test_a_product_whose_rule_divides_fails_at_an_exact_zero(name, request):
     xp = importlib.import_module("torch" if name == "torch" else "jax.numpy")
     if name == "torch":
@@ -135,6 +138,7 @@ def test_eigenvalues_are_not_smooth_where_they_repeat_and_their_sum_is(engine):
     assert whole.points["repeated_eigenvalues"].verdict is Verdict.PASS
 
 
+@pytest.mark.backend("torch")
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
 def test_points_of_a_tensor_are_tensors_like_it(dtype):
     torch = importlib.import_module("torch")
@@ -156,6 +160,7 @@ def test_points_of_a_tensor_are_tensors_like_it(dtype):
     assert torch.equal(before, x)
 
 
+@pytest.mark.backend("jax")
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
 def test_points_of_a_jax_array_have_its_dtype_outside_of_64_bit_mode(dtype, double, jnp):
     x = double(X) if dtype == "float64" else jnp.asarray(X, dtype=dtype)
@@ -167,6 +172,7 @@ def test_points_of_a_jax_array_have_its_dtype_outside_of_64_bit_mode(dtype, doub
     assert {"zeros", "plus_40", "large"} <= {point.name for point in points}
 
 
+@pytest.mark.backend("torch")
 def test_complex_inputs_are_checked_at_special_points():
     torch = importlib.import_module("torch")
     z = torch.tensor([0.3 + 1j, -1.2 - 0.4j, 0.8 + 0.1j], requires_grad=True)
