@@ -15,6 +15,19 @@ Bounds = tuple[Any, Any] | Mapping[Path, tuple[Any, Any]] | None
 """A pair of numbers or arrays for all checked inputs, or by path such pairs."""
 
 
+def named(space: Space, path: Path, option: str, remedy: str) -> list[int]:
+    """The leaves at `path` or below it. Raises `InputError` where `option` names none."""
+    prefix = f"inputs[{path}]" if isinstance(path, int) else path
+    found = [j for j, leaf in enumerate(space.leaves) if under(leaf.name, prefix)]
+    if not found:
+        raise InputError(
+            f"{option}= names {path!r}, which is no checked input; there are: "
+            + ", ".join(leaf.name for leaf in space.leaves),
+            remedy,
+        )
+    return found
+
+
 def read_bounds(space: Space, origin: Vector, bounds: Bounds) -> tuple[Vector, Vector] | None:
     """The bounds of each coordinate. Raises `InputError` where they make no sense."""
     if bounds is None:
@@ -22,15 +35,8 @@ def read_bounds(space: Space, origin: Vector, bounds: Bounds) -> tuple[Vector, V
     low, high = np.full(space.size, -np.inf), np.full(space.size, np.inf)
     pairs = bounds if isinstance(bounds, Mapping) else {"": bounds}
     for path, pair in pairs.items():
-        prefix = f"inputs[{path}]" if isinstance(path, int) else path
-        named = [j for j, leaf in enumerate(space.leaves) if under(leaf.name, prefix)]
-        if not named:
-            raise InputError(
-                f"bounds= names {path!r}, which is no checked input; there are: "
-                + ", ".join(leaf.name for leaf in space.leaves),
-                "give a path as listed, or one pair (low, high) for all",
-            )
-        for j in named:
+        remedy = "give a path as listed, or one pair (low, high) for all"
+        for j in named(space, path, "bounds", remedy):
             part = space.slices[j]
             low[part], high[part] = _pair(space.leaves[j], pair)
     empty, outside = ~(low < high), ~((low <= origin) & (origin <= high))

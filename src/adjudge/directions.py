@@ -10,7 +10,7 @@ import numpy as np
 
 from adjudge.arguments import Path
 from adjudge.backend import Array, Arrays, AutodiffBackend, HostArray, MaybeArrays, Pullback
-from adjudge.bounds import Bounds, under
+from adjudge.bounds import Bounds, named, under
 from adjudge.byhand import ByHand, FlatByHand
 from adjudge.charts import SETS, Chart, OffTheSetError, tolerance
 from adjudge.errors import FlagError, InputError, NotSupportedError
@@ -170,16 +170,11 @@ def read_directions(
     if not wishes:
         raise InputError("directions= names no input", "name at least one, or leave it out")
     for path, wish in wishes.items():
-        prefix = f"inputs[{path}]" if isinstance(path, int) else path
-        named = [j for j, leaf in enumerate(space.leaves) if under(leaf.name, prefix)]
-        if not named:
-            raise InputError(
-                f"directions= names {path!r}, which is no checked input; there are: "
-                + ", ".join(leaf.name for leaf in space.leaves),
-                "give a path as listed, or one name for all; only floating and complex arrays "
-                "that are checked (wrt=) have directions",
-            )
-        for j in named:
+        remedy = (
+            "give a path as listed, or one name for all; only floating and complex arrays that "
+            "are checked (wrt=) have directions"
+        )
+        for j in named(space, path, "directions", remedy):
             leaf = space.leaves[j]
             if _bounded(leaf, bounds):
                 raise FlagError(

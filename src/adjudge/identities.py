@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from adjudge.backend import Array, Arrays, MaybeArrays
 from adjudge.compare import UNDERFLOW, Tolerance
-from adjudge.differences import scale
 from adjudge.errors import NotSupportedError
 from adjudge.findings import Finding, Status
 from adjudge.observed import Base, evaluate
@@ -220,7 +219,7 @@ class Identities:
         """
         largest = np.max(np.abs(self.base.values), initial=0.0, where=self._finite)
         with np.errstate(all="ignore"):
-            x = np.concatenate([scale(self.problem.origin[p]) for p in self.problem.X.slices])
+            x = self.problem.lengths
             unit = RESIDUE * self.tolerance.eps * largest
             if space is self.problem.X:
                 return np.asarray(unit / x)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.compare import Tolerance
-from adjudge.differences import Vector, scale
+from adjudge.differences import Vector
 from adjudge.findings import Finding, Status
 from adjudge.observed import Base, evaluate
 from adjudge.problem import Problem
@@ -74,7 +74,7 @@ def _gap(problem: Problem, base: Base, point: Vector, values: Vector, first: int
 def _scattered(problem: Problem, base: Base, gap: Vector, first: int) -> NDArray[np.bool_]:
     """Where the gap is no more at x than it varies nearby, and has no sign of its own."""
     random, gaps = np.random.default_rng(31), [gap]
-    reach = np.concatenate([scale(problem.origin[part]) for part in problem.X.slices])
+    reach = problem.lengths.copy()
     if problem.tail:  # cotangents stay
         reach[problem.X.slices[problem.base_inputs - 1].stop :] = 0.0
     for far in REACH:

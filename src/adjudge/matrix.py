@@ -30,9 +30,6 @@ from adjudge.summary import provenance_of, rows_of
 from adjudge.twin import Twin
 from adjudge.words import combined, place
 
-Rows = Mapping[str, Mapping[str, Outcome]]
-"""Outcomes by way and mode."""
-
 
 @dataclass(frozen=True)
 class Way:

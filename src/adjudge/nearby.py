@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from adjudge.budget import least
 from adjudge.differences import SHORT, scale
-from adjudge.errors import AdjudgeError
 from adjudge.findings import Finding, Status, Verdict
 from adjudge.judge import FULL_MODE, Judgement, Part, Settings, judge
-from adjudge.observed import Base, observe
+from adjudge.observed import Base, observe, where_defined
 from adjudge.probes import signed
 from adjudge.problem import Problem
 from adjudge.report import mode_verdict
@@ -87,19 +87,9 @@ def _points(
         there = _moved(problem, move)
         if there is None:
             continue
-        at_it = _defined(there)
+        at_it = where_defined(partial(observe, there))
         if at_it is not None and np.all(np.isfinite(at_it.values) | ~np.isfinite(base.values)):
             yield there, at_it
-
-
-def _defined(problem: Problem) -> Base | None:
-    """`observe`; `None` where f raises, since it is not defined there."""
-    try:
-        return observe(problem)
-    except AdjudgeError:
-        raise
-    except Exception:
-        return None
 
 
 def _moved(problem: Problem, move: Vector) -> Problem | None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
 from adjudge.backend import Arrays
-from adjudge.differences import SAMPLED, SHORT, scale
+from adjudge.differences import SAMPLED, SHORT
+from adjudge.errors import AdjudgeError
 from adjudge.problem import Problem
 from adjudge.spaces import Space, Vector
+
+Value = TypeVar("Value")
 
 UNSEEN = 64
 """Units of rounding of f below which nothing of it is seen."""
@@ -70,12 +75,10 @@ def unseen(base: Base, vector: Vector, eps: float) -> Vector:
     f = float(np.max(np.abs(observed), initial=0.0, where=np.isfinite(observed)))
     lengths = np.ones(width)
     if problem.tail[0] == "R":
-        parts = problem.X.slices[: len(base.Y.leaves)]
-        lengths = np.concatenate([*(scale(problem.origin[part]) for part in parts), np.zeros(0)])
+        lengths = problem.lengths[:width]
     moves = vector != 0
-    reach = np.concatenate([*(scale(problem.origin[part]) for part in problem.X.slices)])
     with np.errstate(all="ignore"):
-        step = float(np.max(np.abs(vector[moves]) / reach[moves], initial=0.0))
+        step = float(np.max(np.abs(vector[moves]) / problem.lengths[moves], initial=0.0))
         return np.asarray(UNSEEN * eps * f * step / lengths)
 
 
@@ -84,6 +87,16 @@ def evaluate(problem: Problem, base: Base, x: Vector, doing: str) -> Vector:
     problem.counts.doing = doing
     outputs = problem.evaluate(problem.point(x))
     return base.whole.vector(problem.backend, outputs, base.arrays)
+
+
+def where_defined(value: Callable[[], Value]) -> Value | None:
+    """`value()`, which evaluates f off x; `None` where f raises, since it is not defined there."""
+    try:
+        return value()
+    except AdjudgeError:
+        raise
+    except Exception:
+        return None
 
 
 def observe(problem: Problem) -> Base:

@@ -15,6 +15,7 @@ from adjudge.backend import Arrays, AutodiffBackend, FlatFunction
 from adjudge.bounds import Bounds, read_bounds
 from adjudge.byhand import ByHand, FlatByHand, HandBackend
 from adjudge.codec import Counts, UserCodec
+from adjudge.differences import scale
 from adjudge.directions import ChartedByHand, Charts, Directions, at_start, read_directions, within
 from adjudge.errors import FlagError, InputError
 from adjudge.referenced import Referenced, bound
@@ -86,6 +87,13 @@ class Problem:
     def clipped(self, point: Vector) -> Vector:
         """`point`, or the nearest one within the bounds: rounding may leave them."""
         return point if self.bounds is None else np.asarray(np.clip(point, *self.bounds))
+
+    @cached_property
+    def lengths(self) -> Vector:
+        """The scale of every coordinate of x."""
+        with np.errstate(all="ignore"):
+            scales = [scale(self.origin[part]) for part in self.X.slices]
+        return np.concatenate([*scales, np.zeros(0)])
 
     @cached_property
     def finite(self) -> bool:

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.differences import SHORT, scale
-from adjudge.errors import AdjudgeError
 from adjudge.numeric import unit_roundoff
-from adjudge.observed import Base, evaluate
+from adjudge.observed import Base, evaluate, where_defined
 from adjudge.probes import signed
 from adjudge.problem import Problem
 from adjudge.spaces import Space, Vector
@@ -61,11 +60,9 @@ class Around:
     def at(self, move: Vector) -> Vector | None:
         """f where x is moved; `None` where it raises, or is not finite though it is at x."""
         point = self.problem.clipped(self.problem.origin + move)
-        try:
-            values = evaluate(self.problem, self.base, point, "close to a special point")
-        except AdjudgeError:
-            raise
-        except Exception:
+        doing = "close to a special point"
+        values = where_defined(lambda: evaluate(self.problem, self.base, point, doing))
+        if values is None:
             return None
         finite = np.isfinite(values) | ~np.isfinite(self.base.values)
         return values if np.all(finite) else None

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from adjudge.differences import scale
 from adjudge.problem import Problem
 from adjudge.spaces import Vector
 
@@ -52,7 +51,8 @@ def shaken(vector: Vector, random: np.random.Generator) -> Vector:
 
 def _around(problem: Problem, eps: float, seed: int) -> Iterator[Vector]:
     random = np.random.default_rng([seed, 29])
-    lengths = np.concatenate([*(scale(problem.origin[p]) for p in problem.X.slices), np.zeros(0)])
     for distance in DISTANCES:
-        move = max(2.0**-distance, 4 * eps) * lengths * random.uniform(-1, 1, lengths.size)
+        move = (
+            max(2.0**-distance, 4 * eps) * problem.lengths * random.uniform(-1, 1, problem.X.size)
+        )
         yield problem.clipped(problem.origin + move)

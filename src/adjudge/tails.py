@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from adjudge.columns import Side
 from adjudge.compare import FLOOR, Comparison, Tally
 from adjudge.differences import lowest_bit
-from adjudge.errors import AdjudgeError
 from adjudge.numeric import Column, doing, moved_by, unit_roundoff
-from adjudge.observed import Base, evaluate
+from adjudge.observed import Base, evaluate, where_defined
 from adjudge.probes import Probes
 from adjudge.problem import Problem
 from adjudge.spaces import Vector
@@ -115,13 +114,9 @@ def _value(problem: Problem, base: Base, found: Column, t: float) -> Vector | No
     if abs(step) > problem.room(np.sign(t) * found.tangent.vector, both=False):
         return None
     point = moved_by(problem, found.tangent, step)
-    try:
-        value = evaluate(problem, base, point, doing(problem, found.tangent, step))
-    except AdjudgeError:
-        raise
-    except Exception:
-        return None
-    return value[: base.Y.size]
+    words = doing(problem, found.tangent, step)
+    value = where_defined(lambda: evaluate(problem, base, point, words))
+    return None if value is None else value[: base.Y.size]
 
 
 def note_faint(
