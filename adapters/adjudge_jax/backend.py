@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 
 from adjudge.backend import (
     Array,
@@ -155,11 +156,24 @@ class JaxBackend(AutodiffBackend):
             )
         return array
 
+    def make(self, values: NDArray[Any], dtype: str, device: str | None = None) -> Array:
+        wanted = jnp.dtype(dtype)
+        with _isolated(wanted.itemsize >= 8 and wanted != jnp.complex64):
+            return jax.device_put(np.array(values).astype(wanted), self._device(device))
+
     def widen(self, array: Array) -> Array:
         return array.astype(jnp.complex128 if self.complex(array) else jnp.float64)
 
     def place(self, array: Array, device: object) -> Array:
-        return jax.device_put(array, device)
+        return jax.device_put(array, self._device(device) if isinstance(device, str) else device)
+
+    def _device(self, name: str | None) -> Any:
+        if name is None:
+            return None
+        for device in jax.devices():
+            if name in (str(device), device.platform):
+                return device
+        raise self.lacks(f"device {name!r}", f"the devices are {', '.join(self.devices())}")
 
     def expand(self, node: object) -> Expansion | None:
         if isinstance(node, jax.Array | np.ndarray | np.generic):

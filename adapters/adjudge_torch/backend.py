@@ -11,9 +11,9 @@ import array_api_compat.torch
 import numpy as np
 import torch
 import torch.autograd.forward_ad as forward_ad
+from numpy.typing import NDArray
 
 from adjudge.backend import (
-    UNDEFINED,
     Array,
     ArrayInfo,
     Arrays,
@@ -25,6 +25,7 @@ from adjudge.backend import (
 )
 from adjudge.errors import NotSupportedError
 from adjudge_torch import precision, sparse
+from adjudge_torch.graph import gradients
 
 TF32_EPS = 2.0**-10
 """Spacing at 1 of NVIDIA's TensorFloat-32, which has ten explicit significand bits."""
@@ -74,7 +75,7 @@ class TorchBackend(AutodiffBackend):
 
         def pullback(w: MaybeArrays) -> MaybeArrays:
             with self.refusing("reverse mode (vjp)"):
-                return _gradients(y, x, w, create_graph=False)
+                return gradients(y, x, w, create_graph=False)
 
         return y, pullback
 
@@ -149,7 +150,7 @@ class TorchBackend(AutodiffBackend):
             x = tuple(_recording(leaf) for leaf in x_and_w[:x_count])
             y = f(x)
             with self.refusing("reverse mode (vjp)"):
-                g = _gradients(y, x, x_and_w[x_count:], create_graph=True)
+                g = gradients(y, x, x_and_w[x_count:], create_graph=True)
             return self.zeros_for_absent(g, x)
 
         return gradient_map
@@ -256,6 +257,15 @@ class TorchBackend(AutodiffBackend):
             tensor = tensor.as_subclass(type(like))
         return tensor.requires_grad_(like.requires_grad)
 
+    def make(self, values: NDArray[Any], dtype: str, device: str | None = None) -> Array:
+        wanted = getattr(torch, dtype, None)
+        if not isinstance(wanted, torch.dtype):
+            raise self.lacks(f"dtype {dtype}")
+        # float64 holds every narrower value, also of the dtypes that NumPy has not got
+        narrow = values.dtype.kind not in "biufc" or values.dtype.itemsize < 4
+        host = values.astype(np.float64) if wanted.is_floating_point and narrow else values
+        return torch.from_numpy(np.array(host, order="C")).to(dtype=wanted, device=device or "cpu")
+
     def strided(self, array: Array) -> Array:
         if array.numel() == 0 or sparse.is_sparse(array):
             return array
@@ -336,49 +346,6 @@ def _recording(leaf: torch.Tensor) -> torch.Tensor:
         if "functorch transform" in str(error):
             return leaf
         raise
-
-
-def _gradients(y: Arrays, x: Arrays, w: MaybeArrays, *, create_graph: bool) -> MaybeArrays:
-    outputs: list[torch.Tensor] = []
-    cotangents: list[torch.Tensor] = []
-    output: Any
-    for output, cotangent in zip(y, w, strict=True):
-        if cotangent is None or not output.requires_grad:
-            continue
-        if cotangent is UNDEFINED:
-            # the node that PyTorch's own checker uses: it passes an undefined gradient on
-            output = torch._C._functions.UndefinedGrad()(output)
-            cotangent = output.detach()  # of the right layout; the node drops its values
-        outputs.append(output)
-        cotangents.append(cotangent)
-    if not outputs:
-        return (None,) * len(x)
-    gradients: Any = torch.autograd.grad(
-        outputs, x, cotangents, retain_graph=True, create_graph=create_graph, allow_unused=True
-    )
-    if any(gradient is None for gradient in gradients):
-        _require_derivatives(outputs)
-    return tuple(gradients)
-
-
-def _require_derivatives(outputs: Sequence[torch.Tensor]) -> None:
-    """Raises what the nodes would raise that stand for derivatives which there are not: a graph
-    that ends in one gives no gradient, and does not say why.
-    """
-    seen: set[Any] = set()
-    nodes: list[Any] = [output.grad_fn for output in outputs]
-    while nodes:
-        node = nodes.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if type(node).__name__ in ("Error", "DelayedError"):
-            raise NotSupportedError(
-                "the derivative ends in a function that was marked with @once_differentiable, or "
-                "has no second derivative",
-                "switch that check off, or write a backward pass that can be differentiated",
-            )
-        nodes += [following for following, _ in node.next_functions]
 
 
 def _in_strides(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:

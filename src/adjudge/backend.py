@@ -202,6 +202,18 @@ class AutodiffBackend(ABC):
         """A new array with these values (rounded) and dtype, device and layout of `like`."""
         return self.xp.asarray(host, dtype=like.dtype, device=self.device(like), copy=True)
 
+    def make(self, values: NDArray[Any], dtype: str, device: str | None = None) -> Array:
+        """A new array of `values`, of the dtype of this name (`float32`, `bfloat16`, `bool`), on
+        the device of this name of `devices()`; `None`: the engine's default.
+
+        Raises `NotSupportedError` where the engine has no such dtype or makes another one of it.
+        """
+        known = getattr(self.xp, dtype, None)
+        if known is None:
+            raise self.lacks(f"dtype {dtype}")
+        place = {} if device is None else {"device": device}
+        return self.xp.asarray(values, dtype=known, copy=True, **place)
+
     def stack(self, arrays: Sequence[Array]) -> Array:
         """The arrays along a new leading axis."""
         return self.xp.stack(list(arrays))
@@ -228,6 +240,10 @@ class AutodiffBackend(ABC):
         return self
 
     # ---------------------------------------------------------------- surroundings
+
+    def absent(self) -> str | None:
+        """Why the engine can hold no array on this machine (no driver, say); `None`: it can."""
+        return None
 
     @property
     def version(self) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import array_api_compat
 import numpy as np
+from numpy.typing import NDArray
 
 from adjudge.backend import (
     Array,
@@ -326,6 +327,30 @@ class PlainBackend(AutodiffBackend):
 
     def device(self, array: Array) -> object:
         return array_api_compat.device(array)
+
+    def devices(self) -> list[str]:
+        return [str(device) for device in self._xp.__array_namespace_info__().devices()]
+
+    def make(self, values: NDArray[Any], dtype: str, device: str | None = None) -> Array:
+        known = getattr(self._xp, dtype, None)
+        if known is None:
+            raise self.lacks(f"dtype {dtype}")
+        return self._xp.asarray(
+            values.astype(dtype), dtype=known, device=self._at(device), copy=True
+        )
+
+    def place(self, array: Array, device: object) -> Array:
+        there = self._at(device) if isinstance(device, str) else device
+        return array_api_compat.to_device(self.copy(array), there)
+
+    def _at(self, name: str | None) -> Any:
+        """The device of this name."""
+        if name is None:
+            return None
+        for device in self._xp.__array_namespace_info__().devices():
+            if str(device) == name:
+                return device
+        raise self.lacks(f"device {name!r}", f"the devices are {', '.join(self.devices())}")
 
     def info(self, array: Array) -> ArrayInfo:
         info = super().info(array)

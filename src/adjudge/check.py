@@ -16,6 +16,7 @@ from adjudge.directions import Directions
 from adjudge.domains import Domains
 from adjudge.findings import Finding, Status
 from adjudge.judge import Judgement, Settings
+from adjudge.ledger import tell
 from adjudge.matrix import Matrix, Way, composition, shares, ways_of
 from adjudge.options import Mode, Options, problem_of, settings_of
 from adjudge.points import at_points
@@ -184,7 +185,7 @@ def examine(
     outcomes[0].findings += _noticed(problem, seen, outcomes)
     outcomes[-1].findings += refusal(matrix.twin, settings)
     rows = matrix.rows if words is not None else {}
-    return report_of(f, problem, settings, outcomes, note_of(problem, matrix.twin), rows)
+    return tell(report_of(f, problem, settings, outcomes, note_of(problem, matrix.twin), rows))
 
 
 def _flagged(settings: Settings) -> list[str]:
@@ -288,9 +289,8 @@ def gradgradcheck(
         ).outcome
     outcome.findings += _noticed(problem, seen, [outcome])
     outcome.findings += refusal(twin, settings)
-    return _raised(
-        report_of(f, problem, settings, [outcome], note_of(problem, twin)), raise_exception
-    )
+    report = tell(report_of(f, problem, settings, [outcome], note_of(problem, twin)))
+    return _raised(report, raise_exception)
 
 
 def _noticed(problem: Problem, seen: Surroundings, outcomes: Sequence[Judgement]) -> list[Finding]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import importlib
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -102,11 +104,37 @@ def backend_named(name: str) -> AutodiffBackend:
     for entry in entries():
         if entry.root == name:
             return entry.load()
-    known = ", ".join(sorted(entry.root for entry in entries())) or "none"
+    if name in PLAIN:
+        return _plain_named(name)
+    close = difflib.get_close_matches(name, names(), n=1)
     raise UnknownFrameworkError(
-        f"no adapter is registered for backend '{name}'; registered: {known}",
-        "check the spelling, or write an adapter: docs/how-to/write-an-adapter.md",
+        f"no adapter is registered for backend '{name}'; registered: {', '.join(names())}",
+        (f"did you mean '{close[0]}'? Else " if close else "")
+        + "check the spelling, or write an adapter: docs/how-to/write-an-adapter.md",
     )
+
+
+PLAIN = ("numpy", "array_api_strict")
+"""Array namespaces that can be named though no adapter stands for them: derivatives by hand."""
+
+
+def names() -> list[str]:
+    """Every engine that can be named, once, in an order that is the same in every process."""
+    found: dict[str, str] = {}
+    for entry in entries():
+        found.setdefault(entry.point.value, entry.root)
+    return [*PLAIN, *(name for name in found.values() if name not in PLAIN)]
+
+
+def _plain_named(name: str) -> AutodiffBackend:
+    try:
+        one = importlib.import_module(name).zeros(1)
+    except ModuleNotFoundError as error:
+        raise BackendNotInstalledError(
+            f"backend '{name}' is known, but the package '{name}' is not installed",
+            f"install it: pip install {name.replace('_', '-')}",
+        ) from error
+    return _plain(array_api_compat.array_namespace(one))
 
 
 def backend_of(leaf: object, name: str) -> AutodiffBackend | None:

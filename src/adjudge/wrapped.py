@@ -6,6 +6,8 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Self
 
+from numpy.typing import NDArray
+
 from adjudge.backend import (
     Array,
     ArrayInfo,
@@ -96,6 +98,9 @@ class WrappedBackend(AutodiffBackend):
     def from_host(self, host: HostArray, like: Array) -> Array:
         return self.inner.from_host(host, like)
 
+    def make(self, values: NDArray[Any], dtype: str, device: str | None = None) -> Array:
+        return self.inner.make(values, dtype, device)
+
     def stack(self, arrays: Sequence[Array]) -> Array:
         return self.inner.stack(arrays)
 
@@ -116,6 +121,9 @@ class WrappedBackend(AutodiffBackend):
         wrapper.__dict__.update(self.__dict__)
         wrapper.inner = self.inner.masked(masked)
         return wrapper
+
+    def absent(self) -> str | None:
+        return self.inner.absent()
 
     @property
     def version(self) -> str:

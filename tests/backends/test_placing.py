@@ -1,0 +1,151 @@
+"""Host arrays on every engine: the same shape, dtype and values, or an error that says so."""
+
+import importlib
+import sys
+
+import numpy as np
+import pytest
+
+import adjudge
+from adjudge import ledger, registry
+from adjudge.byhand import PlainBackend
+from adjudge.errors import InputError, NotSupportedError, UnknownFrameworkError
+from adjudge.placing import placed, placed_tree
+
+ENGINES = [
+    "numpy",
+    "array_api_strict",
+    pytest.param("torch", marks=pytest.mark.backend("torch")),
+    pytest.param("jax", marks=pytest.mark.backend("jax")),
+]
+DTYPES = ["float64", "float32", "complex128", "complex64", "int64", "int32", "bool"]
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request):
+    return registry.backend_named(request.param)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(), (0,), (2, 3)])
+def test_values_shape_and_dtype_are_kept(engine, dtype, shape):
+    host = (np.arange(6)[: int(np.prod(shape))].reshape(shape) / 3).astype(dtype)
+
+    array = placed(engine, host)
+
+    assert engine.owns(array)
+    assert tuple(array.shape) == shape
+    assert engine.info(array).dtype.rpartition(".")[2] == dtype
+    with engine.isolation([array]):
+        if engine.differentiable(array):
+            np.testing.assert_array_equal(engine.to_host(array), host)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", ENGINES[2:])
+def test_narrow_dtypes_are_rounded_once(name, dtype):
+    engine = registry.backend_named(name)
+
+    array = placed(engine, [1.0, 1 / 3], dtype)
+
+    expected = {"float16": 0.333251953125, "bfloat16": 0.333984375}[dtype]
+    assert engine.to_host(array).tolist() == [1.0, expected]
+
+
+def test_the_array_is_a_copy(engine):
+    host = np.ones(3)
+
+    array = placed(engine, host)
+    host[:] = 7
+
+    with engine.isolation([array]):
+        assert engine.to_host(array).tolist() == [1, 1, 1]
+
+
+def test_an_unknown_dtype_is_named(engine):
+    with pytest.raises((NotSupportedError, TypeError), match="float12"):
+        placed(engine, [1.0], "float12")
+
+
+@pytest.mark.parametrize("values", ["text", [[1.0], [1.0, 2.0]], None, {"a": 1}])
+def test_what_is_no_array_of_numbers_is_refused(values):
+    with pytest.raises(InputError, match="numbers"):
+        placed(registry.backend_named("numpy"), values, name="inputs[0]")
+
+
+class Narrowing(PlainBackend):
+    """An engine that makes float32 of everything, and says nothing."""
+
+    def make(self, values, dtype, device=None):
+        return np.asarray(values, dtype=np.float32)
+
+
+class Losing(PlainBackend):
+    """An engine that rounds on the way, and says nothing."""
+
+    def make(self, values, dtype, device=None):
+        return np.asarray(values, dtype=np.float32).astype(dtype)
+
+
+def test_an_engine_that_narrows_in_silence_is_found_out():
+    with pytest.raises(InputError, match=r"x has shape \(1,\) and dtype float64.*float32"):
+        placed(Narrowing(np), [1 / 3], name="x")
+    with pytest.raises(InputError, match="other values"):
+        placed(Losing(np), [1 / 3], name="x")
+
+
+def test_trees_keep_their_structure(engine):
+    tree = ({"w": np.ones(2), "n": 3}, [[1.0, 2.0], [3.0, 4.0]], "mean")
+
+    first, second, third = placed_tree(engine, tree)
+
+    assert engine.owns(first["w"])
+    assert first["n"] == 3
+    assert tuple(second.shape) == (2, 2)
+    assert third == "mean"
+
+
+@pytest.mark.parametrize("name", ["numpy", "array_api_strict"])
+def test_devices_are_named_by_text(name):
+    engine = registry.backend_named(name)
+    for device in engine.devices():
+        if "no_" in device:  # not every dtype
+            continue
+        array = placed(engine, [1.0], None, device)
+        assert engine.info(array).device == device
+        assert engine.to_host(engine.place(placed(engine, [2.0]), device)).tolist() == [2.0]
+    with pytest.raises(NotSupportedError, match="the devices are"):
+        placed(engine, [1.0], None, "nowhere")
+
+
+@pytest.mark.backend("jax")
+def test_an_unknown_device_of_jax_is_named():
+    with pytest.raises(NotSupportedError, match="the devices are"):
+        placed(registry.backend_named("jax"), [1.0], None, "nowhere")
+
+
+def test_a_misspelt_engine_is_told_what_was_meant():
+    with pytest.raises(UnknownFrameworkError, match="did you mean 'torch'"):
+        registry.backend_named("toch")
+    assert registry.names()[:2] == ["numpy", "array_api_strict"]
+    assert len(registry.names()) == len(set(registry.names()))
+
+
+def test_a_plain_engine_that_is_not_installed_says_so(monkeypatch):
+    monkeypatch.setitem(sys.modules, "array_api_strict", None)
+    with pytest.raises(ImportError, match="pip install array-api-strict"):
+        registry.backend_named("array_api_strict")
+    monkeypatch.undo()
+    importlib.import_module("array_api_strict")
+
+
+def test_listeners_are_told_of_every_report_once_and_no_more_afterwards():
+    square = adjudge.ByHand(lambda x: x**2, vjp=lambda x, w: 2 * x * w)
+    seen = []
+    with ledger.listening(seen.append):
+        report = adjudge.gradcheck(square, np.ones(2))
+        adjudge.examine(square, np.ones(2), points=[(np.ones(2),), (np.zeros(2),)])
+    adjudge.gradcheck(square, np.ones(2))
+
+    assert seen[0] is report
+    assert len(seen) == 4
