@@ -122,10 +122,8 @@ def test_an_unknown_name_lists_the_known_ones(register):
     with pytest.raises(UnknownFrameworkError) as caught:
         gradcheck(RULE, X, backend="tocrh")
 
-    assert (
-        "no adapter is registered for backend 'tocrh'; registered: numpy, array_api_strict, aframe, zframe"
-        == (caught.value.found)
-    )
+    assert caught.value.found.startswith("no adapter is registered for backend 'tocrh'")
+    assert caught.value.found.endswith("registered: numpy, array_api_strict, aframe, zframe")
     assert "spelling" in caught.value.remedy
 
 
