@@ -215,13 +215,15 @@ class JaxBackend(AutodiffBackend):
 
 @contextmanager
 def _isolated(wide: bool) -> Iterator[None]:
-    before = bool(CONFIG.jax_enable_x64)
+    before, device = bool(CONFIG.jax_enable_x64), CONFIG.jax_default_device
     try:
         with _x64() if wide else nullcontext():
             yield
     finally:
         if bool(CONFIG.jax_enable_x64) != before:
             jax.config.update("jax_enable_x64", before)
+        if CONFIG.jax_default_device is not device:
+            jax.config.update("jax_default_device", device)
 
 
 def _x64() -> AbstractContextManager[Any]:

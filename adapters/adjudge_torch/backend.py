@@ -264,7 +264,9 @@ class TorchBackend(AutodiffBackend):
         # float64 holds every narrower value, also of the dtypes that NumPy has not got
         narrow = values.dtype.kind not in "biufc" or values.dtype.itemsize < 4
         host = values.astype(np.float64) if wanted.is_floating_point and narrow else values
-        return torch.from_numpy(np.array(host, order="C")).to(dtype=wanted, device=device or "cpu")
+        return torch.from_numpy(np.array(host, order="C")).to(
+            dtype=wanted, device=self._device(device or "cpu")
+        )
 
     def strided(self, array: Array) -> Array:
         if array.numel() == 0 or sparse.is_sparse(array):
@@ -279,7 +281,15 @@ class TorchBackend(AutodiffBackend):
         return widened.requires_grad_(array.requires_grad)
 
     def place(self, array: Array, device: object) -> Array:
-        return array.detach().clone().to(device)
+        there = self._device(str(device))
+        # detached, in place of the leaf: the mark is kept, the history is not
+        return array.detach().clone().to(there).requires_grad_(array.requires_grad)
+
+    def _device(self, name: str) -> str:
+        known = self.devices()
+        if name in known or f"{name}:0" in known:
+            return name
+        raise self.lacks(f"device {name!r}", f"the devices are {', '.join(known)}")
 
     def masked(self, masked: bool | None) -> Self:
         return type(self)(stored_only=bool(masked))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from adjudge.backend import Arrays, AutodiffBackend
-from adjudge.errors import InputError, UnknownFrameworkError
+from adjudge.errors import InputError, NotSupportedError, UnknownFrameworkError
 from adjudge.registry import backend_named, backend_of, common_backend, expand
 from adjudge.trees import Tree, flatten
 
@@ -99,8 +99,12 @@ def read_arguments(
     wrt: Path | Sequence[Path] | None,
     backend: str | AutodiffBackend | None,
     masked: bool | None,
+    device: str | None = None,
 ) -> Arguments:
-    """The call `f(*inputs, **kwargs)`, flattened. Raises the errors of bad input."""
+    """The call `f(*inputs, **kwargs)`, flattened; with `device` on copies of all its arrays there.
+
+    Raises the errors of bad input.
+    """
     args = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
     positional = flatten(args, "inputs", expand)
     named = flatten(kwargs, "kwargs", expand)
@@ -129,7 +133,20 @@ def read_arguments(
     checked = _selected(tree, owners, unknown, wrt)
     engine = common_backend((tree.names[k], owners[k]) for k in checked)
     assert engine is not None  # _selected raised where nothing is checked
+    if device is not None:
+        tree = replace(tree, leaves=_moved(engine, tree, device))
     return Arguments(tree, checked, engine.masked(masked))
+
+
+def _moved(engine: AutodiffBackend, tree: Tree, device: str) -> tuple[Any, ...]:
+    try:
+        return tuple(
+            engine.place(leaf, device) if engine.owns(leaf) else leaf for leaf in tree.leaves
+        )
+    except NotSupportedError as error:
+        raise InputError(
+            f"device={device!r}: {error.found}", "name one of the engine's devices: adjudge backends"
+        ) from error
 
 
 def _selected(

@@ -274,6 +274,13 @@ class AutodiffBackend(ABC):
         """Within it arithmetic is as precise as the dtype: no TF32, autocast and the like."""
         return contextlib.nullcontext()
 
+    def calling(self, x: Arrays) -> AbstractContextManager[None]:
+        """Around every call of the user's function, or of a derivative by hand, with arrays at
+        `x`: enters their device and stream, and on exit waits for what was launched, so that an
+        asynchronous error is raised by the call that caused it.
+        """
+        return contextlib.nullcontext()
+
     def random_state(self) -> Hashable:
         """The engine's global random state, comparable; `None` where it has none."""
         return None

@@ -61,6 +61,7 @@ def gradcheck(
     points: Literal["special"] | Sequence[Any] | Mapping[str, Any] | None = None,
     domain: Domains = None,
     reference: Reference | None = None,
+    device: str | None = None,
     backend: str | AutodiffBackend | None = None,
 ) -> Report:
     """Whether the engine's first derivatives of `f` at `inputs` are the derivatives of `f`.
@@ -121,6 +122,8 @@ def gradcheck(
             within its intervals where there are no `bounds`.
         reference: What to compare with in place of differences of `f`, where `f` cannot show its
             derivative: `adjudge.reference.mpmath(g)`, `.twin(g)`, `.derivative(jvp=...)`.
+        device: Name of the device to check on, as `adjudge backends` lists it: the function sees
+            copies of all arrays there. `None`: every array on the device that it is on.
         backend: Name or instance of the engine, instead of asking the arrays.
 
     Returns:
@@ -141,7 +144,7 @@ def gradcheck(
         "fast_mode": fast_mode, "masked": masked, "mode": mode, "seed": seed,
         "equal_nan": equal_nan, "max_evaluations": max_evaluations, "in_double": in_double,
         "highest_precision": highest_precision, "directions": directions, "points": points,
-        "domain": domain, "reference": reference, "backend": backend,
+        "domain": domain, "reference": reference, "device": device, "backend": backend,
     }  # fmt: skip
     return _raised(examine(f, inputs, modes=modes, **options), raise_exception)
 
@@ -239,6 +242,7 @@ def gradgradcheck(
     highest_precision: bool = False,
     directions: Directions = None,
     reference: Reference | None = None,
+    device: str | None = None,
     backend: str | AutodiffBackend | None = None,
 ) -> Report:
     """`gradcheck` of `(x, w) -> J*(x) w`, and of `J*` itself by the same evaluations.
@@ -266,7 +270,7 @@ def gradgradcheck(
         "fast_mode": fast_mode, "masked": masked, "mode": mode, "seed": seed,
         "equal_nan": equal_nan, "max_evaluations": max_evaluations, "in_double": in_double,
         "highest_precision": highest_precision, "directions": directions, "reference": reference,
-        "backend": backend,
+        "device": device, "backend": backend,
     }  # fmt: skip
     settings = settings_of(options, second=True)
     problem = problem_of(f, inputs, options)

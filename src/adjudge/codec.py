@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,13 +88,18 @@ class UserCodec:
         """See `Arguments.call`."""
         return self.arguments_.call(x)
 
+    def calling(self, x: Arrays) -> AbstractContextManager[None]:
+        """See `AutodiffBackend.calling`."""
+        return self.arguments_.backend.calling(x)
+
     def evaluate(self, function: Callable[..., Any], x: Arrays) -> Arrays:
         """Output leaves of one counted evaluation; exceptions say which one it was."""
         leaves = self.arguments_.fill(x)
         args, kwargs = self.arguments_.assemble(leaves)
         self.counts.evaluations += 1
         try:
-            result = function(*args, **kwargs)
+            with self.calling(x):
+                result = function(*args, **kwargs)
         except BaseException as error:
             error.add_note(
                 f"adjudge: raised in evaluation {self.counts.evaluations} of the function, "

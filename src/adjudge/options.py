@@ -51,6 +51,7 @@ class Options(TypedDict, total=False):
     points: Literal["special"] | Sequence[Any] | Mapping[str, Any] | None
     domain: Domains
     reference: Reference | None
+    device: str | None
     backend: str | AutodiffBackend | None
 
 
@@ -69,6 +70,7 @@ def problem_of(
         directions=options.get("directions"),
         reference=options.get("reference"),
         highest=options.get("highest_precision", False),
+        device=options.get("device"),
         counts=counts,
     )
 

@@ -123,6 +123,7 @@ def first_order(
     directions: Directions = None,
     reference: Reference | None = None,
     highest: bool = False,
+    device: str | None = None,
     counts: Counts | None = None,
 ) -> Problem:
     """The problem of `function(*inputs, **kwargs)`. Raises the errors of bad input.
@@ -140,7 +141,7 @@ def first_order(
             f"the function to check is a {type(function).__name__}, which cannot be called",
             "pass the function first, then its inputs",
         )
-    arguments = read_arguments(inputs, dict(kwargs or {}), wrt, backend, masked)
+    arguments = read_arguments(inputs, dict(kwargs or {}), wrt, backend, masked, device)
     if isinstance(function, ByHand):
         hand = HandBackend(arguments.backend, function)
         arguments = replace(arguments, backend=hand)

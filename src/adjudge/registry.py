@@ -13,12 +13,12 @@ from typing import Any, Protocol
 import array_api_compat
 
 from adjudge.backend import AutodiffBackend, Expansion
-from adjudge.byhand import PlainBackend
 from adjudge.errors import (
     BackendNotInstalledError,
     MixedFrameworksError,
     UnknownFrameworkError,
 )
+from adjudge.plain import PlainBackend
 
 GROUP = "adjudge.backends"
 

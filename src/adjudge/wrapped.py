@@ -144,5 +144,8 @@ class WrappedBackend(AutodiffBackend):
     def highest_precision(self) -> AbstractContextManager[None]:
         return self.inner.highest_precision()
 
+    def calling(self, x: Arrays) -> AbstractContextManager[None]:
+        return self.inner.calling(x)
+
     def random_state(self) -> Hashable:
         return self.inner.random_state()

@@ -8,7 +8,7 @@ import pytest
 
 import adjudge
 from adjudge import ledger, registry
-from adjudge.byhand import PlainBackend
+from adjudge.plain import PlainBackend
 from adjudge.errors import InputError, NotSupportedError, UnknownFrameworkError
 from adjudge.placing import placed, placed_tree
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from adjudge import ByHand, Verdict, examine
-from adjudge.byhand import PlainBackend
+from adjudge.plain import PlainBackend
 from adjudge.groups import grouped
 from adjudge.probes import Probes
 from adjudge.spaces import Space

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from adjudge.byhand import PlainBackend
+from adjudge.plain import PlainBackend
 from adjudge.probes import Probes, fresh_seed, random_cotangent, signed
 from adjudge.spaces import Space
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from adjudge import BackendError, ByHand, examine, gradcheck, registry
-from adjudge.byhand import PlainBackend
+from adjudge.plain import PlainBackend
 from adjudge.errors import (
     BackendNotInstalledError,
     MixedFrameworksError,

@@ -4,7 +4,7 @@ import array_api_strict
 import numpy as np
 import pytest
 
-from adjudge.byhand import PlainBackend
+from adjudge.plain import PlainBackend
 from adjudge.spaces import Space
 
 BACKEND = PlainBackend(np)
