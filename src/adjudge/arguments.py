@@ -145,7 +145,8 @@ def _moved(engine: AutodiffBackend, tree: Tree, device: str) -> tuple[Any, ...]:
         )
     except NotSupportedError as error:
         raise InputError(
-            f"device={device!r}: {error.found}", "name one of the engine's devices: adjudge backends"
+            f"device={device!r}: {error.found}",
+            "name one of the engine's devices: adjudge backends",
         ) from error
 
 

@@ -181,6 +181,10 @@ class AutodiffBackend(ABC):
         """`eps` of the arithmetic really used: coarser under TF32, autocast and the like."""
         return self.eps(array)
 
+    def coarsened_by(self, array: Array) -> str:
+        """The setting that makes `effective_eps` coarser than `eps`, as a user would type it."""
+        return ""
+
     def carried_eps(self, f: FlatFunction, x: Arrays) -> float:
         """`eps` of the narrowest dtype that `f` computes with at `x`; 0 where that is not known."""
         return 0.0

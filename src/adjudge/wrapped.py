@@ -86,6 +86,9 @@ class WrappedBackend(AutodiffBackend):
     def effective_eps(self, array: Array) -> float:
         return self.inner.effective_eps(array)
 
+    def coarsened_by(self, array: Array) -> str:
+        return self.inner.coarsened_by(array)
+
     def carried_eps(self, f: FlatFunction, x: Arrays) -> float:
         return self.inner.carried_eps(f, x)
 

@@ -8,9 +8,9 @@ import pytest
 
 import adjudge
 from adjudge import ledger, registry
-from adjudge.plain import PlainBackend
 from adjudge.errors import InputError, NotSupportedError, UnknownFrameworkError
 from adjudge.placing import placed, placed_tree
+from adjudge.plain import PlainBackend
 
 ENGINES = [
     "numpy",

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from adjudge import ByHand, Verdict, examine
-from adjudge.plain import PlainBackend
 from adjudge.groups import grouped
+from adjudge.plain import PlainBackend
 from adjudge.probes import Probes
 from adjudge.spaces import Space
 

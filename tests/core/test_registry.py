@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from adjudge import BackendError, ByHand, examine, gradcheck, registry
-from adjudge.plain import PlainBackend
 from adjudge.errors import (
     BackendNotInstalledError,
     MixedFrameworksError,
     UnknownFrameworkError,
 )
+from adjudge.plain import PlainBackend
 from adjudge.registry import GROUP, Entry
 
 X = np.asarray([0.3, -1.2])
