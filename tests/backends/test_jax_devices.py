@@ -1,4 +1,4 @@
-"""JAX with two devices of the CPU, which it has from its start or not at all: a process of its own."""
+"""JAX with two devices of the CPU, which it has from its start on: a process of its own."""
 
 import os
 import subprocess
