@@ -1,0 +1,119 @@
+"""Layers with a backprop callback, and models of Thinc 9 with accumulated parameter gradients."""
+
+import numpy as np
+import pytest
+
+import adjudge
+from adjudge import InputError, Status, Verdict
+from adjudge_cupy import layer, model
+from adjudge_cupy.engines import parameters_of
+
+RANDOM = np.random.default_rng(4)
+X = RANDOM.normal(size=(5, 3))
+W = RANDOM.normal(size=(3, 2))
+
+
+def dense(X, W):
+    """A layer by hand: `tanh(X W)`."""
+    Y = np.tanh(X @ W)
+
+    def backprop(dY):
+        d = dY * (1 - Y**2)
+        return d @ W.T, X.T @ d
+
+    return Y, backprop
+
+
+def test_a_layer_with_a_callback_passes_and_a_wrong_one_fails():
+    def forgetful(X, W):
+        Y, backprop = dense(X, W)
+        return Y, lambda dY: (backprop(dY)[0], backprop(dY)[1] / len(X))
+
+    assert adjudge.gradcheck(layer(dense), (X, W))
+    report = adjudge.examine(layer(forgetful), (X, W))
+    assert report.verdict is Verdict.FAIL
+    assert "inputs[1]" in report.headline
+
+
+def test_what_is_no_model_is_refused():
+    with pytest.raises(InputError, match="walk"):
+        model(dense)
+
+
+def built(api, name):
+    """A model of Thinc, and an input for it."""
+    makers = {
+        "linear": lambda: api.Linear(nO=2, nI=3),
+        "sigmoid": lambda: api.chain(api.Linear(nO=4, nI=3), api.Sigmoid(nO=2, nI=4)),
+        "relu": lambda: api.chain(api.Relu(nO=4, nI=3), api.Linear(nO=2, nI=4)),
+        "mish": lambda: api.Mish(nO=4, nI=3),
+        "swish": lambda: api.Swish(nO=4, nI=3),
+        "maxout": lambda: api.Maxout(nO=4, nI=3, nP=2, normalize=False, dropout=0.0),
+        "layernorm": lambda: api.chain(api.Linear(nO=4, nI=3), api.LayerNorm(nI=4)),
+        "residual": lambda: api.residual(api.Linear(nO=3, nI=3)),
+        "concatenate": lambda: api.concatenate(api.Linear(nO=2, nI=3), api.Linear(nO=1, nI=3)),
+        "tied": lambda: _tied(api),
+    }
+    made = makers[name]()
+    X = np.random.default_rng(5).normal(size=(5, 3)).astype(np.float32)
+    made.initialize(X=X)
+    return made, X
+
+
+def _tied(api):
+    shared = api.Linear(nO=3, nI=3)  # used twice: its gradient is a sum
+    return api.chain(shared, api.Sigmoid(nO=3, nI=3), shared)
+
+
+PASSING = [
+    "linear",
+    "sigmoid",
+    "mish",
+    "swish",
+    "layernorm",
+    "relu",
+    "maxout",
+    "residual",
+    "concatenate",
+    "tied",
+]
+
+
+@pytest.mark.library("thinc.api")
+@pytest.mark.parametrize("name", PASSING)
+def test_models_of_thinc_pass(library, name):
+    made, X = built(library, name)
+
+    report = adjudge.examine(model(made), (parameters_of(made), X), seed=1)
+
+    assert report.verdict is Verdict.PASS, report
+
+
+@pytest.mark.library("thinc.api")
+def test_a_gradient_that_is_not_accumulated_fails(library):
+    made, X = built(library, "tied")
+    node = made.layers[0]
+    plain = type(node).inc_grad
+
+    def overwriting(self, name, value):
+        (self.set_grad if self is node else lambda *a: plain(self, *a))(name, value)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(node), "inc_grad", overwriting)
+        report = adjudge.examine(model(made), (parameters_of(made), X), seed=1)
+
+    assert report.verdict is Verdict.FAIL
+    assert "linear.W" in str(report) or "linear.b" in str(report)
+
+
+@pytest.mark.library("thinc.api")
+def test_the_softmax_layer_of_thinc_has_the_gradient_of_its_loss(library):
+    made = library.Softmax(nO=3, nI=3)
+    X = np.random.default_rng(5).normal(size=(5, 3)).astype(np.float32)
+    made.initialize(X=X)
+
+    report = adjudge.examine(model(made), (parameters_of(made), X), seed=1)
+
+    # documented so: its backprop is that of the cross-entropy behind it
+    assert report.verdict is Verdict.FAIL
+    assert Status.MISMATCH in {finding.status for finding in report.findings}
