@@ -1,7 +1,8 @@
-"""Hand-written CUDA kernels and their backward kernels: `adjudge check examples/raw_kernel_cupy.py`.
+"""CUDA kernels by hand and their backward kernels, once right and three times wrong.
 
-The smoothed absolute value `y = sqrt(x² + c)` with a coefficient for each row of x, and its gradients: for x
-elementwise, for c summed along the row. The wrong ones are mistakes that such kernels are made with.
+The smoothed absolute value `y = sqrt(x² + c)` with a coefficient for each row of x, and its
+gradients: for x elementwise, for c summed along the row. The wrong ones are mistakes that such
+kernels are made with. Try it: `adjudge check examples/raw_kernel_cupy.py:right`.
 """
 
 import cupy as cp

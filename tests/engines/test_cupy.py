@@ -36,7 +36,7 @@ def test_the_adapter_imports_and_says_why_no_array_can_be_held(library):
     else:
         assert "driver" in backend.absent() or "device" in backend.absent()
         assert backend.devices() == []
-        with pytest.raises(NotSupportedError, match="driver|device"):
+        with pytest.raises(NotSupportedError, match=r"driver|device"):
             backend.make(np.ones(2), "float64")
 
 
