@@ -80,6 +80,9 @@ class CupyBackend(PlainBackend):
     def coarsened_by(self, array: Array) -> str:
         return "CUPY_TF32=1" if self.effective_eps(array) > self.eps(array) else ""
 
+    def repeatable_by(self, array: Array) -> str:
+        return "atomicAdd, scatter_add and reductions add in any order: add in a fixed one"
+
     def copy(self, array: Array) -> Array:
         with array.device:
             return array.copy()

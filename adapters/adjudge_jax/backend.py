@@ -126,10 +126,18 @@ class JaxBackend(AutodiffBackend):
     def effective_eps(self, array: Array) -> float:
         eps = self.eps(array)
         platform = next(iter(array.devices())).platform
+        return max(eps, ACCELERATED_EPS[platform]) if self.coarsened_by(array) else eps
+
+    def coarsened_by(self, array: Array) -> str:
+        platform = next(iter(array.devices())).platform
         single = array.dtype in (jnp.float32, jnp.complex64)
-        if single and CONFIG.jax_default_matmul_precision is None:
-            return max(eps, ACCELERATED_EPS.get(platform, eps))
-        return eps
+        if single and platform in ACCELERATED_EPS and CONFIG.jax_default_matmul_precision is None:
+            return "jax_default_matmul_precision = None, which is fast and not precise here"
+        return ""
+
+    def repeatable_by(self, array: Array) -> str:
+        on_gpu = next(iter(array.devices())).platform == "gpu"
+        return "XLA_FLAGS=--xla_gpu_deterministic_ops=true" if on_gpu else ""
 
     def carried_eps(self, f: FlatFunction, x: Arrays) -> float:
         try:

@@ -212,14 +212,24 @@ class TorchBackend(AutodiffBackend):
         return float(torch.finfo(array.dtype).eps)
 
     def effective_eps(self, array: Array) -> float:
-        eps, kind = self.eps(array), array.device.type
+        eps, setting = self.eps(array), self.coarsened_by(array)
+        if setting.startswith("torch.autocast"):
+            dtype = torch.get_autocast_dtype(array.device.type)
+            return max(eps, float(torch.finfo(dtype).eps))
+        return max(eps, TF32_EPS) if setting else eps
+
+    def coarsened_by(self, array: Array) -> str:
+        kind = array.device.type
         if array.dtype not in (torch.float32, torch.complex64):
-            return eps
+            return ""
         if torch.is_autocast_enabled(kind):
-            return max(eps, float(torch.finfo(torch.get_autocast_dtype(kind)).eps))
-        if kind == "cuda" and torch.backends.cuda.matmul.allow_tf32:
-            return TF32_EPS
-        return eps
+            return f"torch.autocast({kind!r})"
+        tf32 = kind == "cuda" and torch.backends.cuda.matmul.allow_tf32
+        return "torch.backends.cuda.matmul.allow_tf32 = True" if tf32 else ""
+
+    def repeatable_by(self, array: Array) -> str:
+        fixed = array.device.type == "cpu" or torch.are_deterministic_algorithms_enabled()
+        return "" if fixed else "torch.use_deterministic_algorithms(True)"
 
     def carried_eps(self, f: FlatFunction, x: Arrays) -> float:
         return precision.narrowest(lambda: f(x))

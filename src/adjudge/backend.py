@@ -185,6 +185,12 @@ class AutodiffBackend(ABC):
         """The setting that makes `effective_eps` coarser than `eps`, as a user would type it."""
         return ""
 
+    def repeatable_by(self, array: Array) -> str:
+        """What makes results on the device of `array` repeatable, as a user would type it; ""
+        where they are anyway (the order of atomic additions is fixed).
+        """
+        return ""
+
     def carried_eps(self, f: FlatFunction, x: Arrays) -> float:
         """`eps` of the narrowest dtype that `f` computes with at `x`; 0 where that is not known."""
         return 0.0

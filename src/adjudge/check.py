@@ -14,17 +14,17 @@ from adjudge.chain import note_of, refusal, twin_of
 from adjudge.compose import over_reverse
 from adjudge.directions import Directions
 from adjudge.domains import Domains
-from adjudge.findings import Finding, Status
-from adjudge.judge import Judgement, Settings
+from adjudge.judge import Settings
 from adjudge.ledger import tell
 from adjudge.matrix import Matrix, Way, composition, shares, ways_of
+from adjudge.noticed import noticed
 from adjudge.options import Mode, Options, problem_of, settings_of
 from adjudge.points import at_points
 from adjudge.problem import Problem
 from adjudge.report import GradcheckError, Report
 from adjudge.source import Reference
 from adjudge.summary import provenance_of, report_of
-from adjudge.surroundings import Surroundings, surroundings
+from adjudge.surroundings import surroundings
 from adjudge.words import asked_for
 
 Function = Callable[..., Any]
@@ -185,7 +185,7 @@ def examine(
     with surroundings(problem, highest=settings.highest_precision) as seen:
         matrix.fill(_ways(f, inputs, problem, order, compile, options))
     outcomes = matrix.outcomes
-    outcomes[0].findings += _noticed(problem, seen, outcomes)
+    outcomes[0].findings += noticed(problem, seen, outcomes)
     outcomes[-1].findings += refusal(matrix.twin, settings)
     rows = matrix.rows if words is not None else {}
     return tell(report_of(f, problem, settings, outcomes, note_of(problem, matrix.twin), rows))
@@ -291,32 +291,10 @@ def gradgradcheck(
             ),
             alone=True,
         ).outcome
-    outcome.findings += _noticed(problem, seen, [outcome])
+    outcome.findings += noticed(problem, seen, [outcome])
     outcome.findings += refusal(twin, settings)
     report = tell(report_of(f, problem, settings, [outcome], note_of(problem, twin)))
     return _raised(report, raise_exception)
-
-
-def _noticed(problem: Problem, seen: Surroundings, outcomes: Sequence[Judgement]) -> list[Finding]:
-    """What the function did beside computing its value."""
-    found = [finding.status for outcome in outcomes for finding in outcome.findings]
-    draws = _DRAWS
-    if Status.NONDETERMINISTIC in found:
-        first, _, _ = draws.text.partition("\n")
-        draws = replace(
-            draws, text=f"{first}\n  seed it inside of the function, or pass the numbers in"
-        )
-    return [draws] * seen.drawn + [
-        Finding(
-            Status.MUTATES_INPUT,
-            "",
-            name,
-            f"the function writes into {name}, which is not checked\n"
-            "  every evaluation had a copy of its own, so the comparison stands",
-            note=True,
-        )
-        for name in problem.written()
-    ]
 
 
 def _raised(report: Report, raise_exception: bool) -> Report:
@@ -324,13 +302,3 @@ def _raised(report: Report, raise_exception: bool) -> Report:
     if not report and raise_exception:
         raise GradcheckError(report)
     return report
-
-
-_DRAWS = Finding(
-    Status.DRAWS_RANDOM,
-    "",
-    "",
-    "the function advances the global random state\n"
-    "  its results agreed where they were compared; the state is restored after the check",
-    note=True,
-)

@@ -71,7 +71,6 @@ class Status(StrEnum):
 Outcome: TypeAlias = Verdict | Status
 """What became of a mode: its verdict; or UNSUPPORTED or RAISED, where there is none."""
 
-_OPEN = {Status.NONSMOOTH, Status.UNRESOLVED, Status.UNFINISHED, Status.UNSUPPORTED}
 _OPEN = {
     Status.NONSMOOTH,
     Status.UNRESOLVED,

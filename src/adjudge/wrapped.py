@@ -89,6 +89,9 @@ class WrappedBackend(AutodiffBackend):
     def coarsened_by(self, array: Array) -> str:
         return self.inner.coarsened_by(array)
 
+    def repeatable_by(self, array: Array) -> str:
+        return self.inner.repeatable_by(array)
+
     def carried_eps(self, f: FlatFunction, x: Arrays) -> float:
         return self.inner.carried_eps(f, x)
 

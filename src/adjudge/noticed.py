@@ -1,0 +1,78 @@
+"""What was noticed beside a comparison: in the function, and in the engine's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from adjudge.findings import Finding, Status
+from adjudge.judge import Judgement
+from adjudge.problem import Problem
+from adjudge.surroundings import Surroundings
+
+
+def noticed(problem: Problem, seen: Surroundings, outcomes: Sequence[Judgement]) -> list[Finding]:
+    """What the function did beside computing its value."""
+    found = [finding.status for outcome in outcomes for finding in outcome.findings]
+    draws = _DRAWS
+    if Status.NONDETERMINISTIC in found:
+        first, _, _ = draws.text.partition("\n")
+        draws = replace(
+            draws, text=f"{first}\n  seed it inside of the function, or pass the numbers in"
+        )
+    notes = [draws] * seen.drawn + [*_coarse(problem)]
+    if Status.NONDETERMINISTIC in found:
+        notes += _unrepeatable(problem)
+    return notes + [
+        Finding(
+            Status.MUTATES_INPUT,
+            "",
+            name,
+            f"the function writes into {name}, which is not checked\n"
+            "  every evaluation had a copy of its own, so the comparison stands",
+            note=True,
+        )
+        for name in problem.written()
+    ]
+
+
+def _coarse(problem: Problem) -> Iterator[Finding]:
+    """Arithmetic that is narrower than the dtype, by the setting that makes it so."""
+    backend = problem.backend
+    for leaf, array in zip(problem.X.leaves, problem.x, strict=True):
+        if setting := backend.coarsened_by(array):
+            yield Finding(
+                Status.IMPRECISE,
+                "",
+                leaf.name,
+                f"products of {leaf.info.dtype} on {leaf.info.device} are computed to "
+                f"{backend.effective_eps(array):.1e}: {setting}\n"
+                "  allowed for here; highest_precision=True checks without it",
+                note=True,
+            )
+            return
+
+
+def _unrepeatable(problem: Problem) -> Iterator[Finding]:
+    """Why results on this device may differ from call to call, with what makes them repeatable."""
+    for leaf, array in zip(problem.X.leaves, problem.x, strict=True):
+        if setting := problem.backend.repeatable_by(array):
+            yield Finding(
+                Status.NONDETERMINISTIC,
+                "",
+                leaf.name,
+                f"on {leaf.info.device} additions may be done in another order at every call\n"
+                f"  {setting}",
+                note=True,
+            )
+            return
+
+
+_DRAWS = Finding(
+    Status.DRAWS_RANDOM,
+    "",
+    "",
+    "the function advances the global random state\n"
+    "  its results agreed where they were compared; the state is restored after the check",
+    note=True,
+)
