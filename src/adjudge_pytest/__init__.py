@@ -17,12 +17,15 @@ from adjudge_pytest.run import RUN, Run, section
 
 FIXTURE = "adjudge_backend"
 
-MARKS = (
-    "adjudge_skip(backend, *, reason, lacks, below): skips the test on these engines while they "
+MARKS = {
+    "adjudge_skip": "(backend, *, reason, lacks, below): skips the test on these engines while they "
     "lack a capability ('jvp', 'vmap', 'compile') or are below a version; fails when that is over",
-    "adjudge_xfail(backend, *, reason, raises, status): the test has to fail on these engines, "
+    "adjudge_xfail": "(backend, *, reason, raises, status): the test has to fail on these engines, "
     "with this exception or with this status of a report; fails when it passes",
-)
+}
+
+REFUSED = pytest.StashKey[str]()
+"""What is wrong with a test's marks, in a worker of xdist."""
 
 
 def engine_of(item: pytest.Item) -> str | None:
@@ -47,8 +50,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Registers the marks, and what counts."""
-    for line in MARKS:
-        config.addinivalue_line("markers", line)
+    for name, about in MARKS.items():
+        config.addinivalue_line("markers", name + about)
     config.stash[RUN] = run = Run(read(config))
     config.pluginmanager.register(run, "adjudge-run")
 
@@ -116,19 +119,21 @@ def _parametrized(item: pytest.Item) -> bool:
     return False
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Refuses marks that make no sense, and engines that nobody knows."""
-    marked = [i for i in items if any(m.name.startswith("adjudge_") for m in i.iter_markers())]
-    if marked:
+    for item in items:
+        engine = engine_of(item)
+        if engine is None and not any(mark.name in MARKS for mark in item.iter_markers()):
+            continue
         from adjudge_pytest import exemptions
 
-        exemptions.check(marked)
-    for item in items:
-        if (engine := engine_of(item)) is not None:
-            from adjudge_pytest import engines
-
-            if reason := engines.unknown(engine):
-                raise pytest.UsageError(f"{item.nodeid}: {reason}")
+        try:
+            exemptions.check(item, engine)
+        except pytest.UsageError as error:
+            if not hasattr(config, "workerinput"):
+                raise
+            # a worker of xdist that ends here takes the reason with it: the test says it instead
+            item.stash[REFUSED] = str(error)
 
 
 # ---------------------------------------------------------------- one test
@@ -160,6 +165,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     run = item.config.stash[RUN]
     run.test = None  # a test that is run again begins anew
     test = run.begin(item)
+    if REFUSED in item.stash:
+        pytest.fail(item.stash[REFUSED], pytrace=False)
     if (engine := engine_of(item)) is not None:
         from adjudge_pytest import outcome
 

@@ -68,12 +68,14 @@ def at_start(names: Iterable[str], option: str, *, required: bool) -> None:
 
 
 def in_words(name: str) -> str:
-    """`torch 2.13.0 (cpu)`; without devices where the engine is not imported yet."""
+    """`torch 2.13.0 (cpu and 2 more)`; without devices where the engine is not imported yet."""
     if name in sys.modules:
         reason = why_absent(name)
         if reason is None:
             backend = registry.backend_named(name)
-            return f"{name} {backend.version} ({', '.join(backend.devices())})"
+            first, *others = backend.devices()
+            more = f" and {len(others)} more" if others else ""
+            return f"{name} {backend.version} ({first}{more})"
     for distribution in (name, name.replace("_", "-")):
         try:
             return f"{name} {importlib.metadata.version(distribution)}"

@@ -97,20 +97,20 @@ def of(item: pytest.Item, engine: str) -> list[Exemption]:
     return [one for one in _read(item) if engine in one.engines]
 
 
-def check(items: Iterable[pytest.Item]) -> None:
-    """Raises `UsageError` for a mark that makes no sense."""
-    for item in items:
-        own = {id(mark) for mark in item.own_markers}
-        for mark in _marks(item):
-            # an inherited mark of a class or module may find tests without the fixture there
-            if id(mark) in own and "adjudge_backend" not in getattr(item, "fixturenames", ()):
-                _refuse(
-                    item,
-                    mark,
-                    "the test does not use the fixture adjudge_backend",
-                    "name the fixture among its arguments, or remove the mark",
-                )
-        list(_read(item))
+def check(item: pytest.Item, engine: str | None) -> None:
+    """Raises `UsageError` for an engine that nobody knows, and for a mark that makes no sense."""
+    if engine is not None and (reason := engines.unknown(engine)):
+        raise pytest.UsageError(f"{item.nodeid}: {reason}")
+    for mark in _marks(item):
+        # an inherited mark of a class or module may find tests without the fixture there
+        if engine is None and any(mark is own for own in item.own_markers):
+            _refuse(
+                item,
+                mark,
+                "the test does not use the fixture adjudge_backend",
+                "name the fixture among its arguments, or remove the mark",
+            )
+    list(_read(item))
 
 
 def _marks(item: pytest.Item) -> list[pytest.Mark]:

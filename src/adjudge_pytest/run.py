@@ -96,7 +96,7 @@ def section(test: Test, error: BaseException | None) -> str:
     lines = [str(report) for report in reports[:MOST_REPORTS]]
     if len(reports) > MOST_REPORTS:
         lines.append(f"and {len(reports) - MOST_REPORTS} more reports that did not pass")
-    if test.seed is not None and (reports or error is not None):
+    if test.seed is not None and not test.overdue and (reports or error is not None):
         chosen = test.item.config.getoption("adjudge_seed")
         lines.append(
             f"random arrays and probes of this test: seed {test.seed}; "
