@@ -1,7 +1,6 @@
 """A test-suite in a folder of its own, run with the plugin, on engines without a framework."""
 
 import importlib
-import importlib.metadata
 import textwrap
 from collections.abc import Callable
 
@@ -18,6 +17,7 @@ SUITE = """
 """
 
 ENGINES = "numpy,array_api_strict"
+STRICT = ("--strict-markers", "--strict-config", "-rA")
 
 # A run in this process drops what it imports, and NumPy's arrays have to stay who they are.
 importlib.import_module("array_api_strict")
@@ -32,18 +32,11 @@ def unset(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ADJUDGE_REQUIRE", "ADJUDGE_BACKEND", "PYTEST_ADDOPTS", "CI"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("COLUMNS", "250")  # lines are not cut
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # and no other plugin takes time
 
 
 @pytest.fixture
-def plugged() -> tuple[str, ...]:
-    """What loads the plugin where the installed distribution is older than it."""
-    points = importlib.metadata.entry_points(group="pytest11")
-    found = any(point.value == "adjudge_pytest" for point in points)
-    return () if found else ("-p", "adjudge_pytest")
-
-
-@pytest.fixture
-def run(pytester: pytest.Pytester, plugged: tuple[str, ...]) -> Callable[..., pytest.RunResult]:
+def run(pytester: pytest.Pytester) -> Callable[..., pytest.RunResult]:
     """`run(source, *arguments)`: pytest on one module, which begins with `SUITE`.
 
     `engines`: of `--adjudge-backend`. `apart`: in a process of its own, which is slower.
@@ -55,7 +48,6 @@ def run(pytester: pytest.Pytester, plugged: tuple[str, ...]) -> Callable[..., py
         pytester.makepyfile(test_it=textwrap.dedent(SUITE) + textwrap.dedent(source))
         named = [] if engines is None else ["--adjudge-backend", engines]
         start = pytester.runpytest_subprocess if apart else pytester.runpytest_inprocess
-        strict = ["--strict-markers", "--strict-config", "-rA", "-p", "no:randomly"]
-        return start(*plugged, *named, *strict, *arguments)
+        return start("-p", "adjudge_pytest", *named, *STRICT, *arguments)
 
     return call

@@ -223,7 +223,7 @@ def test_state_is_as_it_was_after_a_test(run):
             assert not jax.config.jax_enable_x64
     """
 
-    result = run(source, "-p", "no:randomly", engines="jax", apart=True)
+    result = run(source, engines="jax", apart=True)
 
     assert result.ret == 0
 
