@@ -139,7 +139,7 @@ class CrossReport:
             for name, report in self.reports.items()
             if not report and not lines[0].endswith(report.headline.partition(" ")[2])
         ]
-        lines += [f"not compared: {sentence}" for sentence in self.left_out]
+        lines += [f"note: {sentence}" for sentence in self.left_out]
         lines += [self.table, self.footer]
         return "\n".join(lines)
 

@@ -175,8 +175,7 @@ def compared(
     suspects = suspects[by_entry[suspects] > 1]
     first, second = again()
     if not question.word:  # differences of larger numbers lie on a lattice
-        coarse = np.maximum(lattice(first.values, 2 * u), lattice(second.values, 2 * u))
-        bound = bound + UNITS * coarse
+        bound = bound + WRONG * UNITS * _coarse(u, first, second)
         with np.errstate(all="ignore"):
             ratio = np.where(odd, np.inf, np.where(gap > 0, gap / bound, 0.0))
         if not np.any(ratio > 1):
@@ -217,20 +216,29 @@ def _huge(space: Space) -> Vector:
 def _lasting(
     first: Numbers, second: Numbers, suspects: NDArray[np.intp], bound: Vector
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Of the suspects those that are apart at all points around x alike; and those that are so by
-    the same part of their size.
+    """Of the suspects those that are apart in the same way at points around x; and those that are
+    so by one part of their size, however far off the points.
     """
-    low, high = (side.rows[: len(DISTANCES), :, suspects] for side in (first, second))
+    count = len(DISTANCES)
+    sides = [side.rows[:, :, suspects] for side in (first, second)]
+    (low, high), (low_far, high_far) = ([s[:count] for s in sides], [s[count:] for s in sides])
+    part = _fixed(low_far, high_far)
+    e, _ = both_finite(low, high)
+    held = np.all(np.isfinite(low) & np.isfinite(high), axis=1)
+    number = np.sum(held, axis=0)
+    typical = np.sqrt(np.sum(e**2 * held[:, None], axis=(0, 1)) / np.maximum(number, 1) / len(e[0]))
+    stays = part | _fixed(low, high) | ((number >= ENOUGH) & steady(e, 4.0, held))
+    return stays & (typical > bound), part
+
+
+def _fixed(low: Array, high: Array) -> NDArray[np.bool_]:
+    """Where low and high differ by one part of their size, at all points; but where one is zero."""
     e, g = both_finite(low, high)
     held = np.all(np.isfinite(low) & np.isfinite(high), axis=1)
+    unknown = ~held[:, None]
+    zero = [np.all((side == 0) | unknown, axis=(0, 1)) for side in (low, high)]
     enough = np.count_nonzero(held, axis=0) >= ENOUGH
-    known = held[:, None]
-    zero = np.all((low == 0) | ~known, axis=(0, 1)) | np.all((high == 0) | ~known, axis=(0, 1))
-    part = enough & fixed(e, g, held) & ~zero
-    count = np.maximum(np.sum(held, axis=0) * e.shape[1], 1)
-    typical = np.sqrt(np.sum(e**2 * known, axis=(0, 1)) / count)
-    stays = part | (enough & steady(e, 4.0, held))
-    return stays & (typical > bound), part
+    return np.asarray(enough & fixed(e, g, held) & ~zero[0] & ~zero[1])
 
 
 def _moves(question: Question, gap: Array, entries: NDArray[np.intp]) -> float:
@@ -246,5 +254,13 @@ def _moves(question: Question, gap: Array, entries: NDArray[np.intp]) -> float:
 def _shown(u: float, first: Numbers, second: Numbers) -> float:
     """How much f has to move for that to be seen in its values."""
     off, f = both_finite(first.values, second.values)
-    coarse = np.maximum(lattice(first.values, 2 * u), lattice(second.values, 2 * u))
-    return max(UNITS * (u * float(rms(norm(f))) + float(norm(coarse))), WRONG * float(norm(off[0])))
+    coarse = float(norm(_coarse(u, first, second)))
+    return max(UNITS * (u * float(rms(norm(f))) + coarse), WRONG * float(norm(off[0])))
+
+
+def _coarse(u: float, first: Numbers, second: Numbers) -> Vector:
+    """Rounding to a lattice, on which the values of f lie where they are differences of larger
+    numbers; seen at the far points, between which they move.
+    """
+    found = [lattice(side.values[len(DISTANCES) :], 2 * u) for side in (first, second)]
+    return np.asarray(np.maximum(*found))
