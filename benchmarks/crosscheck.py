@@ -42,7 +42,7 @@ class OneEntry(WrappedBackend):
             if first is None or first.size == 0:
                 return (first, *rest)
             host = self.inner.to_host(first)
-            host.reshape(-1)[self.entry % host.size] *= 1 + self.error
+            host.flat[self.entry % host.size] *= 1 + self.error
             return (self.inner.from_host(host, first), *rest)
 
         return y, planted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from itertools import combinations
 from typing import Any
 
@@ -79,7 +80,10 @@ def crosscheck(
     given["seed"] = settings_of(given).seed
     engines = _engines(f, arrays, _backends(backends), given)
     _require_reference(reference, engines)
-    report = _Check(engines, order, given).report(reference)
+    with ExitStack() as surroundings:
+        for engine in engines:  # f on one engine may change the state of another
+            surroundings.enter_context(engine.backend.isolation(()))
+        report = _Check(engines, order, given).report(reference)
     if not report and raise_exception:
         raise CrosscheckError(report)
     return report

@@ -109,7 +109,7 @@ def test_other_bad_arguments_are_refused():
         crosscheck(SQUARE, (X,), ENGINES, atoll=1.0)
     with pytest.raises(InputError, match="seed=-1"):
         crosscheck(SQUARE, (X,), ENGINES, seed=-1)
-    with pytest.raises(InputError, match="no array of numbers|of dtype"):
+    with pytest.raises(InputError, match="of dtype"):
         crosscheck(SQUARE, (np.array(["a"]),), ENGINES)
 
 
@@ -126,7 +126,7 @@ def test_engines_that_make_other_arrays_are_named():
         def to_host(self, array, like=None):
             return super().to_host(array, like)
 
-    with pytest.raises(InputError, match="other values|float32|narrow"):
+    with pytest.raises(InputError, match="other values on narrow"):
         crosscheck(SQUARE, (X / 3,), ["numpy", Flat("narrow")])
 
 
