@@ -16,54 +16,66 @@ RANDOM = np.random.default_rng(20250)
 
 
 def normal(*shape: int) -> Any:
+    """Standard normal numbers."""
     return RANDOM.standard_normal(shape)
 
 
 def positive(*shape: int) -> Any:
+    """Numbers between 0.3 and 2."""
     return RANDOM.uniform(0.3, 2.0, shape)
 
 
 def definite(n: int, condition: float = 10.0) -> Any:
+    """A positive definite matrix of this condition."""
     q = np.linalg.qr(normal(n, n))[0]
     return (q * np.geomspace(1.0, condition, n)) @ q.T
 
 
 def softmax(xp, x):
+    """Of the last axis."""
     e = xp.exp(x - xp.max(x, axis=-1, keepdims=True))
     return e / xp.sum(e, axis=-1, keepdims=True)
 
 
 def logsumexp(xp, x):
+    """Of the last axis."""
     top = xp.max(x, axis=-1, keepdims=True)
     return xp.log(xp.sum(xp.exp(x - top), axis=-1)) + xp.squeeze(top, axis=-1)
 
 
 def layer_norm(xp, x, g, b):
+    """Of the last axis."""
     centred = x - xp.mean(x, axis=-1, keepdims=True)
     return g * centred / xp.sqrt(xp.mean(centred**2, axis=-1, keepdims=True) + 1e-5) + b
 
 
 def attention(xp, q, k, v):
+    """Of one head."""
     return softmax(xp, q @ xp.matrix_transpose(k) / 2.0) @ v
 
 
 def mlp(xp, x, w, b, u):
+    """One hidden layer."""
     return xp.tanh(x @ w + b) @ u
 
 
 def symmetric(xp, a):
+    """The symmetric part."""
     return (a + xp.matrix_transpose(a)) / 2
 
 
 def cholesky(xp, a):
+    """Of the symmetric part."""
     return xp.linalg.cholesky(symmetric(xp, a))
 
 
 def gauss(xp, x):
+    """The bell curve."""
     return xp.exp(-(x**2) / 2)
 
 
 def sinkhorn(xp, c):
+    """The cost of an entropic transport plan, unrolled."""
     k = xp.exp(-c / 0.3)
     u = xp.ones(c.shape[0], dtype=c.dtype) / c.shape[0]
     for _ in range(20):
@@ -73,10 +85,12 @@ def sinkhorn(xp, c):
 
 
 def variance_one_pass(xp, x):
+    """The textbook formula that cancels."""
     return xp.mean(x**2) - xp.mean(x) ** 2
 
 
 def newton_root(xp, a):
+    """A square root by Newton's iteration."""
     y = a
     for _ in range(12):
         y = (y + a / y) / 2
@@ -84,6 +98,7 @@ def newton_root(xp, a):
 
 
 def horner(xp, x):
+    """A polynomial with a root of high order near 2."""
     y = xp.zeros_like(x)
     for c in (1.0, -20.0, 172.0, -832.0, 2400.0, -4096.0, 3840.0, -1536.0):
         y = y * x + c
@@ -91,6 +106,7 @@ def horner(xp, x):
 
 
 def mixed(xp, tree):
+    """A tree in, a tree out."""
     return {"loss": xp.sum(tree["w"] @ tree["x"]), "y": (tree["x"] * 2, xp.sin(tree["w"]))}
 
 

@@ -49,6 +49,7 @@ class OneEntry(WrappedBackend):
 
 
 def cast(tree: Any, dtype: str) -> Any:
+    """Real arrays in this dtype, complex ones in that of twice the width."""
     narrow = {"float32": np.complex64, "float64": np.complex128}[dtype]
     return optree.tree_map(
         lambda a: np.asarray(a, dtype=narrow if np.iscomplexobj(a) else dtype), tree
@@ -56,6 +57,7 @@ def cast(tree: Any, dtype: str) -> Any:
 
 
 def checked(f: Any, arrays: Any, backends: Any) -> Any:
+    """The report of one function."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return adjudge.crosscheck(f, arrays, backends, seed=SEED, raise_exception=False)
@@ -139,6 +141,7 @@ def cost(table: Table) -> None:
 
 
 def main() -> None:
+    """All tables, and what the flags ask for."""
     flags = [a for a in sys.argv[1:] if a.startswith("--")]
     names = [a for a in sys.argv[1:] if not a.startswith("--")]
     tables = {

@@ -35,6 +35,7 @@ def crosscheck(
     *,
     order: int = 1,
     reference: str | None = DOUBLE,
+    compile: bool | None = None,
     raise_exception: bool = True,
     **options: Any,
 ) -> CrossReport:
@@ -55,6 +56,8 @@ def crosscheck(
         reference: What numbers of engines are held against. `"float64"`: for narrower inputs the
             same function with its inputs widened, on the first engine where that runs; else one
             another. The name of a backend: that engine's. `None`: one another.
+        compile: As for `examine`: `None` judges compiled derivatives, too, where an engine is
+            mostly used like that (JAX), which takes most of the time; `False` does not.
         raise_exception: `False` returns a falsy report instead of raising `CrosscheckError`.
         options: Keywords of `gradcheck`, for the comparison with differences; not `kwargs`,
             `points`, `domain`, `backend`.
@@ -83,7 +86,7 @@ def crosscheck(
     with ExitStack() as surroundings:
         for engine in engines:  # f on one engine may change the state of another
             surroundings.enter_context(engine.backend.isolation(()))
-        report = _Check(engines, order, given).report(reference)
+        report = _Check(engines, order, compile, given).report(reference)
     if not report and raise_exception:
         raise CrosscheckError(report)
     return report
@@ -92,8 +95,10 @@ def crosscheck(
 class _Check:
     """One comparison, on its way."""
 
-    def __init__(self, engines: Sequence[Engine], order: int, options: Options) -> None:
-        self.engines, self.order, self.options = engines, order, options
+    def __init__(
+        self, engines: Sequence[Engine], order: int, compile: bool | None, options: Options
+    ) -> None:
+        self.engines, self.order, self.compile, self.options = engines, order, compile, options
         self.seed = int(options["seed"] or 0)
         self.raised: dict[str, str] = {}
         self.errors: list[Exception] = []
@@ -145,8 +150,9 @@ class _Check:
         try:
             modes = ["R"] if isinstance(function, ByHand) and function.jvp is None else None
             modes = modes if order == 1 else None
+            compile = self.compile and not isinstance(function, ByHand)
             self.reports[engine.name] = examine(
-                function, engine.inputs, order=order, modes=modes, **engine.options
+                function, engine.inputs, order=order, modes=modes, compile=compile, **engine.options
             )
         except Exception as error:
             return self._raises(engine, error)
