@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from adjudge.crossengine import Engine, Numbers, Question
 from adjudge.deviation import UNITS, allowed, both_finite, fixed, rms, steady
-from adjudge.differences import norm, scale
-from adjudge.noise import lattice
+from adjudge.differences import lowest_bit, norm, scale
 from adjudge.paired import SPREADS, probes
 from adjudge.probes import signed
 from adjudge.spaces import Leaf, Space, Vector
@@ -25,6 +24,12 @@ NEAR = 4
 """Points at which every entry of x is some units of rounding off."""
 DISTANCES = (30, 20, 16, 13, 11, 9)
 """Binary exponents of how far the points lie, over each entry, at which an error has to stay."""
+FACTORS = (1 / 4, 1 / 2, 2.0, 4.0)
+"""Times x, where a function that stands still next to x, since it computes through larger numbers,
+is seen to move."""
+COARSE = 2.0**10
+"""Units of rounding up to which the spacing of values is put down to the rounding of larger ones,
+and not to a function that rounds."""
 WRONG = 4
 """Times what is allowed, from which on a deviation is looked into."""
 KEPT = 32
@@ -78,7 +83,7 @@ def near(first: Engine, question: Question, seed: int) -> list[Vector]:
 
 
 def around(first: Engine, question: Question, seed: int) -> list[Vector]:
-    """Points around x at `DISTANCES`, and farther ones at `SPREADS`."""
+    """Points around x at `DISTANCES`, farther ones at `SPREADS`, and at `FACTORS` times x."""
     x = question.origin
     random = np.random.default_rng([seed, 67])
     lengths = np.concatenate(
@@ -87,12 +92,11 @@ def around(first: Engine, question: Question, seed: int) -> list[Vector]:
     )
     finest = 4 * _eps(question.domain)
     distances = [2.0**-d for d in DISTANCES] + list(SPREADS)
-    return [
-        _rounded(
-            first, question, x + np.maximum(d, finest) * lengths * random.uniform(-1, 1, x.size)
-        )
-        for d in distances
+    points = [
+        x + np.maximum(d, finest) * lengths * random.uniform(-1, 1, x.size) for d in distances
     ]
+    points += [x * factor * random.uniform(0.9, 1.1, x.size) for factor in FACTORS]
+    return [_rounded(first, question, point) for point in points]
 
 
 def _eps(space: Space) -> Vector:
@@ -175,7 +179,7 @@ def compared(
     suspects = suspects[by_entry[suspects] > 1]
     first, second = again()
     if not question.word:  # differences of larger numbers lie on a lattice
-        bound = bound + WRONG * UNITS * _coarse(u, first, second)
+        bound = bound + UNITS * _coarse(u, first, second)
         with np.errstate(all="ignore"):
             ratio = np.where(odd, np.inf, np.where(gap > 0, gap / bound, 0.0))
         if not np.any(ratio > 1):
@@ -221,8 +225,8 @@ def _lasting(
     """
     count = len(DISTANCES)
     sides = [side.rows[:, :, suspects] for side in (first, second)]
-    (low, high), (low_far, high_far) = ([s[:count] for s in sides], [s[count:] for s in sides])
-    part = _fixed(low_far, high_far)
+    low, high = (side[:count] for side in sides)
+    part = _fixed(*(side[count : count + len(SPREADS)] for side in sides))
     e, _ = both_finite(low, high)
     held = np.all(np.isfinite(low) & np.isfinite(high), axis=1)
     number = np.sum(held, axis=0)
@@ -259,8 +263,15 @@ def _shown(u: float, first: Numbers, second: Numbers) -> float:
 
 
 def _coarse(u: float, first: Numbers, second: Numbers) -> Vector:
-    """Rounding to a lattice, on which the values of f lie where they are differences of larger
-    numbers; seen at the far points, between which they move.
+    """The spacing of the values of f, where that is coarser than rounding: on a lattice lie the
+    differences of larger numbers. Seen at the far points, between which they move.
     """
-    found = [lattice(side.values[len(DISTANCES) :], 2 * u) for side in (first, second)]
-    return np.asarray(np.maximum(*found))
+    found = [np.zeros(first.values.shape[1])]
+    for side in (first, second):
+        values = np.where(np.isfinite(side.values), side.values, 0.0)[len(DISTANCES) :]
+        unit = np.min(lowest_bit(values), axis=0)
+        ordered = np.sort(values, axis=0)
+        moves = np.count_nonzero(np.diff(ordered, axis=0), axis=0) >= ENOUGH
+        coarse = moves & (unit > 8 * u * np.max(np.abs(values), axis=0)) & (unit <= COARSE * u)
+        found.append(np.where(coarse, unit, 0.0))
+    return np.asarray(np.max(found, axis=0))
