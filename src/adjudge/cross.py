@@ -7,6 +7,8 @@ from contextlib import ExitStack
 from itertools import combinations
 from typing import Any
 
+import numpy as np
+
 from adjudge.backend import AutodiffBackend
 from adjudge.byhand import ByHand
 from adjudge.check import examine
@@ -168,6 +170,8 @@ class _Check:
     def _compare(self, bench: Bench, alive: Sequence[Engine], reference: str | None) -> str:
         """Compares; returns what with what, in words."""
         pairs = [*combinations(alive, 2)]
+        if not pairs:
+            return "nothing to compare with"
         if reference is not None and reference != DOUBLE:
             pairs = [(one, two) for one, two in pairs if reference in (one.name, two.name)]
             bench.judge(pairs)
@@ -371,7 +375,9 @@ def _require_same_inputs(engines: Sequence[Engine]) -> None:
                         "give inputs that both engines can hold",
                     )
         same = [leaf.name for leaf in mine] == [leaf.name for leaf in its]
-        if not same or first.problem.origin.tolist() != engine.problem.origin.tolist():
+        if not same or not np.array_equal(
+            first.problem.origin, engine.problem.origin, equal_nan=True
+        ):
             raise InputError(
                 f"the checked inputs differ between {first.name} and {engine.name}",
                 "give plain host arrays; with directions= a set whose coordinates engines share",

@@ -208,6 +208,25 @@ def test_a_failure_is_worse_than_an_engine_that_raises():
     assert report.divergences[0].accused == ("named",)
 
 
+def test_a_function_that_raises_everywhere_is_reported():
+    report = crosscheck(
+        ByHand(lambda x: x.nothing, vjp=lambda x, w: w), (X,), ENGINES, raise_exception=False
+    )
+
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert set(report.raised) == set(ENGINES)
+    assert "it raises on numpy: AttributeError" in report.headline
+    with pytest.raises(InputError, match="nothing that can be differentiated"):
+        crosscheck(ByHand(lambda x: None, vjp=lambda x, w: w), (X,), ENGINES)
+
+
+def test_inputs_that_are_not_finite_are_compared_as_they_are():
+    report = crosscheck(SQUARE, (np.array([np.nan, 1.0]),), ENGINES, raise_exception=False)
+
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert not report.divergences
+
+
 def test_nothing_compared_is_no_pass():
     report = crosscheck(SQUARE, (np.zeros(0),), ENGINES, seed=0, raise_exception=False)
 
