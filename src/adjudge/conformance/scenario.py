@@ -1,4 +1,4 @@
-"""What the conformance kit runs, as data: functions with derivatives in closed form, wrong twins."""
+"""What the conformance kit runs, as data: functions with their derivatives, and wrong twins."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def conjugated(rule: Rule, part: int | None = None) -> Rule:
 
 
 def as_transpose(rule: Rule) -> Rule:
-    """A vjp that is the transpose of J, where the adjoint is asked for: conjugations are missing."""
+    """A vjp that is the transpose of J in place of the adjoint: conjugations are missing."""
 
     def wrong(xp: Any, *arguments: Any) -> Any:
         def conj(leaf: Any) -> Any:
