@@ -277,8 +277,8 @@ class _Kit:
         dtypes = subject.dtypes_of(scenario)
         modes = [m for m in subject.modes_of(scenario) if not (subject.plain and m in BY_HAND)]
         needs = list(scenario.needs)
-        for dtype in dtypes:
-            for mode in modes:
+        for k, dtype in enumerate(dtypes):
+            for mode in modes if k == 0 or self.thorough else modes[:2]:
                 name = {"R": "vjp", "F": "jvp"}.get(mode, mode)
                 needed = [*needs, *([] if mode == "R" else ["jvp"] if mode == "F" else [mode])]
                 call = (

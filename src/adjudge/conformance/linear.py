@@ -18,7 +18,7 @@ from adjudge.conformance.scenario import (
 
 A = np.array([[3.0, -0.5, 0.25], [0.75, 2.5, -0.375], [-1.0, 0.5, 4.0]])
 B = np.array([[0.5, -1.25, 2.0], [0.75, 1.5, -0.375], [-2.0, 0.25, 1.0]])
-Z = np.array([0.5 + 1.25j, -1.5 + 0.25j, 2.0 - 0.75j, -0.375 - 1.0j])
+Z = np.array([0.5 + 1.25j, -1.5 + 0.25j, 2.0 - 0.75j, -0.375 - 1.0j, 1.0 + 0.5j])
 ZA = np.array([[0.5 + 1.25j, -1.5 + 0.25j], [2.0 - 0.75j, -0.375 - 1.0j]])
 ZB = np.array([[1.5 - 0.5j, 0.25 + 2.0j], [-0.75 + 1.0j, 1.25 + 0.625j]])
 
@@ -203,7 +203,6 @@ SCENARIOS = (
         (Z,),
         jvp=lambda xp, z, v: 2.0 * xp.real(xp.conj(z) * v),
         double_vjp=_size_double,
-        dtypes=BOTH,
         needs=COMPLEX,
         twins=(
             Twin("conjugated", vjp=conjugated(_size_vjp)),
@@ -242,7 +241,7 @@ SCENARIOS = (
         "real to complex",
         lambda xp, c, x: x * x * c,
         _into_complex_vjp,
-        (VECTOR[:4],),
+        (VECTOR,),
         jvp=lambda xp, c, x, v: 2.0 * x * v * c,
         constants=(Z,),
         needs=COMPLEX,

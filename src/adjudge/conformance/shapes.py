@@ -117,7 +117,6 @@ SCENARIOS = (
         (MATRIX,),
         jvp=lambda xp, x, v: xp.sum(_softmax(xp, x) * v, axis=-1),
         double_vjp=_logsumexp_double,
-        dtypes=BOTH,
         twins=(
             Twin("not normalised", vjp=lambda xp, x, w: w[:, None] * xp.exp(x)),
             Twin("factor", vjp=scaled(_logsumexp_vjp, SLIGHTLY)),

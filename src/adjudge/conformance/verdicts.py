@@ -121,7 +121,9 @@ def applicable(subject: Subject, scenario: Scenario, dtype: str, fault: str) -> 
     if fault == "wrong device":
         return _second_device(subject, dtype)
     if fault.startswith("writes into"):
-        return write(subject.backend.make(np.ones(2), subject.dtypes[0]))
+        array = subject.backend.make(np.ones(2), subject.dtypes[0])
+        with subject.backend.isolation([array]):
+            return write(array)
     return True
 
 
