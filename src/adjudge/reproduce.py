@@ -96,8 +96,8 @@ class Script:
             pairs = ((self.literal(key), self.literal(node)) for key, node in value.items())
             return "{" + ", ".join(f"{key}: {node}" for key, node in pairs) + "}"
         if isinstance(value, tuple) and hasattr(value, "_fields"):
-            nodes = (self.literal(node) for node in value)
-            return f"{self.named(type(value), type(value).__name__)}({', '.join(nodes)})"
+            fields = (self.literal(node) for node in value)
+            return f"{self.named(type(value), type(value).__name__)}({', '.join(fields)})"
         if isinstance(value, list):
             return f"[{', '.join(self.literal(node) for node in value)}]"
         if isinstance(value, tuple):

@@ -3,42 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import hypothesis
-import numpy as np
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 
+from adjudge.arguments import Path
 from adjudge.backend import AutodiffBackend, HostArray
-from adjudge.bounds import Bounds
-from adjudge.charts import SETS, OffTheSetError
+from adjudge.charts import SETS
 from adjudge.check import examine
-from adjudge.domains import INTERVALS, Member, contains
-from adjudge.errors import InputError
+from adjudge.domains import INTERVALS
+from adjudge.draws import Domain, Strategy, drawn_array, require_domain
+from adjudge.errors import AdjudgeError
 from adjudge.findings import Verdict
+from adjudge.options import Options
 from adjudge.placing import placed_tree
 from adjudge.points import silence
 from adjudge.registry import backend_named
 from adjudge.report import GradcheckError, Report
 from adjudge.reproduce import reproduction
-from adjudge.special import PATTERNS, Given
 
-Strategy: TypeAlias = st.SearchStrategy[Any]
 Shape: TypeAlias = Sequence[int | str] | Strategy
 """Sizes of axes, or names of sizes to be drawn: `(3, "n", "n")`; or a strategy of tuples."""
 DType: TypeAlias = str | Strategy
-Domain: TypeAlias = str | tuple[float, float] | Member | None
-
-APART = "away from ties"
-WORDS = tuple(dict.fromkeys((*INTERVALS, *SETS, APART)))
-MODEST, WIDE = 10.0, 1000.0
-"""Most numbers are drawn up to the first, some up to the second; special points go farther."""
-DENSE = 128
-"""Larger arrays repeat a number at most places: a test case holds only so much."""
-PARTS = 2**10
-ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
@@ -76,7 +64,7 @@ def arrays(
     Raises:
         InputError: A domain without meaning, or one that arrays of this shape or dtype cannot have.
     """
-    _require_domain(domain)
+    require_domain(domain)
     return _drawn(Spec(shape, dtype, domain, special), sizes)
 
 
@@ -87,7 +75,7 @@ def inputs(*specs: Any, sizes: Strategy | None = None) -> Strategy:
     are sometimes equal.
     """
     for spec in _specs(specs):
-        _require_domain(spec.domain)
+        require_domain(spec.domain)
     return _drawn(specs, sizes)
 
 
@@ -128,116 +116,109 @@ def _drawn(draw: st.DrawFn, tree: Any, sizes: Strategy | None) -> Any:
     return drawn(tree)
 
 
-# ---------------------------------------------------------------- one array
-
-
 def _array(draw: st.DrawFn, spec: Spec, sizes: Mapping[str, int]) -> HostArray:
     given = spec.shape
     if isinstance(given, Sequence):
         shape = tuple(sizes[one] if isinstance(one, str) else one for one in given)
     else:
         shape = tuple(draw(given))
-    name = spec.dtype if isinstance(spec.dtype, str) else draw(spec.dtype)
-    dtype = dtype_named(name)
-    if dtype.kind == "b":
-        return np.asarray(draw(hnp.arrays(dtype, shape)))
-    info = _limits(dtype)
-    _require_shape(spec.domain, shape, dtype)
-    pattern = draw(st.sampled_from([None, *PATTERNS])) if _halves(draw, spec.special) else None
-    low, high = _interval(spec.domain, dtype, info)
-    plain = _in_domain(draw, spec.domain, shape, dtype, low, high).astype(dtype)
-    if pattern is not None and plain.size and dtype.kind not in "iu":
-        wide = plain.astype(np.complex128 if dtype.kind == "c" else np.float64)
-        at = Given(wide, info[0], info[1], (low, high) if dtype.kind != "c" else None)
-        with np.errstate(all="ignore"):
-            values = PATTERNS[pattern](at)
-            found = None if values is None else np.asarray(values).astype(dtype)
-        if found is not None and belongs(found, spec.domain):
-            return found
-    if callable(spec.domain):
-        hypothesis.assume(belongs(plain, spec.domain))
-    return plain
+    dtype = spec.dtype if isinstance(spec.dtype, str) else draw(spec.dtype)
+    return drawn_array(draw, shape, dtype, spec.domain, special=spec.special)
 
 
-def _halves(draw: st.DrawFn, special: bool) -> bool:
-    return special and draw(st.booleans())
+# ---------------------------------------------------------------- the check
 
 
-def dtype_named(name: str) -> np.dtype[Any]:
-    """The dtype of this name. Raises `InputError` for one that no array here has."""
-    if name == "bfloat16":
-        try:
-            import ml_dtypes
-        except ModuleNotFoundError as error:
-            raise InputError("dtype 'bfloat16' is one of ml_dtypes, which is not installed",
-                             "pip install ml_dtypes") from error
-        return np.dtype(ml_dtypes.bfloat16)
+def judge(
+    f: Callable[..., Any],
+    inputs: Any,
+    backend: str | AutodiffBackend | None = None,
+    *,
+    strict: bool = False,
+    device: str | None = None,
+    domain: Domain | Mapping[Path, Domain] = None,
+    seed: int = 0,
+    **options: Any,
+) -> Report:
+    """`examine` at a drawn point, for use inside of `@given`.
+
+    A point that decides nothing (f is not finite there, has a kink or a jump, or the differences
+    cannot tell) is rejected, as by `hypothesis.assume`, with an event that says why: so a test in
+    which no point decides anything does not pass. Outside of `@given` it is returned.
+
+    Args:
+        f: As for `gradcheck`.
+        inputs: Arguments made of host arrays, as `inputs` and `arrays` draw them; or one array.
+        backend: The engine that they are placed on, exactly. `None`: they stay what they are.
+        strict: What differences cannot tell is an error, too, unless f itself explains it.
+        device: Where on the engine.
+        domain: That of the inputs, or domains by path as for `wrt`: the check keeps within. Names
+            of sets act as `directions=`, intervals as `bounds=`.
+        seed: Of the probes. A fixed one: the same point has the same verdict, as Hypothesis needs.
+        options: The other keywords of `examine`.
+
+    Raises:
+        GradcheckError: The verdict is FAIL. Its notes hold the script of `reproduction`.
+    """
+    __tracebackhide__ = True
+    engine = backend_named(backend) if isinstance(backend, str) else backend
+    options = {**_within(domain), **options}
+    point = inputs if engine is None else placed_tree(engine, inputs, device)
+    script = Note(f, inputs, {**options, "backend": engine, "seed": seed})
     try:
-        dtype = np.dtype(name)
-    except TypeError:
-        dtype = np.dtype(object)
-    if dtype.kind not in "biufc" or dtype.itemsize > 16 or dtype.name == "longdouble":
-        raise InputError(f"dtype {name!r}", "give a name such as 'float64', 'complex64', 'int32'")
-    return dtype
+        report = examine(f, point, seed=seed, backend=engine, **options)
+    except AdjudgeError:
+        raise
+    except Exception as error:
+        error.add_note(script.text())
+        raise
+    if report:
+        return report
+    why = ""
+    if options.get("points") is None:
+        known: Any = {name: options[name] for name in Options.__annotations__ if name in options}
+        known |= {"backend": engine, "seed": seed}
+        why = silence(f, point, report, known)
+    if not why and (strict or report.verdict is Verdict.FAIL):
+        failure = GradcheckError(report)
+        failure.add_note(script.text())
+        raise failure
+    if hypothesis.currently_in_test_context():
+        undecided = [x for x in report.ranked if x.verdict is Verdict.INCONCLUSIVE]
+        status = undecided[0].status if undecided else report.verdict
+        hypothesis.event(f"adjudge: decides nothing ({why or status})")
+        hypothesis.reject()
+    return replace(report, verdict=Verdict.INCONCLUSIVE, silent=why)
 
 
-def belongs(values: HostArray, domain: Domain) -> bool:
-    """Whether all of `values` are finite and lie in `domain`, as far as their dtype can tell."""
-    wide = values.astype(np.complex128 if values.dtype.kind == "c" else np.float64)
-    if not np.all(np.isfinite(wide)):
-        return False
-    if domain == APART:
-        return _apart(wide)
-    if isinstance(domain, str) and domain in INTERVALS:
-        return contains(INTERVALS[domain], wide)
-    if isinstance(domain, str):
-        try:
-            SETS[domain](wide, float(_info(values.dtype).eps))
-        except OffTheSetError:
-            return False
-        return True
-    return contains(domain, wide)
+@dataclass(frozen=True)
+class Note:
+    """What a failing check is repeated by."""
+
+    f: Callable[..., Any]
+    inputs: Any
+    options: Mapping[str, Any]
+
+    def text(self) -> str:
+        """The script, between two lines."""
+        script = reproduction(self.f, self.inputs, **self.options)
+        return f"---- to see it again ----\n{script}-------------------------"
 
 
-def _apart(wide: HostArray) -> bool:
-    flat = wide.reshape(-1)
-    gaps = np.abs(flat[:, None] - flat[None, :]) + np.eye(flat.size)
-    return bool(np.all(gaps >= 0.25))
-
-
-# ---------------------------------------------------------------- domains
-
-
-def _in_domain(
-    draw: st.DrawFn, domain: Domain, shape: tuple[int, ...], dtype: np.dtype[Any],
-    low: float, high: float,
-) -> HostArray:
-    """An array in the domain, before it is rounded to its dtype."""
-    def entries(elements: Strategy, shape: tuple[int, ...] = shape) -> HostArray:
-        kind = np.complex128 if dtype.kind == "c" else np.float64
-        if dtype.kind == "c":
-            elements = st.builds(complex, elements, elements)
-        fill = st.nothing() if np.prod(shape) <= DENSE else elements
-        return np.asarray(draw(hnp.arrays(kind, shape, elements=elements, fill=fill)))
-
-    if not np.prod(shape):
-        return np.zeros(shape)
-    if dtype.kind in "iu":
-        return np.asarray(draw(hnp.arrays(dtype, shape, elements=_integers(low, high))))
-    small = st.integers(-4, 4).map(float) | st.floats(-4, 4)
-    if domain == "simplex":
-        return _simplex(entries(st.integers(0, 16).map(float)))
-    if domain == "sphere":
-        return _sphere(entries(small))
-    if domain == "orthogonal":
-        return _orthogonal(entries(small))
-    if domain == "symmetric":
-        return _symmetric(entries(_numbers(low, high)))
-    if domain == "positive definite":
-        return _positive_definite(entries(small), draw(st.integers(0, 6)), dtype)
-    if domain == "sorted":
-        ordered = np.sort(entries(_numbers(low, high)), axis=-1)
-        return ordered[..., ::-1] if draw(st.booleans()) else ordered
-    if domain == APART:
-        return _separate(draw, shape)
-    return entries(_numbers(low, high))
+def _within(domain: Domain | Mapping[Path, Domain]) -> dict[str, Any]:
+    """The options of a check that keeps within a domain, as far as there are any."""
+    by_path = domain if isinstance(domain, Mapping) else {"": domain}
+    sets, intervals = {}, {}
+    for path, one in by_path.items():
+        require_domain(one)
+        if isinstance(one, str) and one in INTERVALS:
+            intervals[path] = INTERVALS[one]
+        elif isinstance(one, tuple):
+            intervals[path] = one
+        elif isinstance(one, str) and one in SETS:
+            sets[path] = one
+    found: dict[str, Any] = {"directions": sets} if sets else {}
+    found |= {"bounds": intervals} if intervals else {}
+    if isinstance(domain, Mapping):
+        return found
+    return {name: paths[""] for name, paths in found.items()}
