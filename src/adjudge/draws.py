@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 
 from adjudge.backend import HostArray
 from adjudge.charts import SETS, OffTheSetError
-from adjudge.domains import INTERVALS, Member, contains
+from adjudge.domains import ABOVE_ZERO, INTERVALS, Member, contains
 from adjudge.errors import InputError
 from adjudge.special import PATTERNS, Given
 
@@ -60,7 +60,12 @@ def _at_pattern(pattern: str, plain: HostArray, domain: Domain) -> HostArray | N
     if not plain.size or plain.dtype.kind in "iu":
         return None
     info = _info(plain.dtype)
-    ends = None if plain.dtype.kind == "c" else _interval(domain, plain.dtype)
+    given = INTERVALS.get(domain) if isinstance(domain, str) else domain
+    ends = None
+    if isinstance(given, tuple):  # an end that no dtype has is no point
+        near = _interval(domain, plain.dtype)
+        low, high = (n if math.isfinite(e) else e for n, e in zip(near, given, strict=True))
+        ends = (ABOVE_ZERO if given[0] == ABOVE_ZERO else low), high
     at = Given(_wide(plain), float(info.smallest_normal), float(info.max), ends)
     with np.errstate(all="ignore"):
         values = PATTERNS[pattern](at)
@@ -98,7 +103,7 @@ def belongs(values: HostArray, domain: Domain) -> bool:
         return contains(INTERVALS[domain], wide)
     try:
         with np.errstate(all="ignore"):
-            SETS[domain](wide, 0.0 if values.dtype.kind in "iu" else float(_info(values.dtype).eps))
+            SETS[domain](wide, float(getattr(_info(values.dtype), "eps", 2.0**-52)))
     except (OffTheSetError, np.linalg.LinAlgError):
         return False
     return True
@@ -162,13 +167,18 @@ def _inward(low: float, high: float, dtype: np.dtype[Any]) -> float:
     return float(near)
 
 
-def _numbers(low: float, high: float) -> Strategy:
-    """Numbers from `low` to `high`: the simplest whole ones first, then eighths, then any."""
+def _numbers(low: float, high: float, small: float) -> Strategy:
+    """Numbers from `low` to `high`: the simplest whole ones first, then eighths, then any.
+
+    Those below `small` are left to special points: a power of them is zero, and so says nothing.
+    """
+    if 0 < low < small < high:
+        low = small
     found: list[Strategy] = []
     for limit, parts in ((MODEST, 1), (MODEST, 8), (MODEST, 0), (WIDE, 0)):
         a, b = max(low, -limit), min(high, limit)
         if not parts and a <= b:
-            found.append(st.floats(a, b))
+            found.append(st.floats(a, b).map(lambda x: x if abs(x) >= small or low > 0 else 0.0))
         elif parts and math.ceil(a * parts) <= math.floor(b * parts):
             whole = st.integers(math.ceil(a * parts), math.floor(b * parts))
             found.append(whole.map(parts.__rtruediv__))
@@ -188,7 +198,8 @@ def _plain(
         return np.zeros(shape, dtype)
     kind = np.dtype(np.complex128 if dtype.kind == "c" else np.float64)
     low, high = (-WIDE, WIDE) if dtype.kind == "c" else _interval(domain, dtype)
-    numbers, few = _numbers(low, high), st.integers(-4, 4).map(float) | st.floats(-4, 4)
+    small = float(getattr(_info(dtype), "smallest_normal", 0.0)) ** 0.125
+    numbers, few = _numbers(low, high, small), _numbers(-4.0, 4.0, small)
     if dtype.kind in "iu":
         least, most = (int(end) for end in _interval(domain, dtype))
         near = max(least, -10), min(most, 10)

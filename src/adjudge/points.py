@@ -65,8 +65,11 @@ def silence(f: Callable[..., Any], inputs: Any, report: Report, options: Options
         return ""
     point = SpecialPoint(GIVEN, inputs, options.get("kwargs") or {})
     with np.errstate(all="ignore"):
-        why = _silent(report)
-        return why or _explained(f, point, options, settings_of(options), report)
+        why = _silent(report) or _explained(f, point, options, settings_of(options), report)
+    stairs = any(finding.status is Status.IMPRECISE for finding in report.findings)
+    if not why and stairs and all(entry.automatic == 0 for entry in report.entries):
+        return "f moves in steps, as stairs do"
+    return why
 
 
 def _read(inputs: Any, options: Options) -> tuple[Sequence[SpecialPoint], Sequence[str], Bounds]:
