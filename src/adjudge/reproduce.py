@@ -14,6 +14,7 @@ import numpy as np
 from adjudge._version import __version__
 from adjudge.arguments import read_arguments
 from adjudge.backend import Array, AutodiffBackend, HostArray
+from adjudge.byhand import ByHand
 from adjudge.errors import BackendError, InputError
 from adjudge.registry import backend_named, backend_of, names
 
@@ -160,7 +161,7 @@ class Script:
         self.engines[variable] = backend
         if backend.name in names() and type(backend_named(backend.name)) is type(backend):
             self.imports.add("from adjudge.registry import backend_named")
-            made = f"backend_named({backend.name!r})"
+            made = f'backend_named("{backend.name}")'
         else:
             kind = self.named(type(backend), f"backend_{variable}")
             made = f"{kind}()" if kind != f"backend_{variable}" else kind
@@ -261,10 +262,10 @@ def _number(value: float | complex) -> str:
 def _found(thing: Any) -> tuple[str, str] | None:
     """The module and the path in it by which `thing` can be imported; `None`: by none."""
     owner = getattr(thing, "__self__", None)
-    inner = getattr(thing, "_forward", None) or getattr(thing, "pullback", None)
+    parts = list(vars(thing).values()) if isinstance(thing, ByHand) else []
     homes = [
         name
-        for one in (thing, owner, inner)
+        for one in (thing, owner, *parts)
         if isinstance(name := getattr(one, "__module__", None), str) and name != "__main__"
     ]
     for module in homes:
@@ -297,7 +298,8 @@ def _same(one: Any, other: Any) -> bool:
 
 def _whereabouts(thing: Any) -> str:
     """What to call a thing that no module has by name, and where it was made."""
-    function = getattr(thing, "_forward", None) or thing
+    rules = list(vars(thing).values()) if isinstance(thing, ByHand) else []
+    function = next((rule for rule in rules if hasattr(rule, "__code__")), thing)
     name = getattr(function, "__qualname__", None) or repr(type(thing))
     if function is not thing:
         name = f"{thing!r} of {name}"

@@ -13,7 +13,7 @@ from adjudge.reproduce import reproduction
 
 RIGHT = adjudge.ByHand(np.sin, vjp=lambda x, w: w * np.cos(x))
 WRONG = adjudge.ByHand(np.sin, vjp=lambda x, w: w * np.cos(x) * 2)
-Pair = namedtuple("Pair", ["a", "b"])  # noqa: PYI024
+Pair = namedtuple("Pair", ["a", "b"])
 
 
 def run(script: str) -> dict[str, Any]:
@@ -66,7 +66,10 @@ def nan_with_a_payload() -> Any:
         np.zeros((2, 0, 1), "complex64"),
         np.arange(64.0).reshape(4, 4, 4) / 7,
         np.float32(0.1),
-        (np.array([0.1]), {"w": np.zeros((2, 1)), 3: [np.array([1]), None, "a", 0.1, -0.0, 1 + 2j]}),
+        (
+            np.array([0.1]),
+            {"w": np.zeros((2, 1)), 3: [np.array([1]), None, "a", 0.1, -0.0, 1 + 2j]},
+        ),
         [np.array([0.1]), (), [], {}, True],
         (Pair(np.array([1.0]), 2),),
     ],
@@ -108,7 +111,9 @@ def test_options_are_written_too():
 
     space = run(reproduction(RIGHT, np.array([0.3, 1.7]), seed=2, **options))
 
-    assert space["report"].verdict == adjudge.examine(RIGHT, np.array([0.3, 1.7]), **options).verdict
+    assert (
+        space["report"].verdict == adjudge.examine(RIGHT, np.array([0.3, 1.7]), **options).verdict
+    )
 
 
 def test_the_script_runs_alone(tmp_path):

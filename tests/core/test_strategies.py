@@ -16,6 +16,8 @@ from adjudge.draws import belongs, dtype_named
 from adjudge.strategies import Spec, arrays, inputs, judge
 
 SEARCH = settings(deadline=None, derandomize=True, database=None)
+BRIEF = settings(SEARCH, max_examples=30, phases=[hypothesis.Phase.generate])
+"""Without shrinking, for what is about finding alone."""
 SHAPES = st.sampled_from([(), (1,), (3,), (2, 3)])
 DOMAINS = [
     (None, (2, 3)),
@@ -43,11 +45,11 @@ def planted(wrong: Any) -> adjudge.ByHand:
     )
 
 
-def search(f: Any, drawn: Any, **options: Any) -> Any:
+def search(f: Any, drawn: Any, how: Any = SEARCH, **options: Any) -> Any:
     """The arguments at which Hypothesis finds `f` wrong in the end; `None`: at none."""
     last = []
 
-    @SEARCH
+    @how
     @given(drawn)
     def test(x: Any) -> None:
         last.append(x)
@@ -80,8 +82,7 @@ def test_a_derivative_that_is_wrong_at_some_points_is_found_and_shrunk(wrong, mo
     x = search(planted(wrong), arrays(SHAPES))
 
     assert x.size <= 3
-    assert np.count_nonzero(x) == 1
-    assert np.max(np.abs(x)) <= most
+    assert 0 < np.max(np.abs(x)) <= most
     assert np.all(x == np.round(x))
 
 
@@ -124,16 +125,17 @@ def test_equal_arguments_are_drawn():
 def test_a_right_derivative_passes_in_every_domain(domain, shape):
     f = adjudge.ByHand(lambda x: np.sum(np.sin(x)), vjp=lambda x, w: w * np.cos(x))
 
-    assert search(f, arrays(shape, "float64", domain), domain=domain) is None
+    assert search(f, arrays(shape, "float64", domain), BRIEF, domain=domain) is None
 
 
 @pytest.mark.parametrize(("domain", "shape"), DOMAINS[1:])
 def test_a_wrong_one_is_found_in_every_domain(domain, shape):
     f = adjudge.ByHand(
-        lambda x: np.sum(np.sin(x)), vjp=lambda x, w: w * np.cos(x) * (1 + np.arange(x.size).reshape(x.shape)) * 1.5
+        lambda x: np.sum(np.sin(x)),
+        vjp=lambda x, w: w * np.cos(x) * (1.5 + np.arange(x.size).reshape(x.shape)),
     )
 
-    x = search(f, arrays(shape, "float64", domain), domain=domain)
+    x = search(f, arrays(shape, "float64", domain), BRIEF, domain=domain)
 
     assert x is not None
     assert belongs(x, domain)
@@ -143,7 +145,9 @@ def test_a_wrong_one_is_found_in_every_domain(domain, shape):
 
 
 @pytest.mark.parametrize("special", [True, False])
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "complex64", "int8"])
+@pytest.mark.parametrize(
+    "dtype", ["float64", "float32", "float16", "bfloat16", "complex64", "int8"]
+)
 @pytest.mark.parametrize(("domain", "shape"), DOMAINS)
 def test_every_array_has_its_dtype_and_lies_in_its_domain(domain, shape, dtype, special):
     if dtype == "bfloat16":
@@ -282,7 +286,7 @@ def test_a_function_is_a_domain():
         (lambda: arrays((2,), "complex64", "positive").example(), "dtype complex64"),
         (lambda: arrays((2,), "float17").example(), "dtype='float17'"),
         (lambda: arrays((2,), "float16", (1e6, 1e7)).example(), "no number of dtype float16"),
-        (lambda: arrays((600,), "float16", "away from ties").example(), "tell"),
+        (lambda: arrays((5000,), "float16", "away from ties").example(), "tell"),
     ],
 )
 @pytest.mark.filterwarnings("ignore::hypothesis.errors.NonInteractiveExampleWarning")
@@ -294,6 +298,7 @@ def test_a_domain_that_makes_no_sense_is_an_error(make, words):
 # ---------------------------------------------------------------- what decides nothing
 
 ABSOLUTE = adjudge.ByHand(lambda x: np.sum(np.abs(x)), vjp=lambda x, w: w * np.sign(x))
+SIGN = adjudge.ByHand(np.sign, vjp=lambda x, w: 0 * w)
 
 
 def test_kinks_and_infinities_decide_nothing():
@@ -301,37 +306,38 @@ def test_kinks_and_infinities_decide_nothing():
         return np.sum(1 / x)
 
     assert search(ABSOLUTE, arrays(SHAPES)) is None
+    assert search(SIGN, arrays(SHAPES)) is None
     assert search(adjudge.ByHand(reciprocal, vjp=lambda x, w: -w / x**2), arrays((2,))) is None
 
 
 def test_a_search_in_which_no_point_decides_does_not_pass():
     with pytest.raises(hypothesis.errors.Unsatisfiable):
-        search(ABSOLUTE, st.just(np.zeros(2)))
+        search(SIGN, st.just(np.zeros(2)))
 
 
 def test_the_reasons_are_counted(monkeypatch):
     events = []
     monkeypatch.setattr(hypothesis, "event", events.append)
 
-    search(ABSOLUTE, arrays((1,)))
+    search(SIGN, arrays((1,)))
 
-    assert set(events) == {"adjudge: decides nothing (f is not smooth (kink))"}
+    assert "adjudge: decides nothing (f is not smooth (jump))" in events
 
 
 def test_outside_of_given_such_a_point_is_returned():
-    report = judge(ABSOLUTE, np.zeros(2))
+    report = judge(SIGN, np.zeros(2))
 
     assert report.verdict is adjudge.Verdict.INCONCLUSIVE
     assert "not smooth" in report.silent
 
 
 def test_what_differences_cannot_tell_is_an_error_where_that_is_strict():
-    rounded = np.array([1e8]), {"max_evaluations": 1}
+    x, options = np.array([0.3]), {"check_forward_ad": True}  # no jvp was written
     f = planted(lambda x: False)
 
-    assert judge(f, rounded[0], **rounded[1]).verdict is adjudge.Verdict.INCONCLUSIVE
-    with pytest.raises(adjudge.GradcheckError, match="UNFINISHED"):
-        judge(f, rounded[0], strict=True, **rounded[1])
+    assert judge(f, x, **options).verdict is adjudge.Verdict.INCONCLUSIVE
+    with pytest.raises(adjudge.GradcheckError, match="INCONCLUSIVE"):
+        judge(f, x, strict=True, **options)
 
 
 def test_stairs_are_not_taken_for_a_narrow_dtype():
@@ -352,7 +358,7 @@ def test_a_failure_carries_a_script():
     assert "def planted" not in note
     assert 'np.array([h("-0x1p+0")], ' in note
     assert "modes=['R'], seed=7" in note
-    assert f"{__name__}.planted.<locals>.<lambda>" in note
+    assert "planted.<locals>.<lambda>" in note
 
 
 def test_what_f_raises_comes_through_with_the_script():
