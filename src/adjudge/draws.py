@@ -172,13 +172,15 @@ def _numbers(low: float, high: float, small: float) -> Strategy:
 
     Those below `small` are left to special points: a power of them is zero, and so says nothing.
     """
-    if 0 < low < small < high:
+    if 0 < low < small**2 < small < high:  # positive numbers
         low = small
     found: list[Strategy] = []
     for limit, parts in ((MODEST, 1), (MODEST, 8), (MODEST, 0), (WIDE, 0)):
         a, b = max(low, -limit), min(high, limit)
         if not parts and a <= b:
-            found.append(st.floats(a, b).map(lambda x: x if abs(x) >= small or low > 0 else 0.0))
+            found.append(
+                st.floats(a, b).map(lambda x: x if abs(x) >= small or not low <= 0 <= high else 0.0)
+            )
         elif parts and math.ceil(a * parts) <= math.floor(b * parts):
             whole = st.integers(math.ceil(a * parts), math.floor(b * parts))
             found.append(whole.map(parts.__rtruediv__))
@@ -198,7 +200,7 @@ def _plain(
         return np.zeros(shape, dtype)
     kind = np.dtype(np.complex128 if dtype.kind == "c" else np.float64)
     low, high = (-WIDE, WIDE) if dtype.kind == "c" else _interval(domain, dtype)
-    small = float(getattr(_info(dtype), "smallest_normal", 0.0)) ** 0.125
+    small = float(getattr(_info(dtype), "smallest_normal", 0.0)) ** 0.25
     numbers, few = _numbers(low, high, small), _numbers(-4.0, 4.0, small)
     if dtype.kind in "iu":
         least, most = (int(end) for end in _interval(domain, dtype))

@@ -13,7 +13,7 @@ from adjudge.registry import backend_named
 from adjudge.reproduce import reproduction
 from adjudge.strategies import Spec, arrays, inputs, judge
 
-SEARCH = settings(deadline=None, derandomize=True, database=None, max_examples=40)
+SEARCH = settings(deadline=None, derandomize=True, database=None, max_examples=20)
 ENGINES = [
     pytest.param(name, marks=pytest.mark.backend(name)) for name in ("torch", "jax")
 ]  # fmt: skip

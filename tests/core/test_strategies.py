@@ -74,7 +74,7 @@ def test_a_right_derivative_passes():
     [
         pytest.param(lambda x: x < 0, 1.0, id="negative"),
         pytest.param(lambda x: x.size > len(np.unique(x)), 1.0, id="ties"),
-        pytest.param(lambda x: abs(x) > 100, 1e4, id="large"),
+        pytest.param(lambda x: abs(x) > 100, 1e39, id="large"),
         pytest.param(lambda x: x == np.round(x), 1.0, id="whole"),
     ],
 )
@@ -169,7 +169,7 @@ def test_every_array_has_its_dtype_and_lies_in_its_domain(domain, shape, dtype, 
         seen.add(x.tobytes())
 
     test()
-    assert len(seen) > 30
+    assert len(seen) > (1 if dtype == "int8" else 30)
 
 
 def test_points_of_a_simplex_sum_to_one_and_touch_its_boundary():
@@ -212,18 +212,19 @@ def test_columns_are_orthonormal():
 
 
 def test_special_points_are_among_those_drawn_and_only_if_asked_for():
-    largest = {True: 0.0, False: 0.0}
-    for special in largest:
+    def largest(special: bool) -> float:
+        found = []
 
         @SEARCH
         @given(arrays((3,), special=special))
-        def test(x: Any, special: bool = special) -> None:
-            largest[special] = max(largest[special], float(np.max(np.abs(x))))
+        def test(x: Any) -> None:
+            found.append(float(np.max(np.abs(x))))
 
         test()
+        return max(found)
 
-    assert largest[True] > 1e300
-    assert largest[False] <= 1000
+    assert largest(True) > 1e300
+    assert largest(False) <= 1000
 
 
 def test_ties_are_far_enough_apart():
