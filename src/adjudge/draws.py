@@ -174,6 +174,11 @@ def _numbers(low: float, high: float, small: float) -> Strategy:
     """
     if 0 < low < small**2 < small < high:  # positive numbers
         low = small
+    flushed = low <= 0 <= high
+
+    def flush(x: float) -> float:
+        return 0.0 if flushed and abs(x) < small else x
+
     found: list[Strategy] = []
     for limit, parts in ((MODEST, 1), (MODEST, 8), (MODEST, 0), (WIDE, 0)):
         a, b = max(low, -limit), min(high, limit)
