@@ -264,7 +264,15 @@ class TorchBackend(AutodiffBackend):
         # float64 holds every narrower value, also of the dtypes that NumPy has not got
         narrow = values.dtype.kind not in "biufc" or values.dtype.itemsize < 4
         host = values.astype(np.float64) if wanted.is_floating_point and narrow else values
-        return torch.from_numpy(np.array(host, order="C")).to(dtype=wanted, device=device or "cpu")
+        tensor = torch.from_numpy(np.array(host, order="C"))
+        return tensor.to(dtype=wanted, device=self._device(device or "cpu"))
+
+    def _device(self, name: str) -> torch.device:
+        try:
+            return torch.device(name)
+        except RuntimeError as error:  # PyTorch's own list of kinds
+            known = ", ".join(self.devices())
+            raise self.lacks(f"device {name!r}", f"the devices are {known}") from error
 
     def strided(self, array: Array) -> Array:
         if array.numel() == 0 or sparse.is_sparse(array):

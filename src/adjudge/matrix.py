@@ -125,7 +125,8 @@ class Matrix:
         outcome.findings = [f for f in outcome.findings if f.mode not in again]
         if not way:
             self._found["F"] = Judged(top, base, outcome)
-        self._add(way or problem.backend.way, outcome)
+        if outcome.modes or outcome.findings:  # else nothing is settled, and all is judged again
+            self._add(way or problem.backend.way, outcome)
         return left
 
     def _agreed(

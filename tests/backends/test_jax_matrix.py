@@ -138,3 +138,10 @@ def test_forward_over_forward_alone_is_judged_by_differences(cube, x):
 
     assert examine(right, x, modes=["F", "FF"], seed=0)
     assert examine(right, x, modes=["FF", "RF"], seed=0)
+
+
+def test_a_function_of_one_number_passes_in_second_order(jnp):
+    report = examine(lambda x: jnp.sin(x) * x, jnp.asarray(0.75), modes=SECOND, seed=0)
+
+    assert report, report
+    assert report.modes == dict.fromkeys(SECOND, Verdict.PASS)
