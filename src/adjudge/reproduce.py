@@ -305,4 +305,5 @@ def _whereabouts(thing: Any) -> str:
         name = f"{thing!r} of {name}"
     code = getattr(function, "__code__", None)
     place = f" ({code.co_filename}, line {code.co_firstlineno})" if code else ""
-    return f"{getattr(function, '__module__', '')}.{name}{place}".lstrip(".")
+    module = getattr(function, "__module__", None)
+    return f"{module}.{name}{place}" if module else f"{name}{place}"

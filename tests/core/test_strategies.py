@@ -159,7 +159,7 @@ def test_every_array_has_its_dtype_and_lies_in_its_domain(domain, shape, dtype, 
         pytest.skip("no set of integers")
     seen = set()
 
-    @SEARCH
+    @settings(SEARCH, max_examples=50)
     @given(arrays(shape, dtype, domain, special))
     def test(x: Any) -> None:
         assert x.dtype == dtype_named(dtype)
@@ -169,7 +169,7 @@ def test_every_array_has_its_dtype_and_lies_in_its_domain(domain, shape, dtype, 
         seen.add(x.tobytes())
 
     test()
-    assert len(seen) > (1 if dtype == "int8" else 30)
+    assert len(seen) > (1 if dtype == "int8" else 10)
 
 
 def test_points_of_a_simplex_sum_to_one_and_touch_its_boundary():
