@@ -23,5 +23,6 @@ from adjudge.findings import Status as Status
 from adjudge.findings import Verdict as Verdict
 from adjudge.report import GradcheckError as GradcheckError
 from adjudge.report import Report as Report
+from adjudge.reproduce import reproduction as reproduction
 from adjudge.special import SpecialPoint as SpecialPoint
 from adjudge.special import special_points as special_points
