@@ -172,7 +172,8 @@ def expand(node: object) -> Expansion | None:
     if node is None or isinstance(node, bool | int | float | complex | str | bytes):
         return None
     for entry in entries():
-        if entry.root in sys.modules and (expansion := entry.load().expand(node)) is not None:
+        imported = sys.modules.get(entry.root) is not None  # None: its import is blocked
+        if imported and (expansion := entry.load().expand(node)) is not None:
             return expansion
     return None
 
