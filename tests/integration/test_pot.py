@@ -34,7 +34,7 @@ def fails(engine, status, reason):
 
 DEVICE = fails("jax", "RAISED", "asks a tracer for its device")
 NUMPY = fails("jax", "RAISED", "converts a tracer to NumPy")
-WRITES = fails("jax", "RAISED", "writes into an array")
+WRITES = pytest.mark.adjudge_xfail("jax", raises=TypeError, reason="writes into an array")
 CONSTANT = "set_gradients: the gradient counts as constant"
 ONCE = "sqrtm: once_differentiable raises for cotangents that require a gradient, and no others"
 
@@ -145,7 +145,7 @@ SECOND = [
 
 @pytest.mark.parametrize(("f", "inputs", "options"), FIRST)
 def test_first_derivatives(adjudge_backend, f, inputs, options):
-    adjudge_backend.check(f, *adjudge_backend.arrays(*inputs), **options)
+    adjudge_backend.check(f, *adjudge_backend.arrays(*inputs), modes=["R"], **options)
 
 
 @pytest.mark.parametrize(("f", "inputs", "options"), SECOND)
