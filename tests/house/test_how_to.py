@@ -15,7 +15,7 @@ from adjudge.charts import SETS
 from adjudge.special import PATTERNS
 
 FOLDER = Path(__file__).parents[2] / "docs" / "how-to"
-PAGES = ["every-mode", "feasible-directions", "special-points", "tail-derivatives"]
+PAGES = ["crosscheck", "every-mode", "feasible-directions", "special-points", "tail-derivatives"]
 EXAMPLE = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
 NUMBER = re.compile(r"-?\d[\d.]*(e[-+]?\d+)?%?")
 OPTIONAL = ("jax", "mpmath", "torch")
