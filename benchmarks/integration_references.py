@@ -56,7 +56,7 @@ class Case:
 
 
 def slope(engine: str, f: Callable[[Any], Any], order: int = 1) -> float:
-    """The derivative of `f` at 0 by reverse mode (of reverse mode); zero where there is no graph."""
+    """The derivative of `f` at 0 by reverse mode (of reverse mode); 0 where there is no graph."""
     if engine == "jax":
         g = f
         for _ in range(order):
@@ -119,23 +119,26 @@ def transport(kind: str, what: str) -> Callable[[], Any]:
     return lambda: mpmath.diff(value, 0)
 
 
+TENTH = torch.tensor(0.1, dtype=torch.float64)
+
+
 def pair(s: Any) -> Any:
     """A histogram of two bins."""
     return torch.stack([0.3 + s, 0.7 - s])
 
 
 def gromov(s: Any, t: Any) -> Any:
-    """`gromov_wasserstein2` of two points each, whose first weight is 0.3 + s and distance 1 + t."""
+    """`gromov_wasserstein2` of two points each: the first weight 0.3 + s, the distance 1 + t."""
     c = (1 + t) * (1 - torch.eye(2, dtype=torch.float64))
     d = 1.5 * (1 - torch.eye(2, dtype=torch.float64))
-    return ot.gromov_wasserstein2(c, d, pair(s), pair(torch.tensor(0.1, dtype=torch.float64)), tol_rel=1e-14)
+    return ot.gromov_wasserstein2(c, d, pair(s), pair(TENTH), tol_rel=1e-14)
 
 
 def emd2(s: Any, t: Any) -> Any:
     """`emd2` whose first weight is 0.3 + s and first cost 0.2 + t."""
     cost = array("torch", [[0.2, 1.1], [0.9, 0.3]])
     first = array("torch", [[1.0, 0.0], [0.0, 0.0]])
-    return ot.emd2(pair(s), pair(torch.tensor(0.1, dtype=torch.float64)), cost + t * first)
+    return ot.emd2(pair(s), pair(TENTH), cost + t * first)
 
 
 POT = [
@@ -297,10 +300,10 @@ def row(case: Case) -> tuple[str, ...]:
     """One line."""
     found, truth = case.automatic(), float(case.true())
     off = abs(found - truth) / max(abs(truth), abs(found), 1e-300)
-    share = "not a number" if np.isnan(found) else f"{100 * off:.0f} %" if off > 0.01 else f"{off:.0e}"
-    return (
-        case.name, case.engine, case.number, f"{found:.7g}", f"{truth:.7g}", share, case.why,
-    )  # fmt: skip
+    share = f"{100 * off:.0f} %" if off > 0.01 else f"{off:.0e}"
+    share = "not a number" if np.isnan(found) else share
+    numbers = f"{found:.7g}", f"{truth:.7g}"
+    return (case.name, case.engine, case.number, *numbers, share, case.why)
 
 
 def main() -> None:

@@ -53,10 +53,10 @@ def gromov_of_two(p: Number, q: Number, c: Number, d: Number) -> Number:
 
     def energy(t: Number) -> Number:
         plan = [[t, p - t], [q - t, 1 - p - q + t]]
-        pairs = [(i, j, k, l) for i in (0, 1) for j in (0, 1) for k in (0, 1) for l in (0, 1)]
+        pairs = [(i, j, k, m) for i in (0, 1) for j in (0, 1) for k in (0, 1) for m in (0, 1)]
         return mpmath.fsum(
-            ((c if i != j else 0) - (d if k != l else 0)) ** 2 * plan[i][k] * plan[j][l]
-            for i, j, k, l in pairs
+            ((c if i != j else 0) - (d if k != m else 0)) ** 2 * plan[i][k] * plan[j][m]
+            for i, j, k, m in pairs
         )
 
     return min(energy(max(0, p + q - 1)), energy(min(p, q)))

@@ -56,8 +56,10 @@ FUNCTIONS = [
     case("union1d", xpx.union1d, V, U, marks=[CONCRETE, INTEGER]),
     case("setdiff1d", lambda x: xpx.setdiff1d(x, x[:1]), V, marks=[CONCRETE, INTEGER]),
     case("apply_where", lambda x: xpx.apply_where(x > 0, x, sqrt, lambda x: -x * x), POSITIVE),
-    case("apply_where mixed", lambda x: xpx.apply_where(x > 0, x, sqrt, lambda x: x), V, marks=WHERE),
-    case("apply_where fill", lambda x: xpx.apply_where(x > 0, x, sqrt, fill_value=0.0), V, marks=WHERE),
+    case("apply_where mixed", lambda x: xpx.apply_where(x > 0, x, sqrt, lambda x: x),
+         V, marks=WHERE),
+    case("apply_where fill", lambda x: xpx.apply_where(x > 0, x, sqrt, fill_value=0.0),
+         V, marks=WHERE),
     case("at set", lambda x, y: at(x).set(y, copy=True), V, U),
     case("at set mask", lambda x: xpx.at(x)[x < 0].set(0.0, copy=True), V),
     case("at add", lambda x, y: at(x).add(y, copy=True), V, U),
@@ -67,7 +69,7 @@ FUNCTIONS = [
     case("at power", lambda x, y: at(x).power(y, copy=True), POSITIVE, U, marks=INPLACE),
     case("at min", lambda x, y: at(x).min(y, copy=True), V, U, marks=INPLACE),
     case("at max", lambda x, y: at(x).max(y, copy=True), V, U, marks=INPLACE),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("f", "inputs", "options"), FUNCTIONS)

@@ -1,4 +1,4 @@
-"""POT on every engine: histograms along the simplex, covariances along positive definite matrices."""
+"""POT on every engine: weights along the simplex, covariances along positive definite matrices."""
 
 import numpy as np
 import ot

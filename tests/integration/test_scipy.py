@@ -72,11 +72,12 @@ FUNCTIONS = [
     case("whiten", vq.whiten, X, marks=INPLACE),
     case("Rotation.from_quat", lambda q: Rotation.from_quat(q).as_matrix(), UNIT),
     case("Rotation.from_rotvec", lambda r: Rotation.from_rotvec(r).as_matrix(), R),
-    case("Rotation.from_rotvec 0", lambda r: Rotation.from_rotvec(r).as_matrix(), 0 * R, marks=POLE),
+    case("Rotation.from_rotvec 0", lambda r: Rotation.from_rotvec(r).as_matrix(),
+         0 * R, marks=POLE),
     case("Rotation.as_rotvec", lambda q: Rotation.from_quat(q).as_rotvec(), UNIT),
     case("Rotation.as_euler", lambda r: Rotation.from_rotvec(r).as_euler("xyz"), R),
     case("Rotation.apply", lambda r, x: Rotation.from_rotvec(r).apply(x), R, X[:, :3]),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("f", "inputs", "options"), FUNCTIONS)

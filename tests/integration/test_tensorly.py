@@ -45,7 +45,7 @@ FUNCTIONS = [
     case("cp_to_unfolded", lambda w, *U: tl.cp_to_unfolded((w, U), 1), *CP),
     case("cp_to_vec", lambda w, *U: tl.cp_to_vec((w, U)), *CP),
     case("cp_norm", lambda w, *U: cp_tensor.cp_norm((w, U)), *CP),
-    case("cp_normalize", lambda w, *U: list(cp_tensor.cp_normalize((w, U))), *CP, ),
+    case("cp_normalize", lambda w, *U: list(cp_tensor.cp_normalize((w, U))), *CP),
     case("cp_lstsq", lambda x, w, *U: cp_tensor.cp_lstsq_grad((w, U), x, True)[1], Z, *CP),
     case("tucker_to_tensor", lambda g, *U: tl.tucker_to_tensor((g, U)), *TUCKER),
     case("tucker_to_unfolded", lambda g, *U: tl.tucker_to_unfolded((g, U), 1), *TUCKER),
@@ -58,7 +58,7 @@ FUNCTIONS = [
         lambda w, A, B, C, *P: parafac2_tensor.parafac2_to_tensor((w, (A, B, C), P)),
         *PARAFAC2, *FRAMES, wrt=[0, 1, 2, 3],
         marks=fails("torch", "RAISED", "writes into zeros that require a gradient"),
-    ),  # fmt: skip
+    ),
     case("norm", lambda x: tl.norm(x), T),
     case("norm 3", lambda x: tl.norm(x, 3), T),
     case("norm along an axis", lambda x: tl.norm(x, 2, axis=1), T),
@@ -88,9 +88,9 @@ FUNCTIONS = [
     case(
         "unimodality_prox", lambda x: proximal.unimodality_prox(x), SMALL,
         marks=fails("torch", "MISMATCH", "the monotone parts are detached by tensorly.tensor"),
-    ),  # fmt: skip
+    ),
     case("singular values", lambda x: tenalg.svd_interface(x, n_eigenvecs=2)[1], X),
-]
+]  # fmt: skip
 
 
 @pytest.mark.usefixtures("tensorly")
