@@ -216,7 +216,8 @@ def _compare(
 def compiled(subject: Subject, scenario: Scenario, dtype: str) -> None:
     """A compiled function has the values and the derivatives of the function."""
     p = Point(subject, scenario, dtype)
-    with p.isolated():
+    with p.isolated(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the compiler's own parts
         quick = p.engine.compile(p.placed.function)
         for k, tree in enumerate((quick(*p.placed.inputs), quick(*p.placed.inputs))):
             if p.engine.owns(tree):

@@ -80,8 +80,8 @@ class Subject:
         if np.any(bad):
             index = tuple(int(k) for k in np.argwhere(bad)[0])
             raise ConformanceError(
-                f"{where}{list(index) if index else ''} is {found[index]!r}, "
-                f"expected {expected[index]!r}",
+                f"{where}{list(index) if index else ''} is {found[index].item()!r}, "
+                f"expected {expected[index].item()!r}",
                 remedy,
             )
 
