@@ -13,7 +13,7 @@ from adjudge.registry import backend_named
 from adjudge.reproduce import reproduction
 from adjudge.strategies import Spec, arrays, inputs, judge
 
-SEARCH = settings(deadline=None, derandomize=True, database=None, max_examples=20)
+SEARCH = settings(deadline=None, derandomize=True, database=None, max_examples=10)
 ENGINES = [
     pytest.param(name, marks=pytest.mark.backend(name)) for name in ("torch", "jax")
 ]  # fmt: skip
@@ -46,8 +46,8 @@ def test_a_rule_that_is_wrong_for_negative_numbers_is_found_and_shrunk(with_vjp,
     f = with_vjp(jnp.sin, lambda x, w: (w * jnp.cos(x) * jnp.where(x < 0, 2, 1),))
     last = []
 
-    @SEARCH
-    @given(arrays(st.sampled_from([(), (3,)])))
+    @settings(SEARCH, max_examples=30)
+    @given(arrays(st.sampled_from([(), (2,)]), special=False))
     def test(x: Any) -> None:
         last.append(x)
         judge(f, x, "jax")
@@ -64,7 +64,7 @@ def test_right_derivatives_pass(engine, dtype):
     xp = backend_named(engine).xp
 
     @SEARCH
-    @given(inputs(Spec(("n", "m"), dtype), {"w": Spec(("m", "k"), dtype)}))
+    @given(inputs(Spec(("n", "m"), dtype), {"w": Spec(("m", 2), dtype)}, sizes=st.integers(1, 2)))
     def test(arguments: Any) -> None:
         judge(lambda x, tree: xp.matmul(x, tree["w"]), arguments, engine)
 
@@ -78,7 +78,7 @@ def test_linear_algebra_passes_within_its_domain(engine, domain):
     f = linalg.cholesky if domain == "positive definite" else linalg.eigvalsh
 
     @SEARCH
-    @given(arrays(("n", "n"), domain=domain))
+    @given(arrays(("n", "n"), domain=domain, sizes=st.integers(1, 3)))
     def test(x: Any) -> None:
         judge(f, x, engine, domain=domain)
 

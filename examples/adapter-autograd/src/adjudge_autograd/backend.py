@@ -85,7 +85,10 @@ class AutogradBackend(AutodiffBackend):
         return known is not None and known() is y
 
     def _forget(self, key: int) -> Callable[[Any], None]:
-        return lambda reference: self._cut.pop(key, None) and None
+        def forget(reference: Any) -> None:
+            self._cut.pop(key, None)
+
+        return forget
 
     @staticmethod
     def _traced(f: FlatFunction, count: int, linked: list[bool]) -> Callable[[Any], Any]:

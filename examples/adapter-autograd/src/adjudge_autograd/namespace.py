@@ -57,6 +57,11 @@ def concat(arrays: Any, /, *, axis: int | None = 0) -> Any:
     return anp.concatenate(list(arrays), axis=axis)
 
 
+def permute_dims(x: Any, /, axes: tuple[int, ...]) -> Any:
+    """By the name that every autograd has a rule for."""
+    return anp.transpose(x, axes)
+
+
 def matrix_transpose(x: Any, /) -> Any:
     """The last two axes exchanged."""
     return anp.swapaxes(x, -1, -2)
@@ -159,10 +164,14 @@ class Namespace(SimpleNamespace):
         return getattr(self.__dict__["_rest"], name)
 
 
-_own = {
+OLD = {"acos": "arccos", "acosh": "arccosh", "asin": "arcsin", "asinh": "arcsinh",
+       "atan": "arctan", "atanh": "arctanh", "atan2": "arctan2", "pow": "power"}  # fmt: skip
+"""Names of the standard, by those that autograd has had rules for longer."""
+_own = {name: getattr(anp, old) for name, old in OLD.items()} | {
     one.__name__: one
     for one in (
-        astype, asarray, concat, matrix_transpose, vecdot, take, flip, unstack, cumulative_sum,
+        astype, asarray, concat, permute_dims, matrix_transpose, vecdot, take, flip, unstack,
+        cumulative_sum,
         broadcast_to, broadcast_arrays, positive, var, std,
     )
 }  # fmt: skip
