@@ -18,8 +18,9 @@ from adjudge_pytest.run import RUN, Run, section
 FIXTURE = "adjudge_backend"
 
 MARKS = {
-    "adjudge_skip": "(backend, *, reason, lacks, below): skips the test on these engines while they "
-    "lack a capability ('jvp', 'vmap', 'compile') or are below a version; fails when that is over",
+    "adjudge_skip": "(backend, *, reason, lacks, below): skips the test on these engines while "
+    "they lack a capability ('jvp', 'vmap', 'compile') or are below a version; fails when that is "
+    "over",
     "adjudge_xfail": "(backend, *, reason, raises, status): the test has to fail on these engines, "
     "with this exception or with this status of a report; fails when it passes",
 }
@@ -74,27 +75,33 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def pytest_report_header(config: pytest.Config) -> str | None:
     """See `summary.header`."""
+    run = config.stash[RUN]
+    if not run.settings.named:
+        return None
     from adjudge_pytest import summary
 
-    return summary.header(config.stash[RUN])
+    return summary.header(run)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Fails a run in which a required engine compared nothing."""
-    if not hasattr(session.config, "workerinput"):
+    run = session.config.stash[RUN]
+    if run.settings.required and not hasattr(session.config, "workerinput"):
         from adjudge_pytest import summary
 
-        summary.finish(session.config.stash[RUN], session, exitstatus)
+        summary.finish(run, session, exitstatus)
 
 
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Comparisons by engine."""
-    from adjudge_pytest import summary
+    """Comparisons by engine, where anything was checked or required."""
+    run = config.stash[RUN]
+    if run.totals or (run.settings.required and not config.getoption("collectonly")):
+        from adjudge_pytest import summary
 
-    summary.terminal(config.stash[RUN], terminalreporter)
+        summary.terminal(run, terminalreporter)
 
 
 # ---------------------------------------------------------------- collection

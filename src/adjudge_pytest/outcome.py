@@ -51,7 +51,7 @@ def after(
         return
     if error is None:
         report.outcome = "failed"
-        report.longrepr = "\n".join(one.expired(STILL) for one in expected)
+        report.longrepr = _failure(test.item, "\n".join(one.expired(STILL) for one in expected))
         return
     reasons = {one: one.unlike(error) for one in expected}
     if all(reasons.values()):
@@ -60,6 +60,16 @@ def after(
         return
     report.outcome = "skipped"
     report.wasxfail = next(one.reason for one, why in reasons.items() if why is None)
+
+
+def _failure(item: pytest.Item, text: str) -> Any:
+    """What a report says of `pytest.fail(text)`: before pytest 9 a plain text has no place in the
+    short summary.
+    """
+    try:
+        pytest.fail(text, pytrace=False)
+    except pytest.fail.Exception as error:
+        return item.repr_failure(pytest.ExceptionInfo.from_exception(error))
 
 
 def expects_failure(item: pytest.Item, engine: str) -> bool:

@@ -9,13 +9,11 @@ import pytest
 from adjudge_pytest.run import Run
 
 
-def header(run: Run) -> str | None:
-    """Engines with versions, required ones with devices; `None` where none was named."""
-    settings = run.settings
-    if not settings.named:
-        return None
-    from adjudge_pytest import engines  # imports adjudge, which a run without names may not need
+def header(run: Run) -> str:
+    """The engines that were named, with versions; the required ones with devices."""
+    from adjudge_pytest import engines  # imports adjudge, which the end of a run does not need
 
+    settings = run.settings
     words = [
         engines.in_words(name) + (" required" if name in settings.required else "")
         for name in settings.named
@@ -50,7 +48,7 @@ def complaints(run: Run) -> list[str]:
 
 def finish(run: Run, session: pytest.Session, exitstatus: int) -> None:
     """Fails a run that ended as it should and in which a required engine compared nothing."""
-    if not run.settings.required or session.config.getoption("collectonly"):
+    if session.config.getoption("collectonly"):
         return
     ended = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
     if exitstatus not in ended or session.shouldfail or session.shouldstop:
@@ -72,11 +70,8 @@ def write(reporter: pytest.TerminalReporter, complaints: list[str]) -> None:
 
 
 def terminal(run: Run, reporter: pytest.TerminalReporter) -> None:
-    """The section of the terminal's summary, where anything was checked or required."""
-    found = lines(run)
-    if not found:
-        return
+    """The section of the terminal's summary."""
     reporter.write_sep("=", "adjudge")
-    for line in found:
+    for line in lines(run):
         reporter.write_line(line)
     write(reporter, run.complaints)

@@ -92,7 +92,7 @@ def test_a_failure_that_is_expected_and_does_not_come_fails(run):
 
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
-        ["FAILED *[[]numpy] - exemption expired: known bug; it passes now: remove the mark *"]
+        ["FAILED *[[]numpy] - Failed: exemption expired: known bug; it passes now: remove *"]
     )
 
 
