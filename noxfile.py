@@ -47,7 +47,7 @@ def install_lowest(session: nox.Session, backend: str) -> None:
     pins = lowest_versions(backend)
     if backend == "torch":
         pins = [f"{pin}+cpu" if pin.startswith("torch==") else pin for pin in pins]
-        require_torch_index(session, pins[-1])
+        require_torch_index(session, next(pin for pin in pins if pin.startswith("torch==")))
     session.install(*pins, *pins_of_test_tools(), "-e", f".{extras('test')}")
 
 
