@@ -90,7 +90,7 @@ FUNCTIONS = [
     case("monotonicity_prox", lambda x: proximal.monotonicity_prox(x), COLUMN[::-1].copy()),
     case(
         "unimodality_prox", lambda x: proximal.unimodality_prox(x), SMALL,
-        marks=fails("torch", "UNRESOLVED", "detached, and rounded to single precision at its jumps"),
+        marks=fails("torch", "UNRESOLVED", "detached, and rounded to single precision at jumps"),
     ),
     case("singular values", lambda x: tenalg.svd_interface(x, n_eigenvecs=2)[1], X),
 ]  # fmt: skip
