@@ -7,6 +7,8 @@ from tensorly import cp_tensor, parafac2_tensor, tenalg, tucker_tensor
 from tensorly.metrics import regression
 from tensorly.tenalg import proximal
 
+pytestmark = pytest.mark.filterwarnings("default")
+
 
 def normal(*shape):
     return np.random.default_rng(list(shape)).standard_normal(shape)
@@ -36,9 +38,10 @@ OPERATOR = normal(1, 2, 3, 2), normal(2, 2, 2, 1)
 PARAFAC2 = WEIGHTS[:2], normal(2, 2), normal(2, 2), normal(4, 2)
 FRAMES = np.linalg.qr(normal(5, 2))[0], np.linalg.qr(normal(3, 2))[0]
 SMALL = normal(3, 2)
+COLUMN = np.asarray([[0.1], [0.5], [0.9]])
 T, X, Y, Z = normal(3, 4, 2), normal(4, 5), normal(4, 5) + normal(5, 4).T, normal(4, 5, 2)
 
-MODES = "R", "F", "RR", "FR"
+MODES = "R", "RR"
 
 FUNCTIONS = [
     case("cp_to_tensor", lambda w, *U: tl.cp_to_tensor((w, U)), *CP),
@@ -84,10 +87,10 @@ FUNCTIONS = [
     case("procrustes", lambda x: proximal.procrustes(x), SMALL),
     case("simplex_prox", lambda x: proximal.simplex_prox(x, 1.0), SMALL),
     case("smoothness_prox", lambda x: proximal.smoothness_prox(x, 0.5), SMALL),
-    case("monotonicity_prox", lambda x: proximal.monotonicity_prox(x), SMALL),
+    case("monotonicity_prox", lambda x: proximal.monotonicity_prox(x), COLUMN[::-1].copy()),
     case(
         "unimodality_prox", lambda x: proximal.unimodality_prox(x), SMALL,
-        marks=fails("torch", "MISMATCH", "the monotone parts are detached by tensorly.tensor"),
+        marks=fails("torch", "UNRESOLVED", "detached, and rounded to single precision at jumps"),
     ),
     case("singular values", lambda x: tenalg.svd_interface(x, n_eigenvecs=2)[1], X),
 ]  # fmt: skip
