@@ -116,7 +116,7 @@ def test_the_wrong_entry_is_named(layer, gradients, point, with_vjp, jax):
 
     assert {entry.wrt for entry in raised.value.report.entries} == {"inputs[0][1, 2]"}
     assert "d out[1, " in str(raised.value).splitlines()[0]
-    # "cpu:0"; "TFRT_CPU_0" before JAX 0.5
+    # "cpu:0"; "TFRT_CPU_0" in JAX 0.4.36
     assert f"{jax.devices()[0]}, float64" in str(raised.value)
 
 
