@@ -145,3 +145,18 @@ def test_a_function_of_one_number_passes_in_second_order(jnp):
 
     assert report, report
     assert report.modes == dict.fromkeys(SECOND, Verdict.PASS)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_a_function_that_does_not_run_under_jit_is_right_in_the_ways_in_which_it_runs(
+    double, order
+):
+    def branches(x):
+        return x * x if bool(x.sum() > -10) else x
+
+    report = examine(branches, double([0.3, -0.7]), order=order)
+
+    assert report.verdict is Verdict.PASS
+    assert set(report.ways["jit"].values()) == {Status.UNSUPPORTED}
+    asked = examine(branches, double([0.3, -0.7]), order=order, compile=True)
+    assert asked.verdict is not Verdict.PASS
