@@ -1,10 +1,12 @@
-"""The matrix: Python × engine, lowest versions, all engines together, the wheel, linters, docs.
+"""The matrix: Python × engine × {locked, lowest}, all engines together, libraries, linters, docs.
 
-`nox -l` lists the sessions, `nox -s "tests-3.11(torch)"` runs one, `nox -t tests` runs Python ×
-engine, and what follows `--` goes to pytest. virtualenv makes the environments, pip fills them.
+`nox -l` lists the sessions, `nox -s "tests-3.11(torch, locked)"` runs one, `nox -t torch` those of
+one engine, and what follows `--` goes to pytest. `nox -l --json` is the list for a CI matrix:
+.github/workflows/tests.yml. virtualenv makes the environments, pip fills them.
 """
 
 import os
+import shutil
 from pathlib import Path
 
 import nox
@@ -17,12 +19,16 @@ nox.options.error_on_missing_interpreters = bool(os.environ.get("CI"))
 
 PROJECT = nox.project.load_toml("pyproject.toml")["project"]
 PYTHON = "3.11"
+ENGINES = ["torch", "jax"]
+TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
+AUTOGRAD = Path("examples/adapter-autograd")
 
-# torch is pinned to a build for 3.11.
+# torch is pinned to a build for 3.11; the lowest versions are older than the newer Pythons.
+LOCKED, LOWEST = "locked", "lowest"
 MATRIX = {
-    "3.11": ["numpy", "torch", "jax"],
-    "3.12": ["numpy", "jax"],
-    "3.13": ["numpy", "jax"],
+    "3.11": [(b, v) for b in ("numpy", *ENGINES) for v in (LOCKED, LOWEST)],
+    "3.12": [("numpy", LOCKED), ("jax", LOCKED)],
+    "3.13": [("numpy", LOCKED), ("jax", LOCKED)],
 }
 
 
@@ -36,9 +42,32 @@ def install(session: nox.Session, *names: str) -> None:
     session.install("-c", "constraints.txt", "-e", f".{extras(*names)}")
 
 
-def run_tests(session: nox.Session, *engines: str) -> None:
-    """Runs pytest; it fails, and does not skip, where one of these engines is absent."""
-    session.run("pytest", *session.posargs, env={"ADJUDGE_REQUIRE": ",".join(engines)})
+def install_lowest(session: nox.Session, backend: str) -> None:
+    """Installs the working tree with one engine, at the lowest versions of pyproject.toml."""
+    pins = lowest_versions(backend)
+    if backend == "torch":
+        pins = [f"{pin}+cpu" if pin.startswith("torch==") else pin for pin in pins]
+        require_torch_index(session, next(pin for pin in pins if pin.startswith("torch==")))
+    session.install(*pins, *pins_of_test_tools(), "-e", f".{extras('test')}")
+
+
+def require_torch_index(session: nox.Session, pin: str) -> None:
+    """Installs an old PyTorch without CUDA, whose builds are on an index of their own.
+
+    Where that cannot be reached the session is skipped, and fails in CI.
+    """
+    asked = ["--no-deps", "--only-binary", ":all:", "--extra-index-url", TORCH_INDEX, pin]
+    said = session.run("python", "-m", "pip", "install", *asked, silent=True, success_codes=[0, 1])
+    if "No matching distribution" in str(said):
+        reason = f"{pin} is on {TORCH_INDEX}, which cannot be reached"
+        if os.environ.get("CI"):
+            session.error(reason)
+        session.skip(reason)
+
+
+def run_tests(session: nox.Session, *engines: str, paths: tuple[str, ...] = ()) -> None:
+    """Runs pytest; it fails where one of these engines is absent, or made no comparison."""
+    session.run("pytest", "--adjudge-require", ",".join(engines), *paths, *session.posargs)
 
 
 def lowest_versions(backend: str) -> list[str]:
@@ -58,34 +87,62 @@ def pins_of_test_tools() -> list[str]:
     return [line for line in lines if line.partition("==")[0] in tools]
 
 
-def add_tests(python: str, backends: list[str]) -> None:
-    """Adds the sessions `tests-3.11(numpy)`, …, one for each engine that this Python has."""
+def add_tests(python: str, cells: list[tuple[str, str]]) -> None:
+    """Adds the sessions `tests-3.11(numpy, locked)`, …, one for each cell of this Python."""
+    params = [nox.param(*cell, id=", ".join(cell), tags=["tests", *cell]) for cell in cells]
 
-    @nox.session(name=f"tests-{python}", python=python, tags=["tests"])
-    @nox.parametrize("backend", backends, ids=backends)
-    def tests(session: nox.Session, backend: str) -> None:
+    @nox.session(name=f"tests-{python}", python=python)
+    @nox.parametrize("backend,versions", params)
+    def tests(session: nox.Session, backend: str, versions: str) -> None:
         """Runs the tests with one engine installed."""
-        install(session, backend, "test")
+        if versions == LOWEST:
+            install_lowest(session, backend)
+        else:
+            install(session, backend, "test")
         run_tests(session, backend)
 
 
-for python, backends in MATRIX.items():
-    add_tests(python, backends)
+for python, cells in MATRIX.items():
+    add_tests(python, cells)
 
 
-@nox.session(python=PYTHON)
+@nox.session(python=PYTHON, tags=["tests"])
 def cross(session: nox.Session) -> None:
-    """Runs the tests with every CPU engine in one environment."""
-    install(session, "torch", "jax", "test")
-    run_tests(session, "torch", "jax")
+    """Runs the tests with every CPU engine in one environment, crosscheck among them."""
+    install(session, *ENGINES, "test")
+    run_tests(session, *ENGINES)
 
 
-# The first torch of our bound is not built for the CPU alone on the package index.
-@nox.session(python=PYTHON)
-@nox.parametrize("backend", ["numpy", "jax"], ids=["numpy", "jax"])
-def lowest(session: nox.Session, backend: str) -> None:
-    """Runs the tests with the lowest versions that pyproject.toml allows."""
-    session.install(*lowest_versions(backend), *pins_of_test_tools(), "-e", ".[test]")
+@nox.session(python=PYTHON, default=False)
+def integration(session: nox.Session) -> None:
+    """Checks functions of einops, tensorly, POT, SciPy and array-api-extra; takes minutes."""
+    install(session, *ENGINES, "test", "integration")
+    run_tests(session, *ENGINES, paths=("tests/integration",))
+
+
+@nox.session(python=PYTHON, tags=["tests"])
+def adapter_autograd(session: nox.Session) -> None:
+    """Runs the tests of the third-party adapter, a distribution of its own."""
+    install(session, "test")
+    session.install("-c", "constraints.txt", "-e", f"./{AUTOGRAD}")
+    session.chdir(AUTOGRAD)
+    run_tests(session, "autograd")
+
+
+@nox.session(python=PYTHON, default=False, tags=["gpu"])
+@nox.parametrize("backend", [nox.param(b, id=b) for b in (*ENGINES, "cupy")])
+def gpu(session: nox.Session, backend: str) -> None:
+    """Runs the tests with a CUDA build of one engine; ADJUDGE_REQUIRE_GPU=1 forbids to skip."""
+    if shutil.which("nvidia-smi") is None:
+        reason = "no NVIDIA driver (nvidia-smi not found)"
+        if os.environ.get("ADJUDGE_REQUIRE_GPU") == "1":
+            session.error(reason)
+        session.skip(reason)
+    install(session, backend, "test")
+    if backend == "jax":
+        session.install("-c", "constraints.txt", "jax[cuda12]")
+    # JAX would take most of the memory of the device for itself
+    session.env["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     run_tests(session, backend)
 
 
@@ -98,8 +155,8 @@ def wheel(session: nox.Session) -> None:
     session.run("python", "-m", "pip", "wheel", "--no-deps", "-w", str(folder), ".")
     (built,) = folder.glob("adjudge-*.whl")
     session.install("--force-reinstall", "--no-deps", str(built))
-    session.install("-c", "constraints.txt", f"{built}{extras('torch', 'jax', 'test')}")
-    run_tests(session, "torch", "jax")
+    session.install("-c", "constraints.txt", f"{built}{extras(*ENGINES, 'test')}")
+    run_tests(session, *ENGINES)
 
 
 @nox.session(python=PYTHON)
@@ -114,7 +171,7 @@ def lint(session: nox.Session) -> None:
 @nox.session(python=PYTHON)
 def types(session: nox.Session) -> None:
     """Runs mypy, with the engines whose types the adapters use."""
-    install(session, "torch", "jax", "lint")
+    install(session, *ENGINES, "lint")
     session.run("mypy")
 
 

@@ -165,7 +165,10 @@ class JaxBackend(AutodiffBackend):
         return array
 
     def make(self, values: NDArray[Any], dtype: str, device: str | None = None) -> Array:
-        wanted = jnp.dtype(dtype)
+        try:
+            wanted = jnp.dtype(dtype)
+        except TypeError as error:
+            raise self.lacks(f"dtype {dtype}", str(error)) from error
         with _isolated(wanted.itemsize >= 8 and wanted != jnp.complex64):
             return jax.device_put(np.array(values).astype(wanted), self._device(device))
 

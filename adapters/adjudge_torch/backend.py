@@ -64,7 +64,7 @@ class TorchBackend(AutodiffBackend):
         return isinstance(leaf, torch.Tensor)
 
     def ways(self) -> Sequence[AutodiffBackend]:
-        home: Any = importlib.import_module("adjudge_torch.functional")
+        home: Any = importlib.import_module("adjudge_torch.transforms")
         return (home.FunctionalBackend(stored_only=self._stored_only),)
 
     # ---------------------------------------------------------------- derivatives

@@ -8,6 +8,11 @@ from adjudge.case import Case as Case
 from adjudge.check import examine as examine
 from adjudge.check import gradcheck as gradcheck
 from adjudge.check import gradgradcheck as gradgradcheck
+from adjudge.cross import crosscheck as crosscheck
+from adjudge.crossreport import CrosscheckError as CrosscheckError
+from adjudge.crossreport import CrossReport as CrossReport
+from adjudge.crossreport import Divergence as Divergence
+from adjudge.crossreport import crosstable as crosstable
 from adjudge.errors import AdjudgeError as AdjudgeError
 from adjudge.errors import BackendError as BackendError
 from adjudge.errors import InputError as InputError
@@ -18,5 +23,6 @@ from adjudge.findings import Status as Status
 from adjudge.findings import Verdict as Verdict
 from adjudge.report import GradcheckError as GradcheckError
 from adjudge.report import Report as Report
+from adjudge.reproduce import reproduction as reproduction
 from adjudge.special import SpecialPoint as SpecialPoint
 from adjudge.special import special_points as special_points

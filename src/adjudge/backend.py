@@ -221,6 +221,8 @@ class AutodiffBackend(ABC):
         known = getattr(self.xp, dtype, None)
         if known is None:
             raise self.lacks(f"dtype {dtype}")
+        if device is not None and device not in self.devices():
+            raise self.lacks(f"device {device!r}", f"the devices are {', '.join(self.devices())}")
         place = {} if device is None else {"device": device}
         return self.xp.asarray(values, dtype=known, copy=True, **place)
 

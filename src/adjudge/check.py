@@ -135,6 +135,7 @@ def gradcheck(
         BackendError: Arrays of no, or of several, frameworks.
         UnstableOutputError: Outputs change shape or dtype near x.
     """
+    __tracebackhide__ = True  # a test's traceback ends at the test's own line
     options: Options = {
         "kwargs": kwargs, "wrt": wrt, "eps": eps, "bounds": bounds, "atol": atol, "rtol": rtol,
         "nondet_tol": nondet_tol, "check_undefined_grad": check_undefined_grad,
@@ -172,10 +173,23 @@ def examine(
             engine is mostly used like that (JAX).
         options: The keywords of `gradcheck`, but for `raise_exception` and `modes`.
     """
-    words = asked_for(order, modes)
+    at_one = partial(_at_one, f, order=order, modes=modes, compile=compile)
     if options.get("points") is not None or options.get("domain") is not None:
-        at_one = partial(examine, f, order=order, modes=modes, compile=compile)
-        return at_points(f, at_one, inputs, options)
+        return tell(at_points(f, at_one, inputs, options))
+    return tell(at_one(inputs, **options))
+
+
+def _at_one(
+    f: Function,
+    inputs: Any,
+    *,
+    order: int | None,
+    modes: Sequence[str] | None,
+    compile: bool | None,
+    **options: Unpack[Options],
+) -> Report:
+    """`examine` at one point."""
+    words = asked_for(order, modes)
     settings = replace(settings_of(options), thorough=words is not None)
     problem = problem_of(f, inputs, options)
     matrix = Matrix(
@@ -188,7 +202,7 @@ def examine(
     outcomes[0].findings += noticed(problem, seen, outcomes)
     outcomes[-1].findings += refusal(matrix.twin, settings)
     rows = matrix.rows if words is not None else {}
-    return tell(report_of(f, problem, settings, outcomes, note_of(problem, matrix.twin), rows))
+    return report_of(f, problem, settings, outcomes, note_of(problem, matrix.twin), rows)
 
 
 def _flagged(settings: Settings) -> list[str]:
@@ -262,6 +276,7 @@ def gradgradcheck(
 
     Raises: As `gradcheck`.
     """
+    __tracebackhide__ = True  # a test's traceback ends at the test's own line
     options: Options = {
         "kwargs": kwargs, "wrt": wrt, "eps": eps, "bounds": bounds, "atol": atol, "rtol": rtol,
         "nondet_tol": nondet_tol, "check_undefined_grad": check_undefined_grad,

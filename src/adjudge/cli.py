@@ -169,6 +169,9 @@ def _backends(parsed: argparse.Namespace) -> int:
         except BackendError as error:
             rows.append((entry.root, "-", error.found.partition(",")[2].strip(), error.remedy))
             continue
+        if reason := backend.absent():
+            rows.append((backend.name, backend.version, "none", reason))
+            continue
         rows.append(
             (
                 backend.name,

@@ -15,8 +15,8 @@ _listeners: list[Listener] = []
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Within it `listener` is called with the report of every check that this process makes, once
-    a check, and once a point where there are several.
+    """Within it `listener` is called with the report of every check that this process makes: once
+    a check, also where it is made at several points.
     """
     _listeners.append(listener)
     try:

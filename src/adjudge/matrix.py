@@ -55,6 +55,7 @@ class Matrix:
     rows: dict[str, dict[str, Outcome]] = field(default_factory=dict)
     _found: dict[str, Judged] = field(default_factory=dict)
     _along: Vector | None = None
+    _barred: set[str] = field(default_factory=set)
 
     def fill(self, ways: Sequence[Way]) -> None:
         """Judges all words in the usual way, and in each of `ways` what differs there."""
@@ -125,7 +126,8 @@ class Matrix:
         outcome.findings = [f for f in outcome.findings if f.mode not in again]
         if not way:
             self._found["F"] = Judged(top, base, outcome)
-        self._add(way or problem.backend.way, outcome)
+        if outcome.modes or outcome.findings:  # else nothing is settled, and all is judged again
+            self._add(way or problem.backend.way, outcome)
         return left
 
     def _agreed(
@@ -174,8 +176,12 @@ class Matrix:
         if not left.backward and not left.forward:
             return
         twin = twin_of(way.problem, self.settings)
-        found = guarded(way.problem, tail, left, words, twin, make, beside=not way.asked)
+        # where f itself does not run, its derivatives are not to be had, and not at fault
+        beside = not way.asked and (not tail or way.name in self._barred)
+        found = guarded(way.problem, tail, left, words, twin, make, beside=beside)
         outcome = found.outcome
+        if not tail and beside and any(_does_not_run(finding) for finding in outcome.findings):
+            self._barred.add(way.name)
         if not tail and known is not None and found.base is not None:
             outcome.findings += other_value(known, found.base, way.name)
         outcome.findings = [replace(f, way=way.name) for f in outcome.findings]
@@ -214,6 +220,12 @@ class Found:
     top: Problem
     base: Base | None
     outcome: Judgement
+
+
+def _does_not_run(finding: Finding) -> bool:
+    """Whether this is an exception of a way in which the function does not run."""
+    refused = isinstance(finding.cause, NotSupportedError)
+    return finding.status is Status.UNSUPPORTED and finding.cause is not None and not refused
 
 
 _SWITCH = {"R": "backward", "F": "forward"}
@@ -281,9 +293,9 @@ def guarded(
             ]
             return Found(parts[0].top, None, _joined([part.outcome for part in parts]))
         mode = ("R" if settings.backward else "F") + tail
-        status = Status.UNSUPPORTED if beside and not tail else Status.RAISED
+        status = Status.UNSUPPORTED if beside else Status.RAISED
         said = str(error).strip() or "no message"
-        does = "does not run in this way: it raises" if beside and not tail else "raises"
+        does = "does not run in this way: it raises" if beside else "raises"
         outcome = Judgement()
         outcome.findings.append(
             Finding(

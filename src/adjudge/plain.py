@@ -56,9 +56,13 @@ class PlainBackend(AutodiffBackend):
         known = getattr(self._xp, dtype, None)
         if known is None:
             raise self.lacks(f"dtype {dtype}")
-        return self._xp.asarray(
-            values.astype(dtype), dtype=known, device=self._at(device), copy=True
-        )
+        there = self._at(device)
+        try:
+            return self._xp.asarray(values.astype(dtype), dtype=known, device=there, copy=True)
+        except ValueError as error:
+            if there is None:
+                raise
+            raise self.lacks(f"dtype {dtype} on {device}", str(error)) from error
 
     def place(self, array: Array, device: object) -> Array:
         there = self._at(device) if isinstance(device, str) else device

@@ -57,6 +57,21 @@ def at_points(
     return _combined(reports, left_out)
 
 
+def silence(f: Callable[..., Any], inputs: Any, report: Report, options: Options) -> str:
+    """Why `inputs` decide nothing though `report` of them is not a PASS: f is not finite or not
+    smooth there, or the derivative lies beyond its dtype. Empty where they count.
+    """
+    if report.verdict is Verdict.PASS:
+        return ""
+    point = SpecialPoint(GIVEN, inputs, options.get("kwargs") or {})
+    with np.errstate(all="ignore"):
+        why = _silent(report) or _explained(f, point, options, settings_of(options), report)
+    stairs = any(finding.status is Status.IMPRECISE for finding in report.findings)
+    if not why and stairs and all(entry.automatic == 0 for entry in report.entries):
+        return "f moves in steps, as stairs do"
+    return why
+
+
 def _read(inputs: Any, options: Options) -> tuple[Sequence[SpecialPoint], Sequence[str], Bounds]:
     """The points, the names of those outside of the domain, and the bounds that steps keep."""
     points, domain, kwargs = options.get("points"), options.get("domain"), options.get("kwargs")

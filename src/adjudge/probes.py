@@ -76,7 +76,7 @@ class Probes:
                 length: Vector | float = scale(origin[part])
                 shortest = float(np.min(length))
                 if np.max(length) == shortest:  # a power of two: multiples of it stay exact
-                    length = shortest = 2.0 ** round(np.log2(shortest))
+                    length = shortest = 2.0 ** min(round(np.log2(shortest)), 1023)
                 entries = signed(random, size, wide=wide)
                 entries *= length
                 if along is not None:

@@ -21,6 +21,8 @@ from adjudge.errors import (
 from adjudge.plain import PlainBackend
 
 GROUP = "adjudge.backends"
+ARRAYS = "adjudge.arrays"
+"""Engines of arrays alone, whose derivatives are supplied by hand."""
 
 
 def is_array_like(leaf: object) -> bool:
@@ -47,6 +49,8 @@ class Entry:
     root: str
     """Root module of the arrays' types: the name of the entry point."""
     point: EntryPoint
+    arrays_only: bool = False
+    """Whether it has no derivatives of its own."""
 
     @property
     def command(self) -> str:
@@ -94,8 +98,9 @@ def entries() -> tuple[Entry, ...]:
     from importlib import metadata  # a quarter of the import time of this library
 
     found: dict[str, Entry] = {}
-    for point in sorted(metadata.entry_points(group=GROUP), key=lambda p: (p.name, p.value)):
-        found.setdefault(point.name, Entry(point.name, point))
+    for group in (GROUP, ARRAYS):
+        for point in sorted(metadata.entry_points(group=group), key=lambda p: (p.name, p.value)):
+            found.setdefault(point.name, Entry(point.name, point, group == ARRAYS))
     return tuple(found.values())
 
 
@@ -124,6 +129,12 @@ def names() -> list[str]:
     for entry in entries():
         found.setdefault(entry.point.value, entry.root)
     return [*PLAIN, *(name for name in found.values() if name not in PLAIN)]
+
+
+def differentiating() -> list[str]:
+    """Those of `names` that have derivatives of their own; nothing is imported."""
+    by_hand = {*PLAIN, *(entry.root for entry in entries() if entry.arrays_only)}
+    return [name for name in names() if name not in by_hand]
 
 
 def _plain_named(name: str) -> AutodiffBackend:
@@ -172,7 +183,8 @@ def expand(node: object) -> Expansion | None:
     if node is None or isinstance(node, bool | int | float | complex | str | bytes):
         return None
     for entry in entries():
-        if entry.root in sys.modules and (expansion := entry.load().expand(node)) is not None:
+        imported = sys.modules.get(entry.root) is not None  # None: its import is blocked
+        if imported and (expansion := entry.load().expand(node)) is not None:
             return expansion
     return None
 

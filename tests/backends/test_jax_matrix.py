@@ -138,3 +138,25 @@ def test_forward_over_forward_alone_is_judged_by_differences(cube, x):
 
     assert examine(right, x, modes=["F", "FF"], seed=0)
     assert examine(right, x, modes=["FF", "RF"], seed=0)
+
+
+def test_a_function_of_one_number_passes_in_second_order(jnp):
+    report = examine(lambda x: jnp.sin(x) * x, jnp.asarray(0.75), modes=SECOND, seed=0)
+
+    assert report, report
+    assert report.modes == dict.fromkeys(SECOND, Verdict.PASS)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_a_function_that_does_not_run_under_jit_is_right_in_the_ways_in_which_it_runs(
+    double, order
+):
+    def branches(x):
+        return x * x if bool(x.sum() > -10) else x
+
+    report = examine(branches, double([0.3, -0.7]), order=order)
+
+    assert report.verdict is Verdict.PASS
+    assert set(report.ways["jit"].values()) == {Status.UNSUPPORTED}
+    with pytest.raises(TypeError, match="boolean"):  # asked for by name, it is not passed over
+        examine(branches, double([0.3, -0.7]), order=order, compile=True)

@@ -8,7 +8,7 @@ import pytest
 
 import adjudge
 from adjudge import ledger, registry
-from adjudge.errors import InputError, NotSupportedError, UnknownFrameworkError
+from adjudge.errors import InputError, UnknownFrameworkError
 from adjudge.placing import placed, placed_tree
 from adjudge.plain import PlainBackend
 
@@ -52,21 +52,6 @@ def test_narrow_dtypes_are_rounded_once(name, dtype):
     assert engine.to_host(array).tolist() == [1.0, expected]
 
 
-def test_the_array_is_a_copy(engine):
-    host = np.ones(3)
-
-    array = placed(engine, host)
-    host[:] = 7
-
-    with engine.isolation([array]):
-        assert engine.to_host(array).tolist() == [1, 1, 1]
-
-
-def test_an_unknown_dtype_is_named(engine):
-    with pytest.raises((NotSupportedError, TypeError), match="float12"):
-        placed(engine, [1.0], "float12")
-
-
 @pytest.mark.parametrize("values", ["text", [[1.0], [1.0, 2.0]], None, {"a": 1}])
 def test_what_is_no_array_of_numbers_is_refused(values):
     with pytest.raises(InputError, match="numbers"):
@@ -105,25 +90,6 @@ def test_trees_keep_their_structure(engine):
     assert third == "mean"
 
 
-@pytest.mark.parametrize("name", ["numpy", "array_api_strict"])
-def test_devices_are_named_by_text(name):
-    engine = registry.backend_named(name)
-    for device in engine.devices():
-        if "no_" in device:  # not every dtype
-            continue
-        array = placed(engine, [1.0], None, device)
-        assert engine.info(array).device == device
-        assert engine.to_host(engine.place(placed(engine, [2.0]), device)).tolist() == [2.0]
-    with pytest.raises(NotSupportedError, match="the devices are"):
-        placed(engine, [1.0], None, "nowhere")
-
-
-@pytest.mark.backend("jax")
-def test_an_unknown_device_of_jax_is_named():
-    with pytest.raises(NotSupportedError, match="the devices are"):
-        placed(registry.backend_named("jax"), [1.0], None, "nowhere")
-
-
 def test_a_misspelt_engine_is_told_what_was_meant():
     with pytest.raises(UnknownFrameworkError, match="did you mean 'torch'"):
         registry.backend_named("toch")
@@ -144,8 +110,7 @@ def test_listeners_are_told_of_every_report_once_and_no_more_afterwards():
     seen = []
     with ledger.listening(seen.append):
         report = adjudge.gradcheck(square, np.ones(2))
-        adjudge.examine(square, np.ones(2), points=[(np.ones(2),), (np.zeros(2),)])
+        several = adjudge.examine(square, np.ones(2), points=[(np.ones(2),), (np.zeros(2),)])
     adjudge.gradcheck(square, np.ones(2))
 
-    assert seen[0] is report
-    assert len(seen) == 4
+    assert seen == [report, several]

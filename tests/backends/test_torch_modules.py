@@ -1,5 +1,6 @@
 """Modules: their parameters as inputs, by `adjudge_torch.functional`."""
 
+import importlib
 from contextlib import suppress
 
 import pytest
@@ -18,6 +19,13 @@ pytestmark = pytest.mark.backend("torch")
 def x():
     torch.manual_seed(0)
     return torch.randn(2, 4, dtype=torch.float64, requires_grad=True)
+
+
+def test_the_name_stays_a_function_when_the_other_ways_of_the_engine_are_loaded():
+    adjudge.examine(torch.sin, torch.ones(1, dtype=torch.float64), order=1)
+
+    assert importlib.import_module("adjudge_torch").functional is functional
+    assert callable(functional)
 
 
 @pytest.fixture

@@ -70,6 +70,15 @@ def test_the_page_prints_a_pass_a_fail_and_what_is_not_supported(page):
     assert len(unsupported) == 3
 
 
+def test_the_adapter_of_the_page_conforms_and_a_wrong_rule_does_not(page):
+    printed = page.printed
+
+    assert re.search(r"^tape conforms: \d+ checks, \d{4,} comparisons", printed, re.MULTILINE)
+    assert "but it works\n" in printed
+    assert "remove the excuse 'linalg'" in printed
+    assert re.search(r"^elementwise-float64-vjp: .* expected", printed, re.MULTILINE)
+
+
 def test_the_adapter_has_the_required_methods_alone(page):
     own = {name for name in vars(page.TapeBackend) if not name.startswith("_")} - {"name"}
 

@@ -15,10 +15,13 @@ from adjudge.charts import SETS
 from adjudge.special import PATTERNS
 
 FOLDER = Path(__file__).parents[2] / "docs" / "how-to"
-PAGES = ["every-mode", "feasible-directions", "special-points", "tail-derivatives"]
+PAGES = [
+    *("crosscheck", "every-mode", "feasible-directions", "hypothesis", "special-points"),
+    "tail-derivatives",
+]
 EXAMPLE = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
 NUMBER = re.compile(r"-?\d[\d.]*(e[-+]?\d+)?%?")
-OPTIONAL = ("jax", "mpmath", "torch")
+OPTIONAL = ("hypothesis", "jax", "mpmath", "torch")
 
 
 def text_of(page: str) -> str:
@@ -55,7 +58,9 @@ def test_the_examples_print_what_the_page_shows(page):
 
 
 def test_every_page_is_run_or_has_tests_of_its_own():
-    assert sorted(path.stem for path in FOLDER.glob("*.md")) == sorted([*PAGES, "write-an-adapter"])
+    elsewhere = ["nox-matrix", "pytest", "write-an-adapter"]
+
+    assert sorted(path.stem for path in FOLDER.glob("*.md")) == sorted([*PAGES, *elsewhere])
 
 
 def test_the_page_of_sets_lists_every_set():

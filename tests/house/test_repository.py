@@ -14,11 +14,12 @@ import adjudge
 
 ROOT = Path(__file__).parents[2]
 CORE = ROOT / "src" / "adjudge"
+PLUGIN = ROOT / "src" / "adjudge_pytest"
 ADAPTERS = ROOT / "adapters"
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 IMPORT_ROOTS = ["adjudge", *sorted(path.name for path in ADAPTERS.glob("adjudge_*"))]
-SOURCES = sorted([*CORE.rglob("*.py"), *ADAPTERS.rglob("*.py")])
+SOURCES = sorted(path for root in (CORE, PLUGIN, ADAPTERS) for path in root.rglob("*.py"))
 
 FRAMEWORKS = {"torch", "jax", "jaxlib", "cupy"}
 MOST_LINES = 400
@@ -81,9 +82,9 @@ def test_the_core_is_imported_quickly(tmp_path):
     assert milliseconds <= MOST_MILLISECONDS
 
 
-@pytest.mark.parametrize("name", IMPORT_ROOTS)
+@pytest.mark.parametrize("name", [*IMPORT_ROOTS, "adjudge_pytest"])
 def test_every_import_root_ships_its_types(name):
-    folder = CORE if name == "adjudge" else ADAPTERS / name
+    folder = {"adjudge": CORE, "adjudge_pytest": PLUGIN}.get(name, ADAPTERS / name)
     shipped = {path.as_posix() for path in importlib.metadata.files("adjudge") or ()}
 
     assert (folder / "__init__.py").is_file()
@@ -99,17 +100,18 @@ def test_every_adapter_is_declared_and_held_to_the_contracts():
     adapters = IMPORT_ROOTS[1:]
 
     assert adapters == sorted({value.partition(":")[0] for value in entries.values()})
-    assert IMPORT_ROOTS == sorted(linter["root_packages"])
+    assert sorted([*IMPORT_ROOTS, "adjudge_pytest"]) == sorted(linter["root_packages"])
     assert adapters == sorted(contracts["adapters"]["source_modules"])
     assert adapters == sorted(contracts["independence"]["modules"])
     assert set(adapters) <= set(contracts["core"]["forbidden_modules"])
 
 
-def test_the_installed_entry_points_are_those_of_pyproject():
-    declared = PYPROJECT["project"]["entry-points"]["adjudge.backends"]
+@pytest.mark.parametrize("group", ["adjudge.backends", "pytest11"])
+def test_the_installed_entry_points_are_those_of_pyproject(group):
+    declared = PYPROJECT["project"]["entry-points"][group]
 
     ours = importlib.metadata.distribution("adjudge").entry_points
-    installed = {entry.name: entry.value for entry in ours if entry.group == "adjudge.backends"}
+    installed = {entry.name: entry.value for entry in ours if entry.group == group}
 
     assert declared == installed, "install again: pip install -e ."
 
@@ -124,7 +126,7 @@ def test_the_version_is_written_once_in_effect():
 def test_no_file_of_the_core_is_long():
     lengths = {
         relative(path): len(path.read_text(encoding="utf-8").splitlines())
-        for path in CORE.rglob("*.py")
+        for path in [*CORE.rglob("*.py"), *PLUGIN.rglob("*.py")]
     }
 
     assert {} == {path: lines for path, lines in lengths.items() if lines > MOST_LINES}

@@ -1,0 +1,158 @@
+"""A scenario's closed forms on flat host leaves, and placed on an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adjudge.backend import Array, Arrays, AutodiffBackend
+from adjudge.byhand import ByHand
+from adjudge.conformance.scenario import Rule, Scenario, Twin
+from adjudge.placing import placed
+from adjudge.trees import Tree, flatten
+
+Host = NDArray[Any]
+Hosts = list[Host]
+
+
+def precise(dtype: str, host: Host) -> str:
+    """The name of the dtype that `host` has in a scenario that runs at the real dtype `dtype`."""
+    if host.dtype.kind == "c":
+        return {"float64": "complex128", "float32": "complex64"}[dtype]
+    return dtype if host.dtype.kind == "f" else host.dtype.name
+
+
+def leaves_of(tree: Any) -> Tree:
+    """`tree` flattened in the order of the core."""
+    return flatten(tree, "tree", lambda node: None)
+
+
+class ClosedForms:
+    """The derivatives of a scenario on flat lists of float64 and complex128 host leaves."""
+
+    def __init__(self, scenario: Scenario, twin: Twin | None = None) -> None:
+        """`twin`: wrong ones."""
+        self.scenario = scenario
+        self.vjp_rule: Rule = (twin and twin.vjp) or scenario.vjp
+        self.jvp_rule: Rule | None = (twin and twin.jvp) or scenario.jvp
+        self.double_rule: Rule | None = (twin and twin.double_vjp) or scenario.double_vjp
+        self.tree = leaves_of(scenario.inputs)
+        self.checked = [k for k, leaf in enumerate(self.tree.leaves) if leaf.dtype.kind in "fc"]
+
+    @cached_property
+    def inputs(self) -> Hosts:
+        """The differentiated leaves."""
+        return [self.tree.leaves[k] for k in self.checked]
+
+    @cached_property
+    def _result(self) -> Tree:
+        return leaves_of(self.scenario.forward(np, *self.scenario.constants, *self._trees()))
+
+    @cached_property
+    def outputs(self) -> list[int]:
+        """Which leaves of the result have derivatives."""
+        kinds = [np.asarray(leaf).dtype.kind for leaf in self._result.leaves]
+        return [k for k, kind in enumerate(kinds) if kind in "fc"]
+
+    def value(self, x: Sequence[Host]) -> Hosts:
+        """The floating and complex outputs."""
+        leaves = leaves_of(
+            self.scenario.forward(np, *self.scenario.constants, *self._trees(x))
+        ).leaves
+        return [np.asarray(leaves[k]) for k in self.outputs]
+
+    def vjp(self, x: Sequence[Host], w: Sequence[Host]) -> list[Host | None]:
+        """One gradient per differentiated leaf, or `None`."""
+        found = self.vjp_rule(np, *self.scenario.constants, *self._trees(x), self._cotangent(w))
+        return self._gradients(found)
+
+    def jvp(self, x: Sequence[Host], v: Sequence[Host]) -> Hosts:
+        """One tangent per differentiated output."""
+        assert self.jvp_rule is not None
+        found = self.jvp_rule(
+            np, *self.scenario.constants, *self._trees(x), *self._trees(v, empty=True)
+        )
+        leaves = leaves_of(found).leaves
+        return [np.asarray(leaves[k]) for k in self.outputs]
+
+    def double_vjp(
+        self, x: Sequence[Host], w: Sequence[Host], u: Sequence[Host]
+    ) -> list[Host | None]:
+        """One gradient per differentiated leaf of x, then one per cotangent."""
+        assert self.double_rule is not None
+        trees = self._trees(u, empty=True)
+        *of_x, of_w = self.double_rule(
+            np, *self.scenario.constants, *self._trees(x), self._cotangent(w),
+            trees if len(trees) > 1 else trees[0],
+        )  # fmt: skip
+        leaves = leaves_of(of_w).leaves
+        return [*self._gradients(tuple(of_x)), *(np.asarray(leaves[k]) for k in self.outputs)]
+
+    def _trees(self, x: Sequence[Host] | None = None, *, empty: bool = False) -> tuple[Any, ...]:
+        flat: list[Any] = [None] * len(self.tree.leaves) if empty else list(self.tree.leaves)
+        for k, leaf in zip(self.checked, self.inputs if x is None else x, strict=True):
+            flat[k] = leaf
+        return tuple(self.tree.rebuild(flat))
+
+    def _cotangent(self, w: Sequence[Host]) -> Any:
+        flat: list[Any] = [None] * len(self._result.leaves)
+        for k, leaf in zip(self.outputs, w, strict=True):
+            flat[k] = leaf
+        return self._result.rebuild(flat)
+
+    def _gradients(self, found: Any) -> list[Host | None]:
+        inputs = self.scenario.inputs
+        per_input = found if isinstance(found, tuple) else (found,)
+        flat: list[Any] = []
+        for given, gradient in zip(inputs, per_input, strict=True):
+            count = len(leaves_of(given).leaves)
+            flat += [None] * count if gradient is None else leaves_of(gradient).leaves
+        return [None if flat[k] is None else np.asarray(flat[k]) for k in self.checked]
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A scenario on an engine, at a dtype and on a device."""
+
+    scenario: Scenario
+    backend: AutodiffBackend
+    dtype: str = "float64"
+    device: str | None = None
+
+    def _array(self, host: Host) -> Array:
+        return placed(self.backend, host, precise(self.dtype, host), self.device)
+
+    @cached_property
+    def constants(self) -> Arrays:
+        """What the function captures."""
+        return tuple(self._array(host) for host in self.scenario.constants)
+
+    @cached_property
+    def inputs(self) -> tuple[Any, ...]:
+        """Arrays of the engine in the structure of the scenario's inputs."""
+        tree = leaves_of(self.scenario.inputs)
+        return tuple(tree.rebuild([self._array(leaf) for leaf in tree.leaves]))
+
+    @cached_property
+    def function(self) -> Rule:
+        """What is differentiated, of the inputs alone."""
+        return partial(self.scenario.forward, self.backend.xp, *self.constants)
+
+    def by_hand(self, twin: Twin | None = None) -> ByHand:
+        """The function with its closed forms, or those of a twin, in the engine's own arrays."""
+        closed = ClosedForms(self.scenario, twin)
+
+        def rule(given: Rule | None) -> Any:
+            return None if given is None else partial(given, self.backend.xp, *self.constants)
+
+        return ByHand(
+            self.function,
+            vjp=rule(closed.vjp_rule),
+            jvp=rule(closed.jvp_rule),
+            double_vjp=rule(closed.double_rule),
+        )

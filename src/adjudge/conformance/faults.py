@@ -1,0 +1,215 @@
+"""Faults of engines, by name, and a backend that has one of them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from adjudge.backend import (
+    Array,
+    Arrays,
+    AutodiffBackend,
+    FlatFunction,
+    MaybeArrays,
+    Pullback,
+)
+from adjudge.conformance.closed import Host
+from adjudge.errors import InputError
+from adjudge.findings import Status
+from adjudge.wrapped import WrappedBackend
+
+Change = Callable[[Host], Host]
+Applies = Callable[[Sequence[Host]], bool]
+
+
+def _moving(g: Sequence[Host]) -> bool:
+    return any(np.any(leaf != 0) for leaf in g)
+
+
+def _lopsided(g: Sequence[Host]) -> bool:
+    return any(_square(leaf) and not np.array_equal(leaf, leaf.T) for leaf in g)
+
+
+def _complex(g: Sequence[Host]) -> bool:
+    return any(np.any(np.imag(leaf) != 0) for leaf in g)
+
+
+def _square(leaf: Host) -> bool:
+    return leaf.ndim == 2 and leaf.shape[0] == leaf.shape[1]
+
+
+def _without_an_entry(leaf: Host) -> Host:
+    changed = leaf.copy()
+    moving = np.flatnonzero(changed)
+    if moving.size:
+        changed.flat[moving[0]] = 0
+    return changed
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What an engine does wrong, and to which derivatives that can be done."""
+
+    change: Change | None = None
+    """What it makes of the right numbers, where it is that; gradients and tangents alike."""
+    applies: Applies = _moving
+    """Whether it does anything to these gradients."""
+    status: Status = Status.MISMATCH
+    """A finding that is among those of a check."""
+
+
+FAULTS: dict[str, Fault] = {
+    "sign": Fault(lambda leaf: -leaf),
+    "factor": Fault(lambda leaf: 1.25 * leaf),
+    "zero": Fault(lambda leaf: 0 * leaf),
+    "dropped entry": Fault(_without_an_entry),
+    "transpose": Fault(lambda leaf: leaf.T if _square(leaf) else leaf, _lopsided),
+    "conjugate": Fault(np.conj, _complex),
+    "stale value": Fault(),
+    "wrong accumulation": Fault(status=Status.NONLINEAR),
+    "absent": Fault(status=Status.MISSING),
+    "detached": Fault(status=Status.DETACHED),
+    "wrong dtype": Fault(status=Status.WRONG_DTYPE),
+    "wrong shape": Fault(status=Status.WRONG_SHAPE),
+    "wrong device": Fault(status=Status.WRONG_DEVICE),
+    "writes into the cotangent": Fault(status=Status.MUTATES_INPUT),
+    "writes into x": Fault(status=Status.MUTATES_INPUT),
+}
+"""Every fault that can be injected."""
+
+OTHER = {
+    "float64": "float32", "float32": "float64", "float16": "float32", "bfloat16": "float32",
+    "complex128": "complex64", "complex64": "complex128",
+}  # fmt: skip
+
+
+class FaultyBackend(WrappedBackend):
+    """`inner` with one fault, by name: see `FAULTS`. A check of it must fail."""
+
+    def __init__(self, inner: AutodiffBackend, fault: str) -> None:
+        """Raises `InputError` for a fault that is not known."""
+        super().__init__(inner)
+        if fault not in FAULTS:
+            raise InputError(f"fault {fault!r} is not known", f"one of: {', '.join(FAULTS)}")
+        self.fault = fault
+        self._before: dict[tuple[str, int], MaybeArrays] = {}
+
+    def ways(self) -> Sequence[AutodiffBackend]:
+        return ()
+
+    def detached(self, y: Array) -> bool:
+        return self.fault == "detached" or self.inner.detached(y)
+
+    def vjp(self, f: FlatFunction, x: Arrays) -> tuple[Arrays, Pullback]:
+        y, pullback = self.inner.vjp(f, x)
+        total: list[MaybeArrays] = []
+
+        def faulty(w: MaybeArrays) -> MaybeArrays:
+            g = pullback(w)
+            if self.fault == "wrong accumulation":
+                total.append(g)
+                return self._each(_summed(self, total), x, lambda leaf: leaf)
+            if self.fault == "writes into the cotangent":
+                write(next(leaf for leaf in w if leaf is not None and 0 not in leaf.shape))
+            if self.fault == "writes into x":
+                write(next(leaf for leaf in x if 0 not in leaf.shape))
+            return self._faulty(g, x, "R")
+
+        return y, faulty
+
+    def jvp(self, f: FlatFunction, x: Arrays, v: MaybeArrays) -> tuple[Arrays, MaybeArrays]:
+        y, tangents = self.inner.jvp(f, x, v)
+        changed = FAULTS[self.fault].change
+        return y, self._each(tangents, y, changed) if changed else tangents
+
+    def _faulty(self, g: MaybeArrays, x: Arrays, mode: str) -> MaybeArrays:
+        changed = FAULTS[self.fault].change
+        if changed is not None:
+            return self._each(g, x, changed)
+        if self.fault == "stale value":
+            before, self._before[mode, len(g)] = self._before.get((mode, len(g)), g), g
+            return self._each(before, x, lambda leaf: leaf)
+        if self.fault in ("absent", "detached"):
+            return (None,) * len(g)
+        if self.fault == "wrong shape":
+            return self._made(g, lambda host: host[None], None, None)
+        if self.fault == "wrong dtype":
+            return self._made(g, lambda host: host, OTHER, None)
+        if self.fault == "wrong device":
+            return self._made(g, lambda host: host, None, self.devices())
+        return g
+
+    def _each(self, values: MaybeArrays, like: Arrays, change: Change) -> MaybeArrays:
+        return tuple(
+            None if array is None else self.from_host(np.asarray(change(self.to_host(array))), leaf)
+            for array, leaf in zip(values, like, strict=True)
+        )
+
+    def _made(
+        self, g: MaybeArrays, change: Change, others: dict[str, str] | None, devices: Any
+    ) -> MaybeArrays:
+        """Arrays of other shapes, of other dtypes, or on another device."""
+        made: list[Array | None] = []
+        for array in g:
+            if array is None:
+                made.append(None)
+                continue
+            info = self.info(array)
+            dtype = info.dtype.rpartition(".")[2]
+            device = elsewhere(self, array, devices) if devices else here(self, info.device)
+            made.append(
+                self.make(change(self.to_host(array)), others[dtype] if others else dtype, device)
+            )
+        return tuple(made)
+
+
+def elsewhere(backend: AutodiffBackend, array: Array, devices: Sequence[str]) -> str:
+    """The name of a device on which an array of this dtype can be, and `array` is not."""
+    info = backend.info(array)
+    for name in devices:
+        if here(backend, info.device) != name and _holds(backend, info.dtype, name):
+            return name
+    raise backend.lacks("a second device")
+
+
+def _holds(backend: AutodiffBackend, dtype: str, device: str) -> bool:
+    try:
+        backend.make(np.zeros(1), dtype.rpartition(".")[2], device)
+    except Exception:  # whatever the engine says where it cannot
+        return False
+    return True
+
+
+def here(backend: AutodiffBackend, device: str) -> str | None:
+    """The name in `devices()` of the device that `info` calls so; `None`: the default."""
+    for name in backend.devices():
+        for dtype in ("float32", "float64"):
+            if _holds(backend, dtype, name):
+                made = backend.make(np.zeros(1), dtype, name)
+                if backend.info(made).device == device:
+                    return name
+                break
+    return None
+
+
+def write(array: Array) -> bool:
+    """Writes into `array`; whether that could be done."""
+    try:
+        operator.setitem(array, ..., array * 2 + 1)
+    except (TypeError, ValueError, RuntimeError):
+        return False
+    return True
+
+
+def _summed(backend: AutodiffBackend, values: Sequence[MaybeArrays]) -> MaybeArrays:
+    total: list[Array | None] = list(values[0])
+    for g in values[1:]:
+        for k, array in enumerate(g):
+            if array is not None:
+                here = total[k]
+                total[k] = array if here is None else here + array
+    return tuple(total)

@@ -1,0 +1,122 @@
+"""What the kit asks of a backend about global state: it is afterwards what it was before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from adjudge.backend import AutodiffBackend
+from adjudge.conformance.subject import ConformanceError, Subject, bare
+
+Disturbance: TypeAlias = tuple[Callable[[], object], Callable[[], object] | None]
+"""What changes a piece of global state, and what reads it; `None`: `random_state()` does."""
+
+Disturbances: TypeAlias = Mapping[str, Disturbance]
+
+
+class _Raised(Exception):
+    """By the kit, inside of a context."""
+
+
+def default_dtype(backend: AutodiffBackend) -> str:
+    """The dtype that the namespace gives where nobody names one."""
+    return str(backend.xp.zeros(1).dtype)
+
+
+def isolation(subject: Subject) -> None:
+    """Whatever the leaves, the default dtype is what it was, and exceptions come through."""
+    backend = subject.backend
+    before = default_dtype(backend)
+    state = backend.random_state()
+    for dtype in subject.dtypes:
+        leaf = backend.make(np.ones(2), dtype)
+        with backend.isolation([leaf]):
+            product = backend.info(leaf * 2.0)
+            other = backend.from_host(backend.to_host(leaf), leaf)
+        subject.equal(
+            f"within isolation([{dtype}]): the dtype of twice the leaf", bare(product.dtype),
+            dtype, "isolation must enter what the leaves need, such as a mode of 64 bits",
+        )  # fmt: skip
+        subject.equal(
+            f"within isolation([{dtype}]): the dtype of from_host", bare(backend.info(other).dtype),
+            dtype, "isolation must enter what the leaves need, such as a mode of 64 bits",
+        )  # fmt: skip
+        for raising in (False, True):
+            _left(subject, leaf, raising)
+            subject.equal(
+                f"after isolation([{dtype}]): the default dtype", default_dtype(backend), before,
+                "isolation must restore what it enters, also when an exception leaves it",
+            )  # fmt: skip
+        subject.equal(
+            "random_state() after isolation", backend.random_state() == state, True,
+            "isolation must not draw random numbers",
+        )  # fmt: skip
+    for name in ("widening", "highest_precision"):
+        with getattr(backend, name)():
+            pass
+        subject.equal(
+            f"after {name}(): the default dtype", default_dtype(backend), before,
+            f"{name} must restore what it enters",
+        )  # fmt: skip
+
+
+def _left(subject: Subject, leaf: Any, raising: bool, act: Callable[[], object] = dict) -> None:
+    """Through the isolation of `leaf` once, by an exception where asked for."""
+    came_through = False
+    try:
+        with subject.backend.isolation([leaf]):
+            act()
+            if raising:
+                raise _Raised
+    except _Raised:
+        came_through = True
+    subject.equal(
+        "isolation passes exceptions on", came_through, raising, "do not catch in isolation()"
+    )
+
+
+def disturbed(subject: Subject, name: str, disturbance: Disturbance) -> None:
+    """A piece of global state that is changed within isolation is what it was afterwards."""
+    act, read = disturbance
+    look = subject.backend.random_state if read is None else read
+    leaf = subject.backend.make(np.ones(2), subject.dtypes[0])
+    before = look()
+    for raising in (False, True):
+        changed = False
+
+        def disturb() -> None:
+            nonlocal changed
+            inside = look()
+            act()
+            changed = look() != inside
+
+        _left(subject, leaf, raising, disturb)
+        if not changed:
+            raise ConformanceError(
+                f"the disturbance {name!r} changes nothing",
+                "give disturb={name: (what changes the state, what reads it)}"
+                + (", and make random_state() comparable" if read is None else ""),
+            )
+        if look() != before:
+            raise ConformanceError(
+                f"{name} is another one after isolation"
+                + (" that an exception leaves" if raising else ""),
+                "isolation must restore it",
+            )
+        subject.comparisons += 2
+
+
+def randomness(subject: Subject, disturbances: Disturbances) -> None:
+    """The random state compares, and where there is one its restoration was tried."""
+    backend = subject.backend
+    one, two = backend.random_state(), backend.random_state()
+    subject.equal("random_state() read twice is the same", one == two, True, "return a value")
+    subject.equal("hash(random_state())", hash(one), hash(two), "return something hashable")
+    tried = any(read is None for _, read in disturbances.values())
+    if one is not None and not tried:
+        raise ConformanceError(
+            "random_state() is not None, and nothing was given that draws random numbers",
+            "pass disturb={'random state': (lambda: draw_a_number(), None)}",
+        )

@@ -1,0 +1,179 @@
+"""The checker on this backend: right derivatives pass, wrong ones fail."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from adjudge.backend import AutodiffBackend
+from adjudge.check import examine
+from adjudge.conformance.closed import ClosedForms, Hosts, Placed, precise
+from adjudge.conformance.faults import FAULTS, OTHER, FaultyBackend, elsewhere, write
+from adjudge.conformance.planted import PlantedBackend
+from adjudge.conformance.primitive import PrimitiveBackend
+from adjudge.conformance.scenario import Scenario, Twin
+from adjudge.conformance.subject import ConformanceError, Point, Subject
+from adjudge.errors import NotSupportedError
+from adjudge.findings import Status, Verdict
+from adjudge.report import Report
+
+SEED = 5
+ORDERS = ("R", "F", "RR", "FR", "RF", "FF")
+
+
+def right(subject: Subject, scenario: Scenario, dtype: str, modes: tuple[str, ...]) -> None:
+    """The scenario passes in these modes."""
+    placed = Placed(scenario, subject.backend, dtype)
+    function = placed.by_hand() if subject.plain else placed.function
+    report = examine(function, placed.inputs, backend=subject.backend, modes=modes, seed=SEED)
+    subject.comparisons += report.counts["comparisons"]
+    if report.verdict is not Verdict.PASS:
+        raise ConformanceError(
+            f"{_at(scenario, dtype)}: the check of right derivatives is {report.verdict}",
+            f"see the report:\n{report}",
+        )
+
+
+def wrong(subject: Subject, scenario: Scenario, dtype: str, twin: Twin) -> None:
+    """The scenario with wrong derivatives planted in the engine fails."""
+    placed = Placed(scenario, subject.backend, dtype)
+    planted = PlantedBackend(subject.backend, ClosedForms(scenario, twin))
+    report = examine(
+        placed.by_hand(twin) if subject.plain else placed.function,
+        placed.inputs,
+        backend=subject.backend if subject.plain else planted,
+        modes=("R", "RR") if twin.mode == "RR" else None,
+        check_backward_ad=twin.mode != "F",
+        check_forward_ad=twin.mode == "F",
+        seed=SEED,
+    )
+    subject.comparisons += report.counts["comparisons"]
+    if report.verdict is not Verdict.FAIL or report.modes[twin.mode] is not Verdict.FAIL:
+        raise ConformanceError(
+            f"{_at(scenario, dtype)}: wrong derivatives ({twin.name}) are not seen to fail, the "
+            f"check of mode {twin.mode} is {report.modes[twin.mode]}",
+            f"what to_host, from_host or the values of f lose hides them; the report:\n{report}",
+        )
+
+
+def faulty(subject: Subject, scenario: Scenario, dtype: str, fault: str) -> None:
+    """The scenario fails on the engine with a fault, where the fault applies to it.
+
+    Raises `ConformanceError`; and where a fault that should apply does not, too.
+    """
+    placed = Placed(scenario, subject.backend, dtype)
+    try:
+        report = examine(
+            placed.function,
+            placed.inputs,
+            backend=FaultyBackend(engine_of(subject, scenario), fault),
+            check_forward_ad=forward_too(subject, scenario, fault),
+            seed=SEED,
+        )
+    except Exception:
+        if fault != "writes into x":
+            raise
+        subject.comparisons += 1  # the engine itself notices that, at the next pullback
+        return
+    subject.comparisons += report.counts["comparisons"]
+    _must_fail(report, scenario, dtype, fault)
+
+
+def _must_fail(report: Report, scenario: Scenario, dtype: str, fault: str) -> None:
+    numbers = FAULTS[fault].change is not None
+    passed = [mode for mode, found in report.modes.items() if found is not Verdict.FAIL and numbers]
+    if report.verdict is not Verdict.FAIL or passed:
+        raise ConformanceError(
+            f"{_at(scenario, dtype)}: an engine with the fault '{fault}' is not seen to fail, "
+            f"its modes are {', '.join(f'{m}: {v}' for m, v in report.modes.items())}",
+            f"what info, to_host, from_host or owns lose hides it; the report:\n{report}",
+        )
+    named = (Status.WRONG_DEVICE, Status.WRONG_DTYPE, Status.WRONG_SHAPE)
+    status = FAULTS[fault].status
+    if status in named and status not in {finding.status for finding in report.findings}:
+        raise ConformanceError(
+            f"{_at(scenario, dtype)}: the fault '{fault}' is not reported as {status}",
+            f"info() must tell arrays apart; the report:\n{report}",
+        )
+
+
+def engine_of(subject: Subject, scenario: Scenario) -> AutodiffBackend:
+    """The engine itself, or where it has no derivatives the closed forms."""
+    if subject.plain:
+        return PlantedBackend(subject.backend, ClosedForms(scenario))
+    return subject.backend
+
+
+def forward_too(subject: Subject, scenario: Scenario, fault: str) -> bool:
+    """Whether the engine has forward mode, and the fault changes its numbers for sure."""
+    # f: R^n -> C has real gradients and complex tangents, f: C^n -> R the other way round
+    shaped = fault in ("conjugate", "transpose")
+    return FAULTS[fault].change is not None and not shaped and "F" in subject.modes_of(scenario)
+
+
+def applicable(subject: Subject, scenario: Scenario, dtype: str, fault: str) -> bool:
+    """Whether the fault does anything to the gradients of the scenario on this engine."""
+    closed = ClosedForms(scenario)
+    if not FAULTS[fault].applies(_gradients(closed)):
+        return False
+    if fault == "wrong dtype":
+        found = {OTHER[precise(dtype, host)] for host in closed.inputs}
+        return found <= set(subject.dtypes)
+    if fault == "wrong device":
+        return _second_device(subject, dtype)
+    if fault.startswith("writes into"):
+        array = subject.backend.make(np.ones(2), subject.dtypes[0])
+        with subject.backend.isolation([array]):
+            return write(array)
+    return True
+
+
+def _second_device(subject: Subject, dtype: str) -> bool:
+    backend = subject.backend
+    if len(backend.devices()) < 2:
+        return False
+    try:
+        elsewhere(backend, backend.make(np.ones(2), dtype), backend.devices())
+    except NotSupportedError:
+        return False
+    return True
+
+
+def _gradients(closed: ClosedForms) -> Hosts:
+    random = np.random.default_rng(SEED)
+    w = [
+        random.standard_normal(y.shape)
+        + (1j * random.standard_normal(y.shape) if y.dtype.kind == "c" else 0.0)
+        for y in closed.value(closed.inputs)
+    ]
+    return [np.asarray(g) for g in closed.vjp(closed.inputs, w) if g is not None]
+
+
+def primitive(subject: Subject, scenario: Scenario, dtype: str) -> None:
+    """With the required methods alone reverse mode passes, and forward mode is not supported."""
+    placed = Placed(scenario, subject.backend, dtype)
+    engine = PrimitiveBackend(engine_of(subject, scenario))
+    report = examine(placed.function, placed.inputs, backend=engine, modes=("R", "F"), seed=SEED)
+    subject.comparisons += report.counts["comparisons"]
+    subject.equal(
+        f"{_at(scenario, dtype)}: what the required methods alone give",
+        dict(report.modes), {"R": Verdict.PASS, "F": Status.UNSUPPORTED},
+        f"vjp, xp and owns must be enough for reverse mode; the report:\n{report}",
+    )  # fmt: skip
+
+
+def unsupported(subject: Subject, scenario: Scenario, dtype: str, mode: str) -> None:
+    """A mode that the engine lacks is UNSUPPORTED in a report, and neither an error nor a PASS."""
+    p = Point(subject, scenario, dtype)
+    report = examine(
+        p.placed.function, p.placed.inputs, backend=engine_of(subject, scenario),
+        modes=("R", mode), seed=SEED,
+    )  # fmt: skip
+    subject.comparisons += report.counts["comparisons"]
+    subject.equal(
+        p.at(f"what a report says of {mode}, which is excused"), report.modes[mode],
+        Status.UNSUPPORTED, "raise self.lacks(...) where the engine has no such derivative",
+    )  # fmt: skip
+
+
+def _at(scenario: Scenario, dtype: str) -> str:
+    return f"{scenario.name} ({dtype})"

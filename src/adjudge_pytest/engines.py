@@ -1,0 +1,85 @@
+"""Engines by name: which there are, why one is absent, and what installs it."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib.metadata
+import importlib.util
+import sys
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+
+from adjudge import registry
+from adjudge.errors import BackendNotInstalledError
+
+
+def selected(named: Iterable[str]) -> list[str]:
+    """The engines of the fixture: those named, else all that can differentiate a function."""
+    return list(named) or registry.differentiating()
+
+
+def unknown(name: str) -> str | None:
+    """Why no engine has this name and what to do, in two lines; `None` if one has.
+
+    No engine is imported.
+    """
+    names = registry.names()
+    if name in names:
+        return None
+    close = difflib.get_close_matches(name, names, n=1)
+    meant = f"did you mean '{close[0]}'? Else " if close else ""
+    return (
+        f"no engine is called '{name}'; there are: {', '.join(names)}\n"
+        f"  {meant}check the spelling, or write an adapter: docs/how-to/write-an-adapter.md"
+    )
+
+
+@functools.cache
+def why_absent(name: str) -> str | None:
+    """What keeps the engine from holding an array, and what to do; `None` where nothing does.
+
+    An import is not enough: some engines can be imported on a machine without the device.
+    """
+    try:
+        backend = registry.backend_named(name)
+    except BackendNotInstalledError as error:
+        return f"{error.found}; {error.remedy}"
+    reason = backend.absent()
+    if reason is None:
+        try:
+            backend.make(np.zeros(1), "float32")
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+    if reason is None:
+        return None
+    return f"backend '{name}' is installed and can hold no array here: {reason}"
+
+
+def at_start(names: Iterable[str], option: str, *, required: bool) -> None:
+    """Raises `UsageError` where one of the names is unknown, or is required and absent."""
+    for name in names:
+        if reason := unknown(name):
+            raise pytest.UsageError(f"{option}: {reason}")
+        if required and (reason := why_absent(name)):
+            raise pytest.UsageError(f"{option}: engine '{name}' is required, and {reason}")
+
+
+def in_words(name: str) -> str:
+    """`torch 2.13.0 (cpu and 2 more)`; without devices where the engine is not imported yet."""
+    if name in sys.modules:
+        reason = why_absent(name)
+        if reason is None:
+            backend = registry.backend_named(name)
+            first, *others = backend.devices()
+            more = f" and {len(others)} more" if others else ""
+            return f"{name} {backend.version} ({first}{more})"
+    for distribution in (name, name.replace("_", "-")):
+        try:
+            return f"{name} {importlib.metadata.version(distribution)}"
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    found = name in sys.modules or importlib.util.find_spec(name)
+    return f"{name} (version unknown)" if found else f"{name} (absent)"

@@ -1,0 +1,108 @@
+"""One run of pytest: which test is on, what it compared, and the sums of all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from adjudge_pytest.arrival import Arrival
+from adjudge_pytest.options import Settings
+from adjudge_pytest.tally import Tallies, from_properties, is_ours
+
+MOST_REPORTS = 5
+"""Of one test, printed with its failure."""
+
+
+@dataclass
+class Test:
+    """The test that is on."""
+
+    item: pytest.Item
+    tallies: Tallies = field(default_factory=Tallies)
+    reports: list[Any] = field(default_factory=list)
+    """What did not pass."""
+    running: bool = False
+    """Whether its body runs; what is reported meanwhile are subtests."""
+    subtest_failed: bool = False
+    seed: int | None = None
+    """Of its random arrays and probes, where it has the fixture."""
+    overdue: str = ""
+    """Why its exemption is no longer true."""
+    skipped: bool = False
+    """Whether the plugin skipped it."""
+
+
+class Run:
+    """See the module."""
+
+    def __init__(self, settings: Settings) -> None:
+        """`settings`: what the user chose."""
+        self.settings = settings
+        self.totals = Tallies()
+        self.test: Test | None = None
+        self.arrival = Arrival(self.hear)
+        self.complaints: list[str] = []
+        """Why the run fails; known at its end."""
+
+    def begin(self, item: pytest.Item) -> Test:
+        """The test that is on from now on. Rerun, it begins anew."""
+        self.arrival.begin()
+        if self.test is None or self.test.item is not item:
+            self.test = Test(item)
+        return self.test
+
+    def hear(self, report: Any) -> None:
+        """Counts a report for the test that is on; one outside of tests is nobody's."""
+        if self.test is None:
+            return
+        self.test.tallies.count(report)
+        if not report:
+            self.test.reports.append(report)
+        item = self.test.item
+        item.ihook.pytest_adjudge_report(report=report, item=item)
+
+    def note(self, item: pytest.Item) -> None:
+        """Writes what the test has compared so far into the properties of its reports."""
+        if self.test is None or self.test.item is not item:
+            return
+        kept = [(name, value) for name, value in item.user_properties if not is_ours(name)]
+        item.user_properties[:] = [*kept, *self.test.tallies.properties()]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Counts what a test, here or in another process, has compared."""
+        if report.when == "teardown":
+            self.totals.add(from_properties(report.user_properties))
+
+    def missed(self) -> list[str]:
+        """Required engines on which nothing was compared."""
+        return [
+            name
+            for name in self.settings.required
+            if name not in self.totals or not self.totals[name].comparisons
+        ]
+
+
+def section(test: Test, error: BaseException | None) -> str:
+    """What stands under a failure: every report that did not pass, and how to see it again.
+
+    `error`: that of a subtest, whose report alone is shown.
+    """
+    reports = test.reports
+    if test.running:
+        own = getattr(error, "report", None)
+        reports = [] if own is None else [own]
+    lines = [str(report) for report in reports[:MOST_REPORTS]]
+    if len(reports) > MOST_REPORTS:
+        lines.append(f"and {len(reports) - MOST_REPORTS} more reports that did not pass")
+    if test.seed is not None and not test.overdue and (reports or error is not None):
+        chosen = test.item.config.getoption("adjudge_seed")
+        lines.append(
+            f"random arrays and probes of this test: seed {test.seed}; "
+            f"the same again with --adjudge-seed {chosen}"
+        )
+    return "\n\n".join(lines)
+
+
+RUN = pytest.StashKey[Run]()

@@ -1,0 +1,558 @@
+"""Adapters with one thing wrong, each of which the conformance kit must catch.
+
+`python tests/backends/test_conformance_mutations.py` prints the table of mutations and engines.
+"""
+
+import contextlib
+import copy
+import importlib
+import os
+import subprocess
+import sys
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from adjudge.backend import ArrayInfo
+from adjudge.conformance import FAULTS, FaultyBackend, checks
+from adjudge.registry import backend_named
+
+ENGINES = ("numpy", "array_api_strict", "torch", "jax")
+AUTOMATIC = ("torch", "jax")
+DEVICES = ("array_api_strict", "jax")
+EXCUSED = {"torch": {"FF": "PyTorch's forward mode does not nest"}}
+
+
+OPEN = []
+
+
+def narrow(host):
+    return host.astype("complex64" if host.dtype.kind == "c" else "float32").astype(host.dtype)
+
+
+class Mutation:
+    """Methods that replace those of an adapter; `super_(self, name)` is what they replace."""
+
+    engines = ENGINES
+
+
+def original(self, name):
+    return getattr(super(type(self), self), name)
+
+
+class NoConjugation(Mutation):
+    """The pullback is the transpose of J, as that of JAX is."""
+
+    engines = AUTOMATIC
+
+    def vjp(self, f, x):
+        y, pullback = original(self, "vjp")(f, x)
+        conj = self.xp.conj
+
+        def turned(arrays):
+            return tuple(
+                conj(a) if a is not None and self.owns(a) and self.complex(a) else a for a in arrays
+            )
+
+        return y, lambda w: turned(pullback(turned(w)))
+
+
+class DeviceIsDefault(Mutation):
+    """info() and device() say the default device."""
+
+    engines = DEVICES
+
+    def info(self, array):
+        one = original(self, "info")(self.make(np.zeros(1), "float32"))
+        return replace(original(self, "info")(array), device=one.device)
+
+
+class DeviceIsInvented(Mutation):
+    """info() says a device that there is not."""
+
+    def info(self, array):
+        return replace(original(self, "info")(array), device="somewhere")
+
+
+class FromHostForgetsDevice(Mutation):
+    """from_host makes arrays on the default device."""
+
+    engines = DEVICES
+
+    def from_host(self, host, like):
+        dtype = self.info(like).dtype.rpartition(".")[2]
+        return self.make(host, dtype)
+
+
+class MakeForgetsDevice(Mutation):
+    """make makes arrays on the default device."""
+
+    engines = DEVICES
+
+    def make(self, values, dtype, device=None):
+        made = original(self, "make")(values, dtype, device)
+        return made if device is None else original(self, "make")(values, dtype)
+
+
+class CopyIsNone(Mutation):
+    """copy returns the array itself."""
+
+    engines = ("numpy", "array_api_strict", "torch")
+
+    def copy(self, array):
+        return array
+
+
+class ToHostRounds(Mutation):
+    """to_host goes through float32."""
+
+    def to_host(self, array, like=None):
+        return narrow(original(self, "to_host")(array, like))
+
+
+class FromHostRounds(Mutation):
+    """from_host goes through float32."""
+
+    def from_host(self, host, like):
+        return original(self, "from_host")(narrow(host), like)
+
+
+class FromHostRoundsTwice(Mutation):
+    """from_host truncates in place of rounding."""
+
+    def from_host(self, host, like):
+        eps = self.eps(like)
+        if host.dtype.kind == "f":
+            mantissa, exponent = np.frexp(host)
+            host = np.ldexp(np.trunc(mantissa * (2 / eps)) * (eps / 2), exponent)
+        return original(self, "from_host")(host, like)
+
+
+class ToHostLosesSigns(Mutation):
+    """Minus zero comes back as zero."""
+
+    def to_host(self, array, like=None):
+        return original(self, "to_host")(array, like) + 0.0
+
+
+class ToHostShares(Mutation):
+    """to_host gives the array's own memory."""
+
+    engines = ("numpy",)
+
+    def to_host(self, array, like=None):
+        host = original(self, "to_host")(array, like)
+        return array if array.dtype == host.dtype else host
+
+
+class FromHostShares(Mutation):
+    """from_host gives the host array's own memory."""
+
+    engines = ("numpy", "torch")
+
+    def from_host(self, host, like):
+        array = original(self, "from_host")(host, like)
+        if host.dtype.name != self.info(array).dtype or min(host.strides, default=0) < 0:
+            return array
+        if not host.flags.writeable:
+            return array
+        return host if self.name == "numpy" else sys.modules["torch"].from_numpy(host)
+
+
+class Accumulates(Mutation):
+    """Gradients add up from call to call."""
+
+    engines = AUTOMATIC
+
+    def vjp(self, f, x):
+        y, pullback = original(self, "vjp")(f, x)
+        total = []
+
+        def adding(w):
+            g = pullback(w)
+            total[:] = [
+                b if a is None else a if b is None else a + b
+                for a, b in zip(total or [None] * len(g), g, strict=True)
+            ]
+            return tuple(total)
+
+        return y, adding
+
+
+class NoneIsOne(Mutation):
+    """An absent cotangent acts as ones."""
+
+    engines = AUTOMATIC
+
+    def vjp(self, f, x):
+        y, pullback = original(self, "vjp")(f, x)
+
+        def filled(w):
+            pairs = zip(w, y, strict=True)
+            return tuple(self.xp.ones_like(b) if a is None else a for a, b in pairs)
+
+        return y, lambda w: pullback(filled(w))
+
+
+class NoneRaises(Mutation):
+    """An absent cotangent is an error."""
+
+    engines = AUTOMATIC
+
+    def vjp(self, f, x):
+        y, pullback = original(self, "vjp")(f, x)
+
+        def strict(w):
+            if None in [None if a is None else 0 for a in w]:
+                raise TypeError("no cotangent")
+            return pullback(w)
+
+        return y, strict
+
+
+class NoTangentIsOne(Mutation):
+    """An absent tangent acts as ones."""
+
+    engines = AUTOMATIC
+
+    def jvp(self, f, x, v):
+        pairs = zip(v, x, strict=True)
+        filled = tuple(self.xp.ones_like(b) if a is None else a for a, b in pairs)
+        return original(self, "jvp")(f, x, filled)
+
+
+class TangentOfOtherSign(Mutation):
+    """Forward mode has the other sign."""
+
+    engines = AUTOMATIC
+
+    def jvp(self, f, x, v):
+        y, jv = original(self, "jvp")(f, x, v)
+        return y, tuple(None if a is None else -a for a in jv)
+
+
+class NoIsolation(Mutation):
+    """isolation() does nothing."""
+
+    engines = AUTOMATIC
+
+    def isolation(self, leaves):
+        return contextlib.nullcontext()
+
+
+class IsolationWithoutFinally(Mutation):
+    """isolation() restores nothing where an exception leaves it."""
+
+    engines = AUTOMATIC
+
+    @contextlib.contextmanager
+    def isolation(self, leaves):
+        context = original(self, "isolation")(leaves)
+        OPEN.append(context)  # what is collected is left, and so restores
+        context.__enter__()
+        yield
+        context.__exit__(None, None, None)
+
+
+class IsolationSwallows(Mutation):
+    """isolation() catches what is raised within it."""
+
+    @contextlib.contextmanager
+    def isolation(self, leaves):
+        with contextlib.suppress(Exception), original(self, "isolation")(leaves):
+            yield
+
+
+class StateIsConstant(Mutation):
+    """random_state() does not change when numbers are drawn."""
+
+    engines = ("torch",)
+
+    def random_state(self):
+        return 1
+
+
+class StateIsNew(Mutation):
+    """random_state() is another one each time."""
+
+    def random_state(self):
+        return object()
+
+
+class AlwaysDetached(Mutation):
+    """detached() is always true."""
+
+    engines = AUTOMATIC
+
+    def detached(self, y):
+        return True
+
+
+class NeverComplex(Mutation):
+    """complex() is always false."""
+
+    def complex(self, leaf):
+        return False
+
+
+class AlwaysDifferentiable(Mutation):
+    """differentiable() is always true."""
+
+    def differentiable(self, leaf):
+        return True
+
+
+class OneEps(Mutation):
+    """eps() is that of float64."""
+
+    def eps(self, array):
+        return 2.0**-52
+
+
+class OwnsAll(Mutation):
+    """owns() is always true."""
+
+    def owns(self, leaf):
+        return True
+
+
+class MakeKeepsNoDtype(Mutation):
+    """make() makes float32 of float64."""
+
+    def make(self, values, dtype, device=None):
+        narrower = {"float64": "float32", "complex128": "complex64"}.get(dtype, dtype)
+        return original(self, "make")(values, narrower, device)
+
+
+class MakeRaisesOther(Mutation):
+    """make() raises a KeyError for an unknown dtype."""
+
+    def make(self, values, dtype, device=None):
+        if dtype not in ("float64", "float32", "float16", "bfloat16", "complex128", "complex64",
+                         "int64", "bool"):  # fmt: skip
+            raise KeyError(dtype)
+        return original(self, "make")(values, dtype, device)
+
+
+class InfoIsVague(Mutation):
+    """info() calls every dtype float64."""
+
+    def info(self, array):
+        info = original(self, "info")(array)
+        return ArrayInfo(info.shape, "float64", info.device, info.layout)
+
+
+class InventedDtype(Mutation):
+    """dtypes() names one that there is not."""
+
+    def dtypes(self):
+        return [*original(self, "dtypes")(), "float128x"]
+
+
+class InventedDevice(Mutation):
+    """devices() names one that there is not."""
+
+    def devices(self):
+        return [*original(self, "devices")(), "nowhere"]
+
+
+class WidenIsNone(Mutation):
+    """widen() returns the array itself."""
+
+    def widen(self, array):
+        return array
+
+
+class StackSwaps(Mutation):
+    """stack() has the wrong order."""
+
+    def stack(self, arrays):
+        return original(self, "stack")([-a for a in arrays])
+
+
+class LacksByOtherError(Mutation):
+    """What is missing raises a RuntimeError."""
+
+    engines = AUTOMATIC
+
+    def vmap(self, function):
+        raise RuntimeError("not here")
+
+
+class VmapOfFirst(Mutation):
+    """vmap repeats the first row."""
+
+    engines = AUTOMATIC
+
+    def vmap(self, function):
+        mapped = original(self, "vmap")(function)
+
+        def first(*stacks):
+            rows = mapped(*stacks)
+            return tuple(None if r is None else self.stack([r[0]] * r.shape[0]) for r in rows)
+
+        return first
+
+
+class CompilesAnother(Mutation):
+    """The compiled function is another one."""
+
+    engines = AUTOMATIC
+
+    def compile(self, function):
+        return lambda *x: 2 * function(*x)
+
+
+class SecondOrderIsStill(Mutation):
+    """vjp_map is not differentiable in x."""
+
+    engines = AUTOMATIC
+
+    def vjp_map(self, f, x_count):
+        def still(x_and_w):
+            host = [self.from_host(self.to_host(a), a) for a in x_and_w[:x_count]]
+            return original(self, "vjp_map")(f, x_count)((*host, *x_and_w[x_count:]))
+
+        return still
+
+
+def subclasses():
+    found = {one.__doc__.rstrip("."): one for one in Mutation.__subclasses__()}
+    return {**found, **{f"fault: {fault}": fault for fault in FAULTS}}
+
+
+MUTATIONS = subclasses()
+
+
+SHOWN_BY = {
+    "transpose": "matrix product",
+    "conjugate": "squared modulus",
+    NoTangentIsOne: "several inputs and outputs",
+}
+"""Faults that the first scenarios do not show, in the interest of time."""
+
+
+def needs_two_devices(name):
+    mutation = MUTATIONS[name]
+    return mutation == "wrong device" or getattr(mutation, "engines", None) == DEVICES
+
+
+def applies(name, engine):
+    mutation = MUTATIONS[name]
+    if needs_two_devices(name) and engine == "jax":
+        return "XLA_FLAGS" in os.environ
+    if isinstance(mutation, str):
+        writes = mutation.startswith("writes")  # no array of JAX can be written into
+        return (
+            engine in AUTOMATIC and mutation != "wrong device" and not (writes and engine == "jax")
+        )
+    return engine in mutation.engines
+
+
+def mutant(name, engine):
+    backend, mutation = backend_named(engine), MUTATIONS[name]
+    if isinstance(mutation, str):
+        return FaultyBackend(backend, mutation)
+    methods = {k: v for k, v in vars(mutation).items() if k not in ("engines", "__doc__")}
+    changed = copy.copy(backend)
+    changed.__class__ = type(mutation.__name__, (type(backend),), methods)
+    return changed
+
+
+def disturbances(engine):
+    if engine != "torch":
+        return {}
+    torch = importlib.import_module("torch")
+    draw = {"random numbers": (lambda: torch.rand(1), None)}
+    default = (lambda: torch.set_default_dtype(torch.float64), torch.get_default_dtype)
+    return {**draw, "default dtype": default}
+
+
+def caught(name, engine):
+    """The first check that fails, or None."""
+    given = {"excused": EXCUSED.get(engine), "disturb": disturbances(engine)}
+    if MUTATIONS[name] in SHOWN_BY:
+        given["scenarios"] = [SHOWN_BY[MUTATIONS[name]]]
+    with restored(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            for check in checks(mutant(name, engine), **given):
+                # the wrapper of faults goes to the host, which no batched array can
+                if name.startswith("fault") and not check.id.endswith(("-vjp", "-jvp")):
+                    continue
+                try:
+                    check.run()
+                except Exception as error:
+                    return check.id, error
+        except Exception as error:  # the adapter raises before any check runs
+            return "checks", error
+    return None
+
+
+@contextlib.contextmanager
+def restored():
+    """A mutant may leave what it should have restored."""
+    jax, torch = sys.modules.get("jax"), sys.modules.get("torch")
+    wide = jax and jax.config.jax_enable_x64
+    default, state = torch and torch.get_default_dtype(), torch and torch.get_rng_state()
+    try:
+        yield
+    finally:
+        while OPEN:
+            OPEN.pop().__exit__(None, None, None)
+        if jax:
+            jax.config.update("jax_enable_x64", wide)
+        if torch:
+            torch.set_default_dtype(default)
+            torch.set_rng_state(state)
+
+
+CASES = [
+    pytest.param(name, engine, id=f"{engine}-{name}", marks=pytest.mark.backend(engine))
+    for engine in ENGINES
+    for name in MUTATIONS
+    if applies(name, engine) and not (needs_two_devices(name) and engine == "jax")
+]
+
+
+@pytest.mark.parametrize(("name", "engine"), CASES)
+def test_the_kit_catches_the_mutation(name, engine):
+    assert caught(name, engine) is not None
+
+
+@pytest.mark.backend("jax")
+def test_the_kit_catches_mutations_of_devices_in_jax_where_it_has_two():
+    done = subprocess.run(
+        [sys.executable, __file__, "jax"],
+        capture_output=True, text=True, timeout=300,
+        env={**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"},
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.count("caught by") == sum(map(needs_two_devices, MUTATIONS)) == 4
+    assert done.stdout.endswith("0 survived\n")
+
+
+def main(*engines):
+    """The table of mutations and engines: the check that catches each; for `jax` alone: the
+    mutations that need two devices.
+    """
+    os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
+    survived = 0
+    for name in MUTATIONS:
+        if engines and not needs_two_devices(name):
+            continue
+        cells = []
+        for engine in engines or ENGINES:
+            found = caught(name, engine) if applies(name, engine) else ("nothing", None)
+            survived += found is None
+            cells.append("SURVIVED" if found is None else f"caught by {found[0]}")
+            cells[-1] = "-" if not applies(name, engine) else cells[-1]
+        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)  # noqa: T201 a table
+    print(f"{survived} survived")  # noqa: T201 a table
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

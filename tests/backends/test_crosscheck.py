@@ -1,0 +1,227 @@
+"""PyTorch against JAX: right functions agree, planted errors are put down to their engine."""
+
+import random
+
+import array_api_compat
+import numpy as np
+import pytest
+
+from adjudge import InputError, Status, Verdict, crosscheck
+from adjudge.registry import backend_named
+from adjudge.wrapped import WrappedBackend
+
+pytestmark = [pytest.mark.backend("torch"), pytest.mark.backend("jax")]
+
+ENGINES = ["torch", "jax"]
+RANDOM = np.random.default_rng(11)
+MATRIX = RANDOM.normal(size=(4, 4)) + 4 * np.eye(4)
+
+
+def softmax(xp, x):
+    e = xp.exp(x - xp.max(x, axis=-1, keepdims=True))
+    return e / xp.sum(e, axis=-1, keepdims=True)
+
+
+FUNCTIONS = {
+    "softmax": (softmax, (RANDOM.normal(size=(3, 8)),)),
+    "sum": (lambda xp, x: xp.sum(x * x), (RANDOM.normal(size=2000),)),
+    "matmul": (lambda xp, a, b: a @ b, (RANDOM.normal(size=(9, 50)), RANDOM.normal(size=(50, 3)))),
+    "solve": (lambda xp, a, b: xp.linalg.solve(a, b), (MATRIX, RANDOM.normal(size=(4, 2)))),
+    "inverse": (lambda xp, a: xp.linalg.inv(a), (MATRIX,)),
+    "cholesky": (lambda xp, a: xp.linalg.cholesky(a @ xp.matrix_transpose(a)), (MATRIX,)),
+    "saturated": (lambda xp, x: xp.tanh(x), (np.array([5.0, 9.0, 20.0]),)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_one_function_on_both_engines_agrees(name, dtype):
+    f, arrays = FUNCTIONS[name]
+
+    report = crosscheck(f, [a.astype(dtype) for a in arrays], ENGINES, seed=1, compile=False)
+
+    assert report.verdict is Verdict.PASS
+    assert list(report.comparisons) == ["value", "R", "F"]
+    assert {r.provenance.dtype for r in report.reports.values()} == {dtype}
+    expected = "held against one another" if dtype == "float64" else "held against float64 on torch"
+    assert report.reference == expected
+
+
+class Faulty(WrappedBackend):
+    """An engine whose vjp is right but for one entry of the first gradient."""
+
+    def __init__(self, name, change):
+        super().__init__(backend_named(name))
+        self.change = change
+
+    def ways(self):
+        return ()
+
+    def vjp(self, f, x):
+        y, pullback = self.inner.vjp(f, x)
+
+        def changed(w):
+            first, *rest = pullback(w)
+            host = self.change(self.inner.to_host(first))
+            return (self.inner.from_host(host, first), *rest)
+
+        return y, changed
+
+
+def one_entry(factor):
+    def change(host):
+        host.flat[1] *= factor
+        return host
+
+    return change
+
+
+@pytest.mark.parametrize("wrong", ENGINES)
+@pytest.mark.parametrize(
+    ("dtype", "factor"), [("float64", -1), ("float64", 1 + 1e-6), ("float32", 1 + 1e-3)]
+)
+def test_one_wrong_entry_is_put_down_to_its_engine(wrong, dtype, factor):
+    backends = [Faulty(n, one_entry(factor)) if n == wrong else n for n in ENGINES]
+    f, (x,) = FUNCTIONS["softmax"]
+
+    report = crosscheck(
+        f, (x.astype(dtype),), backends, seed=1, compile=False, raise_exception=False
+    )
+
+    assert report.verdict is Verdict.FAIL
+    assert report.cells["R"][wrong] == "FAIL"
+    assert {d.accused for d in report.divergences if d.verdict is Verdict.FAIL} == {(wrong,)}
+    assert report.divergences[0].entry == "d <w, out> / d inputs[0][0, 1]"
+
+
+def test_a_gradient_that_is_not_conjugated_fails():
+    z = RANDOM.normal(size=3) + 1j * RANDOM.normal(size=3)
+
+    def f(xp, z):
+        return xp.real(z * xp.conj(z))
+
+    good = crosscheck(f, (z,), [*ENGINES, "numpy"], order=2, seed=1)
+    bad = crosscheck(f, (z,), ["torch", Faulty("jax", np.conj)], seed=1, raise_exception=False)
+
+    assert good.comparisons["RR"] == {"torch, jax": 2 * 2 * 4 * (6 + 3) // 4}
+    assert bad.divergences[0].accused == ("jax",)
+    assert bad.divergences[0].entry.endswith(".imag")
+
+
+def test_second_order_compares_what_both_have():
+    report = crosscheck(softmax, (RANDOM.normal(size=5),), ENGINES, order=2, seed=1)
+
+    assert list(report.comparisons) == ["value", "R", "F", "RR", "FR", "RF"]
+    assert report.cells["FF"] == {"torch": "UNSUPPORTED", "jax": "not compared"}
+    assert any(sentence.startswith("FF on torch") for sentence in report.left_out)
+
+
+def test_an_output_without_history_on_one_engine():
+    def f(xp, x):
+        return xp.sign(x), x * x * x
+
+    report = crosscheck(f, (np.array([-1.0, 2.0, 0.5]),), ENGINES, order=2, seed=1)
+
+    assert report.verdict is Verdict.PASS
+
+
+def test_engines_that_make_another_dtype_are_told_apart():
+    f = {"torch": lambda x: x.double() * 2, "jax": lambda x: x * 2}
+
+    report = crosscheck(f, (np.ones(3, np.float32),), ENGINES, seed=1, raise_exception=False)
+
+    assert report.verdict is Verdict.FAIL
+    assert "out has dtype float64 on torch and float32 on jax" in report.headline
+
+
+def test_at_a_kink_both_may_be_right():
+    def relu(at_zero):
+        return lambda xp, x: xp.where(x >= 0 if at_zero else x > 0, x, xp.zeros_like(x))
+
+    f = {"torch": relu(True), "jax": relu(False)}
+
+    report = crosscheck(f, (np.array([0.0, 1.0]),), ENGINES, seed=1, raise_exception=False)
+
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert report.divergences[0].status is Status.NONSMOOTH
+
+
+def test_at_the_middle_of_a_kink_one_report_is_enough():
+    report = crosscheck(
+        lambda xp, x: xp.abs(x), (np.array([0.0, 1.0]),), ENGINES, seed=1, compile=False,
+        raise_exception=False,
+    )  # fmt: skip
+
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert {d.status for d in report.divergences} == {Status.NONSMOOTH}
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_global_state_is_as_it_was(raises):
+    import jax
+    import torch
+
+    def f(xp, x):
+        torch.rand(1)
+        np.random.random()  # noqa: NPY002 the global state is what is tested
+        if raises and not isinstance(x, torch.Tensor):
+            raise ValueError("no")
+        return x * x
+
+    x = np.array([1.0, 2.0])
+    state = torch.get_rng_state()
+    numpy_state = np.random.get_state()[1].tolist()  # noqa: NPY002
+    python_state, wide = random.getstate(), jax.config.jax_enable_x64
+
+    report = crosscheck(f, (x,), ENGINES, seed=1, raise_exception=False)
+
+    assert bool(report) is not raises
+    assert torch.equal(torch.get_rng_state(), state)
+    assert np.random.get_state()[1].tolist() == numpy_state  # noqa: NPY002
+    assert random.getstate() == python_state
+    assert jax.config.jax_enable_x64 == wide
+    assert torch.get_default_dtype() == torch.float32
+    assert x.tolist() == [1.0, 2.0]
+
+
+def test_a_dtype_that_an_engine_lacks_is_refused():
+    import ml_dtypes
+
+    x = np.ones(3, dtype=ml_dtypes.bfloat16)
+    with pytest.raises((InputError, NotImplementedError), match="bfloat16"):
+        crosscheck(lambda x: x * x, (x,), ["torch", "jax", "numpy"])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_sixteen_bits_are_held_against_double(dtype):
+    import ml_dtypes
+
+    x = RANDOM.normal(size=6).astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+
+    def checked(torch):
+        return crosscheck(
+            lambda x: x * x, (x,), [torch, "jax"], seed=1, compile=False, raise_exception=False
+        )
+
+    assert checked("torch").verdict is Verdict.PASS
+    assert checked(Faulty("torch", one_entry(1.5))).verdict is Verdict.FAIL
+
+
+def test_numpy_is_a_witness_of_both():
+    report = crosscheck(softmax, (RANDOM.normal(size=5),), ["numpy", "jax", "torch"], seed=1)
+
+    assert report.cells["R"] == {"numpy": "PASS", "jax": "PASS", "torch": "PASS"}
+    assert report.reports["numpy"].function.endswith("derivative of jax)")
+
+
+def test_the_namespaces_are_those_of_the_engines():
+    seen = []
+
+    def f(xp, x):
+        seen.append(xp)
+        return x * 2
+
+    crosscheck(f, (np.ones(2),), ENGINES, seed=1)
+
+    assert {backend_named(name).xp for name in ENGINES} == set(seen)
+    assert array_api_compat.is_torch_namespace(backend_named("torch").xp)

@@ -1,0 +1,261 @@
+"""The conformance kit itself: excuses that must be true, scenarios that must be able to fail."""
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from adjudge import InputError, Status, Verdict, examine
+from adjudge.conformance import (
+    CAPABILITIES,
+    FAULTS,
+    SCENARIOS,
+    ConformanceError,
+    FaultyBackend,
+    PrimitiveBackend,
+    Scenario,
+    assert_conforms,
+    checks,
+)
+from adjudge.conformance.closed import ClosedForms, Placed
+from adjudge.conformance.planted import PlantedBackend
+from adjudge.conformance.subject import Subject, bits
+from adjudge.conformance.verdicts import applicable
+from adjudge.registry import backend_named
+
+FIRST = ["elementwise"]
+NAMED = {scenario.name: scenario for scenario in SCENARIOS}
+
+
+@pytest.fixture
+def numpy():
+    return backend_named("numpy")
+
+
+def planted(numpy, name="elementwise"):
+    """NumPy with the derivatives of one scenario: an engine, for the kit."""
+    return PlantedBackend(numpy, ClosedForms(NAMED[name]))
+
+
+EXCUSES = dict.fromkeys(("FR", "RF", "FF", "vmap", "compile"), "closed forms have not got it")
+
+
+# ---------------------------------------------------------------- the data
+
+
+def test_names_are_unique_and_every_scenario_has_a_wrong_twin():
+    assert len(NAMED) == len(SCENARIOS)
+    assert [] == [s.name for s in SCENARIOS if not s.twins]
+    assert [] == [s.name for s in SCENARIOS if len({t.name for t in s.twins}) < len(s.twins)]
+
+
+def test_every_derivative_in_closed_form_has_a_twin_somewhere():
+    assert {"R", "F", "RR"} == {twin.mode for s in SCENARIOS for twin in s.twins}
+
+
+def test_every_need_is_a_capability():
+    assert set(CAPABILITIES) >= {name for s in SCENARIOS for name in s.needs}
+
+
+def test_inputs_are_held_exactly_by_the_narrowest_dtype_of_the_scenario():
+    for scenario in SCENARIOS:
+        bits_kept = 8 if "bfloat16" in scenario.dtypes else 24
+        for leaf in ClosedForms(scenario).inputs:
+            mantissa, _ = np.frexp(np.stack([leaf.real, leaf.imag]))
+            assert np.all(mantissa * 2**bits_kept == np.rint(mantissa * 2**bits_kept))
+
+
+@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_under_every_fault_every_scenario_to_which_it_applies_fails(numpy, name, fault):
+    scenario, subject = NAMED[name], Subject(numpy)
+    dtypes = subject.dtypes_of(scenario)
+    if not dtypes or not applicable(subject, scenario, dtypes[0], fault):
+        return
+    placed = Placed(scenario, numpy, dtypes[0])
+    engine = FaultyBackend(PlantedBackend(numpy, ClosedForms(scenario)), fault)
+
+    report = examine(placed.function, placed.inputs, backend=engine, seed=0)
+
+    assert report.verdict is Verdict.FAIL, str(report)
+    if FAULTS[fault].status not in (Status.MISMATCH, Status.NONLINEAR):  # or not repeatable
+        assert FAULTS[fault].status in {finding.status for finding in report.findings}
+
+
+def test_a_fault_applies_somewhere(numpy):
+    subject = Subject(numpy)
+    lone = {"wrong device"}  # NumPy has one device only
+
+    found = {f for f in FAULTS for s in SCENARIOS if applicable(subject, s, "float64", f)}
+
+    assert set(FAULTS) - lone == found
+
+
+# ---------------------------------------------------------------- what it finds
+
+
+def test_a_wrong_closed_form_is_found(numpy):
+    right = NAMED["used twice"]
+    wrong = replace(right, vjp=lambda xp, x, w: w * (x + 1), twins=())
+
+    with pytest.raises(ConformanceError) as raised:
+        assert_conforms(numpy, scenarios=[wrong])
+
+    text = str(raised.value)
+    assert "numpy does not conform: " in text
+    assert "used twice (float64, cpu): <w, J v> and <J* w, v> are " in text
+    assert "used twice (float64): the check of right derivatives is FAIL" in text
+
+
+def test_a_wrong_derivative_of_an_engine_is_named_with_the_entry_and_what_to_do(numpy):
+    wrong = FaultyBackend(planted(numpy), "factor")
+
+    with pytest.raises(ConformanceError) as raised:
+        assert_conforms(wrong, scenarios=FIRST, excused=EXCUSES)
+
+    text = str(raised.value)
+    assert re.search(r"elementwise \(float64, cpu\): vjp, array 0\[0\] is .*, expected ", text)
+    assert "vjp must return J* w, the adjoint" in text
+
+
+@pytest.mark.parametrize("fault", sorted(set(FAULTS) - {"wrong device"}))
+def test_an_engine_with_a_fault_does_not_conform(numpy, fault):
+    names = {"transpose": "matrix product", "conjugate": "squared modulus"}
+    name = names.get(fault, "elementwise")
+    right, faulty = planted(numpy, name), FaultyBackend(planted(numpy, name), fault)
+    needs = {"complex": "not written"} if fault != "conjugate" else {}
+
+    found = assert_conforms(right, scenarios=[name], excused={**EXCUSES, **needs})
+
+    assert found.comparisons > 100
+    with pytest.raises(ConformanceError):
+        assert_conforms(faulty, scenarios=[name], excused={**EXCUSES, **needs})
+
+
+# ---------------------------------------------------------------- excuses
+
+
+def test_a_missing_capability_must_be_excused(numpy):
+    excused = {name: reason for name, reason in EXCUSES.items() if name != "vmap"}
+
+    with pytest.raises(ConformanceError, match=r"numpy lacks vmap \(batching\)") as raised:
+        assert_conforms(planted(numpy), scenarios=FIRST, excused=excused)
+
+    assert "excused={'vmap': 'the reason'}" in str(raised.value)
+    assert "1 of " in str(raised.value)  # and not once more for every check that needs it
+
+
+@pytest.mark.parametrize("name", ["jvp", "complex", "linalg", "float64", "RR"])
+def test_an_excuse_that_is_not_true_fails(name):
+    with pytest.raises(ConformanceError, match="but it works") as raised:
+        assert_conforms("numpy", scenarios=FIRST, excused={name: "we believe"})
+
+    assert f"remove the excuse '{name}'" in str(raised.value)
+
+
+def test_an_excuse_for_nothing_that_is_known_lists_what_is():
+    with pytest.raises(InputError, match="'jpv'") as raised:
+        assert_conforms("numpy", excused={"jpv": "a slip"})
+
+    assert ", ".join(CAPABILITIES) in str(raised.value)
+
+
+@pytest.mark.parametrize("reason", ["", None])
+def test_an_excuse_needs_a_reason(reason):
+    with pytest.raises(InputError, match="no reason"):
+        assert_conforms("numpy", excused={"jvp": reason})
+
+
+# ---------------------------------------------------------------- bad input
+
+
+def test_an_unknown_scenario_lists_the_known():
+    with pytest.raises(InputError, match="one of: elementwise, "):
+        assert_conforms("numpy", scenarios=["elemntwise"])
+
+
+def test_no_scenario_is_no_test():
+    with pytest.raises(InputError, match="selects nothing"):
+        assert_conforms("numpy", scenarios=[])
+
+
+def test_an_unknown_backend_is_an_error():
+    with pytest.raises(TypeError, match="did you mean 'numpy'"):
+        assert_conforms("nunpy")
+
+
+def test_what_is_no_backend_is_an_error():
+    with pytest.raises(InputError, match="no backend"):
+        assert_conforms(np)
+
+
+def test_an_unknown_fault_lists_the_known(numpy):
+    with pytest.raises(InputError, match="one of: sign, "):
+        FaultyBackend(numpy, "sing")
+
+
+def test_a_disturbance_that_disturbs_nothing_is_an_error():
+    with pytest.raises(ConformanceError, match="changes nothing"):
+        assert_conforms("numpy", scenarios=FIRST, disturb={"nothing": (lambda: 0, lambda: 0)})
+
+
+# ---------------------------------------------------------------- parts
+
+
+def test_checks_have_unique_names_and_each_compares_something():
+    found = list(checks("numpy", scenarios=FIRST))
+
+    assert len({check.id for check in found}) == len(found) > 20
+    for check in found:
+        check.run()
+
+
+def test_thorough_asks_for_more():
+    few, all_ = (len(list(checks("numpy", thorough=more))) for more in (False, True))
+
+    assert all_ > 1.5 * few
+
+
+def test_an_own_scenario_is_run_like_the_others():
+    own = Scenario(
+        "cubes",
+        lambda xp, x: x**3,
+        lambda xp, x, w: 3 * x**2 * w,
+        (np.array([0.5, -2.0]),),
+    )
+
+    summary = assert_conforms("numpy", scenarios=[own])
+
+    assert summary.scenarios == 1
+    assert summary.comparisons > 100
+
+
+def test_the_primitive_backend_lacks_what_is_optional(numpy):
+    scenario = NAMED["elementwise"]
+    placed = Placed(scenario, numpy)
+
+    report = examine(
+        placed.function, placed.inputs, backend=PrimitiveBackend(planted(numpy)), modes=["R", "F"]
+    )
+
+    assert report.modes == {"R": Verdict.PASS, "F": Status.UNSUPPORTED}
+
+
+def test_bits_tell_zeros_apart_and_nans_together():
+    one, other = bits(np.array([0.0, np.nan, 1.0])), bits(np.array([-0.0, -np.nan, 1.0]))
+
+    assert [False, True, True] == list(one == other)
+
+
+def test_the_library_does_not_import_the_kit_and_the_kit_imports_no_pytest():
+    code = (
+        "import sys, adjudge; print('adjudge.conformance' in sys.modules);"
+        "import adjudge.conformance; print('pytest' in sys.modules)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == ["False", "False"]

@@ -1,0 +1,214 @@
+"""What a run says: the summary, the section of a failure, JUnit's properties, and the hook."""
+
+import importlib.util
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+SEVERAL = """
+    @pytest.mark.parametrize("n", [1, 2, 3])
+    def test_square(adjudge_backend, n):
+        adjudge_backend.check(square, *adjudge_backend.arrays([1.0, 2.0]))
+        adjudge_backend.check(square, *adjudge_backend.arrays([1.0, 2.0, 3.0]))
+
+    def test_cubed(adjudge_backend):
+        adjudge_backend.check(cubed, *adjudge_backend.arrays([1.0, 2.0]))
+"""
+LINE = re.compile(r"^adjudge: (\w+) .*: (\d+) comparisons in (\d+) checks, (\d+) failed")
+
+
+def sums(result):
+    found = [LINE.match(line) for line in result.outlines]
+    return {m[1]: tuple(int(m[k]) for k in (2, 3, 4)) for m in found if m}
+
+
+def xml_of(pytester):
+    # written by the run above
+    return ElementTree.parse(pytester.path / "junit.xml").getroot()  # noqa: S314
+
+
+def test_the_summary_counts_by_engine(run):
+    found = sums(run(SEVERAL))
+
+    # four entries of a Jacobian of two inputs, one projection of one of three
+    assert found == dict.fromkeys(("numpy", "array_api_strict"), (3 * (4 + 1) + 4, 7, 1))
+
+
+def test_a_run_without_checks_says_nothing(run):
+    result = run("def test_nothing():\n    pass", engines=None)
+
+    assert result.ret == 0
+    assert "adjudge" not in result.stdout.str().replace("-p adjudge_pytest", "")
+
+
+def test_what_is_inconclusive_is_not_passed_over(run):
+    source = """
+        def test_budget(adjudge_backend):
+            assert not adjudge.examine(square, adjudge_backend.array((9,)), max_evaluations=8)
+    """
+
+    result = run(source, engines="numpy")
+
+    result.stdout.fnmatch_lines(["adjudge: numpy *, 0 failed, 1 inconclusive"])
+
+
+def test_points_of_one_check_are_one_check(run):
+    source = """
+        def test_points(adjudge_backend):
+            x = adjudge_backend.array([1.0, 2.0])
+            adjudge_backend.check(square, x, points=[(x + 1,), (x + 2,)])
+    """
+
+    result = run(source, engines="numpy")
+    result.stdout.fnmatch_lines(["adjudge: numpy *: 12 comparisons in 1 check, 0 failed"])
+
+
+def test_xdist_sums_to_the_same(run):
+    here = sums(run(SEVERAL))
+
+    spread = run(
+        SEVERAL, "-p", "xdist", "-n", "2", "--adjudge-require", "numpy,array_api_strict", apart=True
+    )
+
+    assert sums(spread) == here
+    spread.assert_outcomes(passed=6, failed=2)
+    spread.stdout.no_fnmatch_line("*made no comparison*")
+    assert spread.stdout.str().count("random arrays and probes of this test") == 2
+
+
+def test_xdist_fails_where_a_required_engine_is_not_checked(run):
+    source = """
+        def test_square():
+            adjudge.gradcheck(square, np.ones(2))
+    """
+
+    result = run(
+        source,
+        *("-p", "xdist", "-n", "2", "--adjudge-require", "numpy,array_api_strict"),
+        engines=None,
+        apart=True,
+    )
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["ERROR adjudge: required engine 'array_api_strict' made no *"])
+
+
+def test_a_failure_has_a_section_with_every_report_that_did_not_pass(run):
+    source = """
+        def test_several(adjudge_backend):
+            x = adjudge_backend.array([1.0, 2.0])
+            adjudge_backend.check(square, x)
+            for k in range(7):
+                adjudge.examine(cubed, x, seed=100 + k)
+            assert False
+
+        def test_planted(adjudge_backend):
+            with pytest.raises(adjudge.GradcheckError):
+                adjudge_backend.check(cubed, adjudge_backend.array([1.0, 2.0]))
+    """
+
+    result = run(source, engines="numpy")
+
+    result.assert_outcomes(failed=1, passed=1)
+    text = result.stdout.str()
+    (section,) = re.findall(r"^-+ adjudge -+\n(.*?)^==", text, re.MULTILINE | re.DOTALL)
+    assert re.findall(r"seed=(\d+)", section) == ["100", "101", "102", "103", "104"]
+    assert section.count("FAIL ByHand") == 5
+    assert "and 2 more reports that did not pass" in section
+
+
+def test_a_failure_that_has_nothing_to_do_with_adjudge_has_no_section(run):
+    result = run("def test_no():\n    assert False", engines=None)
+
+    assert not re.search(r"^-+ adjudge -+$", result.stdout.str(), re.MULTILINE)
+
+
+def test_junit_has_comparisons_and_the_first_line(run, pytester):
+    run(SEVERAL, "--junit-xml=junit.xml", engines="numpy")
+
+    cases = {case.get("name"): case for case in xml_of(pytester).iter("testcase")}
+    right, wrong = (
+        {p.get("name"): p.get("value") for p in cases[name].iter("property")}
+        for name in ("test_square[numpy-1]", "test_cubed[numpy]")
+    )
+    assert right["adjudge.numpy.comparisons"] == "5"
+    assert right["adjudge.verdict"] == "PASS"
+    assert json.loads(right["adjudge"])["numpy"]["checks"] == 2
+    assert wrong["adjudge.verdict"] == "FAIL"
+    message = cases["test_cubed[numpy]"].find("failure").get("message")
+    first, *_ = message.splitlines()
+    assert "FAIL ByHand(<lambda>): MISMATCH: d out[1] / d inputs[0][1]: automatic 8" in first
+
+
+def test_properties_of_the_test_stay(run, pytester):
+    source = """
+        def test_square(adjudge_backend, request):
+            request.node.user_properties.append(("mine", "1"))
+            adjudge_backend.check(square, *adjudge_backend.arrays([1.0, 2.0]))
+    """
+
+    run(source, "--junit-xml=junit.xml", engines="numpy")
+
+    names = [one.get("name") for one in xml_of(pytester).iter("property")]
+    assert sorted(names) == ["adjudge", "adjudge.numpy.comparisons", "adjudge.verdict", "mine"]
+
+
+def test_every_report_is_handed_to_the_hook_with_its_test(run, pytester):
+    pytester.makeconftest(
+        """
+        def pytest_adjudge_report(report, item):
+            print("heard", item.name, report.verdict, report.provenance.backend)
+        """
+    )
+
+    result = run(SEVERAL, "-s", engines="numpy")
+
+    heard = [line for line in result.outlines if "heard" in line]
+    assert len(heard) == 7
+    assert "heard test_cubed[numpy] FAIL numpy" in heard[-1]
+
+
+def test_a_check_in_a_fixture_belongs_to_the_test(run):
+    source = """
+        @pytest.fixture
+        def checked():
+            adjudge.gradcheck(square, np.ones(2))
+            yield
+            adjudge.gradcheck(square, np.ones(2))
+
+        def test_it(checked):
+            pass
+    """
+
+    result = run(source, engines=None)
+
+    result.stdout.fnmatch_lines(["adjudge: numpy *: 8 comparisons in 2 checks, 0 failed"])
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("pytest_randomly") is None, reason="pip install pytest-randomly"
+)
+@pytest.mark.parametrize("seed", ["1", "2"])
+def test_pytest_randomly_changes_nothing(run, seed):
+    source = (
+        SEVERAL
+        + """
+    def test_numbers(adjudge_backend):
+        print("drawn", adjudge_backend.name, np.asarray(*adjudge_backend.arrays((2,))))
+    """
+    )
+    plain = run(source, "-s")
+
+    shuffled = run(
+        source, "-s", "-p", "pytest_randomly", "-p", "xdist", f"--randomly-seed={seed}", apart=True
+    )
+
+    assert sums(shuffled) == sums(plain)
+    drawn, again = (
+        sorted(line.partition("drawn")[2] for line in result.outlines if "drawn" in line)
+        for result in (plain, shuffled)
+    )
+    assert drawn == again
+    assert len(drawn) == 2
