@@ -120,6 +120,14 @@ def integration(session: nox.Session) -> None:
     run_tests(session, *ENGINES, paths=("tests/integration",))
 
 
+@nox.session(python=PYTHON, default=False)
+def engines(session: nox.Session) -> None:
+    """Checks layers of Thinc, operators of PyLops, kernels of Warp; compiles those of CuPy."""
+    install(session, "test", "engines", "cupy")
+    session.install("nvidia-cuda-nvrtc-cu12")
+    run_tests(session, "numpy", paths=("tests/engines",))
+
+
 @nox.session(python=PYTHON, tags=["tests"])
 def adapter_autograd(session: nox.Session) -> None:
     """Runs the tests of the third-party adapter, a distribution of its own."""

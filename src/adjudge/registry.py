@@ -101,7 +101,7 @@ def entries() -> tuple[Entry, ...]:
     for group in (GROUP, ARRAYS):
         for point in sorted(metadata.entry_points(group=group), key=lambda p: (p.name, p.value)):
             found.setdefault(point.name, Entry(point.name, point, group == ARRAYS))
-    return tuple(found.values())
+    return tuple(found[name] for name in sorted(found))
 
 
 def backend_named(name: str) -> AutodiffBackend:
