@@ -17,7 +17,7 @@ from adjudge.special import PATTERNS
 FOLDER = Path(__file__).parents[2] / "docs" / "how-to"
 PAGES = [
     *("crosscheck", "every-mode", "feasible-directions", "hypothesis", "special-points"),
-    "tail-derivatives",
+    *("supplied-derivatives", "tail-derivatives"),
 ]
 EXAMPLE = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
 NUMBER = re.compile(r"-?\d[\d.]*(e[-+]?\d+)?%?")
