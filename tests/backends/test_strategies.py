@@ -61,6 +61,8 @@ def test_a_rule_that_is_wrong_for_negative_numbers_is_found_and_shrunk(with_vjp,
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "complex64"])
 def test_right_derivatives_pass(engine, dtype):
+    if dtype == "bfloat16":  # drawn as NumPy arrays, which JAX's dependency makes possible
+        pytest.importorskip("ml_dtypes")
     xp = backend_named(engine).xp
 
     @SEARCH
