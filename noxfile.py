@@ -179,7 +179,7 @@ def lint(session: nox.Session) -> None:
 @nox.session(python=PYTHON)
 def types(session: nox.Session) -> None:
     """Runs mypy, with the engines whose types the adapters use."""
-    install(session, *ENGINES, "lint")
+    install(session, *ENGINES, "test", "lint")
     session.run("mypy")
 
 
