@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from adjudge.backend import Array
 from adjudge.findings import Finding, Status
 from adjudge.judge import Judgement
 from adjudge.problem import Problem
+from adjudge.spaces import Leaf
 from adjudge.surroundings import Surroundings
 
 
@@ -39,32 +41,38 @@ def noticed(problem: Problem, seen: Surroundings, outcomes: Sequence[Judgement])
 def _coarse(problem: Problem) -> Iterator[Finding]:
     """Arithmetic that is narrower than the dtype, by the setting that makes it so."""
     backend = problem.backend
-    for leaf, array in zip(problem.X.leaves, problem.x, strict=True):
-        if setting := backend.coarsened_by(array):
-            yield Finding(
-                Status.IMPRECISE,
-                "",
-                leaf.name,
-                f"products of {leaf.info.dtype} on {leaf.info.device} are computed to "
-                f"{backend.effective_eps(array):.1e}: {setting}\n"
-                "  allowed for here; highest_precision=True checks without it",
-                note=True,
-            )
-            return
+    for leaf, array, setting in _set_by(problem, backend.coarsened_by):
+        yield Finding(
+            Status.IMPRECISE,
+            "",
+            leaf.name,
+            f"products of {leaf.info.dtype} on {leaf.info.device} are computed to "
+            f"{backend.effective_eps(array):.1e}: {setting}\n"
+            "  allowed for here; highest_precision=True checks without it",
+            note=True,
+        )
 
 
 def _unrepeatable(problem: Problem) -> Iterator[Finding]:
     """Why results on this device may differ from call to call, with what makes them repeatable."""
+    for leaf, _, setting in _set_by(problem, problem.backend.repeatable_by):
+        yield Finding(
+            Status.NONDETERMINISTIC,
+            "",
+            leaf.name,
+            f"on {leaf.info.device} additions may be done in another order at every call\n"
+            f"  {setting}",
+            note=True,
+        )
+
+
+def _set_by(
+    problem: Problem, setting_of: Callable[[Array], str]
+) -> Iterator[tuple[Leaf, Array, str]]:
+    """The first checked leaf of which the engine names a setting, its array, and the setting."""
     for leaf, array in zip(problem.X.leaves, problem.x, strict=True):
-        if setting := problem.backend.repeatable_by(array):
-            yield Finding(
-                Status.NONDETERMINISTIC,
-                "",
-                leaf.name,
-                f"on {leaf.info.device} additions may be done in another order at every call\n"
-                f"  {setting}",
-                note=True,
-            )
+        if setting := setting_of(array):
+            yield leaf, array, setting
             return
 
 
