@@ -24,6 +24,7 @@ class PrimitiveBackend(WrappedBackend):
     detached = AutodiffBackend.detached
     wanted = AutodiffBackend.wanted
     effective_eps = AutodiffBackend.effective_eps
+    coarsened_by = AutodiffBackend.coarsened_by
     carried_eps = AutodiffBackend.carried_eps
     stack = AutodiffBackend.stack
     strided = AutodiffBackend.strided
