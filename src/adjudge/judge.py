@@ -186,6 +186,19 @@ def judge(
     return outcome
 
 
+def together(outcome: Judgement, formula: Judgement) -> Judgement:
+    """What needs no differences (`outcome`), and the comparison with them."""
+    outcome.findings += formula.findings
+    for mode, verdict in formula.modes.items():
+        own = [finding.verdict for finding in outcome.findings if finding.mode == mode]
+        outcome.modes[mode] = worst([verdict, *own])
+    outcome.tallies += formula.tallies
+    outcome.identities += formula.identities
+    outcome.probes, outcome.full = formula.probes, formula.full
+    outcome.tolerance = formula.tolerance
+    return outcome
+
+
 def _reverse(
     problem: Problem, base: Base, checks: Identities, settings: Settings, outcome: Judgement
 ) -> tuple[Reverse | None, Vector | None]:

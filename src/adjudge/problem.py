@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from adjudge.arguments import Arguments, Path, read_arguments
 from adjudge.backend import Arrays, AutodiffBackend, FlatFunction
@@ -21,6 +22,16 @@ from adjudge.errors import FlagError, InputError
 from adjudge.referenced import Referenced, bound
 from adjudge.source import Reference
 from adjudge.spaces import Space, Vector
+
+
+class Sums(Protocol):
+    """What the coordinates of a problem stand for that are blocks of entries."""
+
+    hidden: dict[int, NDArray[np.bool_]]
+    """By input, the entries whose terms were too small to show."""
+
+    def terms(self, j: int, t: Vector, rows: int) -> Vector:
+        """What each entry of input `j` adds to the comparison along `t`, by row."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +72,8 @@ class Problem:
     """Which inputs are checked along which set: x is their coordinates."""
     reference: Referenced | None = None
     """What gives the derivative in place of differences."""
+    sketch: Sums | None = None
+    """Of a large problem that is seen through sums of blocks: its entries."""
 
     def room(self, v: Vector, *, both: bool = True) -> float:
         """The longest step along `v`, and back along it where `both`, within the bounds."""

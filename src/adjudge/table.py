@@ -227,21 +227,25 @@ class Table:
         part = self.problem.X.slices[found.tangent.leaf]
         v = found.vector[part]
         its = rows[:, part.start - block.start : part.stop - block.start]
+        sketch, leaf = self.problem.sketch, found.tangent.leaf
         with np.errstate(all="ignore"):
+            terms = its * v if sketch is None else sketch.terms(leaf, v, len(its))
             unseen = [
-                tally.weigh(row * v, bound, again=depth > 0)
-                for row, bound in zip(its, comparison.unsuspicious, strict=True)
+                tally.weigh(row, bound, again=depth > 0)
+                for row, bound in zip(terms, comparison.unsuspicious, strict=True)
             ]
         if depth == 0 and any(unseen) and not found.given and not self.problem.tail:
             note_faint(self.base, self.probes, tally, comparison, found, block, rows)
-        few = not found.given and min(unseen, default=0) <= CHANCE * v.size
+        few = not found.given and min(unseen, default=0) <= CHANCE * terms.shape[1]
         if few or depth == STRATA or tally.failed or self.problem.tail:
             return
         with np.errstate(all="ignore"):
-            share = np.max(np.abs(its * v) / comparison.unsuspicious[:, None], axis=0)
+            share = np.max(np.abs(terms) / comparison.unsuspicious[:, None], axis=0)
         # a zero shows nowhere, and a reference has its own opinion of it
         hidden = ((share > 0) | found.given) & (share < 1 / ERRORS[0])
-        if np.any(hidden) and not np.all(hidden):
+        if sketch is not None:
+            sketch.hidden[leaf] = hidden
+        elif np.any(hidden) and not np.all(hidden):
             vector = np.zeros_like(found.vector)
             vector[part] = np.where(hidden, found.tangent.vector[part], 0.0)
             self.stratum(replace(found.tangent, vector=vector), block, rows, depth + 1)
