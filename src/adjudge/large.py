@@ -26,6 +26,8 @@ from adjudge.table import STRATA, Table
 
 LARGE = 2**21
 """Real coordinates of inputs and outputs together from which on a problem is sketched first."""
+DENSE = ("dense", "strided")
+"""Layouts, in the words of engines, of which every entry is a coordinate."""
 
 
 def by_sums(
@@ -56,7 +58,7 @@ def fit(problem: Problem, base: Base, settings: Settings) -> bool:
         and problem.reference is None
         and not settings.fixed
         and not settings.equal_nan
-        and all(leaf.double and leaf.info.layout == "dense" for leaf in leaves)
+        and all(leaf.double and leaf.info.layout in DENSE for leaf in leaves)
         and problem.finite
         and all(leaf.size for leaf in leaves)
         and np.all(np.isfinite(base.values))
@@ -125,10 +127,7 @@ class _Compared:
         wrong = any(tally.failed for tally in tallies.values())
         if wrong or table.suspects or table.carries is not None or table.unsettled:
             raise UnfitError("the sums disagree")
-        unclear = any(
-            tally.undecided or tally.kinks or tally.open or not tally.nonzero
-            for tally in tallies.values()
-        )
+        unclear = any(tally.undecided or tally.kinks or tally.open for tally in tallies.values())
         # zeros may be right, or drown in the rounding of f
         unclear |= "R" in tallies and tallies["R"].nonzero < tallies["R"].compared
         if unclear and depth == 0:

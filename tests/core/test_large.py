@@ -1,0 +1,230 @@
+"""Large problems are compared by sums of blocks, and judged no otherwise than small ones."""
+
+import numpy as np
+import pytest
+
+import adjudge
+import adjudge.large
+import adjudge.sketch
+from adjudge import ByHand, Status, Verdict, examine
+
+SIZE = 3000
+SEEDS = range(3)
+
+
+@pytest.fixture(autouse=True)
+def sums(monkeypatch):
+    """Everything counts as large, and falls into blocks of up to 24 entries."""
+    monkeypatch.setattr(adjudge.large, "LARGE", 0)
+    monkeypatch.setattr(adjudge.sketch, "BLOCKS", 128)
+
+
+@pytest.fixture
+def settled(monkeypatch):
+    """Whether sums settled each of the checks so far."""
+    seen = []
+    whole = adjudge.large._Compared.made
+
+    def made(self):
+        seen.append(False)
+        found = whole(self)
+        seen[-1] = True
+        return found
+
+    monkeypatch.setattr(adjudge.large._Compared, "made", made)
+    return seen
+
+
+def forward(x):
+    return x * np.exp(-x * x)
+
+
+def slope(x):
+    return (1 - 2 * x * x) * np.exp(-x * x)
+
+
+def point(seed, shape=SIZE):
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+def entry(k, error):
+    """All ones, but for one entry."""
+    factor = np.ones(SIZE)
+    factor[k] += error
+    return factor
+
+
+RIGHT = {
+    "elementwise": (forward, lambda x, w: w * slope(x), SIZE),
+    "reduction": (lambda x: np.sum(forward(x)), lambda x, w: w * slope(x), SIZE),
+    "broadcast": (
+        lambda x: np.sin(x) * np.arange(1.0, SIZE),
+        lambda x, w: np.cos(x) * (w @ np.arange(1.0, SIZE)),
+        (),
+    ),
+    "matrix": (lambda x: x @ x.T, lambda x, w: (w + w.T) @ x, (50, 60)),
+    "complex": (
+        lambda z: z * z,
+        lambda z, w: 2 * np.conj(z) * w,
+        SIZE,
+    ),
+}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_rule_passes_by_sums(name, seed, settled):
+    f, vjp, shape = RIGHT[name]
+    x = point(seed, shape)
+    if name == "complex":
+        x = x + 1j * point(seed + 10, shape)
+
+    report = examine(ByHand(f, vjp=vjp), np.asarray(x), seed=seed)
+
+    assert report.verdict is Verdict.PASS, str(report)
+    assert settled == [True]
+    assert report.counts["comparisons"] == 1
+    assert report.counts["identities"] > np.size(x)
+
+
+WRONG = {
+    "sign": lambda x, w: -w * slope(x),
+    "factor": lambda x, w: 2 * w * slope(x),
+    "1 + 1e-6": lambda x, w: (1 + 1e-6) * w * slope(x),
+    "one entry": lambda x, w: w * slope(x) * entry(1234, 0.01),
+    "one zero": lambda x, w: w * slope(x) * entry(SIZE - 1, -1.0),
+    "shifted": lambda x, w: w * np.roll(slope(x), 1),
+    "zero": lambda x, w: 0 * w,
+    "last block": lambda x, w: w * slope(x) * (np.arange(SIZE) < SIZE - 30),
+    "of another point": lambda x, w: w * slope(x + 1e-4),
+}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", WRONG)
+def test_a_planted_error_fails(name, seed, settled):
+    report = examine(ByHand(forward, vjp=WRONG[name]), point(seed), seed=seed)
+
+    assert report.verdict is Verdict.FAIL, str(report)
+    assert settled == [False]
+
+
+def test_the_wrong_entry_is_named():
+    report = examine(ByHand(forward, vjp=WRONG["one entry"]), point(0), seed=0)
+
+    assert "inputs[0][1234]" in str(report)
+
+
+FORWARD = {"right": 1.0, "factor": 1.01, "one entry": entry(77, 1.0)}
+
+
+@pytest.mark.parametrize("name", FORWARD)
+def test_forward_mode_is_compared_by_sums(name, settled):
+    rule = ByHand(
+        lambda x: np.sin(x),
+        vjp=lambda x, w: w * np.cos(x),
+        jvp=lambda x, v: v * np.cos(x) * FORWARD[name],
+    )
+    report = examine(rule, point(1) / 8, check_forward_ad=True, seed=0)
+
+    assert report.verdict is (Verdict.PASS if name == "right" else Verdict.FAIL), str(report)
+    assert settled[:1] == ([True] if name == "right" else settled[:1])
+    assert report.modes["R"] is Verdict.PASS
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_entries_too_small_to_show_are_compared_by_themselves(wrong, settled):
+    """Half of the terms are a billionth of the others."""
+    size = np.where(np.arange(SIZE) % 2, 1e-9, 1.0)
+    factor = np.where((np.arange(SIZE) % 2 == 1) & wrong, 1.5, 1.0)
+    rule = ByHand(lambda x: size * np.sin(x), vjp=lambda x, w: factor * w * size * np.cos(x))
+
+    report = examine(rule, point(2) / 8, seed=0)
+
+    assert report.verdict is (Verdict.FAIL if wrong else Verdict.PASS), str(report)
+    assert settled == [not wrong]
+    if not wrong:
+        assert report.power[1e-2] > 0.99
+
+
+def test_several_inputs_and_outputs(settled):
+    def f(a, b):
+        return np.sin(a) * b[:, None], np.sum(a * a)
+
+    def vjp(a, b, w):
+        of_product, of_sum = w
+        zero = np.zeros_like(a)
+        first = zero if of_product is None else of_product
+        return (
+            first * np.cos(a) * b[:, None] + (0 if of_sum is None else 2 * of_sum * a),
+            np.sum(first * np.sin(a), axis=1),
+        )
+
+    a, b = point(3, (60, 50)), 1 + point(4, 60) / 8
+    # the sum does not depend on b, and a zero is judged as in any other problem
+    assert examine(ByHand(f, vjp=vjp), (a, b), seed=0).verdict is Verdict.PASS
+    assert settled == [False]
+    both = ByHand(lambda a, b: (f(a, b)[0], np.sum(a * a) + np.sum(b)), vjp=lambda a, b, w: (
+        vjp(a, b, w)[0], vjp(a, b, w)[1] + (0 if w[1] is None else w[1])))  # fmt: skip
+    assert examine(both, (a, b), seed=0).verdict is Verdict.PASS
+    assert settled == [False, True]
+
+
+def test_what_differences_cannot_settle_is_left_to_the_whole_check(settled):
+    x = point(5)
+    x[17] = 0.0
+    relu = ByHand(lambda x: np.maximum(x, 0), vjp=lambda x, w: w * (x > 0))
+
+    report = examine(relu, x, seed=0)
+
+    assert settled == [False]
+    assert report.verdict is Verdict.PASS
+    assert Status.NONSMOOTH in [finding.status for finding in report.findings]
+
+
+UNFIT = {
+    "float32 inside": (
+        lambda x: forward(x).astype(np.float32).astype(np.float64),
+        lambda x, w: w * slope(x),
+    ),
+    "constant": (lambda x: 1 + 0 * x, lambda x, w: 0 * w),
+    "not finite": (lambda x: np.where(np.arange(SIZE) == 5, np.nan, x), lambda x, w: w),
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_the_verdict_is_that_of_the_whole_check(name, monkeypatch, settled):
+    f, vjp = UNFIT[name]
+    reports = []
+    for large in (0, 10**9):
+        monkeypatch.setattr(adjudge.large, "LARGE", large)
+        reports.append(examine(ByHand(f, vjp=vjp), point(6), seed=0))
+
+    assert not any(settled)
+    assert reports[0].verdict is reports[1].verdict
+    assert [f.status for f in reports[0].findings] == [f.status for f in reports[1].findings]
+
+
+def test_a_gradient_of_another_dtype_is_found():
+    rule = ByHand(forward, vjp=lambda x, w: (w * slope(x)).astype(np.float32))
+
+    report = examine(rule, point(7), seed=0)
+
+    assert Status.WRONG_DTYPE in [finding.status for finding in report.findings]
+
+
+def test_arrays_are_not_touched():
+    x = point(8)
+    x.flags.writeable = False
+    before = x.copy()
+
+    assert examine(ByHand(forward, vjp=lambda x, w: w * slope(x)), x, seed=0)
+    assert np.array_equal(x, before)
+
+
+def test_by_default_only_large_problems_are_summed(monkeypatch, settled):
+    monkeypatch.undo()
+
+    assert adjudge.large.LARGE == 2**21
+    assert examine(ByHand(forward, vjp=lambda x, w: w * slope(x)), point(9), seed=0)
+    assert settled == []
