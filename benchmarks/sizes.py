@@ -1,4 +1,4 @@
-"""From 1e2 to 1e6 inputs and outputs: which planted errors are caught, in what time and memory."""
+"""From 1e2 to 1e7 inputs and outputs: which planted errors are caught, in what time and memory."""
 
 import argparse
 import dataclasses
@@ -19,7 +19,7 @@ from tables import first_line, header, table
 from torch.autograd.gradcheck import GradcheckError
 
 PARTS = ("verdicts", "time", "memory")
-SIZES = (100, 1000, 10_000, 100_000, 1_000_000)
+SIZES = (100, 1000, 10_000, 100_000, 1_000_000, 10_000_000)
 OPERATIONS = ("sin", "matmul")
 SLOW_LARGEST = 1000
 """Torch's slow mode makes all of the Jacobian, twice."""
@@ -201,7 +201,7 @@ WORDS = {Verdict.REJECTS: "caught", Verdict.ACCEPTS: "no", Verdict.INCONCLUSIVE:
 def print_verdicts(options: argparse.Namespace) -> None:
     """A table for each operation: one row a size and judge, one column an error."""
     plants = [*PLANTS, EXTRA]
-    sizes = [n for n in SIZES if n <= options.largest]
+    sizes = [n for n in SIZES if options.smallest <= n <= options.largest]
     items = [
         Item(framework, operation, n, plant)
         for framework in options.frameworks
@@ -326,7 +326,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--frameworks", nargs="+", choices=list(JUDGES), default=list(JUDGES))
-    parser.add_argument("--largest", type=int, default=SIZES[-1], help="largest n")
+    parser.add_argument("--smallest", type=int, default=SIZES[0], help="smallest n")
+    parser.add_argument("--largest", type=int, default=TIMED, help="largest n")
     parser.add_argument("--limit", type=float, default=120.0, help="seconds for a check")
     parser.add_argument("--repeats", type=int, default=7, help="timed checks")
     parser.add_argument("--processes", type=int, default=2, help="functions at a time")

@@ -21,6 +21,8 @@ ULPS = 2
 SPREADS = (2.0**-6, 2.0**-6, 2.0**-5, 2.0**-4, 2.0**-3, 2.0**-2)
 """How far the others do, relative to x: rounding errors there have nothing in common."""
 PROBES = 4
+MANY = 2**20
+"""Numbers among which two probes a leaf are enough: as many as several leaves have each."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,8 @@ def probes(
         scales = [scale(problem.origin[part]) for part in problem.X.slices]
         lengths = 2.0 ** np.round(np.log2(np.concatenate([*scales, np.zeros(0)])))
     found = []
-    for part in parts * max(2, PROBES // len(parts)):
+    each = 2 if problem.X.size + space.size >= MANY else max(2, PROBES // len(parts))
+    for part in parts * each:
         probe = np.zeros(space.size)
         probe[part] = signed(random, part.stop - part.start) * lengths[part]
         found.append(probe)

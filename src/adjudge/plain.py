@@ -93,7 +93,7 @@ class PlainBackend(AutodiffBackend):
     def from_host(self, host: HostArray, like: Array) -> Array:
         # rounded on the host first: a device without float64 refuses wider host arrays
         dtype = like.dtype if isinstance(like.dtype, np.dtype) else str(like.dtype).split(".")[-1]
-        rounded = host.astype(dtype, order="K")
+        rounded = host.astype(dtype, order="K", copy=False)  # the next line copies
         return self.xp.asarray(rounded, dtype=like.dtype, device=self.device(like), copy=True)
 
     @property

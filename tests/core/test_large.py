@@ -228,3 +228,28 @@ def test_by_default_only_large_problems_are_summed(monkeypatch, settled):
     assert adjudge.large.LARGE == 2**21
     assert examine(ByHand(forward, vjp=lambda x, w: w * slope(x)), point(9), seed=0)
     assert settled == []
+
+
+def narrowed(x, w):
+    """Right in float64, a per mille off in float32."""
+    off = 1e-3 if x.dtype == np.float32 else 0.0
+    return ((1 + off) * w * slope(x)).astype(x.dtype)
+
+
+NARROW = {
+    "right": lambda x, w: (w * slope(x)).astype(x.dtype),
+    "one entry": lambda x, w: (w * slope(x) * entry(99, 0.01)).astype(x.dtype),
+    "in float32 only": narrowed,
+}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", NARROW)
+def test_float32_is_held_against_float64_by_two_probes(name, seed, monkeypatch, settled):
+    monkeypatch.setattr("adjudge.paired.MANY", 0)
+    rule = ByHand(forward, vjp=NARROW[name])
+
+    report = examine(rule, point(seed).astype(np.float32), seed=seed)
+
+    assert report.verdict is (Verdict.PASS if name == "right" else Verdict.FAIL), str(report)
+    assert settled == [name != "one entry"]
