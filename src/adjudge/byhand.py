@@ -262,10 +262,7 @@ class HandBackend(WrappedBackend):
         y, pull = linear
 
         def checked(w: MaybeArrays) -> MaybeArrays:
-            filled = tuple(
-                self.xp.zeros_like(leaf) if cotangent is None else cotangent
-                for cotangent, leaf in zip(w, y, strict=True)
-            )
+            filled = self.zeros_for_absent(w, y)
             return self._shaped_as(x, pull(filled), "vjp", "input")
 
         return y, checked
