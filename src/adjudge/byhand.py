@@ -162,8 +162,12 @@ class FlatByHand:
             return None
         args, kwargs = self.codec.arguments(x)
         tangents = self.codec.gradient_tree(v)
-        with self.codec.calling(x):
-            pushed = self.rule.jvp(*args, *tangents, **kwargs)
+        try:
+            with self.codec.calling(x):
+                pushed = self.rule.jvp(*args, *tangents, **kwargs)
+        except Exception as error:
+            error.add_note("adjudge: raised in the jvp, not in the function")
+            raise
         return self.codec.cotangent_leaves(pushed)
 
     def gradient_map(self, zeros: Callable[[MaybeArrays, Arrays], Arrays]) -> FlatByHand | None:

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import adjudge
-from adjudge import AdjudgeError, Status, Verdict
+from adjudge import AdjudgeError, NotSupportedError, Status, Verdict
+from adjudge.plain import PlainBackend
 from adjudge.registry import backend_named
 
 RANDOM = np.random.default_rng(8)
@@ -82,6 +83,22 @@ def an_error_of_a_backward_kernel_is_raised_by_the_vjp(machine):
         adjudge.gradcheck(adjudge.ByHand(square, vjp=backward), on(machine, 0))
 
     assert "raised in the vjp" in notes(error)
+
+
+def an_error_of_a_kernel_of_the_jvp_is_raised_by_the_jvp(machine):
+    kernel = machine.RawKernel(fault(machine))
+
+    def push(x, v):
+        kernel((1,), (1,), (v,))
+        return 2 * x * v
+
+    with pytest.raises(machine.CUDARuntimeError) as error:
+        adjudge.gradcheck(
+            adjudge.ByHand(square, jvp=push), on(machine, 0),
+            check_backward_ad=False, check_forward_ad=True,
+        )  # fmt: skip
+
+    assert "raised in the jvp" in notes(error)
 
 
 def an_error_on_a_stream_of_the_function_is_raised_by_its_call(machine):
@@ -368,7 +385,8 @@ def arrays_keep_their_layout_and_device(machine):
         wide = np.complex128 if dtype.startswith("complex") else np.float64
         host = RANDOM.integers(0, 9, (4, 6)).astype(dtype)
         for name, layout in LAYOUTS.items():
-            array, values = layout(on(machine, 1, host)), layout(host)
+            with machine.Device(1):
+                array, values = layout(on(machine, 1, host)), layout(host)
             steps = [stride // array.itemsize for stride in array.strides]
             for what, made in {
                 "copy": backend.copy(array),
@@ -447,21 +465,47 @@ def the_highest_precision_is_pedantic_and_restored(machine):
 # ---------------------------------------------------------------- mutations
 
 
-@contextlib.contextmanager
-def nothing(*_):
-    yield
+def does_nothing(module):
+    return lambda *_: None
 
 
-@contextlib.contextmanager
-def at_last(step):
-    try:
-        yield
-    finally:
-        step()
+def does_not_enter(module):
+    return lambda *_: contextlib.nullcontext()
 
 
-def without_stand_ins(users):
-    return users
+def stays(module):
+    return lambda self, devices: self.device
+
+
+def as_made(module):
+    return lambda array, like: array
+
+
+def of_the_base(module):
+    return PlainBackend.zeros_for_absent
+
+
+def zero(module):
+    return 0.0
+
+
+def fresh(module):
+    return lambda users: {}
+
+
+def without_stand_ins(module):
+    return lambda users: users
+
+
+def at_last(module):
+    @contextlib.contextmanager
+    def afterwards(step):
+        try:
+            yield
+        finally:
+            step()
+
+    return afterwards
 
 
 def stream_by_with(module):
@@ -509,6 +553,7 @@ def synchronising(module):
 
 def one_by_one(module):
     """Entry by entry."""
+
     def to_host(self, array, like=None):
         return np.array([float(entry) for entry in array.ravel()]).reshape(array.shape)
 
@@ -523,8 +568,8 @@ def placed_at_once(module):
     return place
 
 
-def waiting_for_home(self):
-    self.device.synchronize()
+def waiting_for_home(module):
+    return lambda self: self.device.synchronize()
 
 
 def waiting_for_stream(module):
@@ -536,6 +581,7 @@ DEMANDS = {
     for demand in (
         an_error_of_a_kernel_is_raised_by_its_call,
         an_error_of_a_backward_kernel_is_raised_by_the_vjp,
+        an_error_of_a_kernel_of_the_jvp_is_raised_by_the_jvp,
         an_error_on_a_stream_of_the_function_is_raised_by_its_call,
         an_exception_of_the_function_is_not_masked,
         what_failed_before_the_check_is_not_blamed_on_it,
@@ -564,37 +610,162 @@ DEMANDS = {
 }
 
 PLACE, BACKEND = "_Place", "CupyBackend"
-MUTATIONS = [
-    ("no wait", PLACE, "wait", lambda m: lambda self: None, an_error_of_a_kernel_is_raised_by_its_call),
-    ("no wait", PLACE, "wait", lambda m: lambda self: None, an_error_of_a_backward_kernel_is_raised_by_the_vjp),
-    ("no wait", PLACE, "wait", lambda m: lambda self: None, an_exception_of_the_function_is_not_masked),
-    ("no wait", PLACE, "wait", lambda m: lambda self: None, what_failed_before_the_check_is_not_blamed_on_it),
-    ("wait for the stream", PLACE, "wait", waiting_for_stream, an_error_on_a_stream_of_the_function_is_raised_by_its_call),
-    ("wait for the stream", PLACE, "wait", waiting_for_stream, work_on_a_stream_of_the_function_is_waited_for),
-    ("wait for one device", PLACE, "wait", lambda m: waiting_for_home, the_devices_of_all_arrays_are_waited_for),
-    ("the wait masks", None, "_afterwards", lambda m: at_last, an_exception_of_the_function_is_not_masked),
-    ("stay on the device", PLACE, "home", lambda m: lambda self, devices: self.device, the_function_runs_on_the_device_of_its_arrays),
-    ("zeros on the device", BACKEND, "zeros_for_absent", lambda m: adjudge.plain.PlainBackend.zeros_for_absent, inputs_on_two_devices_stay_there),
-    ("zeros on the device", BACKEND, "zeros_for_absent", lambda m: adjudge.plain.PlainBackend.zeros_for_absent, arrays_keep_their_layout_and_device),
-    ("arrays forget devices", None, "_on", lambda m: nothing, arrays_keep_their_layout_and_device),
-    ("enter each device", PLACE, "now", entering_each, a_device_without_arrays_is_left_alone),
-    ("stream by with", None, "_calling", stream_by_with, every_call_runs_on_the_stream_at_entry),
-    ("fetch strided arrays", BACKEND, "to_host", fetched_as_it_is, a_strided_array_is_fetched),
-    ("fetch on the device", None, "_on", lambda m: nothing, values_of_another_device_are_read),
-    ("restore nothing", PLACE, "restore", lambda m: lambda self: None, a_function_that_moves_device_and_stream_is_moved_back),
-    ("restore nothing", PLACE, "restore", lambda m: lambda self: None, device_and_stream_are_as_before_when_the_function_raises),
-    ("wait for every array", BACKEND, "from_host", synchronising, the_host_waits_for_calls_and_fetches_only),
-    ("fetch one by one", BACKEND, "to_host", one_by_one, the_host_waits_for_calls_and_fetches_only),
-    ("release nothing", None, "_release", lambda m: lambda devices: None, a_large_pool_is_emptied_after_the_check),
-    ("release always", None, "KEPT", lambda m: 0.0, a_small_pool_is_kept),
-    ("the user's generator", None, "_StandIns", lambda m: without_stand_ins, the_user_s_generator_goes_on_as_if_nothing_was_drawn),
-    ("the user's generator", None, "_StandIns", lambda m: without_stand_ins, no_generator_is_made),
-    ("no random state", BACKEND, "random_state", lambda m: lambda self: None, the_user_s_generator_goes_on_as_if_nothing_was_drawn),
-    ("fresh generators", None, "_StandIns", lambda m: lambda users: {}, numbers_are_those_of_the_user_s_seed),
-    ("everything contiguous", None, "_laid_out", lambda m: lambda array, like: array, arrays_keep_their_layout_and_device),
-    ("everything contiguous", None, "_laid_out", lambda m: lambda array, like: array, a_kernel_that_ignores_strides_fails_on_a_strided_input),
-    ("place at once", BACKEND, "place", placed_at_once, an_array_is_placed_after_it_was_written),
-    ("no precision", BACKEND, "highest_precision", lambda m: nothing, the_highest_precision_is_pedantic_and_restored),
+MUTATIONS = {
+    "no wait": (
+        PLACE,
+        "wait",
+        does_nothing,
+        [
+            an_error_of_a_kernel_is_raised_by_its_call,
+            an_error_of_a_backward_kernel_is_raised_by_the_vjp,
+            an_error_of_a_kernel_of_the_jvp_is_raised_by_the_jvp,
+            an_exception_of_the_function_is_not_masked,
+            what_failed_before_the_check_is_not_blamed_on_it,
+        ],
+    ),
+    "wait for the stream": (
+        PLACE,
+        "wait",
+        waiting_for_stream,
+        [
+            an_error_on_a_stream_of_the_function_is_raised_by_its_call,
+            work_on_a_stream_of_the_function_is_waited_for,
+        ],
+    ),
+    "wait for one device": (
+        PLACE,
+        "wait",
+        waiting_for_home,
+        [the_devices_of_all_arrays_are_waited_for],
+    ),
+    "the wait masks": (
+        None,
+        "_afterwards",
+        at_last,
+        [an_exception_of_the_function_is_not_masked],
+    ),
+    "stay on the device": (
+        PLACE,
+        "home",
+        stays,
+        [the_function_runs_on_the_device_of_its_arrays],
+    ),
+    "zeros on the device": (
+        BACKEND,
+        "zeros_for_absent",
+        of_the_base,
+        [inputs_on_two_devices_stay_there, arrays_keep_their_layout_and_device],
+    ),
+    "arrays forget devices": (
+        None,
+        "_on",
+        does_not_enter,
+        [arrays_keep_their_layout_and_device],
+    ),
+    "enter each device": (
+        PLACE,
+        "now",
+        entering_each,
+        [a_device_without_arrays_is_left_alone],
+    ),
+    "stream by with": (
+        None,
+        "_calling",
+        stream_by_with,
+        [every_call_runs_on_the_stream_at_entry],
+    ),
+    "fetch strided arrays": (
+        BACKEND,
+        "to_host",
+        fetched_as_it_is,
+        [a_strided_array_is_fetched],
+    ),
+    "fetch on the device": (
+        None,
+        "_on",
+        does_not_enter,
+        [values_of_another_device_are_read],
+    ),
+    "restore nothing": (
+        PLACE,
+        "restore",
+        does_nothing,
+        [
+            a_function_that_moves_device_and_stream_is_moved_back,
+            device_and_stream_are_as_before_when_the_function_raises,
+        ],
+    ),
+    "wait for every array": (
+        BACKEND,
+        "from_host",
+        synchronising,
+        [the_host_waits_for_calls_and_fetches_only],
+    ),
+    "fetch one by one": (
+        BACKEND,
+        "to_host",
+        one_by_one,
+        [the_host_waits_for_calls_and_fetches_only],
+    ),
+    "release nothing": (
+        None,
+        "_release",
+        does_nothing,
+        [a_large_pool_is_emptied_after_the_check],
+    ),
+    "release always": (
+        None,
+        "KEPT",
+        zero,
+        [a_small_pool_is_kept],
+    ),
+    "the user's generator": (
+        None,
+        "_StandIns",
+        without_stand_ins,
+        [the_user_s_generator_goes_on_as_if_nothing_was_drawn, no_generator_is_made],
+    ),
+    "no random state": (
+        BACKEND,
+        "random_state",
+        does_nothing,
+        [the_user_s_generator_goes_on_as_if_nothing_was_drawn],
+    ),
+    "fresh generators": (
+        None,
+        "_StandIns",
+        fresh,
+        [numbers_are_those_of_the_user_s_seed],
+    ),
+    "everything contiguous": (
+        None,
+        "_laid_out",
+        as_made,
+        [
+            arrays_keep_their_layout_and_device,
+            a_kernel_that_ignores_strides_fails_on_a_strided_input,
+        ],
+    ),
+    "place at once": (
+        BACKEND,
+        "place",
+        placed_at_once,
+        [an_array_is_placed_after_it_was_written],
+    ),
+    "no precision": (
+        BACKEND,
+        "highest_precision",
+        does_not_enter,
+        [the_highest_precision_is_pedantic_and_restored],
+    ),
+}
+
+
+SHOWN = (AssertionError, AdjudgeError, ValueError, RuntimeError, pytest.fail.Exception)
+CAUGHT = [
+    pytest.param(*mutation[:3], demand, id=f"{name}: {demand.__name__.replace('_', ' ')}")
+    for name, mutation in MUTATIONS.items()
+    for demand in mutation[3]
 ]
 
 
@@ -604,15 +775,35 @@ def test_that(demand, cupy):
 
 
 @pytest.mark.parametrize(
-    ("owner", "name", "mutant", "demand"),
-    [mutation[1:] for mutation in MUTATIONS],
-    ids=[f"{name}: {demand.__name__.replace('_', ' ')}" for name, *_, demand in MUTATIONS],
+    ("devices", "driver", "reason"),
+    [(0, 12080, "CUDA sees 0 devices"), (0, 0, "no NVIDIA driver was found: cudaErrorInsuff")],
 )
+def test_without_a_device_the_reason_is_kept(devices, driver, reason, cupy):
+    cupy.DEVICES, cupy.DRIVER = devices, driver
+    backend = backend_named("cupy")
+
+    assert backend.absent().startswith(reason)
+    assert backend.devices() == []
+    assert backend.random_state() == ()
+    with pytest.raises(NotSupportedError, match=reason):
+        backend.make(np.ones(2), "float64")
+    with backend.isolation(()):  # as crosscheck enters every engine
+        pass
+
+
+@pytest.mark.parametrize("dtype", ["float12", "float128", "bfloat16", "str", "sin"])
+def test_dtypes_that_cupy_has_not_are_refused(dtype, cupy):
+    with pytest.raises(NotSupportedError, match=f"dtype {dtype}"):
+        backend_named("cupy").make(np.ones(2), dtype)
+
+
+@pytest.mark.parametrize(("owner", "name", "mutant", "demand"), CAUGHT)
 def test_that_fails_by_mutation(owner, name, mutant, demand, cupy, monkeypatch):
     module = importlib.import_module("adjudge_cupy.backend")
     target = getattr(module, owner) if owner else module
     assert hasattr(target, name)
     monkeypatch.setattr(target, name, mutant(module))
 
-    with pytest.raises((AssertionError, AdjudgeError, ValueError, RuntimeError, pytest.fail.Exception)):
+    # the mutation shows, and is no mistake in Python
+    with pytest.raises(SHOWN):
         demand(cupy)

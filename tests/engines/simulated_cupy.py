@@ -8,7 +8,7 @@ does (file names below are of that source):
   that stream, or for the device, or fetches something through it. Memory that was not written yet
   holds NaN. The null stream keeps order with blocking streams of its device.
 - Every array is computed twice: when it is launched, in the order of the program (`_then`, which
-  gives shapes and dtypes), and when it runs, from what memory then holds (`_now`, what a host sees).
+  gives shapes and dtypes), and when it runs, from what memory then holds (`_now`, what is fetched).
 - An array of another device than the current one is refused (no peer access), but by raw kernels,
   which fault. A fault is raised where the host next waits for the device, and at every call after.
 - `with stream` restores the stream of the enclosing `with`, and forgets one that was made current
@@ -17,6 +17,7 @@ does (file names below are of that source):
 A test executes this module anew: its globals are one machine.
 """
 
+import contextlib
 import itertools
 import math
 import weakref
@@ -25,7 +26,7 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 
-DEVICES = 2
+DEVICES, DRIVER = 2, 12080
 MEMORY = 2**30
 counts = Counter()
 """`synchronisations`, `to_host`, `to_device`, `launches`, `generators`, `emptied` (pools)."""
@@ -119,7 +120,7 @@ class Device:
         before = machine.current
         try:
             machine.set_device(self.id)
-            machine.wait(*[key for key in list(machine.queues) if key[0] == self.id] or [(self.id, 0)])
+            machine.wait((self.id, 0), *[key for key in list(machine.queues) if key[0] == self.id])
         finally:
             machine.set_device(before)
 
@@ -191,7 +192,7 @@ def get_current_stream(device_id=-1):
     return streams[machine.current if device_id == -1 else device_id]
 
 
-# ---------------------------------------------------------------- cuda/memory.pyx, pinned_memory.pyx
+# ---------------------------------------------------------------- cuda/memory.pyx
 
 
 class Pool:
@@ -305,12 +306,15 @@ class ndarray:  # noqa: N801 its name in CuPy
                 with stream:
                     source = self.copy()
             counts["to_host"] += 1
-            machine.enqueue(lambda: host.__setitem__(..., source._now), stream_key(stream))
+            memory = source._now
+            machine.enqueue(lambda: host.__setitem__(..., memory), stream_key(stream))
             if blocking:
                 stream.synchronize()
         return host
 
     def astype(self, dtype, order="K", copy=True):
+        if self.size == 0:
+            return ndarray(self.shape, dtype)  # nothing is launched
         flags = self._now.flags
         as_it_is = order == "K" or (flags.c_contiguous if order == "C" else flags.f_contiguous)
         if not copy and self.dtype == np.dtype(dtype) and as_it_is:
@@ -326,10 +330,15 @@ class ndarray:  # noqa: N801 its name in CuPy
             raise NotImplementedError("CuPy cannot copy non-contiguous array between devices.")
         moved = ndarray(source.shape, source.dtype, order="C" if source.flags.c_contiguous else "F")
         moved._then[...] = source._then
-        machine.enqueue(lambda: moved._now.__setitem__(..., source._now))
+        target, memory = moved._now, source._now
+        machine.enqueue(lambda: target.__setitem__(..., memory))
         return moved
 
     def __getitem__(self, index):
+        parts = index if isinstance(index, tuple) else (index,)
+        if all(part is None or isinstance(part, int | slice | type(...)) for part in parts):
+            whole = parts if any(part is ... for part in parts) else (*parts, ...)  # no scalars
+            return ndarray._of(self._now[whole], self._then[whole], self._buffer)
         return apply(lambda a, i: a[i], (self, index), hosts=True, waits=_masks(index))
 
     def __setitem__(self, index, value):
@@ -371,7 +380,7 @@ ndarray.__module__ = "cupy"
 
 def _masks(index):
     parts = index if isinstance(index, tuple) else (index,)
-    return any(getattr(part, "dtype", None) == bool for part in parts)
+    return any(np.dtype(getattr(part, "dtype", int)).kind == "b" for part in parts)
 
 
 def _method(name, in_place=False):
@@ -384,14 +393,17 @@ def _method(name, in_place=False):
     return method
 
 
-BINARY = "add sub mul truediv floordiv mod pow matmul lshift rshift and or xor".split()
-for _name in BINARY:
+BINARY = "add sub mul truediv floordiv mod pow matmul lshift rshift and or xor"
+for _name in BINARY.split():
     for _form in ("__%s__", "__r%s__"):
         setattr(ndarray, _form % _name, _method(_form % _name))
     setattr(ndarray, f"__i{_name}__", _method(f"__i{_name}__", in_place=True))
-for _name in ("__neg__ __pos__ __abs__ __invert__ __lt__ __le__ __eq__ __ne__ __gt__ __ge__ "
-              "reshape transpose ravel squeeze sum prod mean max min any all dot conj cumsum "
-              "swapaxes round clip argmax argmin take repeat trace diagonal std var").split():  # fmt: skip
+METHODS = """
+__neg__ __pos__ __abs__ __invert__ __lt__ __le__ __eq__ __ne__ __gt__ __ge__ reshape transpose ravel
+squeeze sum prod mean max min any all dot conj cumsum swapaxes round clip argmax argmin take repeat
+trace diagonal std var
+"""
+for _name in METHODS.split():
     setattr(ndarray, _name, _method(_name))
 for _name in ("T", "mT", "real", "imag"):
     setattr(ndarray, _name, property(lambda self, n=_name: apply(lambda a: getattr(a, n), (self,))))
@@ -418,12 +430,14 @@ def apply(function, args, kwargs=None, *, writes=None, hosts=False, waits=False,
     if not hosts and any(isinstance(leaf, np.ndarray) for leaf in given):
         raise TypeError("Unsupported type <class 'numpy.ndarray'>")
 
-    def compute(which):
-        held = _walk(tree, lambda a: getattr(a, which) if isinstance(a, ndarray) else a)
+    def memory(which):
+        return _walk(tree, lambda a: getattr(a, which) if isinstance(a, ndarray) else a)
+
+    def compute(held):
         with np.errstate(all="ignore"):
             return function(*held[0], **dict(zip(names, held[1], strict=True)))
 
-    found = compute("_then")
+    found, now = compute(memory("_then")), memory("_now")
     writes = (kwargs or {}).get("out", writes)
     whole = found if isinstance(found, tuple | list) else (found,)
     results = [r for r in whole if isinstance(r, np.ndarray | np.generic)]
@@ -433,7 +447,8 @@ def apply(function, args, kwargs=None, *, writes=None, hosts=False, waits=False,
         for r in results
     ]  # fmt: skip
     if writes is None and results and all(source is not None for source in sources):  # views
-        seen = iter(compute("_now") if isinstance(found, tuple | list) else (compute("_now"),))
+        seen = compute(now)
+        seen = iter(seen if isinstance(found, tuple | list) else (seen,))
         each = iter(sources)
         made = [ndarray._of(next(seen), r, next(each)._buffer) for r in results]
     elif writes is None and not results:
@@ -447,15 +462,16 @@ def apply(function, args, kwargs=None, *, writes=None, hosts=False, waits=False,
                     "Peer access is unavailable between these devices."
                 )
         made = [] if writes is not None else [_new(r) for r in results]
+        targets = [array._now for array in made]  # what is queued keeps no array alive
 
         def run():
-            again = compute("_now")
-            if made:
+            again = compute(now)
+            if targets:
                 listed = again if isinstance(again, tuple | list) else (again,)
                 kept = [r for r in listed if isinstance(r, np.ndarray | np.generic)]
-                for array, r in zip(made, kept, strict=True):
-                    if np.shape(r) == array.shape:  # else its shape hangs on memory not yet written
-                        array._now[...] = r
+                for target, r in zip(targets, kept, strict=True):
+                    if np.shape(r) == target.shape:  # else it hangs on memory not yet written
+                        target[...] = r
 
         counts["launches"] += 1
         machine.enqueue(run)
@@ -493,8 +509,10 @@ def array(obj, dtype=None, copy=True, order="K", **_):
     size = 2 ** math.ceil(math.log2(max(512, host.nbytes)))
     pinned.take(size)
 
+    target = made._now
+
     def transfer():
-        made._now[...] = host
+        target[...] = host
         pinned.give(size)
 
     counts["to_device"] += 1
@@ -514,19 +532,22 @@ class RawKernel:
         self.body = body
 
     def __call__(self, grid, block, args):
-        away = [a for a in args if isinstance(a, ndarray) and a._buffer.device != machine.current]
+        arrays = [a for a in args if isinstance(a, ndarray)]
+        away = any(a._buffer.device != machine.current for a in arrays)
 
-        def run(which):
+        def memory(which):
+            return [getattr(a, which) if isinstance(a, ndarray) else a for a in args]
+
+        def run(pointers):
             if away:
                 raise Fault
-            self.body(*[getattr(a, which) if isinstance(a, ndarray) else a for a in args])
+            self.body(*pointers)
 
         counts["launches"] += 1
-        try:
-            run("_then")
-        except Fault:
-            away = away or [None]
-        machine.enqueue(lambda: run("_now"))
+        with contextlib.suppress(Fault):
+            run(memory("_then"))
+        pointers = memory("_now")
+        machine.enqueue(lambda: run(pointers))
 
 
 # ---------------------------------------------------------------- random/_generator.py
@@ -600,8 +621,16 @@ def _forwarded(name, function):
     return forward
 
 
+def device_count():
+    if DRIVER == 0:
+        raise CUDARuntimeError("cudaErrorInsufficientDriver: CUDA driver version is insufficient")
+    return DEVICES
+
+
 runtime = SimpleNamespace(
-    CUDARuntimeError=CUDARuntimeError, getDeviceCount=lambda: DEVICES, getDevice=lambda: machine.current
+    CUDARuntimeError=CUDARuntimeError,
+    getDeviceCount=device_count,
+    driverGetVersion=lambda: DRIVER,
 )
 cuda = module(
     "cupy.cuda", Device=Device, Stream=Stream, get_current_stream=get_current_stream,
@@ -635,10 +664,11 @@ vars(cupy).update(
         a.get(stream, order, out, blocking)
     ),
     ascontiguousarray=lambda a: a if a.flags.c_contiguous else a.copy(),
-    is_available=lambda: True, _core=core, RawKernel=RawKernel,
+    is_available=lambda: DEVICES * DRIVER > 0, _core=core, RawKernel=RawKernel,
     get_default_memory_pool=lambda: memory_pool, get_default_pinned_memory_pool=lambda: pinned,
 )  # fmt: skip
 MODULES = {
-    made.__name__: made
-    for made in (cupy, cuda, device_module, random, generator, core, linalg_types, linalg, fft, lib, stride_tricks)
+    value.__name__: value
+    for value in list(globals().values())
+    if isinstance(value, ModuleType) and value.__name__.startswith("cupy")
 }
