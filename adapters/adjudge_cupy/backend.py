@@ -97,7 +97,7 @@ class CupyBackend(PlainBackend):
 
     def copy(self, array: Array) -> Array:
         with _on(array):
-            return _laid_out(array.copy(), array)
+            return _laid_out(array.copy(order="K"), array)
 
     def to_host(self, array: Array, like: Array | None = None) -> HostArray:
         wide = np.complex128 if self.complex(array) else np.float64
@@ -105,18 +105,19 @@ class CupyBackend(PlainBackend):
             # to fetch a strided array CuPy enters the stream by `with`, which forgets it afterwards
             whole = array if array.flags.c_contiguous else array.copy()
             host = cupy.asnumpy(whole, stream=cupy.cuda.get_current_stream(), blocking=True)
-        return np.array(host, dtype=wide)
+        # with CUPY_ENABLE_UMP=1 it is the memory of the array itself
+        return np.asarray(host.astype(wide, copy=not host.flags.owndata))
 
     def from_host(self, host: HostArray, like: Array) -> Array:
-        rounded = np.ascontiguousarray(host).astype(like.dtype).reshape(host.shape)
+        fortran = like.flags.f_contiguous and not like.flags.c_contiguous
         with _on(like):
-            return _laid_out(cupy.array(rounded), like)
+            return _laid_out(cupy.array(host.astype(like.dtype, "F" if fortran else "C")), like)
 
     def make(self, values: NDArray[Any], dtype: str, device: str | None = None) -> Array:
         if dtype not in DTYPES:
             raise self.lacks(f"dtype {dtype}")
         with self._at(device):
-            return cupy.array(np.ascontiguousarray(values, dtype).reshape(values.shape))
+            return cupy.array(values.astype(dtype, "C"))
 
     def stack(self, arrays: Sequence[Array]) -> Array:
         with _on(arrays[0]):
@@ -129,7 +130,7 @@ class CupyBackend(PlainBackend):
     def widen(self, array: Array) -> Array:
         with _on(array):
             wide = np.complex128 if self.complex(array) else np.float64
-            return _laid_out(array.astype(wide, order="C"), array)
+            return _laid_out(array.astype(wide), array)
 
     def zeros_for_absent(self, values: MaybeArrays, like: Arrays) -> Arrays:
         found = []
@@ -205,7 +206,7 @@ def _computes_in(dtype: Any) -> int:
 
 
 def _laid_out(array: Array, like: Array) -> Array:
-    """`array`, which is contiguous, in the memory layout of `like`, with zeros in the gaps."""
+    """`array`, which is new, in the memory layout of `like`, with zeros in the gaps."""
     size = like.itemsize
     steps = [stride // size for stride in like.strides]
     wanted = tuple(step * array.itemsize for step in steps)

@@ -85,6 +85,22 @@ def an_error_of_a_backward_kernel_is_raised_by_the_vjp(machine):
     assert "raised in the vjp" in notes(error)
 
 
+def an_error_of_a_callback_is_raised_by_the_callback(machine):
+    kernel = machine.RawKernel(fault(machine))
+
+    def layer(x):
+        def backprop(w):
+            kernel((1,), (1,), (w,))
+            return 2 * x * w
+
+        return x * x, backprop
+
+    with pytest.raises(machine.CUDARuntimeError) as error:
+        adjudge.gradcheck(adjudge.ByHand(pullback=layer), on(machine, 0))
+
+    assert "raised in the vjp" in notes(error)
+
+
 def an_error_of_a_kernel_of_the_jvp_is_raised_by_the_jvp(machine):
     kernel = machine.RawKernel(fault(machine))
 
@@ -581,6 +597,7 @@ DEMANDS = {
     for demand in (
         an_error_of_a_kernel_is_raised_by_its_call,
         an_error_of_a_backward_kernel_is_raised_by_the_vjp,
+        an_error_of_a_callback_is_raised_by_the_callback,
         an_error_of_a_kernel_of_the_jvp_is_raised_by_the_jvp,
         an_error_on_a_stream_of_the_function_is_raised_by_its_call,
         an_exception_of_the_function_is_not_masked,
@@ -618,6 +635,7 @@ MUTATIONS = {
         [
             an_error_of_a_kernel_is_raised_by_its_call,
             an_error_of_a_backward_kernel_is_raised_by_the_vjp,
+            an_error_of_a_callback_is_raised_by_the_callback,
             an_error_of_a_kernel_of_the_jvp_is_raised_by_the_jvp,
             an_exception_of_the_function_is_not_masked,
             what_failed_before_the_check_is_not_blamed_on_it,
