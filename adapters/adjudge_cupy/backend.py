@@ -243,8 +243,7 @@ class _Place:
     @classmethod
     def now(cls) -> _Place:
         count = cupy.cuda.runtime.getDeviceCount()
-        device = cupy.cuda.Device()
-        return cls(device, [cupy.cuda.get_current_stream(k) for k in range(count)], {device.id})
+        return cls(cupy.cuda.Device(), [cupy.cuda.get_current_stream(k) for k in range(count)])
 
     def restore(self) -> None:
         """By `use()`: a `with` would restore the stream of the user's own `with`, and not the one
@@ -258,7 +257,9 @@ class _Place:
 
     def home(self, devices: Sequence[Any]) -> Any:
         """Where to run what has arrays on these: on the user's device, if that is one of them."""
-        return self.device if not devices or self.device in devices else devices[0]
+        home = self.device if not devices or self.device in devices else devices[0]
+        self.used |= {home.id, *(device.id for device in devices)}
+        return home
 
     def wait(self) -> None:
         """For all streams of the devices in use: a call may launch on streams of its own."""
@@ -303,7 +304,7 @@ def _isolated(devices: Sequence[Any]) -> Iterator[None]:
         yield
         return
     entry, outer, states = _Place.now(), _ENTRY.get(), generators._random_states
-    entry.used |= {device.id for device in devices}
+    home = entry.home(devices)
     try:
         entry.wait()
     except cupy.cuda.runtime.CUDARuntimeError as error:
@@ -313,7 +314,7 @@ def _isolated(devices: Sequence[Any]) -> Iterator[None]:
     _ENTRY.set(entry)
     try:
         with _afterwards(entry.restore), _afterwards(lambda: _release(entry.used)):
-            entry.home(devices).use()
+            home.use()
             yield
     finally:
         generators._random_states = states
@@ -327,9 +328,9 @@ def _calling(devices: Sequence[Any]) -> Iterator[None]:
     """
     before = _Place.now()
     entry = _ENTRY.get() or before
-    entry.used |= {device.id for device in devices}
+    home = entry.home(devices)
     with _afterwards(before.restore), _afterwards(entry.wait):
-        _Place(entry.home(devices), entry.streams).restore()
+        _Place(home, entry.streams).restore()
         yield
 
 

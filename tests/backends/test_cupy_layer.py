@@ -490,7 +490,11 @@ def does_not_enter(module):
 
 
 def stays(module):
-    return lambda self, devices: self.device
+    def home(self, devices):
+        self.used.update(device.id for device in devices)
+        return self.device
+
+    return home
 
 
 def as_made(module):
@@ -550,8 +554,7 @@ def entering_each(module):
         for k in range(module.cupy.cuda.runtime.getDeviceCount()):
             with module.cupy.cuda.Device(k):
                 streams.append(module.cupy.cuda.get_current_stream())
-        device = module.cupy.cuda.Device()
-        return cls(device, streams, {device.id})
+        return cls(module.cupy.cuda.Device(), streams)
 
     return classmethod(now)
 
@@ -585,7 +588,7 @@ def placed_at_once(module):
 
 
 def waiting_for_home(module):
-    return lambda self: self.device.synchronize()
+    return lambda self: module.cupy.cuda.Device().synchronize()
 
 
 def waiting_for_stream(module):
