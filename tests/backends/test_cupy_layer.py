@@ -4,6 +4,7 @@ What is simulated, and after which source of CuPy: tests/engines/simulated_cupy.
 """
 
 import contextlib
+import gc
 import importlib
 
 import numpy as np
@@ -324,6 +325,20 @@ def emptied(machine):
     return machine.counts["emptied"] > 0
 
 
+def arrays_are_let_go_when_the_check_is_over(machine):
+    x = on(machine, 0, RANDOM.normal(size=3000))
+    wrong = adjudge.ByHand(square, vjp=lambda x, w: x * w)
+    for rule in (SQUARE, wrong):
+        gc.collect()
+        gc.disable()  # what is in no cycle is let go at once
+        try:
+            used = machine.pools[0].used_bytes()
+            adjudge.examine(rule, x)
+            assert machine.pools[0].used_bytes() == used
+        finally:
+            gc.enable()
+
+
 def a_small_pool_is_kept(machine):
     assert adjudge.gradcheck(SQUARE, on(machine, 0))
 
@@ -570,6 +585,16 @@ def synchronising(module):
     return from_host
 
 
+def hoarding(module):
+    kept, whole = [], module.CupyBackend.from_host
+
+    def from_host(self, host, like):
+        kept.append(whole(self, host, like))
+        return kept[-1]
+
+    return from_host
+
+
 def one_by_one(module):
     """Entry by entry."""
 
@@ -618,6 +643,7 @@ DEMANDS = {
         a_strided_array_is_fetched,
         the_host_waits_for_calls_and_fetches_only,
         a_large_pool_is_emptied_after_the_check,
+        arrays_are_let_go_when_the_check_is_over,
         a_small_pool_is_kept,
         the_user_s_generator_goes_on_as_if_nothing_was_drawn,
         no_generator_is_made,
@@ -733,6 +759,12 @@ MUTATIONS = {
         "_release",
         does_nothing,
         [a_large_pool_is_emptied_after_the_check],
+    ),
+    "hold every array": (
+        BACKEND,
+        "from_host",
+        hoarding,
+        [arrays_are_let_go_when_the_check_is_over],
     ),
     "release always": (
         None,
