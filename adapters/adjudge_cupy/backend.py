@@ -1,28 +1,40 @@
-"""CuPy as an adjudge backend: arrays on a GPU, whose derivatives are supplied by hand."""
+"""CuPy as an adjudge backend: arrays on a GPU, whose derivatives are supplied by hand.
+
+Files named below are of CuPy 14.2.
+"""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.backend import Array, ArrayInfo, Arrays, HostArray
+from adjudge.backend import Array, ArrayInfo, Arrays, HostArray, MaybeArrays
 from adjudge.plain import PlainBackend
 
 cupy: Any = importlib.import_module("cupy")  # untyped, and absent where nobody has a GPU
 namespace: Any = importlib.import_module("array_api_compat.cupy")
 arithmetic: Any = importlib.import_module("cupy._core._routines_linalg")
+generators: Any = importlib.import_module("cupy.random._generator")
 
 TF32_EPS = 2.0**-10
 """Spacing at 1 of NVIDIA's TensorFloat-32, which has ten explicit significand bits."""
 
-LARGE = 2**28
-"""Bytes in CuPy's pool above which it is emptied after a check."""
+KEPT = 1 / 64
+"""Part of a device's memory that may lie free in CuPy's pool after a check. CuPy itself empties the
+pool where it runs out (cuda/memory.pyx, `_try_malloc`), so what is kept is in the way of other
+libraries and processes alone, while a block that is given back costs the next check a `cudaMalloc`,
+and giving it back waits for the device. Hence not bytes, but a part of what all of them share."""
+
+DTYPES = frozenset(np.dtype(code).name for code in "?bhilqBHILQefdFD")
+"""Names of the dtypes of NumPy that CuPy has."""
 
 
 @cache
@@ -84,37 +96,65 @@ class CupyBackend(PlainBackend):
         return "atomicAdd, scatter_add and reductions add in any order: add in a fixed one"
 
     def copy(self, array: Array) -> Array:
-        with array.device:
-            return array.copy()
+        with _on(array):
+            return _laid_out(array.copy(order="K"), array)
 
     def to_host(self, array: Array, like: Array | None = None) -> HostArray:
         wide = np.complex128 if self.complex(array) else np.float64
-        with array.device:
-            host = cupy.asnumpy(array)  # on the current stream, and waits for it
-        return np.array(host, dtype=wide)
+        with _on(array):
+            # to fetch a strided array CuPy enters the stream by `with`, which forgets it afterwards
+            whole = array if array.flags.c_contiguous else array.copy()
+            host = cupy.asnumpy(whole, stream=cupy.cuda.get_current_stream(), blocking=True)
+        # with CUPY_ENABLE_UMP=1 it is the memory of the array itself
+        return np.asarray(host.astype(wide, copy=not host.flags.owndata))
 
     def from_host(self, host: HostArray, like: Array) -> Array:
-        rounded = np.ascontiguousarray(host).astype(like.dtype).reshape(host.shape)
-        with like.device:
-            return cupy.array(rounded)
+        fortran = like.flags.f_contiguous and not like.flags.c_contiguous
+        with _on(like):
+            return _laid_out(cupy.array(host.astype(like.dtype, "F" if fortran else "C")), like)
 
     def make(self, values: NDArray[Any], dtype: str, device: str | None = None) -> Array:
-        if not hasattr(np, dtype):
+        if dtype not in DTYPES:
             raise self.lacks(f"dtype {dtype}")
         with self._at(device):
-            return cupy.array(values.astype(dtype))
+            return cupy.array(values.astype(dtype, "C"))
+
+    def stack(self, arrays: Sequence[Array]) -> Array:
+        with _on(arrays[0]):
+            return cupy.stack(list(arrays))
+
+    def strided(self, array: Array) -> Array:
+        with _on(array):
+            return cupy.stack([array, cupy.zeros_like(array)], axis=-1)[..., 0]
+
+    def widen(self, array: Array) -> Array:
+        with _on(array):
+            wide = np.complex128 if self.complex(array) else np.float64
+            return _laid_out(array.astype(wide), array)
+
+    def zeros_for_absent(self, values: MaybeArrays, like: Arrays) -> Arrays:
+        found = []
+        for value, leaf in zip(values, like, strict=True):
+            with _on(leaf):  # zeros_like makes zeros on the current device
+                found.append(cupy.zeros_like(leaf) if value is None else value)
+        return tuple(found)
 
     def place(self, array: Array, device: object) -> Array:
         there: Any = self._at(device) if isinstance(device, str) else device
+        # contiguous, which CuPy demands between devices, and there before the other device's
+        # stream reads it
+        with _on(array):
+            whole = array.copy()
+            cupy.cuda.get_current_stream().synchronize()
         with there:
-            return cupy.array(array, copy=True)
+            moved = whole.copy()
+            cupy.cuda.get_current_stream().synchronize()
+            return _laid_out(moved, array)
 
     def _at(self, name: str | None) -> Any:
         if reason := why_absent():
             raise self.lacks("every device", reason)
-        if name is None:
-            return cupy.cuda.Device()
-        if name == "cuda":
+        if name is None or name == "cuda":
             return cupy.cuda.Device()
         if name in self.devices():
             return cupy.cuda.Device(int(name.removeprefix("cuda:")))
@@ -135,45 +175,194 @@ class CupyBackend(PlainBackend):
         return ["float64", "float32", "float16", "complex128", "complex64"]
 
     def isolation(self, leaves: Sequence[Array]) -> AbstractContextManager[None]:
-        return _isolated()
+        return _isolated([leaf.device for leaf in leaves])
 
     def calling(self, x: Arrays) -> AbstractContextManager[None]:
-        return _calling(x[0].device) if x else _isolated()
+        return _calling([leaf.device for leaf in x])
 
     @contextmanager
     def highest_precision(self) -> Iterator[None]:
-        before = _computes_in(np.float32)
-        arithmetic.set_compute_type(np.float32, arithmetic.COMPUTE_TYPE_PEDANTIC)
+        before = {dtype: _computes_in(dtype) for dtype in (np.float16, np.float32, np.float64)}
+        for dtype in before:
+            arithmetic.set_compute_type(dtype, arithmetic.COMPUTE_TYPE_PEDANTIC)
         try:
             yield
         finally:
-            arithmetic.set_compute_type(np.float32, before)
+            for dtype, kind in before.items():
+                arithmetic.set_compute_type(dtype, kind)
+
+    def random_state(self) -> Hashable:
+        """Which generators there are, and the part of their state that can be read.
+
+        Within `isolation` there is none at first, so that one that is made says that numbers were
+        drawn; cuRAND does not say how many.
+        """
+        states = sorted(generators._random_states.items())
+        return tuple((device, id(state), int(state._rk_seed)) for device, state in states)
 
 
 def _computes_in(dtype: Any) -> int:
     return int(arithmetic.get_compute_type(np.dtype(dtype)))
 
 
+def _laid_out(array: Array, like: Array) -> Array:
+    """`array`, which is new, in the memory layout of `like`, with zeros in the gaps."""
+    size = like.itemsize
+    steps = [stride // size for stride in like.strides]
+    wanted = tuple(step * array.itemsize for step in steps)
+    if wanted == array.strides or array.size == 0 or any(s % size for s in like.strides):
+        return array
+    reach = 1
+    for step, count in sorted((abs(s), n) for s, n in zip(steps, like.shape, strict=True) if n > 1):
+        if step < reach:  # an entry of memory stands for several entries of the array
+            return array
+        reach += (count - 1) * step
+    if reach > 16 * array.size:  # a thin slice of something large: do not allocate the rest
+        return array
+    whole = cupy.zeros(reach, array.dtype)
+    forwards = tuple(abs(stride) for stride in wanted)
+    view = cupy.lib.stride_tricks.as_strided(whole, like.shape, forwards)
+    view = view[tuple(slice(None, None, -1 if step < 0 else 1) for step in steps)]
+    view[...] = array
+    return view
+
+
+# ---------------------------------------------------------------- device, stream, generators
+
+
+@dataclass
+class _Place:
+    """The current device, and the current stream of every device, of this thread."""
+
+    device: Any
+    streams: list[Any]
+    used: set[int] = field(default_factory=set)
+    """Devices on which the check has arrays: no other one is made current, which would cost a
+    context of some hundred megabytes there."""
+
+    @classmethod
+    def now(cls) -> _Place:
+        count = cupy.cuda.runtime.getDeviceCount()
+        return cls(cupy.cuda.Device(), [cupy.cuda.get_current_stream(k) for k in range(count)])
+
+    def restore(self) -> None:
+        """By `use()`: a `with` would restore the stream of the user's own `with`, and not the one
+        that `use()` made current (cuda/stream.pyx, `pop_stream`).
+        """
+        for k, stream in enumerate(self.streams):
+            if cupy.cuda.get_current_stream(k) is not stream:
+                cupy.cuda.Device(k).use()
+                stream.use()
+        self.device.use()
+
+    def home(self, devices: Sequence[Any]) -> Any:
+        """Where to run what has arrays on these: on the user's device, if that is one of them."""
+        home = self.device if not devices or self.device in devices else devices[0]
+        self.used |= {home.id, *(device.id for device in devices)}
+        return home
+
+    def wait(self) -> None:
+        """For all streams of the devices in use: a call may launch on streams of its own."""
+        with ExitStack() as each:
+            for k in sorted(self.used):
+                each.callback(cupy.cuda.Device(k).synchronize)
+
+
+_ENTRY: ContextVar[_Place | None] = ContextVar("entry", default=None)
+"""Where the check was entered."""
+
+
 @contextmanager
-def _isolated() -> Iterator[None]:
-    """Current device and stream are as before afterwards, and large pools are emptied."""
-    device = cupy.cuda.Device()
-    stream = cupy.cuda.get_current_stream()
+def _on(array: Array) -> Iterator[None]:
+    """Within the device of `array`, which the calls that follow wait for, too."""
+    if (entry := _ENTRY.get()) is not None:
+        entry.used.add(array.device.id)
+    with array.device:
+        yield
+
+
+@contextmanager
+def _afterwards(step: Callable[[], None]) -> Iterator[None]:
+    """Takes the step at the end. What the device reports then does not take the place of an
+    exception that is on its way.
+    """
     try:
         yield
-    finally:
-        device.use()
-        stream.use()
-        pool = cupy.get_default_memory_pool()
-        if pool.total_bytes() > LARGE:
-            pool.free_all_blocks()
+    except BaseException as error:
+        try:
+            step()
+        except cupy.cuda.runtime.CUDARuntimeError as late:
+            error.add_note(f"adjudge: after that the device reported {late}")
+        raise
+    step()
 
 
 @contextmanager
-def _calling(device: Any) -> Iterator[None]:
-    """In the device and its current stream, and waits for it: a kernel that fails raises here."""
-    with device:
-        stream = cupy.cuda.get_current_stream()
-        with stream:
+def _isolated(devices: Sequence[Any]) -> Iterator[None]:
+    """Device, streams and generators are as before afterwards, and large pools are emptied."""
+    if why_absent():
+        yield
+        return
+    entry, outer, states = _Place.now(), _ENTRY.get(), generators._random_states
+    home = entry.home(devices)
+    try:
+        entry.wait()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        error.add_note("adjudge: raised by what was launched before the check")
+        raise
+    generators._random_states = _StandIns(states)
+    _ENTRY.set(entry)
+    try:
+        with _afterwards(entry.restore), _afterwards(lambda: _release(entry.used)):
+            home.use()
             yield
-        stream.synchronize()
+    finally:
+        generators._random_states = states
+        _ENTRY.set(outer)
+
+
+@contextmanager
+def _calling(devices: Sequence[Any]) -> Iterator[None]:
+    """Within the device of the arrays and the streams at the entry of the check; waits for what
+    was launched, also where the call raises, so that an error of a kernel is raised by its call.
+    """
+    before = _Place.now()
+    entry = _ENTRY.get() or before
+    home = entry.home(devices)
+    with _afterwards(before.restore), _afterwards(entry.wait):
+        _Place(home, entry.streams).restore()
+        yield
+
+
+class _StandIns(dict[int, Any]):
+    """Generators in place of the user's, one a device, each made when it is asked for: cuRAND says
+    neither how many numbers were drawn nor goes back. They begin at the user's seeds, so that a
+    check of a function that draws is repeatable where its user seeds.
+    """
+
+    def __init__(self, users: dict[int, Any]) -> None:
+        super().__init__()
+        self._users = {**getattr(users, "_users", {}), **users}
+
+    def get(self, device: int, default: Any = None) -> Any:
+        own = self._users.get(device)
+        if device not in self and own is not None:
+            self[device] = cupy.random.RandomState(own._rk_seed, own.method)
+        return super().get(device, default)
+
+
+def _release(devices: set[int]) -> None:
+    """Gives back what lies free in large pools; blocks in use stay. Pinned memory, whose pool does
+    not say how large it is, mirrors what was copied to the devices.
+    """
+    pool = cupy.get_default_memory_pool()  # of the current device
+    for k in sorted(devices):
+        with cupy.cuda.Device(k):
+            if pool.free_bytes() > KEPT * _memory(k):
+                pool.free_all_blocks()
+                cupy.get_default_pinned_memory_pool().free_all_blocks()
+
+
+@cache
+def _memory(device: int) -> int:
+    return int(cupy.cuda.Device(device).mem_info[1])

@@ -307,7 +307,7 @@ class AutodiffBackend(ABC):
         )
 
     def zeros_for_absent(self, values: MaybeArrays, like: Arrays) -> Arrays:
-        """`values` with zeros of the shape and dtype of `like` where one is absent."""
+        """`values` with zeros of the shape, dtype and device of `like` where one is absent."""
         return tuple(
             self.xp.zeros_like(leaf) if value is None else value
             for value, leaf in zip(values, like, strict=True)

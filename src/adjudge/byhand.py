@@ -162,8 +162,12 @@ class FlatByHand:
             return None
         args, kwargs = self.codec.arguments(x)
         tangents = self.codec.gradient_tree(v)
-        with self.codec.calling(x):
-            pushed = self.rule.jvp(*args, *tangents, **kwargs)
+        try:
+            with self.codec.calling(x):
+                pushed = self.rule.jvp(*args, *tangents, **kwargs)
+        except Exception as error:
+            error.add_note("adjudge: raised in the jvp, not in the function")
+            raise
         return self.codec.cotangent_leaves(pushed)
 
     def gradient_map(self, zeros: Callable[[MaybeArrays, Arrays], Arrays]) -> FlatByHand | None:
@@ -262,10 +266,7 @@ class HandBackend(WrappedBackend):
         y, pull = linear
 
         def checked(w: MaybeArrays) -> MaybeArrays:
-            filled = tuple(
-                self.xp.zeros_like(leaf) if cotangent is None else cotangent
-                for cotangent, leaf in zip(w, y, strict=True)
-            )
+            filled = self.zeros_for_absent(w, y)
             return self._shaped_as(x, pull(filled), "vjp", "input")
 
         return y, checked

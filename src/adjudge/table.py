@@ -87,7 +87,8 @@ class Table:
         modes = self.reverse is not None, self.forward is not None
         self.budget = Budget(self.problem, self.probes, *modes, self.known is not None)
         self.columns = Columns(self.problem, self.base, self.probes, self.tolerance)
-        self.agreement = Agreement(partial(self._of, "rows"))
+        # of a method it would be a cycle, which keeps arrays on devices until Python collects
+        self.agreement = Agreement(partial(_row_name, self.probes, self.base, "rows"))
 
     def tally(self, letter: str) -> Tally:
         """The tally of mode `letter` on top of the derivatives already taken."""
@@ -354,7 +355,7 @@ class Table:
         slopes = slopes_of(self.problem, self.probes, side, found, self.base.Y.size)
         return Entry(
             mode,
-            self._of(side, k),
+            _row_name(self.probes, self.base, side, k),
             self._wrt(found.tangent),
             float(comparison.automatic[k]),
             float(comparison.reference[k]),
@@ -368,13 +369,6 @@ class Table:
             found.given,
         )
 
-    def _of(self, side: str, k: int) -> str:
-        if side == "first":
-            return "<w, f>"
-        if self.probes.full or side == "each":
-            return self.base.Y.entry(k)
-        return f"<w, {self.base.Y.leaves[k].name}>"
-
     def _wrt(self, tangent: Tangent) -> str:
         if tangent.coordinate is not None:
             return self.problem.X.entry(tangent.coordinate)
@@ -386,3 +380,12 @@ class Table:
         tally = self.tallies.setdefault("identity", Tally("identity"))
         wrt = self._wrt(found.tangent)
         self.agreement.compare(self.columns, tally, wrt, found, block, rows, pushed)
+
+
+def _row_name(probes: Probes, base: Base, side: str, k: int) -> str:
+    """What row `k` of that side is the derivative of."""
+    if side == "first":
+        return "<w, f>"
+    if probes.full or side == "each":
+        return base.Y.entry(k)
+    return f"<w, {base.Y.leaves[k].name}>"

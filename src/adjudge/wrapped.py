@@ -155,3 +155,6 @@ class WrappedBackend(AutodiffBackend):
 
     def random_state(self) -> Hashable:
         return self.inner.random_state()
+
+    def zeros_for_absent(self, values: MaybeArrays, like: Arrays) -> Arrays:
+        return self.inner.zeros_for_absent(values, like)

@@ -1,13 +1,17 @@
 """JAX and PyTorch, imported where a test asks for them, and functions with planted derivatives."""
 
 import importlib
+import importlib.util
 import itertools
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from adjudge import registry
 
 
 @pytest.fixture(autouse=True)
@@ -142,3 +146,46 @@ def scaled_sin(rule: Any) -> Callable[..., Any]:
         )
 
     return make
+
+
+# ---------------------------------------------------------------- CuPy, simulated
+
+
+SIMULATED = Path(__file__).parents[1] / "engines" / "simulated_cupy.py"
+BUILT_ON_CUPY = ("cupy", "cupy_backends", "cupyx", "array_api_compat.cupy", "adjudge_cupy.backend")
+
+
+@pytest.fixture
+def cupy() -> Iterator[Any]:
+    """A CuPy of two simulated devices in place of the real one, if any, and all built on it."""
+    spec = importlib.util.spec_from_file_location("simulated_cupy", SIMULATED)
+    assert spec is not None
+    assert spec.loader is not None
+    machine = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(machine)
+    compat: Any = importlib.import_module("array_api_compat")
+    caches = (registry._loaded, registry._plain)
+    before = _taken_out(compat)
+    sys.modules.update(machine.MODULES)
+    for cache in caches:
+        cache.cache_clear()
+    try:
+        yield machine
+    finally:
+        _taken_out(compat)
+        sys.modules.update(before)
+        if "array_api_compat.cupy" in before:
+            compat.cupy = before["array_api_compat.cupy"]
+        for cache in caches:
+            cache.cache_clear()
+
+
+def _taken_out(compat: Any) -> dict[str, Any]:
+    """The modules of CuPy and of what is built on it, which are no longer imported."""
+    names = [
+        name
+        for name in sys.modules
+        if any(name == root or name.startswith(f"{root}.") for root in BUILT_ON_CUPY)
+    ]
+    vars(compat).pop("cupy", None)
+    return {name: sys.modules.pop(name) for name in names}
