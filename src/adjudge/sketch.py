@@ -35,6 +35,13 @@ class UnfitError(Exception):
     """The problem cannot be sketched, or the engine did what only a whole check can judge."""
 
 
+def added(backend: AutodiffBackend, array: Array, other: Array) -> Array:
+    """A new array `array + other`, with the strides of `array` where the engine has such."""
+    fresh = backend.copy(array)
+    fresh += other
+    return fresh
+
+
 @dataclass(frozen=True)
 class Blocks:
     """One array in blocks of consecutive entries, with a random factor for each entry."""
@@ -62,6 +69,10 @@ class Blocks:
         return -(-self.leaf.entries // BLOCKS)
 
     @cached_property
+    def _zeros(self) -> Array:
+        return self.backend.from_host(np.zeros(self.leaf.host_shape), self.like)
+
+    @cached_property
     def _some(self) -> Array:
         return self.backend.copy(self.factors[: self.count])
 
@@ -72,7 +83,8 @@ class Blocks:
         with self.backend.calling((self.like,)):
             column = xp.reshape(self.backend.from_host(wide, self._some), (self.count, 1))
             each = xp.reshape(xp.broadcast_to(column, (self.count, self.width)), (-1,))
-            return xp.reshape(self.factors * each[:entries], self.leaf.host_shape)
+            spread = xp.reshape(self.factors * each[:entries], self.leaf.host_shape)
+            return added(self.backend, self._zeros, spread)
 
     def terms(self, array: Array) -> Array:
         """`Re conj(factor) entry`, one-dimensional."""
@@ -114,7 +126,7 @@ class Sketch:
                 continue
             v = blocks.spread(entry)
             with backend.calling((array,)):
-                moved.append(array + v)
+                moved.append(added(backend, array, v))
         return tuple(moved)
 
     def direction(self, t: MaybeArrays) -> MaybeArrays:
