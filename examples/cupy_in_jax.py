@@ -44,11 +44,11 @@ def backward_twin(x, c, w):
     return w * x / y, (w / (2 * y)).sum(axis=-1)
 
 
-def call(which, like, *arrays):
-    """Forward (0) or backward (1) kernel, with results of the shapes and dtypes of `like`.
+@cache  # one function for good: JAX compiles a call anew for every callback that it has not seen
+def callback(which):
+    """The forward (0) or backward (1) kernel on what JAX calls back with.
 
-    The callback gets arrays of JAX and must not compute with them, which can wait for itself.
-    Declared dtypes are those of the inputs: without x64 JAX rounds float64 results to float32.
+    That is arrays of JAX, with which nothing may be computed here: JAX may wait for itself.
     """
 
     def back(x, c, *w):
@@ -56,11 +56,19 @@ def call(which, like, *arrays):
         made = kernels() if gpu else (forward_twin, backward_twin)
         return made[which](np.asarray(x), np.asarray(c)[..., None], *map(np.asarray, w))
 
+    return back
+
+
+def call(which, like, *arrays):
+    """A kernel, with results of the shapes and dtypes of `like`.
+
+    Declare the dtypes of the inputs: without x64 JAX rounds results of float64 to float32.
+    """
     shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), like)
     # vmap: with "broadcast_all" every array has the new axis in front, and the kernels take it.
     # "expand_dims" gives unmapped arrays an axis of 1, and a gradient of them another shape;
     # the default raises. "sequential" is right for any kernel, and one call an entry.
-    return jax.pure_callback(back, shapes, *arrays, vmap_method="broadcast_all")
+    return jax.pure_callback(callback(which), shapes, *arrays, vmap_method="broadcast_all")
 
 
 def gradients(saved, w):

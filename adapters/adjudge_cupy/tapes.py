@@ -27,8 +27,8 @@ def warp_kernel(
     wp: Any = importlib.import_module("warp")
 
     def pullback(*inputs: Any) -> tuple[Any, Callable[[Any], Any]]:
-        made = like(*inputs) if callable(like) else like
-        with _stream_of(wp, made[0]):
+        with _stream_of(wp, inputs[0]):
+            made = like(*inputs) if callable(like) else like
             x = [_to_warp(wp, array, grad=True) for array in inputs]
             y = [_to_warp(wp, 0 * array, grad=True) for array in made]
             tape = wp.Tape()
@@ -38,7 +38,7 @@ def warp_kernel(
 
         def back(w: Any) -> Any:
             cotangents = [w] if len(y) == 1 else w
-            with _stream_of(wp, made[0]):
+            with _stream_of(wp, inputs[0]):
                 tape.zero()
                 grads = {
                     out: _to_warp(wp, c, grad=False)

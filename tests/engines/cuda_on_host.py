@@ -105,7 +105,7 @@ def _argument(value):
     return np.ctypeslib.as_ctypes_type(value.dtype)(value.item())
 
 
-NAMES = {"float64": "double", "float32": "float", "int32": "int"}
+NAMES = {"float64": "double", "float32": "float", "int32": "int", "T": "double"}
 
 
 def elementwise_source(in_params, out_params, operation, name):
@@ -121,6 +121,7 @@ def elementwise_source(in_params, out_params, operation, name):
     body = "\n        ".join(lines)
     return f"""
 extern "C" __global__ void {name}({", ".join(pointers)}, int _size) {{
+    typedef double T;  // the type that CuPy infers from its arguments
     int i = blockDim.x * blockIdx.x + threadIdx.x;
     if (i < _size) {{
         {body}
