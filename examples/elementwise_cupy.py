@@ -13,11 +13,11 @@ try:
 except ImportError:  # the kernels are tested on the CPU as well, by others of the same source
     cp = None
 
-# input parameters, output parameters and operation of an ElementwiseKernel
+# input parameters, output parameters and operation of an ElementwiseKernel, for any dtype T
 SOURCES = {
-    "softplus": ("float64 x", "float64 y", "y = log1p(exp(x))"),
-    "times_slope": ("float64 x, float64 w", "float64 g", "g = w / (1 + exp(-x))"),
-    "wrong_slope": ("float64 x, float64 w", "float64 g", "g = w * exp(x)"),
+    "softplus": ("T x", "T y", "y = log1p(exp(x))"),
+    "times_slope": ("T x, T w", "T g", "g = w / (1 + exp(-x))"),
+    "wrong_slope": ("T x, T w", "T g", "g = w * exp(x)"),
 }
 
 

@@ -105,23 +105,24 @@ def _argument(value):
     return np.ctypeslib.as_ctypes_type(value.dtype)(value.item())
 
 
-NAMES = {"float64": "double", "float32": "float", "int32": "int", "T": "double"}
+NAMES = {"float64": "double", "float32": "float", "int32": "int"}
 
 
-def elementwise_source(in_params, out_params, operation, name):
-    """CUDA C of one thread per entry, with the operation of a `cupy.ElementwiseKernel`.
+def elementwise_source(in_params, out_params, operation, name, dtype="float64"):
+    """CUDA C of one thread per entry, with the operation of a `cupy.ElementwiseKernel`; `dtype` is
+    that of its type `T`.
 
     CuPy writes its own loop around the operation, for strided arrays, when a device is there.
     """
-    inputs, outputs = (_parameters(text) for text in (in_params, out_params))
-    pointers = [f"const {dtype}* _{p}" for dtype, p in inputs]
-    pointers += [f"{dtype}* _{p}" for dtype, p in outputs]
-    lines = [f"const {dtype} {p} = _{p}[i];" for dtype, p in inputs]
-    lines += [f"{dtype}& {p} = _{p}[i];" for dtype, p in outputs]
+    inputs, outputs = (_parameters(text, dtype) for text in (in_params, out_params))
+    pointers = [f"const {kind}* _{p}" for kind, p in inputs]
+    pointers += [f"{kind}* _{p}" for kind, p in outputs]
+    lines = [f"const {kind} {p} = _{p}[i];" for kind, p in inputs]
+    lines += [f"{kind}& {p} = _{p}[i];" for kind, p in outputs]
     body = "\n        ".join(lines)
     return f"""
 extern "C" __global__ void {name}({", ".join(pointers)}, int _size) {{
-    typedef double T;  // the type that CuPy infers from its arguments
+    typedef {NAMES[dtype]} T;
     int i = blockDim.x * blockIdx.x + threadIdx.x;
     if (i < _size) {{
         {body}
@@ -131,22 +132,24 @@ extern "C" __global__ void {name}({", ".join(pointers)}, int _size) {{
 """
 
 
-def _parameters(text):
+def _parameters(text, dtype):
     pairs = [parameter.split() for parameter in text.split(",")]
-    return [(NAMES[dtype], name) for dtype, name in pairs]
+    return [(NAMES[dtype if kind == "T" else kind], name) for kind, name in pairs]
 
 
 class Elementwise:
-    """As `cupy.ElementwiseKernel`, for NumPy arrays, of parameters with a dtype."""
+    """As `cupy.ElementwiseKernel`, for NumPy arrays."""
 
     def __init__(self, in_params, out_params, operation, name="kernel"):
-        source = elementwise_source(in_params, out_params, operation, name)
-        self._kernel = Module(source).get_function(name)
+        self._written = in_params, out_params, operation, name
         self._outputs = [parameter.split()[0] for parameter in out_params.split(",")]
 
     def __call__(self, *arrays):
         inputs = [np.ascontiguousarray(array) for array in np.broadcast_arrays(*arrays)]
-        outputs = [np.empty(inputs[0].shape, dtype) for dtype in self._outputs]
-        size = inputs[0].size
-        self._kernel(((size + 127) // 128,), (128,), (*inputs, *outputs, np.int32(size)))
+        dtype, size = inputs[0].dtype.name, inputs[0].size
+        made = [dtype if kind == "T" else kind for kind in self._outputs]
+        outputs = [np.empty(inputs[0].shape, kind) for kind in made]
+        source = elementwise_source(*self._written, dtype)
+        kernel = Module(source).get_function(self._written[-1])
+        kernel(((size + 127) // 128,), (128,), (*inputs, *outputs, np.int32(size)))
         return outputs[0] if len(outputs) == 1 else tuple(outputs)

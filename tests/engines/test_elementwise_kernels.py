@@ -48,6 +48,14 @@ def test_numpy_twins_get_the_same_verdicts(example):
     assert verdicts(example.cases(numpy_kernels, plain, np)) == VERDICTS
 
 
+def test_a_kernel_for_any_dtype_is_judged_in_double_where_its_arrays_are_not(example, on_host):
+    for case in example.cases(on_host.Elementwise, plain, np):
+        case.inputs = (case.inputs[0].astype(np.float32),)
+        report = case.run()
+        assert report.verdict is VERDICTS[case.name], report
+        assert "judged in float64" in report.provenance.note
+
+
 def test_the_error_in_the_second_order_is_named(example, on_host):
     case = example.cases(on_host.Elementwise, plain, np)[-1]
 
