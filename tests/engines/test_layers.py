@@ -169,6 +169,17 @@ def test_gradients_that_were_there_before_are_not_counted(library):
     assert adjudge.gradcheck(model(made), (parameters_of(made), X), seed=1)
 
 
+def test_a_layer_with_a_callback_on_a_gpu(gpu):
+    inputs = gpu.asarray(X), gpu.asarray(W)
+
+    def forgetful(X, W):
+        Y, backprop = dense(X, W)  # np.tanh of an array of CuPy is CuPy's
+        return Y, lambda dY: (backprop(dY)[0], backprop(dY)[1] / len(X))
+
+    assert adjudge.gradcheck(layer(dense), inputs).provenance.backend == "cupy"
+    assert adjudge.examine(layer(forgetful), inputs).verdict is Verdict.FAIL
+
+
 @pytest.mark.library("thinc.api")
 @pytest.mark.parametrize("how", ["right", *NAMED])
 def test_layers_of_cupyops_on_a_gpu(gpu, library, how):

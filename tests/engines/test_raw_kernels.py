@@ -204,3 +204,34 @@ def test_what_the_host_cannot_do_is_said(on_host):
         kernel((1,), (64,), (np.ones(3),))
     with pytest.raises(ValueError, match="contiguous"):
         kernel((1,), (64,), (np.ones((2, 3)).T, np.ones(3), np.int32(2)))
+
+
+ADDING = r"""
+extern "C" __global__ void plain(double* y) { y[0] += 1; }
+extern "C" __global__ void spelled(double* y) { double t = y[0]; t = t + 1; y[0] = t; }
+extern "C" __global__ void atomic(double* y) { atomicAdd(&y[0], 1.0); }
+extern "C" __global__ void fenced(double* y) {
+    for (int k = 0; k < blockDim.x; k++) {
+        if (threadIdx.x == k) y[0] += 1;
+        __syncthreads();
+    }
+}
+"""
+
+
+def added(module, name, threads=32):
+    y = np.zeros(1)
+    module.get_function(name)((1,), (threads,), (y,))
+    return y[0]
+
+
+def test_threads_on_the_host_race_where_threads_of_a_gpu_may(on_host):
+    lockstep, shuffled = (on_host.Module(ADDING, order) for order in ("lockstep", "shuffled"))
+
+    # a warp loads once and stores 32 times
+    assert [added(lockstep, name) for name in ("plain", "spelled")] == [1, 1]
+    assert [added(lockstep, name) for name in ("atomic", "fenced")] == [32, 32]
+    races = {added(shuffled, "plain") for _ in range(20)}
+    assert len(races) > 1
+    assert max(races) <= 32
+    assert {added(shuffled, name) for name in ("atomic", "fenced") for _ in range(5)} == {32}
