@@ -110,5 +110,5 @@ def inputs():
     return jax.numpy.asarray(random.normal(size=(5, 4))), jax.numpy.asarray(1 + random.random(5))
 
 
-right = adjudge.Case(with_backward(gradients), inputs())
+right = adjudge.Case(with_backward(gradients), inputs(), name="right")
 CASES = [adjudge.Case(f, inputs(), name=name) for name, f in WRONG.items()]
