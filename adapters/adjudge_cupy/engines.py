@@ -50,11 +50,18 @@ def model(model: Any, *, train: bool = True) -> ByHand:
     """A model of Thinc 9, or another with its methods, as a function of its parameters and input.
 
     The function is called as `f(parameters, X)`, with `parameters` as `parameters_of(model)` gives
-    them. Every evaluation sets them in the model; every pullback begins with gradients of zero, and
-    reads the accumulated ones back. Call within `adjudge`'s checks only: the model holds the
-    parameters of the last evaluation afterwards.
+    them. Every evaluation sets them in the model. Every pullback begins with gradients of zero and
+    calls the callback twice: what the second call adds to what the first one left is the gradient,
+    so that a layer which overwrites has none. Call within `adjudge`'s checks only: the model holds
+    the parameters of the last evaluation afterwards.
     """
     nodes = _parameter_nodes(model)
+
+    def accumulated() -> dict[str, Any]:
+        return {
+            name: node.get_grad(own).copy() if node.has_grad(own) else None
+            for name, (node, own) in nodes.items()
+        }
 
     def pullback(parameters: Mapping[str, Any], X: Any) -> tuple[Any, Callable[[Any], Any]]:
         for name, (node, own) in nodes.items():
@@ -66,11 +73,11 @@ def model(model: Any, *, train: bool = True) -> ByHand:
                 if node.has_grad(own):
                     node.set_grad(own, 0 * node.get_param(own))
             of_X = backprop(w)
-            of_parameters = {
-                name: node.get_grad(own) if node.has_grad(own) else None
-                for name, (node, own) in nodes.items()
-            }
-            return {k: None if g is None else g.copy() for k, g in of_parameters.items()}, of_X
+            once = accumulated()
+            backprop(w)
+            twice = accumulated()
+            of_parameters = {k: None if g is None else g - once[k] for k, g in twice.items()}
+            return of_parameters, of_X
 
         return Y, back
 

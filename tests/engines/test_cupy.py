@@ -1,6 +1,6 @@
 """CuPy: what needs no GPU everywhere, the rest where there is one."""
 
-import importlib.util
+import ast
 from pathlib import Path
 
 import numpy as np
@@ -10,22 +10,9 @@ import adjudge
 from adjudge import NotSupportedError, Verdict, registry
 
 pytestmark = pytest.mark.library("cupy")
-EXAMPLE = Path(__file__).parents[2] / "examples" / "raw_kernel_cupy.py"
-
-
-@pytest.fixture
-def example(library):
-    spec = importlib.util.spec_from_file_location("raw_kernel_cupy", EXAMPLE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture
-def gpu(library):
-    if not library.is_available():
-        pytest.skip("no GPU")
-    return library
+ROOT = Path(__file__).parents[2]
+RAW = "examples/raw_kernel_cupy.py"
+ELEMENTWISE = "examples/elementwise_cupy.py"
 
 
 def test_the_adapter_imports_and_says_why_no_array_can_be_held(library):
@@ -40,23 +27,72 @@ def test_the_adapter_imports_and_says_why_no_array_can_be_held(library):
             backend.make(np.ones(2), "float64")
 
 
-def test_the_kernels_of_the_example_compile(library, example):
+@pytest.fixture
+def ptx(library):
+    """`ptx(source)`: CUDA C as NVRTC compiles it, which needs neither a GPU nor a driver."""
     nvrtc = library.cuda.nvrtc
+    try:
+        nvrtc.getVersion()
+    except RuntimeError as error:
+        pytest.skip(f"NVRTC is absent ({error}): pip install nvidia-cuda-nvrtc-cu12")
 
-    def ptx(source):
+    def compiled(source):
         program = nvrtc.createProgram(source, "kernel.cu", (), ())
         nvrtc.compileProgram(program, ("--gpu-architecture=compute_80",))
         return nvrtc.getPTX(program)
 
-    assert b".visible .entry backward" in ptx(example.SOURCE)
-    with pytest.raises(nvrtc.NVRTCError):
-        ptx(example.SOURCE.replace("sqrt(", "squareroot("))
+    return compiled
 
 
-def test_the_example_passes_and_its_mistakes_are_named(gpu, example):
-    assert example.right.run().verdict is Verdict.PASS
-    for name in ("factor", "boundary", "race"):
-        assert getattr(example, name).run().verdict is Verdict.FAIL, name
+def test_the_kernels_of_the_example_compile(library, ptx, load):
+    source = load(RAW).SOURCE
+
+    assert b".visible .entry forward" in ptx(source)
+    assert b".visible .entry backward" in ptx(source)
+    with pytest.raises(library.cuda.nvrtc.NVRTCError):
+        ptx(source.replace("sqrt(", "squareroot("))
+
+
+def elementwise_in(path):
+    """The arguments of every `ElementwiseKernel(...)` that a file writes out; it is not imported,
+    since its framework may be absent.
+    """
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    constants = {
+        node.targets[0].id: node.value.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+    }
+    return [
+        [constants[a.id] if isinstance(a, ast.Name) else a.value for a in node.args]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("ElementwiseKernel")
+    ]
+
+
+@pytest.mark.parametrize("path", ["examples/cupy_in_torch.py", "examples/cupy_in_jax.py"])
+def test_the_operations_of_elementwise_kernels_compile(library, ptx, load, path):
+    # CuPy writes the loop around them where it has a device; here it is one of our own
+    whole = load("tests/engines/cuda_on_host.py").elementwise_source
+
+    assert [name for *_, name in elementwise_in(path)] == ["smooth_abs", "backward"]
+    for arguments in elementwise_in(path):
+        assert f".entry {arguments[-1]}".encode() in ptx(whole(*arguments))
+    for name, arguments in load(ELEMENTWISE).SOURCES.items():
+        assert f".entry {name}".encode() in ptx(whole(*arguments, name))
+    with pytest.raises(library.cuda.nvrtc.NVRTCError):
+        ptx(whole("float64 x", "float64 y", "z = x", "undeclared"))
+
+
+def test_the_example_passes_and_its_mistakes_are_named(gpu, load):
+    example = load(RAW)
+    reports = {case.name: case.run() for case in example.CASES}
+
+    assert reports.pop("right").verdict is Verdict.PASS
+    assert {report.verdict for report in reports.values()} == {Verdict.FAIL}
+    assert "2 times the reference" in str(reports["factor"])
+    assert "d out[39, 6] / d inputs[0][39, 6]: automatic 0," in str(reports["boundary"])
+    assert "NONDETERMINISTIC" in str(reports["stale"])
 
 
 def test_a_check_leaves_device_and_stream_as_they_are(gpu):

@@ -40,7 +40,7 @@ def test_what_is_no_model_is_refused():
         model(dense)
 
 
-def built(api, name):
+def built(api, name, asarray=np.asarray):
     """A model of Thinc, and an input for it."""
     makers = {
         "linear": lambda: api.Linear(nO=2, nI=3),
@@ -55,7 +55,7 @@ def built(api, name):
         "tied": lambda: _tied(api),
     }
     made = makers[name]()
-    X = np.random.default_rng(5).normal(size=(5, 3)).astype(np.float32)
+    X = asarray(np.random.default_rng(5).normal(size=(5, 3)).astype(np.float32))
     made.initialize(X=X)
     return made, X
 
@@ -117,3 +117,87 @@ def test_the_softmax_layer_of_thinc_has_the_gradient_of_its_loss(library):
     # documented so: its backprop is that of the cross-entropy behind it
     assert report.verdict is Verdict.FAIL
     assert Status.MISMATCH in {finding.status for finding in report.findings}
+
+
+def tanh_layer(model, X, is_train):
+    """A layer of Thinc by hand, whose attribute `how` says what it gets wrong."""
+    W, how = model.get_param("W"), model.attrs["how"]
+    Y = model.attrs["Y"] = model.ops.xp.tanh(X @ W)
+
+    def backprop(dY):
+        # "stale": what the latest call left, which need not be the one that this belongs to
+        d = dY * (1 - (model.attrs["Y"] if how == "stale" else Y) ** 2)
+        if how == "overwrites":
+            model.set_grad("W", X.T @ d)
+        elif how != "forgets":
+            model.inc_grad("W", X.T @ d)
+        return d @ W.T
+
+    return Y, backprop
+
+
+def built_by_hand(api, how, ops):
+    made = api.Model("own", tanh_layer, params={"W": ops.asarray(W)}, attrs={"how": how}, ops=ops)
+    return made, ops.asarray(X)
+
+
+NAMED = {
+    "forgets": "MISSING: d <w, out> / d inputs[0]['0.own.W']",
+    "overwrites": "d inputs[0]['0.own.W']",
+    "stale": "the vjp is not additive in its cotangent",
+}
+
+
+@pytest.mark.library("thinc.api")
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("how", ["right", *NAMED])
+def test_a_layer_that_does_not_accumulate_or_keeps_state_is_named(library, how, seed):
+    made, X = built_by_hand(library, how, library.NumpyOps())
+
+    report = adjudge.examine(model(made), (parameters_of(made), X), seed=seed)
+
+    assert report.verdict is (Verdict.PASS if how == "right" else Verdict.FAIL), report
+    assert NAMED.get(how, "") in str(report)
+    assert report.counts["comparisons"] == 2
+
+
+@pytest.mark.library("thinc.api")
+def test_gradients_that_were_there_before_are_not_counted(library):
+    made, X = built_by_hand(library, "right", library.NumpyOps())
+    made.set_grad("W", made.get_param("W") + 5)
+
+    assert adjudge.gradcheck(model(made), (parameters_of(made), X), seed=1)
+
+
+def test_a_layer_with_a_callback_on_a_gpu(gpu):
+    inputs = gpu.asarray(X), gpu.asarray(W)
+
+    def forgetful(X, W):
+        Y, backprop = dense(X, W)  # np.tanh of an array of CuPy is CuPy's
+        return Y, lambda dY: (backprop(dY)[0], backprop(dY)[1] / len(X))
+
+    assert adjudge.gradcheck(layer(dense), inputs).provenance.backend == "cupy"
+    assert adjudge.examine(layer(forgetful), inputs).verdict is Verdict.FAIL
+
+
+@pytest.mark.library("thinc.api")
+@pytest.mark.parametrize("how", ["right", *NAMED])
+def test_layers_of_cupyops_on_a_gpu(gpu, library, how):
+    made, X = built_by_hand(library, how, library.CupyOps())
+
+    report = adjudge.examine(model(made), (parameters_of(made), X), seed=1)
+
+    assert report.verdict is (Verdict.PASS if how == "right" else Verdict.FAIL), report
+    assert NAMED.get(how, "") in str(report)
+    assert report.provenance.backend == "cupy"
+
+
+@pytest.mark.library("thinc.api")
+@pytest.mark.parametrize("name", PASSING)
+def test_models_of_thinc_pass_on_a_gpu(gpu, library, name):
+    with library.use_ops("cupy"):
+        made, X = built(library, name, gpu.asarray)
+
+    report = adjudge.examine(model(made), (parameters_of(made), X), seed=1)
+
+    assert report.verdict is Verdict.PASS, report

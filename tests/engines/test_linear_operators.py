@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from array_api_compat import array_namespace
 
 import adjudge
-from adjudge import InputError, Verdict
+from adjudge import InputError, Verdict, registry
 from adjudge_cupy import linear
 
 RANDOM = np.random.default_rng(20)
@@ -23,7 +24,7 @@ class Broken:
 
 def edge(g):
     """The first entry is forgotten, as boundary rows of stencils are."""
-    return np.concatenate([[0 * g[0]], g[1:]])
+    return array_namespace(g).concat([0 * g[:1], g[1:]])
 
 
 MISTAKES = {
@@ -95,10 +96,51 @@ def test_operators_of_pylops_pass_and_broken_ones_fail(library, name):
         x = x + 1j * x[::-1]
 
     right = adjudge.gradcheck(linear(operator), x, check_forward_ad=True)
-    verdicts = {
+
+    assert right.counts["comparisons"] > 0
+    assert set(broken_verdicts(operator, x).values()) == {Verdict.FAIL}
+
+
+def broken_verdicts(operator, x):
+    """Of each mistake in the adjoint, planted into this operator."""
+    return {
         name: adjudge.examine(linear(Broken(operator, wrong)), x, check_forward_ad=True).verdict
         for name, wrong in MISTAKES.items()
     }
 
-    assert right.counts["comparisons"] > 0
-    assert set(verdicts.values()) == {Verdict.FAIL}, verdicts
+
+ELSEWHERE = {
+    "FirstDerivative": lambda p, xp: p.FirstDerivative(20),
+    "SecondDerivative": lambda p, xp: p.SecondDerivative(20),
+    "CausalIntegration": lambda p, xp: p.CausalIntegration(20),
+    "Diagonal": lambda p, xp: p.Diagonal(xp.linspace(1.0, 2.0, 20)),
+    "MatrixMult": lambda p, xp: p.MatrixMult(xp.arange(60.0).reshape(3, 20)),
+    "VStack": lambda p, xp: p.VStack([p.FirstDerivative(20), p.Identity(20)]),
+}
+
+
+@pytest.mark.backend("jax")
+@pytest.mark.library("pylops")
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_operators_of_pylops_pass_on_arrays_of_jax_and_broken_ones_fail(library, name):
+    backend = registry.backend_named("jax")
+    x = backend.make(np.random.default_rng(3).normal(size=20), "float64")
+    with backend.isolation([x]):
+        operator = ELSEWHERE[name](library, backend.xp)
+
+    right = adjudge.gradcheck(linear(operator), x, modes=MODES)
+
+    assert right.provenance.backend == "jax"
+    assert set(broken_verdicts(operator, x).values()) == {Verdict.FAIL}
+
+
+@pytest.mark.library("pylops")
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_operators_of_pylops_pass_on_a_gpu_and_broken_ones_fail(gpu, library, name):
+    operator = ELSEWHERE[name](library, gpu)
+    x = gpu.asarray(np.random.default_rng(3).normal(size=20))
+
+    right = adjudge.gradcheck(linear(operator), x, modes=MODES)
+
+    assert right.provenance.backend == "cupy"
+    assert set(broken_verdicts(operator, x).values()) == {Verdict.FAIL}
