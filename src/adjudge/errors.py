@@ -40,6 +40,16 @@ class MixedFrameworksError(BackendError, TypeError):
 class NotSupportedError(AdjudgeError, NotImplementedError):
     """An operation that this engine does not offer. Never silently skipped."""
 
+    def bare(self) -> NotSupportedError:
+        """Itself without the frames that it passed, which would keep the arrays of a check alive
+        for as long as its report is kept.
+        """
+        error: BaseException | None = self
+        while error is not None:
+            error.__traceback__ = None
+            error = error.__cause__ or error.__context__
+        return self
+
 
 class UnstableOutputError(AdjudgeError, AssertionError):
     """A function whose output changes its structure, shape or dtype between evaluations."""

@@ -27,6 +27,7 @@ from adjudge.shared import (
 )
 from adjudge.spaces import Vector
 from adjudge.summary import provenance_of, rows_of
+from adjudge.thorough import unsupported
 from adjudge.twin import Twin
 from adjudge.words import combined, place
 
@@ -345,9 +346,7 @@ def composition(
         for letter, asked in (("R", settings.backward), ("F", settings.forward)):
             if asked:
                 mode = letter + tail
-                outcome.findings.append(
-                    Finding(Status.UNSUPPORTED, mode, "", f"{mode}: {error}", cause=error)
-                )
+                outcome.findings.append(unsupported(mode, error))
                 outcome.modes[mode] = outcome.findings[-1].verdict
         return Found(problem, None, outcome)
     require_outputs(base)

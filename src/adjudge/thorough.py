@@ -94,4 +94,4 @@ def _supported(mode: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Fi
 
 def unsupported(mode: str, error: NotSupportedError) -> Finding:
     """The finding that the engine does not offer `mode`."""
-    return Finding(Status.UNSUPPORTED, mode, "", f"{mode}: {error}", cause=error)
+    return Finding(Status.UNSUPPORTED, mode, "", f"{mode}: {error}", cause=error.bare())

@@ -1,6 +1,8 @@
 """A check leaves inputs and random state alone, and sees who does not."""
 
+import gc
 import random
+import weakref
 
 import numpy as np
 import pytest
@@ -234,3 +236,22 @@ def test_a_function_that_reuses_the_memory_of_its_output_passes():
     report = examine(ByHand(forward, vjp=lambda x, w: w * np.cos(x)), np.asarray([0.3, 1.0]))
 
     assert report.verdict is Verdict.PASS
+
+
+def test_a_kept_report_keeps_no_array_of_the_check():
+    """Also where modes were not offered, and the errors that said so are in the report."""
+    seen = []
+
+    def f(x):
+        seen.append(weakref.ref(x))
+        return np.sin(x)
+
+    gc.disable()
+    try:
+        report = examine(ByHand(f, vjp=lambda x, w: w * np.cos(x)), np.ones(300), order=2)
+        alive = sum(x() is not None for x in seen)
+    finally:
+        gc.enable()
+
+    assert Status.UNSUPPORTED in [finding.status for finding in report.findings]
+    assert (len(seen) > 0, alive) == (True, 0)
