@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from adjudge.findings import Finding, Status, Verdict
-from adjudge.judge import Judgement, Part, Settings, judge, together
+from adjudge.findings import Finding, Status, Verdict, worst
+from adjudge.judge import Judgement, Part, Settings, judge
 from adjudge.nearby import judge_here_or_nearby
 from adjudge.numeric import unit_roundoff
 from adjudge.observed import Base, observe
@@ -131,7 +131,7 @@ def _in_double(
                 _consequence(found, formula, mode)
                 new = found.findings(formula.verdict)
                 outcome.findings += [one for one in new if one not in outcome.findings]
-    return together(outcome, formula)
+    return _together(outcome, formula)
 
 
 def _narrower(top: Problem, base: Base, eps: float) -> tuple[Problem, Base]:
@@ -150,3 +150,15 @@ def _consequence(found: Transport, formula: Judgement, mode: str) -> None:
         raise RefusedError(found.different)
     if found.wrong and formula.modes.get(mode) is Verdict.FAIL:
         raise RefusedError("the derivative is another one, and wrong itself")
+
+
+def _together(outcome: Judgement, formula: Judgement) -> Judgement:
+    outcome.findings += formula.findings
+    for mode, verdict in formula.modes.items():
+        own = [finding.verdict for finding in outcome.findings if finding.mode == mode]
+        outcome.modes[mode] = worst([verdict, *own])
+    outcome.tallies += formula.tallies
+    outcome.identities += formula.identities
+    outcome.probes, outcome.full = formula.probes, formula.full
+    outcome.tolerance = formula.tolerance
+    return outcome

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
+from functools import partial
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from adjudge.compare import Tally, Tolerance
 from adjudge.errors import NotSupportedError
 from adjudge.findings import Finding, Status, Verdict, worst
 from adjudge.identities import Identities, again
+from adjudge.large import by_sums, fit
 from adjudge.likeness import another
 from adjudge.localise import Traced, localise
 from adjudge.mistake import likely_mistake
@@ -152,7 +154,12 @@ def judge(
     if part is not Part.IDENTITIES and not other:
         if settings.thorough and settings.eps is None and tolerance.automatic:
             table.affine = Affine(problem, base, probes, tolerance.eps)
+        elif not (full or settings.fixed or settings.equal_nan) and fit(problem, base):
+            letters = "R" * (reverse is not None) + "F" * (forward is not None)
+            table.by_sums = partial(by_sums, problem, base, letters, settings.seed)
         table.fill()
+        if table.summed and forward is not None and settings.undefined:
+            table.pushed = pushforwards.pushed(checks, forward)
         if table.carries is not None:
             checks.tolerance = outcome.tolerance = table.tolerance
             outcome.findings.append(_carries(table))
@@ -183,19 +190,6 @@ def judge(
     outcome.findings += beyond
     _conclude(outcome, table, checks, provenance, traced, part)
     outcome.findings.sort(key=beyond.__contains__)  # an entry says more than an identity
-    return outcome
-
-
-def together(outcome: Judgement, formula: Judgement) -> Judgement:
-    """What needs no differences (`outcome`), and the comparison with them."""
-    outcome.findings += formula.findings
-    for mode, verdict in formula.modes.items():
-        own = [finding.verdict for finding in outcome.findings if finding.mode == mode]
-        outcome.modes[mode] = worst([verdict, *own])
-    outcome.tallies += formula.tallies
-    outcome.identities += formula.identities
-    outcome.probes, outcome.full = formula.probes, formula.full
-    outcome.tolerance = formula.tolerance
     return outcome
 
 

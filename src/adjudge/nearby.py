@@ -12,7 +12,6 @@ from adjudge.budget import least
 from adjudge.differences import SHORT, scale
 from adjudge.findings import Finding, Status, Verdict
 from adjudge.judge import FULL_MODE, Judgement, Part, Settings, judge
-from adjudge.large import by_sums
 from adjudge.observed import Base, observe, where_defined
 from adjudge.probes import signed
 from adjudge.problem import Problem
@@ -35,9 +34,6 @@ def judge_here_or_nearby(
     fails. One that is right there, and lies between the one-sided slopes at x, passes with a
     note. At a jump no value is right, and the question stays open.
     """
-    passed = by_sums(problem, base, settings, provenance, part)
-    if passed is not None:
-        return passed
     outcome = judge(problem, base, settings, provenance, part)
     open_ = {f.mode for f in outcome.findings if f.status is Status.NONSMOOTH and not f.note}
     needed = least(problem.tail, backward=settings.backward, forward=settings.forward)

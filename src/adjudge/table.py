@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -15,7 +15,7 @@ from adjudge.agreement import Agreement
 from adjudge.automatic import Forward, Reverse
 from adjudge.budget import Budget
 from adjudge.columns import Columns, Side
-from adjudge.compare import ERRORS, Comparison, Entry, Tally, Tolerance
+from adjudge.compare import Comparison, Entry, Tally, Tolerance
 from adjudge.failure import Failure
 from adjudge.groups import grouped
 from adjudge.noise import CARRIED
@@ -26,16 +26,13 @@ from adjudge.probes import Probes, Tangent
 from adjudge.problem import Problem
 from adjudge.settle import Settling, total, worst_of
 from adjudge.spaces import Vector
-from adjudge.tails import below, note_faint
+from adjudge.tails import below, unseen
 
 DUG = 4
 """Columns that lie below the rounding of f and get a ladder of long steps all the same."""
 
 STRATA = 3
 """How often what does not show among larger entries is compared by itself."""
-
-CHANCE = 1 / 128
-"""Part of the entries of a leaf whose derivative may be as small by chance, where it crosses 0."""
 
 CONFIRMED = 32
 """Columns on which a disagreement, or a doubt, is followed by a ladder of steps before the rest is
@@ -81,6 +78,10 @@ class Table:
     agreement: Agreement = field(init=False)
     affine: Affine | None = None
     """Compares columns along which f is affine exactly."""
+    by_sums: Callable[[], dict[str, Tally] | None] | None = None
+    """Of a large problem: the comparison by sums of blocks, where everything agrees in that."""
+    summed: bool = False
+    """Whether it took the place of all columns."""
 
     def __post_init__(self) -> None:
         """What follows from the rest."""
@@ -107,6 +108,9 @@ class Table:
                     return
                 self.budget.columns += 1
                 self._column(tangent, block, rows)
+                if self.summed:
+                    self.budget.columns = self.probes.columns
+                    return
             if not self.budget.allows(self.budget.pulled):  # for another block
                 return
 
@@ -173,6 +177,8 @@ class Table:
         few = self.dug < DUG and not self.problem.tail and not found.given
         buried = not (doubt or settled) and few and below(sides)
         self.dug += buried
+        if (doubt or buried) and self._sums_agree():
+            return
         if doubt or buried:
             if not self.budget.ladder():
                 return
@@ -198,6 +204,19 @@ class Table:
         if pushed is not None and rows is not None:
             self._forward_against_reverse(found, block, rows, pushed)
 
+    def _sums_agree(self) -> bool:
+        """Before a large problem is followed through ladders: whether all of it agrees by sums."""
+        by_sums, self.by_sums = self.by_sums, None
+        found = None if by_sums is None else by_sums()
+        if found is None:
+            return False
+        self.summed = True
+        self.tallies.clear()
+        self.tallies.update(found)
+        for kept in (self.failures, self.projections, self.suspects):
+            kept.clear()
+        return True
+
     def _keep(
         self, sides: list[Side], found: Column, block: slice, rows: Vector | None, depth: int = 0
     ) -> None:
@@ -216,37 +235,19 @@ class Table:
         rows: Vector,
         depth: int = 0,
     ) -> None:
-        """How much of the gradient has a part in the comparison that an error would show in. What
-        has too small a part for any error is compared once more, by itself.
+        """What has too small a part in a comparison for any error to show is compared once more,
+        by itself.
         """
         if not self.tolerance.automatic or self.eps is not None:
             return
-        if found.tangent.coordinate is not None:
-            if tally.weigh(comparison.automatic, comparison.allowed) and not found.given:
-                note_faint(self.base, self.probes, tally, comparison, found, block, rows)
+        seen = (self.problem, self.base, self.probes, tally, comparison, found, block, rows)
+        hidden = unseen(*seen, again=depth > 0)
+        if hidden is None or depth == STRATA or tally.failed or self.problem.tail:
             return
-        part = self.problem.X.slices[found.tangent.leaf]
-        v = found.vector[part]
-        its = rows[:, part.start - block.start : part.stop - block.start]
-        sketch, leaf = self.problem.sketch, found.tangent.leaf
-        with np.errstate(all="ignore"):
-            terms = its * v if sketch is None else sketch.terms(leaf, v, len(its))
-            unseen = [
-                tally.weigh(row, bound, again=depth > 0)
-                for row, bound in zip(terms, comparison.unsuspicious, strict=True)
-            ]
-        if depth == 0 and any(unseen) and not found.given and not self.problem.tail:
-            note_faint(self.base, self.probes, tally, comparison, found, block, rows)
-        few = not found.given and min(unseen, default=0) <= CHANCE * terms.shape[1]
-        if few or depth == STRATA or tally.failed or self.problem.tail:
-            return
-        with np.errstate(all="ignore"):
-            share = np.max(np.abs(terms) / comparison.unsuspicious[:, None], axis=0)
-        # a zero shows nowhere, and a reference has its own opinion of it
-        hidden = ((share > 0) | found.given) & (share < 1 / ERRORS[0])
-        if sketch is not None:
-            sketch.hidden[leaf] = hidden
-        elif np.any(hidden) and not np.all(hidden):
+        if self.problem.sketch is not None:
+            self.problem.sketch.hidden[found.tangent.leaf] = hidden
+        elif not np.all(hidden):
+            part = self.problem.X.slices[found.tangent.leaf]
             vector = np.zeros_like(found.vector)
             vector[part] = np.where(hidden, found.tangent.vector[part], 0.0)
             self.stratum(replace(found.tangent, vector=vector), block, rows, depth + 1)

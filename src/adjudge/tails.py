@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.columns import Side
-from adjudge.compare import FLOOR, Comparison, Tally
+from adjudge.compare import ERRORS, FLOOR, Comparison, Tally
 from adjudge.differences import lowest_bit
 from adjudge.numeric import Column, doing, moved_by, unit_roundoff
 from adjudge.observed import Base, evaluate, where_defined
@@ -30,6 +30,10 @@ SHOWN = 1536
 the error bar of its longest window, whose shortest step is 1/64 of the scale."""
 TRULY = 2.0**10
 """Units of rounding that f moves farther off; what stays within fewer is noise."""
+
+
+CHANCE = 1 / 128
+"""Part of the entries of a leaf whose derivative may be as small by chance, where it crosses 0."""
 
 
 def below(sides: Sequence[Side]) -> bool:
@@ -117,6 +121,48 @@ def _value(problem: Problem, base: Base, found: Column, t: float) -> Vector | No
     words = doing(problem, found.tangent, step)
     value = where_defined(lambda: evaluate(problem, base, point, words))
     return None if value is None else value[: base.Y.size]
+
+
+def unseen(
+    problem: Problem,
+    base: Base,
+    probes: Probes,
+    tally: Tally,
+    comparison: Comparison,
+    found: Column,
+    block: slice,
+    rows: Vector,
+    *,
+    again: bool = False,
+) -> NDArray[np.bool_] | None:
+    """Counts how much of the gradient has a part in the comparison that an error would show in.
+
+    Returns which entries of the input have too small a part for any error, `None` where they are no
+    more than chance makes. `again`: they were counted before.
+    """
+    if found.tangent.coordinate is not None:
+        if tally.weigh(comparison.automatic, comparison.allowed) and not found.given:
+            note_faint(base, probes, tally, comparison, found, block, rows)
+        return None
+    leaf = found.tangent.leaf
+    part = probes.X.slices[leaf]
+    v = found.vector[part]
+    its = rows[:, part.start - block.start : part.stop - block.start]
+    with np.errstate(all="ignore"):
+        terms = its * v if problem.sketch is None else problem.sketch.terms(leaf, v, len(its))
+        count = [
+            tally.weigh(row, bound, again=again)
+            for row, bound in zip(terms, comparison.unsuspicious, strict=True)
+        ]
+    if not again and any(count) and not found.given and not problem.tail:
+        note_faint(base, probes, tally, comparison, found, block, rows)
+    if not found.given and min(count, default=0) <= CHANCE * terms.shape[1]:
+        return None
+    with np.errstate(all="ignore"):
+        share = np.max(np.abs(terms) / comparison.unsuspicious[:, None], axis=0)
+    # a zero shows nowhere, and a reference has its own opinion of it
+    hidden = ((share > 0) | found.given) & (share < 1 / ERRORS[0])
+    return np.asarray(hidden) if np.any(hidden) else None
 
 
 def note_faint(

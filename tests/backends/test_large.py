@@ -6,25 +6,32 @@ import pytest
 import adjudge.large
 import adjudge.sketch
 from adjudge import Verdict, examine
+from adjudge.table import Table
 
 SIZE = 1000
 
 
 @pytest.fixture
 def settled(monkeypatch):
-    """Everything counts as large; whether sums settled each of the checks so far."""
+    """Everything goes by sums at once; whether they settled each of the checks so far."""
     monkeypatch.setattr(adjudge.large, "LARGE", 0)
     monkeypatch.setattr(adjudge.sketch, "BLOCKS", 64)
-    seen = []
-    whole = adjudge.large._Compared.made
+    column = Table._column
 
-    def made(self):
-        seen.append(False)
-        found = whole(self)
-        seen[-1] = True
+    def sums_first(self, *args):
+        if not self._sums_agree():
+            column(self, *args)
+
+    monkeypatch.setattr(Table, "_column", sums_first)
+    seen = []
+    by_sums = adjudge.large.by_sums
+
+    def watched(*args):
+        found = by_sums(*args)
+        seen.append(found is not None)
         return found
 
-    monkeypatch.setattr(adjudge.large._Compared, "made", made)
+    monkeypatch.setattr("adjudge.judge.by_sums", watched)
     return seen
 
 

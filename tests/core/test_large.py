@@ -7,6 +7,7 @@ import adjudge
 import adjudge.large
 import adjudge.sketch
 from adjudge import ByHand, Status, Verdict, examine
+from adjudge.table import Table
 
 SIZE = 3000
 SEEDS = range(3)
@@ -14,24 +15,32 @@ SEEDS = range(3)
 
 @pytest.fixture(autouse=True)
 def sums(monkeypatch):
-    """Everything counts as large, and falls into blocks of up to 24 entries."""
+    """Everything counts as large, falls into blocks of up to 24 entries, and goes by sums at once
+    instead of where two evaluations have not settled it.
+    """
     monkeypatch.setattr(adjudge.large, "LARGE", 0)
     monkeypatch.setattr(adjudge.sketch, "BLOCKS", 128)
+    column = Table._column
+
+    def sums_first(self, *args):
+        if not self._sums_agree():
+            column(self, *args)
+
+    monkeypatch.setattr(Table, "_column", sums_first)
 
 
 @pytest.fixture
 def settled(monkeypatch):
     """Whether sums settled each of the checks so far."""
     seen = []
-    whole = adjudge.large._Compared.made
+    by_sums = adjudge.large.by_sums
 
-    def made(self):
-        seen.append(False)
-        found = whole(self)
-        seen[-1] = True
+    def watched(*args):
+        found = by_sums(*args)
+        seen.append(found is not None)
         return found
 
-    monkeypatch.setattr(adjudge.large._Compared, "made", made)
+    monkeypatch.setattr("adjudge.judge.by_sums", watched)
     return seen
 
 
@@ -177,7 +186,7 @@ def test_what_differences_cannot_settle_is_left_to_the_whole_check(settled):
 
     report = examine(relu, x, seed=0)
 
-    assert settled == [False]
+    assert settled == [False, True, True]  # at x, and at two points nearby
     assert report.verdict is Verdict.PASS
     assert Status.NONSMOOTH in [finding.status for finding in report.findings]
 
@@ -222,11 +231,23 @@ def test_arrays_are_not_touched():
     assert np.array_equal(x, before)
 
 
-def test_by_default_only_large_problems_are_summed(monkeypatch, settled):
-    monkeypatch.undo()
+def steep(x):
+    """Of a curvature that two evaluations show in many entries."""
+    return x * np.exp(-x * x) + np.sin(40 * x)
 
-    assert adjudge.large.LARGE == 2**21
-    assert examine(ByHand(forward, vjp=lambda x, w: w * slope(x)), point(9), seed=0)
+
+def test_sums_come_where_two_evaluations_have_not_settled_it(monkeypatch, settled):
+    monkeypatch.undo()
+    monkeypatch.setattr("adjudge.judge.by_sums", lambda *args: settled.append(args))
+    right = ByHand(steep, vjp=lambda x, w: w * (slope(x) + 40 * np.cos(40 * x)))
+
+    assert adjudge.large.LARGE == 2**17
+    for n, sums in ((2**15, False), (2**17, True)):
+        settled.clear()
+        assert examine(right, point(9, n), seed=0)
+        assert bool(settled) == sums
+    settled.clear()
+    assert examine(ByHand(lambda x: 3 * x, vjp=lambda x, w: 3 * w), point(9, 2**17), seed=0)
     assert settled == []
 
 
