@@ -1,8 +1,8 @@
 """Everything that needs a GPU, in one command, and one JSON of what came out.
 
-`PYTHONPATH=src:adapters python benchmarks/gpu.py --engines cupy,torch,jax --out benchmarks/gpu.json`
-needs no installation of adjudge, only what it stands on. Every part runs in a process of its own
-with a time limit of its own. `--dry-run` runs every part on the CPU, in little; `--page FILE` prints
+`PYTHONPATH=src:adapters python benchmarks/gpu.py --engines cupy,torch,jax --out gpu.json` needs no
+installation of adjudge, only what it stands on. Every part runs in a process of its own, with a
+time limit of its own. `--dry-run` runs every part on the CPU, in little; `--page FILE` prints
 docs/gpu.md as it follows from a JSON. Nothing but the standard library is imported here.
 """
 
@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,11 +93,11 @@ def answer(*command: str) -> str:
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def commit() -> dict[str, Any]:
-    """The commit that is run, and whether files differ from it; `None` outside of git."""
+def commit(given: str | None = None) -> dict[str, Any]:
+    """The commit that is run, and whether files differ from it: `None` where git does not say."""
     found = answer("git", "rev-parse", "HEAD")
     changed = answer("git", "status", "--porcelain") if found else ""
-    return {"hash": found or None, "dirty": bool(changed) if found else None}
+    return {"hash": found or given, "dirty": bool(changed) if found else None}
 
 
 def machine() -> dict[str, Any]:
@@ -276,13 +276,18 @@ def read(lines: Path) -> list[dict[str, Any]]:
 
 
 def run_all(
-    asked: argparse.Namespace, env: dict[str, str], keep: Callable[[dict[str, Any]], None]
+    asked: argparse.Namespace,
+    env: dict[str, str],
+    keep: Callable[[dict[str, Any]], None],
+    already: Collection[tuple[str, str]] = (),
 ) -> Iterator[dict[str, Any]]:
     """Every part in turn, while there is time; what is not run says why."""
     end = time.time() + 60 * asked.minutes
     parts = [p for p in (DRY if asked.dry_run else PARTS) if p.engine in (*asked.engines, "numpy")]
     parts = [p for p in parts if not asked.parts or p.name in asked.parts]
     for part in parts:
+        if (part.name, part.engine) in already:
+            continue
         left = end - time.time()
         # the kernels of CuPy have no CPU to run on
         device = "cuda:0" if part.engine == "cupy" or not asked.dry_run else "cpu"
@@ -314,6 +319,8 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--parts", nargs="+", choices=sorted({p.name for p in PARTS}))
     parser.add_argument("--minutes", type=float, default=20.0, help="for all parts together")
     parser.add_argument("--out", type=Path, default=Path("gpu.json"))
+    parser.add_argument("--resume", action="store_true", help="keep what --out holds that ran")
+    parser.add_argument("--commit", help="the commit that this is, where git does not say it")
     parser.add_argument("--dry-run", action="store_true", help="on the CPU, in little")
     parser.add_argument("--page", metavar="FILE", help="print docs/gpu.md from a JSON; -: of none")
     asked = parser.parse_args(given)
@@ -343,32 +350,50 @@ def main(given: Sequence[str] | None = None) -> int:
     if not asked.dry_run and around["gpu"] is None:
         print("no GPU: nvidia-smi names none\n  --dry-run runs on the CPU", file=sys.stderr)
         return 2
-    start = time.time()
-    run = {
+    run: dict[str, Any] = {
         "format": MADE,
         "date": datetime.datetime.now(tz=datetime.UTC).isoformat(timespec="seconds"),
         "dry_run": asked.dry_run,
         "engines": asked.engines,
         "minutes": asked.minutes,
         "seconds": 0.0,
-        "commit": commit(),
+        "commit": commit(asked.commit),
         "machine": around,
         "versions": versions(),
         "parts": [],
     }
+    if asked.resume and asked.out.exists():
+        before = json.loads(asked.out.read_text(encoding="utf-8"))
+        if found := problems(before, gpu=False) or differences(before, run):
+            print("cannot go on with --out:\n  " + "\n  ".join(found), file=sys.stderr)
+            return 2
+        run["parts"] = [part for part in before["parts"] if part["status"] in ("ran", "stopped")]
+    spent = sum(part["seconds"] for part in run["parts"])
+    start = time.time()
 
     def keep(part: dict[str, Any]) -> None:
         """After each part, so that a run that is ended from outside leaves what it did."""
         run["parts"].append(part)
-        run["seconds"] = round(time.time() - start, 1)
+        run["seconds"] = round(spent + time.time() - start, 1)
         asked.out.write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
 
+    already = {(part["name"], part["engine"]) for part in run["parts"]}
     with tempfile.TemporaryDirectory() as folder:
-        done = list(run_all(asked, environment(Path(folder)), keep))
-    for problem in problems(run, gpu=not asked.dry_run):
+        list(run_all(asked, environment(Path(folder)), keep, already))
+    found = problems(run, gpu=not asked.dry_run)
+    for problem in found:
         print(problem, file=sys.stderr)
-    went_wrong = [p for p in done if p["status"] == "broken" or p["summary"].get("failed")]
-    return 1 if went_wrong else 0
+    went_wrong = [p for p in run["parts"] if p["status"] == "broken" or p["summary"].get("failed")]
+    return 1 if went_wrong or found else 0
+
+
+def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """Why two runs cannot be one."""
+    return [
+        f"{key} was {before[key]}, and is {now[key]}"
+        for key in ("dry_run", "commit", "machine", "versions")
+        if before[key] != now[key]
+    ]
 
 
 if __name__ == "__main__":

@@ -188,7 +188,9 @@ def elsewhere(part: dict[str, Any]) -> list[str]:
     on_cpu = [
         row["name"]
         for row in part["summary"].get("rows", ())
-        if str(row.get("device", "cuda")).partition(":")[0] not in ("cuda", "gpu")
+        # an example may hand its arrays from the CPU to a kernel: its table says where they are
+        if part["name"] == "large"
+        and str(row.get("device", "cuda")).partition(":")[0] not in ("cuda", "gpu")
     ]
     return found + [f"{name} was not on the GPU" for name in on_cpu]
 
@@ -208,10 +210,10 @@ HEAD = """\
 """
 
 NEVER = f"""\
-**It has not run on a GPU yet.** What stands in this documentation about CUDA devices was tested as
-far as a CPU reaches: on arrays of NumPy, on the devices of array-api-strict, on PyTorch's `meta`, on
-several CPU devices of JAX, and with CUDA kernels that are compiled and not launched. Nothing here is
-a claim about a device.
+**It has not run on a GPU yet.** What this documentation says of CUDA devices was tested as far as a
+CPU reaches: on arrays of NumPy, on the devices of array-api-strict, on PyTorch's `meta`, on several
+CPU devices of JAX, and with CUDA kernels that are compiled and not launched. No number of it is one
+of a GPU.
 
 On a machine with an NVIDIA driver, with CuPy, PyTorch or JAX (those that are absent are left out,
 and the file says so), this is one command:
@@ -221,19 +223,20 @@ $ {COMMAND}
 ```
 
 or `nox -s gpu`, which installs what fits the driver first. It takes 20 minutes at most
-(`--minutes`), and this page is then `python benchmarks/gpu.py --page benchmarks/gpu.json`.
+(`--minutes`), goes on with `--resume` where that was not enough, and this page is then
+`python benchmarks/gpu.py --page benchmarks/gpu.json`.
 """
 
 RUNS = """\
 ## What it runs
 
-In this order, every part in a process of its own with a time limit of its own, so that an error from
-which a device does not recover ends one part only:
+In this order, every part in a process of its own with a time limit of its own, so that an error
+from which a device does not recover ends one part only:
 
-- the conformance kit on CuPy, PyTorch (eager and `torch.func`) and JAX, with the GPU as the device on
-  which every array is made;
+- the conformance kit on CuPy, PyTorch (eager and `torch.func`) and JAX, with the GPU as the device
+  on which every array is made;
 - the examples with CUDA kernels, right and wrong, each with its expected verdict;
-- the check of an elementwise kernel pair of 1e5 to 1e7 entries, as a multiple of the pair's own time;
+- the check of an elementwise kernel pair of 1e5 to 1e7 entries, as a multiple of the pair's time;
 - the tests of engines and of device placement;
 - operators of PyTorch and primitives of JAX, as they are and with planted errors.
 
@@ -264,16 +267,15 @@ def ran(run: dict[str, Any]) -> str:
 def overview(parts: Sequence[dict[str, Any]]) -> str:
     """One line a part."""
     lines = []
+    keys = ("items", "passed", "failed", "skipped", "comparisons")
     for part in parts:
         counts = part["summary"]
-        numbers = [counts.get(key, "-") for key in ("items", "passed", "failed", "skipped")]
         status = part["status"] + (f": {part['reason']}" if part["reason"] else "")
-        lines.append(
-            (part["name"], part["engine"], part["on"].get("device", "-"), status, *numbers)
-            + (counts.get("comparisons", "-"), f"{part['seconds']:.0f}")
-        )
-    columns = ["part", "engine", "device", "status", "items", "passed", "failed", "skipped"]
-    return "## Parts\n\n" + table([*columns, "comparisons", "s"], lines)
+        where = (part["name"], part["engine"], part["on"].get("device", "-"), status)
+        numbers = [counts.get(key, "-") for key in keys]
+        lines.append((*where, *numbers, f"{part['seconds']:.0f}"))
+    columns = ("part", "engine", "device", "status", *keys, "s")
+    return "## Parts\n\n" + table(columns, lines)
 
 
 def details(parts: Sequence[dict[str, Any]]) -> list[str]:
@@ -305,15 +307,19 @@ def large(rows: Sequence[dict[str, Any]]) -> str:
     lines = []
     for row in rows:
         if "own" in row:
+            times = (1e3 * row["own"], row["check"], row["multiple"])
             peaks = [
                 "-" if row.get(key) is None else f"{row[key] / row['array_bytes']:.1f}"
                 for key in ("host_peak", "device_peak")
             ]
-            lines.append(
-                (row["engine"], row["device"], row["n"], row["dtype"], f"{1e3 * row['own']:.3g}")
-                + (f"{row['check']:.3g}", f"{row['multiple']:.0f}", row["evaluations"])
-                + (row["vjps"], row["verdict"], *peaks)
-            )
+            what = [row[key] for key in ("engine", "device", "n", "dtype")]
+            found = [row[key] for key in ("evaluations", "vjps", "verdict")]
+            lines.append((*what, *(f"{t:.3g}" for t in times), *found, *peaks))
+        elif "wrong" in row:
+            what = [row[key] for key in ("engine", "device", "n", "dtype")]
+            time, found = f"{row['wrong_seconds']:.3g}", [row["wrong_evaluations"], "-"]
+            verdict = f"{row['wrong']}, of a wrong pair"
+            lines.append((*what, "-", time, "-", *found, verdict, "-", "-"))
     columns = ["engine", "device", "n", "dtype", "pair, ms", "check, s", "multiple"]
     columns += ["evaluations", "vjps", "verdict", "host, arrays", "device, arrays"]
     return (
@@ -325,11 +331,11 @@ def large(rows: Sequence[dict[str, Any]]) -> str:
 def examples(rows: Sequence[dict[str, Any]]) -> str:
     """The verdicts on the examples."""
     lines = [
-        (row["name"], row["expected"], row["verdict"], row["text"][:160])
+        (row["name"], row["device"], row["expected"], row["verdict"], row["text"][:160])
         for row in rows
         if "verdict" in row
     ]
-    return "## Examples\n\n" + table(["case", "expected", "verdict", "found"], lines)
+    return "## Examples\n\n" + table(["case", "device", "expected", "verdict", "found"], lines)
 
 
 def operators(part: dict[str, Any]) -> str:
@@ -346,14 +352,14 @@ def operators(part: dict[str, Any]) -> str:
             f"{c.get('found', 0)} of {c.get('asked', 0)}"
             for c in (cells.get(d, {}) for d in deltas)
         ]
-        lines.append(
-            (judge, sum(clean.get(v, 0) for v in VERDICTS), clean.get("pass", 0), len(alarms))
-            + (clean.get("inconclusive", 0), *found, counts["judge_seconds"].get(judge, "-"))
-        )
+        asked = sum(clean.get(verdict, 0) for verdict in VERDICTS)
+        counted = (asked, clean.get("pass", 0), len(alarms), clean.get("inconclusive", 0))
+        lines.append((judge, *counted, *found, counts["judge_seconds"].get(judge, "-")))
     columns = ["judge", "pairs", "pass", "false alarms", "inconclusive"]
     columns += [*(f"found, δ = {d}" for d in deltas), "s"]
     told = [(one["judge"], one["name"], one["verdict"], one["text"]) for one in counts["alarms"]]
-    note = "Found: of those that the judge accepts as they are. Seconds: as they are.\n"
+    note = "Found: of those that the judge accepts as they are. Seconds: as they are."
+    note += " JAX's products are in the highest precision.\n" if part["engine"] == "jax" else "\n"
     return (
         f"## {part['name']} on {part['on'].get('device', '-')}\n\n{table(columns, lines)}\n{note}"
         + ("\n" + table(["judge", "operator", "verdict", "found"], told) if told else "")

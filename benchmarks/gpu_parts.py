@@ -1,4 +1,4 @@
-"""The parts of `gpu.py`, each run in a process of its own: one JSON line for each item that is done.
+"""The parts of `gpu.py`, each run in a process of its own: a line of JSON for each item done.
 
 A part is a list of named items. Whatever an item raises is an answer; after one that went wrong the
 device is tried, and where it no longer answers (CUDA's errors are sticky) the process ends, and
@@ -136,9 +136,13 @@ def subject_of(check: Any) -> Any:
 
 
 def answered(check: Any, subject: Any) -> dict[str, Any]:
-    """How many comparisons a check made; it raises where one fails."""
+    """How many comparisons a check made; it raises where one fails.
+
+    The kit holds products to the digits of their dtype, which JAX's default precision has not.
+    """
     before = subject.comparisons
-    check.run()
+    with subject.backend.highest_precision():
+        check.run()
     return {"ok": True, "comparisons": subject.comparisons - before}
 
 
@@ -354,7 +358,9 @@ def jax_primitives(place: Place) -> Iterator[Item]:
     judges = {"adjudge": "default", "check_grads": "jax"}
 
     def judged_case(harness: Any, dtype: str) -> dict[str, Any]:
-        with jax.enable_x64(dtype in primitives.DOUBLE):
+        # TF32 products, JAX's default on a GPU, would have both judge to three digits
+        highest = jax.default_matmul_precision("highest")
+        with jax.enable_x64(dtype in primitives.DOUBLE), highest:
             case = primitives.case_of(harness, dtype)
             if isinstance(case, primitives.Skip):
                 return {"skipped": case.reason}

@@ -7,6 +7,7 @@ expressions, as a `torch.autograd.Function`, as a jitted `jax.custom_vjp`, as tw
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import os
 import statistics
@@ -17,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
-    os.environ.setdefault(_name, "1")  # read once, on import
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read once, on import
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 from tables import header, table
@@ -154,49 +155,54 @@ def cupy_pair(n: int, dtype: str, device: str) -> Pair:
     cupy: Any = importlib.import_module("cupy")
     there = cupy.cuda.Device(int(device.partition(":")[2] or 0))
     there.use()
-    pool = cupy.get_default_memory_pool()
-    peak = [0]
-
-    class Largest(cupy.cuda.MemoryHook):
-        """The largest number of bytes that the pool held."""
-
-        name = "largest"
-
-        def malloc_postprocess(self, **_: Any) -> None:
-            peak[0] = max(peak[0], pool.total_bytes())
-
-    Largest().__enter__()  # for as long as this process runs
+    pool, largest = cupy.get_default_memory_pool(), largest_of_pool()
 
     def reset() -> None:
         pool.free_all_blocks()
-        peak[0] = pool.total_bytes()
+        largest.bytes = pool.total_bytes()
 
-    forward = cupy.ElementwiseKernel("T x", "T y", "y = x * exp(-x * x)", "forward")
-    kernels = [
+    bump = cupy.ElementwiseKernel("T x", "T y", "y = x * exp(-x * x)", "bump")
+    right, wrong = (
         cupy.ElementwiseKernel(
-            "T x, T w", "T g", f"g = w * (1 - {factor} * x * x) * exp(-x * x)", f"backward{factor}"
+            "T x, T w", "T g", f"g = w * (1 - {factor} * x * x) * exp(-x * x)", f"back{factor}"
         )
         for factor in (2, 1)
-    ]
+    )
+
+    def forward(x: Any) -> Any:
+        return bump(x)
+
+    def backward(x: Any, w: Any) -> Any:
+        return right(x, w)
+
     return Pair(
         cupy.asarray(inputs(n, dtype)),
         forward,
-        kernels[0],
-        adjudge.ByHand(forward_of(forward), vjp=kernels[0]),
-        adjudge.ByHand(forward_of(forward), vjp=kernels[1]),
+        backward,
+        adjudge.ByHand(forward, vjp=backward),
+        adjudge.ByHand(forward, vjp=lambda x, w: wrong(x, w)),
         lambda y: there.synchronize(),
-        lambda: peak[0],
+        lambda: int(largest.bytes),
         reset,
     )
 
 
-def forward_of(kernel: Any) -> Callable[[Any], Any]:
-    """A kernel as a function with a name."""
+@functools.cache
+def largest_of_pool() -> Any:
+    """The largest number of bytes that CuPy's pool held, from now on in this process."""
+    cupy: Any = importlib.import_module("cupy")
+    pool = cupy.get_default_memory_pool()
 
-    def bump(x: Any) -> Any:
-        return kernel(x)
+    class Largest(cupy.cuda.MemoryHook):  # type: ignore[misc]
+        name = "largest"
+        bytes = 0
 
-    return bump
+        def malloc_postprocess(self, **_: Any) -> None:
+            self.bytes = max(self.bytes, pool.total_bytes())
+
+    hook = Largest()
+    hook.__enter__()  # and it stays
+    return hook
 
 
 PAIRS: dict[str, Callable[[int, str, str], Pair]] = {
@@ -273,6 +279,8 @@ def measure_wrong(engine: str, n: int, dtype: str, device: str) -> dict[str, Any
     start = time.perf_counter()
     report = adjudge.examine(pair.wrong, pair.x, seed=0)
     return {
+        "engine": engine,
+        "device": str(report.provenance.device),
         "wrong": str(report.verdict.value),
         "wrong_seconds": time.perf_counter() - start,
         "wrong_evaluations": report.counts["evaluations"],
