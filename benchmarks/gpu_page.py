@@ -70,7 +70,7 @@ def tested(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def judged(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Of each judge and planted error: how many were asked, and how each verdict was.
+    """Of each judge, dtype and planted error: how many were asked, and how each verdict was.
 
     `false alarms` are rejections of what nothing was planted in, and nothing else excuses.
     Planted errors count as found where the judge accepts the same derivative without one.
@@ -79,13 +79,15 @@ def judged(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     counts: dict[str, dict[str, dict[str, int]]] = {}
     alarms, missed = [], []
     for row in answered:
+        dtype = row["name"].rpartition(" ")[2]
         clean = {r["judge"]: r["verdict"] for r in row["rulings"] if r["delta"] == 0}
         for r in row["rulings"]:
-            cell = counts.setdefault(r["judge"], {}).setdefault(f"{r['delta']:g}", Counter())
+            judge = f"{r['judge']}, {dtype}"
+            cell = counts.setdefault(judge, {}).setdefault(f"{r['delta']:g}", Counter())
             cell[r["verdict"]] += 1
             accepted = clean.get(r["judge"]) == "pass"
             excused = row.get("known") is True or row.get("excused")
-            note = {"name": row["name"], "judge": r["judge"], "text": r["text"]}
+            note = {"name": row["name"], "judge": judge, "text": r["text"]}
             if r["delta"] == 0 and r["verdict"] in ("reject", "crash") and not excused:
                 alarms.append(note | {"verdict": r["verdict"]})
             if r["delta"] and accepted:
@@ -96,7 +98,8 @@ def judged(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     seconds: Counter[str] = Counter()
     for row in answered:
         for r in row["rulings"]:
-            seconds[r["judge"]] += r["seconds"] if r["delta"] == 0 else 0.0
+            judge = f"{r['judge']}, {row['name'].rpartition(' ')[2]}"
+            seconds[judge] += r["seconds"] if r["delta"] == 0 else 0.0
     return {
         "pairs": len(answered),
         "judges": {
@@ -345,7 +348,7 @@ def operators(part: dict[str, Any]) -> str:
         {d for cells in counts["judges"].values() for d in cells if d != "0"}, key=float
     )[::-1]
     lines = []
-    for judge, cells in counts["judges"].items():
+    for judge, cells in sorted(counts["judges"].items()):
         clean = cells.get("0", {})
         alarms = [one for one in counts["alarms"] if one["judge"] == judge]
         found = [
@@ -357,13 +360,17 @@ def operators(part: dict[str, Any]) -> str:
         lines.append((judge, *counted, *found, counts["judge_seconds"].get(judge, "-")))
     columns = ["judge", "pairs", "pass", "false alarms", "inconclusive"]
     columns += [*(f"found, δ = {d}" for d in deltas), "s"]
-    told = [(one["judge"], one["name"], one["verdict"], one["text"]) for one in counts["alarms"]]
+    told = [
+        (one["name"], f"{one.get('delta', 0):g}", one["verdict"], one["text"])
+        for one in (*counts["alarms"], *counts["missed"])
+        if one["judge"].startswith("adjudge")
+    ]
     note = "Found: of those that the judge accepts as they are. Seconds: as they are."
     note += " JAX's products are in the highest precision.\n" if part["engine"] == "jax" else "\n"
-    return (
-        f"## {part['name']} on {part['on'].get('device', '-')}\n\n{table(columns, lines)}\n{note}"
-        + ("\n" + table(["judge", "operator", "verdict", "found"], told) if told else "")
-    )
+    title = f"## {part['name']} on {part['on'].get('device', '-')}\n\n"
+    ours = "\nFalse alarms of adjudge (δ = 0), and planted errors that it does not reject:\n\n"
+    ours += table(["operator", "δ", "verdict", "found"], told)
+    return f"{title}{table(columns, lines)}\n{note}{ours if told else ''}"
 
 
 VERDICTS = ("pass", "reject", "inconclusive", "crash")

@@ -74,7 +74,8 @@ def test_the_page_of_a_run_has_its_device_its_tables_and_all_that_failed(module,
     for fact in (
         "2026-03-04", "NVIDIA H100 PCIe", "driver 580.95", "CUDA 13.0", "`0123456789ab`",
         "not committed", "torch 2.11.0+cu130", "| 10000000 | float64 | 0.42 |",
-        "round trip of -0.0", "not run: 20 minutes were over", "sin float32", "| 3 of 4 |",
+        "round trip of -0.0", "not run: 20 minutes were over", "| sin float32 | 0 | reject |",
+        "| cos4 float64 | 0.01 | pass |", "| 3 of 4 |",
         "no torch here",
     ):  # fmt: skip
         assert fact in page, fact
@@ -169,7 +170,9 @@ def test_false_alarms_and_planted_errors_are_counted(module):
     assert found["pairs"] == 5
     assert [one["name"] for one in found["alarms"]] == ["sin float32"]
     assert [one["name"] for one in found["missed"]] == ["cos4 float64"]
-    assert found["judges"]["adjudge"]["0.01"] == {"reject": 4, "pass": 1, "asked": 4, "found": 3}
+    assert found["judges"]["adjudge, float32"] == {"0": {"reject": 1}, "0.01": {"reject": 1}}
+    planted = {"reject": 3, "pass": 1, "asked": 4, "found": 3}
+    assert found["judges"]["adjudge, float64"] == {"0": {"pass": 4}, "0.01": planted}
     known = [{**operator(0), "known": True}]
     assert module("gpu_page").summary("torch operators", known)["alarms"] == []
 
