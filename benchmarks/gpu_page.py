@@ -78,6 +78,8 @@ def judged(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     answered = [row for row in rows if row.get("rulings")]
     counts: dict[str, dict[str, dict[str, int]]] = {}
     alarms, missed = [], []
+    # a formula that a reference shows to be wrong is so in every dtype
+    wrong = {row["name"].rpartition(" ")[0] for row in answered if row.get("known") is True}
     for row in answered:
         dtype = row["name"].rpartition(" ")[2]
         clean = {r["judge"]: r["verdict"] for r in row["rulings"] if r["delta"] == 0}
@@ -86,7 +88,7 @@ def judged(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
             cell = counts.setdefault(judge, {}).setdefault(f"{r['delta']:g}", Counter())
             cell[r["verdict"]] += 1
             accepted = clean.get(r["judge"]) == "pass"
-            excused = row.get("known") is True or row.get("excused")
+            excused = row["name"].rpartition(" ")[0] in wrong or row.get("excused")
             note = {"name": row["name"], "judge": judge, "text": r["text"]}
             if r["delta"] == 0 and r["verdict"] in ("reject", "crash") and not excused:
                 alarms.append(note | {"verdict": r["verdict"]})

@@ -173,8 +173,8 @@ def test_false_alarms_and_planted_errors_are_counted(module):
     assert found["judges"]["adjudge, float32"] == {"0": {"reject": 1}, "0.01": {"reject": 1}}
     planted = {"reject": 3, "pass": 1, "asked": 4, "found": 3}
     assert found["judges"]["adjudge, float64"] == {"0": {"pass": 4}, "0.01": planted}
-    known = [{**operator(0), "known": True}]
-    assert module("gpu_page").summary("torch operators", known)["alarms"] == []
+    known = {**operator(0), "known": True, "name": "sin float64"}
+    assert module("gpu_page").summary("torch operators", [operator(0), known])["alarms"] == []
 
 
 def test_a_file_of_a_run_on_a_gpu_is_accepted(module, made):
