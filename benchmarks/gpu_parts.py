@@ -233,7 +233,9 @@ def own_tests(place: Place) -> Iterator[Item]:
     folder = ROOT / "tests"
     few = ("backends/test_device.py",)
     patterns = ("backends/test_device*.py", "backends/test_cupy*.py", "engines/test_*.py")
-    for path in [p for which in (few if place.small else patterns) for p in folder.glob(which)]:
+    for path in [
+        p for which in (few if place.small else patterns) for p in sorted(folder.glob(which))
+    ]:
         yield path.relative_to(ROOT).as_posix(), partial(tested, path)
 
 
