@@ -6,7 +6,9 @@ one engine, and what follows `--` goes to pytest. `nox -l --json` is the list fo
 """
 
 import os
+import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import nox
@@ -21,6 +23,9 @@ PROJECT = nox.project.load_toml("pyproject.toml")["project"]
 PYTHON = "3.11"
 ENGINES = ["torch", "jax"]
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
+TORCH_CUDA_INDEX = "https://download.pytorch.org/whl"
+TORCH_CUDA = [((13, 0), "cu130"), ((12, 8), "cu128"), ((12, 6), "cu126")]
+GPU_JSON = "benchmarks/gpu.json"
 AUTOGRAD = Path("examples/adapter-autograd")
 
 # torch is pinned to a build for 3.11; the lowest versions are older than the newer Pythons.
@@ -141,20 +146,40 @@ def adapter_autograd(session: nox.Session) -> None:
 
 
 @nox.session(python=PYTHON, default=False, tags=["gpu"])
-@nox.parametrize("backend", [nox.param(b, id=b) for b in (*ENGINES, "cupy")])
-def gpu(session: nox.Session, backend: str) -> None:
-    """Runs the tests with a CUDA build of one engine; ADJUDGE_REQUIRE_GPU=1 forbids to skip."""
-    if shutil.which("nvidia-smi") is None:
-        reason = "no NVIDIA driver (nvidia-smi not found)"
+def gpu(session: nox.Session) -> None:
+    """Runs benchmarks/gpu.py with CUDA builds; ADJUDGE_REQUIRE_GPU=1 forbids to skip."""
+    cuda = cuda_of_driver()
+    if cuda is None:
+        reason = "no NVIDIA driver (nvidia-smi not found, or it names no CUDA version)"
         if os.environ.get("ADJUDGE_REQUIRE_GPU") == "1":
             session.error(reason)
         session.skip(reason)
-    install(session, backend, "test")
-    if backend == "jax":
-        session.install("-c", "constraints.txt", "jax[cuda12]")
-    # JAX would take most of the memory of the device for itself
-    session.env["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
-    run_tests(session, backend)
+    session.log(f"the driver supports CUDA {cuda[0]}.{cuda[1]}")
+    builds = cuda_builds(cuda)
+    session.install(*builds["torch"])
+    session.install("-c", "constraints.txt", *builds["others"])
+    session.install("-c", "constraints.txt", "-e", f".{extras('test', 'engines')}")
+    session.run("python", "benchmarks/gpu.py", *(session.posargs or ["--out", GPU_JSON]))
+
+
+def cuda_of_driver() -> tuple[int, int] | None:
+    """The newest CUDA that the driver supports, as nvidia-smi has it; `None` without a driver."""
+    driver = shutil.which("nvidia-smi")
+    if driver is None:
+        return None
+    said = subprocess.run([driver], capture_output=True, text=True).stdout  # noqa: S603
+    found = re.search(r"CUDA Version:\s*(\d+)\.(\d+)", said)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def cuda_builds(cuda: tuple[int, int]) -> dict[str, list[str]]:
+    """What pip installs for a driver: PyTorch from the index of the newest CUDA that fits it."""
+    major = 13 if cuda >= (13, 0) else 12
+    index = next((tag for least, tag in TORCH_CUDA if cuda >= least), TORCH_CUDA[-1][1])
+    return {
+        "torch": ["--index-url", f"{TORCH_CUDA_INDEX}/{index}", "torch"],
+        "others": [f"cupy-cuda{major}x>=13.3", f"jax[cuda{major}]"],
+    }
 
 
 @nox.session(python=PYTHON)

@@ -185,8 +185,9 @@ def kind_of(name: str, f: Callable[..., Any], args: tuple[Any, ...]) -> str:
 def case_of(harness: Any, dtype: str) -> Case | Skip:
     """The harness as a case, or the reason why it is none."""
     skip = functools.partial(Skip, harness.fullname, dtype)
-    if not harness.filter("cpu"):
-        return skip("declared as not implemented by JAX on the CPU")
+    platform = jax.default_backend()
+    if not harness.filter(platform):
+        return skip(f"declared as not implemented by JAX on the platform {platform}")
     try:
         f, args = of_leaves(harness)
     except Exception as error:
@@ -555,7 +556,19 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=3, help="of a quick check, to time it")
     parser.add_argument("--processes", type=int, default=2, help="parts at a time")
     parser.add_argument("--json", type=Path, help="write every ruling to this file")
-    return parser.parse_args(arguments)
+    parser.add_argument("--device", help="cpu or cuda; default: that which JAX takes")
+    options = parser.parse_args(arguments)
+    if options.device:
+        take_platform(options.device)
+        if options.device != "cpu":
+            options.processes = 1  # one process holds the device
+    return options
+
+
+def take_platform(device: str) -> None:
+    """JAX makes its arrays there from now on: before it has made the first."""
+    kind = device.partition(":")[0]
+    jax.config.update("jax_platforms", "cpu" if kind == "cpu" else f"{kind},cpu")
 
 
 def work(options: argparse.Namespace, item: tuple[str, int]) -> tuple[list[Ruling], list[Skip]]:

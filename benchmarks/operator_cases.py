@@ -45,19 +45,19 @@ def name(operator: OpInfo) -> str:
     return f"{operator.name}.{variant}" if variant else operator.name
 
 
-def case(operator: OpInfo, dtype: torch.dtype) -> Case:
+def case(operator: OpInfo, dtype: torch.dtype, device: str = "cpu") -> Case:
     """The first sample of an operator that has something to check; the same one on every call."""
-    return usable(operator, dtype)[1]
+    return usable(operator, dtype, device)[1]
 
 
-def usable(operator: OpInfo, dtype: torch.dtype) -> tuple[SampleInput, Case]:
+def usable(operator: OpInfo, dtype: torch.dtype, device: str = "cpu") -> tuple[SampleInput, Case]:
     """The first sample that has something to check, and the function that is made of it."""
     if not operator.supports_autograd:
         raise UnusableError("the operator has no derivative")
-    if dtype not in operator.supported_backward_dtypes("cpu"):
+    if dtype not in operator.supported_backward_dtypes(torch.device(device).type):
         raise UnusableError(f"no reverse mode for {str(dtype).removeprefix('torch.')}")
     reason = "no sample"
-    for sample in samples(operator, dtype):
+    for sample in samples(operator, dtype, device):
         candidate = composed(operator, sample)
         reason = obstacle(candidate)
         if not reason:
@@ -65,10 +65,10 @@ def usable(operator: OpInfo, dtype: torch.dtype) -> tuple[SampleInput, Case]:
     raise UnusableError(reason)
 
 
-def samples(operator: OpInfo, dtype: torch.dtype) -> Iterator[SampleInput]:
+def samples(operator: OpInfo, dtype: torch.dtype, device: str = "cpu") -> Iterator[SampleInput]:
     """The operator's samples, seeded."""
     set_rng_seed(SEED)
-    yield from operator.sample_inputs("cpu", dtype, requires_grad=True)
+    yield from operator.sample_inputs(device, dtype, requires_grad=True)
 
 
 def obstacle(candidate: Case) -> str:
@@ -143,7 +143,7 @@ class ScaledGradient(torch.autograd.Function):
         """The cotangent with one element scaled."""
         if cotangent is None:
             return None, None, None
-        scale = torch.ones(cotangent.shape, dtype=cotangent.real.dtype)
+        scale = torch.ones(cotangent.shape, dtype=cotangent.real.dtype, device=cotangent.device)
         scale.view(-1)[ctx.element] = ctx.factor
         return cotangent * scale, None, None
 
@@ -194,7 +194,7 @@ def column_sizes(right: Case, index: int, generator: torch.Generator) -> torch.T
         cotangents = [cotangent(y, generator) for y in outputs]
         (gradient,) = torch.autograd.grad(outputs, [x], cotangents, allow_unused=True)
         if gradient is not None:
-            squares += gradient.detach().abs().reshape(-1).to(torch.float64) ** 2
+            squares += gradient.detach().abs().reshape(-1).to("cpu", torch.float64) ** 2
     sizes = (squares / COTANGENTS).sqrt()
     return torch.where(sizes.isfinite(), sizes, 0.0)
 
@@ -214,4 +214,4 @@ def largest_entry(tensors: Iterable[torch.Tensor]) -> float:
 
 def cotangent(y: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """A normal cotangent for an output."""
-    return torch.randn(y.shape, dtype=y.dtype, generator=generator)
+    return torch.randn(y.shape, dtype=y.dtype, generator=generator).to(y.device)

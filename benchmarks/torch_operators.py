@@ -1,6 +1,7 @@
 """Every differentiable operator of PyTorch, right and with planted errors, through the checkers."""
 
 import argparse
+import functools
 import json
 import math
 import re
@@ -29,17 +30,23 @@ def label(operator: OpInfo, dtype: torch.dtype) -> str:
     return f"{name(operator)} {str(dtype).removeprefix('torch.')}"
 
 
-def examine(index: int, dtype: torch.dtype, options: Options, judges: dict[str, Judge]) -> Result:
+def examine(
+    index: int,
+    dtype: torch.dtype,
+    options: Options,
+    judges: dict[str, Judge],
+    device: str = "cpu",
+) -> Result:
     """All checks of one pair; every check gets inputs of its own."""
     operator = op_db[index]
     pair = label(operator, dtype)
     try:
-        right = case(operator, dtype)
+        right = case(operator, dtype, device)
     except UnusableError as error:
         return Result([], skipped=str(error))
     except Exception as error:
         return Result([], skipped=f"the sample raises {type(error).__name__}")
-    excused = is_excused(operator, dtype)
+    excused = is_excused(operator, dtype, torch.device(device).type)
     place: Spot | None = None
     unplanted = ""
     try:  # before the judges: what the operator does on first use is timed with none of them
@@ -49,7 +56,8 @@ def examine(index: int, dtype: torch.dtype, options: Options, judges: dict[str, 
     except Exception as error:
         unplanted = f"the gradient raises {type(error).__name__}"
 
-    outcomes = ask_all(judges, lambda: case(operator, dtype), options.limit, options.repeats)
+    again = functools.partial(case, operator, dtype, device)
+    outcomes = ask_all(judges, again, options.limit, options.repeats)
     rows = [
         Row(
             pair, judge, 0.0, o.verdict.value, o.seconds, o.cpu, o.message, excused, o.per_direction
@@ -66,7 +74,7 @@ def examine(index: int, dtype: torch.dtype, options: Options, judges: dict[str, 
     for delta in options.deltas:
         for judge in options.planted_judges:
             if judge not in PATIENT or outcomes[judge].cpu <= options.patience:
-                wrong_case = planted(case(operator, dtype), place, delta)
+                wrong_case = planted(again(), place, delta)
                 o = ask(judges[judge], wrong_case, options.limit)
                 verdict = o.verdict.value
                 rows.append(
@@ -88,16 +96,21 @@ def reference(operator: OpInfo, dtype: torch.dtype) -> tuple[str, bool | None]:
     return f"{found.text} ({found.how}, {gap})", found.wrong
 
 
-def is_excused(operator: OpInfo, dtype: torch.dtype) -> bool:
+def is_excused(operator: OpInfo, dtype: torch.dtype, kind: str = "cpu") -> bool:
     """Whether PyTorch's own tests of this gradient are skipped or expected to fail."""
     marks = ("__unittest_skip__", "__unittest_expecting_failure__")
-    decorators = operator.get_decorators("TestBwdGradients", "test_fn_grad", "cpu", dtype, {})
+    decorators = operator.get_decorators("TestBwdGradients", "test_fn_grad", kind, dtype, {})
     tests = [decorator(lambda _test: None) for decorator in decorators]
     return any(getattr(test, mark, False) for test in tests for mark in marks)
 
 
-def run(pairs: Sequence[Pair], options: Options, processes: int) -> Iterator[tuple[str, Result]]:
-    """The results as they come, each pair in a process of its own."""
+def run(
+    pairs: Sequence[Pair], options: Options, processes: int, device: str = "cpu"
+) -> Iterator[tuple[str, Result]]:
+    """The results as they come; on the CPU each pair in a process of its own. CUDA does not live
+    through a fork, so on a GPU all are in one.
+    """
+    alone = device == "cpu"
     checks = len(options.judges) * options.repeats
     checks += len(options.planted_judges) * len(options.deltas)
 
@@ -109,6 +122,8 @@ def run(pairs: Sequence[Pair], options: Options, processes: int) -> Iterator[tup
 
         def work(pair: Pair) -> Result:
             seconds = checks * options.limit
+            if not alone:
+                return examine(*pair, options, judges, device)
             try:
                 return isolated(examine, *pair, options, judges, seconds=seconds)
             except RuntimeError as error:
@@ -117,7 +132,9 @@ def run(pairs: Sequence[Pair], options: Options, processes: int) -> Iterator[tup
         return work
 
     start = time.perf_counter()
-    for number, ((index, dtype), result) in enumerate(spread(prepare, pairs, processes), start=1):
+    for number, ((index, dtype), result) in enumerate(
+        spread(prepare, pairs, processes if alone else 1), start=1
+    ):
         pair = label(op_db[index], dtype)
         seconds = time.perf_counter() - start
         print(f"{number}/{len(pairs)} {pair} {seconds:.0f} s", file=sys.stderr, flush=True)
@@ -152,6 +169,7 @@ def arguments() -> argparse.Namespace:
         "--repeats", type=int, default=3, metavar="N", help="of a quick check, to time it"
     )
     parser.add_argument("--processes", type=int, default=2, metavar="N", help="pairs at a time")
+    parser.add_argument("--device", default="cpu", help="cuda: all pairs in one process")
     parser.add_argument("--json", type=Path, metavar="FILE", help="all checks, one by one")
     return parser.parse_args()
 
@@ -188,7 +206,7 @@ def main() -> None:
     pairs = [(i, dtype) for i in wanted for dtype in dtypes]
     found: dict[str, Result] = {}
     try:
-        found.update(run(pairs, options, asked.processes))
+        found.update(run(pairs, options, asked.processes, asked.device))
     except KeyboardInterrupt:
         print(f"Interrupted after {len(found)} pairs.\n")
     order = [label(op_db[index], dtype) for index, dtype in pairs]

@@ -181,8 +181,9 @@ class JaxBackend(AutodiffBackend):
     def _device(self, name: str | None) -> Any:
         if name is None:
             return None
-        for device in jax.devices():
-            if name in (str(device), device.platform):
+        kind, _, number = name.partition(":")
+        for device in _devices():
+            if name == str(device) or (kind in _kinds(device) and number in ("", str(device.id))):
                 return device
         raise self.lacks(f"device {name!r}", f"the devices are {', '.join(self.devices())}")
 
@@ -205,7 +206,7 @@ class JaxBackend(AutodiffBackend):
         return str(jax.__version__)
 
     def devices(self) -> list[str]:
-        return [str(device) for device in jax.devices()]
+        return [str(device) for device in _devices()]
 
     def dtypes(self) -> list[str]:
         wide = "" if CONFIG.jax_enable_x64 else " (in 64-bit mode)"
@@ -235,6 +236,22 @@ def _isolated(wide: bool) -> Iterator[None]:
             jax.config.update("jax_enable_x64", before)
         if CONFIG.jax_default_device is not device:
             jax.config.update("jax_default_device", device)
+
+
+def _devices() -> list[Any]:
+    """The devices of the default platform, and the CPU, which JAX has beside every other one."""
+    found: list[Any] = list(jax.devices())
+    if found[0].platform != "cpu":
+        try:
+            found += jax.devices("cpu")
+        except RuntimeError:  # JAX_PLATFORMS leaves it out
+            return found
+    return found
+
+
+def _kinds(device: Any) -> tuple[str, ...]:
+    """What a kind of device is called: CUDA's are `gpu` by platform, and `cuda:0` by name."""
+    return device.platform, str(device).partition(":")[0]
 
 
 def _x64() -> AbstractContextManager[Any]:

@@ -329,7 +329,26 @@ class TorchBackend(AutodiffBackend):
         states: list[torch.Tensor] = [torch.get_rng_state()]
         if torch.cuda.is_available() and torch.cuda.is_initialized():
             states += torch.cuda.get_rng_state_all()
-        return tuple(state.numpy().tobytes() for state in states)
+        return _RandomState(state.numpy().tobytes() for state in states)
+
+
+class _RandomState(tuple[bytes, ...]):
+    """States of the generators: of the CPU, and of the GPUs once they are used. Where they are used
+    for the first time between two of these, only what both hold can be compared.
+    """
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _RandomState):
+            return NotImplemented
+        return all(a == b for a, b in zip(self, other, strict=False))
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self[0])
 
 
 @contextmanager

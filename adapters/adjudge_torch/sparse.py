@@ -21,9 +21,15 @@ def dense(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _with_values(like: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    # the device is named, since `torch.set_default_device` would move what is made without one
     if like.layout is torch.sparse_coo:
         return torch.sparse_coo_tensor(
-            like.indices(), values, like.shape, is_coalesced=True, check_invariants=False
+            like.indices(),
+            values,
+            like.shape,
+            device=values.device,
+            is_coalesced=True,
+            check_invariants=False,
         )
     by_row = like.layout in COMPRESSED_BY_ROW
     return torch.sparse_compressed_tensor(
@@ -32,6 +38,7 @@ def _with_values(like: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
         values,
         like.shape,
         layout=like.layout,
+        device=values.device,
         check_invariants=False,
     )
 
@@ -59,12 +66,11 @@ def with_stored_values(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor
     whole = torch.zeros(like.shape, dtype=values.dtype, device=values.device)
     whole[pattern(like)] = values
     like = stored(like)
-    positions = torch.arange(whole.numel(), dtype=torch.float64).reshape(whole.shape)
     # where in the dense tensor each stored entry stands: gathered through the layout itself
-    return _with_values(like, _gather(whole, like, positions))
+    return _with_values(like, _gather(whole, like))
 
 
-def _gather(whole: torch.Tensor, like: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+def _gather(whole: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     if like.layout is torch.sparse_coo:
         return whole[tuple(like.indices())]
     blocks = like.values().shape
@@ -102,4 +108,4 @@ def with_implied_zeros(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor
         full = ones.to_sparse(layout=like.layout, blocksize=size)
     else:
         full = ones.to_sparse(layout=like.layout)
-    return _with_values(full, _gather(values, full, ones))
+    return _with_values(full, _gather(values, full))

@@ -103,8 +103,66 @@ def test_libraries_and_devices_are_no_default():
 
     assert "* tests-3.11(torch, locked)" in listed
     assert "- integration" in listed
-    assert "- gpu(torch)" in listed
+    assert "- gpu " in listed
     assert "* gpu" not in listed
+
+
+@pytest.fixture
+def driver(tmp_path):
+    """An nvidia-smi that says which CUDA its driver supports, before everything on the path."""
+
+    def supporting(version):
+        smi = tmp_path / "nvidia-smi"
+        smi.write_text(f"#!/bin/sh\necho '| Driver Version: 580.1   CUDA Version: {version}  |'\n")
+        smi.chmod(0o755)
+        return {"PATH": f"{tmp_path}{os.pathsep}/usr/bin{os.pathsep}/bin"}
+
+    return supporting
+
+
+def test_our_own_gpu_session_is_skipped_without_a_driver_or_an_error():
+    arguments, without = ("-s", "gpu", "--no-venv"), {"PATH": ""}
+
+    skipped = nox(ROOT, *arguments, **without)
+    failed = nox(ROOT, *arguments, **without, ADJUDGE_REQUIRE_GPU="1")
+
+    assert skipped.returncode == 0
+    assert "no NVIDIA driver" in skipped.stderr
+    assert failed.returncode != 0
+    assert "no NVIDIA driver" in failed.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the nvidia-smi of this test is a shell script")
+@pytest.mark.parametrize(
+    ("version", "torch", "others"),
+    [
+        ("13.1", "whl/cu130", "cupy-cuda13x>=13.3 jax[cuda13]"),
+        ("12.8", "whl/cu128", "cupy-cuda12x>=13.3 jax[cuda12]"),
+        ("12.7", "whl/cu126", "cupy-cuda12x>=13.3 jax[cuda12]"),
+        ("12.2", "whl/cu126", "cupy-cuda12x>=13.3 jax[cuda12]"),
+    ],
+)
+def test_the_gpu_session_takes_the_builds_that_fit_the_driver(driver, version, torch, others):
+    # the module, since a run would install them
+    code = (
+        "import noxfile; cuda = noxfile.cuda_of_driver(); found = noxfile.cuda_builds(cuda);"
+        "print(cuda, *found['torch'], *found['others'])"
+    )
+    pytest.importorskip("nox")
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={**os.environ, **driver(version)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert done.returncode == 0, done.stderr
+    major, minor = version.split(".")
+    assert done.stdout.startswith(f"({major}, {minor}) ")
+    assert torch in done.stdout
+    assert others in done.stdout
 
 
 @pytest.mark.parametrize("text", [PAGE, WORKFLOW], ids=["page", "workflow"])
@@ -112,6 +170,6 @@ def test_a_workflow_takes_its_matrix_from_nox_and_pins_what_it_uses(text):
     assert "nox -l --json" in text
     assert "fromJSON(needs.list.outputs.sessions)" in text
     assert "permissions:\n  contents: read\n" in text
-    assert text.count("timeout-minutes:") == 2
+    assert text.count("timeout-minutes:") == text.count("runs-on:") >= 2
     used = re.findall(r"uses: (\S+)", text)
     assert [one for one in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", one)] == []

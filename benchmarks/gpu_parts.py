@@ -1,0 +1,508 @@
+"""The parts of `gpu.py`, each run in a process of its own: a line of JSON for each item done.
+
+A part is a list of named items. Whatever an item raises is an answer; after one that went wrong the
+device is tried, and where it no longer answers (CUDA's errors are sticky) the process ends, and
+`gpu.py` starts another one at the next item.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import importlib
+import importlib.util
+import json
+import math
+import random
+import sys
+import time
+import traceback
+import types
+import unittest
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+import adjudge
+from adjudge.conformance import checks
+from adjudge.registry import backend_named
+
+ROOT = Path(__file__).resolve().parents[1]
+LOST = 3
+"""Exit code: the device no longer answers."""
+TEXT = 1500
+"""Characters that are kept of what went wrong."""
+DELTAS = (1.0, 1e-2, 1e-4)
+
+Item = tuple[str, Callable[[], dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a part runs, and how much of it."""
+
+    engine: str
+    device: str
+    small: bool
+
+    @property
+    def backend(self) -> Any:
+        """The adapter of the engine."""
+        return backend_named(self.engine)
+
+    def array(self) -> Any:
+        """Two ones on the device."""
+        return self.backend.make(np.ones(2), "float32", self.name)
+
+    @property
+    def name(self) -> str | None:
+        """What the backend calls the device: JAX's own names of CPU devices differ."""
+        kind = self.device.partition(":")[0]
+        if kind == "cpu":
+            return self.backend.devices()[0] if self.engine == "jax" else "cpu"
+        return f"{self.device}:0" if kind == self.device else self.device
+
+    def alive(self) -> bool:
+        """Whether arrays can still be made there and read back."""
+        try:
+            return bool((self.backend.to_host(self.array()) == 1).all())
+        except Exception:
+            traceback.print_exc()
+            return False
+
+
+def describe(place: Place) -> dict[str, Any]:
+    """The device that arrays are really on, in the words of the engine and of its CUDA."""
+    backend = place.backend
+    found: dict[str, Any] = {"device": backend.info(place.array()).device}
+    found["version"] = backend.version
+    if place.engine == "torch" and place.device != "cpu":
+        torch = importlib.import_module("torch")
+        found |= {"name": torch.cuda.get_device_name(), "cuda": torch.version.cuda}
+    elif place.engine == "jax":
+        (device,) = place.array().devices()
+        found |= {"name": device.device_kind, "cuda": device.client.platform_version}
+    elif place.engine == "cupy":
+        cuda = importlib.import_module("cupy").cuda
+        found["name"] = cuda.runtime.getDeviceProperties(cuda.Device().id)["name"].decode()
+        found["cuda"] = str(cuda.runtime.runtimeGetVersion())
+    on_gpu = found["device"].startswith(("cuda", "gpu"))
+    return found | {"platform": "cuda" if on_gpu else "cpu"}
+
+
+# ---------------------------------------------------------------- conformance
+
+
+def at_home(backend: Any, device: str) -> Any:
+    """The backend with `device` as its default one, and the first of its devices."""
+    kind: Any = type(backend)
+
+    class Placed(kind):  # type: ignore[misc]
+        def make(self, values: Any, dtype: str, device: str | None = None) -> Any:
+            return super().make(values, dtype, device or home)
+
+        def devices(self) -> list[str]:
+            return [home, *(name for name in super().devices() if name != home)]
+
+    home = device
+    placed = copy.copy(backend)
+    placed.__class__ = Placed
+    return placed
+
+
+def conformance(place: Place) -> Iterator[Item]:
+    """The conformance kit, with the device as that on which the engine makes its arrays."""
+    backend = place.backend
+    ways = {place.engine: backend} | {way.way: way for way in backend.ways()}
+    for name, way in ways.items():
+        excused = {"FF": "PyTorch's forward mode does not nest"} if name == "torch" else None
+        disturb = {}
+        if backend.random_state() is not None:
+            disturb = {"random numbers": (partial(draw, place), None)}
+        few = {"scenarios": ["elementwise", "matrix product"]} if place.small else {}
+        engine = at_home(way, str(place.name))
+        for check in checks(engine, excused=excused, disturb=disturb, **few):
+            # the kit counts for all of its checks together
+            yield f"{name}: {check.id}", partial(answered, check, subject_of(check))
+
+
+def subject_of(check: Any) -> Any:
+    """What counts the comparisons of the kit that a check belongs to."""
+    return check.run.args[0].subject
+
+
+def answered(check: Any, subject: Any) -> dict[str, Any]:
+    """How many comparisons a check made; it raises where one fails.
+
+    The kit holds products to the digits of their dtype, which JAX's default precision has not.
+    """
+    before = subject.comparisons
+    with subject.backend.highest_precision():
+        check.run()
+    return {"ok": True, "comparisons": subject.comparisons - before}
+
+
+def draw(place: Place) -> object:
+    """A random number of PyTorch, of the CPU and of the device."""
+    torch = importlib.import_module("torch")
+    return torch.rand(1), torch.rand(1, device=place.device)
+
+
+# ---------------------------------------------------------------- examples
+
+
+def examples(place: Place) -> Iterator[Item]:
+    """Every case that the files in examples/ for CuPy declare, and for a dry run the others."""
+    pattern = f"*_{place.engine}.py" if place.small else "*cupy*.py"
+    for path in sorted((ROOT / "examples").glob(pattern)):
+        yield from cases_of(path, place)
+
+
+def cases_of(path: Path, place: Place) -> Iterator[Item]:
+    """The cases of one file; of one that cannot be run, why."""
+    try:
+        spec: Any = importlib.util.spec_from_file_location(path.stem, path)
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[path.stem] = module
+        spec.loader.exec_module(module)
+    except ModuleNotFoundError as error:
+        absent = {"skipped": f"{error.name} is absent"}
+        yield path.name, lambda: absent
+        return
+    except Exception as error:
+        yield path.name, partial(again, error)
+        return
+    found = [one for value in vars(module).values() for one in in_value(value)]
+    if not found:
+        yield path.name, lambda: {"ok": False, "text": "declares no case on this machine"}
+    for case in found:
+        # its inputs are copied there, wherever the module has made them
+        case.options.setdefault("device", place.name)
+        yield f"{path.name}: {case.name}", partial(judged, case)
+
+
+def in_value(value: Any) -> Iterator[adjudge.Case]:
+    """The cases in a value of a module."""
+    for one in value if isinstance(value, list | tuple) else (value,):
+        if isinstance(one, adjudge.Case):
+            yield one
+
+
+def again(error: Exception) -> dict[str, Any]:
+    """Raises it."""
+    raise error
+
+
+def judged(case: adjudge.Case) -> dict[str, Any]:
+    """The verdict on a case beside the expected one."""
+    expected = EXPECTED.get(case.name, "PASS" if case.name.startswith("right") else "FAIL")
+    report = case.run()
+    verdict = str(report.verdict.value)
+    return {
+        "ok": verdict in expected.split(" or "),
+        "verdict": verdict,
+        "expected": expected,
+        "device": str(report.provenance.device),
+        "comparisons": report.counts["comparisons"],
+        "text": "" if verdict == "PASS" else report.headline[:TEXT],
+    }
+
+
+EXPECTED = {
+    "expm1": "PASS",
+    "expm1, second order": "PASS",
+    "detached": "PASS",
+    "norm": "PASS",
+    "softplus": "PASS",
+    "second": "PASS",
+    "wrong second, first order": "PASS",
+    "order two": "FAIL or INCONCLUSIVE",
+}
+"""By the name of the case. Otherwise that of `right` is PASS, and the others are there to fail."""
+
+
+# ---------------------------------------------------------------- the project's own tests
+
+
+def own_tests(place: Place) -> Iterator[Item]:
+    """The tests of engines and of placement: one item a file."""
+    folder = ROOT / "tests"
+    few = ("backends/test_device.py",)
+    patterns = ("backends/test_device*.py", "backends/test_cupy*.py", "engines/test_*.py")
+    for path in [
+        p for which in (few if place.small else patterns) for p in sorted(folder.glob(which))
+    ]:
+        yield path.relative_to(ROOT).as_posix(), partial(tested, path)
+
+
+def tested(path: Path) -> dict[str, Any]:
+    """The counts of pytest on one file, the reasons for what it skipped, what failed."""
+    pytest = importlib.import_module("pytest")
+    counts = {"passed": 0, "failed": 0, "skipped": 0}
+    failed: list[str] = []
+    skipped: dict[str, int] = {}
+
+    class Seen:
+        def pytest_runtest_logreport(self, report: Any) -> None:
+            self.note(report, report.when == "call")
+
+        def pytest_collectreport(self, report: Any) -> None:
+            if not report.passed:
+                self.note(report, True)
+
+        def note(self, report: Any, whole: bool) -> None:
+            absent = last_line(report.longreprtext) if report.failed else ""
+            if absent.startswith("ModuleNotFoundError: "):
+                counts["skipped"] += 1
+                skipped[absent.removeprefix("ModuleNotFoundError: ")] = 1
+            elif report.failed:
+                counts["failed"] += 1
+                failed.append(f"{report.nodeid}: {last_line(report.longreprtext)}")
+            elif report.skipped:
+                counts["skipped"] += 1
+                reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else "expected"
+                skipped[reason] = skipped.get(reason, 0) + 1
+            elif whole:
+                counts["passed"] += 1
+
+    options = ["-q", "-p", "no:cacheprovider", "--rootdir", str(ROOT), str(path)]
+    code = int(pytest.main(options, plugins=[Seen()]))
+    # 2: a file that could not be imported, which is among what failed or was skipped
+    ok = not failed and (code in (0, 5) or (code == 2 and counts["skipped"] > 0))
+    text = "" if ok else "\n".join(failed)[:TEXT] or f"pytest ended with {code}"
+    return {"ok": ok, **counts, "skips": skipped, "text": text}
+
+
+def last_line(text: str) -> str:
+    """What pytest says at the end of a failure."""
+    lines = [line.removeprefix("E").strip() for line in text.splitlines() if line.startswith("E")]
+    return (lines or text.splitlines() or [""])[0][:300]
+
+
+# ---------------------------------------------------------------- operators
+
+
+def shuffled(names: Sequence[Any], place: Place, most: int) -> list[Any]:
+    """A sample in random order, so that what is done before time is up is a sample as well."""
+    chosen = list(names)
+    random.Random(0).shuffle(chosen)  # noqa: S311 a sample of operators
+    return chosen[:4] if place.small else chosen[:most]
+
+
+def stand_in(name: str, **contents: Any) -> None:
+    """A module of this name, where none is installed. The lists of operators of PyTorch and JAX
+    are in their test suites, which import test frameworks that no list needs.
+    """
+    if importlib.util.find_spec(name.partition(".")[0]) is None:
+        module = types.ModuleType(name)
+        vars(module).update(contents)
+        PROVIDED[name] = module
+
+
+PROVIDED: dict[str, types.ModuleType] = {}
+"""The modules of `stand_in`, which Python imports once they are in `sys.modules`."""
+
+
+def torch_operators(place: Place) -> Iterator[Item]:
+    """PyTorch's operators with planted errors, judged by adjudge and by PyTorch's fast mode."""
+    stand_in("expecttest", TestCase=unittest.TestCase)
+    sys.modules.update(PROVIDED)
+    import torch
+    from judges import JUDGES, warm_up
+    from operator_tables import Options
+    from torch.testing._internal.common_methods_invocations import op_db
+    from torch_operators import examine, label
+
+    names = ["adjudge", "torch fast"]
+    judges = {name: JUDGES[name](0) for name in names}
+    for judge in judges.values():
+        warm_up(judge)
+    options = Options(names, names, DELTAS, limit=60.0, patience=1.0, seed=0, repeats=1)
+
+    def judged_pair(index: int, dtype: torch.dtype) -> dict[str, Any]:
+        result = examine(index, dtype, options, judges, place.device)
+        if result.skipped:
+            return {"skipped": result.skipped}
+        rulings = [
+            {**ruling(r.judge, r.delta, WORDS[r.verdict], r.message), "seconds": r.seconds}
+            for r in result.rows
+        ]
+        return {"ok": True, "rulings": rulings, "known": result.wrong, "excused": excused(result)}
+
+    differentiable = [k for k, operator in enumerate(op_db) if operator.supports_autograd]
+    for index in shuffled(differentiable, place, 150):
+        for dtype in (torch.float64, torch.float32):
+            yield label(op_db[index], dtype), partial(judged_pair, index, dtype)
+
+
+WORDS = {"accepts": "pass", "rejects": "reject", "inconclusive": "inconclusive", "crashes": "crash"}
+
+
+def ruling(judge: str, delta: float, verdict: str, text: str) -> dict[str, Any]:
+    """One judge on one derivative; `delta` is 0 where nothing was planted."""
+    return {"judge": judge, "delta": delta, "verdict": verdict, "text": text[:300]}
+
+
+def excused(result: Any) -> bool:
+    """Whether PyTorch's own test of this gradient is skipped or expected to fail."""
+    return any(row.excused for row in result.rows)
+
+
+def jax_primitives(place: Place) -> Iterator[Item]:
+    """JAX's primitives with planted errors, judged by adjudge and by `check_grads`."""
+    import jax
+    import jax_primitives as primitives
+
+    parameterized = types.SimpleNamespace(TestCase=unittest.TestCase)
+    stand_in("absl")
+    absltest = types.SimpleNamespace(TestLoader=unittest.TestLoader, TestCase=unittest.TestCase)
+    stand_in("absl.testing", parameterized=parameterized, absltest=absltest)
+    if PROVIDED:
+        importlib.import_module("jax._src.config").parse_flags_with_absl = dict  # no flags
+    sys.modules.update(PROVIDED)
+    primitives.take_platform(place.device)
+    judges = {"adjudge": "default", "check_grads": "jax"}
+
+    def judged_case(harness: Any, dtype: str) -> dict[str, Any]:
+        # TF32 products, JAX's default on a GPU, would have both judge to three digits
+        highest = jax.default_matmul_precision("highest")
+        with jax.enable_x64(dtype in primitives.DOUBLE), highest:
+            case = primitives.case_of(harness, dtype)
+            if isinstance(case, primitives.Skip):
+                return {"skipped": case.reason}
+            site = primitives.site_of(case)
+            rulings = []
+            for delta in (0.0, *DELTAS) if site else (0.0,):
+                f = primitives.plant(case.f, case.args[site.leaf], site, delta) if delta else case.f
+                for name, judge in judges.items():
+                    one = primitives.rule(judge, case, f, delta)
+                    told = ruling(name, delta, one.verdict, one.line)
+                    rulings.append({**told, "seconds": one.seconds})
+        known = True if case.kind == "wrong" else None
+        irregular = case.kind == "not finite"
+        return {"ok": True, "rulings": rulings, "known": known, "excused": irregular}
+
+    groups: dict[tuple[str, str], Any] = {}
+    for harness in sorted(primitives.all_harnesses(), key=lambda h: (h.group_name, h.fullname)):
+        dtype = np.dtype(harness.dtype).name
+        if dtype in ("float64", "float32"):
+            groups.setdefault((harness.group_name, dtype), harness)
+    for (_, dtype), harness in shuffled(list(groups.items()), place, 120):
+        named = f"{harness.fullname} {dtype}"
+        yield named, partial(judged_case, harness, dtype)
+
+
+# ---------------------------------------------------------------- time
+
+
+def large(place: Place) -> Iterator[Item]:
+    """The large kernel pair of `large.py`: right ones of every size, then wrong ones."""
+    from large import DTYPES, SIZES, measure, measure_wrong
+
+    def right(n: int, dtype: str) -> dict[str, Any]:
+        row = measure(place.engine, n, dtype, place.device, repeats=1 if place.small else 3)
+        return {"ok": row["verdict"] == "PASS", "text": row["verdict"]} | row
+
+    def wrong(n: int, dtype: str) -> dict[str, Any]:
+        row = measure_wrong(place.engine, n, dtype, place.device)
+        return {"ok": row["wrong"] == "FAIL", "text": row["wrong"], "n": n, "dtype": dtype} | row
+
+    sizes = (1000,) if place.small else SIZES
+    for n in sizes:
+        for dtype in DTYPES:
+            yield f"right {n} {dtype}", partial(right, n, dtype)
+    for n in sizes:
+        for dtype in DTYPES:
+            yield f"wrong {n} {dtype}", partial(wrong, n, dtype)
+
+
+# ---------------------------------------------------------------- running
+
+
+PARTS: dict[str, Callable[[Place], Iterator[Item]]] = {
+    "conformance": conformance,
+    "examples": examples,
+    "tests": own_tests,
+    "torch operators": torch_operators,
+    "jax operators": jax_primitives,
+    "large": large,
+}
+
+
+def plain(value: Any) -> Any:
+    """What JSON has no word for, as `null`."""
+    if isinstance(value, dict):
+        return {key: plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def told(error: BaseException) -> str:
+    """Type and text of an exception."""
+    return f"{type(error).__name__}: {error}"[:TEXT]
+
+
+def run(items: Iterator[Item], place: Place, skip: int, until: float, lines: TextIO) -> int:
+    """Writes what each item after the first `skip` answers, until the time is up."""
+
+    def say(**row: Any) -> None:
+        lines.write(json.dumps(plain(row)) + "\n")
+        lines.flush()
+
+    for k, (name, item) in enumerate(items):
+        if k < skip:
+            continue
+        if time.time() > until:
+            say(stopped=name)
+            return 0
+        say(starting=name)
+        start = time.perf_counter()
+        try:
+            answer = item()
+        except Exception as error:
+            answer = {"ok": False, "text": told(error)}
+        say(name=name, seconds=time.perf_counter() - start, **without_seconds(answer))
+        if not answer.get("ok", True) and not place.alive():
+            say(lost=name)
+            return LOST
+    say(done=True)
+    return 0
+
+
+def without_seconds(answer: dict[str, Any]) -> dict[str, Any]:
+    """What an item answers; its time is measured here."""
+    return {key: value for key, value in answer.items() if key not in ("name", "seconds")}
+
+
+def main() -> int:
+    """One part."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("part", choices=list(PARTS))
+    parser.add_argument("--engine", required=True)
+    parser.add_argument("--device", required=True)
+    parser.add_argument("--small", action="store_true")
+    parser.add_argument("--skip", type=int, default=0)
+    parser.add_argument("--until", type=float, default=math.inf, help="time.time() of the end")
+    parser.add_argument("--lines", type=Path, required=True)
+    asked = parser.parse_args()
+    place = Place(asked.engine, asked.device, asked.small)
+    with asked.lines.open("a", encoding="utf-8") as lines:
+        try:
+            reason = place.backend.absent()
+            on = {} if reason else describe(place)
+        except adjudge.AdjudgeError as error:
+            reason, on = error.found, {}
+        if reason:
+            lines.write(json.dumps({"absent": reason}) + "\n")
+            return 0
+        lines.write(json.dumps({"on": on, "place": asdict(place)}) + "\n")
+        return run(PARTS[asked.part](place), place, asked.skip, asked.until, lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
