@@ -68,14 +68,17 @@ class JaxBackend(AutodiffBackend):
 
         def pullback(w: MaybeArrays) -> MaybeArrays:
             with self._refusing("reverse mode (vjp)"):
-                return tuple(jnp.conj(g) for g in transpose(tuple(map(jnp.conj, _filled(w, y)))))
+                gradients = transpose(tuple(map(jnp.conj, _filled(w, y))))
+                return tuple(
+                    _at_home(jnp.conj(g), leaf) for g, leaf in zip(gradients, x, strict=True)
+                )
 
         return y, pullback
 
     def jvp(self, f: FlatFunction, x: Arrays, v: MaybeArrays) -> tuple[Arrays, MaybeArrays]:
         with self._refusing("forward mode (jvp)"):
             y, jv = jax.jvp(lambda *leaves: f(leaves), x, _filled(v, x))
-        return y, jv
+            return y, tuple(map(_at_home, jv, y))
 
     def vmap(self, function: Callable[[MaybeArrays], MaybeArrays]) -> Callable[..., MaybeArrays]:
         mapped: Callable[..., MaybeArrays] = jax.vmap(lambda *arrays: function(arrays))
@@ -155,7 +158,7 @@ class JaxBackend(AutodiffBackend):
 
     def from_host(self, host: HostArray, like: Array) -> Array:
         rounded = np.asarray(host, order="C").astype(np.dtype(like.dtype))
-        array = jax.device_put(rounded, like.sharding)
+        array = _put(rounded, like)
         if array.dtype != like.dtype:  # 64-bit values outside of 64-bit mode become 32-bit ones
             raise self.lacks(
                 f"dtype {like.dtype}",
@@ -235,6 +238,30 @@ def _isolated(wide: bool) -> Iterator[None]:
             jax.config.update("jax_enable_x64", before)
         if CONFIG.jax_default_device is not device:
             jax.config.update("jax_default_device", device)
+
+
+def _committed(array: Any) -> bool:
+    """Whether JAX computes where this array is: one that nobody put anywhere is moved freely."""
+    return bool(getattr(array, "committed", True))
+
+
+def _at_home(value: Array, like: Array) -> Array:
+    """`value` where `like` is, unless it was put elsewhere. JAX makes the zeros of what does not
+    depend on an input on its default device, and commits them to none.
+    """
+    if isinstance(value, jax.core.Tracer) or isinstance(like, jax.core.Tracer):
+        return value
+    if value.sharding == like.sharding or (_committed(value) and _committed(like)):
+        return value
+    return _put(np.asarray(value), like)
+
+
+def _put(host: NDArray[Any], like: Array) -> Array:
+    """An array where `like` is, which other arrays of a computation move as they move `like`."""
+    if _committed(like):
+        return jax.device_put(host, like.sharding)
+    with jax.default_device(next(iter(like.devices()))):
+        return jax.device_put(host)
 
 
 def _x64() -> AbstractContextManager[Any]:

@@ -30,6 +30,8 @@ from adjudge_torch.graph import gradients
 TF32_EPS = 2.0**-10
 """Spacing at 1 of NVIDIA's TensorFloat-32, which has ten explicit significand bits."""
 
+VALUELESS = "meta tensors have a shape and a dtype, and hold no values"
+
 REFUSALS = (
     "Nested forward mode AD",
     "forward AD with",
@@ -241,6 +243,8 @@ class TorchBackend(AutodiffBackend):
 
     def to_host(self, array: Array, like: Array | None = None) -> HostArray:
         tensor = array.detach()
+        if tensor.is_meta:
+            raise self.lacks("reading a tensor on device 'meta'", VALUELESS)
         pattern = tensor if like is None else like
         if _is_plain(tensor) and pattern.layout is torch.strided:  # as most are
             tensor = tensor.to(device="cpu", dtype=torch.float64)
@@ -292,6 +296,8 @@ class TorchBackend(AutodiffBackend):
 
     def place(self, array: Array, device: object) -> Array:
         there = self._device(str(device))
+        if array.is_meta:
+            raise self.lacks("copying a tensor from device 'meta'", VALUELESS)
         # detached, in place of the leaf: the mark is kept, the history is not
         return array.detach().clone().to(there).requires_grad_(array.requires_grad)
 
@@ -299,7 +305,10 @@ class TorchBackend(AutodiffBackend):
         known = self.devices()
         if name in known or f"{name}:0" in known:
             return name
-        raise self.lacks(f"device {name!r}", f"the devices are {', '.join(known)}")
+        there = f"the devices are {', '.join(known)}"
+        if name == "meta":
+            there = f"{VALUELESS}; {there}"
+        raise self.lacks(f"device {name!r}", there)
 
     def masked(self, masked: bool | None) -> Self:
         return type(self)(stored_only=bool(masked))

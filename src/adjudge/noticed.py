@@ -23,7 +23,7 @@ def noticed(problem: Problem, seen: Surroundings, outcomes: Sequence[Judgement])
             draws, text=f"{first}\n  seed it inside of the function, or pass the numbers in"
         )
     notes = [draws] * seen.drawn + [*_coarse(problem)]
-    if Status.NONDETERMINISTIC in found:
+    if any(finding.rounding for outcome in outcomes for finding in outcome.findings):
         notes += _unrepeatable(problem)
     return notes + [
         Finding(

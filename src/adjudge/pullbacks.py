@@ -29,6 +29,7 @@ def identities(checks: Identities, reverse: Reverse) -> tuple[Vector, list[Findi
     first = reverse.vector(gradients)
     checks.images["R" + checks.problem.tail] = u, first
     findings = [
+        *checks.first_elsewhere(),
         *metadata(checks, gradients),
         *checks.unchanged(
             handed, base.arrays, base.Y, before, "the vjp (backward pass)", "the cotangent of "
@@ -100,16 +101,19 @@ def metadata(checks: Identities, gradients: MaybeArrays) -> Iterator[Finding]:
             continue
         info = backend.info(gradient)
         checks.compared += 1
+        mode = "R" + checks.problem.tail
+        yield from checks.elsewhere(
+            mode, "gradient", leaf.name, info.device, "input", leaf.info.device
+        )
         for status, what, found, expected in (
             (Status.WRONG_SHAPE, "shape", info.shape, leaf.info.shape),
             (Status.WRONG_DTYPE, "dtype", info.dtype, leaf.info.dtype),
-            (Status.WRONG_DEVICE, "device", info.device, leaf.info.device),
             (Status.WRONG_LAYOUT, "layout", info.layout, leaf.info.layout),
         ):
             if found != expected:
                 yield Finding(
                     status,
-                    "R" + checks.problem.tail,
+                    mode,
                     leaf.name,
                     f"the gradient of {leaf.name} has {what} {found}, the input has "
                     f"{what} {expected}\n"
