@@ -24,11 +24,8 @@ from adjudge.backend import (
     Pullback,
 )
 from adjudge.errors import NotSupportedError
-from adjudge_torch import precision, sparse
+from adjudge_torch import precision, settings, sparse
 from adjudge_torch.graph import gradients
-
-TF32_EPS = 2.0**-10
-"""Spacing at 1 of NVIDIA's TensorFloat-32, which has ten explicit significand bits."""
 
 VALUELESS = "meta tensors have a shape and a dtype, and hold no values"
 
@@ -214,24 +211,13 @@ class TorchBackend(AutodiffBackend):
         return float(torch.finfo(array.dtype).eps)
 
     def effective_eps(self, array: Array) -> float:
-        eps, setting = self.eps(array), self.coarsened_by(array)
-        if setting.startswith("torch.autocast"):
-            dtype = torch.get_autocast_dtype(array.device.type)
-            return max(eps, float(torch.finfo(dtype).eps))
-        return max(eps, TF32_EPS) if setting else eps
+        return max(self.eps(array), settings.of_products(array)[1])
 
     def coarsened_by(self, array: Array) -> str:
-        kind = array.device.type
-        if array.dtype not in (torch.float32, torch.complex64):
-            return ""
-        if torch.is_autocast_enabled(kind):
-            return f"torch.autocast({kind!r})"
-        tf32 = kind == "cuda" and torch.backends.cuda.matmul.allow_tf32
-        return "torch.backends.cuda.matmul.allow_tf32 = True" if tf32 else ""
+        return settings.of_products(array)[0] or settings.of_operators(array)
 
     def repeatable_by(self, array: Array) -> str:
-        fixed = array.device.type == "cpu" or torch.are_deterministic_algorithms_enabled()
-        return "" if fixed else "torch.use_deterministic_algorithms(True)"
+        return settings.of_repeatability(array)
 
     def carried_eps(self, f: FlatFunction, x: Arrays) -> float:
         return precision.narrowest(lambda: f(x))
@@ -332,7 +318,7 @@ class TorchBackend(AutodiffBackend):
         return precision.widening()
 
     def highest_precision(self) -> AbstractContextManager[None]:
-        return precision.highest()
+        return settings.highest()
 
     def random_state(self) -> Hashable:
         states: list[torch.Tensor] = [torch.get_rng_state()]
@@ -346,13 +332,16 @@ def _isolated() -> Iterator[None]:
     dtype, device = torch.get_default_dtype(), torch.get_default_device()
     deterministic = torch.are_deterministic_algorithms_enabled()
     cuda = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
-    with torch.random.fork_rng(devices=cuda):
+    current = torch.cuda.current_device() if cuda else None
+    with torch.random.fork_rng(devices=cuda), settings.kept():
         try:
             with torch.inference_mode(False), torch.enable_grad():
                 yield
         finally:
             if torch.get_default_dtype() is not dtype:
                 torch.set_default_dtype(dtype)
+            if current is not None and torch.cuda.current_device() != current:
+                torch.cuda.set_device(current)
             if torch.get_default_device() != device:
                 torch.set_default_device(device)
             if torch.are_deterministic_algorithms_enabled() != deterministic:
