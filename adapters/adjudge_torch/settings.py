@@ -79,8 +79,8 @@ def of_repeatability(array: torch.Tensor) -> str:
     if torch.are_deterministic_algorithms_enabled():
         picks = kind == "cuda" and torch.backends.cudnn.benchmark
         return "torch.backends.cudnn.benchmark = False" if picks else ""
-    if kind == "cpu":  # the gradient of x[i] adds with atomics where there are threads
-        several = torch.get_num_threads() > 1
+    if kind == "cpu":  # the gradient of x[i] adds float32 with atomics where there are threads
+        several = torch.get_num_threads() > 1 and array.dtype is torch.float32
         return f"{DETERMINISTIC}, or torch.set_num_threads(1)" if several else ""
     if kind != "cuda":
         return DETERMINISTIC

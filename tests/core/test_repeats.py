@@ -2,11 +2,13 @@
 
 import re
 
+import array_api_compat.numpy
 import numpy as np
 import pytest
 
 from adjudge import ByHand, Status, Verdict, examine
 from adjudge.findings import Finding
+from adjudge.plain import PlainBackend
 from adjudge.repeats import finding
 from adjudge.spaces import Space
 
@@ -34,6 +36,16 @@ def gathered(seed, *, factor=1.0, jitter=0.0, forward=False):
         return scattered(factor * spread * c.astype(x.dtype) * np.cos(c.astype(x.dtype) * x[i]))
 
     return ByHand(f, vjp=vjp)
+
+
+class Atomic(PlainBackend):
+    """NumPy, said to add with atomics."""
+
+    def repeatable_by(self, array):
+        return "DETERMINISTIC=1"
+
+
+ATOMIC = Atomic(array_api_compat.numpy)
 
 
 def at(dtype):
@@ -187,3 +199,38 @@ def test_a_value_that_is_not_finite_in_one_run_is_no_rounding():
 
     assert not found.rounding
     assert "inf units of rounding" in found.text
+
+
+@pytest.mark.parametrize("shuffled", [True, False])
+def test_sums_of_the_few_digits_of_probes_are_exact_and_tried_with_more(shuffled):
+    """The gradient of x[i] is a sum of cotangents: in 256ths it is the same in every order."""
+    fixed, order = np.random.default_rng(0), np.random.default_rng(1)
+    i = fixed.integers(0, 5, LENGTH)
+
+    def vjp(x, w):
+        total, some = np.zeros_like(x), order.permutation(LENGTH) if shuffled else slice(None)
+        np.add.at(total, i[some], w[some])
+        return total
+
+    rule = ByHand(lambda x: x[i], vjp=vjp)
+
+    report = examine(rule, at(np.float32), backend=ATOMIC, seed=0)
+
+    assert report.verdict is (Verdict.FAIL if shuffled else Verdict.PASS)
+    if shuffled:
+        found, setting = said(report)
+        assert "as another order of additions makes" in found.text
+        assert "DETERMINISTIC=1" in setting.text
+        assert setting.note
+        loose = examine(rule, at(np.float32), backend=ATOMIC, nondet_tol=tolerance(report), seed=2)
+        assert loose.verdict is Verdict.PASS
+        assert "allows it" in str(loose)
+    else:
+        assert not said(report)
+
+
+def test_randomness_is_not_put_down_to_atomics():
+    report = examine(gathered(1, jitter=0.01), at(np.float64), backend=ATOMIC, seed=0)
+
+    assert report.verdict is Verdict.FAIL
+    assert not [one for one in said(report) if one.note]
