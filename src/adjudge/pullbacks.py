@@ -100,7 +100,6 @@ def metadata(checks: Identities, gradients: MaybeArrays) -> Iterator[Finding]:
         if gradient is None:
             continue
         info = backend.info(gradient)
-        checks.compared += 1
         mode = "R" + checks.problem.tail
         yield from checks.elsewhere(
             mode, "gradient", leaf.name, info.device, "input", leaf.info.device
