@@ -281,7 +281,7 @@ def _in_flags(array: Array) -> str:
 
 def _committed(array: Any) -> bool:
     """Whether JAX computes where this array is: one that nobody put anywhere is moved freely."""
-    return bool(getattr(array, "committed", True))
+    return bool(getattr(array, "committed", getattr(array, "_committed", True)))
 
 
 def _at_home(value: Array, like: Array) -> Array:

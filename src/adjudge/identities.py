@@ -126,29 +126,6 @@ class Identities:
                     "  work on a copy; a caller's array must not change",
                 )
 
-    def elsewhere(
-        self, mode: str, what: str, name: str, found: str, like: str, expected: str
-    ) -> Iterator[Finding]:
-        """`what` of `name` is on the device of `like`."""
-        self.compared += 1
-        if found != expected:
-            yield Finding(
-                Status.WRONG_DEVICE,
-                mode,
-                name,
-                f"the {what} of {name} is on device {found}, the {like} is on {expected}\n"
-                f"  return a {what} on the device of its {like}",
-            )
-
-    def first_elsewhere(self) -> Iterator[Finding]:
-        """Gradients that are differentiated again are on the devices of their inputs."""
-        problem = self.problem
-        if problem.tail.startswith("R"):
-            inputs = problem.X.leaves[: problem.base_inputs]
-            for leaf, gradient in zip(inputs, self.base.Y.leaves, strict=True):
-                here, there = leaf.info.device, gradient.info.device
-                yield from self.elsewhere(problem.tail, "gradient", leaf.name, there, "input", here)
-
     def finite(self) -> Iterator[Finding]:
         """f is finite at x."""
         space, values = self.base.whole, self.base.values
