@@ -93,7 +93,10 @@ class CupyBackend(PlainBackend):
         return "CUPY_TF32=1" if self.effective_eps(array) > self.eps(array) else ""
 
     def repeatable_by(self, array: Array) -> str:
-        return "atomicAdd, scatter_add and reductions add in any order: add in a fixed one"
+        return (
+            "atomicAdd adds in any order (cupyx.scatter_add, cupy.add.at, cupy.bincount, and your "
+            "own kernels): sort, or reduce in a fixed order"
+        )
 
     def copy(self, array: Array) -> Array:
         with _on(array):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -31,6 +32,13 @@ CONFIG: Any = jax.config
 ACCELERATED_EPS = {"gpu": 2.0**-10, "tpu": 2.0**-7}
 """Spacing at 1 of float32 products at JAX's default precision: TF32 on GPUs, bfloat16 on TPUs
 (JAX documentation, `jax.lax.Precision`)."""
+
+PRECISE = ("highest", "float32", "F32_F32_F32", "F64_F64_F64", "TF32_TF32_F32_X3")
+"""Settings of `jax_default_matmul_precision` with the digits of float32; so has every preset of six
+or nine products of bfloat16."""
+
+COARSE = {"BF16_BF16_F32_X3": 2.0**-15, "BF16_": 2.0**-7, "F16_": 2.0**-10, "TF32_": 2.0**-10}
+"""Spacing at 1 of what other presets round factors to, by how they begin."""
 
 REFUSALS = (
     "can't apply forward-mode autodiff (jvp) to a custom_vjp function",
@@ -68,14 +76,17 @@ class JaxBackend(AutodiffBackend):
 
         def pullback(w: MaybeArrays) -> MaybeArrays:
             with self._refusing("reverse mode (vjp)"):
-                return tuple(jnp.conj(g) for g in transpose(tuple(map(jnp.conj, _filled(w, y)))))
+                gradients = transpose(tuple(map(jnp.conj, _filled(w, y))))
+                return tuple(
+                    _at_home(jnp.conj(g), leaf) for g, leaf in zip(gradients, x, strict=True)
+                )
 
         return y, pullback
 
     def jvp(self, f: FlatFunction, x: Arrays, v: MaybeArrays) -> tuple[Arrays, MaybeArrays]:
         with self._refusing("forward mode (jvp)"):
             y, jv = jax.jvp(lambda *leaves: f(leaves), x, _filled(v, x))
-        return y, jv
+            return y, tuple(map(_at_home, jv, y))
 
     def vmap(self, function: Callable[[MaybeArrays], MaybeArrays]) -> Callable[..., MaybeArrays]:
         mapped: Callable[..., MaybeArrays] = jax.vmap(lambda *arrays: function(arrays))
@@ -124,20 +135,29 @@ class JaxBackend(AutodiffBackend):
         return float(jnp.finfo(array.dtype).eps)
 
     def effective_eps(self, array: Array) -> float:
-        eps = self.eps(array)
-        platform = next(iter(array.devices())).platform
-        return max(eps, ACCELERATED_EPS[platform]) if self.coarsened_by(array) else eps
+        return max(self.eps(array), self._products(array))
 
     def coarsened_by(self, array: Array) -> str:
+        if self._products(array):
+            setting = CONFIG.jax_default_matmul_precision
+            return f"jax_default_matmul_precision = {setting!r}, which is fast and not precise here"
+        return _in_flags(array)
+
+    def _products(self, array: Array) -> float:
+        """Spacing at 1 of what factors of products are rounded to; 0 where to their dtype."""
         platform = next(iter(array.devices())).platform
-        single = array.dtype in (jnp.float32, jnp.complex64)
-        if single and platform in ACCELERATED_EPS and CONFIG.jax_default_matmul_precision is None:
-            return "jax_default_matmul_precision = None, which is fast and not precise here"
-        return ""
+        if array.dtype not in (jnp.float32, jnp.complex64) or platform not in ACCELERATED_EPS:
+            return 0.0
+        setting = str(CONFIG.jax_default_matmul_precision)
+        if setting in PRECISE or setting.endswith(("_X6", "_X9")):
+            return 0.0
+        of_preset = (eps for begin, eps in COARSE.items() if setting.startswith(begin))
+        return next(of_preset, ACCELERATED_EPS[platform])
 
     def repeatable_by(self, array: Array) -> str:
         on_gpu = next(iter(array.devices())).platform == "gpu"
-        return "XLA_FLAGS=--xla_gpu_deterministic_ops=true" if on_gpu else ""
+        fixed = not on_gpu or _flag(DETERMINISTIC) in ("true", "1")
+        return "" if fixed else f"XLA_FLAGS={DETERMINISTIC}=true"
 
     def carried_eps(self, f: FlatFunction, x: Arrays) -> float:
         try:
@@ -155,7 +175,7 @@ class JaxBackend(AutodiffBackend):
 
     def from_host(self, host: HostArray, like: Array) -> Array:
         rounded = np.asarray(host, order="C").astype(np.dtype(like.dtype))
-        array = jax.device_put(rounded, like.sharding)
+        array = _put(rounded, like)
         if array.dtype != like.dtype:  # 64-bit values outside of 64-bit mode become 32-bit ones
             raise self.lacks(
                 f"dtype {like.dtype}",
@@ -228,6 +248,7 @@ class JaxBackend(AutodiffBackend):
 @contextmanager
 def _isolated(wide: bool) -> Iterator[None]:
     before, device = bool(CONFIG.jax_enable_x64), CONFIG.jax_default_device
+    products = CONFIG.jax_default_matmul_precision
     try:
         with _x64() if wide else nullcontext():
             yield
@@ -236,6 +257,51 @@ def _isolated(wide: bool) -> Iterator[None]:
             jax.config.update("jax_enable_x64", before)
         if CONFIG.jax_default_device is not device:
             jax.config.update("jax_default_device", device)
+        if CONFIG.jax_default_matmul_precision != products:
+            jax.config.update("jax_default_matmul_precision", products)
+
+
+DETERMINISTIC = "--xla_gpu_deterministic_ops"
+
+
+def _flag(name: str) -> str:
+    """The value of XLA's flag in the environment, the last one given; "" where none is."""
+    given = [word for word in os.environ.get("XLA_FLAGS", "").split() if word.startswith(name)]
+    return (given[-1].partition("=")[2] or "true").lower() if given else ""
+
+
+def _in_flags(array: Array) -> str:
+    """Flags of XLA by which some operations round otherwise than the dtype."""
+    fast, excess = "--xla_cpu_enable_fast_math", "--xla_allow_excess_precision"
+    if next(iter(array.devices())).platform == "cpu" and _flag(fast) in ("true", "1"):
+        return f"XLA_FLAGS={fast}=true"
+    if array.dtype in (jnp.float16, jnp.bfloat16) and _flag(excess) not in ("false", "0"):
+        return f"compiled code keeps digits between operations, without XLA_FLAGS={excess}=false"
+    return ""
+
+
+def _committed(array: Any) -> bool:
+    """Whether JAX computes where this array is: one that nobody put anywhere is moved freely."""
+    return bool(getattr(array, "committed", getattr(array, "_committed", True)))
+
+
+def _at_home(value: Array, like: Array) -> Array:
+    """`value` where `like` is, unless it was put elsewhere. JAX makes the zeros of what does not
+    depend on an input on its default device, and commits them to none.
+    """
+    if isinstance(value, jax.core.Tracer) or isinstance(like, jax.core.Tracer):
+        return value
+    if value.sharding == like.sharding or (_committed(value) and _committed(like)):
+        return value
+    return _put(np.asarray(value), like)
+
+
+def _put(host: NDArray[Any], like: Array) -> Array:
+    """An array where `like` is, which other arrays of a computation move as they move `like`."""
+    if _committed(like):
+        return jax.device_put(host, like.sharding)
+    with jax.default_device(next(iter(like.devices()))):
+        return jax.device_put(host)
 
 
 def _devices() -> list[Any]:

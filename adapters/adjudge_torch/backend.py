@@ -24,11 +24,10 @@ from adjudge.backend import (
     Pullback,
 )
 from adjudge.errors import NotSupportedError
-from adjudge_torch import precision, sparse
+from adjudge_torch import precision, settings, sparse
 from adjudge_torch.graph import gradients
 
-TF32_EPS = 2.0**-10
-"""Spacing at 1 of NVIDIA's TensorFloat-32, which has ten explicit significand bits."""
+VALUELESS = "meta tensors have a shape and a dtype, and hold no values"
 
 REFUSALS = (
     "Nested forward mode AD",
@@ -212,24 +211,13 @@ class TorchBackend(AutodiffBackend):
         return float(torch.finfo(array.dtype).eps)
 
     def effective_eps(self, array: Array) -> float:
-        eps, setting = self.eps(array), self.coarsened_by(array)
-        if setting.startswith("torch.autocast"):
-            dtype = torch.get_autocast_dtype(array.device.type)
-            return max(eps, float(torch.finfo(dtype).eps))
-        return max(eps, TF32_EPS) if setting else eps
+        return max(self.eps(array), settings.of_products(array)[1])
 
     def coarsened_by(self, array: Array) -> str:
-        kind = array.device.type
-        if array.dtype not in (torch.float32, torch.complex64):
-            return ""
-        if torch.is_autocast_enabled(kind):
-            return f"torch.autocast({kind!r})"
-        tf32 = kind == "cuda" and torch.backends.cuda.matmul.allow_tf32
-        return "torch.backends.cuda.matmul.allow_tf32 = True" if tf32 else ""
+        return settings.of_products(array)[0] or settings.of_operators(array)
 
     def repeatable_by(self, array: Array) -> str:
-        fixed = array.device.type == "cpu" or torch.are_deterministic_algorithms_enabled()
-        return "" if fixed else "torch.use_deterministic_algorithms(True)"
+        return settings.of_repeatability(array)
 
     def carried_eps(self, f: FlatFunction, x: Arrays) -> float:
         return precision.narrowest(lambda: f(x))
@@ -241,6 +229,8 @@ class TorchBackend(AutodiffBackend):
 
     def to_host(self, array: Array, like: Array | None = None) -> HostArray:
         tensor = array.detach()
+        if tensor.is_meta:
+            raise self.lacks("reading a tensor on device 'meta'", VALUELESS)
         pattern = tensor if like is None else like
         if _is_plain(tensor) and pattern.layout is torch.strided:  # as most are
             tensor = tensor.to(device="cpu", dtype=torch.float64)
@@ -292,6 +282,8 @@ class TorchBackend(AutodiffBackend):
 
     def place(self, array: Array, device: object) -> Array:
         there = self._device(str(device))
+        if array.is_meta:
+            raise self.lacks("copying a tensor from device 'meta'", VALUELESS)
         # detached, in place of the leaf: the mark is kept, the history is not
         return array.detach().clone().to(there).requires_grad_(array.requires_grad)
 
@@ -299,7 +291,10 @@ class TorchBackend(AutodiffBackend):
         known = self.devices()
         if name in known or f"{name}:0" in known:
             return name
-        raise self.lacks(f"device {name!r}", f"the devices are {', '.join(known)}")
+        there = f"the devices are {', '.join(known)}"
+        if name == "meta":
+            there = f"{VALUELESS}; {there}"
+        raise self.lacks(f"device {name!r}", there)
 
     def masked(self, masked: bool | None) -> Self:
         return type(self)(stored_only=bool(masked))
@@ -323,7 +318,7 @@ class TorchBackend(AutodiffBackend):
         return precision.widening()
 
     def highest_precision(self) -> AbstractContextManager[None]:
-        return precision.highest()
+        return settings.highest()
 
     def random_state(self) -> Hashable:
         states: list[torch.Tensor] = [torch.get_rng_state()]
@@ -356,13 +351,16 @@ def _isolated() -> Iterator[None]:
     dtype, device = torch.get_default_dtype(), torch.get_default_device()
     deterministic = torch.are_deterministic_algorithms_enabled()
     cuda = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
-    with torch.random.fork_rng(devices=cuda):
+    current = torch.cuda.current_device() if cuda else None
+    with torch.random.fork_rng(devices=cuda), settings.kept():
         try:
             with torch.inference_mode(False), torch.enable_grad():
                 yield
         finally:
             if torch.get_default_dtype() is not dtype:
                 torch.set_default_dtype(dtype)
+            if current is not None and torch.cuda.current_device() != current:
+                torch.cuda.set_device(current)
             if torch.get_default_device() != device:
                 torch.set_default_device(device)
             if torch.are_deterministic_algorithms_enabled() != deterministic:

@@ -1,9 +1,8 @@
-"""Double precision where it was not asked for, and no less than the dtype where it was."""
+"""Double precision where it was not asked for, and what a function computes with."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -66,39 +65,6 @@ def narrowest(run: Callable[[], Any]) -> float:
 def widening() -> TorchFunctionMode:
     """See `AutodiffBackend.widening`."""
     return _Widening()
-
-
-@contextmanager
-def highest() -> Iterator[None]:
-    """No TF32, no bfloat16 products of float32 matrices, no autocast."""
-    matmul = torch.get_float32_matmul_precision()
-    cuda, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-    reduced = ("allow_fp16_reduced_precision_reduction", "allow_bf16_reduced_precision_reduction")
-    before = {name: getattr(cuda, name) for name in reduced}
-    tf32 = cuda.allow_tf32, cudnn.allow_tf32
-    with ExitStack() as stack:
-        for kind in ("cpu", "cuda"):
-            if torch.is_autocast_enabled(kind):
-                stack.enter_context(torch.autocast(kind, enabled=False))
-        try:
-            torch.set_float32_matmul_precision("highest")
-            cuda.allow_tf32 = False
-            _set_cudnn(allow_tf32=False)
-            for name in reduced:
-                setattr(cuda, name, False)
-            yield
-        finally:
-            torch.set_float32_matmul_precision(matmul)
-            cuda.allow_tf32 = tf32[0]
-            _set_cudnn(allow_tf32=tf32[1])
-            for name, value in before.items():
-                setattr(cuda, name, value)
-
-
-def _set_cudnn(*, allow_tf32: bool) -> None:
-    # set back at the end: that is what the flags may be frozen against
-    with torch.backends.__allow_nonbracketed_mutation():
-        torch.backends.cudnn.allow_tf32 = allow_tf32
 
 
 def _in_place(name: str) -> bool:

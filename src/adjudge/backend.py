@@ -182,7 +182,9 @@ class AutodiffBackend(ABC):
         return self.eps(array)
 
     def coarsened_by(self, array: Array) -> str:
-        """The setting that makes `effective_eps` coarser than `eps`, as a user would type it."""
+        """The setting that makes `effective_eps` coarser than `eps`, as a user would type it; where
+        it is not coarser, settings that make some operations so (convolutions, say).
+        """
         return ""
 
     def repeatable_by(self, array: Array) -> str:

@@ -115,7 +115,9 @@ def _fitting(base: Base, k: int, number: int, cotangent: Any) -> Array:
             "give a cotangent of the shape of its output",
         )
     if leaf.double and backend.eps(cotangent) > leaf.eps:
-        return backend.widen(cotangent)  # the function was widened, and its cotangents with it
+        cotangent = backend.widen(cotangent)  # the function was widened, its cotangents with it
+    if info.device != leaf.info.device:  # the inputs were moved, and their outputs with them
+        return backend.place(cotangent, backend.device(base.arrays[k]))
     return backend.copy(cotangent)
 
 

@@ -96,6 +96,8 @@ class Finding:
     cause: BaseException | None = None
     way: str = ""
     """In which of the engine's ways of taking derivatives, where not in its usual one."""
+    rounding: bool = False
+    """Whether two runs differ by no more than another order of additions may make."""
 
     @property
     def verdict(self) -> Verdict:

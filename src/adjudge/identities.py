@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from adjudge import repeats
 from adjudge.backend import Array, Arrays, MaybeArrays
 from adjudge.compare import UNDERFLOW, Tolerance
 from adjudge.errors import NotSupportedError
@@ -16,6 +17,7 @@ from adjudge.findings import Finding, Status
 from adjudge.observed import Base, evaluate
 from adjudge.probes import Probes
 from adjudge.problem import Problem
+from adjudge.repeats import largest_gap, spread
 from adjudge.spaces import Space, Vector
 
 UNITS = 64
@@ -24,6 +26,10 @@ RESIDUE = 1024
 """Units of rounding of f over the scale of x that a derivative may be where it should be zero: what
 cancels in it may be some hundred times f (a mean of one number less that number, over its spread).
 """
+
+
+MORE = 3
+"""Further calls of a rule that is not repeatable: how far two runs are apart changes as well."""
 
 
 @dataclass
@@ -49,7 +55,7 @@ class Identities:
         """
         plain = self.base.values[: value.size]
         self.compared += value.size
-        if _spread(plain, value) <= self.nondet_tol:
+        if spread(plain, value) <= self.nondet_tol:
             return
         findings = list(self.repeatable(again(self.problem, self.base)))
         yield from findings
@@ -68,25 +74,31 @@ class Identities:
 
     def spread(self, again: Vector) -> float:
         """The largest difference between two evaluations at x."""
-        return _spread(self.base.values, again)
+        return spread(self.base.values[: again.size], again)
+
+    def _spacing(self, arrays: Sequence[Array]) -> list[float]:
+        return [self.problem.backend.eps(array) for array in arrays]
 
     def repeatable(self, again: Vector) -> Iterator[Finding]:
         """Two evaluations at x agree within `nondet_tol`."""
-        values = self.base.values[: again.size]
         self.compared += again.size
-        spread = _spread(values, again)
-        if spread > self.nondet_tol:
-            k = _largest(values, again)
-            yield Finding(
-                Status.NONDETERMINISTIC,
+        if self.spread(again) > self.nondet_tol:
+            yield from self.spreads(again)
+
+    def spreads(self, again: Vector) -> Iterator[Finding]:
+        """Two evaluations at x differ: a note within `nondet_tol`."""
+        values = self.base.values[: again.size]
+        if spread(values, again) > 0:
+            yield repeats.finding(
+                self.base.whole,
+                self._spacing(self.base.arrays),
+                values,
+                again,
+                "{entry}",
+                "evaluations at the same x",
                 self.problem.tail,
-                self.base.whole.entry(k),
-                f"{self.base.whole.entry(k)} differs by {spread:.3g} between two evaluations at "
-                "the same x\n"
-                f"  first   {values[k]:.17g}\n"
-                f"  second  {again[k]:.17g}\n"
-                "  fix the randomness or hidden state of the function, or allow the spread: "
-                f"nondet_tol={2 * spread:.1g}",
+                "fix the randomness or hidden state of the function",
+                self.nondet_tol,
             )
 
     def unchanged(
@@ -147,35 +159,54 @@ class Identities:
         doubled = apply(-2.0 * u)
         self.compared += first.size
         if not _equal(doubled, -2.0 * first):
-            again = apply(u)
-            spread = _spread(first, again)
-            if spread > self.nondet_tol:
-                k = _largest(first, again)
-                yield Finding(
-                    Status.NONDETERMINISTIC,
-                    letter + self.problem.tail,
-                    space.entry(k),
-                    f"the {rule} at {space.entry(k)} differs by {spread:.3g} between two calls "
-                    f"with the same {word}\n"
-                    f"  first   {first[k]:.17g}\n"
-                    f"  second  {again[k]:.17g}\n"
-                    f"  make the {rule} repeatable, or allow the spread: "
-                    f"nondet_tol={2 * spread:.1g}",
-                )
-            else:
+            pairs = [(first, apply(u))]
+            if _equal(*pairs[0]):  # two runs out of three may agree by chance
+                pairs = [(doubled / -2.0, apply(-2.0 * u) / -2.0)]
+            if not _equal(*pairs[0]):
+                pairs += [(first, apply(u)) for _ in range(MORE)]
+            gap = max(spread(*pair) for pair in pairs)
+            yield from self._varying(rule, pairs, space, word)
+            if gap <= self.nondet_tol:
                 yield from self.equal(
                     Status.NONLINEAR,
                     letter,
                     space,
                     doubled,
                     -2.0 * first,
-                    2.0 * np.abs(first) + spread,
+                    2.0 * np.abs(first) + gap,
                     f"the {rule} is not linear in its {word}: {rule}(-2u) is not -2 {rule}(u)",
                     (f"{rule}(-2u)", f"-2 {rule}(u)"),
                     f"multiply by the {word}, and by nothing that depends on it",
                 )
+        elif any(self.problem.backend.repeatable_by(array) for array in self.problem.x):
+            # sums of the few digits of probes are exact, and so the same in every order
+            dense = u * np.random.default_rng([self.probes.seed, 3]).uniform(1, 1.5, u.shape)
+            pairs = [(apply(dense), apply(dense))]
+            if not _equal(*pairs[0]):
+                pairs += [(pairs[0][0], apply(dense)) for _ in range(MORE)]
+            self.compared += first.size
+            yield from self._varying(rule, pairs, space, word)
         if rule == "vjp":
             yield from self.zero(apply, np.zeros_like(u), space)
+
+    def _varying(
+        self, rule: str, pairs: Sequence[tuple[Vector, Vector]], space: Space, word: str
+    ) -> Iterator[Finding]:
+        """The pair of runs of a rule that differs most, if any does."""
+        one, two = max(pairs, key=lambda pair: spread(*pair))
+        if spread(one, two) > 0:
+            arrays = self.problem.x if rule == "vjp" else self.base.arrays
+            yield repeats.finding(
+                space,
+                self._spacing(arrays[: len(space.leaves)]),
+                one,
+                two,
+                f"the {rule} at {{entry}}",
+                f"calls with the same {word}",
+                ("R" if rule == "vjp" else "F") + self.problem.tail,
+                f"make the {rule} repeatable",
+                self.nondet_tol,
+            )
 
     def zero(
         self,
@@ -253,7 +284,7 @@ class Identities:
                 bound = bound + (leaf.tiny or 16 * UNDERFLOW)  # engines may flush to zero
                 apart = finite & ~(np.abs(one[part] - two[part]) <= bound)
             if np.any(apart):
-                k = part.start + _largest(one[part], two[part])
+                k = part.start + largest_gap(one[part], two[part])
                 width = max(len(name) for name in names)
                 yield Finding(
                     status,
@@ -329,28 +360,9 @@ def again(problem: Problem, base: Base) -> Vector:
     return evaluate(problem, base, problem.origin, "a second time at x")
 
 
-def _same(a: Vector, b: Vector) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    return np.asarray((a == b) | (np.isnan(a) & np.isnan(b)))
-
-
 def _equal(a: Vector, b: Vector) -> bool:
     """Entry by entry, NaN equal to NaN; without NaNs in half the time."""
     return np.array_equal(a, b) or np.array_equal(a, b, equal_nan=True)
-
-
-def _spread(a: Vector, b: Vector) -> float:
-    if np.array_equal(a, b):
-        return 0.0
-    with np.errstate(all="ignore"):
-        gap = np.where(_same(a, b), 0.0, np.abs(a - b))
-    gap = np.where(np.isnan(gap), np.inf, gap)
-    return float(gap.max()) if gap.size else 0.0
-
-
-def _largest(a: Vector, b: Vector) -> int:
-    with np.errstate(all="ignore"):
-        gap = np.where(_same(a, b), 0.0, np.abs(a - b))
-    return int(np.argmax(np.where(np.isnan(gap), np.inf, gap)))
 
 
 def masked(space: Space, w: Vector, attached: Sequence[bool]) -> Vector:

@@ -131,7 +131,10 @@ def judge(
     if part is not Part.TABLE:
         outcome.findings += checks.finite()
     if settings.nondet_tol > 0:  # what the caller allows is measured, and widens the error bars
-        base = replace(base, noise=4 * checks.spread(again(problem, base)))
+        second = again(problem, base)
+        if part is not Part.TABLE:
+            outcome.findings += [one for one in checks.spreads(second) if one.note]
+        base = replace(base, noise=4 * checks.spread(second))
         checks.base = base
         tolerance = replace(tolerance, noisy=base.noise > 0)
 

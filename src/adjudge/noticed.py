@@ -22,8 +22,8 @@ def noticed(problem: Problem, seen: Surroundings, outcomes: Sequence[Judgement])
         draws = replace(
             draws, text=f"{first}\n  seed it inside of the function, or pass the numbers in"
         )
-    notes = [draws] * seen.drawn + [*_coarse(problem)]
-    if Status.NONDETERMINISTIC in found:
+    notes = [draws] * seen.drawn + [*_coarse(problem, {*found} & _DIGITS != set())]
+    if any(finding.rounding for outcome in outcomes for finding in outcome.findings):
         notes += _unrepeatable(problem)
     return notes + [
         Finding(
@@ -38,19 +38,22 @@ def noticed(problem: Problem, seen: Surroundings, outcomes: Sequence[Judgement])
     ]
 
 
-def _coarse(problem: Problem) -> Iterator[Finding]:
-    """Arithmetic that is narrower than the dtype, by the setting that makes it so."""
+def _coarse(problem: Problem, asked: bool) -> Iterator[Finding]:
+    """Arithmetic that is narrower than the dtype, by the setting that makes it so. Of settings
+    that concern some operations alone nothing is said unless `asked`.
+    """
     backend = problem.backend
     for leaf, array, setting in _set_by(problem, backend.coarsened_by):
-        yield Finding(
-            Status.IMPRECISE,
-            "",
-            leaf.name,
-            f"products of {leaf.info.dtype} on {leaf.info.device} are computed to "
-            f"{backend.effective_eps(array):.1e}: {setting}\n"
-            "  allowed for here; highest_precision=True checks without it",
-            note=True,
-        )
+        info, eps = leaf.info, backend.effective_eps(array)
+        if eps > backend.eps(array):
+            text = f"products of {info.dtype} on {info.device} are computed to {eps:.1e}: {setting}"
+            remedy = "allowed for here; highest_precision=True checks without it"
+        elif asked:
+            text = f"on {info.device} some operations round otherwise than {info.dtype}: {setting}"
+            remedy = "if they are used here, see what is left without it: highest_precision=True"
+        else:
+            continue
+        yield Finding(Status.IMPRECISE, "", leaf.name, f"{text}\n  {remedy}", note=True)
 
 
 def _unrepeatable(problem: Problem) -> Iterator[Finding]:
@@ -75,6 +78,12 @@ def _set_by(
             yield leaf, array, setting
             return
 
+
+_DIGITS = {
+    *(Status.MISMATCH, Status.INACCURATE, Status.IMPRECISE, Status.UNRESOLVED),
+    *(Status.INCONSISTENT, Status.REFERENCE),
+}
+"""What operations that are coarser than their dtype look like."""
 
 _DRAWS = Finding(
     Status.DRAWS_RANDOM,

@@ -69,11 +69,11 @@ class PlainBackend(AutodiffBackend):
         return array_api_compat.to_device(self.copy(array), there)
 
     def _at(self, name: str | None) -> Any:
-        """The device of this name."""
+        """The device of this name, which a namespace may print as a call: `Device('device1')`."""
         if name is None:
             return None
         for device in self._xp.__array_namespace_info__().devices():
-            if str(device) == name:
+            if name == str(device) or f"('{name}')" in str(device):
                 return device
         raise self.lacks(f"device {name!r}", f"the devices are {', '.join(self.devices())}")
 

@@ -10,6 +10,7 @@ from adjudge.automatic import Reverse
 from adjudge.backend import UNDEFINED, Array, MaybeArrays
 from adjudge.findings import Finding, Status
 from adjudge.identities import Identities, masked, only
+from adjudge.metadata import first_elsewhere, metadata
 from adjudge.probes import random_cotangent, signed
 from adjudge.spaces import Vector
 
@@ -29,6 +30,7 @@ def identities(checks: Identities, reverse: Reverse) -> tuple[Vector, list[Findi
     first = reverse.vector(gradients)
     checks.images["R" + checks.problem.tail] = u, first
     findings = [
+        *first_elsewhere(checks),
         *metadata(checks, gradients),
         *checks.unchanged(
             handed, base.arrays, base.Y, before, "the vjp (backward pass)", "the cotangent of "
@@ -90,31 +92,6 @@ def _additive(
         ("vjp(u+v)", "vjp(u)+vjp(v)"),
         "the backward pass must apply a linear map to its cotangent",
     )
-
-
-def metadata(checks: Identities, gradients: MaybeArrays) -> Iterator[Finding]:
-    """Shape, dtype, device and layout of each gradient are its input's."""
-    backend = checks.problem.backend
-    for leaf, gradient in zip(checks.problem.X.leaves, gradients, strict=True):
-        if gradient is None:
-            continue
-        info = backend.info(gradient)
-        checks.compared += 1
-        for status, what, found, expected in (
-            (Status.WRONG_SHAPE, "shape", info.shape, leaf.info.shape),
-            (Status.WRONG_DTYPE, "dtype", info.dtype, leaf.info.dtype),
-            (Status.WRONG_DEVICE, "device", info.device, leaf.info.device),
-            (Status.WRONG_LAYOUT, "layout", info.layout, leaf.info.layout),
-        ):
-            if found != expected:
-                yield Finding(
-                    status,
-                    "R" + checks.problem.tail,
-                    leaf.name,
-                    f"the gradient of {leaf.name} has {what} {found}, the input has "
-                    f"{what} {expected}\n"
-                    f"  return a gradient of the {what} of its input",
-                )
 
 
 def undefined(checks: Identities, reverse: Reverse) -> Iterator[Finding]:

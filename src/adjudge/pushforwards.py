@@ -10,6 +10,7 @@ from adjudge.automatic import Forward
 from adjudge.backend import Array, Arrays, MaybeArrays
 from adjudge.findings import Finding, Status
 from adjudge.identities import Identities, only
+from adjudge.metadata import elsewhere, first_elsewhere
 from adjudge.probes import random_cotangent
 from adjudge.spaces import Vector
 
@@ -22,6 +23,7 @@ def identities(checks: Identities, forward: Forward) -> Iterator[Finding]:
     y, jv = forward.push(handed, x)
     value = forward.vector(base, y)
     yield from checks.value_under("Forward mode", value)
+    yield from first_elsewhere(checks)
     yield from checks.unchanged(x, problem.x, problem.X, problem.origin, "the function")
     yield from checks.unchanged(handed, problem.x, problem.X, v, "the jvp", "the tangent of ")
     first = forward.vector(base, jv)
@@ -29,7 +31,12 @@ def identities(checks: Identities, forward: Forward) -> Iterator[Finding]:
     yield from checks.linear(
         "jvp", lambda w: forward.column(base, w)[1], v, first, base.Y, "tangent"
     )
-    for tangent, leaf in zip(jv, base.Y.leaves, strict=True):
+    for tangent, primal, leaf in zip(jv, y, base.Y.leaves, strict=True):
+        if tangent is not None:  # the value came with it; f(x) may have been made elsewhere
+            there, here = (problem.backend.info(array).device for array in (tangent, primal))
+            yield from elsewhere(
+                checks, "F" + problem.tail, "tangent", leaf.name, there, "output", here
+            )
         if tangent is not None and problem.backend.complex(tangent) != leaf.complex:
             yield Finding(
                 Status.WRONG_DTYPE,

@@ -11,7 +11,8 @@ from itertools import accumulate, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.backend import ArrayInfo, Arrays, AutodiffBackend, HostArray, MaybeArrays
+from adjudge.backend import Array, ArrayInfo, Arrays, AutodiffBackend, HostArray, MaybeArrays
+from adjudge.errors import InputError, NotSupportedError
 
 Vector = NDArray[np.float64]
 """Real coordinates of a point of a space, float64, one-dimensional. A complex entry takes two
@@ -103,7 +104,7 @@ class Space:
         """The space in which `arrays` is a point, and the point's coordinates."""
         leaves, parts = [], []
         for array, name in zip(arrays, names, strict=True):
-            host = backend.to_host(array)
+            host = _values(backend, array, name)
             leaf = Leaf(
                 name,
                 backend.info(array),
@@ -150,9 +151,12 @@ class Space:
     def _checked_host(
         backend: AutodiffBackend, leaf: Leaf, array: object, origin: object
     ) -> HostArray:
-        host = backend.to_host(array, origin)
-        if host.shape != leaf.host_shape:
-            # a wrong shape is reported by name elsewhere; here it must not be misread as values
+        try:
+            host = backend.to_host(array, origin)
+        except NotSupportedError:  # of a device whose arrays hold no values
+            host = None
+        if host is None or host.shape != leaf.host_shape:
+            # a wrong shape or device is reported by name elsewhere; here it must not be misread
             return np.full(leaf.host_shape, np.nan)
         return host
 
@@ -181,6 +185,17 @@ class Space:
             backend.from_host(leaf.host(vector[part]), array)
             for leaf, part, array in zip(self.leaves, self.slices, like, strict=True)
         )
+
+
+def _values(backend: AutodiffBackend, array: Array, name: str) -> HostArray:
+    """The values of `array`. Raises `InputError` where it holds none."""
+    try:
+        return backend.to_host(array)
+    except NotSupportedError as error:
+        raise InputError(
+            f"{name} is an array whose values cannot be read: {error.found}",
+            "give an array with values; device= moves what holds them, and makes none",
+        ) from error
 
 
 def _joined(parts: Sequence[Vector]) -> Vector:

@@ -85,7 +85,10 @@ def report_of(
         verdict=worst([outcome.verdict for outcome in outcomes]),
         modes={mode: combined(modes[mode]) for mode in sorted(modes, key=place)},
         ways={} if ways is None else {way: _sorted(row) for way, row in ways.items()},
-        findings=tuple(finding for outcome in outcomes for finding in outcome.findings),
+        # the second derivative sees some of what the first one did
+        findings=tuple(
+            dict.fromkeys(finding for outcome in outcomes for finding in outcome.findings)
+        ),
         counts={
             "comparisons": sum(tally.compared for tally in tallies),
             "nonzero": sum(tally.nonzero for tally in tallies),

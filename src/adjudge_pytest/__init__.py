@@ -66,17 +66,19 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Looks up the engines that were named, once: the processes of xdist rely on it."""
     settings = session.config.stash[RUN].settings
-    if settings.named and not hasattr(session.config, "workerinput"):
+    if (settings.named or settings.devices) and not hasattr(session.config, "workerinput"):
         from adjudge_pytest import engines
 
+        devices = settings.devices
         engines.at_start(settings.backends, "--adjudge-backend", required=False)
-        engines.at_start(settings.required, "--adjudge-require", required=True)
+        engines.at_start(settings.required, "--adjudge-require", required=True, devices=devices)
+        engines.demand_device(engines.selected(settings.named), devices)
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
     """See `summary.header`."""
     run = config.stash[RUN]
-    if not run.settings.named:
+    if not run.settings.named and not run.settings.devices:
         return None
     from adjudge_pytest import summary
 
@@ -155,14 +157,16 @@ def adjudge_backend(request: pytest.FixtureRequest) -> Iterator[Any]:
     if not hasattr(request, "param"):
         pytest.fail("adjudge_backend has no engine here: name it among the arguments of the test")
     from adjudge import registry
-    from adjudge_pytest import fixture, outcome
+    from adjudge_pytest import engines, fixture, outcome
 
     item, engine, run = request.node, request.param, request.config.stash[RUN]
     seed = fixture.seed_of(item, engine, run.settings.seed)
     run.begin(item).seed = seed
     together = not hasattr(pytest, "Subtests") or outcome.expects_failure(item, engine)
     subtest = None if together else fixture.subtest_of(request)
-    with fixture.engine_under_test(registry.backend_named(engine), seed, subtest) as found:
+    backend, wanted = registry.backend_named(engine), run.settings.devices
+    device = engines.device_of(engine, wanted) if wanted else None
+    with fixture.engine_under_test(backend, seed, subtest, device) as found:
         yield found
 
 

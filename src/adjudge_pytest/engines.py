@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from adjudge import registry
-from adjudge.errors import BackendNotInstalledError
+from adjudge.errors import BackendNotInstalledError, NotSupportedError
 
 
 def selected(named: Iterable[str]) -> list[str]:
@@ -58,21 +58,76 @@ def why_absent(name: str) -> str | None:
     return f"backend '{name}' is installed and can hold no array here: {reason}"
 
 
-def at_start(names: Iterable[str], option: str, *, required: bool) -> None:
-    """Raises `UsageError` where one of the names is unknown, or is required and absent."""
+@functools.cache
+def device_of(name: str, wanted: tuple[str, ...]) -> str | None:
+    """The first of the devices called `wanted` on which the engine can hold an array, by the name
+    that was given; `None`: on none of them.
+    """
+    backend = registry.backend_named(name)
+    for device in wanted:
+        try:
+            backend.make(np.zeros(1), "float32", device)
+        except NotSupportedError:
+            continue
+        return device
+    return None
+
+
+def why_left_out(name: str, wanted: tuple[str, ...]) -> str | None:
+    """Why nothing can be checked on the engine: it is absent, or has none of the devices that are
+    wanted, if any are; `None` where it can.
+    """
+    reason = why_absent(name)
+    if reason is not None or not wanted or device_of(name, wanted) is not None:
+        return reason
+    devices = ", ".join(registry.backend_named(name).devices())
+    return f"backend '{name}' has no device {_either(wanted)}; it has: {devices}"
+
+
+def _either(wanted: tuple[str, ...]) -> str:
+    return " or ".join(f"'{device}'" for device in wanted)
+
+
+def at_start(
+    names: Iterable[str], option: str, *, required: bool, devices: tuple[str, ...] = ()
+) -> None:
+    """Raises `UsageError` where one of the names is unknown, or is required and absent, or is
+    required and has none of the devices.
+    """
     for name in names:
         if reason := unknown(name):
             raise pytest.UsageError(f"{option}: {reason}")
-        if required and (reason := why_absent(name)):
+        if required and (reason := why_left_out(name, devices)):
             raise pytest.UsageError(f"{option}: engine '{name}' is required, and {reason}")
 
 
-def in_words(name: str) -> str:
-    """`torch 2.13.0 (cpu and 2 more)`; without devices where the engine is not imported yet."""
+def demand_device(names: Iterable[str], devices: tuple[str, ...]) -> None:
+    """Raises `UsageError` where no engine that is here has any of the devices: a misspelt name
+    would leave out every test.
+    """
+    present = [name for name in names if why_absent(name) is None]
+    if not devices or not present or any(device_of(name, devices) for name in present):
+        return
+    there = "; ".join(
+        f"{name}: {', '.join(registry.backend_named(name).devices())}" for name in present
+    )
+    raise pytest.UsageError(
+        f"--adjudge-device: no engine has a device {_either(devices)}\n  the devices are {there}"
+    )
+
+
+def in_words(name: str, devices: tuple[str, ...] = ()) -> str:
+    """`torch 2.13.0 (cpu and 2 more)`; without devices where the engine is not imported yet. With
+    `devices` the one that the checks run on: `torch 2.13.0 (on cuda:0)`.
+    """
     if name in sys.modules:
         reason = why_absent(name)
         if reason is None:
             backend = registry.backend_named(name)
+            if devices:
+                device = device_of(name, devices)
+                place = f"no {_either(devices)}" if device is None else f"on {device}"
+                return f"{name} {backend.version} ({place})"
             first, *others = backend.devices()
             more = f" and {len(others)} more" if others else ""
             return f"{name} {backend.version} ({first}{more})"

@@ -32,13 +32,18 @@ class EngineUnderTest:
         backend: adjudge.AutodiffBackend,
         seed: int,
         subtest: Callable[[str], AbstractContextManager[None]] | None = None,
+        device: str | None = None,
     ) -> None:
-        """`subtest`: opens a subtest of this name; `None`: there are none."""
+        """`subtest`: opens a subtest of this name; `None`: there are none. `device`: where checks
+        run and arrays are made; `None`: arrays on the engine's default, checks where these are.
+        """
         self.backend = backend
         self.name = backend.name
         self.xp = backend.xp
         self.seed = seed
-        self.device = backend.info(backend.make(np.zeros(1), "float32", None)).device
+        self.device = backend.info(backend.make(np.zeros(1), "float32", device)).device
+        self._chosen = device
+        self._widest = "float64" if _has_double(backend, device) else "float32"
         self._subtest = subtest
         self._drawn = 0
         self._checked = 0
@@ -53,24 +58,29 @@ class EngineUnderTest:
         Args:
             spec: A NumPy array, nested lists or a number: exactly these values. Or a shape, as a
                 tuple: random values (standard normal), the same on every engine.
-            dtype: Its dtype, by name. `None`: that of `spec`; float64 for random values.
-            device: By name, as of `backend.devices()`. `None`: the engine's default.
+            dtype: Its dtype, by name. `None`: that of `spec`. Random values and nested lists of
+                floats are float64, or float32 where the device of the run has no float64.
+            device: By name, as of `backend.devices()`. `None`: that of `--adjudge-device`, or the
+                engine's default. A check moves it there as well, unless it has `device=None`.
 
         Raises: `InputError` where the engine cannot hold exactly this.
         """
         if isinstance(spec, tuple):
-            host = self._random(_shape(spec), dtype or "float64")
+            dtype = dtype or self._widest
+            host = self._random(_shape(spec), dtype)
         elif isinstance(spec, int):  # a bool as well
             raise InputError(f"{spec} is no array", f"give ({spec},) for a shape, [{spec}] a value")
         else:
             host = host_array(spec, "spec")
+            if dtype is None and host.dtype == np.float64 and not hasattr(spec, "dtype"):
+                dtype = self._widest
             if dtype is not None and host.dtype.kind in "biu":
                 host = host.astype(np.float64 if _floating(dtype) else host.dtype)
             if host.dtype.kind == "c" and dtype is not None and not dtype.startswith("complex"):
                 raise InputError(
                     f"complex values and dtype={dtype!r}", "give a complex dtype, or the real part"
                 )
-        return placed(self.backend, host, dtype, device, "spec")
+        return placed(self.backend, host, dtype, device or self._chosen, "spec")
 
     def arrays(
         self, *specs: Any, dtype: str | None = None, device: str | None = None
@@ -83,12 +93,13 @@ class EngineUnderTest:
     def check(
         self, f: Callable[..., Any], *inputs: Any, subtests: bool = False, **options: Any
     ) -> adjudge.Report:
-        """`adjudge.examine(f, inputs, **options)` on this engine. Raises `GradcheckError` unless
-        the verdict is PASS.
+        """`adjudge.examine(f, inputs, **options)` on this engine, and on the device that
+        `--adjudge-device` names. Raises `GradcheckError` unless the verdict is PASS.
 
         Args:
-            f, inputs, options: As for `examine`: `order=2`, `directions=`, `points="special"`.
-                `f` may be a `ByHand`, which it has to be on an engine without derivatives.
+            f, inputs, options: As for `examine`: `order=2`, `directions=`, `points="special"`;
+                `device=None` leaves every array where it is. `f` may be a `ByHand`, which it has
+                to be on an engine without derivatives.
             subtests: A subtest for each point of `points=`, or else for each composition of modes.
                 All in one, before pytest 9 and where the mark `adjudge_xfail` applies.
         """
@@ -116,7 +127,9 @@ class EngineUnderTest:
         return adjudge.gradgradcheck(f, inputs, grad_outputs, **self._fixed(options))
 
     def _fixed(self, options: dict[str, Any]) -> dict[str, Any]:
-        """`options` with this engine and, unless given, a seed of its own for every check."""
+        """`options` with this engine and, unless given, the device of the run and a seed of its
+        own for every check.
+        """
         if "backend" in options:
             raise InputError(
                 f"backend={options['backend']!r} in a check on {self.name}",
@@ -124,7 +137,7 @@ class EngineUnderTest:
             )
         self._checked += 1
         seed = (self.seed + self._checked) % 2**32
-        return {"seed": seed, **options, "backend": self.backend}
+        return {"seed": seed, "device": self._chosen, **options, "backend": self.backend}
 
     def _random(self, shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
         if not _floating(dtype):
@@ -177,17 +190,25 @@ def engine_under_test(
     backend: adjudge.AutodiffBackend,
     seed: int,
     subtest: Callable[[str], AbstractContextManager[None]] | None,
+    device: str | None = None,
 ) -> Iterator[EngineUnderTest]:
     """The engine with what double precision needs (64-bit mode, say), and its global state as it
     was afterwards.
     """
     with ExitStack() as stack:
-        try:
-            double = [backend.make(np.zeros(1), "float64")]
-        except NotSupportedError:  # a device without it
-            double = []
+        double = (
+            [backend.make(np.zeros(1), "float64", device)] if _has_double(backend, device) else []
+        )
         stack.enter_context(backend.isolation(double))
-        yield EngineUnderTest(backend, seed, subtest)
+        yield EngineUnderTest(backend, seed, subtest, device)
+
+
+def _has_double(backend: adjudge.AutodiffBackend, device: str | None) -> bool:
+    try:
+        backend.make(np.zeros(1), "float64", device)
+    except NotSupportedError:
+        return False
+    return True
 
 
 def seed_of(item: pytest.Item, engine: str, seed: int) -> int:

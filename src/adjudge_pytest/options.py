@@ -19,6 +19,8 @@ class Settings:
     """Engines without which, or without a comparison on which, the run fails."""
     seed: int
     run_skipped: bool
+    devices: tuple[str, ...] = ()
+    """Names of devices: each engine is checked on the first that it has; empty: on its default."""
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -49,6 +51,15 @@ def add_options(parser: pytest.Parser) -> None:
         "or made no comparison; may be repeated (or ADJUDGE_REQUIRE in the environment)",
     )
     group.addoption(
+        "--adjudge-device",
+        action="append",
+        default=[],
+        metavar="NAME[,NAME]",
+        help="device on which checks of the fixture adjudge_backend run, named as `adjudge "
+        "backends` lists it; of several names each engine takes the first that it has, and an "
+        "engine that has none is skipped (or ADJUDGE_DEVICE in the environment)",
+    )
+    group.addoption(
         "--adjudge-seed",
         type=_seed,
         default=0,
@@ -64,6 +75,7 @@ def add_options(parser: pytest.Parser) -> None:
     for name, about in (
         ("adjudge_backend", "engines of the fixture adjudge_backend, as --adjudge-backend"),
         ("adjudge_require", "engines that are required, as --adjudge-require"),
+        ("adjudge_device", "device of the fixture adjudge_backend, as --adjudge-device"),
     ):
         parser.addini(name, about, type="linelist", default=[])
 
@@ -75,6 +87,7 @@ def read(config: pytest.Config) -> Settings:
         _chosen(config, "adjudge_require"),
         config.getoption("adjudge_seed"),
         config.getoption("adjudge_run_skipped"),
+        _chosen(config, "adjudge_device"),
     )
 
 

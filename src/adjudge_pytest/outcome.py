@@ -15,8 +15,10 @@ STILL = "it passes now"
 
 
 def before(test: Test, engine: str, settings: Settings) -> None:
-    """Skips the test where its engine is absent, or an exemption says so and is still true."""
-    if reason := engines.why_absent(engine):
+    """Skips the test where its engine is absent or has not got the device, or an exemption says so
+    and is still true.
+    """
+    if reason := engines.why_left_out(engine, settings.devices):
         if engine in settings.required:
             pytest.fail(f"engine '{engine}' is required, and {reason}", pytrace=False)
         test.tallies.of(engine).absent = reason

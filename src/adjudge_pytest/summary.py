@@ -10,13 +10,16 @@ from adjudge_pytest.run import Run
 
 
 def header(run: Run) -> str:
-    """The engines that were named, with versions; the required ones with devices."""
+    """The engines that were named, or that take part on the device that was, with versions and
+    devices.
+    """
     from adjudge_pytest import engines  # imports adjudge, which the end of a run does not need
 
     settings = run.settings
     words = [
-        engines.in_words(name) + (" required" if name in settings.required else "")
-        for name in settings.named
+        engines.in_words(name, settings.devices)
+        + (" required" if name in settings.required else "")
+        for name in settings.named or engines.selected(())
     ]
     version = importlib.metadata.version("adjudge")
     return f"adjudge {version}: {', '.join(words)}; seed {settings.seed}"

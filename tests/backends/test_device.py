@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import adjudge
-from adjudge import ByHand, Verdict
+from adjudge import ByHand, Status, Verdict
 from adjudge.errors import InputError
 
 
@@ -132,3 +132,113 @@ def test_the_default_device_of_torch_is_as_before(fails):
     except KeyError:
         assert fails
     assert torch.get_default_device() == torch.device("cpu")
+
+
+def meta(*values):
+    import torch
+
+    return torch.tensor(values, dtype=torch.float64).to("meta")
+
+
+@pytest.mark.backend("torch")
+@pytest.mark.parametrize("verb", [adjudge.gradcheck, adjudge.gradgradcheck, adjudge.examine])
+@pytest.mark.parametrize("options", [{}, {"device": "cpu"}, {"device": "meta"}])
+def test_a_tensor_without_values_is_refused_before_work_starts(verb, options):
+    calls = []
+
+    with pytest.raises(InputError, match=r"meta tensors have a shape and a dtype, and hold no"):
+        verb(lambda x: calls.append(1) or x.sin(), meta(0.5, 1.0), **options)
+
+    assert [] == calls
+
+
+@pytest.mark.backend("torch")
+def test_which_of_several_inputs_has_no_values_is_said():
+    import torch
+
+    x = torch.tensor([0.5], dtype=torch.float64)
+
+    with pytest.raises(InputError, match=r"inputs\[1\] is an array whose values cannot be read"):
+        adjudge.gradcheck(lambda x, y: x.sin(), (x, meta(0.5)))
+    # one that is not checked may serve for its shape
+    assert adjudge.gradcheck(lambda x, y: x.sin() * y.numel(), (x, meta(0.5)), wrt=0)
+
+
+@pytest.mark.backend("torch")
+def test_an_output_without_values_is_said():
+    import torch
+
+    x = torch.tensor([0.5], dtype=torch.float64)
+
+    with pytest.raises(InputError, match=r"out\[1\] is an array whose values cannot be read"):
+        adjudge.gradcheck(lambda x: (x.sin(), x.to("meta")), x)
+
+
+@pytest.mark.backend("torch")
+@pytest.mark.parametrize("there", ["cpu", "meta"])
+def test_a_gradient_by_hand_on_another_device_is_found_in_torch(there):
+    import torch
+
+    x, y = (torch.tensor([v], dtype=torch.float64) for v in (0.5, 0.7))
+    rule = ByHand(
+        lambda x, y: x.sin() * y,
+        vjp=lambda x, y, w: (w * x.cos() * y, (w * x.sin()).to(there)),
+        jvp=lambda x, y, u, v: u * x.cos() * y + v * x.sin(),
+    )
+
+    report = adjudge.examine(rule, (x, y))
+
+    assert report.verdict is (Verdict.PASS if there == "cpu" else Verdict.FAIL)
+    assert report or report.findings[0].status is Status.WRONG_DEVICE
+    assert report or "the gradient of inputs[1] is on device meta, the input is on cpu" in str(
+        report
+    )
+
+
+@pytest.mark.backend("torch")
+@pytest.mark.parametrize("there", ["cpu", "meta"])
+def test_a_tangent_of_a_torch_rule_on_another_device_is_found(there):
+    import torch
+
+    class Sine(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.x = x
+            return x.sin()
+
+        @staticmethod
+        def jvp(ctx, v):
+            return (v * ctx.x.cos()).to(there)
+
+    x = torch.tensor([0.5, -1.0], dtype=torch.float64)
+
+    report = adjudge.examine(Sine.apply, x, check_forward_ad=True, check_backward_ad=False)
+
+    assert report.verdict is (Verdict.PASS if there == "cpu" else Verdict.FAIL)
+    assert report or report.findings[0].status is Status.WRONG_DEVICE
+
+
+@pytest.mark.backend("torch")
+def test_a_default_device_of_the_user_changes_nothing():
+    import torch
+
+    x = torch.tensor([0.5, -1.0], dtype=torch.float32)
+    expected = adjudge.examine(torch.sin, x, order=2, seed=0)
+    torch.set_default_device("meta")
+    try:
+        report = adjudge.examine(torch.sin, x, order=2, seed=0)
+        assert torch.get_default_device() == torch.device("meta")
+    finally:
+        torch.set_default_device("cpu")
+
+    assert report.verdict is expected.verdict is Verdict.PASS
+    assert expected.counts == report.counts
+
+
+def test_adjudge_backends_names_the_devices(capsys):
+    from adjudge.cli import main
+
+    assert main(["backends"]) == 0
+
+    by_hand, *_ = (line for line in capsys.readouterr().out.splitlines() if "by hand" in line)
+    assert " cpu " in by_hand

@@ -16,7 +16,7 @@ from adjudge.special import PATTERNS
 
 FOLDER = Path(__file__).parents[2] / "docs" / "how-to"
 PAGES = [
-    *("crosscheck", "every-mode", "feasible-directions", "hypothesis", "special-points"),
+    *("crosscheck", "devices", "every-mode", "feasible-directions", "hypothesis", "special-points"),
     *("supplied-derivatives", "tail-derivatives"),
 ]
 EXAMPLE = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)

@@ -1,0 +1,223 @@
+"""PyTorch's settings of precision: what they make coarser, and as they were afterwards.
+
+Since 2.9 each operator of each library has a setting of its own, `fp32_precision`, which inherits
+from that of its library and that of all; the older flags raise where both kinds were used
+(https://docs.pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+
+TF32_EPS = 2.0**-10
+"""Spacing at 1 of NVIDIA's TensorFloat-32, which has ten explicit significand bits."""
+
+NARROW = {"tf32": TF32_EPS, "bf16": 2.0**-7}
+"""Spacing at 1 of what `fp32_precision` rounds factors to."""
+
+ROOTS = ("", "cudnn")
+"""Of all, and of all on CUDA. That of mkldnn is read only: to set it (2.13) sets that of all."""
+OPERATORS = (
+    *("cuda.matmul", "cudnn.conv", "cudnn.rnn"),
+    *("mkldnn.matmul", "mkldnn.conv", "mkldnn.rnn"),
+)
+DETERMINISTIC = "torch.use_deterministic_algorithms(True)"
+
+REDUCTIONS = (
+    "allow_fp16_reduced_precision_reduction",
+    "allow_bf16_reduced_precision_reduction",
+    "allow_fp16_accumulation",
+)
+"""Flags of `torch.backends.cuda.matmul`, the last since 2.7."""
+
+
+def of_products(array: torch.Tensor) -> tuple[str, float]:
+    """The setting that makes products coarser than the dtype, and the spacing at 1 that it leaves;
+    `("", 0.0)` where there is none.
+    """
+    kind, dtype = array.device.type, array.dtype
+    if dtype.is_floating_point and dtype is not torch.float64 and torch.is_autocast_enabled(kind):
+        narrow = torch.get_autocast_dtype(kind)
+        if torch.finfo(narrow).eps > torch.finfo(dtype).eps:
+            return f"torch.autocast({kind!r}, dtype={narrow})", float(torch.finfo(narrow).eps)
+    if dtype not in (torch.float32, torch.complex64):
+        return "", 0.0
+    if kind == "cuda" and _tf32("cuda.matmul", "allow_tf32"):
+        return _named("cuda.matmul", "allow_tf32"), TF32_EPS
+    narrowed = _precision("mkldnn.matmul")
+    if kind == "cpu" and narrowed in NARROW and not products_are_exact(narrowed):
+        return f"torch.backends.mkldnn.matmul.fp32_precision = '{narrowed}'", NARROW[narrowed]
+    return "", 0.0
+
+
+def of_operators(array: torch.Tensor) -> str:
+    """Settings that make some operators coarser than the dtype, and leave products as they are."""
+    if array.device.type != "cuda":
+        return ""
+    found = []
+    if array.dtype in (torch.float32, torch.complex64) and _tf32("cudnn.conv", "allow_tf32"):
+        found.append(f"{_named('cudnn.conv', 'allow_tf32')} (convolutions)")
+    short = {torch.float16: "fp16", torch.bfloat16: "bf16"}.get(array.dtype, "none")
+    matmul: Any = torch.backends.cuda.matmul
+    for name in REDUCTIONS:
+        if f"_{short}_" in name and getattr(matmul, name, False):
+            found.append(f"torch.backends.cuda.matmul.{name} = True")
+    return ", ".join(found)
+
+
+def of_repeatability(array: torch.Tensor) -> str:
+    """What makes results on the device of `array` repeatable, where PyTorch has an order of
+    additions to choose. Kernels of one's own are not its affair.
+    """
+    kind = array.device.type
+    if torch.are_deterministic_algorithms_enabled():
+        picks = kind == "cuda" and torch.backends.cudnn.benchmark
+        return "torch.backends.cudnn.benchmark = False" if picks else ""
+    if kind == "cpu":  # the gradient of x[i] adds float32 with atomics where there are threads
+        several = torch.get_num_threads() > 1 and array.dtype is torch.float32
+        return f"{DETERMINISTIC}, or torch.set_num_threads(1)" if several else ""
+    if kind != "cuda":
+        return DETERMINISTIC
+    found = DETERMINISTIC
+    if not os.environ.get("CUBLAS_WORKSPACE_CONFIG"):
+        found += ", with CUBLAS_WORKSPACE_CONFIG=:4096:8 in the environment"
+    if torch.backends.cudnn.benchmark:
+        found += "; torch.backends.cudnn.benchmark = False"
+    return f"{found}; in kernels of your own, a fixed order for atomicAdd"
+
+
+def _tf32(operator: str, flag: str) -> bool:
+    if os.environ.get("NVIDIA_TF32_OVERRIDE") == "0":  # NVIDIA's libraries heed it above all
+        return False
+    now = _precision(operator)
+    return (
+        bool(getattr(_at(operator.partition(".conv")[0]), flag)) if now is None else now == "tf32"
+    )
+
+
+def _named(operator: str, flag: str) -> str:
+    if _precision(operator) is None:
+        return f"torch.backends.{operator.partition('.conv')[0]}.{flag} = True"
+    return f"torch.backends.{operator}.fp32_precision = 'tf32'"
+
+
+@cache
+def products_are_exact(setting: str) -> bool:
+    """Whether this CPU multiplies float32 matrices in float32 under a setting that allows less:
+    few have what it takes. A factor of thirteen bits is rounded away where it is used.
+    """
+    factor = torch.full((256, 256), 1 + 2.0**-12, dtype=torch.float32, device="cpu")
+    product = torch.mm(factor, factor).double()
+    return bool(product.mean() / 256 > 1 + 2.0**-12)
+
+
+def _at(path: str) -> Any:
+    node: Any = torch.backends
+    for name in filter(None, path.split(".")):
+        node = getattr(node, name)
+    return node
+
+
+def _precision(path: str) -> str | None:
+    """`fp32_precision` there, as it takes effect; `None` where this PyTorch has none."""
+    try:
+        value: str = _at(path).fp32_precision
+    except AttributeError:
+        return None
+    return value
+
+
+def _set(path: str, value: str) -> None:
+    # flags may be frozen against all changes but those that are put back
+    with torch.backends.__allow_nonbracketed_mutation():
+        _at(path).fp32_precision = value
+
+
+def _own() -> dict[str, str]:
+    """`fp32_precision` of every root and operator, without what it inherits."""
+    roots = {path: now for path in ROOTS if (now := _precision(path)) is not None}
+    inherited = [path for path, now in roots.items() if now != "none"]
+    own = {}
+    try:
+        for path in roots:
+            own[path] = str(_precision(path))
+            if inherited:
+                _set(path, "none")
+        for path in OPERATORS:
+            if (now := _precision(path)) is not None:
+                own[path] = now
+    finally:
+        if inherited:
+            for path in roots:
+                _set(path, own.get(path, roots[path]))
+    return own
+
+
+def _older(name: str) -> Any:
+    """An older flag; `None` where newer settings were used beside it, so that it cannot be read."""
+    try:
+        return (
+            torch.get_float32_matmul_precision()
+            if name == "matmul"
+            else torch.backends.cudnn.allow_tf32
+        )
+    except RuntimeError:
+        return None
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """Every setting of precision is as it was afterwards."""
+    cuda: Any = torch.backends.cuda.matmul
+    flags = {name: getattr(cuda, name) for name in REDUCTIONS if hasattr(cuda, name)}
+    own, matmul, convolution = _own(), _older("matmul"), _older("cudnn")
+    try:
+        yield
+    finally:
+        for path, value in own.items():
+            if _precision(path) != value and (matmul is None or convolution is None):
+                _set(path, value)
+        if matmul is not None and _older("matmul") != matmul:
+            torch.set_float32_matmul_precision(matmul)
+        if convolution is not None and _older("cudnn") is not convolution:
+            _set_cudnn(allow_tf32=convolution)
+        if _own() != own:
+            for path, value in own.items():
+                _set(path, value)
+        for name, value in flags.items():
+            if getattr(cuda, name) != value:
+                setattr(cuda, name, value)
+
+
+@contextmanager
+def highest() -> Iterator[None]:
+    """No TF32, no products of float32 matrices in bfloat16, no autocast."""
+    cuda: Any = torch.backends.cuda.matmul
+    with ExitStack() as stack:
+        for kind in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(kind):
+                stack.enter_context(torch.autocast(kind, enabled=False))
+        stack.enter_context(kept())
+        if _older("matmul") is not None:
+            torch.set_float32_matmul_precision("highest")
+        if _older("cudnn") is not None:
+            _set_cudnn(allow_tf32=False)
+        for path in OPERATORS:
+            if _precision(path) in NARROW:
+                _set(path, "ieee")
+        for name in REDUCTIONS:
+            if hasattr(cuda, name):
+                setattr(cuda, name, False)
+        yield
+
+
+def _set_cudnn(*, allow_tf32: bool) -> None:
+    # set back at the end: that is what the flags may be frozen against
+    with torch.backends.__allow_nonbracketed_mutation():
+        torch.backends.cudnn.allow_tf32 = allow_tf32

@@ -1,0 +1,108 @@
+"""Two runs at one point that differ: by how much, and what that looks like."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from adjudge.findings import Finding, Status
+from adjudge.spaces import Space, Vector, largest
+
+FEW = 1024
+"""Units of rounding of the largest entry that another order of additions makes, at most."""
+
+CANCELLED = 2.0**-10
+"""The same relative to the largest entry, where terms that are far larger cancel in it."""
+
+
+def finding(
+    space: Space,
+    eps: Sequence[float],
+    first: Vector,
+    second: Vector,
+    what: str,
+    calls: str,
+    mode: str,
+    remedy: str,
+    allowed: float,
+) -> Finding:
+    """`what` differs between two `calls` (at `entry`): a note where `allowed` covers the spread.
+
+    `eps`: the spacing at 1 of the dtype of each leaf of `space`, in which the spread is measured.
+    """
+    k = largest_gap(first, second)
+    j = int(space.owner[k])
+    gap, part, name = spread(first, second), space.slices[j], space.entry(k)
+    size = max(largest(first[part]), largest(second[part]))
+    # inside a leaf of sixteen bits a few units are large already
+    few = min(FEW, eps[j] ** -0.5) * eps[j] * size
+    dtype = space.leaves[j].info.dtype.rpartition(".")[2]
+    noted = gap <= allowed
+    end = (
+        f"nondet_tol={allowed:.3g} allows it"
+        if noted
+        else f"{remedy}, or allow the spread: nondet_tol={_tolerance(gap, eps[j] * size)}"
+    )
+    return Finding(
+        Status.NONDETERMINISTIC,
+        mode,
+        name,
+        f"{what.format(entry=name)} differs by {gap:.3g} between two {calls}\n"
+        f"  first   {first[k]:.17g}\n"
+        f"  second  {second[k]:.17g}\n"
+        f"  {_units(gap, eps[j] * size)} of {dtype} at the largest entry: "
+        f"{_looks(gap, few, size)}\n"
+        f"  {end}",
+        note=noted,
+        rounding=gap <= max(few, CANCELLED * size),
+    )
+
+
+def _units(gap: float, unit: float) -> str:
+    with np.errstate(all="ignore"):
+        return f"{float(np.float64(gap) / unit):.2g} units of rounding"
+
+
+def _looks(gap: float, few: float, size: float) -> str:
+    if gap <= few:
+        return "as another order of additions makes (atomics, threads)"
+    if gap <= CANCELLED * size:
+        return "randomness, hidden state, or additions whose large terms cancel"
+    return "randomness or hidden state, more than an order of additions makes"
+
+
+def _tolerance(gap: float, unit: float) -> str:
+    """Four times the spread, and no less than some units of rounding, rounded up to one digit: two
+    other runs may be farther apart.
+    """
+    wide = 4 * max(gap, 4 * unit)
+    if not math.isfinite(wide):
+        return "inf"
+    exponent = math.floor(math.log10(wide))
+    return f"{math.ceil(wide / 10.0**exponent) * 10.0**exponent:g}"
+
+
+def same(a: Vector, b: Vector) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """Entry by entry, NaN equal to NaN."""
+    return np.asarray((a == b) | (np.isnan(a) & np.isnan(b)))
+
+
+def spread(a: Vector, b: Vector) -> float:
+    """The largest difference of two entries; infinite where one of them is NaN."""
+    if np.array_equal(a, b):
+        return 0.0
+    gap = _gaps(a, b)
+    return float(gap.max()) if gap.size else 0.0
+
+
+def largest_gap(a: Vector, b: Vector) -> int:
+    """The entry where they are farthest apart."""
+    return int(np.argmax(_gaps(a, b)))
+
+
+def _gaps(a: Vector, b: Vector) -> Vector:
+    with np.errstate(all="ignore"):
+        gap = np.where(same(a, b), 0.0, np.abs(a - b))
+    return np.where(np.isnan(gap), np.inf, gap)

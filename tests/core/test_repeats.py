@@ -1,0 +1,236 @@
+"""Two runs that differ: the spread in units of rounding, what it looks like, and `nondet_tol`."""
+
+import re
+
+import array_api_compat.numpy
+import numpy as np
+import pytest
+
+from adjudge import ByHand, Status, Verdict, examine
+from adjudge.findings import Finding
+from adjudge.plain import PlainBackend
+from adjudge.repeats import finding
+from adjudge.spaces import Space
+
+LENGTH = 4000
+
+
+def gathered(seed, *, factor=1.0, jitter=0.0, forward=False):
+    """`sin(c x[i])` with a backward that adds into x in another order at every call, as atomic
+    additions do; `jitter`: a random factor at every call; `forward`: sums f like that as well.
+    """
+    fixed, order = np.random.default_rng(0), np.random.default_rng(seed)
+    i, c = fixed.integers(0, 5, LENGTH), fixed.normal(size=LENGTH)
+
+    def scattered(terms):
+        total, shuffled = np.zeros(5, terms.dtype), order.permutation(LENGTH)
+        np.add.at(total, i[shuffled], terms[shuffled])
+        return total * terms.dtype.type(1 + jitter * order.normal())
+
+    def f(x):
+        y = np.sin(c.astype(x.dtype) * x[i])
+        return scattered(y) if forward else y
+
+    def vjp(x, w):
+        spread = w[i] if forward else w
+        return scattered(factor * spread * c.astype(x.dtype) * np.cos(c.astype(x.dtype) * x[i]))
+
+    return ByHand(f, vjp=vjp)
+
+
+class Atomic(PlainBackend):
+    """NumPy, said to add with atomics."""
+
+    def repeatable_by(self, array):
+        return "DETERMINISTIC=1"
+
+
+ATOMIC = Atomic(array_api_compat.numpy)
+
+
+def at(dtype):
+    return np.linspace(0.2, 1.3, 5).astype(dtype)
+
+
+def said(report):
+    return [one for one in report.findings if one.status is Status.NONDETERMINISTIC]
+
+
+def tolerance(report):
+    return float(re.findall(r"nondet_tol=([\d.e+-]+)", str(report))[0])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_another_order_of_additions_in_the_backward_is_named_with_its_spread(dtype):
+    report = examine(gathered(1), at(dtype), seed=0)
+
+    (found,) = said(report)
+    assert report.verdict is Verdict.FAIL
+    assert "R" == found.mode
+    assert "the vjp at inputs[0]" in found.text
+    assert f"units of rounding of {dtype.__name__} at the largest entry: as another" in found.text
+    units = float(re.findall(r"([\d.e+]+) units of rounding", found.text)[0])
+    assert 0.5 <= units <= 100
+    assert "order of additions" in found.text
+    assert found.rounding
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_with_the_tolerance_that_is_named_the_check_passes_and_the_spread_is_a_note(dtype):
+    allowed = tolerance(examine(gathered(1), at(dtype), seed=0))
+
+    for seed in range(2, 12):
+        report = examine(gathered(seed), at(dtype), seed=seed, nondet_tol=allowed)
+
+        assert report.verdict is Verdict.PASS, (seed, str(report))
+        (noted,) = said(report)
+        assert noted.note
+        assert f"nondet_tol={allowed:.3g} allows it" in noted.text
+        assert "differs by" in str(report)
+
+
+def test_within_the_tolerance_a_wrong_factor_is_still_wrong():
+    x = at(np.float64)
+    allowed = tolerance(examine(gathered(1), x, seed=0))
+
+    report = examine(gathered(2, factor=1.01), x, seed=0, nondet_tol=allowed)
+
+    assert report.verdict is Verdict.FAIL
+    assert Status.MISMATCH in {found.status for found in report.findings}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_random_numbers_in_the_backward_do_not_look_like_an_order_of_additions(dtype):
+    report = examine(gathered(1, jitter=0.01), at(dtype), seed=0)
+
+    found, *_ = said(report)
+    assert report.verdict is Verdict.FAIL
+    assert "randomness or hidden state, more than" in found.text
+    assert not found.rounding
+
+
+def test_what_lies_between_is_left_open():
+    report = examine(gathered(1, jitter=1e-6), at(np.float64), seed=0)
+
+    found, *_ = said(report)
+    assert "randomness, hidden state, or additions" in found.text
+    assert found.rounding
+
+
+def test_a_function_that_adds_in_another_order_is_named_and_allowed():
+    x = at(np.float64)
+    strict = examine(gathered(1, forward=True), x, seed=0)
+
+    assert strict.verdict is Verdict.FAIL
+    assert {"", "R"} == {found.mode for found in said(strict)}
+    assert "between two evaluations at the same x" in said(strict)[0].text
+    report = examine(gathered(2, forward=True), x, seed=0, nondet_tol=1e-11)
+    assert report.verdict is Verdict.PASS
+    assert {"", "R"} == {found.mode for found in said(report)}
+    assert all(found.note for found in said(report))
+
+
+def test_a_spread_beyond_the_tolerance_fails():
+    report = examine(gathered(1), at(np.float64), seed=0, nondet_tol=1e-16)
+
+    assert report.verdict is Verdict.FAIL
+    assert not said(report)[0].note
+
+
+def test_a_backward_that_seldom_changes_is_called_again():
+    calls = []
+
+    def vjp(x, w):  # two calls with the same cotangent agree, the one with -2 u differs
+        calls.append(1)
+        return w * np.cos(x) * (1 + (2.0**-50 if len(calls) == 2 else 0.0))
+
+    report = examine(ByHand(np.sin, vjp=vjp), at(np.float64), seed=0)
+
+    (found,) = said(report)
+    assert report.verdict is Verdict.FAIL
+    assert "order of additions" in found.text
+
+
+def test_a_jvp_that_is_not_repeatable_is_named_like_a_vjp():
+    order = np.random.default_rng(3)
+
+    def jvp(x, v):
+        return v * np.cos(x) * (1 + 2.0**-51 * order.integers(0, 3, x.shape))
+
+    rule = ByHand(np.sin, jvp=jvp)
+    options = {"check_forward_ad": True, "check_backward_ad": False, "seed": 0}
+
+    report = examine(rule, at(np.float64), **options)
+
+    (found,) = said(report)
+    assert "F" == found.mode
+    assert "order of additions" in found.text
+    allowed = examine(rule, at(np.float64), nondet_tol=tolerance(report), **options)
+    assert allowed.verdict is Verdict.PASS
+    assert said(allowed)[0].note
+
+
+@pytest.mark.parametrize(
+    ("gap", "words"), [(2.0, "order of additions makes (atomics"), (64.0, "randomness")]
+)
+def test_a_few_units_of_sixteen_bits_are_large_already(gap, words):
+    from adjudge.registry import backend_named
+
+    x = np.ones(3, np.float16)
+    space = Space.of(backend_named("numpy"), (x,), ["x"])
+    first, eps = np.ones(3), float(np.finfo(np.float16).eps)
+    second = first + np.array([0.0, gap * eps, 0.0])
+
+    found = finding(space, [eps], first, second, "{entry}", "runs", "R", "mend it", 0.0)
+
+    assert isinstance(found, Finding)
+    assert found.text.startswith("x[1] differs by")
+    assert words in found.text
+
+
+def test_a_value_that_is_not_finite_in_one_run_is_no_rounding():
+    calls = []
+
+    def vjp(x, w):
+        calls.append(1)
+        return w * np.cos(x) * (np.nan if len(calls) == 2 else 1.0)
+
+    found, *_ = said(examine(ByHand(np.sin, vjp=vjp), at(np.float64), seed=0))
+
+    assert not found.rounding
+    assert "inf units of rounding" in found.text
+
+
+@pytest.mark.parametrize("shuffled", [True, False])
+def test_sums_of_the_few_digits_of_probes_are_exact_and_tried_with_more(shuffled):
+    """The gradient of x[i] is a sum of cotangents: in 256ths it is the same in every order."""
+    fixed, order = np.random.default_rng(0), np.random.default_rng(1)
+    i = fixed.integers(0, 5, LENGTH)
+
+    def vjp(x, w):
+        total, some = np.zeros_like(x), order.permutation(LENGTH) if shuffled else slice(None)
+        np.add.at(total, i[some], w[some])
+        return total
+
+    rule = ByHand(lambda x: x[i], vjp=vjp)
+
+    report = examine(rule, at(np.float32), backend=ATOMIC, seed=0)
+
+    assert report.verdict is (Verdict.FAIL if shuffled else Verdict.PASS)
+    if shuffled:
+        found, setting = said(report)
+        assert "as another order of additions makes" in found.text
+        assert "DETERMINISTIC=1" in setting.text
+        assert setting.note
+        loose = examine(rule, at(np.float32), backend=ATOMIC, nondet_tol=tolerance(report), seed=2)
+        assert loose.verdict is Verdict.PASS
+        assert "allows it" in str(loose)
+    else:
+        assert not said(report)
+
+
+def test_randomness_is_not_put_down_to_atomics():
+    report = examine(gathered(1, jitter=0.01), at(np.float64), backend=ATOMIC, seed=0)
+
+    assert report.verdict is Verdict.FAIL
+    assert not [one for one in said(report) if one.note]
