@@ -59,7 +59,7 @@ class Identities:
             return
         findings = list(self.repeatable(again(self.problem, self.base)))
         yield from findings
-        if not findings:
+        if all(finding.note for finding in findings):
             yield from self.equal(
                 Status.INCONSISTENT,
                 mode[0],
@@ -75,6 +75,11 @@ class Identities:
     def spread(self, again: Vector) -> float:
         """The largest difference between two evaluations at x."""
         return spread(self.base.values[: again.size], again)
+
+    @cached_property
+    def _any_order(self) -> bool:
+        """Whether a device that is used may add in any order."""
+        return any(self.problem.backend.repeatable_by(array) for array in self.problem.x)
 
     def _spacing(self, arrays: Sequence[Array]) -> list[float]:
         return [self.problem.backend.eps(array) for array in arrays]
@@ -99,6 +104,7 @@ class Identities:
                 self.problem.tail,
                 "fix the randomness or hidden state of the function",
                 self.nondet_tol,
+                self._any_order,
             )
 
     def unchanged(
@@ -165,8 +171,9 @@ class Identities:
             if not _equal(*pairs[0]):
                 pairs += [(first, apply(u)) for _ in range(MORE)]
             gap = max(spread(*pair) for pair in pairs)
-            yield from self._varying(rule, pairs, space, word)
-            if gap <= self.nondet_tol:
+            varying = list(self._varying(rule, pairs, space, word))
+            yield from varying
+            if all(finding.note for finding in varying):
                 yield from self.equal(
                     Status.NONLINEAR,
                     letter,
@@ -178,7 +185,7 @@ class Identities:
                     (f"{rule}(-2u)", f"-2 {rule}(u)"),
                     f"multiply by the {word}, and by nothing that depends on it",
                 )
-        elif any(self.problem.backend.repeatable_by(array) for array in self.problem.x):
+        elif self._any_order:
             # sums of the few digits of probes are exact, and so the same in every order
             dense = u * np.random.default_rng([self.probes.seed, 3]).uniform(1, 1.5, u.shape)
             pairs = [(apply(dense), apply(dense))]
@@ -206,6 +213,7 @@ class Identities:
                 ("R" if rule == "vjp" else "F") + self.problem.tail,
                 f"make the {rule} repeatable",
                 self.nondet_tol,
+                self._any_order,
             )
 
     def zero(

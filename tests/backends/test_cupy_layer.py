@@ -311,7 +311,7 @@ def a_large_pool_is_emptied_after_the_check(machine):
     pool, x = machine.pools[0], on(machine, 0, RANDOM.normal(size=3000))
     pool.set_limit(2**19)
 
-    report = adjudge.examine(SQUARE, x, max_evaluations=10)
+    report = adjudge.examine(SQUARE, x, max_evaluations=20)
 
     assert report.verdict is Verdict.PASS
     assert pool.free_bytes() <= machine.MEMORY / 64 + 20 * x.nbytes  # what the report let go
