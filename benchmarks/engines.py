@@ -147,7 +147,7 @@ def raw_on_host(xp: Any, order: str) -> Cases:
     host = _host(xp)
     example = loaded("examples/raw_kernel_cupy.py")
     for variant, name in enumerate(example.NAMES):
-        yield name, example.case(variant, host.Module(example.SOURCE, order), np)
+        yield name, example.case(variant, host.Module(example.SOURCE, order), np, nondet_tol=1e-13)
 
 
 def elementwise(xp: Any) -> Cases:
