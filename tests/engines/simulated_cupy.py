@@ -306,6 +306,7 @@ class ndarray:  # noqa: N801 its name in CuPy
                 with stream:
                     source = self.copy()
             counts["to_host"] += 1
+            counts["bytes_to_host"] += source.nbytes
             memory = source._now
             machine.enqueue(lambda: host.__setitem__(..., memory), stream_key(stream))
             if blocking:
