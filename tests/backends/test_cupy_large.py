@@ -87,11 +87,6 @@ def test_inputs_of_two_devices_stay_where_they_are(cupy, sums):
                     found[k] = rule.vjp(z, w[k])
         return tuple(found)
 
-    def joined(x, y):
-        """Every output depends on both, or a projection would be zero."""
-        first, second = f(x, y)
-        return first + first.sum(), second
-
     report = adjudge.examine(adjudge.ByHand(f, vjp=vjp), (on(cupy, 0), on(cupy, 1, seed=1)), seed=0)
 
     assert report.verdict is Verdict.PASS, report
@@ -107,5 +102,5 @@ def test_no_evaluation_of_a_ladder_is_fetched(cupy, sums, monkeypatch):
         fetched[large] = (cupy.counts["bytes_to_host"] - before) / (8 * SIZE)
 
     assert sums == [True]
-    assert fetched[SIZE] < 14
+    assert fetched[SIZE] < 18  # the two evaluations, and what is asked of the whole arrays
     assert fetched[10**9] > fetched[SIZE] + 15
