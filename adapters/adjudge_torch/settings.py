@@ -117,6 +117,7 @@ def products_are_exact(setting: str) -> bool:
     return bool(product.mean() / 256 > 1 + 2.0**-12)
 
 
+@cache
 def _at(path: str) -> Any:
     node: Any = torch.backends
     for name in filter(None, path.split(".")):
@@ -181,7 +182,7 @@ def kept() -> Iterator[None]:
         yield
     finally:
         for path, value in own.items():
-            if _precision(path) != value and (matmul is None or convolution is None):
+            if (matmul is None or convolution is None) and _precision(path) != value:
                 _set(path, value)
         if matmul is not None and _older("matmul") != matmul:
             torch.set_float32_matmul_precision(matmul)

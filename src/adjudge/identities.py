@@ -214,6 +214,7 @@ class Identities:
                 f"make the {rule} repeatable",
                 self.nondet_tol,
                 self._any_order,
+                self.noise(space),
             )
 
     def zero(

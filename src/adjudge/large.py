@@ -64,12 +64,14 @@ def by_sums(problem: Problem, base: Base, modes: str, seed: int) -> dict[str, Ta
     """
     compared = _Compared(problem, base, modes)
     try:
+        if "F" in modes:
+            compared.doubt(seed)
         hidden = compared.table(seed, None)
         for depth in range(1, STRATA + 1):
             if not hidden:
                 break
             hidden = compared.table(seed + depth, hidden)
-    except UnfitError:
+    except Exception:  # UnfitError; the user's own comes again from the whole check, where it asks
         return None
     return compared.tallies
 
@@ -82,6 +84,25 @@ class _Compared:
     base: Base
     modes: str
     tallies: dict[str, Tally] = field(default_factory=dict)
+    doubted: Masks = field(default_factory=dict)
+    """By input, the outputs whose tangents two evaluations have not settled."""
+
+    def doubt(self, seed: int) -> None:
+        """Compares every tangent once, as it would be without sums, by two evaluations."""
+        problem, base = self.problem, self.base
+        probes = Probes(problem.X, base.Y, False, seed)
+        tolerance, forward = Tolerance(unit_roundoff(problem, base)), Forward(problem)
+        table = Table(problem, base, probes, tolerance, None, None, forward, {})
+        block = slice(0, problem.X.size)
+        for tangent in probes.tangents(problem.origin, block):
+            _, _, ((_, comparison, _),) = table.first(tangent, block, None)
+            entries = table.doubtful(comparison) | comparison.undecided
+            self.doubted[tangent.leaf] = np.concatenate(
+                [
+                    np.reshape(entries[part], (leaf.entries, -1)).any(axis=1)
+                    for leaf, part in zip(base.Y.leaves, base.Y.slices, strict=True)
+                ]
+            )
 
     def table(self, seed: int, only: Masks | None) -> Masks:
         """The comparison of all entries, or of `only` some; which of them did not show.
@@ -91,6 +112,8 @@ class _Compared:
         top = sketch_of(self.problem, self.base, seed, only)
         sketch, base = top.sketch, observe(top)
         assert isinstance(sketch, Sketch)
+        if only is None:
+            sketch.doubted = self.doubted
         probes = Probes(top.X, base.Y, False, seed)
         reverse = Reverse(top) if "R" in self.modes else None
         known = None
@@ -102,7 +125,7 @@ class _Compared:
         table = Table(top, base, probes, tolerance, None, reverse, forward, tallies, known)
         table.fill()
         wrong = any(tally.failed for tally in tallies.values())
-        if wrong or table.suspects or table.carries is not None or table.unsettled:
+        if wrong or sketch.lost or table.suspects or table.carries is not None or table.unsettled:
             raise UnfitError("the sums disagree")
         unclear = any(
             tally.undecided or tally.kinks or tally.open for tally in tallies.values()

@@ -33,6 +33,16 @@ class Sums(Protocol):
     def terms(self, j: int, t: Vector, rows: int) -> Vector:
         """What each entry of input `j` adds to the comparison along `t`, by row."""
 
+    doubted: dict[int, NDArray[np.bool_]]
+    """By input, the outputs whose tangents two evaluations have not settled."""
+    lost: bool
+    """Whether there are such ones that do not show in their sums either."""
+
+    def images(self, j: int, t: Vector) -> tuple[Vector, NDArray[np.int64]]:
+        """What each entry of the outputs adds to its sum along `t`, which moves input `j`; and
+        which sum that is.
+        """
+
 
 @dataclass(frozen=True)
 class Problem:

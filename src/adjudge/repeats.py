@@ -28,26 +28,33 @@ def finding(
     remedy: str,
     allowed: float,
     any_order: bool,
+    noise: Vector | float = 0.0,
 ) -> Finding:
     """`what` differs between two `calls` (at `entry`): a note where `allowed` covers the spread, or
     where the device adds in `any_order`, and the spread is what that makes.
 
     `eps`: the spacing at 1 of the dtype of each leaf of `space`, in which the spread is measured.
+    `noise`: the rounding of f that every entry inherits, which may be all of a leaf that is zero.
     """
-    k = largest_gap(first, second)
-    j = int(space.owner[k])
-    gap, part, name = spread(first, second), space.slices[j], space.entry(k)
-    size = max(largest(first[part]), largest(second[part]))
+    gaps = _gaps(first, second)
+    sizes = [max(largest(first[p]), largest(second[p])) for p in space.slices]
     # inside a leaf of sixteen bits a few units are large already
-    few = min(FEW, eps[j] ** -0.5) * eps[j] * size
+    fews = [min(FEW, e**-0.5) * e * size for e, size in zip(eps, sizes, strict=True)]
+    # each leaf on its own scale: what is little for one may be all of another
+    with np.errstate(all="ignore"):
+        bound = np.array(fews)[space.owner] + noise
+        k = int(np.argmax(np.where(gaps > 0, gaps / bound, 0.0)))
+    j, whole, widest = int(space.owner[k]), float(np.max(gaps)), int(np.argmax(gaps))
+    gap, few, size, name = float(gaps[k]), fews[j], sizes[j], space.entry(k)
     dtype = space.leaves[j].info.dtype.rpartition(".")[2]
-    excused = any_order and gap <= few
-    if gap <= allowed:
+    excused = any_order and gap <= float(bound[k])
+    if whole <= allowed:
         end = f"nondet_tol={allowed:.3g} allows it"
     elif excused:
         end = "allowed for on this device"
     else:
-        end = f"{remedy}, or allow the spread: nondet_tol={_tolerance(gap, eps[j] * size)}"
+        unit = eps[int(space.owner[widest])] * sizes[int(space.owner[widest])]
+        end = f"{remedy}, or allow the spread: nondet_tol={_tolerance(whole, unit)}"
     return Finding(
         Status.NONDETERMINISTIC,
         mode,
@@ -58,7 +65,7 @@ def finding(
         f"  {_units(gap, eps[j] * size)} of {dtype} at the largest entry: "
         f"{_looks(gap, few, size)}\n"
         f"  {end}",
-        note=gap <= allowed or excused,
+        note=whole <= allowed or excused,
         rounding=gap <= max(few, CANCELLED * size),
     )
 

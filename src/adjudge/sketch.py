@@ -116,6 +116,10 @@ class Sketch:
     """By output, the gradients that its cotangent was pulled back to last."""
     hidden: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
     """See `Sums`."""
+    doubted: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
+    """See `Sums`."""
+    lost: bool = False
+    """See `Sums`."""
 
     def point(self, t: Arrays) -> Arrays:
         """`x + v t`, in fresh arrays."""
@@ -189,6 +193,25 @@ class Sketch:
         if np.any(below.all(axis=0) & (found != 0).any(axis=0)):
             raise UnfitError("the term of an entry lies below the rounding of f")
         return found
+
+    def images(self, j: int, t: Vector) -> tuple[Vector, NDArray[np.int64]]:
+        """What each entry of the outputs adds to its sum along `t`, and which sum that is."""
+        problem, counts = self.problem, [0 if b is None else b.count for b in self.inputs]
+        parts = np.split(t, np.cumsum(counts)[:-1])
+        v = self.direction(tuple(part if k == j else None for k, part in enumerate(parts)))
+        x = tuple(problem.backend.copy(array) for array in self._x)
+        problem.counts.jvps += 1
+        _, tangents = problem.backend.jvp(problem.function, x, v)
+        terms, sums, before = [], [], 0
+        for blocks, tangent in zip(self.outputs, tangents, strict=True):
+            found = np.zeros(blocks.leaf.entries)
+            if tangent is not None:
+                with blocks.backend.calling((blocks.like,)):
+                    found[:] = blocks.backend.to_host(blocks.terms(tangent))
+            terms.append(found)
+            sums.append(before + np.arange(blocks.leaf.entries) // blocks.width)
+            before += blocks.count
+        return np.concatenate(terms), np.concatenate(sums)
 
 
 class SketchBackend(WrappedBackend):

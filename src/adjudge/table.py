@@ -26,7 +26,7 @@ from adjudge.probes import Probes, Tangent
 from adjudge.problem import Problem
 from adjudge.settle import Settling, total, worst_of
 from adjudge.spaces import Vector
-from adjudge.tails import below, unseen
+from adjudge.tails import below, shown, unseen
 
 DUG = 4
 """Columns that lie below the rounding of f and get a ladder of long steps all the same."""
@@ -123,7 +123,7 @@ class Table:
         for tangent, coordinates in grouped(self.probes, self.problem.origin, block, rows):
             if not self.budget.allows(self.budget.column):
                 break
-            found, pushed, sides = self._first(tangent, block, rows)
+            found, pushed, sides = self.first(tangent, block, rows)
             if not all(comparison.settled for _, comparison, _ in sides):
                 continue
             settled.update(coordinates)
@@ -153,7 +153,7 @@ class Table:
         with np.errstate(all="ignore"):
             return np.asarray(rows[0] if rows.shape[0] == 1 else np.sum(rows, axis=0))
 
-    def _first(
+    def first(
         self, tangent: Tangent, block: slice, rows: Vector | None
     ) -> tuple[Column, Vector | None, list[Side]]:
         """A column from two evaluations, what forward mode says of it, and their comparisons."""
@@ -167,9 +167,9 @@ class Table:
         return found, pushed, list(self.columns.sides(found, block, rows, pushed))
 
     def _column(self, tangent: Tangent, block: slice, rows: Vector | None) -> None:
-        found, pushed, sides = self._first(tangent, block, rows)
+        found, pushed, sides = self.first(tangent, block, rows)
         settled = self.eps is not None or all(c.settled for _, c, _ in sides)
-        disagrees = not settled and any(bool(np.any(self._doubtful(c))) for _, c, _ in sides)
+        disagrees = not settled and any(bool(np.any(self.doubtful(c))) for _, c, _ in sides)
         doubt = (disagrees and self.confirmed < CONFIRMED) or (
             not settled and total(sides, "undecided") and self.open < CONFIRMED
         )
@@ -223,6 +223,8 @@ class Table:
         """The comparisons of a column, counted and weighed."""
         for letter, comparison, side in sides:
             self._record(self.tally(letter), comparison, side, found)
+            if side == "each" and self.problem.sketch is not None:
+                shown(self.problem.sketch, comparison, found)
             if side == "rows" and rows is not None:
                 self._weigh(self.tally(letter), comparison, found, block, rows, depth)
 
@@ -258,7 +260,7 @@ class Table:
         """
         if not self.budget.allows(self.budget.column):
             return
-        found, pushed, sides = self._first(tangent, block, rows)
+        found, pushed, sides = self.first(tangent, block, rows)
         if found.given or not all(comparison.settled for _, comparison, _ in sides):
             agree = all(bool(np.all(comparison.agrees)) for _, comparison, _ in sides)
             if agree and not found.given:
@@ -281,7 +283,7 @@ class Table:
 
         return Settling(self.problem, self.base, self.probes, self.budget, judged)
 
-    def _doubtful(self, comparison: Comparison) -> NDArray[np.bool_]:
+    def doubtful(self, comparison: Comparison) -> NDArray[np.bool_]:
         """Where two evaluations do not settle the matter."""
         doubtful = ~comparison.agrees | comparison.vanishing
         if not self.probes.full:

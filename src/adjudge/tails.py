@@ -13,7 +13,7 @@ from adjudge.differences import lowest_bit
 from adjudge.numeric import Column, doing, moved_by, unit_roundoff
 from adjudge.observed import Base, evaluate, where_defined
 from adjudge.probes import Probes
-from adjudge.problem import Problem
+from adjudge.problem import Problem, Sums
 from adjudge.spaces import Vector
 
 CLOSE = 2.0**-8
@@ -163,6 +163,21 @@ def unseen(
     # a zero shows nowhere, and a reference has its own opinion of it
     hidden = ((share > 0) | found.given) & (share < 1 / ERRORS[0])
     return np.asarray(hidden) if np.any(hidden) else None
+
+
+def shown(sums: Sums, comparison: Comparison, found: Column) -> None:
+    """Marks `sums` as lost where an output shows neither in its sum nor in two evaluations, so that
+    its tangent has not been compared.
+    """
+    doubted = sums.doubted.get(found.tangent.leaf)
+    if doubted is None:
+        return
+    terms, which = sums.images(found.tangent.leaf, found.vector)
+    with np.errstate(all="ignore"):
+        size, bound = np.abs(terms), comparison.unsuspicious[which] / ERRORS[0]
+        # two evaluations compare on the scale of the largest, and see nothing far below that
+        far_below = (size > 0) & (size <= FLOOR * comparison.tolerance.relative * np.max(size))
+        sums.lost |= bool(np.any((doubted | far_below) & ~(size > bound)))
 
 
 def note_faint(

@@ -52,6 +52,15 @@ def slope(x):
     return (1 - 2 * x * x) * np.exp(-x * x)
 
 
+def steep(x):
+    """Of a curvature that two evaluations show in many entries."""
+    return x * np.exp(-x * x) + np.sin(40 * x)
+
+
+def steep_slope(x):
+    return slope(x) + 40 * np.cos(40 * x)
+
+
 def point(seed, shape=SIZE):
     return np.random.default_rng(seed).normal(size=shape)
 
@@ -141,6 +150,38 @@ def test_forward_mode_is_compared_by_sums(name, settled):
     assert report.modes["R"] is Verdict.PASS
 
 
+def tiny(x):
+    """One output is a billionth of the others."""
+    return entry(1234, 1e-9 - 1) * steep(x)
+
+
+def beside_huge(x):
+    """Every sum has an output that hides the others in its rounding, and is a constant."""
+    return np.where(np.arange(SIZE) % 10 == 3, -1e30, steep(x))
+
+
+TANGENTS = {
+    "tiny": (tiny, lambda x, v: v * entry(1234, 1e-9 - 1) * steep_slope(x)),
+    "beside huge ones": (
+        beside_huge,
+        lambda x, v: np.where(np.arange(SIZE) % 10 == 3, 0.0, v * steep_slope(x)),
+    ),
+}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("error", [0.0, 1.0, -1.0])
+@pytest.mark.parametrize("name", TANGENTS)
+def test_every_entry_of_a_tangent_is_compared(name, error, seed):
+    """Also one that does not show in its sum."""
+    f, jvp = TANGENTS[name]
+    rule = ByHand(f, jvp=lambda x, v: jvp(x, v) * entry(1234, error))
+
+    report = examine(rule, point(seed), check_backward_ad=False, check_forward_ad=True, seed=seed)
+
+    assert report.verdict is (Verdict.FAIL if error else Verdict.PASS), str(report)
+
+
 @pytest.mark.parametrize("wrong", [False, True])
 def test_entries_too_small_to_show_are_compared_by_themselves(wrong, settled):
     """Half of the terms are a billionth of the others."""
@@ -222,6 +263,30 @@ def test_a_gradient_of_another_dtype_is_found():
     assert Status.WRONG_DTYPE in [finding.status for finding in report.findings]
 
 
+@pytest.mark.parametrize("factor", [1.0, 1.001])
+def test_what_the_sums_alone_raise_is_left_to_the_whole_check(factor, monkeypatch, settled):
+    def concat(self, array):
+        raise AttributeError("this namespace has no concat")
+
+    monkeypatch.setattr(adjudge.sketch.Blocks, "sums", concat)
+    report = examine(ByHand(forward, vjp=lambda x, w: factor * w * slope(x)), point(9), seed=0)
+
+    assert settled == [False]
+    assert report.verdict is (Verdict.PASS if factor == 1 else Verdict.FAIL), str(report)
+
+
+def test_what_the_function_raises_comes_through():
+    x = point(10)
+
+    def at_x_alone(y):
+        if np.any(y != x):
+            raise ValueError("off x")
+        return forward(y)
+
+    with pytest.raises(ValueError, match="off x"):
+        examine(ByHand(at_x_alone, vjp=lambda x, w: w * slope(x)), x, seed=0)
+
+
 def test_arrays_are_not_touched():
     x = point(8)
     x.flags.writeable = False
@@ -231,15 +296,10 @@ def test_arrays_are_not_touched():
     assert np.array_equal(x, before)
 
 
-def steep(x):
-    """Of a curvature that two evaluations show in many entries."""
-    return x * np.exp(-x * x) + np.sin(40 * x)
-
-
 def test_sums_come_where_two_evaluations_have_not_settled_it(monkeypatch, settled):
     monkeypatch.undo()
     monkeypatch.setattr("adjudge.judge.by_sums", lambda *args: settled.append(args))
-    right = ByHand(steep, vjp=lambda x, w: w * (slope(x) + 40 * np.cos(40 * x)))
+    right = ByHand(steep, vjp=lambda x, w: w * steep_slope(x))
 
     assert adjudge.large.LARGE == 2**17
     for n, sums in ((2**15, False), (2**17, True)):

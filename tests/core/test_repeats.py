@@ -189,6 +189,41 @@ def test_a_few_units_of_sixteen_bits_are_large_already(gap, words):
     assert found.note is (gap == 2)
 
 
+@pytest.mark.parametrize("jitter", [0.0, 1e-7, 1e-3])
+def test_every_leaf_is_excused_on_its_own_scale(jitter):
+    """Beside additions in another order, whose rounding is more than all of a smaller leaf."""
+    i, c = np.arange(LENGTH) % 5, np.random.default_rng(0).normal(size=LENGTH)
+    order = np.random.default_rng(1)
+
+    def vjp(a, b, w):
+        total, shuffled = np.zeros(5), order.permutation(LENGTH)
+        np.add.at(total, i[shuffled], (1e9 * w * c * np.cos(c * a[i]))[shuffled])
+        return total, 1e-9 * (1 + jitter * order.normal()) * np.array([np.sum(w)])
+
+    rule = ByHand(lambda a, b: 1e9 * np.sin(c * a[i]) + 1e-9 * b, vjp=vjp)
+    x = at(np.float64), np.array([1e12])
+    report = examine(rule, x, seed=0, backend=ATOMIC)
+
+    assert [one.entry for one in said(report) if not one.note] == ["inputs[1][0]"] * (jitter > 0)
+    assert (report.verdict is Verdict.PASS) == (jitter == 0), str(report)
+
+
+def test_rounding_may_be_all_of_a_leaf_that_is_zero():
+    """What does not depend on `b` cancels in its gradient, in another order at every call."""
+    order = np.random.default_rng(1)
+
+    def vjp(a, b, w):
+        terms = np.cos(a) * w
+        return w * np.cos(a), np.array([order.permutation(terms).sum() - terms.sum()])
+
+    rule = ByHand(lambda a, b: np.sin(a) + 0 * b, vjp=vjp)
+    a = np.random.default_rng(0).normal(size=LENGTH)
+    report = examine(rule, (a, np.array([0.5])), seed=0, backend=ATOMIC)
+
+    assert report.verdict is Verdict.PASS, str(report)
+    assert all(one.note for one in said(report))
+
+
 def test_a_value_that_is_not_finite_in_one_run_is_no_rounding():
     calls = []
 
