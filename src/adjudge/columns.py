@@ -122,8 +122,13 @@ class Columns:
             block_size = self._block_size(found.tangent.leaf, block, rows)[:pulled]
             return Scales(each.secant[:pulled], each.quantum[:pulled], block_size)
         lengths = (float(np.linalg.norm(probes.cotangent[p])) for p in self.base.Y.slices)
+        # what stands still, however large, is not what a derivative may drown in
+        secant, moved = each.secant.copy(), found.estimate.moved[: self.base.Y.size]
+        for p in self.base.Y.slices:
+            if np.any(moved[p]):
+                secant[p][~moved[p]] = 0.0
         return Scales(
-            probes.contract_error(each.secant)[:pulled],
+            probes.contract_error(secant)[:pulled],
             probes.contract_error(each.quantum)[:pulled],
             size,
             each.weight * max(lengths, default=1.0),
