@@ -88,7 +88,10 @@ class Columns:
     ) -> Comparison:
         probes, count = self.probes, self.base.Y.size
         estimate = found.estimate
-        value, moved = estimate.value[:count], estimate.moved[:count]
+        value, error = estimate.value[:count], estimate.error[:count]
+        moved = estimate.moved[:count]
+        if self.base.constant is not None:
+            value, error = (np.where(self.base.constant[:count], 0.0, v) for v in (value, error))
         if found.tangent.coordinate is not None:
             automatic = rows[:, found.tangent.coordinate - block.start]
             size = self._floor(value, final=final)
@@ -106,7 +109,7 @@ class Columns:
         return Comparison(
             automatic,
             probes.contract(value)[:pulled],
-            probes.contract_error(estimate.error[:count])[:pulled],
+            probes.contract_error(error)[:pulled],
             size[:pulled],
             moved[:pulled],
             self.tolerance,

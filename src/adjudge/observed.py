@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from adjudge.backend import Arrays
 from adjudge.differences import SAMPLED, SHORT
@@ -34,12 +35,15 @@ class Base:
     arrays: tuple[object, ...]
     noise: float = 0.0
     """Spread of the values between evaluations, where the caller allows one."""
+    constant: NDArray[np.bool_] | None = None
+    """Outputs that are left out of a column, since they stand still and tower over the others."""
 
     def magnitude(self, values: Vector) -> Vector:
         """What the rounding of outputs is relative to: their modulus, and never less than the
         median of their leaf at x, through which they may be computed (1 - erfc(x), a @ b).
         """
-        return np.asarray(np.fmax(self.whole.modulus(values), self._typical))
+        size = np.fmax(self.whole.modulus(values), self._typical)
+        return np.asarray(size if self.constant is None else np.where(self.constant, 0.0, size))
 
     def rounded(self, eps: float) -> Base:
         """The same outputs, known to be rounded to `eps` at least."""
@@ -56,7 +60,8 @@ class Base:
         for leaf, part in zip(self.whole.leaves, self.whole.slices, strict=True):
             if leaf.eps > SHORT:  # in sixteen bits every small entry would drown in it
                 continue
-            some = size[part][:: max(1, (part.stop - part.start) // SAMPLED)]
+            own = size[part] if self.constant is None else size[part][~self.constant[part]]
+            some = own[:: max(1, own.size // SAMPLED)]
             finite = some[np.isfinite(some)]
             if finite.size:
                 typical[part] = np.partition(finite, finite.size // 2)[finite.size // 2]

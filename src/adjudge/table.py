@@ -26,7 +26,7 @@ from adjudge.probes import Probes, Tangent
 from adjudge.problem import Problem
 from adjudge.settle import Settling, total, worst_of
 from adjudge.spaces import Vector
-from adjudge.tails import below, shown, unseen
+from adjudge.tails import below, constants, shown, unseen
 
 DUG = 4
 """Columns that lie below the rounding of f and get a ladder of long steps all the same."""
@@ -169,6 +169,8 @@ class Table:
     def _column(self, tangent: Tangent, block: slice, rows: Vector | None) -> None:
         found, pushed, sides = self.first(tangent, block, rows)
         settled = self.eps is not None or all(c.settled for _, c, _ in sides)
+        if not settled and self._beside_constants(found, tangent, block, rows):
+            return
         disagrees = not settled and any(bool(np.any(self.doubtful(c))) for _, c, _ in sides)
         doubt = (disagrees and self.confirmed < CONFIRMED) or (
             not settled and total(sides, "undecided") and self.open < CONFIRMED
@@ -204,18 +206,42 @@ class Table:
         if pushed is not None and rows is not None:
             self._forward_against_reverse(found, block, rows, pushed)
 
+    def _beside_constants(
+        self, found: Column, tangent: Tangent, block: slice, rows: Vector | None
+    ) -> bool:
+        """Whether there were outputs whose size hides the others, and the column was compared
+        without them: they stand still, and reverse mode says so, too.
+        """
+        if self.probes.full or found.given or self.base.constant is not None:
+            return False
+        still = constants(self.base, found)
+        if still is None:
+            return False
+        for k, part in enumerate(self.base.Y.slices):
+            if rows is not None and self.reverse is not None and np.any(still[part]):
+                w = np.where(still[: self.base.Y.size], self.probes.row(k), 0.0)
+                if np.any(self.reverse.row(self.base, w)[block]):
+                    return False
+        self._see(replace(self.base, constant=still))
+        self._column(tangent, block, rows)
+        self._see(replace(self.base, constant=None))
+        return True
+
+    def _see(self, base: Base) -> None:
+        """From here on f is judged as `base` has it."""
+        self.base = base
+        self.columns = Columns(self.problem, base, self.probes, self.tolerance)
+
     def _sums_agree(self) -> bool:
         """Before a large problem is followed through ladders: whether all of it agrees by sums."""
         by_sums, self.by_sums = self.by_sums, None
         found = None if by_sums is None else by_sums()
-        if found is None:
-            return False
-        self.summed = True
-        self.tallies.clear()
-        self.tallies.update(found)
-        for kept in (self.failures, self.projections, self.suspects):
-            kept.clear()
-        return True
+        if found is not None:
+            self.summed = True
+            for kept in (self.tallies, self.failures, self.projections, self.suspects):
+                kept.clear()
+            self.tallies.update(found)
+        return self.summed
 
     def _keep(
         self, sides: list[Side], found: Column, block: slice, rows: Vector | None, depth: int = 0
@@ -294,9 +320,8 @@ class Table:
         """From here on f is judged as code in that dtype."""
         bits = CARRIED[dtype]
         self.carries = dtype
-        self.base = self.base.rounded(2.0 ** (1 - bits))
         self.tolerance = replace(self.tolerance, eps=max(self.tolerance.eps, 2.0 ** (1 - bits)))
-        self.columns = Columns(self.problem, self.base, self.probes, self.tolerance)
+        self._see(self.base.rounded(2.0 ** (1 - bits)))
 
     # -- keeping what disagrees
 

@@ -55,6 +55,30 @@ def leaving(problem: Problem, base: Base, found: Column) -> NDArray[np.bool_]:
     return tail
 
 
+TOWERING = 64
+"""Times the largest output that moves, from which on one that stands still hides it."""
+
+
+def constants(base: Base, found: Column) -> NDArray[np.bool_] | None:
+    """Outputs that stand still along a column, far off as well, and tower over those of their leaf
+    that move, as a mask of -1e30 does: their rounding would hide these. `None` without any.
+    """
+    size, moved = np.abs(base.values), found.estimate.moved
+    still = np.zeros(size.size, bool)
+    for part in base.Y.slices:
+        if np.any(moved[part]):
+            top = np.max(size[part], initial=0.0, where=moved[part] & np.isfinite(size[part]))
+            still[part] = ~moved[part] & (size[part] > TOWERING * top)
+    for t in (FAR[1], -FAR[1]):
+        if not np.any(still):
+            return None
+        value = _value(base.problem, base, found, t)
+        if value is None:
+            return None
+        still[: value.size] &= value == base.values[: value.size]
+    return still if np.any(still) else None
+
+
 def moves_truly(base: Base, found: Column) -> bool:
     """Whether an output moves by units of rounding in some samples of a ladder, as no jump does,
     and by more than noise in others.

@@ -110,3 +110,49 @@ def test_without_a_tail_there_is_no_note():
     rule = ByHand(sigmoid, vjp=lambda x, w: np.exp(-x) / (1 + np.exp(-x)) ** 2 * w)
 
     assert () == examine(rule, x, mode="projected", seed=0).findings
+
+
+# ---------------------------------------------------------------- constants that tower
+
+TOWERS = {
+    "right": 1.0,
+    "factor": 2.0,
+    "sign": -1.0,
+    "zero": 0.0,
+    "1e-3": 1.001,
+    "1e-6": 1 + 1e-6,
+}
+
+
+def masked(share, tower, factor, extra=0.0):
+    """`sin`, but for a constant in some part of the outputs, as masks of -1e30 make it."""
+
+    def held(x):
+        return np.arange(x.size) % 12 < 12 * share
+
+    return ByHand(
+        lambda x: np.where(held(x), -tower + extra * x, np.sin(x)),
+        vjp=lambda x, w: factor * np.where(held(x), extra * w, w * np.cos(x)),
+        jvp=lambda x, v: factor * np.where(held(x), extra * v, v * np.cos(x)),
+    )
+
+
+@pytest.mark.parametrize("forward", [False, True])
+@pytest.mark.parametrize("share", [1 / 12, 1 / 3, 11 / 12])
+@pytest.mark.parametrize("tower", [1e6, 1e9, 1e12, 1e16, 1e30])
+@pytest.mark.parametrize("name", TOWERS)
+def test_what_stands_still_hides_nothing(name, tower, share, forward):
+    x = np.random.default_rng(0).normal(size=60)
+    modes = {"check_forward_ad": forward, "check_backward_ad": not forward}
+
+    report = examine(masked(share, tower, TOWERS[name]), x, seed=0, **modes)
+
+    assert report.verdict is (Verdict.PASS if name == "right" else Verdict.FAIL), report
+
+
+@pytest.mark.parametrize("tower", [1e12, 1e16, 1e30])
+@pytest.mark.parametrize("factor", [1.0, 2.0, -1.0])
+def test_a_derivative_that_is_claimed_of_what_stands_still_is_not_passed(factor, tower):
+    report = examine(masked(1 / 3, tower, factor, extra=1.0), np.linspace(0.1, 1, 60), seed=0)
+
+    assert report.verdict is not Verdict.PASS, report
