@@ -16,7 +16,7 @@ from adjudge.automatic import Forward, Reverse
 from adjudge.budget import Budget
 from adjudge.columns import Columns, Side
 from adjudge.compare import Comparison, Entry, Tally, Tolerance
-from adjudge.failure import Failure
+from adjudge.failure import Failure, column_name, row_name
 from adjudge.groups import grouped
 from adjudge.noise import CARRIED
 from adjudge.nonsmooth import kinks, slopes_of
@@ -89,7 +89,7 @@ class Table:
         self.budget = Budget(self.problem, self.probes, *modes, self.known is not None)
         self.columns = Columns(self.problem, self.base, self.probes, self.tolerance)
         # of a method it would be a cycle, which keeps arrays on devices until Python collects
-        self.agreement = Agreement(partial(_row_name, self.probes, self.base, "rows"))
+        self.agreement = Agreement(partial(row_name, self.probes, self.base, "rows"))
 
     def tally(self, letter: str) -> Tally:
         """The tally of mode `letter` on top of the derivatives already taken."""
@@ -214,14 +214,9 @@ class Table:
         """
         if self.probes.full or found.given or self.base.constant is not None:
             return False
-        still = constants(self.base, found)
+        still = constants(self.base, self.probes, found, None if rows is None else self.reverse)
         if still is None:
             return False
-        for k, part in enumerate(self.base.Y.slices):
-            if rows is not None and self.reverse is not None and np.any(still[part]):
-                w = np.where(still[: self.base.Y.size], self.probes.row(k), 0.0)
-                if np.any(self.reverse.row(self.base, w)[block]):
-                    return False
         self._see(replace(self.base, constant=still))
         self._column(tangent, block, rows)
         self._see(replace(self.base, constant=None))
@@ -383,8 +378,8 @@ class Table:
         slopes = slopes_of(self.problem, self.probes, side, found, self.base.Y.size)
         return Entry(
             mode,
-            _row_name(self.probes, self.base, side, k),
-            self._wrt(found.tangent),
+            row_name(self.probes, self.base, side, k),
+            column_name(self.problem, found.tangent),
             float(comparison.automatic[k]),
             float(comparison.reference[k]),
             float(comparison.error[k]),
@@ -397,23 +392,9 @@ class Table:
             found.given,
         )
 
-    def _wrt(self, tangent: Tangent) -> str:
-        if tangent.coordinate is not None:
-            return self.problem.X.entry(tangent.coordinate)
-        return f"{self.problem.X.leaves[tangent.leaf].name} along v"
-
     def _forward_against_reverse(
         self, found: Column, block: slice, rows: Vector, pushed: Vector
     ) -> None:
-        tally = self.tallies.setdefault("identity", Tally("identity"))
-        wrt = self._wrt(found.tangent)
+        tally, wrt = Tally("identity"), column_name(self.problem, found.tangent)
+        tally = self.tallies.setdefault(tally.mode, tally)
         self.agreement.compare(self.columns, tally, wrt, found, block, rows, pushed)
-
-
-def _row_name(probes: Probes, base: Base, side: str, k: int) -> str:
-    """What row `k` of that side is the derivative of."""
-    if side == "first":
-        return "<w, f>"
-    if probes.full or side == "each":
-        return base.Y.entry(k)
-    return f"<w, {base.Y.leaves[k].name}>"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from adjudge.automatic import Reverse
 from adjudge.columns import Side
 from adjudge.compare import ERRORS, FLOOR, Comparison, Tally
 from adjudge.differences import lowest_bit
@@ -59,9 +60,12 @@ TOWERING = 64
 """Times the largest output that moves, from which on one that stands still hides it."""
 
 
-def constants(base: Base, found: Column) -> NDArray[np.bool_] | None:
+def constants(
+    base: Base, probes: Probes, found: Column, reverse: Reverse | None
+) -> NDArray[np.bool_] | None:
     """Outputs that stand still along a column, far off as well, and tower over those of their leaf
-    that move, as a mask of -1e30 does: their rounding would hide these. `None` without any.
+    that move, as a mask of -1e30 does: their rounding would hide these. `None` without any, and
+    where `reverse` claims a derivative of them.
     """
     size, moved = np.abs(base.values), found.estimate.moved
     still = np.zeros(size.size, bool)
@@ -76,6 +80,11 @@ def constants(base: Base, found: Column) -> NDArray[np.bool_] | None:
         if value is None:
             return None
         still[: value.size] &= value == base.values[: value.size]
+    for k, part in enumerate(base.Y.slices):
+        if reverse is not None and np.any(still[part]):
+            w = np.where(still[: base.Y.size], probes.row(k), 0.0)
+            if np.any(reverse.row(base, w)[base.problem.X.slices[found.tangent.leaf]]):
+                return None
     return still if np.any(still) else None
 
 
