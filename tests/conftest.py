@@ -1,10 +1,12 @@
 """The mark `backend`: tests that need an engine; and `ADJUDGE_REQUIRE`, never ignored."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
+import adjudge.large
+from adjudge.table import Table
 from adjudge_pytest import engines
 
 pytest_plugins = ["pytester"]
@@ -35,3 +37,31 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for name in engines_of(item):
         if reason := engines.why_absent(name):
             pytest.skip(reason)
+
+
+@pytest.fixture
+def sums(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[bool]]:
+    """`sums(large, blocks)`: problems of so many numbers and more go by sums of so many blocks,
+    `first` or where two evaluations have not settled it. Returns whether that settled each check.
+    """
+
+    def chosen(large: int, blocks: int, *, first: bool = True) -> list[bool]:
+        monkeypatch.setattr("adjudge.large.LARGE", large)
+        monkeypatch.setattr("adjudge.sketch.BLOCKS", blocks)
+        by_sums, column, settled = adjudge.large.by_sums, Table._column, []
+
+        def watched(*args):
+            found = by_sums(*args)
+            settled.append(found is not None)
+            return found
+
+        def sums_first(self, *args):
+            if not self._sums_agree():
+                column(self, *args)
+
+        monkeypatch.setattr("adjudge.judge.by_sums", watched)
+        if first:
+            monkeypatch.setattr(Table, "_column", sums_first)
+        return settled
+
+    return chosen

@@ -52,21 +52,24 @@ class Blocks:
     """An array of the leaf's shape, dtype and device."""
     factors: Array
     """One-dimensional, of the dtype and on the device of `like`."""
-    count: int
 
     @classmethod
     def of(cls, backend: AutodiffBackend, leaf: Leaf, like: Array, factors: Vector) -> Blocks:
         """`factors`: real coordinates of the leaf."""
-        width = -(-leaf.entries // BLOCKS)
         with backend.calling((like,)):
             there = backend.xp.reshape(backend.from_host(leaf.host(factors), like), (-1,))
             # an engine may mark what it makes for differentiation, as the array it is like
-            return cls(backend, leaf, like, backend.copy(there), -(-leaf.entries // width))
+            return cls(backend, leaf, like, backend.copy(there))
 
     @property
     def width(self) -> int:
         """Entries of a block; the last may have fewer."""
         return -(-self.leaf.entries // BLOCKS)
+
+    @property
+    def count(self) -> int:
+        """Of the blocks."""
+        return -(-self.leaf.entries // self.width)
 
     @cached_property
     def _zeros(self) -> Array:
@@ -164,8 +167,10 @@ class Sketch:
         for array, blocks, leaf in zip(g, self.inputs, self.problem.X.leaves, strict=True):
             if array is not None and self.problem.backend.info(array) != leaf.info:
                 raise UnfitError(f"the gradient of {leaf.name} is another kind of array")
-            absent = array is None or blocks is None
-            found.append(np.zeros(0) if blocks is None else None if absent else blocks.sums(array))
+            if blocks is None:
+                found.append(np.zeros(0))
+            else:
+                found.append(None if array is None else blocks.sums(array))
         return tuple(found)
 
     def terms(self, j: int, t: Vector, rows: int) -> Vector:
@@ -275,12 +280,16 @@ def sketch_of(
     origins = tuple(np.zeros(0 if blocks is None else blocks.count) for blocks in inputs)
     names = [leaf.name for leaf in problem.X.leaves]
     engine = SketchBackend(sketch)
+
+    def evaluate(t: Arrays) -> Arrays:
+        return sketch.values(problem.evaluate(sketch.point(t)))
+
     space, origin = Space.at(engine, origins, names)
     return replace(
         problem,
         backend=engine,
-        function=lambda t: sketch.values(problem.function(sketch.point(t))),
-        evaluate=lambda t: sketch.values(problem.evaluate(sketch.point(t))),
+        function=evaluate,
+        evaluate=evaluate,
         x=origins,
         X=space,
         origin=origin,

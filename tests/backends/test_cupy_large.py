@@ -5,7 +5,6 @@ import pytest
 
 import adjudge
 import adjudge.large
-import adjudge.sketch
 from adjudge import Verdict
 
 SIZE = 4000
@@ -14,19 +13,9 @@ CURVED = 40.0
 
 
 @pytest.fixture
-def sums(monkeypatch):
+def settled(sums):
     """Whether sums of 64 blocks settled each of the checks so far."""
-    monkeypatch.setattr(adjudge.large, "LARGE", SIZE)
-    monkeypatch.setattr(adjudge.sketch, "BLOCKS", 64)
-    by_sums, seen = adjudge.large.by_sums, []
-
-    def watched(*args):
-        found = by_sums(*args)
-        seen.append(found is not None)
-        return found
-
-    monkeypatch.setattr("adjudge.judge.by_sums", watched)
-    return seen
+    return sums(SIZE, 64, first=False)
 
 
 def kernels(machine, wrong=None):
@@ -62,16 +51,16 @@ def on(machine, device, seed=0):
 
 @pytest.mark.parametrize("device", [0, 1])
 @pytest.mark.parametrize("wrong", [None, SIZE - 1])
-def test_a_pair_of_kernels_is_judged(wrong, device, cupy, sums):
+def test_a_pair_of_kernels_is_judged(wrong, device, cupy, settled):
     report = adjudge.examine(kernels(cupy, wrong), on(cupy, device), seed=0)
 
     assert report.verdict is (Verdict.PASS if wrong is None else Verdict.FAIL), report
-    assert sums[0] is (wrong is None)
+    assert settled[0] is (wrong is None)
     if wrong is not None:
         assert f"inputs[0][{wrong}]" in str(report)
 
 
-def test_inputs_of_two_devices_stay_where_they_are(cupy, sums):
+def test_inputs_of_two_devices_stay_where_they_are(cupy, settled):
     one, two = kernels(cupy), kernels(cupy)
 
     def f(x, y):
@@ -93,7 +82,7 @@ def test_inputs_of_two_devices_stay_where_they_are(cupy, sums):
     assert "cuda:0+cuda:1" in str(report)
 
 
-def test_no_evaluation_of_a_ladder_is_fetched(cupy, sums, monkeypatch):
+def test_no_evaluation_of_a_ladder_is_fetched(cupy, settled, monkeypatch):
     fetched = {}
     for large in (SIZE, 10**9):
         monkeypatch.setattr(adjudge.large, "LARGE", large)
@@ -101,6 +90,6 @@ def test_no_evaluation_of_a_ladder_is_fetched(cupy, sums, monkeypatch):
         assert adjudge.examine(kernels(cupy), on(cupy, 0), seed=0)
         fetched[large] = (cupy.counts["bytes_to_host"] - before) / (8 * SIZE)
 
-    assert sums == [True]
+    assert settled == [True]
     assert fetched[SIZE] < 18  # the two evaluations, and what is asked of the whole arrays
     assert fetched[10**9] > fetched[SIZE] + 12

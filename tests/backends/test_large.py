@@ -3,36 +3,15 @@
 import numpy as np
 import pytest
 
-import adjudge.large
-import adjudge.sketch
 from adjudge import Verdict, examine
-from adjudge.table import Table
 
 SIZE = 1000
 
 
 @pytest.fixture
-def settled(monkeypatch):
+def settled(sums):
     """Everything goes by sums at once; whether they settled each of the checks so far."""
-    monkeypatch.setattr(adjudge.large, "LARGE", 0)
-    monkeypatch.setattr(adjudge.sketch, "BLOCKS", 64)
-    column = Table._column
-
-    def sums_first(self, *args):
-        if not self._sums_agree():
-            column(self, *args)
-
-    monkeypatch.setattr(Table, "_column", sums_first)
-    seen = []
-    by_sums = adjudge.large.by_sums
-
-    def watched(*args):
-        found = by_sums(*args)
-        seen.append(found is not None)
-        return found
-
-    monkeypatch.setattr("adjudge.judge.by_sums", watched)
-    return seen
+    return sums(0, 64)
 
 
 def point(shape, dtype):

@@ -5,43 +5,16 @@ import pytest
 
 import adjudge
 import adjudge.large
-import adjudge.sketch
 from adjudge import ByHand, Status, Verdict, examine
-from adjudge.table import Table
 
 SIZE = 3000
 SEEDS = range(3)
 
 
 @pytest.fixture(autouse=True)
-def sums(monkeypatch):
-    """Everything counts as large, falls into blocks of up to 24 entries, and goes by sums at once
-    instead of where two evaluations have not settled it.
-    """
-    monkeypatch.setattr(adjudge.large, "LARGE", 0)
-    monkeypatch.setattr(adjudge.sketch, "BLOCKS", 128)
-    column = Table._column
-
-    def sums_first(self, *args):
-        if not self._sums_agree():
-            column(self, *args)
-
-    monkeypatch.setattr(Table, "_column", sums_first)
-
-
-@pytest.fixture
-def settled(monkeypatch):
-    """Whether sums settled each of the checks so far."""
-    seen = []
-    by_sums = adjudge.large.by_sums
-
-    def watched(*args):
-        found = by_sums(*args)
-        seen.append(found is not None)
-        return found
-
-    monkeypatch.setattr("adjudge.judge.by_sums", watched)
-    return seen
+def settled(sums):
+    """Everything goes by sums at once, of blocks of up to 24 entries; whether they settled it."""
+    return sums(0, 128)
 
 
 def forward(x):

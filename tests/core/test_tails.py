@@ -156,3 +156,5 @@ def test_a_derivative_that_is_claimed_of_what_stands_still_is_not_passed(factor,
     report = examine(masked(1 / 3, tower, factor, extra=1.0), np.linspace(0.1, 1, 60), seed=0)
 
     assert report.verdict is not Verdict.PASS, report
+    if factor == 1.0:  # right, for all that can be seen
+        assert report.verdict is Verdict.INCONCLUSIVE, report
