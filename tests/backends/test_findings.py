@@ -1,14 +1,11 @@
 """What docs/findings.md says of released frameworks: which modes are wrong, which are right."""
 
-import contextlib
-import io
-import re
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 import numpy as np
 import pytest
+from pages import ROOT, differences, examples, printed
 
 from adjudge import Status, Verdict, examine
 
@@ -134,28 +131,22 @@ def test_the_same_functions_pass_elsewhere_in_jax(jax, double, name):
 
 # ---------------------------------------------------------------- the page itself
 
-PAGE = (Path(__file__).parents[2] / "docs" / "findings.md").read_text(encoding="utf-8")
-EXAMPLE = re.compile(r"```python\n(.*?)```\n\n```text\n(.*?)```", re.DOTALL)
+PAGE = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
 
 
-def printed(section):
-    """What the examples of a section print, beside what the page shows; they share names."""
-    _, _, rest = PAGE.partition(f"\n## {section}")
-    namespace = {}
-    for code, shown in EXAMPLE.findall(rest.partition("\n## ")[0]):
-        text = io.StringIO()
-        with contextlib.redirect_stdout(text):
-            exec(code, namespace)  # noqa: S102 our own page
-        yield text.getvalue(), shown
+def pairs_of(section):
+    """What the page shows below each example of a section, and what the example prints."""
+    text = PAGE.partition(f"\n## {section}")[2].partition("\n## ")[0]
+    return list(zip((shown for _, shown in examples(text)), printed(text), strict=True))
 
 
 @released("torch", "2.13.0")
 @pytest.mark.backend("torch")
 def test_the_examples_of_the_page_print_what_it_shows_in_pytorch():
-    pairs = list(printed("PyTorch"))
+    pairs = pairs_of("PyTorch")
 
     assert len(pairs) == 9
-    assert [now for now, _ in pairs] == [shown for _, shown in pairs]
+    assert [found for shown, now in pairs for found in differences(shown, now)] == []
 
 
 @released("jax", "0.10.2")
@@ -163,7 +154,7 @@ def test_the_examples_of_the_page_print_what_it_shows_in_pytorch():
 @pytest.mark.usefixtures("x64")
 def test_the_examples_of_the_page_print_what_it_shows_in_jax(jax, monkeypatch):
     monkeypatch.setattr(jax.config, "update", lambda *_: None)  # 64 bits are on for this test alone
-    pairs = list(printed("JAX"))
+    pairs = pairs_of("JAX")
 
     assert len(pairs) == 6
-    assert [now for now, _ in pairs] == [shown for _, shown in pairs]
+    assert [found for shown, now in pairs for found in differences(shown, now)] == []

@@ -1,25 +1,20 @@
 """docs/numerics.md says what the code does: its examples, its tables, its list of statuses.
 
-`python tests/house/test_docs.py` runs the examples and writes what they print into the page.
+`python tests/pages.py` runs the examples and writes what they print into the page.
 """
 
-import contextlib
 import importlib
-import importlib.util
-import io
 import re
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
+from pages import ROOT, examples, printed
 
 from adjudge.compare import Tolerance
 from adjudge.differences import ladder_steps, relative_step
 from adjudge.findings import Status
 
-PATH = Path(__file__).parents[2] / "docs" / "numerics.md"
-PAGE = PATH.read_text(encoding="utf-8")
-EXAMPLE = re.compile(r"```python\n(.*?)```\n\n```text\n(.*?)```", re.DOTALL)
+PAGE = (ROOT / "docs" / "numerics.md").read_text(encoding="utf-8")
 NAMES = ["cube", "one entry", "shift", "relu", "versine", "sigmoid"]
 
 FACTS = {
@@ -33,24 +28,12 @@ FACTS = {
 EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
-def printed() -> list[str]:
-    """What each example prints; they build on one another."""
-    namespace: dict[str, object] = {}
-    outputs = []
-    for code, _ in EXAMPLE.findall(PAGE):
-        text = io.StringIO()
-        with contextlib.redirect_stdout(text):
-            exec(code, namespace)  # noqa: S102 our own page
-        outputs.append(text.getvalue())
-    return outputs
-
-
 @pytest.fixture(scope="module")
 def outputs() -> dict[str, str]:
-    return dict(zip(NAMES, printed(), strict=True))
+    return dict(zip(NAMES, printed(PAGE), strict=True))
 
 
-SHOWN = dict(zip(NAMES, (shown for _, shown in EXAMPLE.findall(PAGE)), strict=True))
+SHOWN = dict(zip(NAMES, (shown for _, shown in examples(PAGE)), strict=True))
 
 
 def statuses(report: str) -> set[str]:
@@ -116,14 +99,3 @@ def test_every_source_has_a_doi_or_pages():
     assert [source for source in sources if not re.search(r"doi\.org|\d+–\d+", source)] == []
     assert cited
     assert [year for year in cited if not any(year in source for source in sources)] == []
-
-
-def rewrite() -> None:
-    """The page with what its examples print now."""
-    outputs = iter(printed())
-    page = EXAMPLE.sub(lambda m: f"```python\n{m[1]}```\n\n```text\n{next(outputs)}```", PAGE)
-    PATH.write_text(page, encoding="utf-8")
-
-
-if __name__ == "__main__":
-    rewrite()
