@@ -45,6 +45,8 @@ class Run:
         self.arrival = Arrival(self.hear)
         self.complaints: list[str] = []
         """Why the run fails; known at its end."""
+        self._failing: set[str] = set()
+        """The node ids of tests of which a part has failed and whose teardown is to come."""
 
     def begin(self, item: pytest.Item) -> Test:
         """The test that is on from now on. Rerun, it begins anew."""
@@ -71,9 +73,17 @@ class Run:
         item.user_properties[:] = [*kept, *self.test.tallies.properties()]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Counts what a test, here or in another process, has compared."""
+        """Counts what a test, here or in another process, has compared: at its end, when it is
+        known whether it failed.
+        """
+        if report.outcome not in ("passed", "skipped"):  # "rerun", of other plugins, is a failure
+            self._failing.add(report.nodeid)
         if report.when == "teardown":
-            self.totals.add(from_properties(report.user_properties))
+            tallies = from_properties(report.user_properties)
+            if report.nodeid not in self._failing:
+                tallies.expect_failures()
+            self._failing.discard(report.nodeid)
+            self.totals.add(tallies)
 
     def missed(self) -> list[str]:
         """Required engines on which nothing was compared."""

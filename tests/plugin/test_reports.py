@@ -16,12 +16,22 @@ SEVERAL = """
     def test_cubed(adjudge_backend):
         adjudge_backend.check(cubed, *adjudge_backend.arrays([1.0, 2.0]))
 """
-LINE = re.compile(r"^adjudge: (\w+) .*: (\d+) comparisons in (\d+) checks, (\d+) failed")
+PLANTED = """
+    @pytest.mark.parametrize("k", [1, 2])
+    def test_planted(adjudge_backend, k):
+        with pytest.raises(adjudge.GradcheckError):
+            adjudge_backend.check(cubed, adjudge_backend.array([1.0, 2.0]))
+"""
+LINE = re.compile(
+    r"^adjudge: (\w+) .*: (\d+) comparisons in (\d+) checks, (\d+) failed"
+    r"(?:, (\d+) expected failures)?$"
+)
 
 
 def sums(result):
+    """By engine: comparisons, checks, failures, and expected failures."""
     found = [LINE.match(line) for line in result.outlines]
-    return {m[1]: tuple(int(m[k]) for k in (2, 3, 4)) for m in found if m}
+    return {m[1]: tuple(int(m[k] or 0) for k in (2, 3, 4, 5)) for m in found if m}
 
 
 def xml_of(pytester):
@@ -33,7 +43,7 @@ def test_the_summary_counts_by_engine(run):
     found = sums(run(SEVERAL))
 
     # four entries of a Jacobian of two inputs, one projection of one of three
-    assert found == dict.fromkeys(("numpy", "array_api_strict"), (3 * (4 + 1) + 4, 7, 1))
+    assert found == dict.fromkeys(("numpy", "array_api_strict"), (3 * (4 + 1) + 4, 7, 1, 0))
 
 
 def test_a_run_without_checks_says_nothing(run):
@@ -54,6 +64,86 @@ def test_what_is_inconclusive_is_not_passed_over(run):
     result.stdout.fnmatch_lines(["adjudge: numpy *, 0 failed, 1 inconclusive"])
 
 
+OUTCOMES = {
+    "planted, and the exception caught": (
+        """
+        def test_it(adjudge_backend):
+            with pytest.raises(adjudge.GradcheckError):
+                adjudge_backend.check(cubed, adjudge_backend.array([1.0, 2.0]))
+        """,
+        "0 failed, 1 expected failure",
+    ),
+    "planted, and the report looked at": (
+        """
+        def test_it(adjudge_backend):
+            for seed in (1, 2):
+                report = adjudge.examine(cubed, adjudge_backend.array([1.0, 2.0]), seed=seed)
+                assert report.verdict is adjudge.Verdict.FAIL
+        """,
+        "0 failed, 2 expected failures",
+    ),
+    "expected by a mark": (
+        """
+        @pytest.mark.xfail
+        def test_it(adjudge_backend):
+            adjudge_backend.check(cubed, adjudge_backend.array([1.0, 2.0]))
+        """,
+        "0 failed, 1 expected failure",
+    ),
+    "expected by a mark of ours": (
+        """
+        @pytest.mark.adjudge_xfail("numpy", reason="wrong by a factor")
+        def test_it(adjudge_backend):
+            adjudge_backend.check(cubed, adjudge_backend.array([1.0, 2.0]))
+        """,
+        "0 failed, 1 expected failure",
+    ),
+    "raised": (
+        """
+        def test_it(adjudge_backend):
+            adjudge_backend.check(cubed, adjudge_backend.array([1.0, 2.0]))
+        """,
+        "1 failed",
+    ),
+    "looked at by an assertion that does not hold": (
+        """
+        def test_it(adjudge_backend):
+            assert adjudge.examine(cubed, adjudge_backend.array([1.0, 2.0]))
+        """,
+        "1 failed",
+    ),
+    "planted in a fixture that fails after the test": (
+        """
+        @pytest.fixture
+        def checked():
+            yield
+            adjudge.gradcheck(cubed, np.ones(2))
+
+        def test_it(checked):
+            pass
+        """,
+        "1 failed",
+    ),
+    "raised in a subtest": (
+        """
+        def test_it(adjudge_backend):
+            adjudge_backend.check(cubed, adjudge_backend.array([1.0, 2.0]), subtests=True)
+        """,
+        "1 failed",
+    ),
+}
+"""A test with a check that fails, and what the summary says of it."""
+
+
+@pytest.mark.parametrize("name", OUTCOMES)
+def test_a_failure_that_the_test_expects_is_told_from_one_that_fails_it(run, name):
+    source, said = OUTCOMES[name]
+
+    result = run(source, engines="numpy")
+
+    result.stdout.re_match_lines([rf"adjudge: numpy .* in \d checks?, {said}$"])
+
+
 def test_points_of_one_check_are_one_check(run):
     source = """
         def test_points(adjudge_backend):
@@ -66,14 +156,16 @@ def test_points_of_one_check_are_one_check(run):
 
 
 def test_xdist_sums_to_the_same(run):
-    here = sums(run(SEVERAL))
+    source = SEVERAL + PLANTED
+    here = sums(run(source))
 
     spread = run(
-        SEVERAL, "-p", "xdist", "-n", "2", "--adjudge-require", "numpy,array_api_strict", apart=True
+        source, "-p", "xdist", "-n", "2", "--adjudge-require", "numpy,array_api_strict", apart=True
     )
 
     assert sums(spread) == here
-    spread.assert_outcomes(passed=6, failed=2)
+    assert here["numpy"][2:] == (1, 2)
+    spread.assert_outcomes(passed=10, failed=2)
     spread.stdout.no_fnmatch_line("*made no comparison*")
     assert spread.stdout.str().count("random arrays and probes of this test") == 2
 
