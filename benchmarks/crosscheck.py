@@ -16,8 +16,7 @@ import optree
 from cross_functions import COMPLEX, EASY, HARD, Table
 
 import adjudge
-from adjudge.registry import backend_named
-from adjudge.wrapped import WrappedBackend
+from adjudge.engine import WrappedBackend, backend_named
 
 ENGINES = ["torch", "jax", "numpy"]
 ERRORS = (1.0, 1e-3, 1e-6)

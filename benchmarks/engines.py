@@ -22,7 +22,8 @@ import numpy as np
 from tables import header, table
 
 import adjudge
-from adjudge import ByHand, Case, Verdict, registry
+from adjudge import ByHand, Case, Verdict
+from adjudge.engine import registry
 from adjudge_cupy import layer, linear, model, warp_kernel
 from adjudge_cupy.engines import parameters_of
 

@@ -29,7 +29,7 @@ import numpy as np
 
 import adjudge
 from adjudge.conformance import checks
-from adjudge.registry import backend_named
+from adjudge.engine import backend_named
 
 ROOT = Path(__file__).resolve().parents[1]
 LOST = 3

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-import adjudge.large
-from adjudge.table import Table
+import adjudge.jacobian.block_sums
+from adjudge.jacobian.table import Table
 from adjudge_pytest import engines
 
 pytest_plugins = ["pytester"]
@@ -46,9 +46,9 @@ def sums(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[bool]]:
     """
 
     def chosen(large: int, blocks: int, *, first: bool = True) -> list[bool]:
-        monkeypatch.setattr("adjudge.large.LARGE", large)
-        monkeypatch.setattr("adjudge.sketch.BLOCKS", blocks)
-        by_sums, column, settled = adjudge.large.by_sums, Table._column, []
+        monkeypatch.setattr("adjudge.jacobian.block_sums.LARGE", large)
+        monkeypatch.setattr("adjudge.jacobian.block_sums.BLOCKS", blocks)
+        by_sums, column, settled = adjudge.jacobian.block_sums.by_sums, Table._column, []
 
         def watched(*args):
             found = by_sums(*args)
@@ -59,7 +59,7 @@ def sums(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[bool]]:
             if not self._sums_agree():
                 column(self, *args)
 
-        monkeypatch.setattr("adjudge.judge.by_sums", watched)
+        monkeypatch.setattr("adjudge.check.one_problem.by_sums", watched)
         if first:
             monkeypatch.setattr(Table, "_column", sums_first)
         return settled

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.backend import Array, ArrayInfo, Arrays, HostArray, MaybeArrays
-from adjudge.plain import PlainBackend
+from adjudge.engine import Array, ArrayInfo, Arrays, HostArray, MaybeArrays, PlainBackend
 
 cupy: Any = importlib.import_module("cupy")  # untyped, and absent where nobody has a GPU
 namespace: Any = importlib.import_module("array_api_compat.cupy")

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.backend import (
+from adjudge.engine import (
     Array,
     ArrayInfo,
     Arrays,

@@ -13,7 +13,7 @@ import torch
 import torch.autograd.forward_ad as forward_ad
 from numpy.typing import NDArray
 
-from adjudge.backend import (
+from adjudge.engine import (
     Array,
     ArrayInfo,
     Arrays,

@@ -9,7 +9,7 @@ import torch
 from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 
 import adjudge
-from adjudge.summary import function_name
+from adjudge.check import function_name
 
 
 class GradcheckError(adjudge.GradcheckError, TorchGradcheckError):

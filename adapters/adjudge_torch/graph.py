@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from adjudge.backend import UNDEFINED, Arrays, MaybeArrays
+from adjudge.engine import UNDEFINED, Arrays, MaybeArrays
 from adjudge.errors import NotSupportedError
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from adjudge.backend import Array, Arrays, AutodiffBackend, FlatFunction, MaybeArrays, Pullback
+from adjudge.engine import Array, Arrays, AutodiffBackend, FlatFunction, MaybeArrays, Pullback
 from adjudge_torch import backend
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from adjudge.differences import Sample, central, ladder, ladder_steps, relative_step
+from adjudge.estimate import Sample, central, ladder, ladder_steps
+from adjudge.floats import relative_step
 
 X = 1.0
 """Where derivatives are taken: of scale 1, so that steps are relative ones."""

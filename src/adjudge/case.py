@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from adjudge.check import examine, gradgradcheck
 from adjudge.report import Report
+from adjudge.verbs import examine, gradgradcheck
 
 
 class Case:

@@ -9,11 +9,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from adjudge.differences import Estimate, Vector
 from adjudge.errors import InputError
-from adjudge.extended import Twin
-from adjudge.multiprecision import Mpmath
-from adjudge.source import Direction, Link, Reference
+from adjudge.estimate import Direction, Estimate, Link, Mpmath, Reference, Twin
+from adjudge.floats import Vector
 
 
 def mpmath(g: Callable[..., Any], digits: int = 50) -> Reference:

@@ -60,7 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Listens no more."""
     if RUN in config.stash:
-        config.stash[RUN].arrival.end()
+        config.stash[RUN].listening.end()
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -156,7 +156,7 @@ def adjudge_backend(request: pytest.FixtureRequest) -> Iterator[Any]:
     """
     if not hasattr(request, "param"):
         pytest.fail("adjudge_backend has no engine here: name it among the arguments of the test")
-    from adjudge import registry
+    from adjudge.engine import registry
     from adjudge_pytest import engines, fixture, outcome
 
     item, engine, run = request.node, request.param, request.config.stash[RUN]

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from adjudge import registry
+from adjudge.engine import registry
 from adjudge.errors import BackendNotInstalledError, NotSupportedError
 
 

@@ -10,8 +10,7 @@ from typing import Any, NoReturn
 import pytest
 from packaging.version import InvalidVersion, Version
 
-from adjudge import registry
-from adjudge.backend import AutodiffBackend
+from adjudge.engine import AutodiffBackend, registry
 from adjudge.errors import AdjudgeError
 from adjudge.findings import Status, Verdict
 from adjudge.report import GradcheckError

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import adjudge
+from adjudge.engine import host_array, placed
 from adjudge.errors import InputError, NotSupportedError
 from adjudge.findings import worst
-from adjudge.placing import host_array, placed
 
 Array = Any
 

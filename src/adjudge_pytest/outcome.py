@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from adjudge import registry
+from adjudge.engine import registry
 from adjudge_pytest import engines, exemptions
 from adjudge_pytest.options import Settings
 from adjudge_pytest.run import Test

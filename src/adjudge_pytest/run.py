@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from adjudge_pytest.arrival import Arrival
+from adjudge_pytest.listening import Listening
 from adjudge_pytest.options import Settings
 from adjudge_pytest.tally import Tallies, from_properties, is_ours
 
@@ -42,7 +42,7 @@ class Run:
         self.settings = settings
         self.totals = Tallies()
         self.test: Test | None = None
-        self.arrival = Arrival(self.hear)
+        self.listening = Listening(self.hear)
         self.complaints: list[str] = []
         """Why the run fails; known at its end."""
         self._failing: set[str] = set()
@@ -50,7 +50,7 @@ class Run:
 
     def begin(self, item: pytest.Item) -> Test:
         """The test that is on from now on. Rerun, it begins anew."""
-        self.arrival.begin()
+        self.listening.begin()
         if self.test is None or self.test.item is not item:
             self.test = Test(item)
         return self.test

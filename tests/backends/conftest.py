@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from adjudge import registry
+from adjudge.engine import registry
 
 
 @pytest.fixture(autouse=True)
 def seeds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seeds that a test does not choose: another one a check, the same in every run."""
     numbers = itertools.count(1)
-    monkeypatch.setattr("adjudge.options.fresh_seed", lambda: next(numbers))
+    monkeypatch.setattr("adjudge.check.options.fresh_seed", lambda: next(numbers))
 
 
 @pytest.fixture

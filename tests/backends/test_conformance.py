@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from adjudge.conformance import assert_conforms, checks
-from adjudge.registry import backend_named
+from adjudge.engine.registry import backend_named
 
 ENGINES = {"numpy": "numpy", "array_api_strict": "array_api_strict", "torch": "torch",
            "torch.func": "torch", "jax": "jax"}  # fmt: skip
@@ -64,7 +64,7 @@ def test_the_adapter_conforms(name, check):
 
 TWO_DEVICES = """
 from adjudge.conformance import assert_conforms
-from adjudge.registry import backend_named
+from adjudge.engine.registry import backend_named
 
 assert len(backend_named("jax").devices()) == 2
 print(assert_conforms("jax", scenarios=["elementwise"], thorough=True))

@@ -15,9 +15,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from adjudge.backend import ArrayInfo
 from adjudge.conformance import FAULTS, FaultyBackend, checks
-from adjudge.registry import backend_named
+from adjudge.engine.contract import ArrayInfo
+from adjudge.engine.registry import backend_named
 
 ENGINES = ("numpy", "array_api_strict", "torch", "jax")
 AUTOMATIC = ("torch", "jax")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import adjudge
-import adjudge.large
+import adjudge.jacobian.block_sums
 from adjudge import Verdict
 
 SIZE = 4000
@@ -85,7 +85,7 @@ def test_inputs_of_two_devices_stay_where_they_are(cupy, settled):
 def test_no_evaluation_of_a_ladder_is_fetched(cupy, settled, monkeypatch):
     fetched = {}
     for large in (SIZE, 10**9):
-        monkeypatch.setattr(adjudge.large, "LARGE", large)
+        monkeypatch.setattr(adjudge.jacobian.block_sums, "LARGE", large)
         before = cupy.counts["bytes_to_host"]
         assert adjudge.examine(kernels(cupy), on(cupy, 0), seed=0)
         fetched[large] = (cupy.counts["bytes_to_host"] - before) / (8 * SIZE)

@@ -12,8 +12,8 @@ import pytest
 
 import adjudge
 from adjudge import AdjudgeError, NotSupportedError, Status, Verdict
-from adjudge.plain import PlainBackend
-from adjudge.registry import backend_named
+from adjudge.engine.array_api import PlainBackend
+from adjudge.engine.registry import backend_named
 
 RANDOM = np.random.default_rng(8)
 HOST = RANDOM.normal(size=6)

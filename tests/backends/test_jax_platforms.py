@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from adjudge.engine.registry import backend_named
 from adjudge.errors import NotSupportedError
-from adjudge.registry import backend_named
 
 pytestmark = pytest.mark.backend("jax")
 

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 import adjudge
-from adjudge import ledger, registry
+from adjudge import listeners
+from adjudge.engine import registry
+from adjudge.engine.array_api import PlainBackend
+from adjudge.engine.place import placed, placed_tree
 from adjudge.errors import InputError, UnknownFrameworkError
-from adjudge.placing import placed, placed_tree
-from adjudge.plain import PlainBackend
 
 ENGINES = [
     "numpy",
@@ -108,7 +109,7 @@ def test_a_plain_engine_that_is_not_installed_says_so(monkeypatch):
 def test_listeners_are_told_of_every_report_once_and_no_more_afterwards():
     square = adjudge.ByHand(lambda x: x**2, vjp=lambda x, w: 2 * x * w)
     seen = []
-    with ledger.listening(seen.append):
+    with listeners.listening(seen.append):
         report = adjudge.gradcheck(square, np.ones(2))
         several = adjudge.examine(square, np.ones(2), points=[(np.ones(2),), (np.zeros(2),)])
     adjudge.gradcheck(square, np.ones(2))

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import adjudge
-from adjudge.registry import backend_named
-from adjudge.reproduce import reproduction
+from adjudge.engine.registry import backend_named
+from adjudge.report.reproduce import reproduction
 from adjudge.strategies import Spec, arrays, inputs, judge
 
 SEARCH = settings(deadline=None, derandomize=True, database=None, max_examples=10)

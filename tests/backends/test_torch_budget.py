@@ -44,7 +44,7 @@ def test_two_wrong_entries_of_a_large_input_are_named(x, wrong, scalar):
 
 @pytest.mark.parametrize("modes", [["R"], ["F"], ["R", "F"], ["RR"], ["FR"], ["RF"]])
 def test_a_third_of_the_work_compares_a_part(monkeypatch, modes):
-    monkeypatch.setattr("adjudge.groups.DENSEST", 0)  # one column at a time
+    monkeypatch.setattr("adjudge.jacobian.coloring.DENSEST", 0)  # one column at a time
     x = torch.linspace(0.1, 1, 24, dtype=torch.float64)
     free = examine(torch.sin, x, modes=modes, mode="full", seed=0).counts
     budget = (free["evaluations"] + free["vjps"] + free["jvps"]) // 3

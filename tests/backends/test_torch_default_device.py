@@ -10,7 +10,7 @@ import pytest
 import adjudge
 from adjudge import Verdict
 from adjudge.conformance import checks
-from adjudge.registry import backend_named
+from adjudge.engine.registry import backend_named
 
 with suppress(ImportError):  # absent: every test here is skipped by its mark
     import torch

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import adjudge
-from adjudge import AutodiffBackend, Status, Verdict, registry
+from adjudge import AutodiffBackend, Status, Verdict
+from adjudge.engine import registry
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "write-an-adapter.md"
 REQUIRED = {"xp", "owns", "vjp"}

@@ -13,7 +13,7 @@ import pytest
 def seeds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seeds that a test does not choose: another one a check, the same in every run."""
     numbers = itertools.count(1)
-    monkeypatch.setattr("adjudge.options.fresh_seed", lambda: next(numbers))
+    monkeypatch.setattr("adjudge.check.options.fresh_seed", lambda: next(numbers))
 
 
 @pytest.fixture

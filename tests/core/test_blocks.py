@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from adjudge import ByHand, Verdict, automatic, examine, gradgradcheck
+from adjudge import ByHand, Verdict, examine, gradgradcheck
+from adjudge.problem import autodiff as automatic
 
 N = 23
 X = np.linspace(0.5, 2.0, N)
@@ -93,7 +94,7 @@ def test_several_inputs_are_cut_across():
 
 
 def test_random_tangents_are_compared_with_whole_rows_however_small_a_block_is(monkeypatch):
-    monkeypatch.setattr("adjudge.automatic.BLOCK_BYTES", 64)
+    monkeypatch.setattr("adjudge.problem.autodiff.BLOCK_BYTES", 64)
     rule = ByHand(
         lambda x: (np.sin(x), np.cos(x)), vjp=lambda x, w: w[0] * np.cos(x) - w[1] * np.sin(x)
     )

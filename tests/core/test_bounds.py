@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from adjudge import ByHand, InputError, Verdict, examine, gradcheck, gradgradcheck
-from adjudge.differences import Sample, ladder, ladder_steps, relative_step
+from adjudge.estimate.stencils import Sample, ladder, ladder_steps
+from adjudge.floats import relative_step
 
 EPS = float(np.finfo(np.float64).eps)
 

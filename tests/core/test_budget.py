@@ -64,7 +64,7 @@ def test_the_least_budget_makes_a_comparison_and_less_is_refused(modes, n, mode)
 @pytest.mark.parametrize("modes", [["R"], ["F"], ["R", "F"], ["RR"]])
 @pytest.mark.parametrize("n", [12, 50])
 def test_a_third_of_what_full_mode_takes_compares_a_part_and_says_so(monkeypatch, modes, n):
-    monkeypatch.setattr("adjudge.groups.DENSEST", 0)  # one column at a time
+    monkeypatch.setattr("adjudge.jacobian.coloring.DENSEST", 0)  # one column at a time
     free = examine(SINE, point(n), modes=modes, mode="full", seed=0)
     budget = spent(free) // 3
 

@@ -126,7 +126,7 @@ def test_values_of_another_input_are_called_so(mode, monkeypatch):
     def f(x):
         return numbers.setdefault(number(x), np.sin(x))
 
-    monkeypatch.setattr("adjudge.codec.KEPT_BYTES", 0)
+    monkeypatch.setattr("adjudge.problem.calls.KEPT_BYTES", 0)
     stale = examine(ByHand(f, vjp=right), SMALL, mode=mode)
     monkeypatch.undo()
     alive.clear()

@@ -11,7 +11,7 @@ import pytest
 from adjudge import Case
 from adjudge._version import __version__
 from adjudge.cli import FAILED, OK, UNDECIDED, USAGE, main
-from adjudge.registry import GROUP, Entry
+from adjudge.engine.registry import GROUP, Entry
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 HEAD = """

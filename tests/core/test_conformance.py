@@ -24,7 +24,7 @@ from adjudge.conformance.closed import ClosedForms, Placed
 from adjudge.conformance.planted import PlantedBackend
 from adjudge.conformance.subject import Subject, bits
 from adjudge.conformance.verdicts import applicable
-from adjudge.registry import backend_named
+from adjudge.engine.registry import backend_named
 
 FIRST = ["elementwise"]
 NAMED = {scenario.name: scenario for scenario in SCENARIOS}

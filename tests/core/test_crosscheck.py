@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import adjudge
-from adjudge import ByHand, CrosscheckError, Status, Verdict, crosscheck, crosstable, ledger
-from adjudge.plain import PlainBackend
-from adjudge.registry import backend_named
+from adjudge import ByHand, CrosscheckError, Status, Verdict, crosscheck, crosstable, listeners
+from adjudge.engine.array_api import PlainBackend
+from adjudge.engine.registry import backend_named
 
 ENGINES = ["numpy", "array_api_strict"]
 MODULES = {"numpy": np, "array_api_strict": array_api_strict}
@@ -389,7 +389,7 @@ def test_the_report_as_data_and_tables():
 
 def test_listeners_are_told_of_each_engine():
     heard = []
-    with ledger.listening(heard.append):
+    with listeners.listening(heard.append):
         crosscheck(rules(lambda xp, *g: g), POINT, ENGINES, seed=0)
 
     assert [report.provenance.backend for report in heard] == ENGINES

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from adjudge import ByHand, InputError, Verdict, crosscheck
+from adjudge.engine.array_api import PlainBackend
+from adjudge.engine.registry import backend_named
 from adjudge.errors import BackendNotInstalledError, FlagError, UnknownFrameworkError
-from adjudge.plain import PlainBackend
-from adjudge.registry import backend_named
 
 ENGINES = ["numpy", "array_api_strict"]
 SQUARE = ByHand(lambda x: x * x, vjp=lambda x, w: 2 * x * w)

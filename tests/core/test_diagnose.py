@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from adjudge.compare import FLOOR as FLOOR_OF_COMPARISONS
-from adjudge.diagnose import diagnose, diagnose_block
-from adjudge.sides import FLOOR
+from adjudge.jacobian.comparison import FLOOR as FLOOR_OF_COMPARISONS
+from adjudge.report.mistake_patterns import FLOOR
+from adjudge.report.mistakes import diagnose, diagnose_block
 
 RTOL = 4e-7
 DTYPES = {"float64": (4e-7, 1e-9), "float32": (1.3e-3, 1e-4), "bfloat16": (0.11, 1e-2)}

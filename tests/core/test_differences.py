@@ -3,16 +3,8 @@
 import numpy as np
 import pytest
 
-from adjudge.differences import (
-    Sample,
-    central,
-    ladder,
-    ladder_ratio,
-    ladder_steps,
-    norm,
-    relative_step,
-    scale,
-)
+from adjudge.estimate.stencils import Sample, central, ladder, ladder_ratio, ladder_steps
+from adjudge.floats import norm, relative_step, scale
 
 EPS = float(np.finfo(np.float64).eps)
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from adjudge import ByHand, Verdict, examine
-from adjudge.charts import SETS
-from adjudge.directions import charts_of
-from adjudge.registry import backend_of
-from adjudge.spaces import Space
+from adjudge.engine.registry import backend_of
+from adjudge.problem.charts import SETS
+from adjudge.problem.constraints import charts_of
+from adjudge.problem.space import Space
 
 SEED = 3
 

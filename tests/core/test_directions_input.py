@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from adjudge import ByHand, InputError, NotSupportedError, Verdict, examine, gradgradcheck
-from adjudge.charts import SETS
 from adjudge.errors import FlagError
+from adjudge.problem.charts import SETS
 
 SEED = 3
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from adjudge import ByHand, Verdict, examine
-from adjudge.groups import grouped
-from adjudge.plain import PlainBackend
-from adjudge.probes import Probes
-from adjudge.spaces import Space
+from adjudge.engine.array_api import PlainBackend
+from adjudge.jacobian.coloring import grouped
+from adjudge.problem.probes import Probes
+from adjudge.problem.space import Space
 
 BACKEND = PlainBackend(np)
 X = np.linspace(0.3, 2.0, 40)
@@ -87,7 +87,7 @@ def test_a_dense_table_is_not_grouped():
 
 
 def test_a_table_in_several_blocks_is_grouped_block_by_block(monkeypatch):
-    monkeypatch.setattr("adjudge.automatic.BLOCK_BYTES", 8 * 40 * 12)
+    monkeypatch.setattr("adjudge.problem.autodiff.BLOCK_BYTES", 8 * 40 * 12)
     right, wrong = (
         ByHand(np.sin, vjp=lambda x, w, c=c: w * np.cos(x) * (1 + c * (np.arange(40) == 33)))
         for c in (0, 1e-4)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import adjudge
-import adjudge.large
+import adjudge.jacobian.block_sums
 from adjudge import ByHand, Status, Verdict, examine
 
 SIZE = 3000
@@ -220,7 +220,7 @@ def test_the_verdict_is_that_of_the_whole_check(name, monkeypatch, settled):
     f, vjp = UNFIT[name]
     reports = []
     for large in (0, 10**9):
-        monkeypatch.setattr(adjudge.large, "LARGE", large)
+        monkeypatch.setattr(adjudge.jacobian.block_sums, "LARGE", large)
         reports.append(examine(ByHand(f, vjp=vjp), point(6), seed=0))
 
     assert not any(settled)
@@ -241,7 +241,7 @@ def test_what_the_sums_alone_raise_is_left_to_the_whole_check(factor, monkeypatc
     def concat(self, array):
         raise AttributeError("this namespace has no concat")
 
-    monkeypatch.setattr(adjudge.sketch.Blocks, "sums", concat)
+    monkeypatch.setattr(adjudge.jacobian.block_sums.Blocks, "sums", concat)
     report = examine(ByHand(forward, vjp=lambda x, w: factor * w * slope(x)), point(9), seed=0)
 
     assert settled == [False]
@@ -271,10 +271,10 @@ def test_arrays_are_not_touched():
 
 def test_sums_come_where_two_evaluations_have_not_settled_it(monkeypatch, settled):
     monkeypatch.undo()
-    monkeypatch.setattr("adjudge.judge.by_sums", lambda *args: settled.append(args))
+    monkeypatch.setattr("adjudge.check.one_problem.by_sums", lambda *args: settled.append(args))
     right = ByHand(steep, vjp=lambda x, w: w * steep_slope(x))
 
-    assert adjudge.large.LARGE == 2**17
+    assert adjudge.jacobian.block_sums.LARGE == 2**17
     for n, sums in ((2**15, False), (2**17, True)):
         settled.clear()
         assert examine(right, point(9, n), seed=0)
@@ -300,7 +300,7 @@ NARROW = {
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("name", NARROW)
 def test_float32_is_held_against_float64_by_two_probes(name, seed, monkeypatch, settled):
-    monkeypatch.setattr("adjudge.paired.MANY", 0)
+    monkeypatch.setattr("adjudge.jacobian.rounding.MANY", 0)
     rule = ByHand(forward, vjp=NARROW[name])
 
     report = examine(rule, point(seed).astype(np.float32), seed=seed)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from adjudge import ByHand, Verdict, examine
-from adjudge.large import LARGE
-from adjudge.search import NAMED, Residual, Search
+from adjudge.jacobian.block_sums import LARGE
+from adjudge.report.group_testing import NAMED, Residual, Search
 
 SIZES = [10, 100, 1_000, 10_000, 100_000]
 

@@ -4,7 +4,7 @@ import array_api_compat.numpy
 import numpy as np
 
 from adjudge import ByHand, Status, Verdict, examine
-from adjudge.plain import PlainBackend
+from adjudge.engine.array_api import PlainBackend
 
 
 class Coarse(PlainBackend):

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from adjudge.plain import PlainBackend
-from adjudge.probes import Probes, fresh_seed, random_cotangent, signed
-from adjudge.spaces import Space
+from adjudge.engine.array_api import PlainBackend
+from adjudge.problem.probes import Probes, fresh_seed, random_cotangent, signed
+from adjudge.problem.space import Space
 
 BACKEND = PlainBackend(np)
 XS = (np.asarray([3.0, 4.0]), np.asarray([1e-3]), np.zeros(0))

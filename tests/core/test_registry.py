@@ -7,14 +7,11 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from adjudge import BackendError, ByHand, examine, gradcheck, registry
-from adjudge.errors import (
-    BackendNotInstalledError,
-    MixedFrameworksError,
-    UnknownFrameworkError,
-)
-from adjudge.plain import PlainBackend
-from adjudge.registry import GROUP, Entry
+from adjudge import BackendError, ByHand, examine, gradcheck
+from adjudge.engine import registry
+from adjudge.engine.array_api import PlainBackend
+from adjudge.engine.registry import GROUP, Entry
+from adjudge.errors import BackendNotInstalledError, MixedFrameworksError, UnknownFrameworkError
 
 X = np.asarray([0.3, -1.2])
 RULE = ByHand(np.sin, vjp=lambda x, w: w * np.cos(x))

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from adjudge import ByHand, Status, Verdict, examine
+from adjudge.engine.array_api import PlainBackend
 from adjudge.findings import Finding
-from adjudge.plain import PlainBackend
-from adjudge.repeats import finding
-from adjudge.spaces import Space
+from adjudge.problem.space import Space
+from adjudge.properties.purity import finding
 
 LENGTH = 4000
 
@@ -174,7 +174,7 @@ def test_a_jvp_that_is_not_repeatable_is_named_like_a_vjp():
     ("gap", "words"), [(2.0, "order of additions makes (atomics"), (64.0, "randomness")]
 )
 def test_a_few_units_of_sixteen_bits_are_large_already(gap, words):
-    from adjudge.registry import backend_named
+    from adjudge.engine.registry import backend_named
 
     x = np.ones(3, np.float16)
     space = Space.of(backend_named("numpy"), (x,), ["x"])

@@ -15,7 +15,7 @@ from adjudge import (
     gradcheck,
     gradgradcheck,
 )
-from adjudge.probes import fresh_seed
+from adjudge.problem.probes import fresh_seed
 
 X = np.asarray([[0.3, -1.2], [0.8, 2.0]])
 BOTH = {"vjp": lambda x, w: w * np.cos(x), "jvp": lambda x, v: v * np.cos(x)}
@@ -98,7 +98,7 @@ def test_the_same_seed_gives_the_same_text(name):
 
 
 def test_seeds_are_fresh_and_stated(monkeypatch):
-    monkeypatch.setattr("adjudge.options.fresh_seed", fresh_seed)
+    monkeypatch.setattr("adjudge.check.options.fresh_seed", fresh_seed)
 
     first, second = examine(RIGHT, X), examine(RIGHT, X)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import adjudge
-from adjudge.reproduce import reproduction
+from adjudge.report.reproduce import reproduction
 
 RIGHT = adjudge.ByHand(np.sin, vjp=lambda x, w: w * np.cos(x))
 WRONG = adjudge.ByHand(np.sin, vjp=lambda x, w: w * np.cos(x) * 2)
@@ -123,7 +123,7 @@ def test_the_script_runs_alone(tmp_path):
     )
     finder = f"import sys; sys.path[:0] = [{str(tmp_path)!r}, *{sys.path!r}]\n"
     make = (
-        "import numpy as np, planted\nfrom adjudge.reproduce import reproduction\n"
+        "import numpy as np, planted\nfrom adjudge.report.reproduce import reproduction\n"
         "print(reproduction(planted.wrong, (np.array([1.0, 2.0]),), backend='numpy'))"
     )
 
@@ -171,7 +171,7 @@ def report(x: Any) -> Any:
 
 
 def test_an_engine_that_is_not_registered_is_made_of_its_class():
-    from adjudge.plain import PlainBackend
+    from adjudge.engine.array_api import PlainBackend
 
     script = reproduction(RIGHT, np.array([1.0]), backend=PlainBackend(np))
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from adjudge import ByHand, Status, Verdict, examine
-from adjudge.noise import POINTS, bits, carried, lattice, scatter
+from adjudge.estimate.noise import POINTS, bits, carried, lattice, scatter
 
 EPS = float(np.finfo(np.float64).eps)
 

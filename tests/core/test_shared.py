@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from adjudge.backend import ArrayInfo
-from adjudge.shared import near
-from adjudge.spaces import Leaf, Space
+from adjudge.check.equivalence import near
+from adjudge.engine.contract import ArrayInfo
+from adjudge.problem.space import Leaf, Space
 
 EPS = float(np.finfo(np.float64).eps)
 SPACE = Space(

@@ -4,8 +4,8 @@ import array_api_strict
 import numpy as np
 import pytest
 
-from adjudge.plain import PlainBackend
-from adjudge.spaces import Space
+from adjudge.engine.array_api import PlainBackend
+from adjudge.problem.space import Space
 
 BACKEND = PlainBackend(np)
 ARRAYS = (

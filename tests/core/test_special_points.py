@@ -16,9 +16,8 @@ from adjudge import (
     special_points,
 )
 from adjudge.errors import FlagError
-from adjudge.observed import observe
-from adjudge.problem import first_order
-from adjudge.regular import irregular
+from adjudge.estimate.kinks import irregular
+from adjudge.problem.problem import first_order, observe
 
 X = np.asarray([0.3, -1.2, 0.8, 2.0])
 POSITIVE = np.asarray([0.3, 1.2, 0.8, 2.0])

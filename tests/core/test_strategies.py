@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import adjudge
-from adjudge.draws import belongs, dtype_named
 from adjudge.strategies import Spec, arrays, inputs, judge
+from adjudge.strategies.drawing import belongs, dtype_named
 
 SEARCH = settings(deadline=None, derandomize=True, database=None)
 BRIEF = settings(SEARCH, max_examples=30, phases=[hypothesis.Phase.generate])

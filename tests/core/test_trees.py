@@ -4,8 +4,8 @@ from collections import OrderedDict, namedtuple
 
 import pytest
 
-from adjudge.backend import Expansion
-from adjudge.trees import flatten
+from adjudge.engine.contract import Expansion
+from adjudge.problem.pytree import flatten
 
 Pair = namedtuple("Pair", ["w", "b"])
 

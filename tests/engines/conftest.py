@@ -24,7 +24,7 @@ def on_gpu():
 def seeds(monkeypatch):
     """Seeds that a test does not choose: another one a check, the same in every run."""
     numbers = itertools.count(1)
-    monkeypatch.setattr("adjudge.options.fresh_seed", lambda: next(numbers))
+    monkeypatch.setattr("adjudge.check.options.fresh_seed", lambda: next(numbers))
 
 
 @pytest.fixture

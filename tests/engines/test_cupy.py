@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import adjudge
-from adjudge import NotSupportedError, Verdict, registry
+from adjudge import NotSupportedError, Verdict
+from adjudge.engine import registry
 
 pytestmark = pytest.mark.library("cupy")
 ROOT = Path(__file__).parents[2]

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import adjudge
-from adjudge import Verdict, registry
+from adjudge import Verdict
+from adjudge.engine import registry
 
 pytestmark = pytest.mark.backend("jax")
 

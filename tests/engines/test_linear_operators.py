@@ -5,7 +5,8 @@ import pytest
 from array_api_compat import array_namespace
 
 import adjudge
-from adjudge import InputError, Verdict, registry
+from adjudge import InputError, Verdict
+from adjudge.engine import registry
 from adjudge_cupy import linear
 
 RANDOM = np.random.default_rng(20)

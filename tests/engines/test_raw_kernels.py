@@ -10,7 +10,7 @@ import pytest
 
 import adjudge
 from adjudge import Status, Verdict
-from adjudge.plain import PlainBackend
+from adjudge.engine.array_api import PlainBackend
 
 EXAMPLE = "examples/raw_kernel_cupy.py"
 SEEDS = range(3)

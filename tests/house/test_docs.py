@@ -10,9 +10,10 @@ from fractions import Fraction
 import pytest
 from pages import ROOT, examples, printed
 
-from adjudge.compare import Tolerance
-from adjudge.differences import ladder_steps, relative_step
+from adjudge.estimate.stencils import ladder_steps
 from adjudge.findings import Status
+from adjudge.floats import relative_step
+from adjudge.jacobian.comparison import Tolerance
 
 PAGE = (ROOT / "docs" / "numerics.md").read_text(encoding="utf-8")
 NAMES = ["cube", "one entry", "shift", "relu", "versine", "sigmoid"]

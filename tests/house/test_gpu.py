@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 from adjudge.conformance import checks
-from adjudge.plain import PlainBackend
-from adjudge.registry import backend_named
+from adjudge.engine.array_api import PlainBackend
+from adjudge.engine.registry import backend_named
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "benchmarks" / "gpu.py"

@@ -9,8 +9,8 @@ import re
 import pytest
 from pages import HOW_TO, RUN_HERE, examples, printed, without_numbers
 
-from adjudge.charts import SETS
-from adjudge.special import PATTERNS
+from adjudge.check.special_points import PATTERNS
+from adjudge.problem.charts import SETS
 
 OPTIONAL = ("hypothesis", "jax", "mpmath", "torch")
 

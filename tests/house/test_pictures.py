@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from adjudge.compare import Tolerance
+from adjudge.jacobian.comparison import Tolerance
 
 FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
 

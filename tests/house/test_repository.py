@@ -1,8 +1,10 @@
 """The rules of this repository that a linter cannot hold alone."""
 
 import ast
+import importlib
 import importlib.metadata
 import importlib.util
+import re
 import subprocess
 import sys
 import tomllib
@@ -22,9 +24,8 @@ IMPORT_ROOTS = ["adjudge", *sorted(path.name for path in ADAPTERS.glob("adjudge_
 SOURCES = sorted(path for root in (CORE, PLUGIN, ADAPTERS) for path in root.rglob("*.py"))
 
 FRAMEWORKS = {"torch", "jax", "jaxlib", "cupy"}
-MOST_LINES = 400
 LATER = ("adjudge.cli", "adjudge.conformance", "adjudge.strategies")
-CROSS = "adjudge.cross"
+CROSS = "adjudge.cross.crosscheck"
 """What a check has no need of, and `import adjudge` leaves to those who ask for it."""
 
 
@@ -141,13 +142,43 @@ def test_the_version_is_written_once_in_effect():
     assert declared == importlib.metadata.version("adjudge"), "install again: pip install -e ."
 
 
-def test_no_file_of_the_core_is_long():
-    lengths = {
-        relative(path): len(path.read_text(encoding="utf-8").splitlines())
-        for path in [*CORE.rglob("*.py"), *PLUGIN.rglob("*.py")]
-    }
+def rooms() -> list[str]:
+    return sorted(path.parent.name for path in CORE.glob("*/__init__.py"))
 
-    assert {} == {path: lines for path, lines in lengths.items() if lines > MOST_LINES}
+
+def test_a_room_is_entered_by_its_door():
+    """`from adjudge.problem import Problem`, and never `adjudge.problem.problem` from outside."""
+    through_a_wall = [
+        f"{relative(path)}:{node.lineno} imports {node.module}"
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom)
+        and (parts := (node.module or "").split("."))[0] == "adjudge"
+        and len(parts) > 2
+        and CORE / parts[1] not in path.parents
+    ]
+
+    assert [] == through_a_wall
+
+
+def test_the_page_on_architecture_lists_the_rooms_in_the_order_of_imports():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    contracts = {one["id"]: one for one in PYPROJECT["tool"]["importlinter"]["contracts"]}
+    layers = [name for layer in contracts["rooms"]["layers"] for name in layer.split(" | ")]
+
+    listed = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+
+    assert [name for name in layers if name != "_version"] == [
+        name for name in listed if name in layers
+    ]
+
+
+@pytest.mark.parametrize("room", rooms())
+def test_a_door_says_what_is_behind_it(room):
+    door = importlib.import_module(f"adjudge.{room}")
+
+    assert len((door.__doc__ or "").split("\n\n")) > 1
+    assert [] == [name for name in door.__all__ if not hasattr(door, name)]
 
 
 def test_no_exception_is_dropped_in_silence():

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from adjudge import registry
-from adjudge.plain import PlainBackend
+from adjudge.engine import registry
+from adjudge.engine.array_api import PlainBackend
 from adjudge_pytest import exemptions
 
 RIGHT = """

@@ -60,7 +60,7 @@ def test_an_engine_that_is_missing_and_not_required_is_skipped(run, pytester):
 def test_an_engine_that_holds_no_array_is_missing(run, pytester):
     pytester.makeconftest(
         """
-        from adjudge.plain import PlainBackend
+        from adjudge.engine.array_api import PlainBackend
 
         PlainBackend.absent = lambda self: "no driver" if self.name == "numpy" else None
         """
@@ -134,7 +134,7 @@ def test_a_first_import_in_the_body_of_a_test_counts(pytester):
             square = adjudge.ByHand(lambda x: x**2, vjp=lambda x, w: 2 * x * w)
             for _ in range(3):
                 assert adjudge.examine(square, np.ones(2))
-            assert "listening" in vars(sys.modules["adjudge.ledger"])
+            assert "listening" in vars(sys.modules["adjudge.listeners"])
         """
     )
     # with nothing named, nothing of adjudge is imported at the start

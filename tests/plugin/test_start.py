@@ -79,23 +79,23 @@ def test_fixtures_and_marks_are_listed(pytester):
         result.stdout.fnmatch_lines([line])
 
 
-def test_only_the_ledger_is_waited_for(pytester):
+def test_only_the_module_of_listeners_is_waited_for(pytester):
     """The finder of modules leaves no trace of itself, and goes when the run is over."""
     pytester.makepyfile(
         """
         import sys
 
         def waiting():
-            return [one for one in sys.meta_path if type(one).__name__ == "Arrival"]
+            return [one for one in sys.meta_path if type(one).__name__ == "Listening"]
 
         def test_before_and_after():
             assert len(waiting()) == 1
-            import adjudge.ledger
+            import adjudge.listeners
 
             assert waiting() == []
-            assert type(adjudge.ledger.__loader__) is type(adjudge.report.__loader__)
-            assert adjudge.ledger.__spec__.loader is adjudge.ledger.__loader__
-            assert len(adjudge.ledger._listeners) == 1
+            assert type(adjudge.listeners.__loader__) is type(adjudge.report.__loader__)
+            assert adjudge.listeners.__spec__.loader is adjudge.listeners.__loader__
+            assert len(adjudge.listeners._listeners) == 1
         """
     )
     pytester.makeconftest(
@@ -105,7 +105,7 @@ def test_only_the_ledger_is_waited_for(pytester):
 
         @pytest.hookimpl(trylast=True)
         def pytest_unconfigure():
-            print("listeners:", len(sys.modules["adjudge.ledger"]._listeners))
+            print("listeners:", len(sys.modules["adjudge.listeners"]._listeners))
         """
     )
 

@@ -96,7 +96,7 @@ def test_a_value_that_leaves_the_graph_is_detached():
 
 
 def test_boxes_are_found_by_their_module():
-    from adjudge.registry import names
+    from adjudge.engine import names
 
     assert "autograd" in names()
 

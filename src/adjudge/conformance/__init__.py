@@ -1,14 +1,31 @@
-"""A test suite for adapters: scenarios with closed-form derivatives, wrong twins, and faults."""
+"""The test suite that an adapter runs against itself.
 
-from adjudge.conformance.capabilities import CAPABILITIES as CAPABILITIES
-from adjudge.conformance.faults import FAULTS as FAULTS
-from adjudge.conformance.faults import FaultyBackend as FaultyBackend
-from adjudge.conformance.kit import SCENARIOS as SCENARIOS
-from adjudge.conformance.kit import Check as Check
-from adjudge.conformance.kit import Summary as Summary
-from adjudge.conformance.kit import assert_conforms as assert_conforms
-from adjudge.conformance.kit import checks as checks
-from adjudge.conformance.primitive import PrimitiveBackend as PrimitiveBackend
-from adjudge.conformance.scenario import Scenario as Scenario
-from adjudge.conformance.scenario import Twin as Twin
-from adjudge.conformance.subject import ConformanceError as ConformanceError
+In here: scenarios with closed-form derivatives and with wrong rules beside right ones, what is
+asked of an engine's arrays and of its handling of global state, engines with one fault each,
+and the kit that runs all of it.
+
+Invariant: an adapter is tested by scenarios, which are data; it passes only if it is right and
+also catches every wrong rule.
+"""
+
+from adjudge.conformance.capabilities import CAPABILITIES
+from adjudge.conformance.faults import FAULTS, FaultyBackend
+from adjudge.conformance.kit import SCENARIOS, Check, Summary, assert_conforms, checks
+from adjudge.conformance.primitive import PrimitiveBackend
+from adjudge.conformance.scenario import Scenario, Twin
+from adjudge.conformance.subject import ConformanceError
+
+__all__ = [
+    "CAPABILITIES",
+    "FAULTS",
+    "SCENARIOS",
+    "Check",
+    "ConformanceError",
+    "FaultyBackend",
+    "PrimitiveBackend",
+    "Scenario",
+    "Summary",
+    "Twin",
+    "assert_conforms",
+    "checks",
+]

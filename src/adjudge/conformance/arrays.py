@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from adjudge.backend import Array, AutodiffBackend
 from adjudge.conformance.closed import Host
 from adjudge.conformance.faults import write
 from adjudge.conformance.subject import EPS, ConformanceError, Subject, bare
+from adjudge.engine import Array, AutodiffBackend
 from adjudge.errors import NotSupportedError
 
 LIMITS = {

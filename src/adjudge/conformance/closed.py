@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.backend import Array, Arrays, AutodiffBackend
-from adjudge.byhand import ByHand
 from adjudge.conformance.scenario import Rule, Scenario, Twin
-from adjudge.placing import placed
-from adjudge.trees import Tree, flatten
+from adjudge.engine import Array, Arrays, AutodiffBackend, ByHand, placed
+from adjudge.problem import Tree, flatten
 
 Host = NDArray[Any]
 Hosts = list[Host]

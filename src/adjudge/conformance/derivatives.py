@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from adjudge.backend import UNDEFINED, Arrays, MaybeArrays
 from adjudge.conformance.closed import Host, Hosts
 from adjudge.conformance.scenario import Scenario
 from adjudge.conformance.subject import ConformanceError, Point, Subject, inner
+from adjudge.engine import UNDEFINED, Arrays, MaybeArrays
 
 ADJOINT = (
     "vjp must return J* w, the adjoint for <a, b> = Re sum(conj(a) b); where the engine has the "

@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from adjudge.backend import (
+from adjudge.conformance.closed import Host
+from adjudge.engine import (
     Array,
     Arrays,
     AutodiffBackend,
     FlatFunction,
     MaybeArrays,
     Pullback,
+    WrappedBackend,
 )
-from adjudge.conformance.closed import Host
 from adjudge.errors import InputError
 from adjudge.findings import Status
-from adjudge.wrapped import WrappedBackend
 
 Change = Callable[[Host], Host]
 Applies = Callable[[Sequence[Host]], bool]

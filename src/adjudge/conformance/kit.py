@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from adjudge.backend import AutodiffBackend
 from adjudge.conformance import (
     arrays,
     capabilities,
@@ -23,8 +22,8 @@ from adjudge.conformance.faults import FAULTS
 from adjudge.conformance.scenario import Scenario
 from adjudge.conformance.state import Disturbances
 from adjudge.conformance.subject import ConformanceError, Subject
+from adjudge.engine import AutodiffBackend, backend_named
 from adjudge.errors import InputError
-from adjudge.registry import backend_named
 
 SCENARIOS: tuple[Scenario, ...] = (
     *elementary.SCENARIOS,

@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from adjudge.backend import (
+from adjudge.conformance.closed import ClosedForms
+from adjudge.engine import (
     Array,
     Arrays,
     AutodiffBackend,
     FlatFunction,
     HostArray,
     MaybeArrays,
+    PlainBackend,
     Pullback,
+    WrappedBackend,
 )
-from adjudge.conformance.closed import ClosedForms
-from adjudge.plain import PlainBackend
-from adjudge.wrapped import WrappedBackend
 
 
 class PlantedBackend(WrappedBackend):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from adjudge.backend import AutodiffBackend
-from adjudge.wrapped import WrappedBackend
+from adjudge.engine import AutodiffBackend, WrappedBackend
 
 
 class PrimitiveBackend(WrappedBackend):

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from adjudge.backend import AutodiffBackend
 from adjudge.conformance.subject import ConformanceError, Subject, bare
+from adjudge.engine import AutodiffBackend
 
 Disturbance: TypeAlias = tuple[Callable[[], object], Callable[[], object] | None]
 """What changes a piece of global state, and what reads it; `None`: `random_state()` does."""

@@ -10,11 +10,10 @@ from functools import cached_property
 
 import numpy as np
 
-from adjudge.backend import Array, Arrays, AutodiffBackend, FlatFunction, MaybeArrays
 from adjudge.conformance.closed import ClosedForms, Host, Hosts, Placed, precise
 from adjudge.conformance.scenario import Scenario
+from adjudge.engine import Array, Arrays, AutodiffBackend, FlatFunction, MaybeArrays, PlainBackend
 from adjudge.errors import AdjudgeError
-from adjudge.plain import PlainBackend
 from adjudge.problem import first_order
 
 EPS = {

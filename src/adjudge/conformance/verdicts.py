@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from adjudge.backend import AutodiffBackend
-from adjudge.check import examine
 from adjudge.conformance.closed import ClosedForms, Hosts, Placed, precise
 from adjudge.conformance.faults import FAULTS, OTHER, FaultyBackend, elsewhere, write
 from adjudge.conformance.planted import PlantedBackend
 from adjudge.conformance.primitive import PrimitiveBackend
 from adjudge.conformance.scenario import Scenario, Twin
 from adjudge.conformance.subject import ConformanceError, Point, Subject
+from adjudge.engine import AutodiffBackend
 from adjudge.errors import NotSupportedError
 from adjudge.findings import Status, Verdict
 from adjudge.report import Report
+from adjudge.verbs import examine
 
 SEED = 5
 ORDERS = ("R", "F", "RR", "FR", "RF", "FF")

@@ -16,7 +16,7 @@ from autograd.builtins import tuple as traced_tuple
 from autograd.numpy.numpy_boxes import ArrayBox
 from autograd.tracer import isbox
 
-from adjudge.backend import Array, Arrays, AutodiffBackend, FlatFunction, MaybeArrays, Pullback
+from adjudge.engine import Array, Arrays, AutodiffBackend, FlatFunction, MaybeArrays, Pullback
 from adjudge.errors import NotSupportedError
 from adjudge_autograd.namespace import namespace
 

@@ -1,0 +1,140 @@
+"""A kink at x: the derivative is judged at points nearby, where the function is smooth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from adjudge.check.one_problem import FULL_MODE, Judgement, Part, Settings, judge
+from adjudge.findings import Finding, Status, Verdict
+from adjudge.floats import SHORT, Vector, scale
+from adjudge.jacobian import least
+from adjudge.problem import Base, Problem, observe, signed, where_defined
+from adjudge.report import mode_verdict
+
+POINTS = 2
+
+
+def judge_here_or_nearby(
+    problem: Problem,
+    base: Base,
+    settings: Settings,
+    provenance: str,
+    part: Part = Part.WHOLE,
+) -> Judgement:
+    """`judge`; where a kink or a jump at x leaves that open, again at two points nearby.
+
+    The points lie on opposite sides of x in every coordinate. A derivative that is wrong there
+    fails. One that is right there, and lies between the one-sided slopes at x, passes with a
+    note. At a jump no value is right, and the question stays open.
+    """
+    outcome = judge(problem, base, settings, provenance, part)
+    open_ = {f.mode for f in outcome.findings if f.status is Status.NONSMOOTH and not f.note}
+    needed = least(problem.tail, backward=settings.backward, forward=settings.forward)
+    room = problem.counts.allows(needed)
+    if not open_ or outcome.verdict is Verdict.FAIL or not room:
+        return outcome
+    closer = replace(
+        settings,
+        backward=settings.backward and "R" + problem.tail in open_ | {problem.tail},
+        forward=settings.forward and "F" + problem.tail in open_ | {problem.tail},
+        full=settings.full and problem.X.size + base.Y.size <= FULL_MODE,
+        undefined=False,
+        batched=False,
+        batched_forward=False,
+        thorough=False,
+    )
+    if not (closer.backward or closer.forward):
+        closer = replace(closer, backward=settings.backward, forward=settings.forward)
+    reach = _reach(base)
+    judged: list[Judgement] = []
+    for number, (moved, there) in enumerate(_points(problem, base, settings.seed, reach)):
+        seed = settings.seed + 101 + number
+        if not problem.counts.allows(needed):
+            break
+        judged.append(judge(moved, there, replace(closer, seed=seed), provenance, part))
+        if judged[-1].verdict is Verdict.FAIL or len(judged) == POINTS:
+            break
+    _combined(outcome, judged, open_, f"x moved by up to {reach:.0%} of the scale of each input")
+    return outcome
+
+
+def _reach(base: Base) -> float:
+    """Of the scale of each input; sixteen bits hold no less."""
+    return 0.06 if any(leaf.eps > SHORT for leaf in base.problem.X.leaves) else 0.01
+
+
+def _points(
+    problem: Problem, base: Base, seed: int, reach: float
+) -> Iterator[tuple[Problem, Base]]:
+    """The problem at points nearby at which f is finite wherever it is finite at x."""
+    X, random = problem.X, np.random.default_rng([seed, 4])
+    leaves = problem.base_inputs or len(X.leaves)  # of a derivative its cotangents stay
+    one, two = np.zeros(X.size), np.zeros(X.size)
+    for here in X.slices[:leaves]:
+        sides = signed(random, here.stop - here.start)
+        lengths = reach * scale(problem.origin[here])
+        one[here] = lengths * sides
+        two[here] = -lengths * np.sign(sides) * np.abs(signed(random, sides.size))
+    moves = [one, two, np.abs(one), -np.abs(two)]
+    for move in (*moves, *(move / 16 for move in moves)):
+        there = _moved(problem, move)
+        if there is None:
+            continue
+        at_it = where_defined(partial(observe, there))
+        if at_it is not None and np.all(np.isfinite(at_it.values) | ~np.isfinite(base.values)):
+            yield there, at_it
+
+
+def _moved(problem: Problem, move: Vector) -> Problem | None:
+    x = problem.point(problem.clipped(problem.origin + move))
+    origin = problem.X.vector(problem.backend, x, problem.x)
+    if np.array_equal(origin, problem.origin, equal_nan=True):
+        return None
+    return replace(problem, x=x, origin=origin)
+
+
+def _combined(outcome: Judgement, judged: list[Judgement], modes: set[str], moved: str) -> None:
+    """What the judgements nearby make of the findings at x."""
+    for there in judged:
+        if there.verdict is Verdict.FAIL:
+            outcome.findings += [
+                replace(f, text=_at(f.text, f"at a point nearby: {moved}, off its kink or jump"))
+                for f in there.findings
+                if f.verdict is Verdict.FAIL
+            ]
+            outcome.tallies += there.tallies
+            outcome.modes |= {m: v for m, v in there.modes.items() if v is Verdict.FAIL}
+            return
+    right = sum(there.verdict is Verdict.PASS for there in judged)
+    for tally in outcome.tallies:
+        if tally.mode not in modes:
+            continue
+        settled = right == POINTS and tally.mode not in outcome.unsettled
+        for k, finding in enumerate(outcome.findings):
+            if finding.mode == tally.mode and finding.status is Status.NONSMOOTH:
+                outcome.findings[k] = _noted(finding, settled, right, len(judged), moved)
+        if settled:
+            tally.kinks = 0
+            outcome.modes[tally.mode] = mode_verdict(tally, outcome.findings)
+
+
+def _noted(finding: Finding, settled: bool, right: int, judged: int, moved: str) -> Finding:
+    if not settled:
+        words = f"right at {right} of {judged} points nearby ({moved})"
+        return replace(finding, text=f"{finding.text}\n  {words}" if judged else finding.text)
+    kink = (
+        "kink at x; the automatic value lies between the one-sided slopes; right at "
+        f"{POINTS} points nearby"
+    )
+    lines = finding.text.split("\n")[:-1]  # but for the remedy
+    text = "\n".join([kink, f"  {lines[0]}", *lines[1:-1], f"  {moved}"])
+    return replace(finding, text=text, open=False, note=True)
+
+
+def _at(text: str, where: str) -> str:
+    first, _, rest = text.partition("\n")
+    return f"{first}\n  {where}\n{rest}"

@@ -1,0 +1,271 @@
+"""The same function at the same point in double precision, where it runs there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from adjudge.check.at_kinks import judge_here_or_nearby
+from adjudge.check.one_problem import Judgement, Part, Settings, judge
+from adjudge.errors import NotSupportedError
+from adjudge.estimate import unit_roundoff
+from adjudge.findings import Finding, Status, Verdict, worst
+from adjudge.floats import scale
+from adjudge.jacobian import Side
+from adjudge.problem import Base, Forward, Problem, Reverse, Space, evaluate, observe
+from adjudge.properties import Transport, transport
+
+STEPS = (2.0**-18, 2.0**-28)
+"""Steps relative to x of which float32 shows the first and not the second."""
+ROUGH = 0.1
+"""How far slopes over `STEPS` may be apart, relative to f, in a function that carries double."""
+
+
+class RefusedError(Exception):
+    """The function does not run in double precision; the message says why."""
+
+
+@dataclass
+class Twin:
+    """A problem in double precision, beside the one that the caller gave.
+
+    `x`, and what f captured, are widened exactly: in exact arithmetic it is the same function.
+    """
+
+    low: Problem
+    refused: str = ""
+    """Why there is none."""
+    carried: set[str] = field(default_factory=set)
+    """Modes whose derivatives were compared with those in double precision already."""
+    _problem: Problem | None = None
+
+    def widening(self) -> AbstractContextManager[None]:
+        """What every evaluation of the twin happens in."""
+        return self.low.backend.widening()
+
+    def composed(self, make: Callable[[Problem], Problem]) -> tuple[Problem, Base]:
+        """The derivative `make` of the twin, observed at x; within `widening`.
+
+        Raises `RefusedError` where it cannot be, or is not in double precision.
+        """
+        try:
+            if self._problem is None:
+                assert self.low.widened is not None
+                self._problem = self.low.widened()
+            problem = make(self._problem)
+            base = observe(problem)
+        except NotSupportedError as error:
+            raise RefusedError(_first_line(error)) from error
+        except Exception as error:
+            raise raised(error) from error
+        for leaf in (*problem.X.leaves, *base.whole.leaves):
+            if not leaf.double:
+                raise RefusedError(f"{leaf.name} stays {leaf.info.dtype}")
+        return problem, base
+
+
+def raised(error: Exception) -> RefusedError:
+    """The refusal of a function that raises in double precision."""
+    return RefusedError(f"it raises {type(error).__name__}: {_first_line(error)}")
+
+
+def alike(one: Space, other: Space) -> bool:
+    """Whether two spaces differ in precision at most."""
+    return [(leaf.name, leaf.host_shape, leaf.complex) for leaf in one.leaves] == [
+        (leaf.name, leaf.host_shape, leaf.complex) for leaf in other.leaves
+    ]
+
+
+def require_double(problem: Problem, base: Base, backward: bool, forward: bool) -> None:
+    """Raises `RefusedError` where a derivative is not in double precision, as its function is."""
+    backend = problem.backend
+    found: list[tuple[str, object]] = []
+    if backward:
+        reverse = Reverse(problem)
+        w = reverse.cotangent(base, np.ones(base.Y.size))
+        gradients = reverse.pull(w) if any(reverse.attached) and base.Y.size else ()
+        found += zip(
+            (f"the gradient of {x.name}" for x in problem.X.leaves), gradients, strict=False
+        )
+    if forward and problem.X.size:
+        forward_mode = Forward(problem)
+        _, tangents = forward_mode.push(forward_mode.tangent(np.ones(problem.X.size)))
+        found += zip((f"the tangent of {y.name}" for y in base.Y.leaves), tangents, strict=True)
+    for name, array in found:
+        if array is not None and backend.eps(array) > np.finfo(np.float64).eps:
+            raise RefusedError(f"{name} stays {backend.info(array).dtype}")
+
+
+def carries_double(problem: Problem, base: Base, seed: int) -> bool:
+    """Whether f moves like a function in double precision: its slope over a step that float32
+    does not resolve is that over one that it does. A cast inside f makes a staircase of it.
+    """
+    lengths = [scale(problem.origin[part]) for part in problem.X.slices]
+    random = np.random.default_rng([seed, 23])
+    v = random.choice([-1.0, 1.0], problem.X.size) * np.concatenate([*lengths, np.zeros(0)])
+    v, ends = (v, (1.0, -1.0)) if problem.bounds is None else (problem.inward(v), (2.0, 0.0))
+    slopes = []
+    with np.errstate(all="ignore"):
+        for step in STEPS:
+            plus, minus = (
+                evaluate(problem, base, problem.origin + sign * step * v, "to see its precision")
+                for sign in ends
+            )
+            slopes.append((plus - minus) / (2 * step))
+        gap, size = np.abs(slopes[0] - slopes[1]), np.fmax(np.abs(slopes[0]), np.abs(base.values))
+        for part in base.whole.slices:
+            size[part] = np.max(size[part], initial=0.0, where=np.isfinite(size[part]))
+    return not bool(np.any(gap > ROUGH * size))
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or "no message").splitlines()[0]
+
+
+Make = Callable[[Problem], Problem]
+
+
+def twin_of(problem: Problem, settings: Settings) -> Twin | None:
+    """What takes part in double precision; `None` where there is no need, or the caller's numbers
+    belong to the dtype at hand.
+    """
+    if (
+        problem.reference is not None
+        or problem.widened is None
+        or settings.in_double is False
+        or settings.fixed
+    ):
+        return None
+    return Twin(problem)
+
+
+def note_of(problem: Problem, twin: Twin | None) -> str:
+    """How the check was made, for the line of provenance."""
+    if problem.reference is not None:
+        return f"judged by a reference ({problem.reference.reference.name})"
+    if twin is None:
+        return ""
+    if twin.refused:
+        return f"judged natively: in float64 {twin.refused}"
+    return "formula judged in float64"
+
+
+def judged(
+    top: Problem, base: Base, settings: Settings, words: str, twin: Twin | None, make: Make
+) -> Judgement:
+    """The judgement of `top`, which is `make` of a problem; in double precision where there is one.
+
+    Where the function does not run there, or is another one, `twin` says so afterwards.
+    """
+    if twin is None:
+        return judge_here_or_nearby(top, base, settings, words)
+    try:
+        if not twin.refused:
+            return _in_double(top, base, settings, words, twin, make)
+    except RefusedError as error:
+        twin.refused = str(error)
+    outcome = judge_here_or_nearby(top, base, settings, words)
+    if outcome.verdict is Verdict.PASS:
+        return outcome
+    # before anything else is blamed: f may cast to less than its inputs have
+    backend = top.backend
+    carried = backend.carried_eps(top.function, top.point())
+    if carried <= unit_roundoff(top, base):
+        return outcome
+    twin.refused += f", and with an eps of {carried:.2g} inside"
+    return judge_here_or_nearby(*_narrower(top, base, carried), settings, words)
+
+
+def refusal(twin: Twin | None, settings: Settings) -> list[Finding]:
+    """What is open where the caller insists on double precision."""
+    if twin is None or not twin.refused or not settings.in_double:
+        return []
+    text = (
+        f"the formula is not judged in float64: {twin.refused}\n"
+        "  let the function accept float64, or leave out in_double=True"
+    )
+    return [Finding(Status.UNSUPPORTED, "", "", text)]
+
+
+def _in_double(
+    top: Problem, base: Base, settings: Settings, words: str, twin: Twin, make: Make
+) -> Judgement:
+    outcome = judge(top, base, settings, words, Part.IDENTITIES)
+    asked = replace(
+        settings,
+        backward=settings.backward and "R" + top.tail not in outcome.modes,
+        forward=settings.forward and "F" + top.tail not in outcome.modes,
+    )
+    if not asked.backward and not asked.forward:
+        return outcome
+    letters = [letter for letter in "RF" if (asked.backward, asked.forward)["RF".index(letter)]]
+    with twin.widening():
+        high, base64 = twin.composed(make)
+        if not alike(top.X, high.X) or not alike(base.whole, base64.whole):
+            raise RefusedError("its outputs have another structure")
+        try:
+            require_double(high, base64, asked.backward, asked.forward)
+            formula = judge_here_or_nearby(
+                high, base64, asked, f"{words}, {note_of(high, twin)}", Part.TABLE
+            )
+            rough = formula.verdict is not Verdict.PASS and not carries_double(
+                high, base64, settings.seed
+            )
+        except RefusedError:
+            raise
+        except Exception as error:  # the function as it was given is judged instead
+            raise raised(error) from error
+    if rough:
+        raise RefusedError("it computes with less than double precision inside")
+    sides = [(Side(top, base), Side(high, base64, twin.widening), letters)]
+    if len(top.tail) == 1:  # the first derivative, which the same evaluations judge
+        with twin.widening():
+            first, first64 = twin.composed(lambda problem: problem)
+        low = Side(twin.low, observe(twin.low))
+        sides.insert(0, (low, Side(first, first64, twin.widening), [top.tail]))
+    for one, other, wanted in sides:
+        for letter in wanted:
+            mode = letter + one.problem.tail
+            if mode not in twin.carried:
+                twin.carried.add(mode)
+                try:
+                    found = transport(one, other, letter, settings.seed)
+                except Exception as error:  # only in double: the rest ran before
+                    raise raised(error) from error
+                _consequence(found, formula, mode)
+                new = found.findings(formula.verdict)
+                outcome.findings += [one for one in new if one not in outcome.findings]
+    return _together(outcome, formula)
+
+
+def _narrower(top: Problem, base: Base, eps: float) -> tuple[Problem, Base]:
+    """The same, known to compute with the spacing `eps` at 1."""
+
+    def space(wide: Space) -> Space:
+        return Space(tuple(replace(leaf, eps=max(leaf.eps, eps)) for leaf in wide.leaves))
+
+    problem = replace(top, X=space(top.X))
+    return problem, replace(base, problem=problem, whole=space(base.whole), Y=space(base.Y))
+
+
+def _consequence(found: Transport, formula: Judgement, mode: str) -> None:
+    """Raises `RefusedError` where the double run says nothing about the function."""
+    if found.different:
+        raise RefusedError(found.different)
+    if found.wrong and formula.modes.get(mode) is Verdict.FAIL:
+        raise RefusedError("the derivative is another one, and wrong itself")
+
+
+def _together(outcome: Judgement, formula: Judgement) -> Judgement:
+    outcome.findings += formula.findings
+    for mode, verdict in formula.modes.items():
+        own = [finding.verdict for finding in outcome.findings if finding.mode == mode]
+        outcome.modes[mode] = worst([verdict, *own])
+    outcome.tallies += formula.tallies
+    outcome.identities += formula.identities
+    outcome.probes, outcome.full = formula.probes, formula.full
+    outcome.tolerance = formula.tolerance
+    return outcome

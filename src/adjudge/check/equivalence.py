@@ -1,0 +1,148 @@
+"""Agreement between automatic numbers: other ways of the engine, and other compositions.
+
+No step is involved, so agreement is exact to rounding; where it holds, one comparison with
+differences speaks for both sides, and where it does not, each side is judged by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from adjudge.check.one_problem import Judgement
+from adjudge.findings import Finding, Status
+from adjudge.floats import Vector
+from adjudge.jacobian import Tally
+from adjudge.problem import Base, Forward, Probes, Problem, Reverse, Space, signed
+from adjudge.properties import Identities, only
+
+CLOSE = 2.0**10
+"""Units of rounding, of the largest entry of each leaf, within which two sides are one."""
+
+
+Image: TypeAlias = tuple[Vector, Vector]
+"""A probe, and what a rule made of it."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The derivative `top` of a problem, at x, and what was found about it."""
+
+    top: Problem
+    base: Base
+    outcome: Judgement
+
+
+def near(space: Space, one: Vector, two: Vector) -> bool:
+    """Whether two points of a space are equal to rounding, leaf by leaf, and finite alike."""
+    for leaf, part in zip(space.leaves, space.slices, strict=True):
+        a, b = one[part], two[part]
+        if np.array_equal(a, b, equal_nan=True):
+            continue
+        with np.errstate(all="ignore"):
+            size = np.max(np.abs(a), initial=0.0, where=np.isfinite(a))
+            apart = np.abs(a - b) > CLOSE * leaf.eps * size
+        if np.any(apart) or not np.array_equal(np.isfinite(a), np.isfinite(b)):
+            return False
+        if not np.array_equal(a[~np.isfinite(a)], b[~np.isfinite(a)], equal_nan=True):
+            return False
+    return True
+
+
+def other_value(known: Judged, base: Base, way: str) -> list[Finding]:
+    """That the function has another value in this way than in the usual one, where it has."""
+    probes = Probes(known.top.X, known.base.Y, False, 0)
+    checks = Identities(known.top, known.base, probes, known.outcome.tolerance, 0.0)
+    size = known.base.Y.size
+    one, two = base.values[:size], known.base.values[:size]
+    names = (way, f"without {way}")
+    remedy = "one of the two evaluates another function, or loses digits"
+    sentence = f"the function has another value under {way}"
+    found = checks.equal(
+        Status.INCONSISTENT, "", known.base.Y, one, two, np.abs(two), sentence, names, remedy
+    )
+    return list(found)
+
+
+def same_as(letter: str, top: Problem, known: Judged) -> int:
+    """How many numbers the mode `letter` of `top` has in common with `known`, which is the same
+    derivative taken in another way, the value included; 0 where any differs, or none is known.
+    """
+    image = known.outcome.images.get(letter + top.tail)
+    if image is None:
+        return 0
+    base, (probe, known_image) = replace(known.base, problem=top), image
+    if letter == "R":
+        reverse = Reverse(top)
+        value = base.Y.vector(top.backend, reverse.outputs, base.arrays[: len(base.Y.leaves)])
+        found, space = reverse.row(base, probe), top.X
+    else:
+        value, found = Forward(top).column(base, probe)
+        space = base.Y
+    if not near(base.Y, base.values[: value.size], value) or not near(space, known_image, found):
+        return 0
+    return int(value.size + found.size)
+
+
+def shared_tangent(known: Judged, seed: int) -> Vector | None:
+    """The tangent at which forward mode must reproduce what `RR` of `known` made of its cotangent,
+    which is zero only where there is nothing to reproduce. `None` where `RR` says nothing.
+    """
+    image = known.outcome.images.get("RR")
+    if image is None or known.top.weights is None or not np.all(known.top.weights):
+        return None
+    c = image[0]
+    return np.asarray(np.where(c == 0, signed(np.random.default_rng([seed, 31]), c.size), c))
+
+
+def hessian_by_forward(known: Judged, top: Problem, base: Base, image: Image) -> int:
+    """How many numbers `RF` has in common with `RR` of `known`; 0 where any differs.
+
+    `top` is `(x, v) -> J(x) v` at `shared_tangent`, `base` its value, `image` the cotangent that
+    was pulled back, and the result. With `v` and the cotangent `w` in common all are the one form
+    `<w, D²f(x)(u, v)>`: pulling `w` back through `J(x) v` gives `H v`, where `H` is the Hessian of
+    `<w, f>`, and `J* w` beside it; pulling `v` back through `J*(x) w` gives the same, and `J v`.
+    """
+    w, of_v = known.top.weights, known.outcome.images["RR"][1]
+    n, count = top.X.size // 2, base.Y.size
+    if w is None or not np.array_equal(image[0], w) or of_v.size != n + count:
+        return 0
+    alike = near(base.Y, of_v[n:], base.values[:count]) and near(
+        top.X, np.concatenate([of_v[:n], known.base.values[:n]]), image[1]
+    )
+    return count + image[1].size if alike else 0
+
+
+def forward_by_reverse(top: Problem, base: Base, row: Image, column: Image, seed: int) -> int:
+    """Pairs of leaves at which `FF` is what `RF` says, `<w, J v> = <J* w, v>`; 0 where any is not.
+
+    `row` and `column` are the images of a cotangent and of a tangent of all leaves together.
+    """
+    (w, whole), random = row, np.random.default_rng([seed, 37])
+    rows, columns = [whole], [column]
+    if len(base.Y.leaves) > 1:
+        reverse = Reverse(top)
+        rows = [reverse.row(base, only(base.Y, w, k)) for k in range(len(base.Y.leaves))]
+    if top.base_inputs > 1:  # an error in one leaf must not drown in another
+        forward, columns = Forward(top), []
+        for part in (*top.X.slices[: top.base_inputs], slice(top.X.size // 2, top.X.size)):
+            t = np.zeros(top.X.size)
+            t[part] = signed(random, part.stop - part.start)
+            columns.append((t, forward.column(base, t)[1]))
+    compared = 0
+    for t, image in columns:
+        for its, here, leaf in zip(rows, base.Y.slices, base.Y.leaves, strict=True):
+            with np.errstate(all="ignore"):
+                one, two = image[here] @ w[here], its @ t
+                size = np.abs(image[here]) @ np.abs(w[here]) + np.abs(its) @ np.abs(t)
+            if not abs(one - two) <= CLOSE * leaf.eps * size:
+                return 0
+            compared += 1
+    return compared
+
+
+def inherited(mode: str, compared: int, eps: float) -> Tally:
+    """The tally of a mode that was compared with another one only."""
+    return Tally(mode, compared=compared, nonzero=compared, resolution=CLOSE * eps)

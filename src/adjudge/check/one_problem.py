@@ -1,0 +1,478 @@
+"""What is looked at beyond the comparisons that were asked for, where a check may cost more."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from functools import partial
+
+import numpy as np
+
+from adjudge.errors import NotSupportedError
+from adjudge.estimate import CARRIED, unit_roundoff
+from adjudge.findings import Finding, Status, Verdict, worst
+from adjudge.floats import Vector
+from adjudge.jacobian import ENTRY, Affine, Table, Tally, Tolerance, by_sums, fit
+from adjudge.problem import Base, Forward, Probes, Problem, Reverse
+from adjudge.properties import (
+    Identities,
+    Structure,
+    again,
+    another,
+    caching,
+    opened,
+    pullbacks,
+    pushforwards,
+    symmetric,
+)
+from adjudge.report import (
+    Traced,
+    findings_of,
+    identity_findings,
+    likely_mistake,
+    localise,
+    mode_verdict,
+)
+
+
+def structure(table: Table) -> Iterator[Finding]:
+    """Blocks of the inputs that f reads, or does not; what fails may be traced afterwards."""
+    if table.reverse is not None:
+        yield from Structure(table, table.reverse).within()
+
+
+def exact(table: Table, checks: Identities, *, thorough: bool) -> Iterator[Finding]:
+    """Symmetry of second derivatives, exact derivatives of affine functions, entries of a batch;
+    for a table that was filled, and does not know them to be wrong already. Without `thorough`
+    only what costs no evaluation.
+    """
+    failed = {tally.mode for tally in table.tallies.values() if tally.failed}
+    if table.affine is not None:
+        checks.compared += table.affine.compared
+        yield from (found for found in table.affine.findings if found.mode not in failed)
+    rows = table.rows if table.probes.full else None
+    if rows is not None and rows.shape[0] < table.probes.rows:
+        rows = None
+    work = 4 * (len(table.problem.X.leaves) + 1)
+    for mode in (table.reverse, table.forward):
+        if mode is None or table.problem.tail in failed:
+            continue  # what is no gradient has no symmetric derivative
+        if not thorough or table.budget.allows(work):
+            at_hand = rows if mode is table.reverse else None
+            yield from symmetric(checks, mode, at_hand, each=thorough)
+    if thorough and table.reverse is not None:
+        yield from Structure(table, table.reverse).between()
+
+
+def linear(table: Table, checks: Identities, forward: Forward) -> Iterator[Finding]:
+    """Forward mode is additive, and zero at zero."""
+    if table.budget.allows(8):
+        yield from pushforwards.additive(checks, forward)
+
+
+def mapped(
+    table: Table, checks: Identities, mode: Reverse | Forward, *, asked: bool
+) -> Iterator[Finding]:
+    """`vmap` of a derivative is the loop. What the engine cannot map is a note, unless the caller
+    `asked` for it by name.
+    """
+    outputs, inputs = len(table.base.Y.leaves), len(table.problem.X.leaves)
+    if isinstance(mode, Reverse):
+        what, work, name = "batched cotangents", 3 * outputs, "vmap(R)"
+        findings = _supported(name, lambda: pullbacks.batched(checks, mode))
+    else:
+        what, work, name = "batched tangents", 3 * inputs, "vmap(F)"
+        findings = _supported(name, lambda: pushforwards.batched(checks, mode))
+    # forward mode over a graph that is built inside of a batch is no transform of every engine
+    plain = isinstance(mode, Reverse) or not table.problem.tail
+    offered = plain and "vmap" in table.problem.backend.capabilities
+    if asked:
+        if table.budget.can(what, work):
+            yield from findings
+    elif offered and table.budget.allows(work):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                found = list(findings)
+        except Exception as error:  # arrays that cannot be stacked, say: sparse ones
+            text = f"the batch for {name} raises {type(error).__name__}: {error}"
+            found = [Finding(Status.RAISED, name, "", text, cause=error)]
+        for finding in found:
+            unable = finding.status is not Status.INCONSISTENT
+            first = finding.text.partition("\n")[0]
+            noted = replace(finding, note=True, text=f"{first}\n  batching was not asked for")
+            yield noted if unable else finding
+
+
+def _supported(mode: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
+    try:
+        yield from check()
+    except NotSupportedError as error:
+        yield unsupported(mode, error)
+
+
+def unsupported(mode: str, error: NotSupportedError) -> Finding:
+    """The finding that the engine does not offer `mode`."""
+    return Finding(Status.UNSUPPORTED, mode, "", f"{mode}: {error}", cause=error.bare())
+
+
+FULL_MODE = 4
+"""Up to this many real coordinates of inputs and outputs together `mode="auto"` takes the whole
+Jacobian: a handful of evaluations more, and every wrong entry is named."""
+
+GIVEN_MODE = 64
+"""The same where a reference gives the derivative: f itself is not evaluated for it."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to compare, and how closely. `None` means automatic."""
+
+    seed: int
+    eps: float | None = None
+    atol: float | None = None
+    rtol: float | None = None
+    nondet_tol: float = 0.0
+    equal_nan: bool = False
+    full: bool | None = None
+    backward: bool = True
+    forward: bool = False
+    undefined: bool = True
+    grad_dtypes: bool = True
+    batched: bool = False
+    batched_forward: bool = False
+    masked: bool | None = None
+    max_evaluations: int | None = None
+    in_double: bool | None = None
+    highest_precision: bool = False
+    thorough: bool = False
+    """Whether to look for more than was asked for, at some cost: see `adjudge.thorough`."""
+
+    @property
+    def fixed(self) -> bool:
+        """Whether the caller chose a number that belongs to the dtype at hand, or a budget."""
+        numbers = (self.eps, self.atol, self.rtol, self.max_evaluations)
+        return any(number is not None for number in numbers) or self.nondet_tol > 0
+
+
+class Part(Enum):
+    """What of a judgement is made."""
+
+    WHOLE = auto()
+    IDENTITIES = auto()
+    """What needs no differences."""
+    TABLE = auto()
+    """The comparison with differences."""
+
+
+@dataclass
+class Judgement:
+    """Everything found about one problem."""
+
+    findings: list[Finding] = field(default_factory=list)
+    modes: dict[str, Verdict] = field(default_factory=dict)
+    tallies: list[Tally] = field(default_factory=list)
+    identities: int = 0
+    probes: int = 0
+    full: bool = False
+    tolerance: Tolerance = field(default_factory=lambda: Tolerance(0.0))
+    unsettled: set[str] = field(default_factory=set)
+    """Modes that nothing but another x can settle."""
+    images: dict[str, tuple[Vector, Vector]] = field(default_factory=dict)
+    """By mode, a probe and what the rule made of it: what other modes and ways must agree with."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of all modes and findings."""
+        return worst([*self.modes.values(), *(finding.verdict for finding in self.findings)])
+
+
+def judge(
+    problem: Problem,
+    base: Base,
+    settings: Settings,
+    provenance: str,
+    part: Part = Part.WHOLE,
+) -> Judgement:
+    """Compares all that `settings` ask for; `base` is `problem` at x."""
+    if part is Part.TABLE:
+        settings = replace(settings, undefined=False, batched=False, batched_forward=False)
+    tolerance = Tolerance(
+        unit_roundoff(problem, base), settings.rtol, settings.atol, settings.equal_nan
+    )
+    full = settings.full
+    if full is None:
+        most = FULL_MODE if problem.reference is None else GIVEN_MODE
+        full = problem.X.size + base.Y.size <= most
+    probes = Probes(problem.X, base.Y, full, settings.seed)
+    checks = Identities(problem, base, probes, tolerance, settings.nondet_tol)
+    outcome = Judgement(full=full, tolerance=tolerance)
+    if part is not Part.TABLE:
+        outcome.findings += checks.finite()
+    if settings.nondet_tol > 0:  # what the caller allows is measured, and widens the error bars
+        second = again(problem, base)
+        if part is not Part.TABLE:
+            outcome.findings += [one for one in checks.spreads(second) if one.note]
+        base = replace(base, noise=4 * checks.spread(second))
+        checks.base = base
+        tolerance = replace(tolerance, noisy=base.noise > 0)
+
+    if part is Part.TABLE:
+        reverse, known = _row(problem, checks) if settings.backward else (None, None)
+        forward = Forward(problem) if settings.forward else None
+    else:
+        reverse, known = _reverse(problem, base, checks, settings, outcome)
+        forward = _forward(problem, checks, settings, outcome)
+        if reverse is None and forward is None and not outcome.findings:
+            outcome.findings += checks.repeatable(again(problem, base))
+
+    tallies: dict[str, Tally] = {}
+    table = Table(
+        problem, base, probes, tolerance, settings.eps, reverse, forward, tallies,
+        known if probes.rows == 1 else None,
+    )  # fmt: skip
+    other = another(problem, base, tolerance)
+    outcome.findings += other
+    if part is not Part.IDENTITIES and not other:
+        if settings.thorough and settings.eps is None and tolerance.automatic:
+            table.affine = Affine(problem, base, probes, tolerance.eps)
+        elif not (full or settings.fixed or settings.equal_nan) and fit(problem, base):
+            letters = "R" * (reverse is not None) + "F" * (forward is not None)
+            table.by_sums = partial(by_sums, problem, base, letters, settings.seed)
+        table.fill()
+        if table.summed and forward is not None and settings.undefined:
+            table.pushed = pushforwards.pushed(checks, forward)
+        if table.carries is not None:
+            checks.tolerance = outcome.tolerance = table.tolerance
+            outcome.findings.append(_carries(table))
+    elif forward is not None and settings.undefined:
+        table.pushed = pushforwards.pushed(checks, forward)
+    rules = part is not Part.TABLE
+    if rules and reverse is not None and known is not None and any(reverse.attached):
+        outcome.findings += _after_rows(table, checks, reverse, known, settings)
+    if (
+        forward is not None
+        and settings.undefined
+        and table.budget.can("undefined tangents", len(table.pushed))
+    ):
+        outcome.findings += pushforwards.undefined(checks, forward, table.pushed)
+    if part is not Part.TABLE and forward is not None:
+        if settings.thorough:
+            outcome.findings += linear(table, checks, forward)
+        if settings.batched_forward or settings.thorough:
+            outcome.findings += mapped(table, checks, forward, asked=settings.batched_forward)
+    differs = part is not Part.IDENTITIES and settings.eps is None
+    differs = differs and tolerance.automatic and not tolerance.noisy and problem.reference is None
+    if differs and settings.thorough:
+        outcome.findings += structure(table)
+    traced: dict[str, Traced] = {}
+    _localised(table, settings, traced)
+    _suspected(table, settings, traced)
+    beyond = list(exact(table, checks, thorough=settings.thorough)) if differs else []
+    outcome.findings += beyond
+    _conclude(outcome, table, checks, provenance, traced, part)
+    outcome.findings.sort(key=beyond.__contains__)  # an entry says more than an identity
+    return outcome
+
+
+def _reverse(
+    problem: Problem, base: Base, checks: Identities, settings: Settings, outcome: Judgement
+) -> tuple[Reverse | None, Vector | None]:
+    if not settings.backward:
+        return None, None
+    mode = "R" + problem.tail
+    try:
+        reverse = Reverse(problem)
+    except NotSupportedError as error:
+        outcome.findings.append(unsupported(mode, error))
+        return None, None
+    value = base.Y.vector(problem.backend, reverse.outputs, base.arrays[: len(base.Y.leaves)])
+    outcome.findings += checks.value_under("Reverse mode", value)
+    try:  # some engines find out on the way back only
+        row, findings = pullbacks.identities(checks, reverse)
+    except NotSupportedError as error:
+        outcome.findings.append(unsupported(mode, error))
+        return None, None
+    outcome.findings += findings
+    return reverse, row
+
+
+def _row(problem: Problem, checks: Identities) -> tuple[Reverse, Vector]:
+    """Reverse mode and the row of the probes' cotangent, with nothing else looked at."""
+    reverse = Reverse(problem)
+    return reverse, reverse.row(checks.base, pullbacks.cotangent(checks, reverse))
+
+
+def _forward(
+    problem: Problem, checks: Identities, settings: Settings, outcome: Judgement
+) -> Forward | None:
+    if not settings.forward:
+        return None
+    forward = Forward(problem)
+    try:
+        findings = list(pushforwards.identities(checks, forward))
+    except NotSupportedError as error:
+        outcome.findings.append(unsupported("F" + problem.tail, error))
+        return None
+    if not settings.grad_dtypes:
+        findings = [f for f in findings if f.status is not Status.WRONG_DTYPE]
+    # reverse mode may have seen the function write into its input already
+    outcome.findings += [f for f in findings if f not in outcome.findings]
+    return forward
+
+
+def _after_rows(
+    table: Table, checks: Identities, reverse: Reverse, known: Vector, settings: Settings
+) -> Iterator[Finding]:
+    undefined = settings.undefined and table.problem.backend.undefined_cotangents
+    budget, outputs = table.budget, len(table.base.Y.leaves)
+    whole = table.rows is not None and budget.rows == table.probes.rows
+    if table.probes.rows > 1 and whole and table.rows is not None:
+        yield from pullbacks.additive(checks, reverse, known, table.rows)
+    elif (table.probes.rows > 1 or (not undefined and not table.probes.full)) and budget.can(
+        "additivity of the vjp", 2
+    ):
+        yield from pullbacks.additive_pair(checks, reverse, known)
+    if undefined and budget.can("undefined cotangents", 1 + outputs):
+        yield from pullbacks.undefined(checks, reverse)
+    if settings.batched or settings.thorough:
+        yield from mapped(table, checks, reverse, asked=settings.batched)
+
+
+CONFIRMING = 16
+"""Evaluations of the ladders that must confirm an entry."""
+
+_UNTRACED = "the search for the wrong entries behind a projection"
+
+TRACED = 4
+"""Projections of a mode that are traced to entries, the first or the most significant ones."""
+
+
+def _localised(table: Table, settings: Settings, traced: dict[str, Traced]) -> None:
+    """For failed projections of each mode, the wrong entries themselves, where they are found."""
+    if settings.eps is not None or table.probes.full:
+        return
+    tried: Counter[str] = Counter()
+    for failure in table.projections.values():
+        mode, tally = failure.mode, table.tallies[failure.mode]
+        tried[mode] += 1
+        if tried[mode] > TRACED or failure.entry not in tally.wrong:
+            continue
+        if not table.budget.can(_UNTRACED, ENTRY):
+            return
+        found = localise(table, failure)
+        if found.cut_short:
+            table.budget.can(_UNTRACED, np.inf)
+        if found.entries:
+            before = traced.setdefault(mode, Traced())
+            tally.wrong.remove(failure.entry)
+            tally.wrong[len(before.entries) : 0] = found.entries
+            before += found
+
+
+def _suspected(table: Table, settings: Settings, traced: dict[str, Traced]) -> None:
+    """Traces projections that agree suspiciously to their entries: one wrong entry among many
+    stays within the tolerance of the projection, and not within its own.
+    """
+    if settings.eps is not None:
+        return
+    tried: Counter[str] = Counter()
+    for suspect in sorted(table.suspects, key=lambda s: -s.entry.excess):
+        tally = table.tallies[suspect.mode]
+        tried[suspect.mode] += 1
+        if tally.failed or tried[suspect.mode] > TRACED:
+            continue
+        if not table.budget.can(_UNTRACED, ENTRY + CONFIRMING):
+            return
+        found = localise(table, suspect, suspected=True)
+        if found.cut_short:
+            table.budget.can(_UNTRACED, np.inf)
+        if found.entries:
+            tally.failed += 1
+            tally.wrong[:0] = found.entries
+            traced[suspect.mode] = found
+
+
+def _conclude(
+    outcome: Judgement,
+    table: Table,
+    checks: Identities,
+    provenance: str,
+    traced: Mapping[str, Traced],
+    part: Part,
+) -> None:
+    for tally in table.tallies.values():
+        if tally.mode == "identity":
+            outcome.findings += identity_findings(tally)
+            checks.compared += tally.compared
+            continue
+        cached = caching(table, tally)
+        found = findings_of(
+            tally,
+            provenance,
+            cached or (likely_mistake(table, tally.mode) if table.budget.allows(128) else None),
+            traced.get(tally.mode, Traced()).sentence,
+        )
+        outcome.findings += opened(found, tally, cached) if cached else found
+        outcome.tallies.append(tally)
+        outcome.modes[tally.mode] = mode_verdict(tally, outcome.findings)
+    if part is not Part.IDENTITIES and not any(
+        finding.status is Status.REFERENCE for finding in outcome.findings
+    ):
+        _unfinished(outcome, table)
+    for finding in outcome.findings:
+        if finding.status is Status.REFERENCE:
+            for letter, mode in (("R", table.reverse), ("F", table.forward)):
+                if mode is not None:
+                    outcome.modes.setdefault(letter + table.problem.tail, finding.verdict)
+        if finding.status is Status.UNSUPPORTED and not finding.note:
+            outcome.modes.setdefault(finding.mode, finding.verdict)
+    compared = any(tally.compared for tally in outcome.tallies)
+    if not compared and not outcome.findings and part is not Part.IDENTITIES:
+        outcome.findings.append(_nothing(table))
+    outcome.unsettled = table.unsettled
+    outcome.identities, outcome.images = checks.compared, checks.images
+    if part is not Part.IDENTITIES:
+        outcome.probes = table.probes.columns + table.probes.rows
+
+
+def _unfinished(outcome: Judgement, table: Table) -> None:
+    """What the budget left."""
+    unfinished = table.budget.finding(sum(tally.compared for tally in outcome.tallies))
+    if unfinished is not None:
+        outcome.findings.append(unfinished)
+    if table.budget.incomplete:
+        for letter, mode in (("R", table.reverse), ("F", table.forward)):
+            if mode is not None:
+                word = letter + table.problem.tail
+                before = outcome.modes.get(word, Verdict.INCONCLUSIVE)
+                outcome.modes[word] = worst([before, Verdict.INCONCLUSIVE])
+
+
+def _carries(table: Table) -> Finding:
+    assert table.carries is not None
+    names = ", ".join(leaf.name for leaf in table.base.Y.leaves)
+    return Finding(
+        Status.IMPRECISE,
+        "",
+        "",
+        f"the function carries {table.carries} precision ({names} is rounded to "
+        f"{CARRIED[table.carries]} bits)\n"
+        "  it is judged by that; a smaller error in its derivative cannot be seen",
+        note=True,
+    )
+
+
+def _nothing(table: Table) -> Finding:
+    leaves = (*table.problem.X.leaves, *table.base.Y.leaves)
+    empty = ", ".join(f"{leaf.name} {leaf.info.shape}" for leaf in leaves if not leaf.size)
+    return Finding(
+        Status.UNRESOLVED,
+        table.problem.tail,
+        "",
+        f"nothing was compared: no entries in {empty}\n"
+        "  check at inputs and outputs that are not empty",
+    )

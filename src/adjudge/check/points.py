@@ -1,0 +1,300 @@
+"""One check at several points: the inputs given, and special points or the caller's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from adjudge.check.double_precision import RefusedError, twin_of
+from adjudge.check.isolation import surroundings
+from adjudge.check.one_problem import Settings
+from adjudge.check.options import Options, problem_of, settings_of
+from adjudge.check.special_points import SpecialPoint, special_points
+from adjudge.errors import AdjudgeError, FlagError, InputError, UnstableOutputError
+from adjudge.estimate import BEYOND, Reasons, irregular
+from adjudge.findings import Finding, Outcome, Status, Verdict, worst
+from adjudge.floats import FLUSHED
+from adjudge.jacobian import UNDERFLOW, Entry
+from adjudge.problem import Bounds, Problem, composed, observe
+from adjudge.report import Report, combined, place
+
+GIVEN = "given"
+"""The name of the inputs that were given."""
+
+
+def at_points(
+    f: Callable[..., Any], check: Callable[..., Report], inputs: Any, options: Options
+) -> Report:
+    """`check(inputs, **options)` at the inputs given and at the points of `options`, as one report.
+
+    Raises what the check raises at the inputs given, and `InputError` for points that make no
+    sense.
+    """
+    found, left_out, bounds = _read(inputs, options)
+    rest: dict[str, Any] = {
+        name: value for name, value in options.items() if name not in ("points", "domain")
+    }
+    settings = settings_of(options)
+    rest |= {"seed": settings.seed, "bounds": bounds}
+    given = check(inputs, **rest)
+    reports = {GIVEN: given}
+    own = not isinstance(options.get("points"), str)
+    # overflow and division by zero belong to such points: what they lead to is judged
+    with np.errstate(all="ignore"):
+        for point in found:
+            report = _at(point, check, rest, given, own=own)
+            reason = _silent(report) or _explained(f, point, rest, settings, report)
+            reports[point.name] = _silenced(report, reason) if reason else report
+    return _combined(reports, left_out)
+
+
+def silence(f: Callable[..., Any], inputs: Any, report: Report, options: Options) -> str:
+    """Why `inputs` decide nothing though `report` of them is not a PASS: f is not finite or not
+    smooth there, or the derivative lies beyond its dtype. Empty where they count.
+    """
+    if report.verdict is Verdict.PASS:
+        return ""
+    point = SpecialPoint(GIVEN, inputs, options.get("kwargs") or {})
+    with np.errstate(all="ignore"):
+        why = _silent(report) or _explained(f, point, options, settings_of(options), report)
+    stairs = any(finding.status is Status.IMPRECISE for finding in report.findings)
+    if not why and stairs and all(entry.automatic == 0 for entry in report.entries):
+        return "f moves in steps, as stairs do"
+    return why
+
+
+def _read(inputs: Any, options: Options) -> tuple[Sequence[SpecialPoint], Sequence[str], Bounds]:
+    """The points, the names of those outside of the domain, and the bounds that steps keep."""
+    points, domain, kwargs = options.get("points"), options.get("domain"), options.get("kwargs")
+    if isinstance(points, str):
+        if points != "special":
+            raise InputError(f"points={points!r}", 'give "special", or points of your own')
+        special = special_points(
+            inputs,
+            domain,
+            kwargs=kwargs,
+            wrt=options.get("wrt"),
+            bounds=options.get("bounds"),
+            masked=options.get("masked"),
+            backend=options.get("backend"),
+        )
+        return special, special.left_out, special.bounds
+    if domain is not None:
+        raise FlagError(
+            'domain= says which special points to take, and points= is not "special"',
+            'give points="special", or leave out domain=',
+        )
+    if isinstance(points, Mapping):
+        own = {str(name): point for name, point in points.items()}
+    elif isinstance(points, list | tuple):
+        own = {f"points[{k}]": point for k, point in enumerate(points)}
+    else:
+        raise InputError(
+            f"points= is a {type(points).__name__}",
+            'give "special", a list of inputs, or a mapping from names to inputs',
+        )
+    if GIVEN in own or not own:
+        raise InputError(
+            f"points= names a point {GIVEN!r}" if own else "points= holds no point",
+            f"{GIVEN!r} are the inputs beside it; give at least one point of another name",
+        )
+    found = [SpecialPoint(name, point, kwargs or {}) for name, point in own.items()]
+    return found, (), options.get("bounds")
+
+
+def _at(
+    point: SpecialPoint,
+    check: Callable[..., Report],
+    options: Mapping[str, Any],
+    given: Report,
+    *,
+    own: bool,
+) -> Report:
+    """The report at `point`; where the check cannot be made there, one that says so."""
+    try:
+        return check(point.inputs, **{**options, "kwargs": point.kwargs})
+    except UnstableOutputError as error:
+        finding = _raised(error, "f changes the shape or dtype of its output", "")
+    except InputError as error:
+        if own:
+            error.add_note(f"adjudge: at {point.name}")
+            raise
+        text = f"no check can be made: {error}"
+        finding = Finding(Status.UNRESOLVED, next(iter(given.modes), ""), "", text)
+    except AdjudgeError:
+        raise
+    except Exception as error:
+        notes = getattr(error, "__notes__", ())
+        if any("of the function" in note for note in notes):
+            finding = _raised(error, "f", "")
+        else:
+            finding = _raised(
+                error, "f does not raise; its derivative", next(iter(given.modes), "R")
+            )
+    return replace(
+        given,
+        verdict=finding.verdict,
+        modes=dict.fromkeys(given.modes, finding.verdict),
+        findings=(finding,),
+        counts=dict.fromkeys(given.counts, 0),
+        resolution=0.0,
+        entries=(),
+        power={},
+    )
+
+
+def _raised(error: Exception, who: str, mode: str) -> Finding:
+    """An exception at a point: with a mode it is the derivative's, and leaves that mode open."""
+    text = f"{who} raises {type(error).__name__}: {error}"
+    return Finding(Status.RAISED, mode, "", text, open=True, cause=error)
+
+
+def _silent(report: Report) -> str:
+    """Why the point of `report` says nothing about the derivative, as its findings have it: f
+    raises, is not finite, or is not smooth. Empty where the point counts.
+    """
+    for finding in report.findings:
+        if finding.status is Status.RAISED and finding.open and not finding.mode:
+            return f"f raises {type(finding.cause).__name__}"
+    if any(f.status is Status.NONFINITE and f.entry.startswith("out") for f in report.findings):
+        return "f is not finite"
+    doubts = [finding for finding in report.findings if finding.verdict is not Verdict.PASS]
+    if not doubts or report.verdict is Verdict.FAIL:
+        return ""
+    statuses = {finding.status for finding in doubts}
+    if Status.NONSMOOTH in statuses and statuses <= {Status.NONSMOOTH, Status.NONFINITE}:
+        jump = any("the function jumps" in finding.text for finding in doubts)
+        return f"f is not smooth ({'jump' if jump else 'kink'})"
+    return ""
+
+
+def _explained(
+    f: Callable[..., Any],
+    point: SpecialPoint,
+    options: Mapping[str, Any],
+    settings: Settings,
+    report: Report,
+) -> str:
+    """Why f itself explains that the check did not pass at `point`; empty where it does not.
+
+    Of a second order the derivative that is differentiated may do so, as well.
+    """
+    if report.verdict is Verdict.PASS or any(x.status is Status.RAISED for x in report.findings):
+        return ""
+    stays_open = report.verdict is Verdict.INCONCLUSIVE
+    if report.entries and all(_at_an_end(x, stays_open) for x in report.entries):
+        return BEYOND
+    here: Any = {**options, "kwargs": point.kwargs}
+    problem = problem_of(f, point.inputs, here)
+    unsettled = (Verdict.FAIL, Verdict.INCONCLUSIVE)
+    tails = {mode[1:] for mode, outcome in report.modes.items() if outcome in unsettled}
+    reasons: list[str] = []
+    # what is wrong by nothing but the range of the dtype is zero, infinite or NaN
+    ends = all(not FLUSHED <= abs(x.automatic) < np.inf for x in report.entries)
+    with surroundings(problem, highest=settings.highest_precision):
+        for tail in sorted({"", *tails}, key=len):
+            why = _reasons(problem, tail, settings)
+            reason = why.rough or why.beyond * (ends or stays_open) or why.hidden * stays_open
+            if not reason and ends and _subnormal(problem):
+                reason = BEYOND
+            if not reason and _flat(problem, report):
+                reason = "x has no fraction: stairs look straight"
+            if reason and not tail:
+                return reason
+            if not reason and tail in tails:
+                return ""
+            if reason:
+                reasons.append(reason.replace("f ", f"mode {tail} of f ", 1))
+    return "; ".join(reasons)
+
+
+def _reasons(problem: Problem, tail: str, settings: Settings) -> Reasons:
+    """What speaks against a derivative of the derivatives `tail`: in double where that runs."""
+    make = partial(composed, tail=tail, seed=settings.seed)
+    twin = twin_of(problem, settings)
+    if twin is not None:
+        try:
+            with twin.widening():
+                return irregular(*twin.composed(make), problem.X, settings.seed)
+        except RefusedError:
+            twin = None
+    top = make(problem)
+    return irregular(top, observe(top), problem.X, settings.seed)
+
+
+def _subnormal(problem: Problem) -> bool:
+    """Whether an input holds subnormal numbers only, which some engines flush to zero."""
+    for leaf, part in zip(problem.X.leaves, problem.X.slices, strict=True):
+        largest = float(np.max(np.abs(problem.origin[part]), initial=0.0))
+        if 0 < largest < (leaf.tiny / 16 or UNDERFLOW):
+            return True
+    return False
+
+
+def _flat(problem: Problem, report: Report) -> bool:
+    """Whether a derivative of zero is all that is wrong, at numbers that are all integers: f may
+    round them.
+    """
+    integers = min(
+        float(np.min(np.abs(problem.origin[part]), initial=np.inf)) * leaf.eps
+        for leaf, part in zip(problem.X.leaves, problem.X.slices, strict=True)
+    )
+    entries = report.entries
+    return integers >= 1 and bool(entries) and all(entry.automatic == 0 for entry in entries)
+
+
+def _at_an_end(entry: Entry, stays_open: bool) -> bool:
+    """Whether both numbers of `entry` lie among the smallest, or the largest, of double precision:
+    there products are flushed, and sums overflow.
+    """
+    sizes = abs(entry.automatic), abs(entry.reference)
+    return max(sizes) < FLUSHED or (stays_open and max(sizes) > 1 / FLUSHED)
+
+
+def _silenced(report: Report, reason: str) -> Report:
+    """`report` of a point that decides nothing, for that reason."""
+    modes = dict.fromkeys(report.modes, Verdict.INCONCLUSIVE)
+    return replace(report, verdict=Verdict.INCONCLUSIVE, modes=modes, silent=reason)
+
+
+def _together(rows: Sequence[Mapping[str, Outcome]]) -> dict[str, Outcome]:
+    """The worst outcome of each mode."""
+    modes = sorted({mode for row in rows for mode in row}, key=place)
+    return {mode: combined(row[mode] for row in rows if mode in row) for mode in modes}
+
+
+def _combined(reports: Mapping[str, Report], left_out: Sequence[str]) -> Report:
+    given = reports[GIVEN]
+    deciding = {name: report for name, report in reports.items() if not report.silent}
+    rows = [report.modes for report in deciding.values()]
+    return replace(
+        given,
+        verdict=worst([report.verdict for report in deciding.values()]),
+        modes=_together(rows),
+        ways={
+            way: _together([report.ways.get(way, {}) for report in deciding.values()])
+            for way in given.ways
+        },
+        findings=tuple(
+            replace(finding, text=f"at {name}: {finding.text}")
+            for name, report in deciding.items()
+            for finding in report.findings
+            if name == GIVEN or finding.verdict is not Verdict.PASS
+        ),
+        counts={key: sum(r.counts[key] for r in reports.values()) for key in given.counts},
+        tolerance={
+            key: max((r.tolerance[key] or 0.0 for r in deciding.values()), default=0.0)
+            if value is not None
+            else None
+            for key, value in given.tolerance.items()
+        },
+        resolution=max(report.resolution for report in deciding.values()),
+        entries=tuple(entry for report in deciding.values() for entry in report.entries),
+        power={},
+        points=dict(reports),
+        left_out=tuple(left_out),
+    )

@@ -1,0 +1,124 @@
+"""The report of judgements about one function, and where its numbers come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from adjudge._version import __version__
+from adjudge.check.one_problem import Judgement, Settings
+from adjudge.engine import ByHand
+from adjudge.findings import Outcome, outcome_of, worst
+from adjudge.jacobian import ERRORS, Tally
+from adjudge.problem import Problem
+from adjudge.report import Provenance, Report, combined, place
+
+
+def provenance_of(problem: Problem, settings: Settings, full: bool, note: str = "") -> Provenance:
+    """Where the numbers of this check come from."""
+    infos = [leaf.info for leaf in problem.X.leaves]
+    return Provenance(
+        problem.backend.name,
+        problem.backend.version,
+        __version__,
+        np.__version__,
+        "+".join(dict.fromkeys(info.device for info in infos)),
+        "+".join(dict.fromkeys(info.dtype for info in infos)),
+        settings.seed,
+        "full" if full else "projected",
+        ", ".join([*([note] if note else []), *problem.along]),
+    )
+
+
+def _power(tallies: Sequence[Tally]) -> dict[float, float]:
+    weighed = sum(tally.weighed for tally in tallies)
+    shown = [sum(tally.shown[k] for tally in tallies) for k in range(len(ERRORS))]
+    return {error: n / weighed for error, n in zip(ERRORS, shown, strict=True)} if weighed else {}
+
+
+def function_name(f: Callable[..., Any]) -> str:
+    """What to call `f` in one line: the qualified name, or that of its type."""
+    if isinstance(f, ByHand):
+        return repr(f)
+    owner = getattr(f, "__self__", None)
+    if isinstance(owner, type) and hasattr(f, "__name__"):  # Sign.apply, not Function.apply
+        return f"{owner.__qualname__}.{f.__name__}"
+    return getattr(f, "__qualname__", None) or type(f).__qualname__
+
+
+def rows_of(outcomes: Sequence[Judgement]) -> dict[str, Outcome]:
+    """What became of each mode."""
+    row: dict[str, Outcome] = {}
+    for outcome in outcomes:
+        for mode, verdict in outcome.modes.items():
+            found = outcome_of(mode, verdict, outcome.findings)
+            row[mode] = combined([found, row.get(mode, found)])
+    return row
+
+
+def _sorted(row: Mapping[str, Outcome]) -> dict[str, Outcome]:
+    return {mode: row[mode] for mode in sorted(row, key=place)}
+
+
+def report_of(
+    f: Callable[..., Any],
+    problem: Problem,
+    settings: Settings,
+    outcomes: Sequence[Judgement],
+    note: str = "",
+    ways: Mapping[str, Mapping[str, Outcome]] | None = None,
+) -> Report:
+    """The report of judgements about one function; `note`: how they were made; `ways`: outcomes
+    by way and mode.
+    """
+    counts = problem.counts
+    tallies = [tally for outcome in outcomes for tally in outcome.tallies]
+    modes: dict[str, list[Outcome]] = {}
+    for row in (ways or {"": rows_of(outcomes)}).values():
+        for mode, verdict in row.items():
+            modes.setdefault(mode, []).append(verdict)
+    return Report(
+        function=function_name(f),
+        verdict=worst([outcome.verdict for outcome in outcomes]),
+        modes={mode: combined(modes[mode]) for mode in sorted(modes, key=place)},
+        ways={} if ways is None else {way: _sorted(row) for way, row in ways.items()},
+        # the second derivative sees some of what the first one did
+        findings=tuple(
+            dict.fromkeys(finding for outcome in outcomes for finding in outcome.findings)
+        ),
+        counts={
+            "comparisons": sum(tally.compared for tally in tallies),
+            "nonzero": sum(tally.nonzero for tally in tallies),
+            "failed": sum(tally.failed for tally in tallies),
+            "undecided": sum(tally.undecided + tally.kinks for tally in tallies),
+            "identities": sum(outcome.identities for outcome in outcomes),
+            "evaluations": counts.evaluations,
+            "vjps": counts.vjps,
+            "jvps": counts.jvps,
+            "probes": sum(outcome.probes for outcome in outcomes),
+        },
+        tolerance={
+            "eps": settings.eps,
+            "atol": settings.atol,
+            "rtol": max(outcome.tolerance.relative for outcome in outcomes),
+            "resolution": max(outcome.tolerance.resolution for outcome in outcomes),
+        },
+        resolution=max((tally.resolution for tally in tallies), default=0.0),
+        power=_power(tallies),
+        provenance=provenance_of(
+            problem, settings, any(outcome.full for outcome in outcomes), note
+        ),
+        entries=tuple(
+            entry
+            for tally in tallies
+            for entry in (
+                *tally.wrong,
+                *tally.still,
+                *tally.detached,
+                *tally.absent,
+                *tally.open,
+            )
+        ),
+    )

@@ -1,0 +1,386 @@
+"""The verb `crosscheck`: one function on several engines, compared with one another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from adjudge.check import Options, carries_double, function_name, settings_of
+from adjudge.cross.compare import STRUCTURE, Bench, Outputs, first_line
+from adjudge.cross.engine import Engine, carried, engine_of, widened
+from adjudge.cross.report import VALUE, CrosscheckError, CrossReport
+from adjudge.engine import AutodiffBackend, ByHand, backend_named, names
+from adjudge.errors import AdjudgeError, BackendNotInstalledError, FlagError, InputError
+from adjudge.findings import Status, Verdict, worst
+from adjudge.report import Report, asked_for
+from adjudge.verbs import examine
+
+Functions = Callable[..., Any] | Mapping[str, Callable[..., Any]]
+
+DOUBLE = "float64"
+
+
+def crosscheck(
+    f: Functions,
+    arrays: Any,
+    backends: Sequence[str | AutodiffBackend],
+    *,
+    order: int = 1,
+    reference: str | None = DOUBLE,
+    compile: bool | None = None,
+    raise_exception: bool = True,
+    **options: Any,
+) -> CrossReport:
+    """Whether `f` has the same values and derivatives on every engine, and the right ones.
+
+    Values, vjps, jvps and, with `order=2`, second derivatives are compared in this order, for the
+    same random probes, entry by entry; and on every engine with differences of `f` there.
+
+    Args:
+        f: One function for all engines, written against the Array API: called as `f(*arrays)`, or
+            as `f(xp, *arrays)` if it has a first (or a keyword-only) parameter called `xp`, which
+            is the engine's namespace. Or a mapping from names of backends to functions.
+        arrays: A tuple or list of positional arguments: NumPy arrays, nested lists, dicts and
+            tuples of these. Every engine gets them with shape, dtype and values kept.
+        backends: Two engines or more, by name or instance. An engine without derivatives (NumPy)
+            is compared in values, and its differences judge the derivatives of another engine.
+        order: 1 or 2.
+        reference: What numbers of engines are held against. `"float64"`: for narrower inputs the
+            same function with its inputs widened, on the first engine where that runs; else one
+            another. The name of a backend: that engine's. `None`: one another.
+        compile: As for `examine`: `None` judges compiled derivatives, too, where an engine is
+            mostly used like that (JAX), which takes most of the time; `False` does not.
+        raise_exception: `False` returns a falsy report instead of raising `CrosscheckError`.
+        options: Keywords of `gradcheck`, for the comparison with differences; not `kwargs`,
+            `points`, `domain`, `backend`.
+
+    Returns:
+        The `CrossReport`, truthy only if everything asked for was compared and agreed.
+
+    Raises:
+        CrosscheckError: The verdict is FAIL or INCONCLUSIVE; carries the report.
+        InputError: Fewer than two backends, none with derivatives, or arguments without meaning.
+        BackendError: An unknown backend, or one that is not installed.
+    """
+    __tracebackhide__ = True
+    if order not in (1, 2) or isinstance(order, bool):
+        raise InputError(f"order={order!r}", "give order=1 or order=2")
+    for name in ("kwargs", "points", "domain", "backend"):
+        if options.get(name) is not None:
+            raise FlagError(
+                f"{name}= is not for crosscheck",
+                "bind keyword arguments in f; call crosscheck once for each point",
+            )
+    given: Options = {**options}  # type: ignore[typeddict-item]
+    given["seed"] = settings_of(given).seed
+    engines = _engines(f, arrays, _backends(backends), given)
+    _require_reference(reference, engines)
+    with ExitStack() as surroundings:
+        for engine in engines:  # f on one engine may change the state of another
+            surroundings.enter_context(engine.backend.isolation(()))
+        report = _Check(engines, order, compile, given).report(reference)
+    if not report and raise_exception:
+        raise CrosscheckError(report)
+    return report
+
+
+class _Check:
+    """One comparison, on its way."""
+
+    def __init__(
+        self, engines: Sequence[Engine], order: int, compile: bool | None, options: Options
+    ) -> None:
+        self.engines, self.order, self.compile, self.options = engines, order, compile, options
+        self.seed = int(options["seed"] or 0)
+        self.raised: dict[str, str] = {}
+        self.errors: list[Exception] = []
+        self.left_out: list[str] = []
+        self.reports: dict[str, Report] = {}
+        self.outputs: dict[str, Outputs] = {}
+
+    def report(self, reference: str | None) -> CrossReport:
+        """The report of it all."""
+        alive = [engine for engine in self.engines if self._runs(engine)]
+        alive = [engine for engine in alive if self._examined(engine, alive)]
+        if not alive and self.errors and all(isinstance(e, AdjudgeError) for e in self.errors):
+            raise self.errors[0]
+        words = asked_for(self.order, None) or []
+        bench = Bench(alive, self.reports, self.outputs, words, self.seed)
+        against = self._compare(bench, alive, reference)
+        return self._summed(bench, words, against)
+
+    def _runs(self, engine: Engine) -> bool:
+        """Whether f runs on the engine at x."""
+        try:
+            self.outputs[engine.name] = engine.outputs()
+            engine.base()
+        except Exception as error:
+            return self._raises(engine, error)
+        return True
+
+    def _raises(self, engine: Engine, error: Exception) -> bool:
+        self.raised[engine.name] = first_line(error)
+        self.errors.append(error)
+        return False
+
+    def _examined(self, engine: Engine, alive: Sequence[Engine]) -> bool:
+        """Whether there is a report of the engine's derivatives against differences there, or none
+        is to be had; where it has no derivatives, of those of the first other one.
+        """
+        function, order = engine.function, self.order
+        if not engine.differentiates:
+            donors = [e for e in alive if e.differentiates and self._alike(e, engine)]
+            if not donors:
+                self.left_out.append(f"derivatives on {engine.name}: no other engine has them")
+                return True
+            donor, order = donors[0], 1
+            function = carried(engine, donor, forward="jvp" in _capabilities(donor))
+            self.left_out.append(
+                f"derivatives on {engine.name}, which has none: those of {donor.name} are held "
+                "against its differences"
+            )
+        try:
+            modes = ["R"] if isinstance(function, ByHand) and function.jvp is None else None
+            modes = modes if order == 1 else None
+            compile = self.compile and not isinstance(function, ByHand)
+            self.reports[engine.name] = examine(
+                function, engine.inputs, order=order, modes=modes, compile=compile, **engine.options
+            )
+        except Exception as error:
+            return self._raises(engine, error)
+        return True
+
+    def _alike(self, one: Engine, two: Engine) -> bool:
+        (first, a), (second, b) = self.outputs[one.name], self.outputs[two.name]
+        shapes = [[(o.shape, o.dtype) for o in side] for side in (a, b)]
+        return first == second and shapes[0] == shapes[1]
+
+    # ------------------------------------------------------------------ what is held against what
+
+    def _compare(self, bench: Bench, alive: Sequence[Engine], reference: str | None) -> str:
+        """Compares; returns what with what, in words."""
+        pairs = [*combinations(alive, 2)]
+        if not pairs:
+            return "nothing to compare with"
+        if reference is not None and reference != DOUBLE:
+            pairs = [(one, two) for one, two in pairs if reference in (one.name, two.name)]
+            bench.judge(pairs)
+            return f"held against {reference}"
+        truth = None
+        if reference == DOUBLE and self.options.get("in_double") is not False:
+            truth = self._truth(bench, alive)
+        bench.judge(pairs, truth)
+        if truth is None or bench.left_out:
+            return "held against one another"
+        return f"held against {truth.name}"
+
+    def _truth(self, bench: Bench, alive: Sequence[Engine]) -> Engine | None:
+        """f in double precision, on the first engine where it runs so; `None` where it has to."""
+        narrow = [e for e in alive if e.differentiates and e.problem.widened is not None]
+        for engine in narrow:
+            try:
+                truth = widened(engine)
+                with truth.inside():
+                    base = truth.base()
+                    leaves = (*truth.problem.X.leaves, *base.whole.leaves)
+                    good = all(leaf.double for leaf in leaves)
+                    good = good and carries_double(truth.problem, base, self.seed)
+                why = "it computes with less inside"
+            except Exception as error:
+                good, why = False, first_line(error)
+            if good:
+                bench.owners[truth.name] = engine.name
+                return truth
+            self.left_out.append(f"f in float64 on {engine.name}: {why}")
+        return None
+
+    # ------------------------------------------------------------------ what it comes to
+
+    def _summed(self, bench: Bench, words: Sequence[str], against: str) -> CrossReport:
+        divergences = sorted(
+            bench.divergences, key=lambda d: [STRUCTURE, VALUE, *words].index(d.quantity)
+        )
+        cells = {VALUE: {e.name: self._value_cell(bench, e) for e in self.engines}}
+        for word in words:
+            cells[word] = {e.name: self._cell(bench, e, word) for e in self.engines}
+        lacking = self._lacking(bench, words)
+        verdicts = [d.verdict for d in divergences]
+        verdicts += [_own(report, self.order) for report in self.reports.values()]
+        verdicts += [Verdict.INCONCLUSIVE] * len(self.raised)
+        if not bench.comparisons.get(VALUE) or lacking:
+            verdicts.append(Verdict.INCONCLUSIVE)
+        return CrossReport(
+            function=function_name(self.engines[0].function),
+            verdict=worst(verdicts),
+            backends=tuple(engine.name for engine in self.engines),
+            reports=self.reports,
+            comparisons=bench.comparisons,
+            divergences=tuple(divergences),
+            cells=cells,
+            raised=self.raised,
+            left_out=(*lacking, *bench.left_out, *self.left_out),
+            reference=against,
+            seed=self.seed,
+            order=self.order,
+        )
+
+    def _lacking(self, bench: Bench, words: Sequence[str]) -> list[str]:
+        """What had to be compared between engines and was not; what need not be is left out."""
+        required = [
+            f"{word} on {name}: {reason}"
+            for (word, name), (status, reason) in bench.lacking.items()
+            if (not word.strip("R") or status is Status.RAISED) and name not in bench.owners
+        ]
+        self.left_out += [
+            f"{word} on {name}: {reason}"
+            for (word, name), (_, reason) in bench.lacking.items()
+            if f"{word} on {name}: {reason}" not in required
+        ]
+        return required
+
+    def _value_cell(self, bench: Bench, engine: Engine) -> str:
+        if engine.name in self.raised:
+            return Status.RAISED
+        return self._worst(bench, engine, (STRUCTURE, VALUE)) or "-"
+
+    def _cell(self, bench: Bench, engine: Engine, word: str) -> str:
+        if (word, engine.name) in bench.lacking:
+            return bench.lacking[word, engine.name][0]
+        report = self.reports.get(engine.name)
+        own = report.modes.get(word) if report is not None else None
+        if own is not None and own is not Verdict.PASS:
+            return own
+        between = self._worst(bench, engine, (word,))
+        if own is not None and engine.differentiates:
+            return between or "not compared"
+        return own or "-"
+
+    @staticmethod
+    def _worst(bench: Bench, engine: Engine, kinds: Sequence[str]) -> str:
+        """The worst that comparisons with others in these quantities found; "" if there are none.
+        What is put down to another engine is not held against this one.
+        """
+        found = [
+            d.verdict
+            for d in bench.divergences
+            if d.quantity in kinds
+            and engine.name in d.pair
+            and (not d.accused or engine.name in d.accused)
+        ]
+        pairs = [pair for kind in kinds for pair in bench.comparisons.get(kind, ())]
+        if any(engine.name in pair.split(", ") for pair in pairs):
+            found.append(Verdict.PASS)
+        return worst(found) if found else ""
+
+
+def _own(report: Report, order: int) -> Verdict:
+    """The verdict of an engine's own report, but for what it need not have: forward mode, and
+    what is composed with it.
+    """
+    optional = [m for m, o in report.modes.items() if o is Status.UNSUPPORTED and m.strip("R")]
+    verdicts = [
+        finding.verdict
+        for finding in report.findings
+        if not (finding.status is Status.UNSUPPORTED and finding.mode in optional)
+    ]
+    for mode, outcome in report.modes.items():
+        if mode not in optional:
+            verdicts.append(outcome if isinstance(outcome, Verdict) else Verdict.INCONCLUSIVE)
+    return worst(verdicts)
+
+
+def _capabilities(engine: Engine) -> frozenset[str]:
+    return engine.problem.backend.capabilities
+
+
+# ---------------------------------------------------------------------- arguments
+
+
+def _backends(given: Sequence[str | AutodiffBackend]) -> list[AutodiffBackend]:
+    if isinstance(given, str | AutodiffBackend):
+        given = [given]
+    found = [backend_named(one) if isinstance(one, str) else one for one in given]
+    known = [backend.name for backend in found]
+    if len(found) < 2:
+        raise InputError(
+            f"crosscheck of {len(found)} backend{'s' * (len(found) != 1)}: {known}",
+            f"name two or more of {', '.join(names())}; for one engine use gradcheck",
+        )
+    twice = sorted({name for name in known if known.count(name) > 1})
+    if twice:
+        raise InputError(
+            f"two backends are called {twice[0]!r}",
+            "give one of them another name, or leave it out",
+        )
+    for backend in found:
+        reason = backend.absent()
+        if reason is not None:
+            raise BackendNotInstalledError(
+                f"backend '{backend.name}' can hold no array here: {reason}",
+                "leave it out, or run where it can",
+            )
+    return found
+
+
+def _engines(
+    f: Functions, arrays: Any, backends: Sequence[AutodiffBackend], options: Options
+) -> list[Engine]:
+    inputs = tuple(arrays) if isinstance(arrays, tuple | list) else (arrays,)
+    known = [backend.name for backend in backends]
+    functions = f if isinstance(f, Mapping) else dict.fromkeys(known, f)
+    for name in [*known, *functions]:
+        if name not in functions or name not in known:
+            raise InputError(
+                f"{name!r} is among the {'backends' if name in known else 'functions'} only: "
+                f"backends {known}, functions for {list(functions)}",
+                "give one function for each backend",
+            )
+    for name, function in functions.items():
+        if not callable(function):
+            raise InputError(
+                f"the function for {name!r} is a {type(function).__name__}, which cannot be called",
+                "pass the function first, then its inputs",
+            )
+    engines = [engine_of(backend, functions[backend.name], inputs, options) for backend in backends]
+    _require_same_inputs(engines)
+    if not any(engine.differentiates for engine in engines):
+        raise InputError(
+            f"none of the backends {', '.join(known)} has derivatives",
+            "add one that differentiates, or pass adjudge.ByHand(forward, vjp=backward)",
+        )
+    return engines
+
+
+def _require_same_inputs(engines: Sequence[Engine]) -> None:
+    """Raises `InputError` where engines made different inputs of the same host arrays."""
+    first = engines[0]
+    for engine in engines[1:]:
+        mine, its = first.problem.X.leaves, engine.problem.X.leaves
+        for one, two in zip(mine, its, strict=False):
+            for what in ("shape", "dtype"):
+                a, b = (str(getattr(leaf.info, what)).rpartition(".")[2] for leaf in (one, two))
+                if a != b:
+                    raise InputError(
+                        f"{one.name} has {what} {a} on {first.name} and {b} on {engine.name}",
+                        "give inputs that both engines can hold",
+                    )
+        same = [leaf.name for leaf in mine] == [leaf.name for leaf in its]
+        if not same or not np.array_equal(
+            first.problem.origin, engine.problem.origin, equal_nan=True
+        ):
+            raise InputError(
+                f"the checked inputs differ between {first.name} and {engine.name}",
+                "give plain host arrays; with directions= a set whose coordinates engines share",
+            )
+
+
+def _require_reference(reference: str | None, engines: Sequence[Engine]) -> None:
+    known = [engine.name for engine in engines]
+    if reference not in (None, DOUBLE, *known):
+        raise InputError(
+            f"reference={reference!r}", f'give "float64", None, or one of {", ".join(known)}'
+        )

@@ -1,0 +1,376 @@
+"""One function on one engine, asked for numbers at points and for probes that engines share."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adjudge.check import Options, function_name, problem_of, surroundings
+from adjudge.engine import (
+    AutodiffBackend,
+    ByHand,
+    PlainBackend,
+    WrappedBackend,
+    expand,
+    placed_tree,
+)
+from adjudge.floats import Vector
+from adjudge.jacobian import Derivative, Side
+from adjudge.problem import (
+    Base,
+    Forward,
+    Problem,
+    Reverse,
+    Space,
+    Tree,
+    base_of,
+    flatten,
+    gradient_problem,
+    observe,
+    tangent_problem,
+)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A derivative, given by its word ("" is the value), of one problem for some probes."""
+
+    word: str
+    domain: Space
+    """What the function whose outermost derivative this is takes: x, and the vector `along`."""
+    codomain: Space
+    """What that function gives."""
+    origin: Vector
+    along: Vector | None = None
+    """The cotangent or tangent of the derivative taken first, where there are two."""
+    probes: tuple[Vector, ...] = ()
+
+    @property
+    def of(self) -> Space:
+        """The space of the numbers that are asked for."""
+        return self.domain if self.word[:1] == "R" else self.codomain
+
+    @property
+    def by(self) -> Space:
+        """The space of the probes."""
+        return self.codomain if self.word[:1] == "R" else self.domain
+
+    def entry(self, k: int, probe: int) -> str:
+        """What number `k` for this probe is, in words."""
+        if not self.word:
+            return self.codomain.entry(k)
+        vector = self.probes[probe]
+        parts = zip(self.by.leaves, self.by.slices, strict=True)
+        probed = [leaf.name for leaf, part in parts if np.any(vector[part])]
+        by = probed[0] if len(probed) == 1 else ""
+        if self.word[0] == "R":
+            what = f"<w, {by or 'f'}>" if self.by.size > 1 else self.by.entry(0)
+            return f"d {what} / d {self.of.entry(k)}"
+        return f"d {self.of.entry(k)} / d {by or 'inputs'} along v"
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The answer of one engine to a question."""
+
+    rows: NDArray[np.float64]
+    """By point, probe and entry; NaN at points where the function raises."""
+    values: NDArray[np.float64]
+    """By point, what the function whose derivative is taken gives."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """One leaf of what the function returned at x."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    floating: bool
+    value: Any
+    """Its host copy; where it is no array, itself."""
+
+
+@dataclass(frozen=True)
+class Top:
+    """A derivative as a problem, and which coordinates of the question's domain it has: an output
+    without history takes no cotangent.
+    """
+
+    problem: Problem
+    base: Base
+    kept: NDArray[np.intp]
+
+
+@dataclass
+class Engine:
+    """`function` at `inputs` on an engine."""
+
+    name: str
+    backend: AutodiffBackend
+    function: Callable[..., Any]
+    arrays: Any
+    options: Options
+    inputs: Any
+    problem: Problem
+    widening: bool = False
+    """Whether this is the function in double precision on inputs of less."""
+    _tops: dict[str, Top] = field(default_factory=dict)
+
+    @property
+    def differentiates(self) -> bool:
+        """Whether there are derivatives: the engine's, or by hand."""
+        return isinstance(self.function, ByHand) or _has_vjp(self.backend)
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """What every evaluation happens in: global state as it was afterwards."""
+        highest = self.options.get("highest_precision", False)
+        with (
+            self.backend.widening() if self.widening else nullcontext(),
+            surroundings(self.problem, highest=highest),
+        ):
+            yield
+
+    def outputs(self) -> tuple[object, list[Output]]:
+        """The structure of what f returns at x, and its leaves. Raises what f raises."""
+        backend = self.backend
+        with self.inside():
+            result = self.function(*placed_tree(backend, self.arrays))
+            tree = flatten(result, "out", expand)
+            found = []
+            for name, leaf in zip(tree.names, tree.leaves, strict=True):
+                if not backend.owns(leaf):
+                    found.append(Output(name, (), type(leaf).__name__, False, leaf))
+                    continue
+                info = backend.info(leaf)
+                found.append(
+                    Output(
+                        name,
+                        info.shape,
+                        info.dtype.rpartition(".")[2],
+                        backend.differentiable(leaf),
+                        backend.to_host(leaf),
+                    )
+                )
+        return _skeleton(result), found
+
+    def base(self) -> Base:
+        """f at x."""
+        return self.top("", None).base
+
+    def numbers(self, question: Question, points: Sequence[Vector]) -> Numbers:
+        """The answer at these points, the first of which is x. Raises what f raises there, and
+        `NotSupportedError` where the engine lacks the derivative.
+        """
+        with self.inside():
+            top = self.top(question.word[1:], question.along)
+            answers = []
+            for k, point in enumerate(points):
+                try:
+                    answers.append(self._at(question, top, point))
+                except Exception:
+                    if k == 0:
+                        raise
+                    entries = question.of.size
+                    probes = max(1, len(question.probes))
+                    nothing = np.full((probes, entries), np.nan)
+                    answers.append((nothing, np.full(top.base.Y.size, np.nan)))
+        rows, values = zip(*answers, strict=True)
+        return Numbers(np.array(rows), np.array(values))
+
+    def _at(self, question: Question, top: Top, point: Vector) -> tuple[Any, Vector]:
+        side = Side(top.problem, top.base)
+        if not question.word:
+            value = side.value(point)
+            return value[None, :], value
+        letter = question.word[0]
+        derivative = Derivative(side, letter)
+        derivative.add(point[top.kept])
+        rows = np.zeros((len(question.probes), question.of.size))
+        for row, probe in zip(rows, question.probes, strict=True):
+            if letter == "R":
+                row[top.kept] = derivative.take(probe)[0]
+            else:
+                row[:] = derivative.take(probe[top.kept])[0]
+        return rows, derivative.values[0]
+
+    def top(self, tail: str, along: Vector | None) -> Top:
+        """The derivative `tail` of f, for which `along` is the cotangent or tangent."""
+        if tail not in self._tops:
+            self._tops[tail] = self._top(tail, along)
+        return self._tops[tail]
+
+    def _top(self, tail: str, along: Vector | None) -> Top:
+        problem, backend = self.problem, self.backend
+        n = problem.X.size
+        if not tail or along is None:
+            with self.inside():
+                base = observe(problem)
+            return Top(problem, base, np.arange(n))
+        base = self.base()
+        if tail == "F":
+            v = problem.X.arrays(backend, along, problem.x)
+            top = tangent_problem(problem, base.Y.leaves, v)
+            return Top(top, observe(top), np.arange(2 * n))
+        reverse = Reverse(problem)
+        found, space = base_of(problem, reverse.outputs), base.Y
+        w = space.arrays(backend, along, found.arrays)
+        here = [k for k, attached in enumerate(reverse.attached) if attached]
+        top = gradient_problem(problem, reverse.attached, space, [w[k] for k in here])
+        slices = [np.arange(space.size)[space.slices[k]] + n for k in here]
+        return Top(top, observe(top), np.concatenate([np.arange(n), *slices]))
+
+
+def engine_of(
+    backend: AutodiffBackend, f: Callable[..., Any], arrays: Any, options: Options
+) -> Engine:
+    """`f` at host arrays on this engine. Raises the errors of bad input; evaluates nothing."""
+    function = with_namespace(f, backend.xp)
+    inputs = placed_tree(backend, arrays)
+    given: Options = {**options, "backend": backend}
+    problem = problem_of(function, inputs, given)
+    return Engine(backend.name, backend, function, arrays, given, inputs, problem)
+
+
+def widened(engine: Engine) -> Engine:
+    """The same with inputs, of which some are narrower, widened to double precision."""
+    assert engine.problem.widened is not None
+    with engine.backend.widening():
+        problem = engine.problem.widened()
+    name = f"float64 on {engine.name}"
+    return replace(engine, name=name, problem=problem, widening=True, _tops={})
+
+
+def with_namespace(f: Callable[..., Any], xp: Any) -> Callable[..., Any]:
+    """`f` as a function of arrays only: `xp` is given to it if it asks for it by that name."""
+    if isinstance(f, ByHand):
+        return f
+    try:
+        parameters = list(inspect.signature(f).parameters.values())
+    except (TypeError, ValueError):  # a function written in C has no signature, nor xp
+        return f
+    ahead = bool(parameters) and parameters[0].name == "xp"
+    ahead = ahead and parameters[0].kind is not inspect.Parameter.KEYWORD_ONLY
+    if not ahead and not any(p.name == "xp" for p in parameters):
+        return f
+
+    def on_engine(*args: Any) -> Any:
+        return f(xp, *args) if ahead else f(*args, xp=xp)
+
+    on_engine.__name__ = on_engine.__qualname__ = function_name(f)
+    return on_engine
+
+
+def _has_vjp(backend: AutodiffBackend) -> bool:
+    """Whether the engine, or what it wraps, has a vjp."""
+    rule = type(backend).vjp
+    if rule is WrappedBackend.vjp and isinstance(backend, WrappedBackend):
+        return _has_vjp(backend.inner)
+    return rule is not PlainBackend.vjp
+
+
+def _skeleton(tree: Any) -> object:
+    """The structure of a result; a named tuple counts as a tuple, whose names engines differ in."""
+    if isinstance(tree, dict):
+        return {key: _skeleton(node) for key, node in tree.items()}
+    if isinstance(tree, tuple):
+        return tuple(_skeleton(node) for node in tree)
+    if isinstance(tree, list):
+        return [_skeleton(node) for node in tree]
+    return None
+
+
+def carried(engine: Engine, donor: Engine, *, forward: bool) -> ByHand:
+    """The function of `engine`, which has no derivatives, with those of `donor`; with its jvp, too,
+    if `forward`.
+    """
+    bridge = _Bridge(engine, donor)
+
+    def value(*args: Any) -> Any:
+        return engine.function(*args)
+
+    value.__name__ = f"{function_name(engine.function)}, derivative of {donor.name}"
+    return ByHand(value, vjp=bridge.vjp, jvp=bridge.jvp if forward else None)
+
+
+class _Bridge:
+    """The rules of `donor`, for arrays of the engine `here`; trees have the same leaves on both."""
+
+    def __init__(self, engine: Engine, donor: Engine) -> None:
+        self.engine, self.here, self.donor = engine, engine.backend, donor
+
+    def vjp(self, *args_and_w: Any) -> Any:
+        """`J* w`."""
+        *args, w = args_and_w
+        tree, problem = self._there(tuple(args))
+        with surroundings(problem):
+            reverse = Reverse(problem)
+            base = base_of(problem, reverse.outputs)
+            g = reverse.row(base, self._vector(base.Y, flatten(w, "out", expand)))
+        gradients = self._like(tree, problem.X, g)
+        return gradients[0] if len(args) == 1 else gradients
+
+    def jvp(self, *args_and_v: Any) -> Any:
+        """`J v`."""
+        count = len(args_and_v) // 2
+        args, v = args_and_v[:count], args_and_v[count:]
+        _, problem = self._there(args)
+        with surroundings(problem):
+            forward = Forward(problem)
+            tangent = self._vector(problem.X, flatten(v, "inputs", expand))
+            y, jv = forward.push(problem.X.arrays(problem.backend, tangent, problem.x))
+            base = base_of(problem, y)
+            image = base.Y.vector(problem.backend, jv, base.arrays)
+        return self._like(flatten(self.engine.function(*args), "out", expand), base.Y, image)
+
+    def _there(self, args: tuple[Any, ...]) -> tuple[Tree, Problem]:
+        """The arguments, and the donor's problem at them."""
+        tree = flatten(args, "inputs", expand)
+        hosts = tree.rebuild([self._host(leaf) for leaf in tree.leaves])
+        backend = self.donor.backend
+        options: Options = {"backend": backend}
+        if "wrt" in self.donor.options:
+            options["wrt"] = self.donor.options["wrt"]
+        return tree, problem_of(self.donor.function, placed_tree(backend, hosts), options)
+
+    def _host(self, leaf: Any) -> Any:
+        if not self.here.owns(leaf):
+            return leaf
+        dtype = self.here.info(leaf).dtype.rpartition(".")[2]
+        host = self.here.to_host(leaf)
+        return np.asarray(host if np.dtype(dtype).kind == "c" else host.real, dtype=dtype)
+
+    def _vector(self, space: Space, tree: Tree) -> Vector:
+        """Coordinates of a tree of arrays, `None` where there is no leaf of the space."""
+        arrays = [leaf for leaf in tree.leaves if leaf is not None]
+        parts = zip(space.leaves, arrays, strict=True)
+        vectors = [leaf.vector(self.here.to_host(array)) for leaf, array in parts]
+        return np.concatenate([*vectors, np.zeros(0)])
+
+    def _like(self, tree: Tree, space: Space, vector: Vector) -> Any:
+        """The tree with arrays of these coordinates in place of the leaves of the space."""
+        hosts = {
+            leaf.name: leaf.host(vector[part])
+            for leaf, part in zip(space.leaves, space.slices, strict=True)
+        }
+        names = dict.fromkeys(tree.names)
+        if space.leaves and space.leaves[0].name.startswith("out"):  # named tuples differ in names
+            moving = [
+                name
+                for name, leaf in zip(tree.names, tree.leaves, strict=True)
+                if self.here.owns(leaf) and self.here.differentiable(leaf)
+            ]
+            hosts = dict(zip(moving, hosts.values(), strict=True))
+        return tree.rebuild(
+            [
+                self.here.from_host(hosts[name], leaf) if name in hosts else None
+                for name, leaf in zip(names, tree.leaves, strict=True)
+            ]
+        )

@@ -1,0 +1,315 @@
+"""Derivatives written by hand, over any Array API namespace: an engine without a framework."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from adjudge.engine.contract import (
+    Array,
+    Arrays,
+    AutodiffBackend,
+    FlatFunction,
+    MaybeArrays,
+    Pullback,
+)
+from adjudge.engine.wrapper import WrappedBackend
+from adjudge.errors import InputError
+
+
+class ByHand:
+    """A function together with its hand-written derivatives.
+
+    `forward(*x)` returns `y`. Of the derivatives give at least one:
+
+    - `vjp(*x, w)`: the cotangent `w` has the structure of `y`. Returns the gradient, or for
+      several inputs a tuple of gradients, one per positional input (`None`: no dependence).
+    - `pullback(*x) -> (y, backward)` with `backward(w)` as above; `forward` may then be omitted.
+    - `jvp(*x, *v)`: tangents `v` have the structure of the inputs. Returns the tangent of `y`.
+
+    Second order: `double_vjp(*x, w, u)` is the vjp of `(x, w) -> vjp(x, w)`, with `u` of the
+    structure of the gradients; it returns one gradient per positional input and one for `w`.
+    Instead, `vjp` may itself be a `ByHand`, which goes to any order.
+
+    Raises `InputError` where no derivative is given.
+    """
+
+    def __init__(
+        self,
+        forward: Callable[..., Any] | None = None,
+        *,
+        vjp: Callable[..., Any] | ByHand | None = None,
+        jvp: Callable[..., Any] | None = None,
+        pullback: Callable[..., Any] | None = None,
+        double_vjp: Callable[..., Any] | None = None,
+    ) -> None:
+        """See the class."""
+        if forward is None and pullback is None:
+            raise InputError(
+                "ByHand was given neither forward= nor pullback=",
+                "pass the function itself: ByHand(forward, vjp=backward)",
+            )
+        if vjp is None and jvp is None and pullback is None:
+            raise InputError(
+                "ByHand was given a function but no derivative of it",
+                "pass vjp=, jvp= or pullback=",
+            )
+        if vjp is not None and pullback is not None:
+            raise InputError("ByHand was given both vjp= and pullback=", "pass one of them")
+        if double_vjp is not None:
+            if vjp is None or isinstance(vjp, ByHand):
+                raise InputError(
+                    "ByHand was given double_vjp= without a plain vjp= that it differentiates",
+                    "pass vjp= as a function, or nest: vjp=ByHand(vjp, vjp=double_vjp)",
+                )
+            vjp = ByHand(vjp, vjp=double_vjp)
+        self.vjp = vjp
+        self.jvp = jvp
+        self.pullback = pullback
+        self._forward = forward
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """`forward(*args, **kwargs)`."""
+        if self._forward is not None:
+            return self._forward(*args, **kwargs)
+        assert self.pullback is not None  # the constructor saw to it
+        return self.pullback(*args, **kwargs)[0]
+
+    def __repr__(self) -> str:
+        """`ByHand(softmax)`."""
+        function = self._forward or self.pullback
+        return f"ByHand({getattr(function, '__name__', function)!s})"
+
+
+class Codec(Protocol):
+    """Between the leaves that the core speaks and the arguments that the user's functions take."""
+
+    def arguments(self, x: Arrays) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The call's arguments, with the checked leaves `x` in their places."""
+
+    def calling(self, x: Arrays) -> AbstractContextManager[None]:
+        """See `AutodiffBackend.calling`."""
+
+    def evaluate(self, function: Callable[..., Any], x: Arrays) -> Arrays:
+        """Output leaves of `function` called with `x` in place."""
+
+    def outputs(self, result: Any) -> Arrays:
+        """Differentiable leaves of what the user's function returned."""
+
+    def gradients(self, result: Any) -> MaybeArrays:
+        """One gradient per checked leaf, from what the user's vjp returned."""
+
+    def gradient_tree(self, leaves: MaybeArrays) -> tuple[Any, ...]:
+        """The inverse of `gradients`: one tree per positional input."""
+
+    def cotangent(self, w: MaybeArrays) -> Any:
+        """`w` in the structure of the user's outputs."""
+
+    def cotangent_leaves(self, tree: Any) -> MaybeArrays:
+        """The inverse of `cotangent`."""
+
+
+class FlatByHand:
+    """A `ByHand` as a flat function, with its derivatives as flat functions."""
+
+    def __init__(self, rule: ByHand, codec: Codec) -> None:
+        """`codec` translates between leaves and the arguments of `rule`."""
+        self.rule = rule
+        self.codec = codec
+
+    def __call__(self, x: Arrays) -> Arrays:
+        """`f(x)`."""
+        return self.codec.evaluate(self.rule, x)
+
+    def linearize(self, x: Arrays) -> tuple[Arrays, Pullback] | None:
+        """`(f(x), w -> J* w)`; `None` if no reverse derivative was given."""
+        codec, rule = self.codec, self.rule
+        if rule.pullback is not None:
+            captured: list[Callable[..., Any]] = []
+
+            def value_only(*args: Any, **kwargs: Any) -> Any:
+                assert rule.pullback is not None
+                y, backward = rule.pullback(*args, **kwargs)
+                captured.append(backward)
+                return y
+
+            y = codec.evaluate(value_only, x)
+
+            def back(w: MaybeArrays) -> MaybeArrays:
+                cotangent = codec.cotangent(w)
+                with codec.calling(x):
+                    gradient = captured[0](cotangent)
+                return codec.gradients(gradient)
+
+            return y, back
+        if rule.vjp is None:
+            return None
+        vjp = rule.vjp
+
+        def pull(w: MaybeArrays) -> MaybeArrays:
+            args, kwargs = codec.arguments(x)
+            cotangent = codec.cotangent(w)
+            with codec.calling(x):
+                gradient = vjp(*args, cotangent, **kwargs)
+            return codec.gradients(gradient)
+
+        return self(x), pull
+
+    def push(self, x: Arrays, v: Arrays) -> MaybeArrays | None:
+        """`J v`; `None` if no forward derivative was given."""
+        if self.rule.jvp is None:
+            return None
+        args, kwargs = self.codec.arguments(x)
+        tangents = self.codec.gradient_tree(v)
+        try:
+            with self.codec.calling(x):
+                pushed = self.rule.jvp(*args, *tangents, **kwargs)
+        except Exception as error:
+            error.add_note("adjudge: raised in the jvp, not in the function")
+            raise
+        return self.codec.cotangent_leaves(pushed)
+
+    def gradient_map(self, zeros: Callable[[MaybeArrays, Arrays], Arrays]) -> FlatByHand | None:
+        """`(x, w) -> J*(x) w` if the vjp carries derivatives of its own, else `None`."""
+        if not isinstance(self.rule.vjp, ByHand):
+            return None
+        return FlatByHand(self.rule.vjp, GradientCodec(self.codec, zeros))
+
+
+class GradientCodec:
+    """The codec of `(x, w) -> J*(x) w`, from that of `x -> f(x)`."""
+
+    def __init__(self, base: Codec, zeros: Callable[[MaybeArrays, Arrays], Arrays]) -> None:
+        """`zeros(values, like)` fills absent gradients."""
+        self.base = base
+        self.zeros = zeros
+        self.x: Arrays = ()
+
+    def _split(self, xw: Arrays) -> tuple[Arrays, Arrays]:
+        count = len(self.base.gradients(None))
+        return xw[:count], xw[count:]
+
+    def arguments(self, x: Arrays) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        self.x, w = self._split(x)
+        args, kwargs = self.base.arguments(self.x)
+        return (*args, self.base.cotangent(w)), kwargs
+
+    def evaluate(self, function: Callable[..., Any], x: Arrays) -> Arrays:
+        args, kwargs = self.arguments(x)
+        with self.calling(x):
+            result = function(*args, **kwargs)
+        return self.outputs(result)
+
+    def calling(self, x: Arrays) -> AbstractContextManager[None]:
+        return self.base.calling(self._split(x)[0])
+
+    def outputs(self, result: Any) -> Arrays:
+        return self.zeros(self.base.gradients(result), self.x)
+
+    def gradients(self, result: Any) -> MaybeArrays:
+        if result is None:
+            return (*self.base.gradients(None), *self.base.cotangent_leaves(None))
+        if not isinstance(result, tuple):
+            raise InputError(
+                f"the second derivative of a ByHand returned {type(result).__name__}",
+                "return a tuple: one gradient per positional input, then one for the cotangent",
+            )
+        *of_x, of_w = result
+        return (*self.base.gradients(tuple(of_x)), *self.base.cotangent_leaves(of_w))
+
+    def gradient_tree(self, leaves: MaybeArrays) -> tuple[Any, ...]:
+        count = len(self.base.gradients(None))
+        return (
+            *self.base.gradient_tree(leaves[:count]),
+            self.base.cotangent(leaves[count:]),
+        )
+
+    def cotangent(self, w: MaybeArrays) -> Any:
+        filled = self.zeros(w, self.x) if self.x else w
+        trees = self.base.gradient_tree(filled)
+        return trees[0] if len(trees) == 1 else trees
+
+    def cotangent_leaves(self, tree: Any) -> MaybeArrays:
+        return self.base.gradients(tree)
+
+
+class HandBackend(WrappedBackend):
+    """The engine of `ByHand` functions; arrays are those of the wrapped backend."""
+
+    way = "by hand"
+
+    def __init__(self, inner: AutodiffBackend, rule: ByHand) -> None:
+        """`inner` handles the arrays; `rule` says what derivatives there are."""
+        super().__init__(inner)
+        self.rule = rule
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        return frozenset({"jvp"} if self.rule.jvp is not None else ())
+
+    @property
+    def undefined_cotangents(self) -> bool:
+        return False
+
+    def detached(self, y: Array) -> bool:
+        return False
+
+    def wanted(self, leaf: Array) -> bool | None:
+        return None
+
+    def vjp(self, f: FlatFunction, x: Arrays) -> tuple[Arrays, Pullback]:
+        assert isinstance(f, FlatByHand)
+        linear = f.linearize(x)
+        if linear is None:
+            raise self.lacks("reverse mode (vjp)", f"{f.rule!r} was given no vjp=")
+        y, pull = linear
+
+        def checked(w: MaybeArrays) -> MaybeArrays:
+            filled = self.zeros_for_absent(w, y)
+            return self._shaped_as(x, pull(filled), "vjp", "input")
+
+        return y, checked
+
+    def jvp(self, f: FlatFunction, x: Arrays, v: MaybeArrays) -> tuple[Arrays, MaybeArrays]:
+        assert isinstance(f, FlatByHand)
+        y = f(x)
+        tangents = f.push(x, self.zeros_for_absent(v, x))
+        if tangents is None:
+            raise self.lacks("forward mode (jvp)", f"{f.rule!r} was given no jvp=")
+        return y, self._shaped_as(y, tangents, "jvp", "output")
+
+    def vjp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:
+        assert isinstance(f, FlatByHand)
+        gradient_map = f.gradient_map(self.zeros_for_absent)
+        if gradient_map is None:
+            raise self.lacks("second order", f"{f.rule!r} was given no double_vjp=")
+        return gradient_map
+
+    def jvp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:
+        raise self.lacks("derivatives of a hand-written jvp")
+
+    def vmap(self, function: Callable[[MaybeArrays], MaybeArrays]) -> Callable[..., MaybeArrays]:
+        raise self.lacks("batching (vmap)")
+
+    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        raise self.lacks("compilation")
+
+    def _shaped_as(self, like: Arrays, values: MaybeArrays, rule: str, of: str) -> MaybeArrays:
+        for k, (value, leaf) in enumerate(zip(values, like, strict=True)):
+            if value is None:
+                continue
+            if not self.owns(value):
+                raise InputError(
+                    f"{rule} of {self.rule!r} returned a {type(value).__name__} for {of} leaf {k}, "
+                    f"not an array of {self.name}",
+                    f"return an array of the {of}'s shape, {tuple(leaf.shape)}",
+                )
+            if tuple(value.shape) != tuple(leaf.shape):
+                raise InputError(
+                    f"{rule} of {self.rule!r} returned shape {tuple(value.shape)} for {of} leaf "
+                    f"{k}, which has shape {tuple(leaf.shape)}",
+                    f"return an array of the {of}'s shape"
+                    + (" (sum over broadcast axes)" if rule == "vjp" else ""),
+                )
+        return values

@@ -1,0 +1,99 @@
+"""Host arrays on an engine: the same shape, dtype and values, or an error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adjudge.engine.contract import Array, AutodiffBackend
+from adjudge.errors import InputError
+
+
+def placed(
+    backend: AutodiffBackend,
+    values: object,
+    dtype: str | None = None,
+    device: str | None = None,
+    name: str = "values",
+) -> Array:
+    """A new array of `backend` with exactly these values, of `dtype` (default: that of `values`).
+
+    `values`: a NumPy array, or nested lists of numbers, which are float64, int64 or bool as in
+    NumPy. With a narrower `dtype` they are rounded to it once, on the host. Raises `InputError`
+    for what is no array of numbers, and where the engine makes another array of it.
+    """
+    host = host_array(values, name)
+    wanted = host.dtype.name if dtype is None else dtype
+    if host.dtype.kind in "fc" and wanted in _KNOWN:
+        host = host.astype(wanted)
+    array = backend.make(host, wanted, device)
+    info = backend.info(array)
+    made = info.dtype.rpartition(".")[2]
+    if info.shape != host.shape or made != wanted:
+        raise InputError(
+            f"{name} has shape {host.shape} and dtype {wanted}, and {backend.name} made shape "
+            f"{info.shape} and dtype {made} of it",
+            f"mend make() of backend '{backend.name}', or give a dtype that the engine has",
+        )
+    if backend.differentiable(array):
+        with backend.isolation([array]):
+            seen = backend.to_host(array)
+        if wanted == host.dtype.name and not np.array_equal(seen, host, equal_nan=True):
+            raise InputError(
+                f"{name} has other values on {backend.name} than on the host",
+                f"mend make() or to_host() of backend '{backend.name}'",
+            )
+    return array
+
+
+_KNOWN = ("float16", "float32", "float64", "complex64", "complex128")
+
+
+def host_array(values: object, name: str = "values") -> NDArray[Any]:
+    """`values` as a NumPy array of numbers. Raises `InputError` for anything else."""
+    try:
+        host = np.asarray(values)
+    except Exception as error:
+        raise InputError(
+            f"{name} is a {type(values).__name__} and no array of numbers: {error}",
+            "give a NumPy array, or nested lists of numbers",
+        ) from error
+    # dtypes of ml_dtypes, such as bfloat16, are of kind V and have no fields
+    if host.dtype.kind not in "biufcV" or host.dtype.fields:
+        raise InputError(
+            f"{name} is a {type(values).__name__} of dtype {host.dtype}",
+            "give a NumPy array of numbers, or nested lists of numbers",
+        )
+    return host
+
+
+def placed_tree(
+    backend: AutodiffBackend, tree: object, device: str | None = None, name: str = "inputs"
+) -> Any:
+    """Dicts, tuples and lists of host arrays with each array placed; nested lists of numbers are
+    arrays, and numbers and other objects stay what they are.
+    """
+    if isinstance(tree, dict):
+        return {
+            key: placed_tree(backend, node, device, f"{name}[{key!r}]")
+            for key, node in tree.items()
+        }
+    if isinstance(tree, list) and _numbers(tree):
+        return placed(backend, tree, None, device, name)
+    if isinstance(tree, tuple | list):
+        children = [
+            placed_tree(backend, node, device, f"{name}[{k}]") for k, node in enumerate(tree)
+        ]
+        return type(tree)(*children) if hasattr(tree, "_fields") else type(tree)(children)
+    if isinstance(tree, np.ndarray):
+        return placed(backend, tree, None, device, name)
+    return tree
+
+
+def _numbers(tree: object) -> bool:
+    """Whether these are nested lists of numbers, and so an array."""
+    if isinstance(tree, list):
+        return bool(tree) and all(_numbers(node) for node in tree)
+    return isinstance(tree, bool | int | float | complex)

@@ -1,0 +1,199 @@
+"""Which engine an array belongs to: adapters are known by name and imported when needed."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any, Protocol
+
+import array_api_compat
+
+from adjudge.engine.array_api import PlainBackend
+from adjudge.engine.contract import AutodiffBackend, Expansion
+from adjudge.errors import BackendNotInstalledError, MixedFrameworksError, UnknownFrameworkError
+
+GROUP = "adjudge.backends"
+ARRAYS = "adjudge.arrays"
+"""Engines of arrays alone, whose derivatives are supplied by hand."""
+
+
+def is_array_like(leaf: object) -> bool:
+    """Whether `leaf` looks like an array of some framework."""
+    return hasattr(leaf, "shape") and hasattr(leaf, "dtype")
+
+
+class EntryPoint(Protocol):
+    """What is used of `importlib.metadata.EntryPoint`."""
+
+    name: str
+    value: str
+
+    @property
+    def dist(self) -> Any: ...
+
+    def load(self) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An adapter that is registered, imported or not."""
+
+    root: str
+    """Root module of the arrays' types: the name of the entry point."""
+    point: EntryPoint
+    arrays_only: bool = False
+    """Whether it has no derivatives of its own."""
+
+    @property
+    def command(self) -> str:
+        """What installs the framework."""
+        distribution = self.point.dist
+        if distribution is None:
+            return f"pip install {self.root}"
+        extras = distribution.metadata.get_all("Provides-Extra") or []
+        extra = f"[{self.root}]" if self.root in extras else ""
+        return f"pip install '{distribution.name}{extra}'"
+
+    def load(self) -> AutodiffBackend:
+        """The backend; raises `BackendNotInstalledError` with the cause and the remedy."""
+        return _loaded(self)
+
+
+@cache
+def _loaded(entry: Entry) -> AutodiffBackend:
+    try:
+        factory = entry.point.load()
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != entry.root:
+            raise _broken(entry, error) from error
+        raise BackendNotInstalledError(
+            f"backend '{entry.root}' is known, but the package '{entry.root}' is not installed",
+            f"install it: {entry.command}",
+        ) from error
+    except Exception as error:
+        raise _broken(entry, error) from error
+    backend: AutodiffBackend = factory()
+    return backend
+
+
+def _broken(entry: Entry, error: Exception) -> BackendNotInstalledError:
+    return BackendNotInstalledError(
+        f"the adapter of backend '{entry.root}' ({entry.point.value}) fails to import: "
+        f"{type(error).__name__}: {error}",
+        "mend that installation; the full error stands above",
+    )
+
+
+@lru_cache(maxsize=1)
+def entries() -> tuple[Entry, ...]:
+    """The registered adapters, by name; nothing is imported. Two of one name: the first wins."""
+    from importlib import metadata  # a quarter of the import time of this library
+
+    found: dict[str, Entry] = {}
+    for group in (GROUP, ARRAYS):
+        for point in sorted(metadata.entry_points(group=group), key=lambda p: (p.name, p.value)):
+            found.setdefault(point.name, Entry(point.name, point, group == ARRAYS))
+    return tuple(found[name] for name in sorted(found))
+
+
+def backend_named(name: str) -> AutodiffBackend:
+    """The backend of that name. Raises `UnknownFrameworkError`, `BackendNotInstalledError`."""
+    for entry in entries():
+        if entry.root == name:
+            return entry.load()
+    if name in PLAIN:
+        return _plain_named(name)
+    close = difflib.get_close_matches(name, names(), n=1)
+    raise UnknownFrameworkError(
+        f"no adapter is registered for backend '{name}'; registered: {', '.join(names())}",
+        (f"did you mean '{close[0]}'? Else " if close else "")
+        + "check the spelling, or write an adapter: docs/how-to/write-an-adapter.md",
+    )
+
+
+PLAIN = ("numpy", "array_api_strict")
+"""Array namespaces that can be named though no adapter stands for them: derivatives by hand."""
+
+
+def names() -> list[str]:
+    """Every engine that can be named, once, in an order that is the same in every process."""
+    found: dict[str, str] = {}
+    for entry in entries():
+        found.setdefault(entry.point.value, entry.root)
+    return [*PLAIN, *(name for name in found.values() if name not in PLAIN)]
+
+
+def differentiating() -> list[str]:
+    """Those of `names` that have derivatives of their own; nothing is imported."""
+    by_hand = {*PLAIN, *(entry.root for entry in entries() if entry.arrays_only)}
+    return [name for name in names() if name not in by_hand]
+
+
+def _plain_named(name: str) -> AutodiffBackend:
+    try:
+        one = importlib.import_module(name).zeros(1)
+    except ModuleNotFoundError as error:
+        raise BackendNotInstalledError(
+            f"backend '{name}' is known, but the package '{name}' is not installed",
+            f"install it: pip install {name.replace('_', '-')}",
+        ) from error
+    return _plain(array_api_compat.array_namespace(one))
+
+
+def backend_of(leaf: object, name: str) -> AutodiffBackend | None:
+    """The backend that owns `leaf`; `None` if `leaf` is no array. `name` is for messages.
+
+    Raises `UnknownFrameworkError` for an array that nobody owns.
+    """
+    roots = {base.__module__.partition(".")[0] for base in type(leaf).__mro__}
+    for entry in entries():
+        if entry.root in roots:
+            backend = entry.load()
+            if backend.owns(leaf):
+                return backend
+    if array_api_compat.is_array_api_obj(leaf):
+        return _plain(array_api_compat.array_namespace(leaf))
+    if is_array_like(leaf) and not isinstance(leaf, type):
+        module = type(leaf).__module__.partition(".")[0]
+        known = ", ".join(sorted(entry.root for entry in entries())) or "none"
+        raise UnknownFrameworkError(
+            f"{name} is a {type(leaf).__module__}.{type(leaf).__qualname__}, and no adapter is "
+            f"registered for '{module}'; registered: {known}",
+            "install or write an adapter (docs/how-to/write-an-adapter.md), "
+            "or pass an array of a registered framework",
+        )
+    return None
+
+
+@cache
+def _plain(namespace: object) -> AutodiffBackend:
+    return PlainBackend(namespace)
+
+
+def expand(node: object) -> Expansion | None:
+    """The children of a node that only an imported framework knows; `None` if there is none."""
+    if node is None or isinstance(node, bool | int | float | complex | str | bytes):
+        return None
+    for entry in entries():
+        imported = sys.modules.get(entry.root) is not None  # None: its import is blocked
+        if imported and (expansion := entry.load().expand(node)) is not None:
+            return expansion
+    return None
+
+
+def common_backend(backends: Iterable[tuple[str, AutodiffBackend]]) -> AutodiffBackend | None:
+    """The one backend of all checked leaves. Raises `MixedFrameworksError` if there are two."""
+    first: tuple[str, AutodiffBackend] | None = None
+    for name, backend in backends:
+        if first is None:
+            first = (name, backend)
+        elif first[1] is not backend and first[1].name != backend.name:
+            raise MixedFrameworksError(
+                f"{first[0]} belongs to {first[1].name} and {name} to {backend.name}",
+                "convert one of them, or leave one unchecked: wrt=",
+            )
+    return first[1] if first else None

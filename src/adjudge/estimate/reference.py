@@ -1,0 +1,344 @@
+"""What a reference is: a source of derivatives that does without f, on vectors of coordinates."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from adjudge.engine import expand
+from adjudge.errors import AdjudgeError, InputError, NotSupportedError
+from adjudge.estimate.stencils import Estimate
+from adjudge.floats import Vector
+from adjudge.problem import Leaf, Space, UserCodec, flatten
+
+Numbers = Any
+"""A vector of real coordinates in the numbers of a reference: mpf objects, longdouble, float64."""
+
+
+class Link(Protocol):
+    """The reference's function on vectors of coordinates of X and Y, at one problem."""
+
+    def call(self, g: Callable[..., Any], x: Numbers, kind: Kind) -> Numbers:
+        """Coordinates of `g` at the point `x`."""
+
+    def push(self, jvp: Callable[..., Any], x: Vector, v: Vector) -> Vector:
+        """`J v` by an analytic jvp."""
+
+    def rows(self, vjp: Callable[..., Any], x: Vector) -> Vector:
+        """The Jacobian by an analytic vjp."""
+
+
+class Kind(Protocol):
+    """Between real coordinates and the arrays that a reference computes with."""
+
+    def array(self, coordinates: Numbers, shape: tuple[int, ...], *, complex_: bool) -> Any:
+        """What `g` gets for these coordinates."""
+
+    def coordinates(self, result: Any, shape: tuple[int, ...], name: str, *, complex_: bool) -> Any:
+        """Real coordinates of what `g` returned."""
+
+    def exactly(self, x: Vector) -> Numbers:
+        """Float64 numbers in those of the reference."""
+
+
+@dataclass(frozen=True)
+class Direction:
+    """Along what to differentiate: a step `t` moves x by `t * length * vector`."""
+
+    vector: Vector
+    length: float
+    ahead: float
+    """The longest step along it within the bounds."""
+    behind: float
+    """The same, back along it."""
+
+
+class Reference(ABC):
+    """What gives the derivative of f in place of differences of f: see `adjudge.reference`."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What to call it in a report."""
+
+    @abstractmethod
+    def values(self, link: Link, x: Vector) -> Vector | None:
+        """f(x) by the reference, rounded to float64; `None` where it has derivatives only."""
+
+    @abstractmethod
+    def along(self, link: Link, x: Vector, v: Direction) -> Estimate:
+        """`J v` and how far off it may be."""
+
+    def tangent_along(self, link: Link, x: Vector, t: Vector, v: Direction) -> Estimate:
+        """The derivative of `(x, t) -> J(x) t` along `v`, then that of f. `NotSupportedError`
+        where there is none.
+        """
+        raise NotSupportedError(*_first_order(self))
+
+    def gradient_along(self, link: Link, x: Vector, w: Vector, v: Direction) -> Estimate:
+        """The derivative of `(x, w) -> J*(x) w` along `v`, then that of f; as above."""
+        raise NotSupportedError(*_first_order(self))
+
+    @property
+    def second_order(self) -> bool:
+        """Whether there are second derivatives."""
+        return False
+
+
+def _first_order(reference: Reference) -> tuple[str, str]:
+    return (
+        f"the reference ({reference.name}) gives first derivatives only",
+        "give adjudge.reference.mpmath(g), or check the second order without reference=",
+    )
+
+
+def fitting(array: Any, shape: tuple[int, ...], name: str) -> Any:
+    """The entries of what a reference returned for an output of that shape."""
+    if array.shape != shape and not (array.size == 1 and shape == ()):
+        raise InputError(
+            f"the reference has shape {array.shape} in {name}, the function {shape}",
+            "return the structure and the shapes of the function",
+        )
+    return array.reshape(-1)
+
+
+MOST_ENTRIES = 2**24
+"""Of a Jacobian by an analytic vjp that is held."""
+
+
+@dataclass(frozen=True)
+class HostNumbers:
+    """NumPy arrays of one real dtype, and the complex one that belongs to it."""
+
+    dtype: str
+
+    def array(self, coordinates: Numbers, shape: tuple[int, ...], *, complex_: bool) -> Any:
+        array = np.array(coordinates, dtype=self.dtype)
+        return (array.view(self._complex) if complex_ else array).reshape(shape)
+
+    def coordinates(self, result: Any, shape: tuple[int, ...], name: str, *, complex_: bool) -> Any:
+        array = np.asarray(result)
+        narrow = array.dtype.kind not in "iub" and (
+            array.dtype.kind not in "fc" or np.finfo(array.dtype).eps > np.finfo(self.dtype).eps
+        )
+        if narrow:
+            raise InputError(
+                f"the reference has {array.dtype} in {name}, not {self.dtype}",
+                f"compute in {self.dtype} throughout: constants in float64 arrays narrow nothing, "
+                "astype and float() do",
+            )
+        flat = fitting(array, shape, name)
+        if complex_:
+            return flat.astype(self._complex).view(self.dtype)
+        return flat.real.astype(self.dtype)
+
+    def exactly(self, x: Vector) -> Numbers:
+        return x.astype(self.dtype)
+
+    @property
+    def _complex(self) -> Any:
+        return np.result_type(self.dtype, np.complex64)
+
+
+@dataclass(frozen=True)
+class Referenced:
+    """A reference for the derivative of a problem: of f, or of its vjp or jvp."""
+
+    reference: Reference
+    codec: UserCodec
+    X: Space
+    """Of f, as are all the vectors that the reference itself sees."""
+    tail: str = ""
+    attached: tuple[slice, ...] = ()
+    """Of the vjp: the coordinates of the outputs that have a cotangent."""
+
+    def over(self, letter: str, attached: Sequence[slice] = ()) -> Referenced:
+        """The reference for the vjp or the jvp of the problem. Raises `NotSupportedError`."""
+        if self.tail or not self.reference.second_order:
+            raise NotSupportedError(
+                f"the reference ({self.reference.name}) has no derivative of order "
+                f"{len(self.tail) + 2}",
+                "give adjudge.reference.mpmath(g) for the second order, and no reference= beyond",
+            )
+        return replace(self, tail=letter, attached=tuple(attached))
+
+    def along(self, Y: Space, origin: Vector, v: Direction) -> Estimate:
+        """The derivative of all outputs `Y` of the problem, at `origin` along `v`."""
+        n = self.X.size
+        x, rest = origin[:n], origin[n:]
+        if not self.tail:
+            return self.reference.along(self._at(Y), x, v)
+        if self.tail == "F":
+            outputs = Space(Y.leaves[len(Y.leaves) // 2 :])
+            return self.reference.tangent_along(self._at(outputs), x, rest, v)
+        outputs = Space(Y.leaves[len(self.X.leaves) :])
+        spread = self._spread(outputs.size)
+        whole = replace(v, vector=np.concatenate([v.vector[:n], spread(v.vector[n:])]))
+        return self.reference.gradient_along(self._at(outputs), x, spread(rest), whole)
+
+    def values(self, Y: Space, origin: Vector) -> Vector | None:
+        """The outputs `Y` of f itself by the reference; `None` where it has derivatives only."""
+        return self.reference.values(self._at(Y), origin[: self.X.size])
+
+    def _spread(self, size: int) -> Callable[[Vector], Vector]:
+        """Cotangents of the attached outputs as cotangents of all."""
+        places = [np.arange(part.start, part.stop) for part in self.attached]
+
+        def spread(given: Vector) -> Vector:
+            w = np.zeros(size)
+            w[np.concatenate(places)] = given
+            return w
+
+        return spread
+
+    def _at(self, Y: Space) -> Linked:
+        return Linked(self.codec, self.X, Y)
+
+
+@dataclass(frozen=True)
+class Linked:
+    """Calls the functions of a reference with the arguments of f."""
+
+    codec: UserCodec
+    X: Space
+    Y: Space
+
+    def call(self, g: Callable[..., Any], x: Numbers, kind: Kind) -> Numbers:
+        args, kwargs = self._arguments(x, kind)
+        result = self._noted(lambda: g(*args, **kwargs))
+        parts = [
+            kind.coordinates(leaf, own.host_shape, own.name, complex_=own.complex)
+            for leaf, own in zip(self._leaves(result), self.Y.leaves, strict=True)
+        ]
+        return np.concatenate(parts)
+
+    def push(self, jvp: Callable[..., Any], x: Vector, v: Vector) -> Vector:
+        args, kwargs = self._arguments(x, DOUBLE)
+        tangents = self.codec.gradient_tree(tuple(self._checked(v, DOUBLE)))
+        self._positional()
+        found = self._noted(lambda: jvp(*args, *tangents, **kwargs))
+        leaves = self.codec.cotangent_leaves(found)
+        return np.concatenate([
+            _host(leaf, own) for leaf, own in zip(leaves, self.Y.leaves, strict=True)
+        ])  # fmt: skip
+
+    def rows(self, vjp: Callable[..., Any], x: Vector) -> Vector:
+        if self.X.size * self.Y.size > MOST_ENTRIES:
+            raise InputError(
+                f"a Jacobian of {self.Y.size} x {self.X.size} entries is too large to be made by "
+                "the reference's vjp",
+                "give adjudge.reference.derivative(jvp=...)",
+            )
+        self._positional()
+        table = np.empty((self.Y.size, self.X.size))
+        for k in range(self.Y.size):
+            unit = np.zeros(self.Y.size)
+            unit[k] = 1.0
+            cotangents = tuple(
+                leaf.host(unit[part])
+                for leaf, part in zip(self.Y.leaves, self.Y.slices, strict=True)
+            )
+            args, kwargs = self._arguments(x, DOUBLE)
+            w = self.codec.cotangent(cotangents)
+            found = self.codec.gradients(self._noted(lambda: vjp(*args, w, **kwargs)))  # noqa: B023
+            table[k] = np.concatenate([
+                _host(leaf, own) for leaf, own in zip(found, self.X.leaves, strict=True)
+            ])  # fmt: skip
+        return table
+
+    def _arguments(self, x: Numbers, kind: Kind) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        arguments = self.codec.arguments_
+        leaves = [self._other(leaf, kind) for leaf in arguments.tree.leaves]
+        for k, array in zip(arguments.checked, self._checked(x, kind), strict=True):
+            leaves[k] = array
+        return arguments.assemble(leaves)
+
+    def _checked(self, x: Numbers, kind: Kind) -> list[Any]:
+        return [
+            kind.array(x[part], leaf.host_shape, complex_=leaf.complex)
+            for leaf, part in zip(self.X.leaves, self.X.slices, strict=True)
+        ]
+
+    def _other(self, leaf: Any, kind: Kind) -> Any:
+        """An argument that is not checked, in the numbers of the reference where it is floating."""
+        backend = self.codec.arguments_.backend
+        if backend.owns(leaf):
+            floating = backend.differentiable(leaf)
+            complex_ = floating and backend.complex(leaf)
+            host = backend.to_host(leaf)
+        elif isinstance(leaf, np.ndarray):
+            floating, complex_ = leaf.dtype.kind in "fc", leaf.dtype.kind == "c"
+            host = leaf.copy()
+        else:
+            return leaf
+        if not floating:
+            return host
+        wide = np.ascontiguousarray(host, np.complex128 if complex_ else np.float64)
+        numbers = wide.reshape(-1).view(np.float64)
+        return kind.array(kind.exactly(numbers), wide.shape, complex_=complex_)
+
+    def _leaves(self, result: Any) -> list[Any]:
+        """What belongs to the differentiable outputs."""
+        expected, chosen = self.codec.result, self.codec.differentiable
+        assert expected is not None  # f was evaluated at x before
+        if len(expected.leaves) == 1 and chosen:
+            return [result[0] if isinstance(result, tuple) and len(result) == 1 else result]
+        given = flatten(result, "out", expand).leaves
+        if len(given) == len(expected.leaves):
+            return [given[k] for k in chosen]
+        if len(given) == len(chosen):
+            return list(given)
+        raise InputError(
+            f"the reference returned {len(given)} outputs, the function {len(expected.leaves)}",
+            "return the structure of the function",
+        )
+
+    def _positional(self) -> None:
+        arguments = self.codec.arguments_
+        named = [name for name in arguments.names if name.startswith("kwargs")]
+        if named:
+            raise InputError(
+                f"an analytic reference has no derivative by keyword arguments ({named[0]})",
+                "pass it by position, or name what to check: wrt=",
+            )
+
+    @staticmethod
+    def _noted(call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except AdjudgeError:
+            raise
+        except Exception as error:
+            error.add_note("adjudge: raised in the reference, not in the function")
+            raise
+
+
+def _host(array: Any, leaf: Leaf) -> Vector:
+    if array is None:
+        return np.zeros(leaf.size)
+    host = np.asarray(array)
+    if host.shape != leaf.host_shape:
+        raise InputError(
+            f"the reference's derivative has shape {host.shape} in {leaf.name}, which has "
+            f"{leaf.host_shape}",
+            "return the structure and the shapes that the function has",
+        )
+    return leaf.vector(host)
+
+
+DOUBLE = HostNumbers("float64")
+
+
+def bound(reference: Reference, codec: UserCodec, X: Space) -> Referenced:
+    """The reference of f, whose arguments `codec` knows."""
+    for leaf in X.leaves:
+        if leaf.info.shape != leaf.host_shape:
+            raise NotSupportedError(
+                f"{leaf.name} is stored sparsely, which a reference cannot take",
+                "check the function of the dense array, or of the stored values",
+            )
+    return Referenced(reference, codec, X)

@@ -1,0 +1,94 @@
+"""`<w, J v> = <J* w, v>`: forward and reverse mode by the same numbers, without differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from adjudge.estimate import Column
+from adjudge.floats import Vector, norm
+from adjudge.jacobian.column import Columns
+from adjudge.jacobian.comparison import Entry, Tally
+from adjudge.jacobian.rounding import SUM_UNITS, persists, shaken
+from adjudge.problem import Forward, Reverse, unseen
+
+RESIDUE = 2.0**16
+"""Units of rounding of f over the scale of x: what is less may be one of what cancels."""
+LOOKED_INTO = 4
+"""Disagreements of a table, small enough to be ill-conditioning, that are taken at other points."""
+
+
+@dataclass
+class Agreement:
+    """The comparisons of one table, by pairs of leaves or by entry."""
+
+    name: Callable[[int], str]
+    """What row `k` is the derivative of."""
+    looked: int = 0
+
+    def compare(
+        self,
+        columns: Columns,
+        tally: Tally,
+        wrt: str,
+        found: Column,
+        block: slice,
+        rows: Vector,
+        pushed: Vector,
+    ) -> None:
+        """Both modes along the tangent of `found`: exact to rounding."""
+        probes, tolerance = columns.probes, columns.tolerance
+        side = columns.reverse(found, block, rows, final=True)
+        with np.errstate(all="ignore"):
+            one, two = probes.contract(pushed)[: rows.shape[0]], side.automatic
+            length = norm(np.where(np.isfinite(two), two, 0.0))
+            size = np.maximum(side.size, length if probes.full else np.abs(two))
+            size = np.maximum(size, np.abs(one))
+            # what cancels to rounding keeps the rounding of what it is computed through
+            rounding = SUM_UNITS * tolerance.eps * side.scales.secant
+            bound = tolerance.identity * size + rounding
+            tight = SUM_UNITS * tolerance.eps * size + rounding
+            gap = np.abs(one - two)
+            comparable = np.isfinite(one) & np.isfinite(two)
+            floor = probes.contract_error(unseen(columns.base, found.vector, tolerance.eps))
+            residue = gap <= RESIDUE * tolerance.eps * side.scales.secant + floor[: gap.size]
+            apart = comparable & ~(gap <= bound) & ~residue
+            doubtful = comparable & ~(gap <= tight) & ~apart
+        for k in sorted(np.flatnonzero(doubtful), key=lambda k: -gap[k] / tight[k]):
+            if np.any(apart) or self.looked == LOOKED_INTO:
+                break
+            self.looked += 1
+            apart[k] = self._steady(columns, found, int(k), float(one[k] - two[k]))
+            bound[k] = tight[k]
+        tally.compared += int(one.size)
+        tally.failed += int(np.count_nonzero(apart))
+        for k in np.flatnonzero(apart)[: Tally.KEPT]:
+            entry = Entry(
+                f"F against R{columns.problem.tail}",
+                self.name(int(k)),
+                wrt,
+                float(one[k]),
+                float(two[k]),
+                0.0,
+                float(bound[k]),
+                "reverse mode",
+            )
+            tally.keep(tally.wrong, entry)
+
+    @staticmethod
+    def _steady(columns: Columns, found: Column, k: int, gap: float) -> bool:
+        """Whether the difference is one of the rules, and not of rounding."""
+        problem, base, probes = columns.problem, columns.base, columns.probes
+        if not problem.counts.allows(32):
+            return False
+
+        random = np.random.default_rng([probes.seed, 43])
+
+        def gap_at(point: Vector) -> float:
+            v, w = shaken(found.vector, random), shaken(probes.row(k), random)
+            pushed = Forward(problem, point).column(base, v, found.tangent.leaf)[1]
+            return float(w @ pushed - Reverse(problem, point).row(base, w) @ v)
+
+        return persists(problem, columns.tolerance.eps, probes.seed, gap, gap_at)

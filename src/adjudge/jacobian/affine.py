@@ -1,0 +1,312 @@
+"""How far the singular values of the derivative of an affine function spread."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adjudge.errors import NotSupportedError
+from adjudge.estimate import Column, Sample, doing, moved_by
+from adjudge.findings import Finding, Status
+from adjudge.floats import Vector, norm, scale
+from adjudge.jacobian.rounding import persists, shaken
+from adjudge.problem import Base, Forward, Probes, Problem, Reverse, evaluate
+
+STEPS = 8
+"""Of the bidiagonalisation: each a difference and a vjp."""
+SPENT = 1e-10
+"""Part of the largest singular value below which the rest is rounding."""
+
+
+def spread(problem: Problem, base: Base, leaf: int, w: Vector) -> float:
+    """The ratio of the largest to the smallest singular value that a few steps of Golub and Kahan
+    (SIAM J. Numer. Anal. 2, 1965) from the cotangent `w` show, of the derivative in one leaf.
+
+    A map with a wide spread may be the inverse of one, and two ways to compute it, both backward
+    stable, differ by as many units of rounding. Infinite where x has no room for differences.
+    """
+    part = problem.X.slices[leaf]
+    length = float(np.max(scale(problem.origin[part]), initial=0.0))
+    reverse = Reverse(problem)
+    u = w / norm(w)
+    lefts, rights = [u], list[Vector]()
+    steps = min(STEPS, part.stop - part.start, int(np.count_nonzero(w)))
+    bidiagonal = np.zeros((steps + 1, steps))
+    done = 0
+    for k in range(steps):
+        v = np.zeros_like(problem.origin)
+        v[part] = reverse.row(base, u)[part]
+        v = _apart(v, rights)
+        alpha = float(norm(v))
+        if not alpha > SPENT * np.max(np.abs(bidiagonal)):
+            break
+        v, bidiagonal[k, k], done = v / alpha, alpha, k + 1
+        rights.append(v)
+        unit = length / float(np.max(np.abs(v)))
+        if problem.room(v) < unit:
+            return np.inf
+        ends = [
+            evaluate(problem, base, problem.origin + sign * unit * v, "along a singular vector")
+            for sign in (1.0, -1.0)
+        ]
+        u = np.where(w != 0, (ends[0] - ends[1])[: base.Y.size] / (2 * unit), 0.0)
+        u = _apart(u, lefts)
+        beta = float(norm(u))
+        if not beta > SPENT * np.max(np.abs(bidiagonal)):
+            break
+        u, bidiagonal[k + 1, k] = u / beta, beta
+        lefts.append(u)
+    values = np.linalg.svd(bidiagonal[: done + 1, :done], compute_uv=False)
+    return float(values[0] / values[-1]) if done and values[-1] > 0 else np.inf
+
+
+def _apart(vector: Vector, others: list[Vector]) -> Vector:
+    """What is left of `vector` beside orthonormal ones; twice, so that rounding is."""
+    for _ in range(2):
+        for other in others:
+            vector = vector - (other @ vector) * other
+    return vector
+
+
+PART = 0.37
+"""Of the long step: a third point, in step with nothing."""
+SHORTEST = 1 / 16
+"""Part of the scale of x that a long step has to have."""
+COLUMNS = 4
+"""Columns of a full table that get long steps, and leaves of a projected one times two."""
+SCATTER = 32
+"""Times the scatter of the differences that the automatic value may be off by."""
+CURVED = 4
+"""Times the error bar of the long differences."""
+CONDITION = 8
+"""Times the square of the spread of singular values: of the map, and of what it was made from."""
+
+
+@dataclass(frozen=True)
+class Secant:
+    """`f` along one tangent, over a length at which rounding is all that a difference has."""
+
+    direction: Vector
+    """The move that was really made."""
+    value: Vector
+    """`J direction`, by output."""
+    error: Vector
+    """What its rounding may amount to."""
+    holds: tuple[bool, ...]
+    """By output leaf, whether it is affine there, and moves."""
+
+
+@dataclass
+class Affine:
+    """The exact comparisons of one table. Free where f is not affine: the two evaluations of a
+    column and `f(x)` do not lie on a line.
+    """
+
+    problem: Problem
+    base: Base
+    probes: Probes
+    eps: float
+    findings: list[Finding] = field(default_factory=list)
+    compared: int = 0
+    tried: int = 0
+    failed: set[str] = field(default_factory=set)
+
+    def compare(
+        self, found: Column, block: slice, rows: Vector | None, forward: Forward | None
+    ) -> None:
+        """What each mode says along the tangent of `found`, if f is affine along it."""
+        most = COLUMNS if self.probes.full else 2 * len(self.problem.X.leaves)
+        if found.sample is None or self.tried >= most or not self.problem.counts.allows(16):
+            return
+        if not any(self._straight(found.sample)):
+            return
+        self.tried += 1
+        secant = self._secant(found)
+        if secant is None or not any(secant.holds):
+            return
+        if rows is not None and "R" not in self.failed:
+            self._rows(found, secant, block, rows)
+        if forward is not None and "F" not in self.failed:
+            self._pushed(found, secant, forward)
+
+    # -- whether f is affine
+
+    @property
+    def _units(self) -> float:
+        """Units of rounding of a sum over all entries, mostly (Higham and Mary 2019)."""
+        return 16 + 2 * float(np.sqrt(self.problem.X.size + self.base.whole.size))
+
+    def _straight(self, sample: Sample) -> list[bool]:
+        """By output leaf, whether it moves, and on a line so far."""
+        at_x = self.base.values
+        with np.errstate(all="ignore"):
+            size = np.fmax(self.base.magnitude(at_x), sample.size)
+            bend = np.abs(sample.plus + sample.minus - 2 * at_x)
+            on_line = bend <= self._units * self.eps * size
+        moves = sample.plus != sample.minus
+        return [bool(on_line[p].all() and moves[p].any()) for p in self.base.Y.slices]
+
+    def _secant(self, found: Column) -> Secant | None:
+        """Long differences; `None` where x has no room for them, or f is not defined there."""
+        problem, base, tangent = self.problem, self.base, found.tangent
+        length = min(tangent.length, problem.room(tangent.vector))
+        if length < SHORTEST * tangent.length:
+            return None
+        points = [moved_by(problem, tangent, step * length) for step in (1.0, -1.0, PART)]
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                ahead, behind, part = (
+                    evaluate(problem, base, point, doing(problem, tangent, length))
+                    for point in points
+                )
+        except Exception:  # so far from x f need not be defined
+            return None
+        at_x = base.values
+        with np.errstate(all="ignore"):
+            value = (ahead - behind) / 2
+            others = np.array([ahead - at_x, at_x - behind, (part - at_x) / PART])
+            scatter = np.max(np.abs(others - value), axis=0)
+            size = np.fmax(
+                np.fmax(base.magnitude(ahead), base.magnitude(behind)), base.magnitude(at_x)
+            )
+            rounding = self._units * self.eps * size
+            short, bar = found.estimate.value * length, found.estimate.error * length
+            near = np.abs(short - value) <= 4 * bar + 8 * rounding
+            affine = near & (scatter <= 8 * rounding / PART)
+            error = 4 * rounding
+            for leaf in base.Y.slices:
+                usual = np.sqrt(np.mean(scatter[leaf] ** 2)) if leaf.stop > leaf.start else 0.0
+                error[leaf] += SCATTER * np.fmax(scatter[leaf], usual)
+        holds = tuple(
+            bool(affine[p].all() and np.any(ahead[p] != behind[p])) for p in base.Y.slices
+        )
+        count = base.Y.size
+        return Secant((points[0] - points[1]) / 2, value[:count], error[:count], holds)
+
+    # -- what the modes say
+
+    def _rows(self, found: Column, secant: Secant, block: slice, rows: Vector) -> None:
+        whole = self.problem.X.slices[found.tangent.leaf]
+        part = slice(max(whole.start, block.start), min(whole.stop, block.stop))
+        d, pulled = secant.direction[part], rows.shape[0]
+        its = rows[:, part.start - block.start : part.stop - block.start]
+        with np.errstate(all="ignore"):
+            automatic = np.sum(its * d, axis=1)
+            size = np.maximum(norm(its * d), np.abs(automatic))
+            bound = self._units * self.eps * size
+
+        def row_at(k: int, point: Vector, w: Vector, d: Vector) -> float:
+            return float(np.sum(Reverse(self.problem, point).row(self.base, w) * d))
+
+        error = self.probes.contract_error(secant.error)[:pulled]
+        reference = self._contract(secant.value)[:pulled]
+        output = self.base.Y.owner if self.probes.full else np.arange(pulled)
+        holds = np.array([secant.holds[i] for i in output[:pulled]], bool)
+        self._judged("R", found, secant, automatic, reference, bound + error, holds, row_at)
+
+    def _pushed(self, found: Column, secant: Secant, forward: Forward) -> None:
+        leaf, Y = found.tangent.leaf, self.base.Y
+        automatic = forward.column(self.base, secant.direction, leaf)[1]
+        bound = secant.error + self._units * self.eps * Y.largest(automatic)
+
+        def entry_at(k: int, point: Vector, w: Vector, d: Vector) -> float:
+            return float(w @ Forward(self.problem, point).column(self.base, d, leaf)[1])
+
+        holds = np.repeat(np.array(secant.holds, bool), [leaf.size for leaf in Y.leaves])
+        self._judged("F", found, secant, automatic, secant.value, bound, holds, entry_at)
+
+    def _judged(
+        self,
+        letter: str,
+        found: Column,
+        secant: Secant,
+        automatic: Vector,
+        reference: Vector,
+        bound: Vector,
+        holds: NDArray[np.bool_],
+        automatic_at: Callable[[int, Vector, Vector, Vector], float],
+    ) -> None:
+        """What differs by more than `bound`, here and at points close by, is wrong."""
+        self.compared += int(np.count_nonzero(holds))
+        with np.errstate(all="ignore"):
+            gap = np.abs(automatic - reference)
+            # a curvature below the rounding of f may still bend the slope by as much
+            bound = CURVED * bound
+            apart = holds & np.isfinite(automatic) & ~(gap <= bound)
+            if not np.any(apart):
+                return
+            k = int(np.argmax(np.where(apart, gap / bound, 0.0)))
+        each = letter == "F" or self.probes.full
+
+        random = np.random.default_rng([self.probes.seed, 43])
+        row = np.eye(1, self.base.Y.size, k)[0] if each else self.probes.row(k)
+
+        def gap_at(point: Vector) -> float:
+            d, w = shaken(secant.direction, random), shaken(row, random)
+            ahead, behind = (
+                evaluate(self.problem, self.base, point + sign * d, "near x")
+                for sign in (1.0, -1.0)
+            )
+            value = (ahead - behind)[: self.base.Y.size] / 2
+            return automatic_at(k, point, w, d) - float(np.sum(w * value))
+
+        difference = float(automatic[k] - reference[k])
+        if not self.problem.counts.allows(32):
+            return
+        size = float(max(abs(automatic[k]), abs(reference[k]), bound[k]))
+        if abs(difference) <= self._conditioned(found, k, each=each) * size:
+            return
+        if persists(self.problem, self.eps, self.probes.seed, difference, gap_at):
+            self.failed.add(letter)
+            self.findings.append(
+                self._finding(letter, found, k, automatic, reference, bound, each=each)
+            )
+
+    def _conditioned(self, found: Column, k: int, *, each: bool) -> float:
+        """What two ways to compute the map may differ by, as a part of it."""
+        w = np.zeros(self.base.Y.size)
+        leaf = self.base.Y.owner[k] if each else k
+        w[self.base.Y.slices[leaf]] = self.probes.cotangent[self.base.Y.slices[leaf]]
+        try:
+            ratio = spread(self.problem, self.base, found.tangent.leaf, w)
+        except NotSupportedError:  # forward mode alone, which takes the steps that f takes
+            ratio = 1.0
+        return CONDITION * self.eps * ratio**2
+
+    def _contract(self, value: Vector) -> Vector:
+        """`<w, value>` by row; pairwise sums, whose rounding does not grow with their length."""
+        if self.probes.full:
+            return value
+        terms = self.probes.cotangent * value
+        return np.array([np.sum(terms[part]) for part in self.base.Y.slices])
+
+    def _finding(
+        self,
+        letter: str,
+        found: Column,
+        k: int,
+        automatic: Vector,
+        reference: Vector,
+        bound: Vector,
+        *,
+        each: bool,
+    ) -> Finding:
+        leaf, Y = self.problem.X.leaves[found.tangent.leaf].name, self.base.Y
+        coordinate = found.tangent.coordinate
+        wrt = f"{leaf} along v" if coordinate is None else self.problem.X.entry(coordinate)
+        of = Y.entry(k) if each else f"<w, {Y.leaves[k].name}>"
+        off = abs(automatic[k] - reference[k]) / max(abs(reference[k]), bound[k])
+        return Finding(
+            Status.MISMATCH,
+            letter + self.problem.tail,
+            f"d {of} / d {wrt}",
+            f"d {of} / d {wrt}: off by a part of {off:.1e}, and the function is affine there\n"
+            f"  automatic   {automatic[k]: .17g}\n"
+            f"  difference  {reference[k]: .17g} ± {bound[k]:.1g}   (over the scale of x)\n"
+            "  there is no truncation: mend the constant, or the precision, of the rule",
+        )

@@ -1,0 +1,451 @@
+"""Large arrays seen through sums: what differences need of them is added up where they are.
+
+With random signed `v` and `w`, `t -> (sum over a block of Re conj(w) f(x + v t))` is a function of
+a few thousand numbers, each the coefficient of a block of entries of x, with a block sum of outputs
+for every block of those. Its derivative is that of f between the same probes, and differences of it
+are as accurate: rounding errors of different entries are not correlated, and add up as the random
+terms do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import array_api_compat
+import numpy as np
+from numpy.typing import NDArray
+
+from adjudge.engine import (
+    Array,
+    Arrays,
+    AutodiffBackend,
+    FlatFunction,
+    MaybeArrays,
+    PlainBackend,
+    Pullback,
+    WrappedBackend,
+)
+from adjudge.estimate import unit_roundoff
+from adjudge.floats import SAMPLED, Vector, scale
+from adjudge.jacobian.comparison import Tally, Tolerance
+from adjudge.jacobian.table import STRATA, Table
+from adjudge.problem import (
+    Base,
+    Forward,
+    Leaf,
+    Probes,
+    Problem,
+    Reverse,
+    Space,
+    largest,
+    observe,
+    signed,
+)
+
+BLOCKS = 4096
+"""Of a large array; a smaller one has a block for every entry."""
+
+
+class UnfitError(Exception):
+    """The problem cannot be sketched, or the engine did what only a whole check can judge."""
+
+
+def added(backend: AutodiffBackend, array: Array, other: Array) -> Array:
+    """A new array `array + other`, with the strides of `array` where the engine has such."""
+    fresh = backend.copy(array)
+    fresh += other
+    return fresh
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """One array in blocks of consecutive entries, with a random factor for each entry."""
+
+    backend: AutodiffBackend
+    leaf: Leaf
+    like: Array
+    """An array of the leaf's shape, dtype and device."""
+    factors: Array
+    """One-dimensional, of the dtype and on the device of `like`."""
+
+    @classmethod
+    def of(cls, backend: AutodiffBackend, leaf: Leaf, like: Array, factors: Vector) -> Blocks:
+        """`factors`: real coordinates of the leaf."""
+        with backend.calling((like,)):
+            there = backend.xp.reshape(backend.from_host(leaf.host(factors), like), (-1,))
+            # an engine may mark what it makes for differentiation, as the array it is like
+            return cls(backend, leaf, like, backend.copy(there))
+
+    @property
+    def width(self) -> int:
+        """Entries of a block; the last may have fewer."""
+        return -(-self.leaf.entries // BLOCKS)
+
+    @property
+    def count(self) -> int:
+        """Of the blocks."""
+        return -(-self.leaf.entries // self.width)
+
+    @cached_property
+    def _zeros(self) -> Array:
+        return self.backend.from_host(np.zeros(self.leaf.host_shape), self.like)
+
+    @cached_property
+    def _some(self) -> Array:
+        return self.backend.copy(self.factors[: self.count])
+
+    def spread(self, t: Vector) -> Array:
+        """The factors, each times the number of its block, in the shape of the array."""
+        xp, entries = self.backend.xp, self.leaf.entries
+        wide = t.astype(np.complex128 if self.leaf.complex else np.float64)
+        with self.backend.calling((self.like,)):
+            column = xp.reshape(self.backend.from_host(wide, self._some), (self.count, 1))
+            each = xp.reshape(xp.broadcast_to(column, (self.count, self.width)), (-1,))
+            spread = xp.reshape(self.factors * each[:entries], self.leaf.host_shape)
+            return added(self.backend, self._zeros, spread)
+
+    def terms(self, array: Array) -> Array:
+        """`Re conj(factor) entry`, one-dimensional."""
+        xp = self.backend.xp
+        flat = xp.reshape(array, (-1,))
+        return xp.real(xp.conj(self.factors) * flat) if self.leaf.complex else self.factors * flat
+
+    def sums(self, array: Array) -> Vector:
+        """The terms of each block added up, on the host."""
+        xp, missing = self.backend.xp, self.count * self.width - self.leaf.entries
+        with self.backend.calling((self.like,)):
+            terms = self.terms(self.backend.copy(array))
+            if missing:
+                terms = xp.concat([terms, xp.zeros_like(terms[:missing])])
+            table = xp.reshape(terms, (self.count, self.width))
+            return np.asarray(self.backend.to_host(xp.sum(table, axis=1)), dtype=np.float64)
+
+
+@dataclass
+class Sketch:
+    """A problem, and its inputs and outputs in blocks."""
+
+    problem: Problem
+    base: Base
+    inputs: Sequence[Blocks | None]
+    """`None` for a leaf that stays where it is."""
+    outputs: Sequence[Blocks]
+    rows: dict[int, Arrays] = field(default_factory=dict)
+    """By output, the gradients that its cotangent was pulled back to last."""
+    hidden: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
+    """See `Sums`."""
+    doubted: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
+    """See `Sums`."""
+    lost: bool = False
+    """See `Sums`."""
+
+    def point(self, t: Arrays) -> Arrays:
+        """`x + v t`, in fresh arrays."""
+        backend, moved = self.problem.backend, []
+        for array, blocks, entry in zip(self._x, self.inputs, t, strict=True):
+            if blocks is None:
+                moved.append(backend.copy(array))
+                continue
+            v = blocks.spread(entry)
+            with backend.calling((array,)):
+                moved.append(added(backend, array, v))
+        return tuple(moved)
+
+    def direction(self, t: MaybeArrays) -> MaybeArrays:
+        """`v t`."""
+        return tuple(
+            None if blocks is None or entry is None else blocks.spread(entry)
+            for blocks, entry in zip(self.inputs, t, strict=True)
+        )
+
+    @cached_property
+    def _x(self) -> Arrays:
+        return tuple(self.problem.backend.copy(array) for array in self.problem.x)
+
+    def values(self, y: MaybeArrays) -> tuple[Vector, ...]:
+        """The block sums of outputs, or of their tangents."""
+        return tuple(
+            np.zeros(blocks.count) if array is None else blocks.sums(array)
+            for array, blocks in zip(y, self.outputs, strict=True)
+        )
+
+    def cotangents(self, c: MaybeArrays) -> MaybeArrays:
+        """`w c`; `None` for outputs that take no part."""
+        return tuple(
+            None if entry is None else blocks.spread(entry)
+            for entry, blocks in zip(c, self.outputs, strict=True)
+        )
+
+    def gradients(self, g: MaybeArrays) -> MaybeArrays:
+        """The block sums of gradients."""
+        found: list[Vector | None] = []
+        for array, blocks, leaf in zip(g, self.inputs, self.problem.X.leaves, strict=True):
+            if array is not None and self.problem.backend.info(array) != leaf.info:
+                raise UnfitError(f"the gradient of {leaf.name} is another kind of array")
+            if blocks is None:
+                found.append(np.zeros(0))
+            else:
+                found.append(None if array is None else blocks.sums(array))
+        return tuple(found)
+
+    def terms(self, j: int, t: Vector, rows: int) -> Vector:
+        """What each entry of input `j` adds to the comparison along `t`, by row, on the host.
+
+        Raises `UnfitError` where a term lies below the rounding of f: no sum shows that.
+        """
+        blocks = self.inputs[j]
+        assert blocks is not None  # it has a tangent
+        each = np.repeat(t, blocks.width)[: blocks.leaf.entries]
+        found = np.zeros((rows, blocks.leaf.entries))
+        for k in range(rows):
+            gradient = self.rows[k][j]
+            if gradient is not None:
+                with blocks.backend.calling((blocks.like,)):
+                    found[k] = blocks.backend.to_host(blocks.terms(gradient))
+        with np.errstate(all="ignore"):
+            found *= each
+            space = self.base.whole
+            sizes = [
+                leaf.eps * largest(self.base.values[part])
+                for leaf, part in zip(space.leaves[:rows], space.slices, strict=False)
+            ]
+            below = np.abs(found) <= np.array(sizes)[:, None]
+        if np.any(below.all(axis=0) & (found != 0).any(axis=0)):
+            raise UnfitError("the term of an entry lies below the rounding of f")
+        return found
+
+    def images(self, j: int, t: Vector) -> tuple[Vector, NDArray[np.int64]]:
+        """What each entry of the outputs adds to its sum along `t`, and which sum that is."""
+        problem, counts = self.problem, [0 if b is None else b.count for b in self.inputs]
+        parts = np.split(t, np.cumsum(counts)[:-1])
+        v = self.direction(tuple(part if k == j else None for k, part in enumerate(parts)))
+        x = tuple(problem.backend.copy(array) for array in self._x)
+        problem.counts.jvps += 1
+        _, tangents = problem.backend.jvp(problem.function, x, v)
+        terms, sums, before = [], [], 0
+        for blocks, tangent in zip(self.outputs, tangents, strict=True):
+            found = np.zeros(blocks.leaf.entries)
+            if tangent is not None:
+                with blocks.backend.calling((blocks.like,)):
+                    found[:] = blocks.backend.to_host(blocks.terms(tangent))
+            terms.append(found)
+            sums.append(before + np.arange(blocks.leaf.entries) // blocks.width)
+            before += blocks.count
+        return np.concatenate(terms), np.concatenate(sums)
+
+
+class SketchBackend(WrappedBackend):
+    """The engine of a sketched problem: host vectors in, host vectors out."""
+
+    def __init__(self, sketch: Sketch) -> None:
+        """The derivatives are those of the problem's own engine."""
+        super().__init__(PlainBackend(array_api_compat.array_namespace(np.zeros(0))))
+        self.sketch = sketch
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        return self.sketch.problem.backend.capabilities & {"jvp"}
+
+    def vjp(self, f: FlatFunction, x: Arrays) -> tuple[Arrays, Pullback]:
+        sketch, engine = self.sketch, self.sketch.problem.backend
+        y, pull = engine.vjp(sketch.problem.function, sketch.point(x))
+        if any(engine.detached(array) for array in y):
+            raise UnfitError("an output is detached")
+
+        def pullback(c: MaybeArrays) -> MaybeArrays:
+            gradients = pull(sketch.cotangents(c))
+            taking = [k for k, entry in enumerate(c) if entry is not None]
+            if len(taking) == 1:
+                sketch.rows[taking[0]] = tuple(
+                    None if g is None else engine.copy(g) for g in gradients
+                )
+            return sketch.gradients(gradients)
+
+        return sketch.values(y), pullback
+
+    def jvp(self, f: FlatFunction, x: Arrays, v: MaybeArrays) -> tuple[Arrays, MaybeArrays]:
+        sketch, engine = self.sketch, self.sketch.problem.backend
+        directions = sketch.direction(v)
+        y, tangents = engine.jvp(sketch.problem.function, sketch.point(x), directions)
+        return sketch.values(y), sketch.values(tangents)
+
+
+def sketch_of(
+    problem: Problem, base: Base, seed: int, only: dict[int, NDArray[np.bool_]] | None = None
+) -> Problem:
+    """The sketched problem, at t = 0. `only`: by input, the entries that move; none of others."""
+    backend, random = problem.backend, np.random.default_rng([seed, 41])
+    inputs: list[Blocks | None] = []
+    for j, (leaf, part) in enumerate(zip(problem.X.leaves, problem.X.slices, strict=True)):
+        if not leaf.size or (only is not None and j not in only):
+            inputs.append(None)
+            continue
+        factors = signed(random, leaf.size) * _powers(scale(problem.origin[part]))
+        if only is not None:
+            kept = np.repeat(only[j], 2) if leaf.complex else only[j]
+            factors = np.where(kept, factors, 0.0)
+        inputs.append(Blocks.of(backend, leaf, problem.x[j], factors))
+    random = np.random.default_rng([seed, 43])
+    arrays: Any = base.arrays
+    outputs = [
+        Blocks.of(backend, leaf, like, signed(random, leaf.size))
+        for leaf, like in zip(base.whole.leaves, arrays, strict=True)
+    ]
+    sketch = Sketch(problem, base, inputs, outputs)
+    origins = tuple(np.zeros(0 if blocks is None else blocks.count) for blocks in inputs)
+    names = [leaf.name for leaf in problem.X.leaves]
+    engine = SketchBackend(sketch)
+
+    def evaluate(t: Arrays) -> Arrays:
+        return sketch.values(problem.evaluate(sketch.point(t)))
+
+    space, origin = Space.at(engine, origins, names)
+    return replace(
+        problem,
+        backend=engine,
+        function=evaluate,
+        evaluate=evaluate,
+        x=origins,
+        X=space,
+        origin=origin,
+        widened=None,
+        sketch=sketch,
+    )
+
+
+def _powers(lengths: Vector) -> Vector:
+    """The powers of two next to `lengths`: products with them are exact."""
+    return np.asarray(2.0 ** np.round(np.log2(lengths)))
+
+
+LARGE = 2**17
+"""Real coordinates of inputs and outputs together from which on sums come before ladders."""
+DENSE = ("dense", "strided")
+"""Layouts, in the words of engines, of which every entry is a coordinate."""
+
+Masks = dict[int, NDArray[np.bool_]]
+"""By input, some of its entries."""
+
+
+def fit(problem: Problem, base: Base) -> bool:
+    """Whether the problem is large, in double precision, and nothing about it is special."""
+    leaves = (*problem.X.leaves, *base.whole.leaves)
+    return bool(
+        problem.X.size + base.whole.size >= LARGE
+        and not (problem.tail or problem.along)
+        and problem.bounds is None
+        and problem.reference is None
+        and all(leaf.double and leaf.size and leaf.info.layout in DENSE for leaf in leaves)
+        and problem.finite
+        and np.all(np.isfinite(base.values))
+        and not _narrow(base)
+    )
+
+
+def _narrow(base: Base) -> bool:
+    """Whether the values of an output look as if rounded to half their digits."""
+    for part in base.whole.slices:
+        some = base.values[part][:: max(1, (part.stop - part.start) // SAMPLED)]
+        with np.errstate(over="ignore"):
+            rounded = some.astype(np.float32)
+        if np.array_equal(some, rounded):
+            return True
+    return False
+
+
+def by_sums(problem: Problem, base: Base, modes: str, seed: int) -> dict[str, Tally] | None:
+    """The tallies of `modes`, letters of R and F, where all agrees; `None` where anything does not.
+
+    What is too small to show goes into sums of its own, up to `STRATA` times.
+    """
+    compared = _Compared(problem, base, modes)
+    try:
+        if "F" in modes:
+            compared.doubt(seed)
+        hidden = compared.table(seed, None)
+        for depth in range(1, STRATA + 1):
+            if not hidden:
+                break
+            hidden = compared.table(seed + depth, hidden)
+    except Exception:  # UnfitError; the user's own comes again from the whole check, where it asks
+        return None
+    return compared.tallies
+
+
+@dataclass
+class _Compared:
+    """What was compared by sums so far."""
+
+    problem: Problem
+    base: Base
+    modes: str
+    tallies: dict[str, Tally] = field(default_factory=dict)
+    doubted: Masks = field(default_factory=dict)
+    """By input, the outputs whose tangents two evaluations have not settled."""
+
+    def doubt(self, seed: int) -> None:
+        """Compares every tangent once, as it would be without sums, by two evaluations."""
+        problem, base = self.problem, self.base
+        probes = Probes(problem.X, base.Y, False, seed)
+        tolerance, forward = Tolerance(unit_roundoff(problem, base)), Forward(problem)
+        table = Table(problem, base, probes, tolerance, None, None, forward, {})
+        block = slice(0, problem.X.size)
+        for tangent in probes.tangents(problem.origin, block):
+            _, _, ((_, comparison, _),) = table.first(tangent, block, None)
+            entries = table.doubtful(comparison) | comparison.undecided
+            self.doubted[tangent.leaf] = np.concatenate(
+                [
+                    np.reshape(entries[part], (leaf.entries, -1)).any(axis=1)
+                    for leaf, part in zip(base.Y.leaves, base.Y.slices, strict=True)
+                ]
+            )
+
+    def table(self, seed: int, only: Masks | None) -> Masks:
+        """The comparison of all entries, or of `only` some; which of them did not show.
+
+        Raises `UnfitError` where anything disagrees, or all entries leave anything open.
+        """
+        top = sketch_of(self.problem, self.base, seed, only)
+        sketch, base = top.sketch, observe(top)
+        assert isinstance(sketch, Sketch)
+        if only is None:
+            sketch.doubted = self.doubted
+        probes = Probes(top.X, base.Y, False, seed)
+        reverse = Reverse(top) if "R" in self.modes else None
+        known = None
+        if reverse is not None and probes.rows == 1:
+            known = reverse.row(base, probes.cotangent)
+        forward = Forward(top) if "F" in self.modes else None
+        tallies: dict[str, Tally] = {}
+        tolerance = Tolerance(unit_roundoff(self.problem, self.base))
+        table = Table(top, base, probes, tolerance, None, reverse, forward, tallies, known)
+        table.fill()
+        wrong = any(tally.failed for tally in tallies.values())
+        if wrong or sketch.lost or table.suspects or table.carries is not None or table.unsettled:
+            raise UnfitError("the sums disagree")
+        unclear = any(
+            tally.undecided or tally.kinks or tally.open for tally in tallies.values()
+        ) or any(mode not in tallies or not tallies[mode].nonzero for mode in self.modes)
+        # zeros may be right, or drown in the rounding of f
+        unclear |= "R" in tallies and tallies["R"].nonzero < tallies["R"].compared
+        if only is None:
+            if unclear:
+                raise UnfitError("the sums leave something open")
+            self.tallies = tallies
+        elif unclear:  # no worse than it was
+            return {}
+        else:
+            self._add(tallies)
+        return dict(sketch.hidden)
+
+    def _add(self, tallies: dict[str, Tally]) -> None:
+        """Entries that were weighed before, and show now."""
+        for mode, tally in tallies.items():
+            whole = self.tallies[mode]
+            whole.compared += tally.compared
+            whole.nonzero += tally.nonzero
+            whole.resolution = max(whole.resolution, tally.resolution)
+            whole.shown = [a + b for a, b in zip(whole.shown, tally.shown, strict=True)]

@@ -1,0 +1,116 @@
+"""The budget of a check: what fits into it, and what was left when it was spent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from adjudge.findings import Finding, Status
+from adjudge.problem import Probes, Problem
+
+ENTRY = 7
+"""Evaluations and vjps that one entry takes, once it is suspected."""
+
+
+def least(tail: str, *, backward: bool, forward: bool) -> int:
+    """The work that one comparison of each mode on top of `tail` takes, with what comes first: the
+    value, the identities of the mode, a row and a column.
+    """
+    order, evaluation = len(tail), 2 if tail else 1
+    reverse = 5 if backward else 0  # f, three cotangents for linearity, one row
+    pushed = 6 + 3 * order if forward else 0  # two tangents for linearity, one column
+    return 1 + 3 * order + 2 * evaluation + reverse + pushed
+
+
+@dataclass
+class Budget:
+    """How much of one table there is room for, and how much of it was made."""
+
+    problem: Problem
+    probes: Probes
+    backward: bool
+    forward: bool
+    known: bool
+    """Whether the only row is at hand."""
+    rows: int = 0
+    columns: int = 0
+    doubtful: int = 0
+    """Columns that needed a ladder of steps, and were not compared without one."""
+    left: list[str] = field(default_factory=list)
+    """What else was not done."""
+
+    def allows(self, work: float) -> bool:
+        """Whether there is room for `work` evaluations, of which each may have its derivative."""
+        return self.problem.counts.allows(work * self.unit)
+
+    @property
+    def unit(self) -> int:
+        """Work of one evaluation: of a derivative there is a vjp or jvp in each."""
+        return 2 if self.problem.tail else 1
+
+    @property
+    def column(self) -> int:
+        """Evaluations of one column."""
+        return 4 if self.forward else 2
+
+    @property
+    def pulled(self) -> int:
+        """Rows of reverse mode: all, or as many as leave half of the budget to the columns."""
+        counts, rows = self.problem.counts, self.probes.rows
+        column = self.column * self.unit
+        if self.known or counts.allows(rows + self.probes.columns * column):
+            return rows
+        room = int(counts.limit - counts.spent)
+        return max(1, min(rows, room // 2, room - column))
+
+    def ladder(self) -> bool:
+        """Whether there is room for a ladder of steps; else the column stays doubtful."""
+        room = self.allows(self.column)
+        self.doubtful += not room
+        return room
+
+    def can(self, what: str, work: float) -> bool:
+        """Whether there is room for `work`; else `what` is on the list of what was left."""
+        if not self.allows(work) and what not in self.left:
+            self.left.append(what)
+        return self.allows(work)
+
+    def finding(self, compared: int) -> Finding | None:
+        """What was left; `None` if nothing was."""
+        probes, left = self.probes, []
+        if self.backward and self.rows < probes.rows:
+            left.append(f"{probes.rows - self.rows} of {probes.rows} rows of reverse mode")
+        if self.columns < probes.columns:
+            left.append(f"{probes.columns - self.columns} of {probes.columns} columns")
+        if self.doubtful:
+            left.append(
+                f"{self.doubtful} columns that two evaluations do not settle: no ladder was climbed"
+            )
+        left += self.left
+        if not left:
+            return None
+        counts = self.problem.counts
+        return Finding(
+            Status.UNFINISHED,
+            "",
+            "",
+            f"the budget is spent: {compared} of {self.planned} comparisons made, "
+            f"{counts.spent} of max_evaluations={counts.limit:.0f}\n"
+            f"  left: {'; '.join(left)}\n"
+            "  give a larger max_evaluations, or mode='projected'",
+        )
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether any comparison was left."""
+        short = self.columns < self.probes.columns or self.doubtful > 0
+        return short or (self.backward and self.rows < self.probes.rows)
+
+    @property
+    def planned(self) -> int:
+        """Comparisons without a budget."""
+        probes, problem = self.probes, self.problem
+        rows = probes.Y.size if probes.full else sum(leaf.size > 0 for leaf in probes.Y.leaves)
+        each = self.backward * rows + self.forward * probes.Y.size
+        first = problem.X.leaves[: problem.base_inputs] if problem.weights is not None else ()
+        observed = sum(leaf.size if probes.full else leaf.size > 0 for leaf in first)
+        return probes.columns * each + observed

@@ -1,0 +1,58 @@
+"""Columns of a sparse table that one tangent compares: no output depends on two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adjudge.floats import Vector, scale
+from adjudge.problem import Probes, Tangent, signed
+
+DENSEST = 1 / 4
+"""A table whose fullest row has more than this part of its entries is not worth grouping."""
+
+
+def grouped(
+    probes: Probes, origin: Vector, block: slice, rows: Vector
+) -> Iterator[tuple[Tangent, list[int]]]:
+    """Tangents in place of the unit ones of `block`, whose table is `rows`, with their coordinates.
+
+    Columns that share no nonzero row of `rows` are put together (Curtis, Powell and Reid, IMA J.
+    Appl. Math. 13, 1974): every nonzero entry is then compared on its own, and every zero with one
+    other entry at most. The magnitudes are random, lest two missing entries cancel.
+    """
+    random = np.random.default_rng([probes.seed, 3])
+    for j, (leaf, whole) in enumerate(zip(probes.X.leaves, probes.X.slices, strict=True)):
+        part = slice(max(whole.start, block.start), min(whole.stop, block.stop))
+        size = part.stop - part.start
+        if not leaf.double or size < 4:
+            continue
+        nonzero = rows[:, part.start - block.start : part.stop - block.start] != 0
+        if np.max(np.count_nonzero(nonzero, axis=1), initial=0) > DENSEST * size:
+            continue
+        lengths = scale(origin[whole])[part.start - whole.start : part.stop - whole.start]
+        entries = signed(random, size, wide=True) * 2.0 ** np.round(np.log2(lengths))
+        for members in _disjoint(nonzero):
+            vector = np.zeros(probes.X.size)
+            coordinates = part.start + members
+            vector[coordinates] = entries[members]
+            unit = 2.0**-16 * float(np.min(lengths[members])) / 2
+            yield Tangent(j, vector, 1.0, unit=unit), [int(k) for k in coordinates]
+
+
+def _disjoint(nonzero: NDArray[np.bool_]) -> Iterator[NDArray[np.intp]]:
+    """Groups of columns without a common row, first fit."""
+    members: list[list[int]] = []
+    unions = np.zeros((0, nonzero.shape[0]), bool)
+    for k, column in enumerate(nonzero.T):
+        touched = np.flatnonzero(column)
+        free = np.flatnonzero(~unions[:, touched].any(axis=1))
+        if free.size:
+            members[free[0]].append(k)
+            unions[free[0], touched] = True
+        else:
+            members.append([k])
+            unions = np.vstack([unions, column])
+    yield from (np.array(group) for group in members if len(group) > 1)

@@ -1,0 +1,252 @@
+"""The comparisons of one column: what each mode says of it, against differences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adjudge.estimate import Column
+from adjudge.floats import Vector, norm
+from adjudge.jacobian.comparison import FLOOR, Comparison, Scales, Tolerance, along
+from adjudge.problem import Base, Probes, Problem, Space, largest
+
+Side = tuple[str, Comparison, str]
+"""The letter of a mode, what it is compared with, and how its rows are made: one for each output
+coordinate, one for each row of reverse mode, or the first derivative beside the second."""
+
+
+@dataclass
+class Columns:
+    """Makes comparisons of columns of one table."""
+
+    problem: Problem
+    base: Base
+    probes: Probes
+    tolerance: Tolerance
+    _blocks_of: tuple[object, dict[int, Vector]] = field(default_factory=lambda: (None, {}))
+
+    def sides(
+        self,
+        found: Column,
+        block: slice,
+        rows: Vector | None,
+        pushed: Vector | None,
+        *,
+        final: bool = False,
+    ) -> Iterator[tuple[str, Comparison, str]]:
+        count, final = self.base.Y.size, final or found.given
+        estimate = found.estimate
+        value, error = estimate.value[:count], estimate.error[:count]
+        if pushed is not None:
+            size = self._floor(value, final=final)
+            measure = partial(self._scales, found)
+            yield (
+                "F",
+                Comparison(
+                    pushed,
+                    value,
+                    error,
+                    size,
+                    estimate.moved[:count],
+                    self.tolerance,
+                    measure,
+                    given=found.given,
+                ),
+                "each",
+            )
+        if rows is not None:
+            yield "R", self.reverse(found, block, rows, final=final), "rows"
+        if self.problem.tail and estimate.value.size > count:
+            observed = self._observed(found, count)
+            if observed is not None:
+                yield "", observed, "first"
+
+    def _floor(self, value: Vector, *, final: bool) -> Vector:
+        """The size below which an entry is compared on the scale of its neighbours."""
+        if final:
+            return np.zeros_like(value)
+        return FLOOR * self.base.Y.largest(value)
+
+    def _scales(self, found: Column) -> Scales:
+        """Of every output coordinate."""
+        count = self.base.Y.size
+        return Scales(
+            self._secant(found, slice(0, count)),
+            self._quantum(found, self.base.Y, self.base.values[:count]),
+            self.base.Y.largest(found.estimate.value[:count]),
+            1.0 if self.probes.full else float(norm(found.vector)),
+        )
+
+    def reverse(
+        self, found: Column, block: slice, rows: Vector, *, final: bool = False
+    ) -> Comparison:
+        probes, count = self.probes, self.base.Y.size
+        estimate = found.estimate
+        value, error = estimate.value[:count], estimate.error[:count]
+        moved = estimate.moved[:count]
+        if self.base.constant is not None:
+            value, error = (np.where(self.base.constant[:count], 0.0, v) for v in (value, error))
+        if found.tangent.coordinate is not None:
+            automatic = rows[:, found.tangent.coordinate - block.start]
+            size = self._floor(value, final=final)
+        else:
+            whole = self.problem.X.slices[found.tangent.leaf]
+            part = slice(max(whole.start, block.start), min(whole.stop, block.stop))
+            v = found.vector[part]
+            its = rows[:, part.start - block.start : part.stop - block.start]
+            with np.errstate(all="ignore"):
+                automatic = its @ v
+                size = norm(its * v)
+        if not probes.full:
+            moved = np.array([moved[p].any() for p in self.base.Y.slices])
+        pulled = rows.shape[0]  # all, or as many as the budget allowed
+        return Comparison(
+            automatic,
+            probes.contract(value)[:pulled],
+            probes.contract_error(error)[:pulled],
+            size[:pulled],
+            moved[:pulled],
+            self.tolerance,
+            partial(self._row_scales, found, block, rows, size),
+            not probes.full,
+            given=found.given,
+        )
+
+    def _row_scales(self, found: Column, block: slice, rows: Vector, size: Vector) -> Scales:
+        """Of every row of reverse mode; `size`: of the projections, where they are."""
+        probes, each, pulled = self.probes, self._scales(found), rows.shape[0]
+        if probes.full:
+            block_size = self._block_size(found.tangent.leaf, block, rows)[:pulled]
+            return Scales(each.secant[:pulled], each.quantum[:pulled], block_size)
+        lengths = (float(np.linalg.norm(probes.cotangent[p])) for p in self.base.Y.slices)
+        # what stands still, however large, is not what a derivative may drown in
+        secant, moved = each.secant.copy(), found.estimate.moved[: self.base.Y.size]
+        for p in self.base.Y.slices:
+            if np.any(moved[p]):
+                secant[p][~moved[p]] = 0.0
+        return Scales(
+            probes.contract_error(secant)[:pulled],
+            probes.contract_error(each.quantum)[:pulled],
+            size,
+            each.weight * max(lengths, default=1.0),
+        )
+
+    def _observed(self, found: Column, count: int) -> Comparison | None:
+        """The first derivative, from the same evaluations: `<w, J v>` against `<J* w, v>`."""
+        problem = self.problem
+        if found.tangent.leaf >= problem.base_inputs or problem.weights is None:
+            return None
+        estimate, w = found.estimate, problem.weights
+        g = self.base.values[:count]
+        v = found.vector[:count]
+        with np.errstate(all="ignore"):
+            return Comparison(
+                np.array([g @ v]),
+                np.array([w @ estimate.value[count:]]),
+                np.array([norm(w * estimate.error[count:])]),
+                np.array([norm(g * v)]),
+                np.array([bool(estimate.moved[count:].any())]),
+                self.tolerance,
+                partial(self._observed_scales, found, count, w, float(norm(g * v))),
+                found.tangent.coordinate is None,
+                given=found.given,
+            )
+
+    def _observed_scales(self, found: Column, count: int, w: Vector, size: float) -> Scales:
+        observed = Space(self.base.whole.leaves[len(self.base.Y.leaves) :])
+        quantum = self._quantum(found, observed, self.base.values[count:])
+        with np.errstate(all="ignore"):
+            return Scales(
+                np.array([norm(w * self._secant(found, slice(count, None)))]),
+                np.array([norm(w * quantum)]),
+                np.array([size]),
+                float(np.linalg.norm(w) * np.linalg.norm(found.vector[:count])),
+            )
+
+    def _secant(self, found: Column, part: slice) -> Vector:
+        with np.errstate(all="ignore"):
+            modulus = self.base.whole.modulus(self.base.values)
+            if found.estimate.size is not None:
+                modulus = np.where(modulus == 0, found.estimate.size, modulus)
+            return np.asarray(modulus[part] / found.tangent.length)
+
+    def _quantum(self, found: Column, space: Space, values: Vector) -> Vector:
+        """A unit of rounding of the largest entry of each leaf, per step of this column.
+
+        An entry may be computed through values of the size of its neighbours (1 - erfc(x), say):
+        then its own rounding says too little.
+        """
+        if found.step == 0:
+            return np.zeros_like(values)
+        return self.tolerance.eps * space.largest(values) / found.step
+
+    def _block_size(self, leaf: int, block: slice, rows: Vector) -> Vector:
+        """The largest entry of reverse mode between each output leaf and this input leaf."""
+        if self._blocks_of[0] is not rows:
+            self._blocks_of = (rows, {})
+        known = self._blocks_of[1]
+        if leaf not in known:
+            part = self.problem.X.slices[leaf]
+            columns = slice(max(part.start - block.start, 0), max(part.stop - block.start, 0))
+            size = np.zeros(self.base.Y.size)
+            for output in self.base.Y.slices:
+                size[output] = max(
+                    (largest(row[columns]) for row in rows[output]),
+                    default=0.0,
+                )
+            known[leaf] = size
+        return known[leaf]
+
+
+def slopes_of(
+    problem: Problem, probes: Probes, side: str, found: Column, count: int
+) -> tuple[Vector, Vector] | None:
+    """One-sided slopes of what is compared, NaN without a kink; of a projection: the bounds."""
+    if found.estimate.slopes is None:
+        return None
+    left, right = found.estimate.slopes
+    value = found.estimate.value
+    if side == "first":
+        assert problem.weights is not None
+        return _bounds(problem.weights, (left[count:], right[count:]), value[count:])
+    if side == "rows":
+        return probes.contract_slopes(left[:count], right[:count], value[:count])
+    return left[:count], right[:count]
+
+
+def kinks(
+    slopes: tuple[Vector, Vector] | None, comparison: Comparison, *, ties: bool
+) -> tuple[NDArray[np.bool_], bool]:
+    """Where the automatic value lies between the slopes of a kink; and whether any of these is one
+    that nothing but another x can settle: a jump, a NaN at a kink, or, with `ties`, an output
+    without a kink beside one that has it.
+
+    Of three equal numbers that are sorted, the middle one stays where it is, whichever of them
+    moves: its slopes are not what the derivatives nearby tend to.
+    """
+    if slopes is None:
+        return np.zeros_like(comparison.fails), False
+    made = comparison.automatic.size
+    slopes = slopes[0][:made], slopes[1][:made]
+    off = (comparison.fails | comparison.undecided) & ~np.isnan(slopes[0])
+    odd = off & (np.isinf(slopes[0]) | np.isnan(comparison.automatic))
+    if ties and np.any(np.isfinite(slopes[0])):
+        odd |= (comparison.fails | comparison.undecided) & np.isnan(slopes[0])
+    between = along(slopes, comparison.automatic, comparison.allowed)
+    return odd | (off & between), bool(np.any(odd))
+
+
+def _bounds(w: Vector, slopes: tuple[Vector, Vector], value: Vector) -> tuple[Vector, Vector]:
+    """What `<w, D>` is at least and at most, where each coordinate of `D` takes any value between
+    its one-sided slopes, or that of `value` where it has none (NaN); NaN without any kink.
+    """
+    kink = ~np.isnan(slopes[0])
+    if not kink.any():
+        return np.array([np.nan]), np.array([np.nan])
+    with np.errstate(all="ignore"):
+        ends = np.sort(w * np.where(kink, slopes, value), axis=0)
+        return ends[:1].sum(axis=1), ends[1:].sum(axis=1)

@@ -1,0 +1,287 @@
+"""A column that two evaluations do not settle: more of them, until it is judged or stays open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adjudge.estimate import (
+    Column,
+    climbed,
+    column,
+    confirm,
+    given,
+    measured,
+    plateau,
+    precision,
+    refined,
+    representable,
+    steps_around,
+    unit_roundoff,
+    with_jumps,
+)
+from adjudge.floats import Vector, scale
+from adjudge.jacobian.budget import Budget
+from adjudge.jacobian.column import Side
+from adjudge.jacobian.comparison import Comparison, Tally
+from adjudge.jacobian.rounding import neighbours
+from adjudge.jacobian.saturation import SHOWN, leaving, moves_truly
+from adjudge.problem import DOUBLE, Base, Forward, Probes, Problem, Reverse, evaluate, unseen
+
+NEARBY = (2.0**-6, 2.0**-7, 3 * 2.0**-8, 2.0**-8)
+"""How far off, over the scale of x, an automatic derivative is compared with a reference again."""
+
+NOISE, JUMP, LEAVING = 40, 6, 32
+"""Evaluations that it takes, at most, to measure the noise of f; to tell a jump from a slope;
+to see a tail."""
+
+RESIDUE = 2.0**18
+"""Units of rounding, of the largest entry, that an entry of a second derivative may be off by for
+no other reason than the rounding of the first: a softmax of all but 1 has lost what it is less."""
+ALONE = 64
+"""Times the tolerance that a value is off by where none of its neighbours is."""
+
+
+@dataclass(frozen=True)
+class Settling:
+    """What it takes to judge a column again."""
+
+    problem: Problem
+    base: Base
+    probes: Probes
+    budget: Budget
+    judged: Callable[[Column], list[Side]]
+
+    def settle(
+        self, found: Column, sides: list[Side], *, disagrees: bool, carries: bool
+    ) -> tuple[Column, list[Side], str | None] | None:
+        """The column and its comparisons; or the dtype that f falls back to inside, in which the
+        column is to be taken again (unless one is known: `carries`). `None`: the budget is spent.
+
+        A ladder of steps first. What fails or stays open there gets a second ladder, and the noise
+        of f measured; a FAIL also the rounding of the automatic side.
+        """
+        problem, base = self.problem, self.base
+        closer = refined(problem, base, found)
+        again = self.judged(closer)
+        if _unsettled(again) and not carries:
+            dtype = precision(problem, base, closer)
+            if dtype is not None:
+                return found, sides, dtype
+        # a disagreement is judged by the ladder; mere doubt only where that removes it
+        if disagrees or total(again, "undecided") < total(sides, "undecided"):
+            found, sides = closer, again
+        if not _unsettled(sides):
+            return found, sides, None
+        if not self.budget.ladder():
+            return None
+        closer = confirm(problem, base, closer)
+        again = self.judged(closer)
+        if _unsettled(again) and self.budget.allows(NOISE):
+            closer = measured(problem, base, closer, self._doubted(again))
+            again = self.judged(closer)
+            settled = not _unsettled(again)
+            dtype = None if carries else plateau(problem, base, closer, settled=settled)
+            if dtype is not None:
+                return found, sides, dtype
+        if total(sides, "fails") or total(again, "undecided") <= total(sides, "undecided"):
+            found, sides = closer, again
+        if _unsettled(sides) and self.budget.allows(JUMP):
+            found = with_jumps(problem, base, found)
+        if total(sides, "fails"):
+            sides = [self._wavering(side, found) for side in sides]
+        if self.problem.tail and not (found.given or found.sided) and total(sides, "fails"):
+            sides = self._scattering(sides, found)
+        return found, sides, None
+
+    def _scattering(self, sides: list[Side], found: Column) -> list[Side]:
+        """What fails of a derivative of a derivative, allowed four times the change of both sides
+        where all of x moves by a unit of rounding: differences of a residue of rounding are as
+        precise as any, and are another residue there. Allowed as well what the rounding of the
+        first derivative, which is differentiated, may be beside the largest entry.
+        """
+        sides = [self._wavering(side, found, everywhere=True) for side in sides]
+        changes = [np.zeros(comparison.reference.size) for _, comparison, _ in sides]
+        for point in neighbours(self.problem, None):
+            if not self.budget.allows(self.budget.column):
+                return sides
+            moved = replace(self.problem, origin=point, x=self.problem.point(point))
+            there = self.judged(column(moved, self.base, found.tangent, None))
+            for change, (_, here, _), (_, other, _) in zip(changes, sides, there, strict=True):
+                with np.errstate(all="ignore"):
+                    apart = np.nan_to_num(np.abs(other.reference - here.reference), posinf=0.0)
+                np.maximum(change, apart, out=change)
+        allowed = []
+        for (letter, comparison, kind), change in zip(sides, changes, strict=True):
+            residue = RESIDUE * comparison.tolerance.eps * comparison.scales.block
+            slack = 4 * change + residue
+            if kind != "first":
+                floor = unseen(self.base, found.vector, comparison.tolerance.eps)
+                slack = slack + (floor if kind == "each" else self.probes.contract_error(floor))
+            error = comparison.error + np.where(comparison.fails, slack, 0.0)
+            allowed.append((letter, replace(comparison, error=error), kind))
+        return allowed
+
+    def _doubted(self, sides: list[Side]) -> NDArray[np.bool_]:
+        """The outputs on which a comparison fails or stays open."""
+        doubted = np.zeros(self.base.whole.size, bool)
+        width = self.base.Y.size
+        for _, comparison, side in sides:
+            for k in np.flatnonzero(comparison.fails | comparison.undecided):
+                if side == "first":
+                    doubted[width:] = True
+                elif self.probes.full or side == "each":
+                    doubted[k] = True
+                else:
+                    doubted[self.base.Y.slices[k]] = True
+        return doubted
+
+    def _wavering(self, side: Side, found: Column, *, everywhere: bool = False) -> Side:
+        """What fails, allowed the rounding of the automatic side: four times its change where x
+        moves by a unit of rounding. Of many rows some are tried; the steadiest stands for the rest.
+        A value that is far off at x, and right at all points tried around it, is not rounding.
+        """
+        letter, comparison, kind = side
+        tried = worst_of(comparison, comparison.fails)
+        if not tried:
+            return side
+        with np.errstate(all="ignore"):
+            around = self._around(kind, tried, found, everywhere=everywhere)
+            changes = [np.abs(values - comparison.automatic[tried]) for values in around]
+            change = np.max(np.where(np.isfinite(changes), changes, 0.0), axis=0)
+            reference, allowed = comparison.reference[tried], comparison.allowed[tried]
+            right = np.all([abs(values - reference) <= allowed for values in around], axis=0)
+            alone = right & (comparison.difference[tried] > ALONE * allowed)
+            change = np.where(alone, 0.0, change)
+            size = np.where(comparison.largest > 0, comparison.largest, 1.0)
+            slack = np.where(comparison.fails, np.nanmin(change / size[tried]) * size, 0.0)
+        slack[tried] = change
+        wavering = replace(comparison, error=comparison.error + 4 * slack)
+        if found.given and np.any(wavering.fails) and kind != "first":
+            wavering = self._scattered(wavering, kind, found)
+        return letter, wavering, kind
+
+    def _scattered(self, comparison: Comparison, kind: str, found: Column) -> Comparison:
+        """What still fails beside a reference, allowed the scatter of its relative deviation over
+        points nearby, where it is scattered: rounding is another one at each, a wrong formula not.
+        """
+        rows = worst_of(comparison, comparison.fails)
+        part, random = self.problem.X.slices[found.tangent.leaf], np.random.default_rng(5)
+        pairs = [(comparison.automatic[rows], comparison.reference[rows])]
+        for far in NEARBY:
+            point = self.problem.origin.copy()
+            signs = random.choice(np.array([-far, far]), part.stop - part.start)
+            point[part] += signs * scale(point[part])
+            point = representable(self.problem, self.problem.clipped(point), found.tangent.leaf)
+            there = given(replace(self.problem, origin=point), self.base, found.tangent)
+            value = there.estimate.value[: self.base.Y.size]
+            value = value if kind == "each" else self.probes.contract(value)
+            pairs.append((self._automatic(point, kind, rows, found), value[rows]))
+        with np.errstate(all="ignore"):
+            off = np.array([automatic / reference - 1 for automatic, reference in pairs])
+            spread = np.max(off, axis=0) - np.min(off, axis=0)
+            rounding = np.where(spread > np.abs(off[0]) / 2, 2 * spread, 0.0)
+        error = comparison.error.copy()
+        error[rows] += np.nan_to_num(rounding) * np.abs(comparison.reference[rows])
+        return replace(comparison, error=error)
+
+    def unburied(self, sides: list[Side], found: Column) -> list[Side]:
+        """What f cannot show, left open: a value that is steady where x moves by rounding, which
+        rounding is not, and a zero where f leaves x as a tail does.
+        """
+        none = np.zeros(self.base.Y.size, bool)
+        zero = all(not np.any(comparison.automatic) for _, comparison, _ in sides)
+        zero &= not self.problem.along  # across a set the coordinates of its chart move nothing
+        room = zero and not total(sides, "fails") and self.budget.allows(LEAVING)
+        tail = leaving(self.problem, self.base, found) if room else none
+        if not self.probes.full:
+            tail_rows = np.array([bool(tail[part].any()) for part in self.base.Y.slices])
+        opened = []
+        for letter, comparison, kind in sides:
+            own = tail if self.probes.full or kind == "each" else tail_rows
+            buried = own[: comparison.automatic.size] & comparison.agrees
+            buried |= self._steady(comparison, kind, found)
+            opened.append((letter, replace(comparison, open=buried), kind))
+        return opened
+
+    def unshown(self, sides: list[Side], found: Column) -> list[Side]:
+        """The zeros of a column of zeros, left open where f moves along it, and a ladder of long
+        steps does not show the derivative to be zero either: to the rounding of f over the scale
+        of x, as it does at a stationary point. What f scatters by is no motion.
+        """
+        zeros = not total(sides, "fails") and all(np.any(c.moved) for _, c, _ in sides)
+        zeros &= not self.problem.along
+        double = self.base.noise == 0 and unit_roundoff(self.problem, self.base) <= DOUBLE
+        if not zeros or not double or found.sided or not self.budget.allows(LEAVING):
+            return sides
+        far = climbed(
+            self.problem, self.base, found, steps_around(self.problem, self.base, found, far=True)
+        )
+        if far is None or not moves_truly(self.base, far):
+            return sides
+        opened = []
+        for side, (_, other, _) in zip(sides, self.judged(far), strict=True):
+            letter, comparison, kind = side
+            with np.errstate(all="ignore"):
+                error = np.fmin(comparison.error, other.error + np.abs(other.reference))
+                wide = error > SHOWN * DOUBLE * comparison.scales.secant
+            hidden = wide & comparison.agrees & comparison.moved
+            if comparison.open is not None:
+                hidden |= comparison.open
+            opened.append((letter, replace(comparison, open=hidden), kind))
+        return opened
+
+    def _steady(self, comparison: Comparison, kind: str, found: Column) -> NDArray[np.bool_]:
+        """Where a value that f cannot show is one, and not its own rounding."""
+        hidden = comparison.buried & (comparison.automatic != 0) & comparison.agrees
+        tried = worst_of(comparison, hidden & ~comparison.undecided)
+        buried = np.zeros_like(hidden)
+        if tried:
+            with np.errstate(all="ignore"):
+                here = comparison.automatic[tried]
+                changes = [np.abs(values - here) for values in self._around(kind, tried, found)]
+                steady = np.max(changes, axis=0) < np.abs(comparison.automatic[tried]) / 16
+            buried[np.array(tried)[steady]] = True
+        return np.asarray(buried)
+
+    def _around(
+        self, kind: str, rows: list[int], found: Column, *, everywhere: bool = False
+    ) -> list[Vector]:
+        """The automatic values of these rows where the leaf of the column, or all of x, is moved
+        by a unit of rounding.
+        """
+        points = neighbours(self.problem, None if everywhere else found.tangent.leaf)
+        return [self._automatic(point, kind, rows, found) for point in points]
+
+    def _automatic(self, point: Vector, kind: str, rows: list[int], found: Column) -> Vector:
+        """The automatic values of these rows of a side at another point."""
+        v, width = found.vector, self.base.Y.size
+        if kind == "first":
+            values = evaluate(self.problem, self.base, point, "with x moved by rounding")
+            return np.array([values[:width] @ v[:width]])
+        if kind == "each":
+            forward = Forward(self.problem, point)
+            return forward.column(self.base, v, found.tangent.leaf)[1][rows]
+        reverse = Reverse(self.problem, point)
+        return np.array([reverse.row(self.base, self.probes.row(k)) @ v for k in rows])
+
+
+def total(sides: list[Side], what: str) -> int:
+    """How many entries of all sides fail, or are undecided."""
+    return sum(int(np.count_nonzero(getattr(c, what))) for _, c, _ in sides)
+
+
+def _unsettled(sides: list[Side]) -> bool:
+    return total(sides, "fails") + total(sides, "undecided") > 0
+
+
+def worst_of(comparison: Comparison, mask: NDArray[np.bool_]) -> list[int]:
+    """The entries within `mask` that differ most, no more than a tally keeps."""
+    where = np.flatnonzero(mask)
+    if where.size <= Tally.KEPT:
+        return [int(k) for k in where]
+    gap = np.nan_to_num(comparison.difference[where], nan=np.inf)
+    return [int(k) for k in where[np.argsort(-gap)[: Tally.KEPT]]]

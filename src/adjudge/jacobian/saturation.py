@@ -1,0 +1,250 @@
+"""Tails: derivatives that lie below the rounding of f, seen from how f leaves its value at x."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adjudge.estimate import Column, doing, moved_by, unit_roundoff
+from adjudge.floats import Vector, lowest_bit
+from adjudge.jacobian.column import Side
+from adjudge.jacobian.comparison import ERRORS, FLOOR, Comparison, Tally
+from adjudge.problem import Base, Probes, Problem, Reverse, Sums, evaluate, where_defined
+
+CLOSE = 2.0**-8
+"""Over the scale of x: where a power of x with an offset of its own size, up to the sixth, has
+left its value at 0 by more than rounding. A zero derivative is right there."""
+FAR = (1.0, 0.25)
+"""Over the scale of x: how far off f is asked whether it moves at all."""
+HALVINGS = 10
+"""A kink that is met within `2^-10` of the scale of x moves f by more than `UNITS` of rounding."""
+UNITS = 64
+"""Of rounding: as much as a smooth function moves at first."""
+SHOWN = 1536
+"""Units of rounding over the scale of x, to which a ladder of long steps shows a zero: half again
+the error bar of its longest window, whose shortest step is 1/64 of the scale."""
+TRULY = 2.0**10
+"""Units of rounding that f moves farther off; what stays within fewer is noise."""
+
+
+CHANCE = 1 / 128
+"""Part of the entries of a leaf whose derivative may be as small by chance, where it crosses 0."""
+
+
+def below(sides: Sequence[Side]) -> bool:
+    """Whether all of a column lies below the rounding of f, of which two evaluations show nothing:
+    what f does not read looks like that, too.
+    """
+    return bool(sides) and all(bool(np.all(c.buried)) and not np.any(c.moved) for _, c, _ in sides)
+
+
+def leaving(problem: Problem, base: Base, found: Column) -> NDArray[np.bool_]:
+    """By output, whether f stands still about x, and farther off leaves its value by units of
+    rounding and moves on: as a tail does. A kink (relu, clip, round) moves it by more at once.
+
+    Four evaluations where f does not move at all; else up to eleven more to each side.
+    """
+    tail = np.zeros(base.Y.size, bool)
+    for sign in (1.0, -1.0):
+        tail |= _to_one_side(problem, base, found, sign)
+    return tail
+
+
+TOWERING = 64
+"""Times the largest output that moves, from which on one that stands still hides it."""
+
+
+def constants(
+    base: Base, probes: Probes, found: Column, reverse: Reverse | None
+) -> NDArray[np.bool_] | None:
+    """Outputs that stand still along a column, far off as well, and tower over those of their leaf
+    that move, as a mask of -1e30 does: their rounding would hide these. `None` without any, and
+    where `reverse` claims a derivative of them.
+    """
+    size, moved = np.abs(base.values), found.estimate.moved
+    still = np.zeros(size.size, bool)
+    for part in base.Y.slices:
+        if np.any(moved[part]):
+            top = np.max(size[part], initial=0.0, where=moved[part] & np.isfinite(size[part]))
+            still[part] = ~moved[part] & (size[part] > TOWERING * top)
+    for t in (FAR[1], -FAR[1]):
+        if not np.any(still):
+            return None
+        value = _value(base.problem, base, found, t)
+        if value is None:
+            return None
+        still[: value.size] &= value == base.values[: value.size]
+    for k, part in enumerate(base.Y.slices):
+        if reverse is not None and np.any(still[part]):
+            w = np.where(still[: base.Y.size], probes.row(k), 0.0)
+            if np.any(reverse.row(base, w)[base.problem.X.slices[found.tangent.leaf]]):
+                return None
+    return still if np.any(still) else None
+
+
+def moves_truly(base: Base, found: Column) -> bool:
+    """Whether an output moves by units of rounding in some samples of a ladder, as no jump does,
+    and by more than noise in others.
+    """
+    count = base.Y.size
+    with np.errstate(all="ignore"):
+        unit = 2.0**-52 * base.magnitude(base.values)[:count]
+        samples = [value for s in found.ladders[-1] for value in (s.plus, s.minus)]
+        moves = np.array([np.abs(value - base.values)[:count] for value in samples])
+        slight = np.any((moves > 0) & (moves <= UNITS * unit), axis=0)
+        return bool(np.any(slight & (np.max(moves, axis=0) > TRULY * unit)))
+
+
+def _to_one_side(problem: Problem, base: Base, found: Column, sign: float) -> NDArray[np.bool_]:
+    at, eps = base.values[: base.Y.size], unit_roundoff(problem, base)
+    moves: list[Vector] = []
+    on_lattice: list[NDArray[np.bool_]] = []
+    size = np.abs(at)
+
+    def moved(t: float) -> NDArray[np.bool_]:
+        """Where f is another one at a distance of `t` scales of x."""
+        value = _value(problem, base, found, sign * t)
+        if value is None:
+            return np.zeros(at.size, bool)
+        with np.errstate(all="ignore"):
+            move = np.where(np.isfinite(value), np.abs(value - at), 0.0)
+            np.fmax(size, np.where(np.isfinite(value), np.abs(value), 0.0), out=size)
+        moves.append(move)
+        on_lattice.append(lowest_bit(value) >= eps / 16 * size)
+        return move > 0
+
+    reached = [t for t in FAR if np.any(moved(t))]
+    if not reached:
+        return np.zeros(at.size, bool)
+    close = moved(CLOSE)
+    low, high = CLOSE, min(reached)
+    for _ in range(HALVINGS):
+        with np.errstate(all="ignore"):
+            small = [(m > 0) & (m <= UNITS * eps * size) & ok for m, ok in _seen(moves, on_lattice)]
+        gradual = np.logical_or.reduce(small) & ~close
+        if np.any(gradual):
+            break
+        middle = (low + high) / 2
+        if np.any(moved(middle) & ~close):
+            high = middle
+        else:
+            low = middle
+    truly = np.max(moves, axis=0) > TRULY * eps * size
+    return np.asarray(gradual & truly)
+
+
+def _seen(
+    moves: list[Vector], on_lattice: list[NDArray[np.bool_]]
+) -> list[tuple[Vector, NDArray[np.bool_]]]:
+    return list(zip(moves, on_lattice, strict=True))
+
+
+def _value(problem: Problem, base: Base, found: Column, t: float) -> Vector | None:
+    """The outputs where x is moved by `t` times its scale; `None` where f is not defined there."""
+    step = t * found.tangent.length
+    if abs(step) > problem.room(np.sign(t) * found.tangent.vector, both=False):
+        return None
+    point = moved_by(problem, found.tangent, step)
+    words = doing(problem, found.tangent, step)
+    value = where_defined(lambda: evaluate(problem, base, point, words))
+    return None if value is None else value[: base.Y.size]
+
+
+def unseen(
+    problem: Problem,
+    base: Base,
+    probes: Probes,
+    tally: Tally,
+    comparison: Comparison,
+    found: Column,
+    block: slice,
+    rows: Vector,
+    *,
+    again: bool = False,
+) -> NDArray[np.bool_] | None:
+    """Counts how much of the gradient has a part in the comparison that an error would show in.
+
+    Returns which entries of the input have too small a part for any error, `None` where they are no
+    more than chance makes. `again`: they were counted before.
+    """
+    if found.tangent.coordinate is not None:
+        if tally.weigh(comparison.automatic, comparison.allowed) and not found.given:
+            note_faint(base, probes, tally, comparison, found, block, rows)
+        return None
+    leaf = found.tangent.leaf
+    part = probes.X.slices[leaf]
+    v = found.vector[part]
+    its = rows[:, part.start - block.start : part.stop - block.start]
+    with np.errstate(all="ignore"):
+        terms = its * v if problem.sketch is None else problem.sketch.terms(leaf, v, len(its))
+        count = [
+            tally.weigh(row, bound, again=again)
+            for row, bound in zip(terms, comparison.unsuspicious, strict=True)
+        ]
+    if not again and any(count) and not found.given and not problem.tail:
+        note_faint(base, probes, tally, comparison, found, block, rows)
+    if not found.given and min(count, default=0) <= CHANCE * terms.shape[1]:
+        return None
+    with np.errstate(all="ignore"):
+        share = np.max(np.abs(terms) / comparison.unsuspicious[:, None], axis=0)
+    # a zero shows nowhere, and a reference has its own opinion of it
+    hidden = ((share > 0) | found.given) & (share < 1 / ERRORS[0])
+    return np.asarray(hidden) if np.any(hidden) else None
+
+
+def shown(sums: Sums, comparison: Comparison, found: Column) -> None:
+    """Marks `sums` as lost where an output shows neither in its sum nor in two evaluations, so that
+    its tangent has not been compared.
+    """
+    doubted = sums.doubted.get(found.tangent.leaf)
+    if doubted is None:
+        return
+    terms, which = sums.images(found.tangent.leaf, found.vector)
+    with np.errstate(all="ignore"):
+        size, bound = np.abs(terms), comparison.unsuspicious[which] / ERRORS[0]
+        # two evaluations compare on the scale of the largest, and see nothing far below that
+        far_below = (size > 0) & (size <= FLOOR * comparison.tolerance.relative * np.max(size))
+        sums.lost |= bool(np.any((doubted | far_below) & ~(size > bound)))
+
+
+def note_faint(
+    base: Base,
+    probes: Probes,
+    tally: Tally,
+    comparison: Comparison,
+    found: Column,
+    block: slice,
+    rows: Vector,
+) -> None:
+    """Counts entries of reverse mode that settle beside larger ones, and move f by less than its
+    rounding where x moves by its scale: no difference has seen them.
+    """
+    values = np.abs(base.values[: base.Y.size])
+    eps, j = comparison.tolerance.eps, found.tangent.coordinate
+    settled = comparison.agrees & ~comparison.undecided
+    with np.errstate(all="ignore"):
+        if j is not None:
+            own = np.abs(comparison.automatic)
+            small = settled & (own * found.tangent.length <= eps * values[: own.size])
+            faint = np.flatnonzero(small & (own > 0) & (own <= FLOOR * comparison.scales.block))
+        else:
+            part = probes.X.slices[found.tangent.leaf]
+            its = rows[:, part.start - block.start : part.stop - block.start]
+            weighed = np.abs(probes.cotangent) * values
+            largest = np.array([np.max(weighed[p], initial=0.0) for p in base.Y.slices])
+            size = np.abs(its * found.vector[part])
+            unseen = size <= eps * largest[: len(its), None]
+            small = np.all(unseen, axis=0) & np.any(size > 0, axis=0) & bool(np.all(settled))
+            faint = np.flatnonzero(small & bool(np.any(~unseen)))
+    if faint.size and not tally.faint:
+        k = int(faint[0])
+        if j is not None:
+            of, wrt, value = base.Y.entry(k), probes.X.entry(j), comparison.automatic[k]
+        else:
+            row = int(np.argmax(size[:, k]))
+            of, wrt = f"<w, {base.Y.leaves[row].name}>", probes.X.entry(part.start + k)
+            value = its[row, k]
+        tally.faintest = f"d {of} / d {wrt} is {value:.2g}"
+    tally.faint += int(faint.size)

@@ -1,0 +1,424 @@
+"""A projected comparison that failed, with what a search for its entries begins with; the names of
+rows and columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adjudge.estimate import CARRIED, Column, column
+from adjudge.floats import Vector
+from adjudge.jacobian.adjoint import Agreement
+from adjudge.jacobian.affine import Affine
+from adjudge.jacobian.budget import Budget
+from adjudge.jacobian.coloring import grouped
+from adjudge.jacobian.column import Columns, Side, kinks, slopes_of
+from adjudge.jacobian.comparison import Comparison, Entry, Tally, Tolerance
+from adjudge.jacobian.refine import Settling, total, worst_of
+from adjudge.jacobian.saturation import below, constants, shown, unseen
+from adjudge.problem import Base, Forward, Probes, Problem, Reverse, Tangent
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A projected comparison that failed, with what is needed to search for the entry."""
+
+    mode: str
+    side: str
+    tangent: Tangent
+    row: int
+    entry: Entry
+
+
+def row_name(probes: Probes, base: Base, side: str, k: int) -> str:
+    """What row `k` of that side is the derivative of."""
+    if side == "first":
+        return "<w, f>"
+    if probes.full or side == "each":
+        return base.Y.entry(k)
+    return f"<w, {base.Y.leaves[k].name}>"
+
+
+def column_name(problem: Problem, tangent: Tangent) -> str:
+    """What the derivative is taken with respect to."""
+    if tangent.coordinate is not None:
+        return problem.X.entry(tangent.coordinate)
+    return f"{problem.X.leaves[tangent.leaf].name} along v"
+
+
+DUG = 4
+"""Columns that lie below the rounding of f and get a ladder of long steps all the same."""
+
+STRATA = 3
+"""How often what does not show among larger entries is compared by itself."""
+
+CONFIRMED = 32
+"""Columns on which a disagreement, or a doubt, is followed by a ladder of steps before the rest is
+judged by its two evaluations: the verdict stands by then."""
+
+
+@dataclass
+class Table:
+    """What is compared: the problem, its probes, and the engine's modes that fill the table."""
+
+    problem: Problem
+    base: Base
+    probes: Probes
+    tolerance: Tolerance
+    eps: float | None
+    reverse: Reverse | None
+    forward: Forward | None
+    tallies: dict[str, Tally]
+    known: Vector | None = None
+    """The only row, where there is but one and it is at hand."""
+    confirmed: int = 0
+    open: int = 0
+    """Columns on which a ladder of steps left something undecided."""
+    failures: dict[str, Failure] = field(default_factory=dict)
+    """By mode, the first comparison that failed."""
+    projections: dict[tuple[str, int, int], Failure] = field(default_factory=dict)
+    """Projections that failed, by mode, input and output (-1: the first of all)."""
+    unsettled: set[str] = field(default_factory=set)
+    """Modes with a jump at x, or with a kink where the automatic value is NaN."""
+    suspects: list[Failure] = field(default_factory=list)
+    """Projections that agree, with a deviation that is significant all the same."""
+    pushed: dict[int, tuple[Vector, Vector]] = field(default_factory=dict)
+    """By leaf, the first tangent pushed forward and its image."""
+    dug: int = 0
+    """Columns below the rounding of f that were looked into."""
+    carries: str | None = None
+    """The dtype to which f was seen to round its values, narrower than that of its outputs."""
+    budget: Budget = field(init=False)
+    columns: Columns = field(init=False)
+    """Makes the comparisons of one column."""
+    rows: Vector | None = None
+    """The whole table by reverse mode, where it fitted into one block."""
+    agreement: Agreement = field(init=False)
+    affine: Affine | None = None
+    """Compares columns along which f is affine exactly."""
+    by_sums: Callable[[], dict[str, Tally] | None] | None = None
+    """Of a large problem: the comparison by sums of blocks, where everything agrees in that."""
+    summed: bool = False
+    """Whether it took the place of all columns."""
+
+    def __post_init__(self) -> None:
+        """What follows from the rest."""
+        modes = self.reverse is not None, self.forward is not None
+        self.budget = Budget(self.problem, self.probes, *modes, self.known is not None)
+        self.columns = Columns(self.problem, self.base, self.probes, self.tolerance)
+        # of a method it would be a cycle, which keeps arrays on devices until Python collects
+        self.agreement = Agreement(partial(row_name, self.probes, self.base, "rows"))
+
+    def tally(self, letter: str) -> Tally:
+        """The tally of mode `letter` on top of the derivatives already taken."""
+        mode = letter + self.problem.tail if letter else self.problem.tail
+        return self.tallies.setdefault(mode, Tally(mode))
+
+    def fill(self) -> None:
+        """All columns: differences once, shared by every mode."""
+        for block, rows in self._blocks():
+            self.rows = rows if block == slice(0, self.problem.X.size) else None
+            settled = self._together(block, rows)
+            for tangent in self.probes.tangents(self.problem.origin, block, self._along(rows)):
+                if tangent.coordinate in settled:
+                    continue
+                if not self.budget.allows(self.budget.column):
+                    return
+                self.budget.columns += 1
+                self._column(tangent, block, rows)
+                if self.summed:
+                    self.budget.columns = self.probes.columns
+                    return
+            if not self.budget.allows(self.budget.pulled):  # for another block
+                return
+
+    def _together(self, block: slice, rows: Vector | None) -> set[int]:
+        """The columns of a sparse table that a few evaluations settle, many at a time."""
+        settled: set[int] = set()
+        plain = self.probes.full and self.eps is None and not self.problem.tail
+        if not plain or rows is None or rows.shape[0] < self.probes.rows:
+            return settled
+        for tangent, coordinates in grouped(self.probes, self.problem.origin, block, rows):
+            if not self.budget.allows(self.budget.column):
+                break
+            found, pushed, sides = self.first(tangent, block, rows)
+            if not all(comparison.settled for _, comparison, _ in sides):
+                continue
+            settled.update(coordinates)
+            for letter, comparison, side in sides:
+                tally = self.tally(letter)
+                tally.compared += comparison.automatic.size * (len(coordinates) - 1)
+                self._record(tally, comparison, side, found)
+                tally.weigh(comparison.automatic, comparison.allowed)
+            if pushed is not None:
+                self._forward_against_reverse(found, block, rows, pushed)
+        self.budget.columns += len(settled)
+        return settled
+
+    def _blocks(self) -> Iterator[tuple[slice, Vector | None]]:
+        if self.reverse is None:
+            yield slice(0, self.problem.X.size), None
+            return
+        rows = self.budget.rows = self.budget.pulled
+        cotangents = islice(self.probes.cotangents(), rows)
+        whole = not self.probes.full  # a random tangent goes through every column
+        yield from self.reverse.blocks(self.base, cotangents, rows, self.known, whole=whole)
+
+    def _along(self, rows: Vector | None) -> Vector | None:
+        """The gradient that random tangents lean towards: of all projected outputs together."""
+        if rows is None or self.probes.full:
+            return None
+        with np.errstate(all="ignore"):
+            return np.asarray(rows[0] if rows.shape[0] == 1 else np.sum(rows, axis=0))
+
+    def first(
+        self, tangent: Tangent, block: slice, rows: Vector | None
+    ) -> tuple[Column, Vector | None, list[Side]]:
+        """A column from two evaluations, what forward mode says of it, and their comparisons."""
+        found = column(self.problem, self.base, tangent, self.eps)
+        pushed = None
+        if self.forward is not None:
+            pushed = self.forward.column(self.base, found.vector, tangent.leaf)[1]
+            self.pushed.setdefault(tangent.leaf, (found.vector, pushed))
+        if self.affine is not None:
+            self.affine.compare(found, block, rows, self.forward)
+        return found, pushed, list(self.columns.sides(found, block, rows, pushed))
+
+    def _column(self, tangent: Tangent, block: slice, rows: Vector | None) -> None:
+        found, pushed, sides = self.first(tangent, block, rows)
+        settled = self.eps is not None or all(c.settled for _, c, _ in sides)
+        if not settled and self._beside_constants(found, tangent, block, rows):
+            return
+        disagrees = not settled and any(bool(np.any(self.doubtful(c))) for _, c, _ in sides)
+        doubt = (disagrees and self.confirmed < CONFIRMED) or (
+            not settled and total(sides, "undecided") and self.open < CONFIRMED
+        )
+        # a few times only: what f does not read looks like that, too
+        few = self.dug < DUG and not self.problem.tail and not found.given
+        buried = not (doubt or settled) and few and below(sides)
+        self.dug += buried
+        if (doubt or buried) and self._sums_agree():
+            return
+        if doubt or buried:
+            if not self.budget.ladder():
+                return
+            settling = self._settling(block, rows, pushed)
+            outcome = settling.settle(
+                found, sides, disagrees=disagrees or buried, carries=self.carries is not None
+            )
+            if outcome is None:
+                return
+            found, sides, dtype = outcome
+            if dtype is not None:
+                self._carry(dtype)
+                self._column(tangent, block, rows)
+                return
+            if buried:
+                sides = settling.unburied(sides, found)
+            if few and all(not np.any(c.automatic) for _, c, _ in sides):
+                sides = settling.unshown(sides, found)
+                self.dug += not buried
+            self.confirmed += bool(total(sides, "fails"))
+            self.open += bool(total(sides, "undecided"))
+        self._keep(sides, found, block, rows)
+        if pushed is not None and rows is not None:
+            self._forward_against_reverse(found, block, rows, pushed)
+
+    def _beside_constants(
+        self, found: Column, tangent: Tangent, block: slice, rows: Vector | None
+    ) -> bool:
+        """Whether there were outputs whose size hides the others, and the column was compared
+        without them: they stand still, and reverse mode says so, too.
+        """
+        if self.probes.full or found.given or self.base.constant is not None:
+            return False
+        still = constants(self.base, self.probes, found, None if rows is None else self.reverse)
+        if still is None:
+            return False
+        self._see(replace(self.base, constant=still))
+        self._column(tangent, block, rows)
+        self._see(replace(self.base, constant=None))
+        return True
+
+    def _see(self, base: Base) -> None:
+        """From here on f is judged as `base` has it."""
+        self.base = base
+        self.columns = Columns(self.problem, base, self.probes, self.tolerance)
+
+    def _sums_agree(self) -> bool:
+        """Before a large problem is followed through ladders: whether all of it agrees by sums."""
+        by_sums, self.by_sums = self.by_sums, None
+        found = None if by_sums is None else by_sums()
+        if found is not None:
+            self.summed = True
+            for kept in (self.tallies, self.failures, self.projections, self.suspects):
+                kept.clear()
+            self.tallies.update(found)
+        return self.summed
+
+    def _keep(
+        self, sides: list[Side], found: Column, block: slice, rows: Vector | None, depth: int = 0
+    ) -> None:
+        """The comparisons of a column, counted and weighed."""
+        for letter, comparison, side in sides:
+            self._record(self.tally(letter), comparison, side, found)
+            if side == "each" and self.problem.sketch is not None:
+                shown(self.problem.sketch, comparison, found)
+            if side == "rows" and rows is not None:
+                self._weigh(self.tally(letter), comparison, found, block, rows, depth)
+
+    def _weigh(
+        self,
+        tally: Tally,
+        comparison: Comparison,
+        found: Column,
+        block: slice,
+        rows: Vector,
+        depth: int = 0,
+    ) -> None:
+        """What has too small a part in a comparison for any error to show is compared once more,
+        by itself.
+        """
+        if not self.tolerance.automatic or self.eps is not None:
+            return
+        seen = (self.problem, self.base, self.probes, tally, comparison, found, block, rows)
+        hidden = unseen(*seen, again=depth > 0)
+        if hidden is None or depth == STRATA or tally.failed or self.problem.tail:
+            return
+        if self.problem.sketch is not None:
+            self.problem.sketch.hidden[found.tangent.leaf] = hidden
+        elif not np.all(hidden):
+            part = self.problem.X.slices[found.tangent.leaf]
+            vector = np.zeros_like(found.vector)
+            vector[part] = np.where(hidden, found.tangent.vector[part], 0.0)
+            self.stratum(replace(found.tangent, vector=vector), block, rows, depth + 1)
+
+    def stratum(self, tangent: Tangent, block: slice, rows: Vector, depth: int = STRATA) -> None:
+        """A comparison of entries that are too small to show among the others. It can fail, and add
+        to what would have shown; what it leaves open is no worse than it was.
+        """
+        if not self.budget.allows(self.budget.column):
+            return
+        found, pushed, sides = self.first(tangent, block, rows)
+        if found.given or not all(comparison.settled for _, comparison, _ in sides):
+            agree = all(bool(np.all(comparison.agrees)) for _, comparison, _ in sides)
+            if agree and not found.given:
+                for letter, comparison, side in sides:
+                    if side == "rows":
+                        self._weigh(self.tally(letter), comparison, found, block, rows, depth)
+                return
+            settling = self._settling(block, rows, pushed)
+            outcome = settling.settle(found, sides, disagrees=True, carries=True)
+            if outcome is None or not (found.given or total(outcome[1], "fails")):
+                return
+            found, sides = outcome[:2]
+        self._keep(sides, found, block, rows, depth)
+
+    def _settling(self, block: slice, rows: Vector | None, pushed: Vector | None) -> Settling:
+        """What it takes to judge a column again."""
+
+        def judged(found: Column) -> list[Side]:
+            return list(self.columns.sides(found, block, rows, pushed, final=True))
+
+        return Settling(self.problem, self.base, self.probes, self.budget, judged)
+
+    def doubtful(self, comparison: Comparison) -> NDArray[np.bool_]:
+        """Where two evaluations do not settle the matter."""
+        doubtful = ~comparison.agrees | comparison.vanishing
+        if not self.probes.full:
+            doubtful |= comparison.coarse | comparison.suspicious
+        return doubtful
+
+    def _carry(self, dtype: str) -> None:
+        """From here on f is judged as code in that dtype."""
+        bits = CARRIED[dtype]
+        self.carries = dtype
+        self.tolerance = replace(self.tolerance, eps=max(self.tolerance.eps, 2.0 ** (1 - bits)))
+        self._see(self.base.rounded(2.0 ** (1 - bits)))
+
+    # -- keeping what disagrees
+
+    def _record(self, tally: Tally, comparison: Comparison, side: str, found: Column) -> None:
+        # an empty output has a projection, with nothing in it
+        empty = [side == "rows" and not leaf.size for leaf in self.base.Y.leaves]
+        tally.compared += int(comparison.automatic.size) - (0 if self.probes.full else sum(empty))
+        if comparison.settled:
+            tally.nonzero += int(np.count_nonzero(comparison.automatic))
+            tally.resolution = max(tally.resolution, comparison.resolution)
+            return
+        fails, undecided = comparison.fails, comparison.undecided
+        slopes = slopes_of(self.problem, self.probes, side, found, self.base.Y.size)
+        kink, odd = kinks(slopes, comparison, ties=self.probes.full)
+        if odd:
+            self.unsettled.add(tally.mode)
+        fails, undecided = fails & ~kink, undecided & ~kink
+        tally.nonzero += int(np.count_nonzero(comparison.automatic))
+        tally.resolution = max(tally.resolution, comparison.resolution)
+        tally.failed += int(np.count_nonzero(fails))
+        tally.undecided += int(np.count_nonzero(undecided))
+        tally.kinks += int(np.count_nonzero(kink))
+        for k in worst_of(comparison, fails):
+            entry = self._entry(tally.mode, comparison, side, found, k)
+            if not comparison.moved[k] and comparison.automatic[k] != 0:
+                tally.keep(tally.still, entry)
+            elif self._detached(side, k):
+                tally.keep(tally.detached, entry)
+            elif self._absent(side, found):
+                tally.keep(tally.absent, entry)
+            else:
+                tally.keep(tally.wrong, entry)
+            failure = Failure(tally.mode, side, found.tangent, k, entry)
+            self.failures.setdefault(tally.mode, failure)
+            key = tally.mode, found.tangent.leaf, -1 if side == "each" else k
+            self.projections.setdefault(key, failure)
+        if not self.probes.full:
+            for k in worst_of(comparison, comparison.suspicious & ~undecided):
+                entry = self._entry(tally.mode, comparison, side, found, k)
+                self.suspects.append(Failure(tally.mode, side, found.tangent, k, entry))
+        for k in worst_of(comparison, kink | undecided):
+            entry = self._entry(tally.mode, comparison, side, found, k)
+            if kink[k] and entry.slopes is None:  # the kink is another output's
+                entry = replace(entry, slopes=(entry.reference, entry.reference))
+            tally.keep(tally.open, entry)
+
+    def _detached(self, side: str, k: int) -> bool:
+        if self.reverse is None or side == "first":
+            return False
+        output = int(self.base.Y.owner[k]) if self.probes.full or side == "each" else k
+        return not self.reverse.attached[output]
+
+    def _absent(self, side: str, found: Column) -> bool:
+        if self.reverse is None or side == "first":
+            return False
+        return not self.reverse.present[found.tangent.leaf]
+
+    def _entry(self, mode: str, comparison: Comparison, side: str, found: Column, k: int) -> Entry:
+        slopes = slopes_of(self.problem, self.probes, side, found, self.base.Y.size)
+        return Entry(
+            mode,
+            row_name(self.probes, self.base, side, k),
+            column_name(self.problem, found.tangent),
+            float(comparison.automatic[k]),
+            float(comparison.reference[k]),
+            float(comparison.error[k]),
+            float(comparison.allowed[k]),
+            found.estimate.method,
+            None
+            if slopes is None or np.isnan(slopes[0][k])
+            else (float(slopes[0][k]), float(slopes[1][k])),
+            comparison.hidden(k),
+            found.given,
+        )
+
+    def _forward_against_reverse(
+        self, found: Column, block: slice, rows: Vector, pushed: Vector
+    ) -> None:
+        tally, wrt = Tally("identity"), column_name(self.problem, found.tangent)
+        tally = self.tallies.setdefault(tally.mode, tally)
+        self.agreement.compare(self.columns, tally, wrt, found, block, rows, pushed)

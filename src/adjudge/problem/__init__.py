@@ -1,0 +1,99 @@
+"""The user's function as `f: X -> Y` at a point x.
+
+In here: real inner-product spaces of leaves, pytrees, the call of the user's function, the
+bounds and constraint sets of its inputs, random and unit tangents and cotangents, the two modes
+of automatic differentiation, and compositions of them (the vjp of f as a function of its own).
+
+Invariant: the point x is held as real coordinates on the host, and every evaluation gets fresh
+arrays made from them, so that no function can spoil its inputs. Every evaluation, vjp and jvp
+is counted.
+"""
+
+from adjudge.problem.arguments import Arguments, Path, read_arguments
+from adjudge.problem.autodiff import Forward, Reverse
+from adjudge.problem.calls import Counts, UserCodec
+from adjudge.problem.charts import SETS, OffTheSetError
+from adjudge.problem.composition import (
+    COTANGENT,
+    composed,
+    gradient_problem,
+    over_reverse,
+    require_outputs,
+    tangent_problem,
+)
+from adjudge.problem.constraints import Directions
+from adjudge.problem.domain import (
+    ABOVE_ZERO,
+    INTERVALS,
+    Bounds,
+    Domain,
+    Domains,
+    Member,
+    bounds_of,
+    contains,
+    domains_of,
+    read_bounds,
+)
+from adjudge.problem.probes import Probes, Tangent, fresh_seed, random_cotangent, signed
+from adjudge.problem.problem import (
+    Base,
+    Problem,
+    Sums,
+    base_of,
+    evaluate,
+    first_order,
+    observe,
+    unseen,
+    where_defined,
+)
+from adjudge.problem.pytree import Tree, flatten
+from adjudge.problem.space import DOUBLE, Leaf, Space, largest
+
+__all__ = [
+    "ABOVE_ZERO",
+    "COTANGENT",
+    "DOUBLE",
+    "INTERVALS",
+    "SETS",
+    "Arguments",
+    "Base",
+    "Bounds",
+    "Counts",
+    "Directions",
+    "Domain",
+    "Domains",
+    "Forward",
+    "Leaf",
+    "Member",
+    "OffTheSetError",
+    "Path",
+    "Probes",
+    "Problem",
+    "Reverse",
+    "Space",
+    "Sums",
+    "Tangent",
+    "Tree",
+    "UserCodec",
+    "base_of",
+    "bounds_of",
+    "composed",
+    "contains",
+    "domains_of",
+    "evaluate",
+    "first_order",
+    "flatten",
+    "fresh_seed",
+    "gradient_problem",
+    "largest",
+    "observe",
+    "over_reverse",
+    "random_cotangent",
+    "read_arguments",
+    "read_bounds",
+    "require_outputs",
+    "signed",
+    "tangent_problem",
+    "unseen",
+    "where_defined",
+]

@@ -1,0 +1,226 @@
+"""The user's arguments: which leaves are checked, which engine they belong to, how to call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from adjudge.engine import (
+    Arrays,
+    AutodiffBackend,
+    backend_named,
+    backend_of,
+    common_backend,
+    expand,
+)
+from adjudge.errors import InputError, NotSupportedError, UnknownFrameworkError
+from adjudge.problem.pytree import Tree, flatten
+
+Path = int | str
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The user's arguments, flattened: which leaves are checked, and how to call with others."""
+
+    tree: Tree
+    checked: tuple[int, ...]
+    backend: AutodiffBackend
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Accessor paths of the checked leaves."""
+        return tuple(self.tree.names[k] for k in self.checked)
+
+    @property
+    def leaves(self) -> Arrays:
+        """The user's own checked arrays: read, never written to or passed on."""
+        return tuple(self.tree.leaves[k] for k in self.checked)
+
+    def call(self, x: Arrays) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """`args, kwargs` with `x` in the checked places and fresh copies of other arrays."""
+        return self.assemble(self.fill(x))
+
+    def fill(self, x: Arrays) -> list[Any]:
+        """All leaves, with `x` in the checked places and fresh copies of other arrays."""
+        leaves: list[Any] = list(self.tree.leaves)
+        for k in self._unchecked:
+            leaves[k] = self._fresh(leaves[k])
+        for k, leaf in zip(self.checked, x, strict=True):
+            leaves[k] = leaf
+        return leaves
+
+    @cached_property
+    def _unchecked(self) -> tuple[int, ...]:
+        checked = set(self.checked)
+        return tuple(k for k in range(len(self.tree.leaves)) if k not in checked)
+
+    def assemble(self, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """`args, kwargs` made of these leaves."""
+        args, kwargs = self.tree.rebuild(leaves)
+        return tuple(args), kwargs
+
+    def widened(self) -> Arguments:
+        """The same arguments with every floating array of the engine in double precision."""
+        backend = self.backend
+
+        def wide(leaf: Any) -> Any:
+            low = backend.owns(leaf) and backend.differentiable(leaf)
+            return backend.widen(leaf) if low else leaf
+
+        tree = replace(self.tree, leaves=tuple(wide(leaf) for leaf in self.tree.leaves))
+        return replace(self, tree=tree)
+
+    def written(self, leaves: Sequence[Any]) -> tuple[str, ...]:
+        """Names of the unchecked arrays among `leaves` that no longer hold the user's values."""
+        return tuple(
+            name
+            for k, (name, now, before) in enumerate(
+                zip(self.tree.names, leaves, self.tree.leaves, strict=True)
+            )
+            if k not in self.checked and now is not before and not self._same(now, before)
+        )
+
+    def _same(self, now: Any, before: Any) -> bool:
+        if isinstance(before, np.ndarray):
+            return bool(now.tobytes() == before.tobytes())
+        backend = self.backend
+        try:
+            now, before = backend.to_host(now), backend.to_host(before)
+        except NotSupportedError:  # of a device whose arrays hold no values: nothing is written
+            return True
+        return bool(np.array_equal(now, before, equal_nan=True))
+
+    def _fresh(self, leaf: Any) -> Any:
+        if isinstance(leaf, np.generic):
+            return leaf
+        if isinstance(leaf, np.ndarray):
+            return leaf.copy(order="K")
+        return self.backend.copy(leaf) if self.backend.owns(leaf) else leaf
+
+
+def read_arguments(
+    inputs: object,
+    kwargs: dict[str, Any],
+    wrt: Path | Sequence[Path] | None,
+    backend: str | AutodiffBackend | None,
+    masked: bool | None,
+    device: str | None = None,
+) -> Arguments:
+    """The call `f(*inputs, **kwargs)`, flattened; with `device` on copies of all its arrays there.
+
+    Raises the errors of bad input.
+    """
+    args = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
+    positional = flatten(args, "inputs", expand)
+    named = flatten(kwargs, "kwargs", expand)
+    count = len(positional.leaves)
+    tree = Tree(
+        positional.leaves + named.leaves,
+        positional.names + named.names,
+        lambda flat: (positional.rebuild(flat[:count]), named.rebuild(flat[count:])),
+        (),
+    )
+    given = backend_named(backend) if isinstance(backend, str) else backend
+    owners: dict[int, AutodiffBackend] = {}
+    unknown: dict[int, UnknownFrameworkError] = {}
+    for k, (name, leaf) in enumerate(zip(tree.names, tree.leaves, strict=True)):
+        if given is not None:
+            if given.owns(leaf):
+                owners[k] = given
+        elif not isinstance(leaf, np.generic):  # NumPy's scalars are numbers, like float
+            try:
+                owner = backend_of(leaf, name)
+            except UnknownFrameworkError as error:
+                unknown[k] = error
+                continue
+            if owner is not None:
+                owners[k] = owner
+    checked = _selected(tree, owners, unknown, wrt)
+    engine = common_backend((tree.names[k], owners[k]) for k in checked)
+    assert engine is not None  # _selected raised where nothing is checked
+    if device is not None:
+        tree = replace(tree, leaves=_moved(engine, tree, device))
+    return Arguments(tree, checked, engine.masked(masked))
+
+
+def _moved(engine: AutodiffBackend, tree: Tree, device: str) -> tuple[Any, ...]:
+    try:
+        return tuple(
+            engine.place(leaf, device) if engine.owns(leaf) else leaf for leaf in tree.leaves
+        )
+    except NotSupportedError as error:
+        raise InputError(
+            f"device={device!r}: {error.found}",
+            "name one of the engine's devices (adjudge backends), for arrays that hold values",
+        ) from error
+
+
+def _selected(
+    tree: Tree,
+    owners: Mapping[int, AutodiffBackend],
+    unknown: Mapping[int, UnknownFrameworkError],
+    wrt: Path | Sequence[Path] | None,
+) -> tuple[int, ...]:
+    """The checked leaves: those named, else those marked, else all that can be.
+
+    An array of an unknown framework is a constant where others are named or marked.
+    """
+    floating = [k for k, owner in owners.items() if owner.differentiable(tree.leaves[k])]
+    if wrt is not None:
+        return _resolved(tree, unknown, floating, wrt)
+    wishes = {k: owners[k].wanted(tree.leaves[k]) for k in floating}
+    if any(wishes.values()):
+        return tuple(k for k in floating if wishes[k])
+    for error in unknown.values():
+        raise error
+    if not floating:
+        kinds = ", ".join(
+            f"{name}: {getattr(leaf, 'dtype', type(leaf).__name__)}"
+            for name, leaf in zip(tree.names, tree.leaves, strict=True)
+        )
+        raise InputError(
+            f"no input has a floating or complex array to check ({kinds or 'no inputs'})",
+            "pass floating-point arrays; Python and NumPy scalars count as constants",
+        )
+    return tuple(floating)
+
+
+def _resolved(
+    tree: Tree,
+    unknown: Mapping[int, UnknownFrameworkError],
+    floating: Sequence[int],
+    wrt: Path | Sequence[Path],
+) -> tuple[int, ...]:
+    paths = [wrt] if isinstance(wrt, int | str) else list(wrt)
+    if not paths:
+        raise InputError("wrt= selects nothing", "name at least one input, or leave wrt= out")
+    chosen: set[int] = set()
+    for path in paths:
+        prefix = f"inputs[{path}]" if isinstance(path, int) else path
+        under = [
+            k
+            for k, name in enumerate(tree.names)
+            if name == prefix or (name.startswith(prefix) and name[len(prefix)] in "[.")
+        ]
+        if not under:
+            raise InputError(
+                f"wrt={path!r} is no input; there are: {', '.join(tree.names) or 'none'}",
+                "give the index of a positional argument, or a path as listed",
+            )
+        usable = [k for k in under if k in floating]
+        if not usable:
+            k = under[0]
+            if k in unknown:
+                raise unknown[k]
+            kind = getattr(tree.leaves[k], "dtype", type(tree.leaves[k]).__name__)
+            raise InputError(
+                f"wrt={path!r} names {tree.names[k]}, which is {kind}",
+                "only floating and complex arrays have derivatives",
+            )
+        chosen.update(usable)
+    return tuple(sorted(chosen))

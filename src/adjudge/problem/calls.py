@@ -1,0 +1,226 @@
+"""Between flat leaves and what the user's function takes and returns."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from adjudge.engine import Arrays, MaybeArrays, expand, is_array_like
+from adjudge.errors import InputError, UnstableOutputError
+from adjudge.problem.arguments import Arguments
+from adjudge.problem.pytree import Tree, flatten
+
+KEPT_BYTES = 2**20
+"""Of all points together that are kept alive; points of more than a sixteenth of it are not."""
+
+
+@dataclass
+class Counts:
+    """What a check has cost so far, and what it is doing now (for notes on exceptions)."""
+
+    evaluations: int = 0
+    vjps: int = 0
+    jvps: int = 0
+    doing: str = "the first evaluation"
+    limit: float = np.inf
+    """The budget: work that may be spent before no more is begun."""
+    kept: deque[Arrays] = field(default_factory=deque)
+    """Points handed out, the latest last: a function that remembers arrays by `id` must not meet
+    the `id` of an array that is gone."""
+    all_kept: bool = False
+
+    @property
+    def spent(self) -> int:
+        """Work the size of an evaluation so far; a jvp evaluates f as well, and counts twice."""
+        return self.evaluations + self.vjps + self.jvps
+
+    def allows(self, work: float) -> bool:
+        """Whether the budget has room for this much more."""
+        return self.spent + work <= self.limit
+
+    def keep(self, x: Arrays, size: int) -> None:
+        """Keeps the point `x` of `size` bytes alive, as long as that is cheap."""
+        if self.all_kept or size <= KEPT_BYTES // 16:
+            self.kept.append(x)
+        while not self.all_kept and len(self.kept) > KEPT_BYTES // max(size, 1):
+            self.kept.popleft()
+
+    @contextmanager
+    def keeping(self) -> Iterator[None]:
+        """Every point is kept alive, of whatever size."""
+        self.all_kept = True
+        try:
+            yield
+        finally:
+            self.all_kept = False
+            self.kept.clear()
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What must not change between two evaluations: structure, shapes and dtypes of outputs."""
+
+    structure: tuple[object, ...]
+    arrays: tuple[tuple[str, tuple[int, ...], str] | None, ...]
+
+
+@dataclass
+class UserCodec:
+    """Between leaves and the user's arguments and results; it remembers the result's structure."""
+
+    arguments_: Arguments
+    counts: Counts
+    result: Tree | None = None
+    signature: Signature | None = None
+    differentiable: tuple[int, ...] = ()
+    written: tuple[str, ...] = ()
+    """Unchecked arrays that the first evaluation wrote into."""
+    bare: tuple[tuple[int, ...], str] | None = None
+    """Shape and dtype, where the function returns a single array."""
+
+    def arguments(self, x: Arrays) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """See `Arguments.call`."""
+        return self.arguments_.call(x)
+
+    def calling(self, x: Arrays) -> AbstractContextManager[None]:
+        """See `AutodiffBackend.calling`."""
+        return self.arguments_.backend.calling(x)
+
+    def evaluate(self, function: Callable[..., Any], x: Arrays) -> Arrays:
+        """Output leaves of one counted evaluation; exceptions say which one it was."""
+        leaves = self.arguments_.fill(x)
+        args, kwargs = self.arguments_.assemble(leaves)
+        self.counts.evaluations += 1
+        try:
+            with self.calling(x):
+                result = function(*args, **kwargs)
+        except BaseException as error:
+            error.add_note(
+                f"adjudge: raised in evaluation {self.counts.evaluations} of the function, "
+                f"{self.counts.doing}"
+            )
+            raise
+        if self.signature is None:
+            self.written = self.arguments_.written(leaves)
+        return self.outputs(result)
+
+    def outputs(self, result: Any) -> Arrays:
+        """Floating and complex output leaves. Raises `UnstableOutputError` on a new structure."""
+        if (
+            self.bare is not None
+            and self.arguments_.backend.owns(result)
+            and (tuple(result.shape), str(result.dtype)) == self.bare
+        ):
+            return (result,)
+        tree = flatten(result, "out", expand)
+        signature = self._signature(tree)
+        if self.signature is None:
+            backend = self.arguments_.backend
+            self.signature, self.result = signature, tree
+            self.differentiable = tuple(
+                k
+                for k, leaf in enumerate(tree.leaves)
+                if backend.owns(leaf) and backend.differentiable(leaf)
+            )
+            if len(tree.leaves) == 1 and tree.leaves[0] is result and self.differentiable:
+                self.bare = (tuple(result.shape), str(result.dtype))
+        elif signature != self.signature:
+            raise _unstable(self.signature, signature, self.counts)
+        return tuple(tree.leaves[k] for k in self.differentiable)
+
+    @staticmethod
+    def _signature(tree: Tree) -> Signature:
+        arrays: tuple[tuple[str, tuple[int, ...], str] | None, ...] = tuple(
+            (name, tuple(leaf.shape), str(leaf.dtype)) if is_array_like(leaf) else None
+            for name, leaf in zip(tree.names, tree.leaves, strict=True)
+        )
+        return Signature(tree.signature, arrays)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """Accessor paths of the differentiable outputs."""
+        assert self.result is not None
+        return tuple(self.result.names[k] for k in self.differentiable)
+
+    # -- derivatives by hand: trees of gradients and cotangents
+
+    def gradients(self, result: Any) -> MaybeArrays:
+        """One gradient per checked leaf. Raises `InputError` on a wrong number of them."""
+        arguments = self.arguments_
+        args, kwargs = arguments.tree.rebuild(arguments.tree.leaves)
+        if result is None:
+            return (None,) * len(arguments.checked)
+        per_input = result if isinstance(result, tuple) and len(args) != 1 else (result,)
+        if isinstance(result, tuple) and len(args) == 1 and not isinstance(args[0], tuple):
+            per_input = result
+        if len(per_input) != len(args):
+            raise InputError(
+                f"the hand-written vjp returned {len(per_input)} gradients for "
+                f"{len(args)} positional inputs",
+                "return a tuple with one gradient per positional input, None where there is none",
+            )
+        found: list[Any] = []
+        for k, (argument, gradient) in enumerate(zip(args, per_input, strict=True)):
+            found.extend(_matched(argument, gradient, f"inputs[{k}]"))
+        found.extend([None] * len(flatten(kwargs, "kwargs", expand).leaves))
+        return tuple(found[k] for k in arguments.checked)
+
+    def gradient_tree(self, leaves: MaybeArrays) -> tuple[Any, ...]:
+        """One tree per positional input, `None` at unchecked leaves."""
+        tree = self.arguments_.tree
+        flat: list[Any] = [None] * len(tree.leaves)
+        for k, leaf in zip(self.arguments_.checked, leaves, strict=True):
+            flat[k] = leaf
+        args, _ = tree.rebuild(flat)
+        return tuple(args)
+
+    def cotangent(self, w: MaybeArrays) -> Any:
+        """`w` in the structure of the user's result, `None` at other leaves."""
+        assert self.result is not None
+        flat: list[Any] = [None] * len(self.result.leaves)
+        for k, leaf in zip(self.differentiable, w, strict=True):
+            flat[k] = leaf
+        return self.result.rebuild(flat)
+
+    def cotangent_leaves(self, tree: Any) -> MaybeArrays:
+        """One array per differentiable output, from a tree of the result's structure."""
+        assert self.result is not None
+        if tree is None:
+            return (None,) * len(self.differentiable)
+        found = _matched(self.result.rebuild(self.result.leaves), tree, "out")
+        return tuple(found[k] for k in self.differentiable)
+
+
+def _matched(like: Any, tree: Any, name: str) -> list[Any]:
+    """Leaves of `tree` in the order of those of `like`; `None` for a whole subtree is allowed."""
+    expected = flatten(like, name, expand)
+    if tree is None:
+        return [None] * len(expected.leaves)
+    given = flatten(tree, name, expand)
+    if len(given.leaves) != len(expected.leaves):
+        raise InputError(
+            f"a hand-written derivative has {len(given.leaves)} leaves for {name}, "
+            f"which has {len(expected.leaves)}",
+            f"return the structure of {name}, None at leaves without a derivative",
+        )
+    return list(given.leaves)
+
+
+def _unstable(before: Signature, now: Signature, counts: Counts) -> UnstableOutputError:
+    for first, then in zip(before.arrays, now.arrays, strict=False):
+        if first != then and first is not None and then is not None:
+            return UnstableOutputError(
+                f"{first[0]} was {first[2]} of shape {first[1]} and is {then[2]} of shape "
+                f"{then[1]} in evaluation {counts.evaluations}, {counts.doing}",
+                "a derivative needs outputs of one shape and dtype near x: fix the size of the "
+                "output, or move x away from where it changes",
+            )
+    return UnstableOutputError(
+        f"the structure of the output changed in evaluation {counts.evaluations}, {counts.doing}",
+        "return the same structure at every call",
+    )

@@ -1,0 +1,243 @@
+"""Problems one level down: the vjp or jvp of a problem is a function at a point, too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from adjudge.engine import Array, Arrays, FlatFunction
+from adjudge.errors import InputError
+from adjudge.floats import Vector
+from adjudge.problem.autodiff import Reverse
+from adjudge.problem.probes import random_cotangent
+from adjudge.problem.problem import Base, Problem, base_of, observe
+from adjudge.problem.space import Leaf, Space
+
+
+def gradient_problem(
+    problem: Problem,
+    attached: Sequence[bool],
+    Y: Space,
+    w: Sequence[Array],
+) -> Problem:
+    """`(x, w) -> J*(x) w` at `w`, one cotangent per attached output; observed beside it: f(x).
+
+    `Y` is the space of the outputs of `problem`, in which the cotangents live.
+    """
+    backend, count = problem.backend, len(problem.x)
+    kept = [k for k, here in enumerate(attached) if here]
+    function = _only(problem.function, kept, len(attached))
+
+    def evaluate(xw: Arrays) -> Arrays:
+        x = xw[:count]
+        y, pullback = backend.vjp(problem.function, x)
+        problem.counts.vjps += 1
+        given: list[Array | None] = [None] * len(attached)
+        for k, cotangent in zip(kept, xw[count:], strict=True):
+            given[k] = cotangent
+        return (*backend.zeros_for_absent(pullback(tuple(given)), x), *y)
+
+    names = [f"grad_outputs[{k}]" for k in range(len(kept))]
+    gradient_names = [f"grad({leaf.name})" for leaf in problem.X.leaves]
+    weights = np.zeros(Y.size)
+    for k, cotangent in zip(kept, w, strict=True):
+        weights[Y.slices[k]] = Y.leaves[k].vector(backend.to_host(cotangent))
+    return _second_order(
+        problem,
+        "R",
+        backend.vjp_map(function, count),
+        evaluate,
+        tuple(w),
+        names,
+        [*gradient_names, *(leaf.name for leaf in Y.leaves)],
+        count,
+        weights,
+        attached=[Y.slices[k] for k in kept],
+    )
+
+
+def tangent_problem(problem: Problem, outputs: Sequence[Leaf], v: Sequence[Array]) -> Problem:
+    """`(x, v) -> J(x) v` at `v`, one tangent per leaf of x; observed beside it: f(x)."""
+    backend, count = problem.backend, len(problem.x)
+
+    def evaluate(xv: Arrays) -> Arrays:
+        y, jv = backend.jvp(problem.function, xv[:count], xv[count:])
+        problem.counts.jvps += 1
+        return (*backend.zeros_for_absent(jv, y), *y)
+
+    return _second_order(
+        problem,
+        "F",
+        backend.jvp_map(problem.function, count),
+        evaluate,
+        tuple(v),
+        [f"tangents[{k}]" for k in range(count)],
+        [*(f"tangent({leaf.name})" for leaf in outputs), *(leaf.name for leaf in outputs)],
+        len(outputs),
+    )
+
+
+def _second_order(
+    problem: Problem,
+    letter: str,
+    function: FlatFunction,
+    evaluate: FlatFunction,
+    directions: Arrays,
+    direction_names: Sequence[str],
+    output_names: Sequence[str],
+    differentiated: int,
+    weights: Vector | None = None,
+    attached: Sequence[slice] = (),
+) -> Problem:
+    backend = problem.backend
+    directions = tuple(backend.copy(direction) for direction in directions)
+    more, coordinates = Space.at(backend, directions, direction_names)
+    return Problem(
+        backend,
+        function,
+        evaluate,
+        (*problem.x, *directions),
+        Space((*problem.X.leaves, *more.leaves)),
+        np.concatenate([problem.origin, coordinates]),
+        problem.counts,
+        letter + problem.tail,
+        lambda: output_names,
+        differentiated=differentiated,
+        base_inputs=len(problem.x),
+        weights=weights,
+        reference=problem.reference and problem.reference.over(letter, attached),
+        bounds=None
+        if problem.bounds is None
+        else (
+            np.concatenate([problem.bounds[0], np.full(more.size, -np.inf)]),
+            np.concatenate([problem.bounds[1], np.full(more.size, np.inf)]),
+        ),
+    )
+
+
+def _only(function: FlatFunction, kept: Sequence[int], count: int) -> FlatFunction:
+    if len(kept) == count:
+        return function
+
+    def attached_outputs(x: Arrays) -> Arrays:
+        outputs = function(x)
+        return tuple(outputs[k] for k in kept)
+
+    return attached_outputs
+
+
+COTANGENT = 7
+"""Added to the seed of a check for the cotangent of a derivative that is differentiated again."""
+
+
+def over_reverse(problem: Problem, given: Any, seed: int, *, strided: bool) -> Problem:
+    """`(x, w) -> J*(x) w` at the cotangents `given`, or at random signed cotangents.
+
+    Raises `NotSupportedError` where the engine cannot differentiate its vjp, `InputError` where
+    no output is differentiable or a cotangent does not fit.
+    """
+    reverse = Reverse(problem)
+    base = base_of(problem, reverse.outputs)
+    require_outputs(base)
+    if not any(reverse.attached):
+        raise InputError(
+            "no output of the function is differentiable, so there is no gradient to "
+            "differentiate again",
+            "return at least one output that depends on the checked inputs through the engine",
+        )
+    w = _cotangents(base, reverse.attached, given, seed, strided)
+    return gradient_problem(problem, reverse.attached, base.Y, w)
+
+
+def over_forward(
+    problem: Problem,
+    seed: int,
+    along: Vector | None = None,
+    outputs: Sequence[Leaf] | None = None,
+) -> Problem:
+    """`(x, v) -> J(x) v` at the tangent `along`, or at random signed tangents. `outputs`: those
+    of the problem, where they are known.
+    """
+    if outputs is None:
+        base = observe(problem)
+        require_outputs(base)
+        outputs = base.Y.leaves
+    v = random_cotangent(problem.X, seed + 11) if along is None else along
+    return tangent_problem(problem, outputs, problem.X.arrays(problem.backend, v, problem.x))
+
+
+def composed(
+    problem: Problem,
+    tail: str,
+    seed: int,
+    along: Vector | None = None,
+    outputs: Sequence[Leaf] | None = None,
+) -> Problem:
+    """The problem whose function has the derivatives `tail` taken, the last letter first.
+
+    `along`, `outputs`: as for `over_forward`, where that takes the first derivative.
+    """
+    for k, letter in enumerate(reversed(tail)):
+        problem = (
+            over_reverse(problem, None, seed, strided=False)
+            if letter == "R"
+            else over_forward(problem, seed, *((along, outputs) if k == 0 else ()))
+        )
+    return problem
+
+
+def _cotangents(
+    base: Base, attached: Sequence[bool], given: Any, seed: int, strided: bool
+) -> Arrays:
+    backend, Y = base.problem.backend, base.Y
+    kept = [k for k, here in enumerate(attached) if here]
+    if given is None:
+        vector = random_cotangent(Y, seed + COTANGENT)
+        arrays = Y.arrays(backend, vector, base.arrays)
+        return tuple(backend.strided(arrays[k]) if strided else arrays[k] for k in kept)
+    cotangents = tuple(given) if isinstance(given, tuple | list) else (given,)
+    if len(cotangents) != len(kept):
+        raise InputError(
+            f"grad_outputs has {len(cotangents)} entries for {len(kept)} differentiable outputs "
+            f"({', '.join(Y.leaves[k].name for k in kept)})",
+            "give one cotangent per differentiable output",
+        )
+    return tuple(
+        _fitting(base, k, number, cotangent)
+        for number, (k, cotangent) in enumerate(zip(kept, cotangents, strict=True))
+    )
+
+
+def _fitting(base: Base, k: int, number: int, cotangent: Any) -> Array:
+    leaf, backend = base.Y.leaves[k], base.problem.backend
+    if cotangent is None:
+        return backend.from_host(leaf.host(np.zeros(leaf.size)), base.arrays[k])
+    if not backend.owns(cotangent):
+        raise InputError(
+            f"grad_outputs[{number}] is a {type(cotangent).__name__}, not an array of "
+            f"{backend.name}",
+            f"give an array like {leaf.name}: {leaf.info.dtype} of shape {leaf.info.shape}",
+        )
+    info = backend.info(cotangent)
+    if info.shape != leaf.info.shape:
+        raise InputError(
+            f"grad_outputs[{number}] has shape {info.shape}, {leaf.name} has {leaf.info.shape}",
+            "give a cotangent of the shape of its output",
+        )
+    if leaf.double and backend.eps(cotangent) > leaf.eps:
+        cotangent = backend.widen(cotangent)  # the function was widened, its cotangents with it
+    if info.device != leaf.info.device:  # the inputs were moved, and their outputs with them
+        return backend.place(cotangent, backend.device(base.arrays[k]))
+    return backend.copy(cotangent)
+
+
+def require_outputs(base: Base) -> None:
+    """Raises `InputError` where the function returns nothing that has a derivative."""
+    if not base.Y.leaves:
+        raise InputError(
+            "the function returns nothing that can be differentiated: no floating or complex "
+            f"array of {base.problem.backend.name}",
+            "return arrays of the same framework as the inputs",
+        )

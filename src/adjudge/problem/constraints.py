@@ -1,0 +1,325 @@
+"""Inputs that live on a set: `directions=` as charts, and a function along them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from adjudge.engine import (
+    Array,
+    Arrays,
+    AutodiffBackend,
+    ByHand,
+    FlatByHand,
+    HostArray,
+    MaybeArrays,
+    Pullback,
+)
+from adjudge.errors import FlagError, InputError, NotSupportedError
+from adjudge.floats import Vector
+from adjudge.problem.arguments import Path
+from adjudge.problem.charts import SETS, Chart, OffTheSetError, tolerance
+from adjudge.problem.domain import Bounds, named, under
+from adjudge.problem.space import Leaf, Space, largest
+
+Directions: TypeAlias = (
+    str | Callable[[Any], Any] | Mapping[Path, str | Callable[[Any], Any]] | None
+)
+"""The name of a set or a chart, for all checked inputs; or by path such names and charts."""
+
+
+@dataclass(frozen=True)
+class Charts:
+    """The product of the charts of all leaves of X; `None` where a leaf has none."""
+
+    backend: AutodiffBackend
+    charts: tuple[Chart | None, ...]
+    names: tuple[str, ...]
+    constants: tuple[Arrays, ...]
+    """Those of each chart, as arrays: made once, outside of what an engine traces."""
+
+    @property
+    def along(self) -> tuple[str, ...]:
+        """Which inputs are checked along what."""
+        pairs = zip(self.names, self.charts, strict=True)
+        return tuple(f"{name} along {chart.along}" for name, chart in pairs if chart is not None)
+
+    @property
+    def identity(self) -> bool:
+        """Whether no chart changes its coordinates."""
+        return all(chart is None or chart.value is None for chart in self.charts)
+
+    @property
+    def affine(self) -> bool:
+        """Whether every chart is affine."""
+        return all(chart is None or chart.affine for chart in self.charts)
+
+    def start(self) -> tuple[HostArray | None, ...]:
+        """The coordinates of x, where they are not x itself."""
+        return tuple(None if chart is None else chart.start for chart in self.charts)
+
+    def value(self, z: Arrays) -> Arrays:
+        """The point with the coordinates `z`."""
+        return tuple(
+            leaf
+            if chart is None or chart.value is None
+            else chart.value(self.backend.xp, leaf, *self.constants[j])
+            for j, (chart, leaf) in enumerate(zip(self.charts, z, strict=True))
+        )
+
+    def push(self, z: Arrays, v: MaybeArrays) -> MaybeArrays:
+        """`c'(z) v`."""
+        return self._linear("push", z, v)
+
+    def pull(self, z: Arrays, w: MaybeArrays) -> MaybeArrays:
+        """`c'(z)* w`; what is not of the shape of its leaf stays what it is."""
+        return self._linear("pull", z, w)
+
+    def _linear(self, name: str, z: Arrays, values: MaybeArrays) -> MaybeArrays:
+        return tuple(
+            value
+            if chart is None or chart.value is None or not self._like(leaf, value)
+            else self._written(chart, name)(self.backend.xp, leaf, value, *self.constants[j])
+            for j, (chart, leaf, value) in enumerate(zip(self.charts, z, values, strict=True))
+        )
+
+    def _like(self, leaf: Array, value: Array | None) -> bool:
+        return (
+            value is not None
+            and self.backend.owns(value)
+            and tuple(value.shape) == tuple(leaf.shape)
+        )
+
+    @staticmethod
+    def _written(chart: Chart, name: str) -> Callable[..., Array]:
+        written: Callable[..., Array] | None = getattr(chart, name)
+        if written is None:
+            rule = "jvp" if name == "push" else "vjp"
+            raise NotSupportedError(
+                f"the derivative of {chart.along} has no engine, since the function is a ByHand",
+                f"give that as a ByHand, too, with {rule}=",
+            )
+        return written
+
+
+class ChartedByHand(FlatByHand):
+    """A hand-written function of the coordinates, with its derivatives composed by hand."""
+
+    def __init__(self, inner: FlatByHand, charts: Charts, *, gradient: bool = False) -> None:
+        """`gradient`: `inner` is `(x, w) -> J* w`, of which this is `(z, w) -> c'* J* w`."""
+        super().__init__(inner.rule, inner.codec)
+        self.inner = inner
+        self.charts = charts
+        self.gradient = gradient
+        self.count = len(charts.charts)
+
+    def _point(self, z: Arrays) -> Arrays:
+        return (*self.charts.value(z[: self.count]), *z[self.count :])
+
+    def __call__(self, z: Arrays) -> Arrays:
+        """`f(c(z))`."""
+        return self._outputs(z, self.inner(self._point(z)))
+
+    def _outputs(self, z: Arrays, y: MaybeArrays) -> Arrays:
+        return self.charts.pull(z[: self.count], y) if self.gradient else y
+
+    def linearize(self, x: Arrays) -> tuple[Arrays, Pullback] | None:
+        """See `FlatByHand`."""
+        linear = self.inner.linearize(self._point(x))
+        if linear is None:
+            return None
+        y, pull = linear
+        z = x[: self.count]
+
+        def pullback(w: MaybeArrays) -> MaybeArrays:
+            g = pull(self.charts.push(z, w) if self.gradient else w)
+            return (*self.charts.pull(z, g[: self.count]), *g[self.count :])
+
+        return self._outputs(x, y), pullback
+
+    def push(self, x: Arrays, v: Arrays) -> MaybeArrays | None:
+        """See `FlatByHand`."""
+        tangents = (*self.charts.push(x[: self.count], v[: self.count]), *v[self.count :])
+        pushed = self.inner.push(self._point(x), tangents)
+        return None if pushed is None else self._outputs(x, pushed)
+
+    def gradient_map(self, zeros: Callable[[MaybeArrays, Arrays], Arrays]) -> FlatByHand | None:
+        """See `FlatByHand`. Raises `NotSupportedError` where a chart is curved."""
+        inner = self.inner.gradient_map(zeros)
+        if inner is None:
+            return None
+        if self.gradient or not self.charts.affine:
+            raise NotSupportedError(
+                "the second derivative of a ByHand along a curved set needs the second derivative "
+                f"of its chart ({', '.join(self.charts.along)}), which nobody wrote",
+                "check the second derivative with bounds=, or of a function that an engine "
+                "differentiates",
+            )
+        return ChartedByHand(inner, self.charts, gradient=True)
+
+
+def read_directions(
+    backend: AutodiffBackend,
+    space: Space,
+    arrays: Arrays,
+    directions: Directions,
+    bounds: Bounds,
+    rounding: Sequence[float],
+) -> Charts:
+    """The charts of `arrays`, a point of `space`.
+
+    `rounding`: the spacing at 1 of the dtype in which each leaf was given. Raises `InputError`
+    for names that are none and for points that are not in their set.
+    """
+    charts: list[Chart | None] = [None] * len(space.leaves)
+    wishes = directions if isinstance(directions, Mapping) else {"": directions}
+    if not wishes:
+        raise InputError("directions= names no input", "name at least one, or leave it out")
+    for path, wish in wishes.items():
+        remedy = (
+            "give a path as listed, or one name for all; only floating and complex arrays that "
+            "are checked (wrt=) have directions"
+        )
+        for j in named(space, path, "directions", remedy):
+            leaf = space.leaves[j]
+            if _bounded(leaf, bounds):
+                raise FlagError(
+                    f"both bounds= and directions= are given for {leaf.name}",
+                    "leave one of them out: a chart has bounds of its own",
+                )
+            if charts[j] is not None:
+                raise InputError(f"directions= names {leaf.name} twice", "name it once")
+            charts[j] = _chart(backend, leaf, arrays[j], wish, rounding[j])
+    return charts_of(backend, space, arrays, charts)
+
+
+def charts_of(
+    backend: AutodiffBackend, space: Space, arrays: Arrays, charts: Sequence[Chart | None]
+) -> Charts:
+    """The charts of `arrays`, with their constants as arrays like these."""
+    constants = tuple(
+        tuple(backend.copy(backend.from_host(c, like)) for c in (chart.constants if chart else ()))
+        for chart, like in zip(charts, arrays, strict=True)
+    )
+    return Charts(backend, tuple(charts), tuple(leaf.name for leaf in space.leaves), constants)
+
+
+def _bounded(leaf: Leaf, bounds: Bounds) -> bool:
+    if not isinstance(bounds, Mapping):
+        return bounds is not None
+    prefixes = [f"inputs[{path}]" if isinstance(path, int) else path for path in bounds]
+    return any(under(leaf.name, prefix) for prefix in prefixes)
+
+
+def _chart(
+    backend: AutodiffBackend,
+    leaf: Leaf,
+    array: Array,
+    wish: Any,
+    eps: float,
+) -> Chart:
+    if "sparse" in leaf.info.layout or leaf.host_shape != leaf.info.shape:
+        raise InputError(f"directions= for {leaf.name}, which is sparse", "pass a dense array")
+    if callable(wish):
+        return _written_chart(backend, leaf, array, wish, eps)
+    name = wish.replace("_", " ") if isinstance(wish, str) else ""
+    if name not in SETS:
+        raise InputError(
+            f"directions={wish!r} for {leaf.name} is no set; there are: {', '.join(SETS)}",
+            "give one of these names, or a callable chart(z) -> x with chart(x) = x",
+        )
+    if not leaf.size:
+        return Chart(f"an empty array ({name})", affine=True)
+    try:
+        return SETS[name](backend.to_host(array), eps)
+    except OffTheSetError as error:
+        found, remedy = error.args
+        raise InputError(f"{leaf.name} {found}: it is not {_KINDS[name]}", remedy) from error
+
+
+_KINDS = {
+    "symmetric": "symmetric",
+    "positive definite": "positive definite",
+    "simplex": "on the simplex",
+    "sphere": "on the unit sphere",
+    "orthogonal": "orthogonal",
+    "sorted": "sorted",
+    "positive": "positive",
+}
+
+
+def _written_chart(
+    backend: AutodiffBackend, leaf: Leaf, array: Array, chart: Callable[[Any], Any], eps: float
+) -> Chart:
+    """The user's own chart. Raises `InputError` where it does not lead from x to x."""
+    name = repr(chart) if isinstance(chart, ByHand) else getattr(chart, "__name__", repr(chart))
+    value = chart(backend.copy(array))
+    remedy = "a chart(z) -> x returns an array like z, and x itself at x"
+    if not backend.owns(value) or backend.info(value).shape != leaf.info.shape:
+        shape = f" of shape {tuple(value.shape)}" if hasattr(value, "shape") else ""
+        raise InputError(
+            f"the chart {name} of {leaf.name} returns a {type(value).__name__}{shape}, not an "
+            f"array of {backend.name} of shape {leaf.info.shape}",
+            remedy,
+        )
+    if backend.info(value).dtype != leaf.info.dtype:
+        raise InputError(
+            f"the chart {name} of {leaf.name} returns {backend.info(value).dtype}, not "
+            f"{leaf.info.dtype}",
+            remedy,
+        )
+    x = leaf.vector(backend.to_host(array))
+    gap, size = leaf.vector(backend.to_host(value)) - x, largest(x)
+    if not np.all(np.abs(gap) <= tolerance(eps, leaf.size) * size):
+        raise InputError(
+            f"the chart {name} leads from {leaf.name} to a point that is off it by "
+            f"{np.max(np.abs(gap)):.3g}",
+            remedy,
+        )
+    push, pull = _written_derivatives(chart)
+    return Chart(f"the chart {name}", lambda xp, z: chart(z), push, pull)
+
+
+def _written_derivatives(
+    chart: Callable[[Any], Any],
+) -> tuple[Callable[..., Array] | None, Callable[..., Array] | None]:
+    if not isinstance(chart, ByHand):
+        return None, None
+    jvp, vjp, pullback = chart.jvp, chart.vjp, chart.pullback
+    push = None if jvp is None else lambda xp, z, v: jvp(z, v)
+    if vjp is not None:
+        return push, lambda xp, z, w: _single(vjp(z, w))
+    return push, None if pullback is None else lambda xp, z, w: _single(pullback(z)[1](w))
+
+
+def _single(gradient: Any) -> Any:
+    return gradient[0] if isinstance(gradient, tuple) and len(gradient) == 1 else gradient
+
+
+def within(
+    space: Space, origin: Vector, bounds: tuple[Vector, Vector] | None, charts: Charts
+) -> tuple[Vector, Vector] | None:
+    """`bounds`, and where the charts lead into their sets."""
+    reaches = [None if chart is None else chart.reach for chart in charts.charts]
+    if all(reach is None for reach in reaches):
+        return bounds
+    if bounds is None:
+        bounds = np.full(space.size, -np.inf), np.full(space.size, np.inf)
+    low, high = (side.copy() for side in bounds)
+    for leaf, part, reach in zip(space.leaves, space.slices, reaches, strict=True):
+        if reach is not None:
+            low[part], high[part] = (leaf.vector(side) for side in reach)
+    return np.minimum(low, origin), np.maximum(high, origin)
+
+
+def at_start(charts: Charts, space: Space, arrays: Arrays, origin: Vector) -> tuple[Arrays, Vector]:
+    """The coordinates of x: arrays, and as a vector."""
+    z, vector = list(arrays), origin.copy()
+    for j, start in enumerate(charts.start()):
+        if start is not None:
+            z[j] = charts.backend.from_host(start, arrays[j])
+            vector[space.slices[j]] = space.leaves[j].vector(start)
+    return tuple(z), vector

@@ -1,0 +1,89 @@
+"""Whether a reference is the function that is checked: their values at x, to the rounding of f."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adjudge.findings import Finding, Status
+from adjudge.floats import Vector
+from adjudge.jacobian import Tolerance
+from adjudge.problem import Base, Problem, Space, evaluate
+
+UNITS = 64
+"""Units of rounding of f, relative to the median of its leaf, that need no explanation."""
+REACH = (2.0**-12, 2.0**-10, 2.0**-9, 2.0**-8)
+"""How far off, relative to x, the gap is looked at again: rounding is another one at each point."""
+
+
+def another(problem: Problem, base: Base, tolerance: Tolerance) -> list[Finding]:
+    """A finding where the reference has another value at x than f, beyond the rounding of f.
+
+    A gap larger than units of rounding is looked at again at four points nearby: rounding, however
+    much cancellation makes of it, is scattered there; another function is off as much, or smoothly.
+    """
+    if problem.reference is None:
+        return []
+    first = base.Y.size if problem.tail else 0
+    space = _outputs(problem, base)
+    gap = _gap(problem, base, problem.origin, base.values, first)
+    if gap is None:
+        return []
+    size = base.magnitude(base.values)[first:]
+    with np.errstate(all="ignore"):
+        allowed = UNITS * tolerance.eps * size
+        off = np.isfinite(gap) & ~(np.abs(gap) <= allowed)
+    off |= np.isnan(gap) & np.isfinite(base.values[first:])
+    if not np.any(off):
+        return []
+    off &= ~_scattered(problem, base, gap, first)
+    if not np.any(off):
+        return []
+    with np.errstate(all="ignore"):
+        worst = int(np.argmax(np.where(off, np.nan_to_num(np.abs(gap), nan=np.inf), -1.0)))
+    mine = float(base.values[first + worst])
+    return [
+        Finding(
+            Status.REFERENCE,
+            "",
+            space.entry(worst),
+            f"the reference is another function: at {space.entry(worst)} it differs from f(x) "
+            f"by {abs(gap[worst]):.3g} ({int(off.sum())} of {off.size} entries)\n"
+            f"  function   {mine: .17g}\n"
+            f"  reference  {mine - gap[worst]: .17g}   (allowed difference {allowed[worst]:.3g})\n"
+            "  nothing is compared with it: give the same function, constants included",
+        )
+    ]
+
+
+def _outputs(problem: Problem, base: Base) -> Space:
+    """Those of f itself, which a derivative has beside its own."""
+    return Space(base.whole.leaves[len(base.Y.leaves) if problem.tail else 0 :])
+
+
+def _gap(problem: Problem, base: Base, point: Vector, values: Vector, first: int) -> Vector | None:
+    """f less the reference."""
+    assert problem.reference is not None
+    given = problem.reference.values(_outputs(problem, base), point)
+    with np.errstate(all="ignore"):
+        return None if given is None else np.asarray(values[first:] - given)
+
+
+def _scattered(problem: Problem, base: Base, gap: Vector, first: int) -> NDArray[np.bool_]:
+    """Where the gap is no more at x than it varies nearby, and has no sign of its own."""
+    random, gaps = np.random.default_rng(31), [gap]
+    reach = problem.lengths.copy()
+    if problem.tail:  # cotangents stay
+        reach[problem.X.slices[problem.base_inputs - 1].stop :] = 0.0
+    for far in REACH:
+        move = far * reach * random.uniform(0.5, 1.0, problem.X.size)
+        point = problem.origin + move * random.choice([-1.0, 1.0], problem.X.size)
+        point = problem.X.vector(problem.backend, problem.point(problem.clipped(point)), problem.x)
+        values = evaluate(problem, base, point, "near x, to compare it with the reference")
+        there = _gap(problem, base, point, values, first)
+        assert there is not None  # it was not at x
+        gaps.append(there)
+    with np.errstate(all="ignore"):
+        every = np.array(gaps)
+        spread = np.max(np.abs(every - every.mean(axis=0)), axis=0)
+        return np.asarray(spread > np.abs(every.mean(axis=0)) / 2)

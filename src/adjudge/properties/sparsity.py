@@ -1,0 +1,294 @@
+"""Which outputs move when blocks of an input move, against where its derivative is zero."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adjudge.estimate import column, confirm, moved_by, refined
+from adjudge.findings import Finding, Status
+from adjudge.floats import Vector, norm, scale
+from adjudge.jacobian import Table
+from adjudge.problem import Leaf, Reverse, Tangent, evaluate, signed
+
+Mask = NDArray[np.bool_]
+
+NOISE = 2.0**14
+"""Units of rounding of f, and of the gradient, that a derivative has to stand out from to be one
+where f does not move."""
+LENGTHS = (1.0, -1.0, 2.0**-10, 2.0**-20)
+"""Of the moves, over the scale of x, under all of which f has to stand still: it may be flat at
+long ones, where it is saturated, and at short ones, where it is rounded to a grid."""
+
+
+@dataclass(frozen=True)
+class Structure:
+    """The blocks of one problem, by its table."""
+
+    table: Table
+    reverse: Reverse
+
+    def within(self) -> Iterator[Finding]:
+        """Of every input leaf: entries without any derivative, and triangles."""
+        gradient = self._gradient()
+        if gradient is not None and np.all(np.isfinite(gradient)):
+            for j, leaf in self._leaves():
+                self._zeros(j, gradient)
+                yield from self._triangles(j, leaf, gradient)
+
+    def between(self) -> Iterator[Finding]:
+        """Of every input leaf: the entries of a batch."""
+        for j, leaf in self._leaves():
+            yield from self._batches(j, leaf)
+
+    def _leaves(self) -> Iterator[tuple[int, Leaf]]:
+        table = self.table
+        for j, leaf in enumerate(table.problem.X.leaves):
+            several = leaf.size > 1 and not table.problem.tail
+            if several and table.budget.allows(8):
+                yield j, leaf
+
+    def _gradient(self) -> Vector | None:
+        """The largest entries of the rows of reverse mode; `None` where they are not all there."""
+        rows = self.table.known[None, :] if self.table.known is not None else self.table.rows
+        if rows is None or rows.shape[0] < self.table.probes.rows or not rows.size:
+            return None
+        return np.asarray(np.max(np.abs(rows), axis=0))
+
+    # -- no derivative where f moves
+
+    def _zeros(self, j: int, gradient: Vector) -> None:
+        """Entries without any derivative are compared by themselves: what f does there may be too
+        small to show among the others. What fails is an entry of the table like any other.
+        """
+        table, part = self.table, self.table.problem.X.slices[j]
+        mask = gradient[part] == 0
+        if table.probes.full or table.tally("R").failed or np.all(mask) or not np.any(mask):
+            return  # where something failed, that is traced
+        rows = table.known[None, :] if table.known is not None else table.rows
+        assert rows is not None  # or there would be no gradient
+        table.stratum(self._tangent(j, mask, 0), slice(0, table.problem.X.size), rows)
+
+    # -- a derivative where f does not move
+
+    def _triangles(self, j: int, leaf: Leaf, gradient: Vector) -> Iterator[Finding]:
+        """The strict triangles of the last two axes, where these are square."""
+        shape = leaf.host_shape
+        if len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] < 2:
+            return
+        here = gradient[self.table.problem.X.slices[j]]
+        for name, triangle in (("upper", np.triu), ("lower", np.tril)):
+            inside = triangle(np.ones(shape[-2:], bool), 1 if name == "upper" else -1)
+            mask = _coordinates(leaf, np.broadcast_to(inside, shape))
+            if not np.any(here[mask]) or not self._unread(j, mask, gradient):
+                continue
+            other = leaf.host(here).swapaxes(-1, -2).reshape(-1)
+            symmetric = np.allclose(leaf.host(here).reshape(-1), other, rtol=1e-6, atol=0)
+            convention = (
+                "; it is symmetric, so the input likely stands for a symmetric matrix: check "
+                "along symmetric matrices: directions='symmetric'"
+            )
+            yield self._spurious(
+                j,
+                f"the strict {name} triangle of {leaf.name}",
+                mask,
+                here,
+                "zero the gradient there" + (convention if symmetric else ""),
+            )
+
+    def _unread(self, j: int, mask: Mask, gradient: Vector) -> bool:
+        """Whether f stands still, to the last bit, under moves of the block of all lengths, though
+        its derivative says that it would move visibly.
+        """
+        table = self.table
+        tangent = self._tangent(j, mask, 1)
+        part = table.problem.X.slices[j]
+        with np.errstate(all="ignore"):
+            told = float(norm(gradient[part] * tangent.vector[part]))
+        if told <= NOISE * self._rounding(table.probes.cotangent):
+            return False
+        for k, length in enumerate(LENGTHS):
+            moved = self._moved(self._tangent(j, mask, k + 1), length)
+            if moved is None or np.any(moved):
+                return False
+        moved = self._moved(self._tangent(j, ~mask, 0), LENGTHS[2])
+        return moved is not None and bool(np.any(moved))  # or f stands still as a whole: a cache
+
+    def _spurious(self, j: int, block: str, mask: Mask, here: Vector, remedy: str) -> Finding:
+        leaf = self.table.problem.X.leaves[j]
+        step = 2 if leaf.complex else 1
+        inside = np.flatnonzero(mask & (here != 0))
+        k = int(inside[np.argmax(here[inside])])
+        return Finding(
+            Status.SPURIOUS,
+            "R",
+            leaf.entry(k),
+            f"a derivative where the function reads nothing: {block}: {mask.sum() // step} of "
+            f"{leaf.entries} entries\n"
+            "  the outputs do not change by a bit when other values stand there; the derivative "
+            f"is up to {here[k]:.6g}, at {leaf.entry(k)}\n"
+            f"  {remedy}",
+        )
+
+    # -- between the entries of a batch
+
+    def _batches(self, j: int, leaf: Leaf) -> Iterator[Finding]:
+        """Half of axis 0 is moved, at random, then the other half: outputs of the half that stays
+        have a derivative with respect to the one that moves if, and only if, they move.
+        """
+        table, n = self.table, leaf.host_shape[0] if leaf.host_shape else 0
+        outputs = [
+            i
+            for i, y in enumerate(table.base.Y.leaves)
+            if y.host_shape and y.host_shape[0] == n and self.reverse.attached[i] and y.size
+        ]
+        if n < 2 or not outputs:
+            return
+        random = np.random.default_rng([table.probes.seed, 37, j])
+        moving = np.zeros(n, bool)
+        moving[random.permutation(n)[: n // 2]] = True
+        for half in (moving, ~moving):
+            found = self._between(j, leaf, outputs, half)
+            if found is not None:
+                yield found
+                return
+
+    def _between(self, j: int, leaf: Leaf, outputs: list[int], half: Mask) -> Finding | None:
+        table = self.table
+        problem, Y = table.problem, table.base.Y
+        mask, others = _rows(leaf, half), np.zeros(Y.size, bool)
+        for i in outputs:
+            others[Y.slices[i]] = _rows(Y.leaves[i], ~half)
+        moved = self._moved(self._tangent(j, mask, 5), 1.0)
+        if moved is None or not np.any(moved):  # as a whole: a cache, perhaps
+            return None
+        part = problem.X.slices[j]
+        still, moves = others & ~moved, others & moved
+        for rows, spurious in ((still, True), (moves, False)):
+            if not np.any(rows):
+                continue
+            w = np.where(rows, table.probes.cotangent, 0.0)
+            g = self.reverse.row(table.base, w)
+            here = np.abs(g[part])
+            if spurious and self._leaks(j, mask, w, here):
+                return self._leak(j, leaf, outputs, half, here)
+            if not spurious and not np.any(here[mask]) and self._slope(j, mask, w):
+                b = _names(np.flatnonzero(half))
+                return Finding(
+                    Status.MISSING,
+                    "R",
+                    f"{leaf.name}[{b}]",
+                    f"no derivative between entries of the batch, where the function moves: other "
+                    f"rows of the output depend on {leaf.name}[{b}]\n"
+                    "  the vjp must add what the other rows give to the gradient of each row",
+                )
+        return None
+
+    def _leaks(self, j: int, mask: Mask, w: Vector, here: Vector) -> bool:
+        """Whether a gradient for `w` reaches into the block, by more than rounding, though f does
+        not move there: by no move of the block, of any length.
+        """
+        table, part = self.table, self.table.problem.X.slices[j]
+        largest = float(np.max(here, initial=0.0))
+        tangent = self._tangent(j, mask, 5)
+        with np.errstate(all="ignore"):
+            told = float(norm(here * tangent.vector[part]))
+        floor = NOISE * table.tolerance.eps
+        if not np.any(here[mask] > floor * largest) or told <= NOISE * self._rounding(w):
+            return False
+        for k, length in enumerate(LENGTHS[1:]):
+            moved = self._moved(self._tangent(j, mask, 6 + k), length)
+            if moved is None or np.any(moved & (w != 0)):
+                return False
+        return True
+
+    def _leak(self, j: int, leaf: Leaf, outputs: list[int], half: Mask, here: Vector) -> Finding:
+        """The finding, for the one row of the block with the largest gradient if it is alone."""
+        width = here.size // half.size
+        largest = np.where(half, here.reshape(half.size, width).max(axis=1, initial=0.0), 0.0)
+        b = int(np.argmax(largest))
+        names = ", ".join(self.table.base.Y.leaves[i].name for i in outputs)
+        return Finding(
+            Status.SPURIOUS,
+            "R",
+            f"{leaf.name}[{b}]",
+            f"a derivative where the function does not move: rows of {names} other than {b} leak "
+            f"into the gradient of {leaf.name}[{b}]\n"
+            f"  these rows do not change by a bit when {leaf.name}[{b}] moves; their gradient "
+            f"there is up to {largest[b]:.6g}\n"
+            "  keep the entries of the batch apart in the vjp",
+        )
+
+    def _slope(self, j: int, mask: Mask, w: Vector) -> bool:
+        """Whether `<w, f>` has a slope along the block that rounding does not explain."""
+        table = self.table
+        if not table.budget.allows(64):
+            return False
+        found = refined(
+            table.problem,
+            table.base,
+            column(table.problem, table.base, self._tangent(j, mask, 0), None),
+        )
+        found = confirm(table.problem, table.base, found)
+        estimate, count = found.estimate, table.base.Y.size
+        if estimate.slopes is not None and np.any(np.isfinite(estimate.slopes[0][:count][w != 0])):
+            return False  # a kink, where no derivative at all may be right
+        with np.errstate(all="ignore"):
+            value = abs(float(w @ estimate.value[:count]))
+            error = float(norm(w * estimate.error[:count])) + self._rounding(w)
+        return bool(value > 8 * error)
+
+    # -- shared
+
+    def _tangent(self, j: int, mask: Mask, draw: int) -> Tangent:
+        """Random entries of the scale of x in the block, zero elsewhere."""
+        problem = self.table.problem
+        part, wide = problem.X.slices[j], problem.X.leaves[j].double
+        random = np.random.default_rng([self.table.probes.seed, 41, j, draw])
+        vector = np.zeros(problem.X.size)
+        entries = signed(random, mask.size, wide=wide) * scale(problem.origin[part])
+        vector[part] = np.where(mask, entries, 0.0)
+        return Tangent(j, vector, 1.0)
+
+    def _moved(self, tangent: Tangent, length: float) -> Mask | None:
+        """Which outputs change at all by a move; `None` where it cannot be made."""
+        problem, base = self.table.problem, self.table.base
+        if problem.room(np.sign(length) * tangent.vector, both=False) < abs(length):
+            return None
+        point = moved_by(problem, tangent, length)
+        if np.array_equal(point, problem.origin):
+            return None
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                values = evaluate(problem, base, point, "with a block of an input moved")
+        except Exception:  # f need not be defined so far from x
+            return None
+        count = base.Y.size
+        return np.asarray(values[:count] != base.values[:count])
+
+    def _rounding(self, w: Vector) -> float:
+        """A unit of rounding of `<w, f>`, whose errors add in quadrature."""
+        base = self.table.base
+        with np.errstate(all="ignore"):
+            size = base.magnitude(base.values)[: base.Y.size]
+            return float(self.table.tolerance.eps * norm(w * size))
+
+
+def _coordinates(leaf: Leaf, entries: Mask) -> Mask:
+    """The real coordinates of these entries."""
+    return np.repeat(entries.reshape(-1), 2 if leaf.complex else 1)
+
+
+def _rows(leaf: Leaf, chosen: Mask) -> Mask:
+    """The real coordinates of these rows of axis 0."""
+    return np.repeat(chosen, leaf.size // chosen.size)
+
+
+def _names(rows: NDArray[np.int64]) -> str:
+    shown = ", ".join(str(row) for row in rows[:4])
+    return shown if rows.size <= 4 else f"{shown}, …"

@@ -1,0 +1,121 @@
+"""Second derivatives are symmetric: `<u, H v> = <v, H u>` for every output and pair of inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from adjudge.findings import Finding, Status
+from adjudge.floats import Vector, norm, scale
+from adjudge.jacobian import SUM_UNITS, persists, shaken
+from adjudge.problem import Forward, Reverse, signed
+from adjudge.properties.identities import Identities, only
+
+LEAVES = 4
+"""Inputs, and outputs, up to which each is tried by itself; more are tried all together."""
+
+Hessian = Callable[[Vector], Vector]
+"""`v -> H v` on x, for `H` the second derivative of `<w, f>`."""
+
+
+def symmetric(
+    checks: Identities, mode: Reverse | Forward, rows: Vector | None = None, *, each: bool
+) -> Iterator[Finding]:
+    """The derivative of `(x, w) -> J*(x) w` in x, by `mode`, is a symmetric matrix.
+
+    `rows`: all of it, if it is at hand; then nothing is evaluated. `each`: for every output by
+    itself, by further vjps or jvps; without it `rows` are all that is looked at.
+    """
+    problem = checks.problem
+    count = checks.base.Y.size
+    if problem.tail != "R" or (rows is None and not each):
+        return
+    if rows is not None:
+        yield from _of_output(checks, mode, problem.origin, "<w, f>", lambda u: u @ rows[:, :count])
+    if not each:
+        return
+    cotangents = range(problem.base_inputs, len(problem.X.leaves))
+    if len(cotangents) == 1 or len(cotangents) > LEAVES:
+        if rows is None:
+            yield from _of_output(checks, mode, problem.origin, "<w, f>")
+        return
+    for k in cotangents:
+        point = problem.origin.copy()
+        point[count:] = only(problem.X, point, k)[count:]
+        yield from _of_output(checks, mode, point, f"<{problem.X.leaves[k].name}, f>")
+
+
+def _of_output(
+    checks: Identities,
+    mode: Reverse | Forward,
+    point: Vector,
+    of: str,
+    hessian: Hessian | None = None,
+) -> Iterator[Finding]:
+    """At the point `(x, w)`: `H u_i` for a direction `u_i` in each leaf `i`, and `H u` for another
+    one in all of x together.
+    """
+    problem, count = checks.problem, checks.base.Y.size
+    hessian = hessian or _at(checks, mode, point)
+    random = np.random.default_rng([checks.probes.seed, 31])
+    leaves = [j for j, leaf in enumerate(problem.X.leaves[: problem.base_inputs]) if leaf.size]
+    lengths = np.concatenate(
+        [*(scale(problem.origin[problem.X.slices[j]]) for j in leaves), np.zeros(0)]
+    )
+    one, two = (signed(random, count) * lengths for _ in range(2))
+    if len(leaves) > LEAVES:
+        parts, names = [one], ["the inputs"]
+    else:
+        parts = [only(checks.base.Y, one, j) for j in leaves]
+        names = [problem.X.leaves[j].name for j in leaves]
+    letter = "R" if isinstance(mode, Reverse) else "F"
+    of_two = hessian(two)
+    for part, name in zip(parts, names, strict=True):
+        of_part = hessian(part)
+        checks.compared += 1
+        with np.errstate(all="ignore"):
+            left, right = float(np.sum(two * of_part)), float(np.sum(part * of_two))
+            sizes = float(norm(two * of_part)), float(norm(part * of_two))
+            size = max(*sizes, abs(left), abs(right))
+            # of a second derivative that vanishes, rounding of the first one may be left
+            slope = float(norm(checks.base.values[:count] * part))
+        gap = left - right
+        bound = SUM_UNITS * checks.tolerance.eps * (size + (slope if np.isfinite(slope) else 0.0))
+        if not np.isfinite(gap) or abs(gap) <= bound or not problem.counts.allows(64):
+            continue
+
+        def gap_at(there: Vector, part: Vector = part) -> float:
+            moved = np.where(point == problem.origin, there, point)  # what w leaves out stays out
+            H, a, b = _at(checks, mode, moved), shaken(part, random), shaken(two, random)
+            return float(np.sum(b * H(a)) - np.sum(a * H(b)))
+
+        if persists(problem, checks.tolerance.eps, checks.probes.seed, gap, gap_at):
+            yield Finding(
+                Status.INCONSISTENT,
+                letter + problem.tail,
+                name,
+                f"the second derivative of {of} is not symmetric in {name}: <u, H v> is not "
+                "<v, H u>\n"
+                f"  <u, H v>  {left: .12g}\n"
+                f"  <v, H u>  {right: .12g}   (apart by {abs(gap) / size:.1e} of their terms)\n"
+                "  no differences are involved: the derivative of the vjp is wrong, or the vjp is "
+                "not the gradient of any function",
+            )
+
+
+def _at(checks: Identities, mode: Reverse | Forward, point: Vector) -> Hessian:
+    """`v -> H v` at another point `(x, w)`, by the same mode."""
+    problem, base = checks.problem, checks.base
+    count, size = base.Y.size, problem.X.size
+    if isinstance(mode, Reverse):
+        reverse = mode if point is problem.origin else Reverse(problem, point)
+        return lambda u: reverse.row(base, u)[:count]
+    forward = Forward(problem, point)
+
+    def pushed(v: Vector) -> Vector:
+        tangent = np.zeros(size)
+        tangent[:count] = v
+        return forward.column(base, tangent)[1]
+
+    return pushed

@@ -1,0 +1,161 @@
+"""Group testing: which of many candidates are wrong, from residuals of weighted sums of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adjudge.floats import Vector
+
+Indices = NDArray[np.intp]
+
+NAMED = 8
+"""Wrong candidates after which the search ends: a list of more is read by nobody."""
+MANY = 12
+"""Disjoint blocks with a significant residual that end the search: more than are named."""
+BARS = 4.0
+"""Error bars beyond which a residual is significant."""
+
+
+@dataclass(frozen=True)
+class Residual:
+    """A deviation of a weighted sum of candidates, with its error bar."""
+
+    value: float
+    error: float
+
+    @property
+    def significant(self) -> bool:
+        """Whether anything in the sum is wrong; what is not finite is."""
+        return not np.isfinite(self.value) or abs(self.value) > BARS * self.error
+
+    def __sub__(self, other: Residual) -> Residual:
+        """The residual of what is in this sum and not in the other."""
+        with np.errstate(all="ignore"):
+            return Residual(self.value - other.value, float(np.hypot(self.error, other.error)))
+
+
+@dataclass
+class Search:
+    """Finds the wrong candidates among `size`.
+
+    `measure(weights)` is the weights that were really taken and the residual of that sum;
+    `test(k)` the residual of candidate `k` alone, with weight 1, and whether it is wrong by
+    itself. Of a block of which all are wrong the largest by `magnitude` stands for it.
+
+    One wrong candidate `k` leaves residuals `r` under equal weights and `r w_k` under weights
+    `w`: their ratio names it (the checksums of Huang and Abraham, IEEE Trans. Comput. C-33,
+    1984). Several are first separated by halving, `O(k log n)` sums.
+    """
+
+    size: int
+    measure: Callable[[Vector], tuple[Vector, Residual]]
+    test: Callable[[int], tuple[Residual, bool]]
+    magnitude: Vector
+    enough: Callable[[int], bool] = lambda wrong: wrong >= NAMED
+    """Whether the search may end, with so many found."""
+    wrong: list[int] = field(default_factory=list)
+    tested: dict[int, Residual] = field(default_factory=dict)
+    many: bool = False
+    """Whether more are wrong than are named."""
+
+    def _done(self) -> bool:
+        """Whether enough was found, or spent."""
+        return self.enough(len(self.wrong))
+
+    def run(self, total: Residual) -> None:
+        """The search; `total` is the residual under equal weights."""
+        everything: Indices = np.arange(self.size)
+        rest = self._single(everything, total)
+        blocks = [] if rest is None else [rest]
+        depth = 0
+        while blocks and not self._done():
+            if len(blocks) > MANY:
+                self.many = True
+                self._sample(blocks)
+                return
+            halves = [[block] if self._done() else self._halves(*block) for block in blocks]
+            blocks = [half for pair in halves for half in pair]
+            depth += 1
+            if len(blocks) < 2**depth:  # some are right: the others may hold one error each
+                rests = [self._single(*block) for block in blocks]
+                blocks = [rest for rest in rests if rest is not None]
+        self.many = bool(blocks)
+
+    def _test(self, k: int) -> Residual:
+        if k not in self.tested:
+            self.tested[k], wrong = self.test(k)
+            if wrong:
+                self.wrong.append(k)
+        return self.tested[k]
+
+    def _single(self, block: Indices, total: Residual) -> tuple[Indices, Residual] | None:
+        """`None` if one candidate explains the residual of the block, else what remains."""
+        if self._done():
+            return block, total
+        k = self._suspect(block, total)
+        if k is None:
+            return block, total
+        alone = self._test(k)
+        rest = total - alone
+        if block.size == 1 or (np.isfinite(rest.value) and not rest.significant):
+            return None
+        return (block[block != k], rest) if alone.significant else (block, total)
+
+    def _suspect(self, block: Indices, total: Residual) -> int | None:
+        """The only wrong candidate of the block, if there is but one."""
+        if not np.isfinite(total.value):
+            return None if block.size > 1 else int(block[0])
+        while block.size > 1 and not self._done():
+            kept = self._alike(block, np.asarray(np.linspace(1, 2, block.size), np.float64), total)
+            if 2 * kept.size > block.size:  # weights that are too coarse, or drowned by the error
+                kept = self._alike(
+                    block, (np.arange(block.size) < block.size // 2).astype(np.float64), total
+                )
+            if not 0 < 2 * kept.size <= block.size + 1:
+                return None
+            block = kept
+        return int(block[0]) if block.size == 1 else None
+
+    def _alike(self, block: Indices, weights: Vector, total: Residual) -> Indices:
+        """Those that would have caused this residual alone."""
+        taken, found = self._measured(block, weights)
+        with np.errstate(all="ignore"):
+            gap = np.abs(taken * total.value - found.value)
+            return block[gap <= BARS / 2 * (found.error + np.abs(taken) * total.error)]
+
+    def _measured(self, block: Indices, weights: Vector) -> tuple[Vector, Residual]:
+        whole = np.zeros(self.size)
+        whole[block] = weights
+        taken, found = self.measure(whole)
+        return taken[block], found
+
+    def _halves(self, block: Indices, total: Residual) -> list[tuple[Indices, Residual]]:
+        """The halves with a significant residual."""
+        if block.size == 1:
+            self._test(int(block[0]))
+            return []
+        one, two = block[: block.size // 2], block[block.size // 2 :]
+        first = self._measured(one, np.ones(one.size))[1]
+        second = total - first
+        if not np.isfinite(second.value):
+            second = self._measured(two, np.ones(two.size))[1]
+        return [(half, r) for half, r in ((one, first), (two, second)) if r.significant]
+
+    def _sample(self, blocks: list[tuple[Indices, Residual]]) -> None:
+        """Tests one of each of the worst blocks; halves the worst where all of these are right."""
+        blocks = sorted(blocks, key=lambda b: -abs(np.nan_to_num(b[1].value, nan=np.inf)))
+        for block, _ in blocks[:NAMED]:
+            if not self._done():
+                self._test(int(block[np.argmax(np.nan_to_num(self.magnitude[block]))]))
+        block, total = blocks[0]
+        while not self.wrong and block.size > 1 and not self._done():
+            halves = self._halves(block, total)
+            if not halves:
+                return
+            block, total = max(halves, key=lambda b: abs(np.nan_to_num(b[1].value, nan=np.inf)))
+        if not self.wrong and not self._done():
+            self._test(int(block[0]))

@@ -1,0 +1,351 @@
+"""From a projection that failed to the entries that are wrong, by group testing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from adjudge.errors import AdjudgeError
+from adjudge.estimate import Column, Estimate, column, confirm, measured, refined
+from adjudge.floats import Vector, norm
+from adjudge.jacobian import ENTRY, RESIDUE, Entry, Failure, Table, neighbours
+from adjudge.problem import Forward, Reverse, Tangent, evaluate, unseen
+from adjudge.report.group_testing import NAMED, Indices, Residual, Search
+
+ROUNDING = 16
+"""Units of rounding that one vjp may leave in a projection."""
+
+
+@dataclass
+class Traced:
+    """The wrong entries behind one projection, the worst first."""
+
+    entries: list[Entry] = field(default_factory=list)
+    tested: int = 0
+    """Entries that were compared on the way, one by one."""
+    many: bool = False
+    """Whether more are wrong than were looked for."""
+    cut_short: bool = False
+    """Whether the budget ended the search."""
+
+    def __iadd__(self, other: Traced) -> Traced:
+        """Both together."""
+        self.entries += other.entries
+        self.tested += other.tested
+        self.many |= other.many
+        self.cut_short |= other.cut_short
+        return self
+
+    @property
+    def sentence(self) -> str | None:
+        """What is wrong beside the first entry; `None` if nothing is."""
+        more = [f"d {entry.of} / d {entry.wrt}" for entry in self.entries[1:]]
+        if self.many:
+            return (
+                f"many entries are wrong: {len(self.entries)} of the {self.tested} that were "
+                "tested one by one, and others untested"
+            )
+        return f"wrong as well: {', '.join(more[:NAMED])}" if more else None
+
+
+def localise(table: Table, failure: Failure, *, suspected: bool = False) -> Traced:
+    """The entries of the Jacobian behind `failure` that are wrong by themselves.
+
+    One wrong entry takes six evaluations and four vjps at any size, several `O(log n)` each.
+    Where a projection is merely `suspected`, ladders must confirm the entry. Nothing is found
+    where the errors of many entries are too small one by one; the projection then speaks for
+    itself.
+    """
+    trace = _Trace(table, failure, suspected)
+    trace.inputs()
+    trace.found.entries.sort(key=lambda entry: -entry.excess)
+    return trace.found
+
+
+class _Trace:
+    """The search over entries of x, and for each found over outputs."""
+
+    def __init__(self, table: Table, failure: Failure, suspected: bool) -> None:
+        self.table, self.failure, self.suspected = table, failure, suspected
+        self.found = Traced()
+        self.support: Indices = np.flatnonzero(failure.tangent.vector)
+        self.v: Vector = failure.tangent.vector[self.support]
+        self.w: Vector
+        self.row = np.zeros(0)
+        """`J* w`; of forward mode there is a column for every tangent instead."""
+        self.closer: tuple[int, Column] | None = None
+        base, count = table.base, table.base.Y.size
+        self.part = slice(count, None) if failure.side == "first" else slice(0, count)
+        if failure.side == "first":
+            assert table.problem.weights is not None
+            self.w, self.row = table.problem.weights, base.values[:count]
+            return
+        self.w = np.zeros(count)
+        if failure.side == "each":
+            self.w[failure.row] = 1.0
+            return
+        part = base.Y.slices[failure.row]
+        self.w[part] = table.probes.cotangent[part]
+        if table.rows is not None:
+            self.row = np.asarray(table.rows[failure.row])
+        else:
+            assert table.reverse is not None
+            self.row = table.reverse.row(base, self.w)
+
+    def inputs(self) -> None:
+        """Which entries of x."""
+        entry = self.failure.entry
+        total = Residual(entry.reference - entry.automatic, entry.error)
+        size = np.abs(self.v)
+        if self.failure.side == "each":
+            total = self._every_row()
+        else:
+            row = self.row[self.support]
+            size = np.abs(np.nan_to_num(row * self.v))
+            lost = np.flatnonzero(~np.isfinite(row))
+            if lost.size:  # seen without a search
+                for k in lost[:NAMED]:
+                    self._coordinate(int(k))
+                self.found.many |= lost.size > NAMED
+                return
+        search = Search(self.support.size, self._measured, self._coordinate, size, self._enough)
+        search.run(total)
+        self.found.many |= search.many
+
+    def _enough(self, _: int) -> bool:
+        """Whether as many entries as are named were found, or the budget has no room for one."""
+        if not self.table.budget.allows(ENTRY):
+            self.found.cut_short = True
+        return self.found.cut_short or len(self.found.entries) >= NAMED
+
+    def _every_row(self) -> Residual:
+        """Forward mode compares every output: all that are off are searched for together."""
+        found, pushed = self._column(np.ones(self.support.size))
+        value, error = found.estimate.value[self.part], found.estimate.error[self.part]
+        with np.errstate(all="ignore"):
+            bar = error + _truncation(found) * np.abs(value)
+            gap = np.abs(value - pushed)
+            off = (gap > self._allowed(pushed, value, bar)) & np.isfinite(gap) & (bar > 0)
+        unit = bar[self.failure.row]
+        if np.isfinite(gap[self.failure.row]) and unit > 0:
+            signed = np.where(self.table.probes.cotangent < 0, -unit, unit)
+            self.w[off] = signed[off] / bar[off]  # each weighs as much as it is known
+        return self._residual(found, pushed)
+
+    def _column(self, weights: Vector) -> tuple[Column, Vector]:
+        """Differences along the weighted tangent, and forward mode along the same."""
+        table, tangent = self.table, self.failure.tangent
+        part = np.zeros_like(tangent.vector)
+        part[self.support] = weights * self.v
+        weighted = Tangent(tangent.leaf, part, tangent.length)
+        found = column(table.problem, table.base, weighted, None)
+        return found, self._pushed(found.vector)
+
+    def _pushed(self, vector: Vector) -> Vector:
+        if self.failure.side != "each":
+            return np.zeros(0)
+        assert self.table.forward is not None
+        return self.table.forward.column(self.table.base, vector, self.failure.tangent.leaf)[1]
+
+    def _measured(self, weights: Vector) -> tuple[Vector, Residual]:
+        found, pushed = self._column(weights)
+        return found.vector[self.support] / self.v, self._residual(found, pushed)
+
+    def _residual(self, found: Column, pushed: Vector) -> Residual:
+        """Differences less the automatic value, contracted with `w`."""
+        value, error = found.estimate.value[self.part], found.estimate.error[self.part]
+        here = self.w != 0
+        w, value, error = self.w[here], value[here], error[here]
+        with np.errstate(all="ignore"):
+            if self.failure.side == "each":
+                terms, gap = w * value, float(w @ (value - pushed[here]))
+            else:
+                v = found.vector[: self.row.size]
+                terms = (self.row * v)[v != 0]
+                gap = float(w @ value - terms.sum())
+            bar = norm(w * error) + _truncation(found) * norm(terms)
+        return Residual(gap, float(bar))
+
+    def _coordinate(self, k: int) -> tuple[Residual, bool]:
+        """One entry of x: the residual there, and whether any output is wrong at it."""
+        coordinate, before = int(self.support[k]), len(self.found.entries)
+        found, unit = self._unit(coordinate)
+        value, error = found.estimate.value[self.part], found.estimate.error[self.part]
+        pushed = self._pushed(unit)
+        with np.errstate(all="ignore"):
+            if self.failure.side == "each":
+                gap = float(np.where(self.w != 0, self.w * (value - pushed), 0.0).sum())
+            else:
+                gap = float(self.w @ value - self.row[coordinate])
+            bar = float(norm(np.where(self.w != 0, self.w * error, 0.0)))
+        residual = Residual(gap * float(self.v[k]), bar * abs(float(self.v[k])))
+        if self.failure.side == "first":
+            self._judge(found, coordinate, None, self.row[coordinate], float(self.w @ value), bar)
+        elif self.failure.side == "rows":
+            self._outputs(found, coordinate, Residual(gap, bar))
+        else:
+            gaps = np.nan_to_num(np.abs(value - pushed), nan=np.inf)
+            for row in np.argsort(-gaps)[:NAMED]:
+                if not self._judge(found, coordinate, row, pushed[row], value[row], error[row]):
+                    break
+        return residual, len(self.found.entries) > before
+
+    def _unit(self, coordinate: int) -> tuple[Column, Vector]:
+        """Differences along one entry of x; the error bar covers what a step four times as long
+        changes.
+        """
+        table, failure = self.table, self.failure
+        unit = np.zeros(table.problem.X.size)
+        unit[coordinate] = 1.0
+        length = abs(float(failure.tangent.vector[coordinate]))
+        tangent = Tangent(failure.tangent.leaf, unit, length, coordinate)
+        found = column(table.problem, table.base, tangent, None)
+        if found.step == 0.0 or found.sided:  # of one side there is a ladder already
+            return found, unit
+        if 4 * found.step > table.problem.room(unit):
+            return refined(table.problem, table.base, found), unit
+        try:
+            longer = column(table.problem, table.base, tangent, 4 * found.step).estimate
+        except AdjudgeError:
+            raise
+        except Exception:  # f is not defined that far off
+            return refined(table.problem, table.base, found), unit
+        near = found.estimate
+        with np.errstate(all="ignore"):
+            error = np.fmax(near.error, np.abs(near.value - longer.value))
+        method = "central differences, 4 evaluations"
+        return replace(found, estimate=replace(near, error=error, method=method)), unit
+
+    def _outputs(self, found: Column, coordinate: int, total: Residual) -> None:
+        """Which outputs are wrong at this entry of x: weights on the entries of the cotangent."""
+        table, Y = self.table, self.table.base.Y
+        reverse, backend = table.reverse, table.problem.backend
+        assert reverse is not None
+        support = np.flatnonzero(self.w)
+        value, error = found.estimate.value[self.part], found.estimate.error[self.part]
+        likes = table.base.arrays[: len(Y.leaves)]
+
+        def rounding(w: Vector) -> float:
+            return ROUNDING * table.tolerance.eps * float(norm((w * value)[w != 0]))
+
+        def measure(weights: Vector) -> tuple[Vector, Residual]:
+            w = np.zeros(Y.size)
+            w[support] = weights * self.w[support]
+            w = Y.vector(backend, Y.arrays(backend, w, likes), likes)  # as it is rounded
+            with np.errstate(all="ignore"):
+                gap = float(w @ value - reverse.row(table.base, w)[coordinate])
+                bar = float(norm((w * error)[w != 0])) + rounding(w)
+            return w[support] / self.w[support], Residual(gap, bar)
+
+        def test(k: int) -> tuple[Residual, bool]:
+            row, w = int(support[k]), float(self.w[support[k]])
+            unit = np.zeros(Y.size)
+            unit[row] = 1.0
+            automatic = float(reverse.row(table.base, unit)[coordinate])
+            wrong = self._judge(found, coordinate, row, automatic, value[row], error[row])
+            return Residual(w * (value[row] - automatic), abs(w) * error[row]), wrong
+
+        search = Search(support.size, measure, test, np.abs(value[support]), self._enough)
+        search.run(Residual(total.value, total.error + rounding(self.w)))
+        self.found.many |= search.many
+
+    def _judge(
+        self,
+        found: Column,
+        coordinate: int,
+        row: int | None,
+        automatic: float,
+        reference: float,
+        bar: float,
+    ) -> bool:
+        """Whether one entry is wrong by itself; kept if so. Differences that are not much wider
+        apart than their error bar, and mere suspicions, are decided by ladders.
+        """
+        table, entry, method = self.table, self.failure.entry, found.estimate.method
+        self.found.tested += 1
+        floor = self._floor(found, coordinate, row)
+        bar += floor
+        gap, allowed = abs(automatic - reference), self._allowed(automatic, reference, bar)
+        if gap <= allowed or not np.isfinite(reference):
+            return False
+        if self.suspected or gap <= 2 * allowed:
+            if self.closer is None or self.closer[0] != coordinate:
+                ladder = refined(table.problem, table.base, found)
+                self.closer = coordinate, confirm(table.problem, table.base, ladder)
+            estimate = self.closer[1].estimate
+            reference, bar = self._of_row(estimate, row)
+            if abs(automatic - reference) > self._allowed(automatic, reference, bar):
+                doubted = np.zeros(table.base.whole.size, bool)
+                doubted[self.part] = True if row is None else np.arange(len(self.w)) == row
+                estimate = measured(table.problem, table.base, self.closer[1], doubted).estimate
+                reference, bar = self._of_row(estimate, row)
+                bar += self._wavering(automatic, row, coordinate)
+            bar += floor
+            method, allowed = estimate.method, self._allowed(automatic, reference, bar)
+            if abs(automatic - reference) <= allowed:
+                return False
+        if len(self.found.entries) < NAMED:
+            wrong = replace(
+                entry,
+                of=entry.of if row is None else table.base.Y.entry(int(row)),
+                wrt=table.problem.X.entry(coordinate),
+                automatic=float(automatic),
+                reference=float(reference),
+                error=float(bar),
+                allowed=float(allowed),
+                method=method,
+                slopes=None,
+            )
+            self.found.entries.append(wrong)
+        return True
+
+    def _floor(self, found: Column, coordinate: int, row: int | None) -> float:
+        """What rounding of the first derivative alone may make of an entry of a second one."""
+        table = self.table
+        if row is None or not table.problem.tail:
+            return 0.0
+        unit = np.zeros(table.problem.X.size)
+        unit[coordinate] = 1.0
+        eps, values = table.tolerance.eps, np.abs(found.estimate.value[self.part])
+        largest = np.max(values, initial=0.0, where=np.isfinite(values))
+        return float(unseen(table.base, unit, eps)[row] + RESIDUE * eps * largest)
+
+    def _of_row(self, estimate: Estimate, row: int | None) -> tuple[float, float]:
+        """Value and error bar of one output, or of the first derivative's projection."""
+        value, error = estimate.value[self.part], estimate.error[self.part]
+        if row is None:
+            return float(self.w @ value), float(norm(self.w * error))
+        return float(value[row]), float(error[row])
+
+    def _wavering(self, automatic: float, row: int | None, coordinate: int) -> float:
+        """Four times the change of one automatic entry where x moves by a unit of rounding."""
+        table, unit = self.table, np.zeros(self.table.base.Y.size)
+        if row is not None:
+            unit[row] = 1.0
+        changes = [0.0]
+        for point in neighbours(table.problem, self.failure.tangent.leaf):
+            if row is None:
+                doing = "with x moved by rounding"
+                there = evaluate(table.problem, table.base, point, doing)[coordinate]
+            elif self.failure.side == "each":
+                tangent = np.zeros(table.problem.X.size)
+                tangent[coordinate] = 1.0
+                forward = Forward(table.problem, point)
+                leaf = self.failure.tangent.leaf
+                there = forward.column(table.base, tangent, leaf)[1][row]
+            else:
+                there = Reverse(table.problem, point).row(table.base, unit)[coordinate]
+            changes.append(abs(float(there) - automatic))
+        return 4 * max(change for change in changes if np.isfinite(change))
+
+    def _allowed(self, automatic: Any, reference: Any, bar: Any) -> Any:
+        return bar + self.table.tolerance.relative * np.maximum(abs(automatic), abs(reference))
+
+
+def _truncation(found: Column) -> float:
+    """Of one central difference, relative to the derivative: `h^2 f''' / 6`, with an f''' over the
+    scale of x that is a few times f'.
+    """
+    return 4 * found.relative**2

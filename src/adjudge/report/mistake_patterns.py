@@ -1,0 +1,340 @@
+"""An automatic derivative and its reference side by side, and evidence about their difference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import combinations
+from math import lgamma, log, log10
+
+import numpy as np
+from numpy.typing import NDArray
+
+FLOOR = 1e-4
+"""`adjudge.compare.FLOOR`: the size, relative to the largest entry, below which an entry is
+compared on the scale of its neighbours."""
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Change = Callable[[Array], Array]
+"""Linear, and each entry from one other or from several without a change of sign: what it makes of
+error bars is, but for the sign, the error bar of what it makes of the reference."""
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Both derivatives, of shape (*output_shape, *input_shape, components of an output entry,
+    components of an input entry): two components of a complex entry, one of a real one.
+    """
+
+    automatic: Array
+    reference: Array
+    error: Array
+    rtol: float
+    outputs: int = 0
+    """How many of the axes are the output's."""
+    block: bool = False
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """Without the components."""
+        return self.automatic.shape[:-2]
+
+    @cached_property
+    def known(self) -> Mask:
+        """Where there is a reference, by component."""
+        return np.isfinite(self.reference) & np.isfinite(self.error)
+
+    @cached_property
+    def compared(self) -> Mask:
+        """Where there is a reference, by entry, as are all masks below."""
+        return np.asarray(self.known.any(axis=(-2, -1)))
+
+    @cached_property
+    def floor(self) -> float:
+        """The size below which an entry is compared on the scale of the others."""
+        return FLOOR * float(np.max(np.abs(self.reference), where=self.known, initial=0.0))
+
+    @cached_property
+    def wrong(self) -> Mask:
+        """Where the automatic value is not the reference."""
+        missed = self.known & ~self.close(self.reference, self.error)
+        return np.asarray(missed.any(axis=(-2, -1)))
+
+    @cached_property
+    def zero(self) -> Mask:
+        """Where the reference vanishes."""
+        small = np.abs(self.reference) <= self.error + self.rtol * self.floor
+        return np.asarray((small | ~self.known).all(axis=(-2, -1)))
+
+    @cached_property
+    def telling(self) -> Mask:
+        """Where a mistake would show: the wrong entries, and what does not vanish."""
+        return self.wrong | (self.compared & ~self.zero)
+
+    def allowed(self, value: Array, error: Array) -> Array:
+        """What the automatic value may differ from `value` by."""
+        return allowed(self.automatic, value, error, self.rtol, self.floor)
+
+    def close(self, value: Array, error: Array) -> Mask:
+        """Where the automatic value is `value`, by component."""
+        gap = np.abs(self.automatic - value)
+        return np.isfinite(self.automatic) & (gap <= self.allowed(value, error))
+
+    def decades(self, change: Change, mask: Mask, slack: float = 0.0) -> Array:
+        """Evidence for `change` of each component within `mask`; empty where one contradicts."""
+        value = change(self.reference)
+        error = np.abs(change(self.error)) + slack * np.abs(self.reference)
+        inside = mask[..., None, None] & np.isfinite(value) & np.isfinite(error)
+        if not self.close(value, error)[inside].all():
+            return np.zeros(0)
+        inside &= self.known
+        return decades((value - self.reference)[inside], self.allowed(value, error)[inside])
+
+    def side(self, k: int) -> str:
+        """Which side axis `k` is of."""
+        return "output" if k < self.outputs else "input"
+
+    def axis(self, k: int) -> str:
+        """What axis `k` is called."""
+        if not self.block:
+            return f"axis {k}"
+        return f"axis {k - (k >= self.outputs) * self.outputs} of the {self.side(k)}"
+
+
+def allowed(automatic: Array, value: Array, error: Array, rtol: float, floor: float) -> Array:
+    """What two values may differ by: the rule of `adjudge.compare`."""
+    return error + rtol * np.maximum(np.maximum(np.abs(automatic), np.abs(value)), floor)
+
+
+def decades(gap: Array, margin: Array) -> Array:
+    """`log10(gap / margin)` where that is positive, no more than float64 can tell."""
+    ratio = np.where(gap == 0, 0.0, np.abs(gap) / margin)
+    return np.asarray(np.log10(np.clip(ratio, 1.0, 1e16)))
+
+
+EVIDENCE = 3.0
+"""Decades: a change is named if accident meets its numbers less than once in a thousand times."""
+LARGEST = 2**24
+"""Numbers compared in the search for a permutation of one axis: below a second."""
+
+Guess = tuple[str, Change, float]
+"""A predicate, the change it states, and the decades that trying others like it costs."""
+
+
+def best(sides: Sides, guesses: Iterable[Guess]) -> str | None:
+    """The predicate with the most evidence, if that is enough."""
+    scores = [
+        (float(sides.decades(change, sides.compared).sum()) - cost, text)
+        for text, change, cost in guesses
+    ]
+    score, text = max(scores, default=(0.0, ""), key=lambda pair: pair[0])
+    return text if score >= EVIDENCE else None
+
+
+# -- the families of changes, the more specific ones first
+
+
+def conjugates(sides: Sides) -> Iterator[Guess]:
+    """Signs, absence and exchange of real and imaginary parts."""
+    cost = log10(8)
+    outputs, inputs = sides.automatic.shape[-2:]
+    if inputs == 2:
+        for text, factors in (
+            ("has imaginary parts of the opposite sign: a missing conjugate?", (1, -1)),
+            ("has real parts of the opposite sign: a missing conjugate?", (-1, 1)),
+            ("has no imaginary parts, where the reference has", (1, 0)),
+            ("has no real parts, where the reference has", (0, 1)),
+        ):
+            yield text, partial(_times, np.asarray(factors)), cost
+        yield "is i times the reference", partial(_turned, np.asarray((-1, 1))), cost
+        yield "is -i times the reference", partial(_turned, np.asarray((1, -1))), cost
+    if outputs == 2:
+        signs = np.asarray([[1], [-1]])
+        yield "takes the conjugate cotangent: a missing conjugate?", partial(_times, signs), cost
+        if inputs == 2:
+            text = "is the transpose in place of the adjoint: a missing conjugate?"
+            yield text, partial(_times, signs * [1, -1]), cost
+
+
+def moduli(sides: Sides) -> str | None:
+    """Whether only the phase of complex entries is wrong."""
+    if sides.automatic.shape[-1] == 1:
+        return None
+    known = sides.known.all(axis=-1)
+    gap = np.linalg.norm((sides.automatic - sides.reference)[known], axis=-1)
+    a, r, e = (
+        np.linalg.norm(part[known], axis=-1)
+        for part in (sides.automatic, sides.reference, sides.error)
+    )
+    margin = e + sides.rtol * np.maximum(np.maximum(a, r), sides.floor)
+    if (np.abs(a - r) <= margin).all() and decades(gap, margin).sum() >= EVIDENCE:
+        return "has the right modulus and the wrong phase: a missing conjugate?"
+    return None
+
+
+def transposes(sides: Sides) -> Iterator[Guess]:
+    """Two axes exchanged, or the entries of that in an array of the shape before."""
+    pairs = _pairs(sides)
+    cost = log10(max(2 * len(pairs), 1))
+    for i, j in pairs:
+        first = sides.outputs if i >= sides.outputs else 0
+        names, side = f"axes {i - first} and {j - first}", sides.side(i)
+        if sides.shape[i] == sides.shape[j]:
+            text = f"is that of the transposed {side} ({names} swapped)"
+            yield text, partial(_swapped, i, j), cost
+        else:
+            text = f"is that of the {side} with {names} reshaped, not transposed"
+            yield text, partial(_reshaped, i, j), cost
+            yield text, partial(_reshaped_back, i, j), cost
+
+
+def orders(sides: Sides) -> Iterator[Guess]:
+    """One axis reversed, shifted or in another order."""
+    cost = log10(max(sum(sides.shape), 1))
+    for axis, size in enumerate(sides.shape):
+        if size < 2 or size * sides.automatic.size > LARGEST:
+            continue
+        fits, name, steps = _matches(sides, axis), sides.axis(axis), np.arange(size)
+        if fits[steps, steps[::-1]].all():
+            yield f"is reversed along {name}", partial(_taken, steps[::-1], axis), cost
+        for shift in range(1, size):
+            if fits[steps, steps - shift].all():
+                back = shift if 2 * shift <= size else shift - size
+                text = f"is shifted by {back} along {name} (around the end)"
+                yield text, partial(_taken, (steps - shift) % size, axis), cost
+        order = _assigned(fits)
+        if order is not None:
+            shown = f" ({', '.join(map(str, order))})" if size <= 8 else ""
+            text = f"has the indices of {name} in another order{shown}"
+            several = log10(len(sides.shape)) + lgamma(size + 1) / log(10)
+            yield text, partial(_taken, order, axis), several
+
+
+def sums(sides: Sides) -> Iterator[Guess]:
+    """Entries summed, shifted out, or lost on one side of a diagonal."""
+    pairs, axes = _pairs(sides), len(sides.shape)
+    cost = log10(max(4 * axes + 4 * len(pairs), 1))
+    for axis in range(axes):
+        name = sides.axis(axis)
+        yield f"is summed over {name}, and repeated along it", partial(_summed, axis), cost
+        yield f"is averaged over {name}", partial(_averaged, axis), cost
+        for shift in (1, -1):
+            text = f"is shifted by {shift} along {name} (and filled with zero)"
+            yield text, partial(_pushed, shift, axis), cost
+    for i, j in pairs:
+        if sides.shape[i] == sides.shape[j] > 1:
+            text = "is symmetrised: the mean of it and its transpose"
+            yield text, partial(_symmetric, i, j), cost
+            text, wide = "is zero {} the diagonal, where the reference is not", sides.shape[i]
+            kept = np.tri(wide, dtype=bool)
+            for word, mask in (("above", kept), ("below", kept.T), ("off", kept & kept.T)):
+                yield text.format(word), partial(_kept, mask, i, j), cost
+
+
+def of_block(sides: Sides) -> Iterator[Guess]:
+    """What only a Jacobian of several rows shows."""
+    inputs = tuple(range(sides.outputs, len(sides.shape)))
+    outputs = tuple(range(sides.outputs))
+    text = "is the same for every cotangent: the cotangent is ignored"
+    yield text, partial(_ones, outputs), log10(3)
+    axes = (*inputs, *outputs, len(sides.shape) + 1, len(sides.shape))
+    if np.transpose(sides.automatic, axes).shape == sides.automatic.shape:
+        text = "is J w where J* w is due: the Jacobian is transposed"
+        yield text, partial(np.transpose, axes=axes), log10(3)
+        text = "is zero but for each output by its own input, where the reference is not"
+        yield text, _own, log10(3)
+
+
+def _pairs(sides: Sides) -> list[tuple[int, int]]:
+    axes = range(len(sides.shape))
+    return [(i, j) for i, j in combinations(axes, 2) if sides.side(i) == sides.side(j)]
+
+
+def _matches(sides: Sides, axis: int) -> Mask:
+    """Whether index i of the automatic side is index j of the reference."""
+    a, r, e = (
+        np.moveaxis(part, axis, 0).reshape(sides.shape[axis], -1)
+        for part in (sides.automatic, sides.reference, sides.error)
+    )
+    fits = np.zeros((len(a), len(a)), dtype=bool)
+    for j, (value, error) in enumerate(zip(r, e, strict=True)):
+        unknown = ~(np.isfinite(value) & np.isfinite(error))
+        near = np.abs(a - value) <= allowed(a, value, error, sides.rtol, sides.floor)
+        fits[:, j] = (near | unknown).all(axis=1)
+    return fits
+
+
+def _assigned(fits: Mask) -> NDArray[np.int64] | None:
+    order = np.full(len(fits), -1)
+    free = np.ones(len(fits), dtype=bool)
+    for i in np.argsort(fits.sum(axis=1), kind="stable"):
+        left = np.flatnonzero(fits[i] & free)
+        if not left.size:
+            return None
+        order[i] = i if i in left else left[0]
+        free[order[i]] = False
+    return order
+
+
+# -- the changes
+
+
+def _times(factors: NDArray[np.int64], part: Array) -> Array:
+    return np.asarray(part * factors)
+
+
+def _turned(factors: NDArray[np.int64], part: Array) -> Array:
+    return np.asarray(part[..., ::-1] * factors)
+
+
+def _swapped(i: int, j: int, part: Array) -> Array:
+    return np.swapaxes(part, i, j)
+
+
+def _reshaped(i: int, j: int, part: Array) -> Array:
+    return np.asarray(np.swapaxes(part, i, j).reshape(part.shape))
+
+
+def _reshaped_back(i: int, j: int, part: Array) -> Array:
+    return np.asarray(np.swapaxes(part.reshape(np.swapaxes(part, i, j).shape), i, j))
+
+
+def _taken(order: NDArray[np.int64], axis: int, part: Array) -> Array:
+    return np.take(part, order, axis)
+
+
+def _summed(axis: int, part: Array) -> Array:
+    return np.broadcast_to(part.sum(axis, keepdims=True), part.shape)
+
+
+def _averaged(axis: int, part: Array) -> Array:
+    return np.asarray(_summed(axis, part) / part.shape[axis])
+
+
+def _pushed(shift: int, axis: int, part: Array) -> Array:
+    along = np.moveaxis(np.roll(part, shift, axis), axis, 0).copy()
+    along[0 if shift > 0 else -1] = 0.0
+    return np.moveaxis(along, 0, axis)
+
+
+def _symmetric(i: int, j: int, part: Array) -> Array:
+    return (part + np.swapaxes(part, i, j)) / 2
+
+
+def _kept(mask: Mask, i: int, j: int, part: Array) -> Array:
+    shape = [size if k in (i, j) else 1 for k, size in enumerate(part.shape)]
+    return np.where(mask.reshape(shape), part, 0.0)
+
+
+def _ones(outputs: tuple[int, ...], part: Array) -> Array:
+    """`J* 1` in every row: the sum of the rows of real cotangents."""
+    return np.broadcast_to(part[..., :1, :].sum(outputs, keepdims=True), part.shape)
+
+
+def _own(part: Array) -> Array:
+    """The diagonal of a block whose output has the shape of its input."""
+    shape = part.shape[: (part.ndim - 2) // 2]
+    size = int(np.prod(shape, dtype=np.int64))
+    return np.where(np.eye(size, dtype=bool).reshape(*shape, *shape, 1, 1), part, 0.0)

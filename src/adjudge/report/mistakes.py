@@ -1,0 +1,352 @@
+"""The likely mistake behind a wrong derivative, in one sentence, where the numbers bear it out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from math import lgamma, log, log10, prod
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adjudge.estimate import column
+from adjudge.floats import Vector, norm
+from adjudge.jacobian import Failure, Table
+from adjudge.problem import random_cotangent
+from adjudge.report.mistake_patterns import (
+    EVIDENCE,
+    Array,
+    Mask,
+    Sides,
+    best,
+    conjugates,
+    decades,
+    moduli,
+    of_block,
+    orders,
+    sums,
+    transposes,
+)
+
+PLACE = 2.0
+"""Decades: a place is named if wrong entries strewn at random fill it once in a hundred times."""
+
+
+def diagnose(
+    automatic: Vector,
+    reference: Vector,
+    error: Vector,
+    rtol: float,
+    *,
+    input_shape: Sequence[int],
+    complex_input: bool = False,
+    x: Vector | None = None,
+    output_shape: Sequence[int] | None = None,
+    other: Vector | None = None,
+) -> str | None:
+    """What is wrong with the gradient `J* w` of one input leaf, or None if the numbers do not say.
+
+    A missing conjugate shows most clearly with a `w` whose imaginary parts are zero.
+
+    Args:
+        automatic: real coordinates of `J* w` by the engine, shape (n,).
+        reference: `<w, J e_k>` by differences, shape (n,); not finite where it is not known.
+        error: how far off `reference` may be, shape (n,).
+        rtol: what may differ besides, relative to the entry.
+        input_shape: shape of the leaf, n entries; of a complex one n / 2.
+        complex_input: whether the leaf is complex.
+        x: real coordinates of the leaf itself, shape (n,).
+        output_shape: shape of the leaf that `w` belongs to: its axes may be found in factors.
+        other: `J* w'` by the engine, shape (n,), with a `w'` far from `w`; `-2 w` is one.
+    """
+    shape = (*input_shape, 1, 2 if complex_input else 1)
+    sides = Sides(automatic.reshape(shape), reference.reshape(shape), error.reshape(shape), rtol)
+    with np.errstate(all="ignore"):
+        if not sides.wrong.any():
+            return None
+        if other is not None and _same(sides, other.reshape(shape)):
+            return "the automatic derivative is the same for two cotangents: they are ignored"
+        return _sentence(sides, None if complex_input else x, _sizes(sides, output_shape or ()))
+
+
+def diagnose_block(
+    automatic: Array,
+    reference: Array,
+    error: Array,
+    rtol: float,
+    *,
+    input_shape: Sequence[int],
+    output_shape: Sequence[int],
+    complex_input: bool = False,
+    complex_output: bool = False,
+    x: Vector | None = None,
+) -> str | None:
+    """What is wrong with the Jacobian block of one output leaf and one input leaf, or None.
+
+    The first three arguments have shape (m, n), real coordinates of the output by those of the
+    input; so row i of `automatic` is `J* e_i`, or column k is `J e_k`. All else as in `diagnose`.
+    """
+    count = len(output_shape)
+    shape = (*output_shape, 1 + complex_output, *input_shape, 1 + complex_input)
+    a, r, e = (
+        np.moveaxis(side.reshape(shape), count, -2) for side in (automatic, reference, error)
+    )
+    sides = Sides(a, r, e, rtol, count, block=True)
+    with np.errstate(all="ignore"):
+        if not sides.wrong.any():
+            return None
+        return _sentence(sides, None if complex_input else x, _sizes(sides, ()))
+
+
+def _sentence(sides: Sides, x: Vector | None, sizes: dict[int, str]) -> str | None:
+    predicate = _one(sides, x) or _everywhere(sides, sizes)
+    families = (conjugates, transposes, orders, sums, *([of_block] if sides.block else []))
+    for family in families:
+        predicate = predicate or best(sides, family(sides))
+    predicate = predicate or moduli(sides) or _somewhere(sides, x, sizes)
+    return None if predicate is None else f"the automatic derivative {predicate}"
+
+
+def _same(sides: Sides, other: Array) -> bool:
+    a = sides.automatic
+    margin = sides.rtol * np.maximum(np.abs(a), np.abs(other))
+    return bool((np.abs(a - other) <= margin).all() and decades(a, margin).sum() >= EVIDENCE)
+
+
+# -- what the wrong entries are
+
+
+class What(NamedTuple):
+    """A verb, and what follows the place."""
+
+    verb: str
+    hint: str = ""
+
+
+def _what(sides: Sides, mask: Mask, sizes: dict[int, str]) -> What | None:
+    """What the automatic derivative is, all over `mask`."""
+    inside = mask[..., None, None] & sides.known
+    a, r, e = (part[inside] for part in (sides.automatic, sides.reference, sides.error))
+    if not np.isfinite(a).all():
+        return None if np.isfinite(a).any() else What("is not finite")
+    if not a.any():
+        met = sides.decades(np.zeros_like, mask).sum() >= EVIDENCE
+        return What("is zero", ", where the reference is not") if met else None
+    if (sides.zero | ~mask).all():
+        if decades(a, e + sides.rtol * np.abs(a)).sum() < EVIDENCE:
+            return None
+        still = not (r.any() or e.any())
+        return What("is not zero", f", where {'f does not move' if still else 'the reference is'}")
+    return _factor(sides, mask, sizes)
+
+
+def _factor(sides: Sides, mask: Mask, sizes: dict[int, str]) -> What | None:
+    inside = mask[..., None, None] & sides.known
+    a, r = sides.automatic[inside], sides.reference[inside]
+    margin = sides.allowed(sides.reference, sides.error)[inside]
+    margin = np.maximum(margin, np.finfo(np.float64).tiny ** 0.25)
+    fitted = float((a * r / margin**2).sum() / (r * r / margin**2).sum())
+    # what errors of r as large as they may be make of the fit
+    slack = abs(fitted) * float((abs(r) / margin).sum() / (r * r / margin**2).sum())
+    named = _named(sizes)
+    fits = [
+        what
+        for factor, what in named.items()
+        if sides.decades(partial(np.multiply, factor), mask).sum()
+        >= EVIDENCE + (0.0 if factor in {-1.0, 2.0, 0.5} else log10(len(named)))
+    ]
+    if len(fits) == 1:
+        return fits[0]
+    met = sides.decades(partial(np.multiply, fitted), mask, slack)
+    # one entry went into the fit, and is no evidence
+    if met.size and met.sum() - met.max() >= EVIDENCE:
+        return What(f"is {_number(fitted)} times the reference")
+    return None
+
+
+def _named(sizes: dict[int, str]) -> dict[float, What]:
+    """Factors with a meaning."""
+    more, less = "a sum for a mean?", "a mean for a sum, or no sum over a broadcast axis?"
+    named = {-1.0: What("has the opposite sign")}
+    for size, name in {2: "", **sizes}.items():
+        of = f" ({size}: {name})" if name else ""
+        half = ("a missing factor 1/2?", "a missing factor 2?") if size == 2 else ("", "")
+        up, down = (
+            ": " + " ".join(filter(None, (special, general if name else "")))
+            for special, general in zip(half, (more, less), strict=True)
+        )
+        named[float(size)] = What(f"is {size} times the reference", up + of)
+        named[1 / size] = What(f"is 1/{size} times the reference", down + of)
+    return named
+
+
+def _sizes(sides: Sides, output_shape: Sequence[int]) -> dict[int, str]:
+    """Sizes of axes that a mean or a sum may have run over, and their names."""
+    found: dict[int, str] = {}
+    names = [(f"axis {k} of the output", size) for k, size in enumerate(output_shape)]
+    names += [("the size of the output", prod(output_shape or sides.shape[: sides.outputs]))]
+    names += [(sides.axis(k), size) for k, size in enumerate(sides.shape)]
+    names += [("the size of the input", prod(sides.shape[sides.outputs :]))]
+    for name, size in names:
+        if size > 1:
+            found.setdefault(size, name if name.startswith("the") else f"the size of {name}")
+    return found
+
+
+def _number(c: float) -> str:
+    digits = next((d for d in (4, 7, 10) if f"{c:.{d}g}" != "1"), 17)
+    return f"{c:.{digits}g}"
+
+
+# -- where they are
+
+
+def _one(sides: Sides, x: Vector | None) -> str | None:
+    """The only wrong entry among others that are right."""
+    if np.count_nonzero(sides.wrong) != 1 or np.count_nonzero(sides.telling) == 1:
+        return None
+    index = tuple(int(k) for k in np.argwhere(sides.wrong)[0])
+    a, r = (part[index].reshape(-1) for part in (sides.automatic, sides.reference))
+    if a.size > 1:
+        ratio = ""
+    elif sides.zero[index]:
+        ratio = ", where the reference is zero"
+    elif np.isfinite(a[0]):
+        ratio = f": it is {_number(a[0] / r[0])} times the reference" if a[0] else ": it is zero"
+    else:
+        ratio = f": it is {a[0]}"
+    at = str(list(index[sides.outputs :]))
+    if sides.block:
+        at = f"output {list(index[: sides.outputs])} by input {at}"
+    if x is not None and x.reshape(sides.shape[sides.outputs :])[index[sides.outputs :]] == 0:
+        at += " (where x is 0)"
+    return f"is wrong in 1 of {np.count_nonzero(sides.compared)} entries, at {at}{ratio}"
+
+
+def _everywhere(sides: Sides, sizes: dict[int, str]) -> str | None:
+    what = _what(sides, sides.compared, sizes)
+    if what is None:
+        return None
+    count, total = np.count_nonzero(sides.telling), np.count_nonzero(sides.compared)
+    rest = "" if count == total else " (the others are zero)"
+    return f"{what.verb} in {count} of {total} entries{rest}{what.hint}"
+
+
+def _somewhere(sides: Sides, x: Vector | None, sizes: dict[int, str]) -> str | None:
+    what = _what(sides, sides.wrong, sizes)
+    verb, hint = what or What("is wrong")
+    wrong, count = np.count_nonzero(sides.wrong), np.count_nonzero(sides.telling)
+    # of ways to choose as many wrong entries, in decades
+    ways = (lgamma(count + 1) - lgamma(wrong + 1) - lgamma(count - wrong + 1)) / log(10)
+    if x is not None:
+        place = _domain(sides, x)
+        if place is not None:
+            return f"{verb} exactly where the input is {place}{hint}"
+    for place, tried in _places(sides):
+        if what is not None or ways - tried >= PLACE:
+            right = "there" if place.startswith("except") else "elsewhere"
+            return f"{verb} {place}{hint}; right {right}"
+    if what is None:
+        return None
+    return f"{verb} in {wrong} of {sides.compared.sum()} entries{hint}; the others are right"
+
+
+def _domain(sides: Sides, x: Vector) -> str | None:
+    """The values of x at which, and only at which, entries are wrong."""
+    outputs = tuple(range(sides.outputs))
+    wrong, telling = sides.wrong.any(axis=outputs), sides.telling.any(axis=outputs)
+    values = x.reshape(wrong.shape)
+    n, k = np.count_nonzero(telling), np.count_nonzero(wrong)
+    if (lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)) / log(10) < PLACE:
+        return None
+    for place, inside in (
+        ("zero", values == 0),
+        ("negative", values < 0),
+        ("zero or negative", values <= 0),
+        ("positive", values > 0),
+    ):
+        if np.array_equal(wrong, inside & telling):
+            return place
+    return None
+
+
+def _places(sides: Sides) -> Iterator[tuple[str, float]]:
+    """Boxes that hold all wrong entries and none that is right, and the decades of their kind."""
+    used = [np.unique(k).astype(np.int64) for k in np.argwhere(sides.wrong).T]
+    for axis, size in enumerate(sides.shape):
+        right = np.setdiff1d(np.arange(size), used[axis])
+        if right.size == 1 and size > 2 and _filled(sides, {axis: used[axis]}):
+            first = right[0] == 0 and axis in (0, sides.outputs)
+            batch = " (only the first element of a batch?)" if first else ""
+            tried = 0.0 if first else log10(sum(sides.shape))
+            yield f"except at index {right[0]} of {sides.axis(axis)}{batch}", tried
+    ranges = {k: u for k, u in enumerate(used) if u.size < sides.shape[k]}
+    if not ranges or any(u[-1] - u[0] >= u.size for u in ranges.values()):
+        return
+    if _filled(sides, ranges):
+        names = [
+            (f"index {u[0]}" if u.size == 1 else f"indices {u[0]} to {u[-1]}")
+            + f" of {sides.axis(k)}"
+            for k, u in ranges.items()
+        ]
+        boxes = prod(sides.shape[k] * (sides.shape[k] + 1) // 2 for k in ranges)
+        if len(ranges) == 1 and min(u.size for u in ranges.values()) == 1:
+            boxes = sum(sides.shape)
+        yield f"at {' and '.join(names)}", log10(boxes)
+
+
+def _filled(sides: Sides, ranges: dict[int, NDArray[np.int64]]) -> bool:
+    """Whether every entry within these indices that could be wrong is wrong."""
+    inside = np.ones(sides.shape, dtype=bool)
+    for axis, indices in ranges.items():
+        shape = [-1 if k == axis else 1 for k in range(inside.ndim)]
+        inside &= np.isin(np.arange(sides.shape[axis]), indices).reshape(shape)
+    return bool((sides.wrong == (inside & sides.telling)).all())
+
+
+ENTRIES = 64
+"""Largest input, in real coordinates, whose gradient is taken entry by entry for this: twice as
+many evaluations, and only after a failure."""
+
+
+def likely_mistake(table: Table, mode: str) -> str | None:
+    """What is probably wrong with the gradient that failed first in `mode`, if the numbers show it.
+
+    The gradient `J* w` of one input, for a random `w` on one output, is compared with differences
+    along every entry of the input.
+    """
+    failure = table.failures.get(mode)
+    reverse, problem, base = table.reverse, table.problem, table.base
+    if failure is None or failure.side != "rows" or reverse is None or table.eps is not None:
+        return None
+    j, i = failure.tangent.leaf, _output(table, failure)
+    leaf, part = problem.X.leaves[j], problem.X.slices[j]
+    if not 2 <= leaf.size <= ENTRIES or not reverse.attached[i]:
+        return None
+    w = np.zeros(base.Y.size)
+    w[base.Y.slices[i]] = random_cotangent(base.Y, table.probes.seed + 13)[base.Y.slices[i]]
+    if base.Y.leaves[i].complex:
+        w[base.Y.slices[i].start + 1 : base.Y.slices[i].stop : 2] = 0.0
+    reference, error = np.empty(leaf.size), np.empty(leaf.size)
+    units = replace(table.probes, full=True).tangents(problem.origin, part)
+    for k, unit in enumerate(units):
+        found = column(problem, base, unit, None)
+        reference[k] = w @ found.estimate.value[: base.Y.size]
+        error[k] = norm(w * found.estimate.error[: base.Y.size])
+    return diagnose(
+        reverse.row(base, w)[part],
+        reference,
+        error,
+        table.tolerance.relative,
+        input_shape=leaf.host_shape,
+        complex_input=leaf.complex,
+        x=problem.origin[part],
+        output_shape=base.Y.leaves[i].host_shape,
+        other=reverse.row(base, -2.0 * w)[part],
+    )
+
+
+def _output(table: Table, failure: Failure) -> int:
+    return int(table.base.Y.owner[failure.row]) if table.probes.full else failure.row

@@ -1,0 +1,236 @@
+"""Inputs for Hypothesis, which searches them for a point where a derivative is wrong.
+
+In here: strategies for arrays and for the inputs of a function, drawn in a domain so that they
+shrink to few, small and round numbers, and the check of what was drawn. Needs the extra
+`hypothesis`.
+
+Invariant: a point that decides nothing (f raises there, or is not smooth) is never counted as a
+pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import hypothesis
+import numpy as np
+from hypothesis import strategies as st
+
+from adjudge.check import Options, silence
+from adjudge.engine import AutodiffBackend, HostArray, backend_named, placed_tree
+from adjudge.errors import AdjudgeError
+from adjudge.findings import Verdict
+from adjudge.problem import INTERVALS, SETS, Path
+from adjudge.report import GradcheckError, Report, reproduction
+from adjudge.strategies.drawing import Domain, Strategy, drawn_array, require_domain
+from adjudge.verbs import examine
+
+__all__ = ["DType", "Shape", "Spec", "arrays", "inputs", "judge"]
+
+Shape: TypeAlias = Sequence[int | str] | Strategy
+"""Sizes of axes, or names of sizes to be drawn: `(3, "n", "n")`; or a strategy of tuples."""
+DType: TypeAlias = str | Strategy
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One input: see `arrays`. Sizes of the same name are the same in all inputs drawn together."""
+
+    shape: Shape
+    dtype: DType = "float64"
+    domain: Domain = None
+    special: bool = True
+
+
+def arrays(
+    shape: Shape,
+    dtype: DType = "float64",
+    domain: Domain = None,
+    special: bool = True,
+    *,
+    sizes: Strategy | None = None,
+) -> Strategy:
+    """NumPy arrays of finite numbers in a domain, which shrink to few, small and round numbers.
+
+    Args:
+        shape: A tuple of sizes and of names of sizes, `("n", "n")`, or a strategy of tuples.
+        dtype: The name of a floating, complex or integer dtype, or a strategy of names;
+            `"bfloat16"` where `ml_dtypes` is installed.
+        domain: `None` (everywhere), `"positive"`, `"nonnegative"`, `"unit"`, a pair
+            `(low, high)`; `"symmetric"`, `"positive definite"`, `"orthogonal"` (the last two axes),
+            `"simplex"`, `"sphere"`, `"sorted"` (the last axis); `"away from ties"` (entries a
+            quarter apart at least); or a function from a NumPy array to whether it belongs.
+        special: Half of the arrays are points that random ones miss, of the kinds of
+            `special_points`: zeros, ties, integers, the ends of the domain and of the dtype.
+        sizes: Of named axes; from 1 to 4 unless given.
+
+    Raises:
+        InputError: A domain without meaning, or one that arrays of this shape or dtype cannot have.
+    """
+    require_domain(domain)
+    return _drawn(Spec(shape, dtype, domain, special), sizes)
+
+
+def inputs(*specs: Any, sizes: Strategy | None = None) -> Strategy:
+    """Tuples of arguments: each a `Spec`, a strategy, a dict, tuple or list of such, or a constant.
+
+    Sizes of axes that have the same name are the same. With special points, inputs that are alike
+    are sometimes equal.
+    """
+    for spec in _specs(specs):
+        require_domain(spec.domain)
+    return _drawn(specs, sizes)
+
+
+def _specs(tree: Any) -> list[Spec]:
+    if isinstance(tree, Spec):
+        return [tree]
+    if isinstance(tree, dict | tuple | list):
+        nodes = tree.values() if isinstance(tree, dict) else tree
+        return [spec for node in nodes for spec in _specs(node)]
+    return []
+
+
+@st.composite
+def _drawn(draw: st.DrawFn, tree: Any, sizes: Strategy | None) -> Any:
+    specs = _specs(tree)
+    named = [one for spec in specs if isinstance(spec.shape, Sequence) for one in spec.shape]
+    chosen = {
+        name: draw(st.integers(1, 4) if sizes is None else sizes)
+        for name in dict.fromkeys(name for name in named if isinstance(name, str))
+    }
+    equal = len(specs) > 1 and all(spec.special for spec in specs)
+    equal = equal and draw(st.integers(0, 7)) == 7
+    before: dict[Any, HostArray] = {}
+
+    def drawn(node: Any) -> Any:
+        if isinstance(node, Spec):
+            array = _array(draw, node, chosen)
+            key = array.shape, array.dtype, str(node.domain)
+            return before.setdefault(key, array).copy() if equal else array
+        if isinstance(node, st.SearchStrategy):
+            return draw(node)
+        if isinstance(node, dict):
+            return {key: drawn(child) for key, child in node.items()}
+        if isinstance(node, tuple | list):
+            return type(node)([drawn(child) for child in node])
+        return node
+
+    return drawn(tree)
+
+
+def _array(draw: st.DrawFn, spec: Spec, sizes: Mapping[str, int]) -> HostArray:
+    given = spec.shape
+    if isinstance(given, Sequence):
+        shape = tuple(sizes[one] if isinstance(one, str) else one for one in given)
+    else:
+        shape = tuple(draw(given))
+    dtype = spec.dtype if isinstance(spec.dtype, str) else draw(spec.dtype)
+    return drawn_array(draw, shape, dtype, spec.domain, special=spec.special)
+
+
+# ---------------------------------------------------------------- the check
+
+
+def judge(
+    f: Callable[..., Any],
+    inputs: Any,
+    backend: str | AutodiffBackend | None = None,
+    *,
+    strict: bool = False,
+    device: str | None = None,
+    domain: Domain | Mapping[Path, Domain] = None,
+    seed: int = 0,
+    **options: Any,
+) -> Report:
+    """`examine` at a drawn point, for use inside of `@given`.
+
+    A point that decides nothing (f is not finite there, has a kink or a jump, or the differences
+    cannot tell) is rejected, as by `hypothesis.assume`, with an event that says why: so a test in
+    which no point decides anything does not pass. Outside of `@given` it is returned.
+
+    Args:
+        f: As for `gradcheck`.
+        inputs: Arguments made of host arrays, as `inputs` and `arrays` draw them; or one array.
+        backend: The engine that they are placed on, exactly. `None`: they stay what they are.
+        strict: What differences cannot tell is an error, too, unless f itself explains it.
+        device: Where on the engine.
+        domain: That of the inputs, or domains by path as for `wrt`: the check keeps within. Names
+            of sets act as `directions=`, intervals as `bounds=`.
+        seed: Of the probes. A fixed one: the same point has the same verdict, as Hypothesis needs.
+        options: The other keywords of `examine`.
+
+    Raises:
+        GradcheckError: The verdict is FAIL. Its notes hold the script of `reproduction`.
+    """
+    __tracebackhide__ = True
+    engine = backend_named(backend) if isinstance(backend, str) else backend
+    options = {**_within(domain), **options}
+    point = inputs if engine is None else placed_tree(engine, inputs, device)
+    script = Note(f, inputs, {**options, "backend": engine, "seed": seed})
+    try:
+        with np.errstate(all="ignore"):  # overflow belongs to such points: what it makes is judged
+            report = examine(f, point, seed=seed, backend=engine, **options)
+    except AdjudgeError:
+        raise
+    except Exception as error:
+        error.add_note(script.text())
+        raise
+    if report:
+        return report
+    why = ""
+    if options.get("points") is None:
+        known: Any = {name: options[name] for name in Options.__annotations__ if name in options}
+        known |= {"backend": engine, "seed": seed}
+        why = silence(f, point, report, known)
+    failed = report.verdict is Verdict.FAIL and not why
+    if failed:
+        # among hundreds of points some probe lies oddly: what is wrong is so along others, too
+        with np.errstate(all="ignore"):
+            again = examine(f, point, seed=seed + 1, backend=engine, **options)
+        why = "" if again.verdict is Verdict.FAIL else "other probes do not confirm it"
+    if not why and (strict or failed):
+        failure = GradcheckError(report)
+        failure.add_note(script.text())
+        raise failure
+    if hypothesis.currently_in_test_context():
+        undecided = [x for x in report.ranked if x.verdict is Verdict.INCONCLUSIVE]
+        status = undecided[0].status if undecided else report.verdict
+        hypothesis.event(f"adjudge: decides nothing ({why or status})")
+        hypothesis.reject()
+    return replace(report, verdict=Verdict.INCONCLUSIVE, silent=why)
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a failing check is repeated by."""
+
+    f: Callable[..., Any]
+    inputs: Any
+    options: Mapping[str, Any]
+
+    def text(self) -> str:
+        """The script, between two lines."""
+        script = reproduction(self.f, self.inputs, **self.options)
+        return f"---- to see it again ----\n{script}-------------------------"
+
+
+def _within(domain: Domain | Mapping[Path, Domain]) -> dict[str, Any]:
+    """The options of a check that keeps within a domain, as far as there are any."""
+    by_path = domain if isinstance(domain, Mapping) else {"": domain}
+    sets, intervals = {}, {}
+    for path, one in by_path.items():
+        require_domain(one)
+        if isinstance(one, str) and one in INTERVALS:
+            intervals[path] = INTERVALS[one]
+        elif isinstance(one, tuple):
+            intervals[path] = one
+        elif isinstance(one, str) and one in SETS:
+            sets[path] = one
+    found: dict[str, Any] = {"directions": sets} if sets else {}
+    found |= {"bounds": intervals} if intervals else {}
+    if isinstance(domain, Mapping):
+        return found
+    return {name: paths[""] for name, paths in found.items()}
