@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from adjudge.estimate import Sample, central, ladder, ladder_steps
+from adjudge.estimate.stencils import Sample, central, ladder, ladder_steps
 from adjudge.floats import relative_step
 
 X = 1.0

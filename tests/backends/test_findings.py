@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 from pages import ROOT, differences, examples, printed
 
-from adjudge import Status
-from adjudge import Verdict
-from adjudge import examine
+from adjudge import Status, Verdict, examine
 
 with suppress(ImportError):  # absent: every test of PyTorch is skipped by its mark
     import torch

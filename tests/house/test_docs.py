@@ -83,7 +83,7 @@ def test_the_table_of_dtypes_is_what_the_code_computes(row):
 
 @pytest.mark.parametrize("row", rows("Constants"), ids=lambda row: row[0])
 def test_a_constant_has_the_value_that_the_page_gives(row):
-    module, _, name = row[0].strip("`").partition(".")
+    module, _, name = row[0].strip("`").rpartition(".")
     assert getattr(importlib.import_module(f"adjudge.{module}"), name) == number(row[1])
 
 

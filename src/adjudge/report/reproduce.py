@@ -153,7 +153,7 @@ class Script:
         device: str | None = None,
     ) -> str:
         """Code that places host values on an engine."""
-        self.imports.add("from adjudge.placing import placed")
+        self.imports.add("from adjudge.engine import placed")
         more = [repr(dtype)] if dtype not in (None, values.dtype.name) else []
         more += [f"device={device!r}"] if device else []
         return f"placed({', '.join([self.engine(owner), _host_array(values), *more])})"
@@ -166,7 +166,7 @@ class Script:
         variable = "engine" + (str(len(self.engines) + 1) if self.engines else "")
         self.engines[variable] = backend
         if backend.name in names() and type(backend_named(backend.name)) is type(backend):
-            self.imports.add("from adjudge.registry import backend_named")
+            self.imports.add("from adjudge.engine import backend_named")
             made = f'backend_named("{backend.name}")'
         else:
             kind = self.named(type(backend), f"backend_{variable}")
