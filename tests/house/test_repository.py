@@ -174,11 +174,36 @@ def test_the_page_on_architecture_lists_the_rooms_in_the_order_of_imports():
 
 
 @pytest.mark.parametrize("room", rooms())
-def test_a_door_says_what_is_behind_it(room):
+def test_a_door_says_what_is_behind_it_in_the_order_of_imports(room):
     door = importlib.import_module(f"adjudge.{room}")
+    modules = sorted(path.stem for path in (CORE / room).glob("*.py") if path.stem != "__init__")
 
-    assert len((door.__doc__ or "").split("\n\n")) > 1
+    listed = re.findall(r"^- `(\w+)`: ", door.__doc__ or "", re.MULTILINE)
+
     assert [] == [name for name in door.__all__ if not hasattr(door, name)]
+    if listed:
+        assert modules == sorted(listed)
+        assert [] == imported_from_below(room, listed)
+
+
+def imported_from_below(room: str, listed: list[str]) -> list[str]:
+    """Imports inside a room that run against the order in which its door lists the modules."""
+    return [
+        f"{name} imports {below}"
+        for k, name in enumerate(listed)
+        for node in ast.walk(ast.parse((CORE / room / f"{name}.py").read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom)
+        for below in listed[k:]
+        if node.module == f"adjudge.{room}.{below}"
+        or (node.module == f"adjudge.{room}" and below in [one.name for one in node.names])
+    ]
+
+
+def test_an_import_against_the_order_of_a_door_is_seen():
+    door = importlib.import_module("adjudge.estimate")
+    listed = re.findall(r"^- `(\w+)`: ", door.__doc__ or "", re.MULTILINE)
+
+    assert "noise imports directional" in imported_from_below("estimate", listed[::-1])
 
 
 def test_no_exception_is_dropped_in_silence():

@@ -1,8 +1,18 @@
 """One function on one engine: which comparisons are made, at which points and in which precision.
 
-In here: the options of the verbs, the judgement of one problem, the mode matrix (R, F, RR, FR,
-RF, FF in every way of the engine), kinks at x judged beside it, several points, double
-precision beside a low one, and the isolation of global state.
+Its modules, each of which may import those above it:
+
+- `one_problem`: one problem judged, from its probes to its findings.
+- `at_kinks`: a kink at x, judged at points beside it.
+- `double_precision`: a function of low precision judged in double, and low against that.
+- `equivalence`: when two modes or ways agree to rounding, so that one comparison speaks for
+  both.
+- `options`: the keywords of the verbs, validated.
+- `isolation`: global state around a check, and what was noticed of it.
+- `special_points`: points that random inputs miss.
+- `points`: one check at several points.
+- `summary`: the report of all judgements.
+- `mode_matrix`: every composition of modes in every way of the engine.
 
 Invariant: everything that the user's function could change outside of its outputs is restored
 or named.

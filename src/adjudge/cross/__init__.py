@@ -1,11 +1,15 @@
 """One function on several engines, compared number by number.
 
-In here: an engine as a source of numbers at points that all engines share, the comparison of
-two engines, and the report of `crosscheck`. The room is not called crosscheck, since a folder
-of that name would hide the function `adjudge.crosscheck`.
+Its modules, each of which may import those above it:
+
+- `engine`: an engine as a source of numbers at points that all engines share.
+- `report`: what `crosscheck` returns and raises.
+- `compare`: two engines' numbers: equal to rounding, or apart, and what each pair decides.
+- `crosscheck`: the verb.
 
 Invariant: a difference between engines is called a divergence only where rounding cannot
-explain it.
+explain it. The room is not called crosscheck, since a module of that name would hide the
+function `adjudge.crosscheck`.
 """
 
 from adjudge.cross.crosscheck import crosscheck

@@ -1,12 +1,17 @@
 """An automatic differentiation engine and its arrays.
 
-In here: the contract that an adapter implements, the wrapper that changes a part of an engine,
-the engine of derivatives written by hand, arrays without derivatives, the registry of installed
-engines, and the way of host arrays onto an engine. Adapters import from this door and from
-`adjudge.errors`, and from nothing else.
+Its modules, each of which may import those above it:
+
+- `contract`: what an adapter implements: one engine, its derivatives and its arrays.
+- `array_api`: an engine of arrays alone, whose derivatives are given by hand.
+- `place`: host arrays copied onto an engine exactly.
+- `registry`: which installed engine an array belongs to.
+- `wrapper`: an engine that changes a part of another one.
+- `by_hand`: derivatives written by hand as an engine.
 
 Invariant: nothing in here knows of checking. A user's array is read and copied, never written
-and never wrapped.
+and never wrapped. Adapters import from this door and from `adjudge.errors`, and from nothing
+else of the core.
 """
 
 from adjudge.engine import registry

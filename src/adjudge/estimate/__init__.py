@@ -1,8 +1,14 @@
 """Directional derivatives of f with an error bar, from values of f or from a reference.
 
-In here: difference stencils and the Richardson ladder, the measured noise of f, one-sided
-slopes at kinks, and references that the user gives in place of differences (mpmath, long
-double, analytic).
+Its modules, each of which may import those above it:
+
+- `stencils`: difference stencils and the Richardson ladder, as arithmetic on sampled values.
+- `reference`: a derivative that the user gives in place of differences, bound to a problem.
+- `multiprecision`: a reference in mpmath.
+- `long_double`: a reference in NumPy's extended precision.
+- `directional`: the derivative of a problem along one tangent.
+- `noise`: the computational noise of f, and how many digits its values carry.
+- `kinks`: jumps and one-sided slopes, and whether f is differentiable at x.
 
 Invariant: an estimate is data (value, error bar, evaluations, method), and no automatic
 derivative takes part in it.

@@ -1,12 +1,21 @@
 """Automatic derivatives against estimates, entry by entry of the table `<w_i, J v_j>`.
 
-In here: the tolerance and the comparison of numbers, the table and its columns, what is tried
-next where two evaluations leave a doubt, the decision between rounding and an error, saturated
-entries, columns that are compared together (Jacobian coloring), the adjoint test of forward
-against reverse mode, affine functions, and large problems by sums of blocks.
+Its modules, each of which may import those above it:
 
-Invariant: every estimate is shared by all modes that are checked, and what is compared is
-counted in a tally.
+- `comparison`: the tolerance, one comparison of numbers, and the tally of many.
+- `rounding`: whether two automatic numbers differ by rounding or by an error.
+- `column`: the comparisons of one column, mode by mode.
+- `budget`: what still fits into `max_evaluations`.
+- `coloring`: structurally orthogonal columns, which one tangent compares together.
+- `adjoint`: the adjoint test of forward against reverse mode.
+- `affine`: long differences along which f is affine, compared to rounding.
+- `saturation`: derivatives that the rounding of f hides.
+- `refine`: what is tried next where two evaluations leave a doubt.
+- `table`: all columns compared, and what is remembered of them.
+- `block_sums`: large problems compared by sums of blocks.
+
+Invariant: every estimate is made once and shared by all modes that are checked, and whatever is
+compared is counted in a tally.
 """
 
 from adjudge.jacobian.affine import Affine

@@ -1,8 +1,18 @@
 """The user's function as `f: X -> Y` at a point x.
 
-In here: real inner-product spaces of leaves, pytrees, the call of the user's function, the
-bounds and constraint sets of its inputs, random and unit tangents and cotangents, the two modes
-of automatic differentiation, and compositions of them (the vjp of f as a function of its own).
+Its modules, each of which may import those above it:
+
+- `pytree`: nested arguments as flat leaves with their access paths.
+- `arguments`: which leaves are checked, and how the call is put together again.
+- `calls`: the call of the user's function, counted, and the structure of its outputs.
+- `space`: real inner-product spaces of leaves and their coordinates.
+- `domain`: the boxes and sets within which f may be evaluated.
+- `charts`: parametrisations of constraint sets (symmetric matrices, spheres, simplices).
+- `constraints`: inputs that live on such a set, and f as a function of their coordinates.
+- `probes`: random and unit tangents and cotangents.
+- `problem`: f at x, and its outputs there.
+- `autodiff`: reverse mode and forward mode of the engine, counted.
+- `composition`: the vjp and the jvp of f as problems of their own.
 
 Invariant: the point x is held as real coordinates on the host, and every evaluation gets fresh
 arrays made from them, so that no function can spoil its inputs. Every evaluation, vjp and jvp

@@ -1,8 +1,15 @@
 """Where a derivative is wrong, which mistake is likely, and all of that in words.
 
-In here: the search for the wrong entries behind a failed projection (group testing), the likely
-mistake from two derivatives side by side, the report of a check, the words for compositions of
-modes, and the script that repeats a check.
+Its modules, each of which may import those above it:
+
+- `group_testing`: which of many candidates are wrong, from few measurements.
+- `locate`: the wrong entries behind a projection that failed.
+- `mistake_patterns`: hypotheses about a wrong derivative: a factor, a sign, a transpose.
+- `mistakes`: the likely mistake, from two derivatives side by side.
+- `modes`: compositions of modes as words, and which rule their verdicts accuse.
+- `text`: the table of several points.
+- `report`: the report of a check and the sentences of its findings.
+- `reproduce`: a script that repeats a check bit by bit.
 
 Invariant: what is decided was decided below; this room turns findings into sentences and never
 the other way round.
