@@ -33,14 +33,14 @@ def judge_here_or_nearby(
     """
     outcome = judge(problem, base, settings, provenance, part)
     open_ = {f.mode for f in outcome.findings if f.status is Status.NONSMOOTH and not f.note}
-    needed = least(problem.tail, backward=settings.backward, forward=settings.forward)
+    needed = least(problem.modes_taken, backward=settings.backward, forward=settings.forward)
     room = problem.counts.allows(needed)
     if not open_ or outcome.verdict is Verdict.FAIL or not room:
         return outcome
     closer = replace(
         settings,
-        backward=settings.backward and "R" + problem.tail in open_ | {problem.tail},
-        forward=settings.forward and "F" + problem.tail in open_ | {problem.tail},
+        backward=settings.backward and "R" + problem.modes_taken in open_ | {problem.modes_taken},
+        forward=settings.forward and "F" + problem.modes_taken in open_ | {problem.modes_taken},
         full=settings.full and problem.X.size + base.Y.size <= FULL_MODE,
         undefined=False,
         batched=False,

@@ -196,8 +196,8 @@ def _in_double(
     outcome = judge(top, base, settings, words, Part.IDENTITIES)
     asked = replace(
         settings,
-        backward=settings.backward and "R" + top.tail not in outcome.modes,
-        forward=settings.forward and "F" + top.tail not in outcome.modes,
+        backward=settings.backward and "R" + top.modes_taken not in outcome.modes,
+        forward=settings.forward and "F" + top.modes_taken not in outcome.modes,
     )
     if not asked.backward and not asked.forward:
         return outcome
@@ -221,14 +221,14 @@ def _in_double(
     if rough:
         raise RefusedError("it computes with less than double precision inside")
     sides = [(Side(top, base), Side(high, base64, twin.widening), letters)]
-    if len(top.tail) == 1:  # the first derivative, which the same evaluations judge
+    if len(top.modes_taken) == 1:  # the first derivative, which the same evaluations judge
         with twin.widening():
             first, first64 = twin.composed(lambda problem: problem)
         low = Side(twin.low, observe(twin.low))
-        sides.insert(0, (low, Side(first, first64, twin.widening), [top.tail]))
+        sides.insert(0, (low, Side(first, first64, twin.widening), [top.modes_taken]))
     for one, other, wanted in sides:
         for letter in wanted:
-            mode = letter + one.problem.tail
+            mode = letter + one.problem.modes_taken
             if mode not in twin.carried:
                 twin.carried.add(mode)
                 try:

@@ -70,7 +70,7 @@ def same_as(letter: str, top: Problem, known: Judged) -> int:
     """How many numbers the mode `letter` of `top` has in common with `known`, which is the same
     derivative taken in another way, the value included; 0 where any differs, or none is known.
     """
-    image = known.outcome.images.get(letter + top.tail)
+    image = known.outcome.images.get(letter + top.modes_taken)
     if image is None:
         return 0
     base, (probe, known_image) = replace(known.base, problem=top), image

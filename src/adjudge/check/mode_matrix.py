@@ -40,7 +40,7 @@ class Way:
 
 @dataclass
 class Matrix:
-    """What was found, tail by tail, first in the engine's usual way, then in the others."""
+    """What was found for each composition of modes, in the engine's usual way before the others."""
 
     problem: Problem
     settings: Settings
@@ -56,41 +56,41 @@ class Matrix:
 
     def fill(self, ways: Sequence[Way]) -> None:
         """Judges all words in the usual way, and in each of `ways` what differs there."""
-        tails = by_tail(self.words, self.settings)
-        steps = [("", tail, chosen) for tail, chosen in tails]
-        steps += [(way.name, tail, chosen) for way in ways for tail, chosen in tails]
+        compositions = by_modes_taken(self.words, self.settings)
+        steps = [("", taken, chosen) for taken, chosen in compositions]
+        steps += [(way.name, taken, chosen) for way in ways for taken, chosen in compositions]
         by_name = {way.name: way for way in ways}
-        for (name, tail, chosen), _ in zip(
+        for (name, taken, chosen), _ in zip(
             steps, shares(self.problem, [step[1:] for step in steps]), strict=True
         ):
             if name:
-                self._beside(by_name[name], tail, chosen)
+                self._beside(by_name[name], taken, chosen)
             else:
-                self._usual(tail, chosen)
+                self._usual(taken, chosen)
         self._pass_over(by_name)
 
     # -- the usual way
 
-    def _usual(self, tail: str, chosen: Settings) -> None:
+    def _usual(self, taken: str, chosen: Settings) -> None:
         words = str(provenance_of(self.problem, self.settings, False))
-        if tail == "F":
+        if taken == "F":
             chosen = self._by_agreement(self.problem, chosen, words, "")
         if chosen.backward or chosen.forward:
-            judge_tail = guarded if self.guards else composition
-            found = judge_tail(self.problem, tail, chosen, words, self.twin, self._make(tail))
+            judge_on = guarded if self.guards else composition
+            found = judge_on(self.problem, taken, chosen, words, self.twin, self._make(taken))
             if found.base is not None:
-                self._found[tail] = Judged(found.top, found.base, found.outcome)
+                self._found[taken] = Judged(found.top, found.base, found.outcome)
             self._add(self.problem.backend.way, found.outcome)
 
-    def _make(self, tail: str) -> Make:
-        if not tail.endswith("F"):
-            return partial(composed, tail=tail, seed=self.settings.seed)
+    def _make(self, taken: str) -> Make:
+        if not taken.endswith("F"):
+            return partial(composed, taken=taken, seed=self.settings.seed)
         outputs = self._found[""].base.Y.leaves if "" in self._found else None
         seed, along = self.settings.seed, self._along
-        return partial(composed, tail=tail, seed=seed, along=along, outputs=outputs)
+        return partial(composed, taken=taken, seed=seed, along=along, outputs=outputs)
 
     def _by_agreement(self, problem: Problem, chosen: Settings, words: str, way: str) -> Settings:
-        """What is left of tail F to be judged by differences, after what agrees with RR."""
+        """Which of RF and FF are left to be judged by differences, after what agrees with RR."""
         known, row = self._found.get("R"), self.rows.get(way or problem.backend.way, {})
         if known is None or row.get("RR") is not Verdict.PASS:
             return chosen
@@ -130,7 +130,7 @@ class Matrix:
     def _agreed(
         self, known: Judged, top: Problem, base: Base, outcome: Judgement, chosen: Settings
     ) -> dict[str, int]:
-        """The modes on tail F that agree, with how many numbers."""
+        """Which of RF and FF agree, with how many numbers."""
         agreed: dict[str, int] = {}
         row = outcome.images.get("RF")
         if row is not None:
@@ -145,17 +145,17 @@ class Matrix:
 
     # -- other ways
 
-    def _beside(self, way: Way, tail: str, chosen: Settings) -> None:
-        """The modes on `tail` in another way: those that agree have the verdict of the usual one,
-        the others are judged.
+    def _beside(self, way: Way, taken: str, chosen: Settings) -> None:
+        """The outermost modes, on top of `taken`, in another way: those that agree have the verdict
+        of the usual one, the others are judged.
         """
-        known, usual = self._found.get(tail), self.rows[self.problem.backend.way]
-        make, left = self._make(tail), chosen
+        known, usual = self._found.get(taken), self.rows[self.problem.backend.way]
+        make, left = self._make(taken), chosen
         if known is not None:
             try:
                 top = make(way.problem)
                 for letter in "RF":
-                    mode = letter + tail
+                    mode = letter + taken
                     if getattr(chosen, _SWITCH[letter]) and isinstance(usual.get(mode), Verdict):
                         compared = same_as(letter, top, known)
                         if compared:
@@ -168,18 +168,18 @@ class Matrix:
             except Exception:  # it is met again, and reported, where the mode is judged
                 left = chosen
         words = f"{provenance_of(self.problem, self.settings, False)}, {way.name}"
-        if tail == "F" and (left.backward or left.forward) and way.name in self.rows:
+        if taken == "F" and (left.backward or left.forward) and way.name in self.rows:
             left = self._by_agreement(way.problem, left, words, way.name)
         if not left.backward and not left.forward:
             return
         twin = twin_of(way.problem, self.settings)
         # where f itself does not run, its derivatives are not to be had, and not at fault
-        beside = not way.asked and (not tail or way.name in self._barred)
-        found = guarded(way.problem, tail, left, words, twin, make, beside=beside)
+        beside = not way.asked and (not taken or way.name in self._barred)
+        found = guarded(way.problem, taken, left, words, twin, make, beside=beside)
         outcome = found.outcome
-        if not tail and beside and any(_does_not_run(finding) for finding in outcome.findings):
+        if not taken and beside and any(_does_not_run(finding) for finding in outcome.findings):
             self._barred.add(way.name)
-        if not tail and known is not None and found.base is not None:
+        if not taken and known is not None and found.base is not None:
             outcome.findings += other_value(known, found.base, way.name)
         outcome.findings = [replace(f, way=way.name) for f in outcome.findings]
         self._add(way.name, outcome)
@@ -232,12 +232,12 @@ def _without(settings: Settings, letter: str) -> Settings:
     return replace(settings, backward=False) if letter == "R" else replace(settings, forward=False)
 
 
-def by_tail(words: Sequence[str], settings: Settings) -> list[tuple[str, Settings]]:
-    """What to take the outermost derivative of, and in which modes."""
-    tails = dict.fromkeys(word[1:] for word in sorted(words, key=place))
+def by_modes_taken(words: Sequence[str], settings: Settings) -> list[tuple[str, Settings]]:
+    """By the modes taken before: in which modes the outermost derivative is to be judged."""
+    before = dict.fromkeys(word[1:] for word in sorted(words, key=place))
     return [
-        (tail, replace(settings, backward="R" + tail in words, forward="F" + tail in words))
-        for tail in tails
+        (taken, replace(settings, backward="R" + taken in words, forward="F" + taken in words))
+        for taken in before
     ]
 
 
@@ -247,7 +247,7 @@ def shares(problem: Problem, steps: Sequence[tuple[str, Settings]]) -> Iterator[
     Raises `InputError` where the whole is too small for a comparison in each.
     """
     budget = steps[0][1].max_evaluations
-    needs = [least(tail, backward=s.backward, forward=s.forward) for tail, s in steps]
+    needs = [least(taken, backward=s.backward, forward=s.forward) for taken, s in steps]
     if budget is not None and budget < sum(needs):
         raise InputError(
             f"max_evaluations={budget} has no room for a single comparison in each mode",
@@ -262,7 +262,7 @@ def shares(problem: Problem, steps: Sequence[tuple[str, Settings]]) -> Iterator[
 
 def guarded(
     problem: Problem,
-    tail: str,
+    taken: str,
     settings: Settings,
     words: str,
     twin: Twin | None,
@@ -277,19 +277,19 @@ def guarded(
     """
     counts = problem.counts
     try:
-        return composition(problem, tail, settings, words, twin, make)
+        return composition(problem, taken, settings, words, twin, make)
     except AdjudgeError:
         raise
     except Exception as error:
-        if not tail and not beside and "under" not in counts.doing:
+        if not taken and not beside and "under" not in counts.doing:
             raise
         if settings.backward and settings.forward:
             parts = [
-                guarded(problem, tail, _without(settings, o), words, twin, make, beside=beside)
+                guarded(problem, taken, _without(settings, o), words, twin, make, beside=beside)
                 for o in "FR"
             ]
             return Found(parts[0].top, None, _joined([part.outcome for part in parts]))
-        mode = ("R" if settings.backward else "F") + tail
+        mode = ("R" if settings.backward else "F") + taken
         status = Status.UNSUPPORTED if beside else Status.RAISED
         said = str(error).strip() or "no message"
         does = "does not run in this way: it raises" if beside else "raises"
@@ -321,7 +321,7 @@ def _joined(parts: Sequence[Judgement]) -> Judgement:
 
 def composition(
     problem: Problem,
-    tail: str,
+    taken: str,
     settings: Settings,
     words: str,
     twin: Twin | None,
@@ -329,19 +329,19 @@ def composition(
     *,
     alone: bool = False,
 ) -> Found:
-    """The judgement of the modes on top of `tail`; `make` takes the derivatives `tail`. `alone`:
-    no other composition is judged.
+    """The judgement of the outermost modes; `make` takes the derivatives below them, in the modes
+    `taken`. `alone`: no other composition is judged.
     """
     try:
         top = make(problem)
         base = observe(top)
     except NotSupportedError as error:
         outcome = Judgement()
-        if alone and tail == "R":  # then the first derivative can be judged at least
+        if alone and taken == "R":  # then the first derivative can be judged at least
             outcome = judged(problem, observe(problem), settings, words, twin, lambda same: same)
         for letter, asked in (("R", settings.backward), ("F", settings.forward)):
             if asked:
-                mode = letter + tail
+                mode = letter + taken
                 outcome.findings.append(unsupported(mode, error))
                 outcome.modes[mode] = outcome.findings[-1].verdict
         return Found(problem, None, outcome)

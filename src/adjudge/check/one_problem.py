@@ -58,7 +58,7 @@ def exact(table: Table, checks: Identities, *, thorough: bool) -> Iterator[Findi
         rows = None
     work = 4 * (len(table.problem.X.leaves) + 1)
     for mode in (table.reverse, table.forward):
-        if mode is None or table.problem.tail in failed:
+        if mode is None or table.problem.modes_taken in failed:
             continue  # what is no gradient has no symmetric derivative
         if not thorough or table.budget.allows(work):
             at_hand = rows if mode is table.reverse else None
@@ -87,7 +87,7 @@ def mapped(
         what, work, name = "batched tangents", 3 * inputs, "vmap(F)"
         findings = _supported(name, lambda: pushforwards.batched(checks, mode))
     # forward mode over a graph that is built inside of a batch is no transform of every engine
-    plain = isinstance(mode, Reverse) or not table.problem.tail
+    plain = isinstance(mode, Reverse) or not table.problem.modes_taken
     offered = plain and "vmap" in table.problem.backend.capabilities
     if asked:
         if table.budget.can(what, work):
@@ -283,7 +283,7 @@ def _reverse(
 ) -> tuple[Reverse | None, Vector | None]:
     if not settings.backward:
         return None, None
-    mode = "R" + problem.tail
+    mode = "R" + problem.modes_taken
     try:
         reverse = Reverse(problem)
     except NotSupportedError as error:
@@ -315,7 +315,7 @@ def _forward(
     try:
         findings = list(pushforwards.identities(checks, forward))
     except NotSupportedError as error:
-        outcome.findings.append(unsupported("F" + problem.tail, error))
+        outcome.findings.append(unsupported("F" + problem.modes_taken, error))
         return None
     if not settings.grad_dtypes:
         findings = [f for f in findings if f.status is not Status.WRONG_DTYPE]
@@ -427,7 +427,7 @@ def _conclude(
         if finding.status is Status.REFERENCE:
             for letter, mode in (("R", table.reverse), ("F", table.forward)):
                 if mode is not None:
-                    outcome.modes.setdefault(letter + table.problem.tail, finding.verdict)
+                    outcome.modes.setdefault(letter + table.problem.modes_taken, finding.verdict)
         if finding.status is Status.UNSUPPORTED and not finding.note:
             outcome.modes.setdefault(finding.mode, finding.verdict)
     compared = any(tally.compared for tally in outcome.tallies)
@@ -447,7 +447,7 @@ def _unfinished(outcome: Judgement, table: Table) -> None:
     if table.budget.incomplete:
         for letter, mode in (("R", table.reverse), ("F", table.forward)):
             if mode is not None:
-                word = letter + table.problem.tail
+                word = letter + table.problem.modes_taken
                 before = outcome.modes.get(word, Verdict.INCONCLUSIVE)
                 outcome.modes[word] = worst([before, Verdict.INCONCLUSIVE])
 
@@ -471,7 +471,7 @@ def _nothing(table: Table) -> Finding:
     empty = ", ".join(f"{leaf.name} {leaf.info.shape}" for leaf in leaves if not leaf.size)
     return Finding(
         Status.UNRESOLVED,
-        table.problem.tail,
+        table.problem.modes_taken,
         "",
         f"nothing was compared: no entries in {empty}\n"
         "  check at inputs and outputs that are not empty",

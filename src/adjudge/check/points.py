@@ -191,30 +191,32 @@ def _explained(
     here: Any = {**options, "kwargs": point.kwargs}
     problem = problem_of(f, point.inputs, here)
     unsettled = (Verdict.FAIL, Verdict.INCONCLUSIVE)
-    tails = {mode[1:] for mode, outcome in report.modes.items() if outcome in unsettled}
+    before = {mode[1:] for mode, outcome in report.modes.items() if outcome in unsettled}
     reasons: list[str] = []
     # what is wrong by nothing but the range of the dtype is zero, infinite or NaN
     ends = all(not FLUSHED <= abs(x.automatic) < np.inf for x in report.entries)
     with surroundings(problem, highest=settings.highest_precision):
-        for tail in sorted({"", *tails}, key=len):
-            why = _reasons(problem, tail, settings)
+        for taken in sorted({"", *before}, key=len):
+            why = _reasons(problem, taken, settings)
             reason = why.rough or why.beyond * (ends or stays_open) or why.hidden * stays_open
             if not reason and ends and _subnormal(problem):
                 reason = BEYOND
             if not reason and _flat(problem, report):
                 reason = "x has no fraction: stairs look straight"
-            if reason and not tail:
+            if reason and not taken:
                 return reason
-            if not reason and tail in tails:
+            if not reason and taken in before:
                 return ""
             if reason:
-                reasons.append(reason.replace("f ", f"mode {tail} of f ", 1))
+                reasons.append(reason.replace("f ", f"mode {taken} of f ", 1))
     return "; ".join(reasons)
 
 
-def _reasons(problem: Problem, tail: str, settings: Settings) -> Reasons:
-    """What speaks against a derivative of the derivatives `tail`: in double where that runs."""
-    make = partial(composed, tail=tail, seed=settings.seed)
+def _reasons(problem: Problem, taken: str, settings: Settings) -> Reasons:
+    """What speaks against differentiating once more after the modes `taken`: in double precision
+    where that runs.
+    """
+    make = partial(composed, taken=taken, seed=settings.seed)
     twin = twin_of(problem, settings)
     if twin is not None:
         try:

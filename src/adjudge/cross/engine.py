@@ -201,21 +201,21 @@ class Engine:
                 row[:] = derivative.take(probe[top.kept])[0]
         return rows, derivative.values[0]
 
-    def top(self, tail: str, along: Vector | None) -> Top:
-        """The derivative `tail` of f, for which `along` is the cotangent or tangent."""
-        if tail not in self._tops:
-            self._tops[tail] = self._top(tail, along)
-        return self._tops[tail]
+    def top(self, taken: str, along: Vector | None) -> Top:
+        """f after the derivative in the modes `taken`, at the cotangent or tangent `along`."""
+        if taken not in self._tops:
+            self._tops[taken] = self._top(taken, along)
+        return self._tops[taken]
 
-    def _top(self, tail: str, along: Vector | None) -> Top:
+    def _top(self, taken: str, along: Vector | None) -> Top:
         problem, backend = self.problem, self.backend
         n = problem.X.size
-        if not tail or along is None:
+        if not taken or along is None:
             with self.inside():
                 base = observe(problem)
             return Top(problem, base, np.arange(n))
         base = self.base()
-        if tail == "F":
+        if taken == "F":
             v = problem.X.arrays(backend, along, problem.x)
             top = tangent_problem(problem, base.Y.leaves, v)
             return Top(top, observe(top), np.arange(2 * n))

@@ -152,27 +152,27 @@ class Referenced:
     codec: UserCodec
     X: Space
     """Of f, as are all the vectors that the reference itself sees."""
-    tail: str = ""
+    modes_taken: str = ""
     attached: tuple[slice, ...] = ()
     """Of the vjp: the coordinates of the outputs that have a cotangent."""
 
     def over(self, letter: str, attached: Sequence[slice] = ()) -> Referenced:
         """The reference for the vjp or the jvp of the problem. Raises `NotSupportedError`."""
-        if self.tail or not self.reference.second_order:
+        if self.modes_taken or not self.reference.second_order:
             raise NotSupportedError(
                 f"the reference ({self.reference.name}) has no derivative of order "
-                f"{len(self.tail) + 2}",
+                f"{len(self.modes_taken) + 2}",
                 "give adjudge.reference.mpmath(g) for the second order, and no reference= beyond",
             )
-        return replace(self, tail=letter, attached=tuple(attached))
+        return replace(self, modes_taken=letter, attached=tuple(attached))
 
     def along(self, Y: Space, origin: Vector, v: Direction) -> Estimate:
         """The derivative of all outputs `Y` of the problem, at `origin` along `v`."""
         n = self.X.size
         x, rest = origin[:n], origin[n:]
-        if not self.tail:
+        if not self.modes_taken:
             return self.reference.along(self._at(Y), x, v)
-        if self.tail == "F":
+        if self.modes_taken == "F":
             outputs = Space(Y.leaves[len(Y.leaves) // 2 :])
             return self.reference.tangent_along(self._at(outputs), x, rest, v)
         outputs = Space(Y.leaves[len(self.X.leaves) :])

@@ -66,7 +66,7 @@ class Agreement:
         tally.failed += int(np.count_nonzero(apart))
         for k in np.flatnonzero(apart)[: Tally.KEPT]:
             entry = Entry(
-                f"F against R{columns.problem.tail}",
+                f"F against R{columns.problem.modes_taken}",
                 self.name(int(k)),
                 wrt,
                 float(one[k]),

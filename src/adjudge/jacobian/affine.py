@@ -303,7 +303,7 @@ class Affine:
         off = abs(automatic[k] - reference[k]) / max(abs(reference[k]), bound[k])
         return Finding(
             Status.MISMATCH,
-            letter + self.problem.tail,
+            letter + self.problem.modes_taken,
             f"d {of} / d {wrt}",
             f"d {of} / d {wrt}: off by a part of {off:.1e}, and the function is affine there\n"
             f"  automatic   {automatic[k]: .17g}\n"

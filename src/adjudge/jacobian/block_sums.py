@@ -335,7 +335,7 @@ def fit(problem: Problem, base: Base) -> bool:
     leaves = (*problem.X.leaves, *base.whole.leaves)
     return bool(
         problem.X.size + base.whole.size >= LARGE
-        and not (problem.tail or problem.along)
+        and not (problem.modes_taken or problem.along)
         and problem.bounds is None
         and problem.reference is None
         and all(leaf.double and leaf.size and leaf.info.layout in DENSE for leaf in leaves)

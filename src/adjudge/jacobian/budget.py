@@ -11,11 +11,11 @@ ENTRY = 7
 """Evaluations and vjps that one entry takes, once it is suspected."""
 
 
-def least(tail: str, *, backward: bool, forward: bool) -> int:
-    """The work that one comparison of each mode on top of `tail` takes, with what comes first: the
-    value, the identities of the mode, a row and a column.
+def least(taken: str, *, backward: bool, forward: bool) -> int:
+    """The work of one comparison in each outermost mode after the modes `taken`: the value, the
+    identities of the mode, a row and a column.
     """
-    order, evaluation = len(tail), 2 if tail else 1
+    order, evaluation = len(taken), 2 if taken else 1
     reverse = 5 if backward else 0  # f, three cotangents for linearity, one row
     pushed = 6 + 3 * order if forward else 0  # two tangents for linearity, one column
     return 1 + 3 * order + 2 * evaluation + reverse + pushed
@@ -45,7 +45,7 @@ class Budget:
     @property
     def unit(self) -> int:
         """Work of one evaluation: of a derivative there is a vjp or jvp in each."""
-        return 2 if self.problem.tail else 1
+        return 2 if self.problem.modes_taken else 1
 
     @property
     def column(self) -> int:

@@ -60,7 +60,7 @@ class Columns:
             )
         if rows is not None:
             yield "R", self.reverse(found, block, rows, final=final), "rows"
-        if self.problem.tail and estimate.value.size > count:
+        if self.problem.modes_taken and estimate.value.size > count:
             observed = self._observed(found, count)
             if observed is not None:
                 yield "", observed, "first"

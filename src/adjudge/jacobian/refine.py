@@ -93,7 +93,7 @@ class Settling:
             found = with_jumps(problem, base, found)
         if total(sides, "fails"):
             sides = [self._wavering(side, found) for side in sides]
-        if self.problem.tail and not (found.given or found.sided) and total(sides, "fails"):
+        if self.problem.modes_taken and not (found.given or found.sided) and total(sides, "fails"):
             sides = self._scattering(sides, found)
         return found, sides, None
 

@@ -183,7 +183,7 @@ def unseen(
             tally.weigh(row, bound, again=again)
             for row, bound in zip(terms, comparison.unsuspicious, strict=True)
         ]
-    if not again and any(count) and not found.given and not problem.tail:
+    if not again and any(count) and not found.given and not problem.modes_taken:
         note_faint(base, probes, tally, comparison, found, block, rows)
     if not found.given and min(count, default=0) <= CHANCE * terms.shape[1]:
         return None

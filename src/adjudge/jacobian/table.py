@@ -117,7 +117,7 @@ class Table:
 
     def tally(self, letter: str) -> Tally:
         """The tally of mode `letter` on top of the derivatives already taken."""
-        mode = letter + self.problem.tail if letter else self.problem.tail
+        mode = letter + self.problem.modes_taken if letter else self.problem.modes_taken
         return self.tallies.setdefault(mode, Tally(mode))
 
     def fill(self) -> None:
@@ -141,7 +141,7 @@ class Table:
     def _together(self, block: slice, rows: Vector | None) -> set[int]:
         """The columns of a sparse table that a few evaluations settle, many at a time."""
         settled: set[int] = set()
-        plain = self.probes.full and self.eps is None and not self.problem.tail
+        plain = self.probes.full and self.eps is None and not self.problem.modes_taken
         if not plain or rows is None or rows.shape[0] < self.probes.rows:
             return settled
         for tangent, coordinates in grouped(self.probes, self.problem.origin, block, rows):
@@ -200,7 +200,7 @@ class Table:
             not settled and total(sides, "undecided") and self.open < CONFIRMED
         )
         # a few times only: what f does not read looks like that, too
-        few = self.dug < DUG and not self.problem.tail and not found.given
+        few = self.dug < DUG and not self.problem.modes_taken and not found.given
         buried = not (doubt or settled) and few and below(sides)
         self.dug += buried
         if (doubt or buried) and self._sums_agree():
@@ -289,7 +289,7 @@ class Table:
             return
         seen = (self.problem, self.base, self.probes, tally, comparison, found, block, rows)
         hidden = unseen(*seen, again=depth > 0)
-        if hidden is None or depth == STRATA or tally.failed or self.problem.tail:
+        if hidden is None or depth == STRATA or tally.failed or self.problem.modes_taken:
             return
         if self.problem.sketch is not None:
             self.problem.sketch.hidden[found.tangent.leaf] = hidden

@@ -102,7 +102,7 @@ def _second_order(
         Space((*problem.X.leaves, *more.leaves)),
         np.concatenate([problem.origin, coordinates]),
         problem.counts,
-        letter + problem.tail,
+        letter + problem.modes_taken,
         lambda: output_names,
         differentiated=differentiated,
         base_inputs=len(problem.x),
@@ -170,16 +170,16 @@ def over_forward(
 
 def composed(
     problem: Problem,
-    tail: str,
+    taken: str,
     seed: int,
     along: Vector | None = None,
     outputs: Sequence[Leaf] | None = None,
 ) -> Problem:
-    """The problem whose function has the derivatives `tail` taken, the last letter first.
+    """The problem after the derivatives in the modes `taken`, the last letter first.
 
     `along`, `outputs`: as for `over_forward`, where that takes the first derivative.
     """
-    for k, letter in enumerate(reversed(tail)):
+    for k, letter in enumerate(reversed(taken)):
         problem = (
             over_reverse(problem, None, seed, strided=False)
             if letter == "R"

@@ -89,7 +89,7 @@ class Problem:
     X: Space
     origin: Vector
     counts: Counts
-    tail: str = ""
+    modes_taken: str = ""
     """The derivatives already taken, outermost first: "" for f itself, "R" for its vjp."""
     output_names: Callable[[], Sequence[str]] = field(default=lambda: ())
     """Accessor paths of what `evaluate` returns; known after the first evaluation."""
@@ -331,11 +331,11 @@ def unseen(base: Base, vector: Vector, eps: float) -> Vector:
     """
     problem, width = base.problem, base.Y.size
     observed = base.values[width:]
-    if not problem.tail or not observed.size:
+    if not problem.modes_taken or not observed.size:
         return np.zeros(width)
     f = float(np.max(np.abs(observed), initial=0.0, where=np.isfinite(observed)))
     lengths = np.ones(width)
-    if problem.tail[0] == "R":
+    if problem.modes_taken[0] == "R":
         lengths = problem.lengths[:width]
     moves = vector != 0
     with np.errstate(all="ignore"):

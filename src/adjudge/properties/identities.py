@@ -99,7 +99,7 @@ class Identities:
                 again,
                 "{entry}",
                 "evaluations at the same x",
-                self.problem.tail,
+                self.problem.modes_taken,
                 "fix the randomness or hidden state of the function",
                 self.nondet_tol,
                 self._any_order,
@@ -124,7 +124,7 @@ class Identities:
             if not _equal(now, before[part]):
                 yield Finding(
                     Status.MUTATES_INPUT,
-                    self.problem.tail,
+                    self.problem.modes_taken,
                     leaf.name,
                     f"{by} writes into {which}{leaf.name}, which it was handed\n"
                     "  work on a copy; a caller's array must not change",
@@ -138,7 +138,7 @@ class Identities:
             k = int(bad[0])
             yield Finding(
                 Status.NONFINITE,
-                self.problem.tail,
+                self.problem.modes_taken,
                 space.entry(k),
                 f"{space.entry(k)} is {values[k]} at x: {bad.size} of {values.size} output "
                 "entries are not finite\n"
@@ -208,7 +208,7 @@ class Identities:
                 two,
                 f"the {rule} at {{entry}}",
                 f"calls with the same {word}",
-                ("R" if rule == "vjp" else "F") + self.problem.tail,
+                ("R" if rule == "vjp" else "F") + self.problem.modes_taken,
                 f"make the {rule} repeatable",
                 self.nondet_tol,
                 self._any_order,
@@ -240,7 +240,7 @@ class Identities:
             word, rule = ("cotangent", "backward") if letter == "R" else ("tangent", "forward")
             yield Finding(
                 Status.NONLINEAR if finite else Status.NONFINITE,
-                letter + self.problem.tail,
+                letter + self.problem.modes_taken,
                 space.entry(k),
                 f"a zero {word} gives {at_zero[k]:.6g} for {space.entry(k)}, not zero\n"
                 + (
@@ -295,7 +295,7 @@ class Identities:
                 width = max(len(name) for name in names)
                 yield Finding(
                     status,
-                    letter + self.problem.tail,
+                    letter + self.problem.modes_taken,
                     space.entry(k),
                     f"{sentence}, at {space.entry(k)} and {int(apart.sum()) - 1} others\n"
                     f"  {names[0]:<{width}}  {one[k]: .12g}\n"
@@ -324,7 +324,7 @@ class Identities:
         except Exception as error:  # whatever the batched rule stumbles over is the finding
             yield Finding(
                 Status.RAISED,
-                letter + self.problem.tail,
+                letter + self.problem.modes_taken,
                 name,
                 f"the vmapped {rule} for {name} raises {type(error).__name__}: {error}\n"
                 f"  give the {rule} a batching rule, or leave out the check of batched gradients",
@@ -357,7 +357,7 @@ class Identities:
                     f"the vmapped {rule} for {name} is another one in each of two equal rows\n"
                     "  random numbers that the function draws differ there: pass them in"
                 )
-                mode = letter + self.problem.tail
+                mode = letter + self.problem.modes_taken
                 apart = [Finding(Status.NONDETERMINISTIC, mode, name, text)]
         yield from apart
 

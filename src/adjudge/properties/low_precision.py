@@ -122,9 +122,9 @@ class _Link:
         self.u = self.eps / 2
         X, Y = low.problem.X, low.base.Y
         self.of, self.by = (X, Y) if letter == "R" else (Y, X)
-        self.first = low.problem.tail == ""
+        self.first = low.problem.modes_taken == ""
         coarsest = max((*X.leaves, *Y.leaves), key=lambda leaf: leaf.eps)
-        self.nothing = Transport(letter + low.problem.tail, coarsest.info.dtype)
+        self.nothing = Transport(letter + low.problem.modes_taken, coarsest.info.dtype)
 
     def judged(self) -> Transport:
         if not self.of.size or not self.by.size:

@@ -16,7 +16,7 @@ def metadata(checks: Identities, gradients: MaybeArrays) -> Iterator[Finding]:
         if gradient is None:
             continue
         info = backend.info(gradient)
-        mode = "R" + checks.problem.tail
+        mode = "R" + checks.problem.modes_taken
         yield from elsewhere(
             checks, mode, "gradient", leaf.name, info.device, "input", leaf.info.device
         )
@@ -39,11 +39,11 @@ def metadata(checks: Identities, gradients: MaybeArrays) -> Iterator[Finding]:
 def first_elsewhere(checks: Identities) -> Iterator[Finding]:
     """Gradients that are differentiated again are on the devices of their inputs."""
     problem = checks.problem
-    if problem.tail.startswith("R"):
+    if problem.modes_taken.startswith("R"):
         inputs = problem.X.leaves[: problem.base_inputs]
         for leaf, gradient in zip(inputs, checks.base.Y.leaves, strict=True):
             yield from elsewhere(
-                checks, problem.tail, "gradient", leaf.name, gradient.info.device, "input",
+                checks, problem.modes_taken, "gradient", leaf.name, gradient.info.device, "input",
                 leaf.info.device,
             )  # fmt: skip
 

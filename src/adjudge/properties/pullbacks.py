@@ -27,7 +27,7 @@ def identities(checks: Identities, reverse: Reverse) -> tuple[Vector, list[Findi
     before = base.Y.vector(checks.problem.backend, handed, likes)  # `u`, as it is rounded
     gradients = reverse.pull(handed)
     first = reverse.vector(gradients)
-    checks.images["R" + checks.problem.tail] = u, first
+    checks.images["R" + checks.problem.modes_taken] = u, first
     findings = [
         *first_elsewhere(checks),
         *metadata(checks, gradients),
@@ -110,7 +110,7 @@ def undefined(checks: Identities, reverse: Reverse) -> Iterator[Finding]:
         except Exception as error:  # whatever the backward pass stumbles over is the finding
             yield Finding(
                 Status.UNDEFINED,
-                "R" + checks.problem.tail,
+                "R" + checks.problem.modes_taken,
                 which,
                 f"the vjp raises {type(error).__name__} when the cotangent of {which} is "
                 f"undefined: {error}\n"
@@ -125,7 +125,7 @@ def undefined(checks: Identities, reverse: Reverse) -> Iterator[Finding]:
             k = int(np.flatnonzero(vector != 0)[0])
             yield Finding(
                 Status.UNDEFINED,
-                "R" + checks.problem.tail,
+                "R" + checks.problem.modes_taken,
                 checks.problem.X.entry(k),
                 f"the gradient of {checks.problem.X.entry(k)} is {vector[k]:.6g} when the "
                 f"cotangent of {which} is undefined\n"

@@ -141,7 +141,7 @@ def caching(table: Table, tally: Tally) -> str | None:
     problem, failure = table.problem, table.failures.get(tally.mode)
     others = (*tally.wrong, *tally.open)
     stands = bool(others) and all(entry.reference == 0.0 for entry in others)
-    if problem.tail or not (tally.still or stands):
+    if problem.modes_taken or not (tally.still or stands):
         return None
     everything = slice(0, problem.X.size)
     tangent = (

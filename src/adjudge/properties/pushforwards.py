@@ -26,7 +26,7 @@ def identities(checks: Identities, forward: Forward) -> Iterator[Finding]:
     yield from checks.unchanged(x, problem.x, problem.X, problem.origin, "the function")
     yield from checks.unchanged(handed, problem.x, problem.X, v, "the jvp", "the tangent of ")
     first = forward.vector(base, jv)
-    checks.images["F" + problem.tail] = v, first
+    checks.images["F" + problem.modes_taken] = v, first
     yield from checks.linear(
         "jvp", lambda w: forward.column(base, w)[1], v, first, base.Y, "tangent"
     )
@@ -34,12 +34,12 @@ def identities(checks: Identities, forward: Forward) -> Iterator[Finding]:
         if tangent is not None:  # the value came with it; f(x) may have been made elsewhere
             there, here = (problem.backend.info(array).device for array in (tangent, primal))
             yield from elsewhere(
-                checks, "F" + problem.tail, "tangent", leaf.name, there, "output", here
+                checks, "F" + problem.modes_taken, "tangent", leaf.name, there, "output", here
             )
         if tangent is not None and problem.backend.complex(tangent) != leaf.complex:
             yield Finding(
                 Status.WRONG_DTYPE,
-                "F" + problem.tail,
+                "F" + problem.modes_taken,
                 leaf.name,
                 f"the tangent of {leaf.name} is {problem.backend.info(tangent).dtype}, the "
                 f"output is {leaf.info.dtype}\n"

@@ -24,7 +24,7 @@ def another(problem: Problem, base: Base, tolerance: Tolerance) -> list[Finding]
     """
     if problem.reference is None:
         return []
-    first = base.Y.size if problem.tail else 0
+    first = base.Y.size if problem.modes_taken else 0
     space = _outputs(problem, base)
     gap = _gap(problem, base, problem.origin, base.values, first)
     if gap is None:
@@ -58,7 +58,7 @@ def another(problem: Problem, base: Base, tolerance: Tolerance) -> list[Finding]
 
 def _outputs(problem: Problem, base: Base) -> Space:
     """Those of f itself, which a derivative has beside its own."""
-    return Space(base.whole.leaves[len(base.Y.leaves) if problem.tail else 0 :])
+    return Space(base.whole.leaves[len(base.Y.leaves) if problem.modes_taken else 0 :])
 
 
 def _gap(problem: Problem, base: Base, point: Vector, values: Vector, first: int) -> Vector | None:
@@ -73,7 +73,7 @@ def _scattered(problem: Problem, base: Base, gap: Vector, first: int) -> NDArray
     """Where the gap is no more at x than it varies nearby, and has no sign of its own."""
     random, gaps = np.random.default_rng(31), [gap]
     reach = problem.lengths.copy()
-    if problem.tail:  # cotangents stay
+    if problem.modes_taken:  # cotangents stay
         reach[problem.X.slices[problem.base_inputs - 1].stop :] = 0.0
     for far in REACH:
         move = far * reach * random.uniform(0.5, 1.0, problem.X.size)

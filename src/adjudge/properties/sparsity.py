@@ -48,7 +48,7 @@ class Structure:
     def _leaves(self) -> Iterator[tuple[int, Leaf]]:
         table = self.table
         for j, leaf in enumerate(table.problem.X.leaves):
-            several = leaf.size > 1 and not table.problem.tail
+            several = leaf.size > 1 and not table.problem.modes_taken
             if several and table.budget.allows(8):
                 yield j, leaf
 

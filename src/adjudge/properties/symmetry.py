@@ -29,7 +29,7 @@ def symmetric(
     """
     problem = checks.problem
     count = checks.base.Y.size
-    if problem.tail != "R" or (rows is None and not each):
+    if problem.modes_taken != "R" or (rows is None and not each):
         return
     if rows is not None:
         yield from _of_output(checks, mode, problem.origin, "<w, f>", lambda u: u @ rows[:, :count])
@@ -93,7 +93,7 @@ def _of_output(
         if persists(problem, checks.tolerance.eps, checks.probes.seed, gap, gap_at):
             yield Finding(
                 Status.INCONSISTENT,
-                letter + problem.tail,
+                letter + problem.modes_taken,
                 name,
                 f"the second derivative of {of} is not symmetric in {name}: <u, H v> is not "
                 "<v, H u>\n"

@@ -304,7 +304,7 @@ class _Trace:
     def _floor(self, found: Column, coordinate: int, row: int | None) -> float:
         """What rounding of the first derivative alone may make of an entry of a second one."""
         table = self.table
-        if row is None or not table.problem.tail:
+        if row is None or not table.problem.modes_taken:
             return 0.0
         unit = np.zeros(table.problem.X.size)
         unit[coordinate] = 1.0
