@@ -10,6 +10,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import adjudge
@@ -171,6 +172,32 @@ def test_the_page_on_architecture_lists_the_rooms_in_the_order_of_imports():
     assert [name for name in layers if name != "_version"] == [
         name for name in listed if name in layers
     ]
+
+
+def test_the_call_drawn_on_that_page_goes_through_names_at_the_doors():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    drawing = page.split("```text\n")[1].split("```")[0]
+    steps = re.findall(r"^(\w+) +(\w+)(?:, (\w+))?  ", drawing, re.MULTILINE)
+
+    missing = [
+        f"adjudge.{room}.{name}"
+        for room, *names in steps
+        for name in filter(None, names)
+        if not hasattr(importlib.import_module(f"adjudge.{room}"), name)
+    ]
+
+    assert len(steps) > 20
+    assert [] == missing
+
+
+def test_a_check_costs_what_that_page_says():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    x = np.linspace(-2.0, 2.0, 1000)
+    cube = adjudge.ByHand(lambda x: x**3, vjp=lambda x, w: 3 * x**2 * w)
+
+    counts = adjudge.gradcheck(cube, x, seed=1).counts
+
+    assert f"({counts['evaluations']} and {counts['vjps']} in all)" in page
 
 
 @pytest.mark.parametrize("room", rooms())
