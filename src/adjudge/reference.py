@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from adjudge.errors import InputError
-from adjudge.estimate import Direction, Estimate, Link, Mpmath, Reference, Twin
+from adjudge.estimate import Direction, Estimate, Link, Mpmath, NumpyDifferences, Reference
 from adjudge.floats import Vector
 
 
@@ -55,7 +55,7 @@ def twin(
     _callable(g, "twin")
     if dtype not in ("longdouble", "float64"):
         raise InputError(f"dtype={dtype!r}", 'give "longdouble" or "float64"')
-    return Twin(g, dtype)
+    return NumpyDifferences(g, dtype)
 
 
 def derivative(

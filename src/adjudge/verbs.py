@@ -15,6 +15,7 @@ from adjudge.check import (
     Way,
     at_points,
     composition,
+    double_precision_of,
     note_of,
     noticed,
     problem_of,
@@ -24,7 +25,6 @@ from adjudge.check import (
     settings_of,
     shares,
     surroundings,
-    twin_of,
     ways_of,
 )
 from adjudge.engine import AutodiffBackend
@@ -199,16 +199,16 @@ def _at_one(
     settings = replace(settings_of(options), thorough=words is not None)
     problem = problem_of(f, inputs, options)
     matrix = Matrix(
-        problem, settings, words or _flagged(settings), twin_of(problem, settings),
+        problem, settings, words or _flagged(settings), double_precision_of(problem, settings),
         guards=words is not None,
     )  # fmt: skip
     with surroundings(problem, highest=settings.highest_precision) as seen:
         matrix.fill(_ways(f, inputs, problem, order, compile, options))
     outcomes = matrix.outcomes
     outcomes[0].findings += noticed(problem, seen, outcomes)
-    outcomes[-1].findings += refusal(matrix.twin, settings)
+    outcomes[-1].findings += refusal(matrix.double, settings)
     rows = matrix.rows if words is not None else {}
-    return report_of(f, problem, settings, outcomes, note_of(problem, matrix.twin), rows)
+    return report_of(f, problem, settings, outcomes, note_of(problem, matrix.double), rows)
 
 
 def _flagged(settings: Settings) -> list[str]:
@@ -295,7 +295,7 @@ def gradgradcheck(
     }  # fmt: skip
     settings = settings_of(options, second=True)
     problem = problem_of(f, inputs, options)
-    twin = twin_of(problem, settings)
+    double = double_precision_of(problem, settings)
     with surroundings(problem, highest=settings.highest_precision) as seen:
         next(shares(problem, [("R", settings)]))
         outcome = composition(
@@ -303,7 +303,7 @@ def gradgradcheck(
             "R",
             settings,
             str(provenance_of(problem, settings, False)),
-            twin,
+            double,
             partial(
                 over_reverse,
                 given=grad_outputs,
@@ -313,8 +313,8 @@ def gradgradcheck(
             alone=True,
         ).outcome
     outcome.findings += noticed(problem, seen, [outcome])
-    outcome.findings += refusal(twin, settings)
-    report = tell(report_of(f, problem, settings, [outcome], note_of(problem, twin)))
+    outcome.findings += refusal(double, settings)
+    report = tell(report_of(f, problem, settings, [outcome], note_of(problem, double)))
     return _raised(report, raise_exception)
 
 

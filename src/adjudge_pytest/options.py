@@ -32,7 +32,7 @@ SETTINGS = pytest.StashKey[Settings]()
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """The options of the command line, and their twins in the configuration file."""
+    """The options of the command line, and the same options of the configuration file."""
     group = parser.getgroup("adjudge", "derivatives (adjudge)")
     group.addoption(
         "--adjudge-backend",

@@ -18,7 +18,7 @@ Invariant: everything that the user's function could change outside of its outpu
 or named.
 """
 
-from adjudge.check.double_precision import carries_double, note_of, refusal, twin_of
+from adjudge.check.double_precision import carries_double, double_precision_of, note_of, refusal
 from adjudge.check.isolation import noticed, surroundings
 from adjudge.check.mode_matrix import Matrix, Way, composition, shares, ways_of
 from adjudge.check.one_problem import Settings
@@ -39,6 +39,7 @@ __all__ = [
     "at_points",
     "carries_double",
     "composition",
+    "double_precision_of",
     "function_name",
     "note_of",
     "noticed",
@@ -51,6 +52,5 @@ __all__ = [
     "silence",
     "special_points",
     "surroundings",
-    "twin_of",
     "ways_of",
 ]

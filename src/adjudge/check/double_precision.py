@@ -29,7 +29,7 @@ class RefusedError(Exception):
 
 
 @dataclass
-class Twin:
+class DoublePrecision:
     """A problem in double precision, beside the one that the caller gave.
 
     `x`, and what f captured, are widened exactly: in exact arithmetic it is the same function.
@@ -43,11 +43,11 @@ class Twin:
     _problem: Problem | None = None
 
     def widening(self) -> AbstractContextManager[None]:
-        """What every evaluation of the twin happens in."""
+        """The context in which everything is evaluated in double precision."""
         return self.low.backend.widening()
 
     def composed(self, make: Callable[[Problem], Problem]) -> tuple[Problem, Base]:
-        """The derivative `make` of the twin, observed at x; within `widening`.
+        """The derivative `make` in double precision, observed at x; call it within `widening`.
 
         Raises `RefusedError` where it cannot be, or is not in double precision.
         """
@@ -128,7 +128,7 @@ def _first_line(error: BaseException) -> str:
 Make = Callable[[Problem], Problem]
 
 
-def twin_of(problem: Problem, settings: Settings) -> Twin | None:
+def double_precision_of(problem: Problem, settings: Settings) -> DoublePrecision | None:
     """What takes part in double precision; `None` where there is no need, or the caller's numbers
     belong to the dtype at hand.
     """
@@ -139,34 +139,39 @@ def twin_of(problem: Problem, settings: Settings) -> Twin | None:
         or settings.fixed
     ):
         return None
-    return Twin(problem)
+    return DoublePrecision(problem)
 
 
-def note_of(problem: Problem, twin: Twin | None) -> str:
+def note_of(problem: Problem, double: DoublePrecision | None) -> str:
     """How the check was made, for the line of provenance."""
     if problem.reference is not None:
         return f"judged by a reference ({problem.reference.reference.name})"
-    if twin is None:
+    if double is None:
         return ""
-    if twin.refused:
-        return f"judged natively: in float64 {twin.refused}"
+    if double.refused:
+        return f"judged natively: in float64 {double.refused}"
     return "formula judged in float64"
 
 
 def judged(
-    top: Problem, base: Base, settings: Settings, words: str, twin: Twin | None, make: Make
+    top: Problem,
+    base: Base,
+    settings: Settings,
+    words: str,
+    double: DoublePrecision | None,
+    make: Make,
 ) -> Judgement:
     """The judgement of `top`, which is `make` of a problem; in double precision where there is one.
 
-    Where the function does not run there, or is another one, `twin` says so afterwards.
+    Where the function does not run there, or is another one, `double.refused` says so afterwards.
     """
-    if twin is None:
+    if double is None:
         return judge_here_or_nearby(top, base, settings, words)
     try:
-        if not twin.refused:
-            return _in_double(top, base, settings, words, twin, make)
+        if not double.refused:
+            return _in_double(top, base, settings, words, double, make)
     except RefusedError as error:
-        twin.refused = str(error)
+        double.refused = str(error)
     outcome = judge_here_or_nearby(top, base, settings, words)
     if outcome.verdict is Verdict.PASS:
         return outcome
@@ -175,23 +180,23 @@ def judged(
     carried = backend.carried_eps(top.function, top.point())
     if carried <= unit_roundoff(top, base):
         return outcome
-    twin.refused += f", and with an eps of {carried:.2g} inside"
+    double.refused += f", and with an eps of {carried:.2g} inside"
     return judge_here_or_nearby(*_narrower(top, base, carried), settings, words)
 
 
-def refusal(twin: Twin | None, settings: Settings) -> list[Finding]:
+def refusal(double: DoublePrecision | None, settings: Settings) -> list[Finding]:
     """What is open where the caller insists on double precision."""
-    if twin is None or not twin.refused or not settings.in_double:
+    if double is None or not double.refused or not settings.in_double:
         return []
     text = (
-        f"the formula is not judged in float64: {twin.refused}\n"
+        f"the formula is not judged in float64: {double.refused}\n"
         "  let the function accept float64, or leave out in_double=True"
     )
     return [Finding(Status.UNSUPPORTED, "", "", text)]
 
 
 def _in_double(
-    top: Problem, base: Base, settings: Settings, words: str, twin: Twin, make: Make
+    top: Problem, base: Base, settings: Settings, words: str, double: DoublePrecision, make: Make
 ) -> Judgement:
     outcome = judge(top, base, settings, words, Part.IDENTITIES)
     asked = replace(
@@ -202,14 +207,14 @@ def _in_double(
     if not asked.backward and not asked.forward:
         return outcome
     letters = [letter for letter in "RF" if (asked.backward, asked.forward)["RF".index(letter)]]
-    with twin.widening():
-        high, base64 = twin.composed(make)
+    with double.widening():
+        high, base64 = double.composed(make)
         if not alike(top.X, high.X) or not alike(base.whole, base64.whole):
             raise RefusedError("its outputs have another structure")
         try:
             require_double(high, base64, asked.backward, asked.forward)
             formula = judge_here_or_nearby(
-                high, base64, asked, f"{words}, {note_of(high, twin)}", Part.TABLE
+                high, base64, asked, f"{words}, {note_of(high, double)}", Part.TABLE
             )
             rough = formula.verdict is not Verdict.PASS and not carries_double(
                 high, base64, settings.seed
@@ -220,17 +225,17 @@ def _in_double(
             raise raised(error) from error
     if rough:
         raise RefusedError("it computes with less than double precision inside")
-    sides = [(Side(top, base), Side(high, base64, twin.widening), letters)]
+    sides = [(Side(top, base), Side(high, base64, double.widening), letters)]
     if len(top.modes_taken) == 1:  # the first derivative, which the same evaluations judge
-        with twin.widening():
-            first, first64 = twin.composed(lambda problem: problem)
-        low = Side(twin.low, observe(twin.low))
-        sides.insert(0, (low, Side(first, first64, twin.widening), [top.modes_taken]))
+        with double.widening():
+            first, first64 = double.composed(lambda problem: problem)
+        low = Side(double.low, observe(double.low))
+        sides.insert(0, (low, Side(first, first64, double.widening), [top.modes_taken]))
     for one, other, wanted in sides:
         for letter in wanted:
             mode = letter + one.problem.modes_taken
-            if mode not in twin.carried:
-                twin.carried.add(mode)
+            if mode not in double.carried:
+                double.carried.add(mode)
                 try:
                     found = transport(one, other, letter, settings.seed)
                 except Exception as error:  # only in double: the rest ran before

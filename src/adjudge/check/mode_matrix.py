@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from adjudge.check.double_precision import Make, Twin, judged, twin_of
+from adjudge.check.double_precision import DoublePrecision, Make, double_precision_of, judged
 from adjudge.check.equivalence import (
     Judged,
     forward_by_reverse,
@@ -45,7 +45,7 @@ class Matrix:
     problem: Problem
     settings: Settings
     words: Sequence[str]
-    twin: Twin | None
+    double: DoublePrecision | None
     guards: bool = True
     """Whether a derivative that raises is a finding; else its exception comes through."""
     outcomes: list[Judgement] = field(default_factory=list)
@@ -77,7 +77,7 @@ class Matrix:
             chosen = self._by_agreement(self.problem, chosen, words, "")
         if chosen.backward or chosen.forward:
             judge_on = guarded if self.guards else composition
-            found = judge_on(self.problem, taken, chosen, words, self.twin, self._make(taken))
+            found = judge_on(self.problem, taken, chosen, words, self.double, self._make(taken))
             if found.base is not None:
                 self._found[taken] = Judged(found.top, found.base, found.outcome)
             self._add(self.problem.backend.way, found.outcome)
@@ -172,10 +172,10 @@ class Matrix:
             left = self._by_agreement(way.problem, left, words, way.name)
         if not left.backward and not left.forward:
             return
-        twin = twin_of(way.problem, self.settings)
+        double = double_precision_of(way.problem, self.settings)
         # where f itself does not run, its derivatives are not to be had, and not at fault
         beside = not way.asked and (not taken or way.name in self._barred)
-        found = guarded(way.problem, taken, left, words, twin, make, beside=beside)
+        found = guarded(way.problem, taken, left, words, double, make, beside=beside)
         outcome = found.outcome
         if not taken and beside and any(_does_not_run(finding) for finding in outcome.findings):
             self._barred.add(way.name)
@@ -265,7 +265,7 @@ def guarded(
     taken: str,
     settings: Settings,
     words: str,
-    twin: Twin | None,
+    double: DoublePrecision | None,
     make: Make,
     *,
     beside: bool = False,
@@ -277,7 +277,7 @@ def guarded(
     """
     counts = problem.counts
     try:
-        return composition(problem, taken, settings, words, twin, make)
+        return composition(problem, taken, settings, words, double, make)
     except AdjudgeError:
         raise
     except Exception as error:
@@ -285,7 +285,7 @@ def guarded(
             raise
         if settings.backward and settings.forward:
             parts = [
-                guarded(problem, taken, _without(settings, o), words, twin, make, beside=beside)
+                guarded(problem, taken, _without(settings, o), words, double, make, beside=beside)
                 for o in "FR"
             ]
             return Found(parts[0].top, None, _joined([part.outcome for part in parts]))
@@ -324,7 +324,7 @@ def composition(
     taken: str,
     settings: Settings,
     words: str,
-    twin: Twin | None,
+    double: DoublePrecision | None,
     make: Callable[[Problem], Problem],
     *,
     alone: bool = False,
@@ -338,7 +338,7 @@ def composition(
     except NotSupportedError as error:
         outcome = Judgement()
         if alone and taken == "R":  # then the first derivative can be judged at least
-            outcome = judged(problem, observe(problem), settings, words, twin, lambda same: same)
+            outcome = judged(problem, observe(problem), settings, words, double, lambda same: same)
         for letter, asked in (("R", settings.backward), ("F", settings.forward)):
             if asked:
                 mode = letter + taken
@@ -346,7 +346,7 @@ def composition(
                 outcome.modes[mode] = outcome.findings[-1].verdict
         return Found(problem, None, outcome)
     require_outputs(base)
-    return Found(top, base, judged(top, base, settings, words, twin, make))
+    return Found(top, base, judged(top, base, settings, words, double, make))
 
 
 def ways_of(problem: Problem) -> list[Way]:

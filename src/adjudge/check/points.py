@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from adjudge.check.double_precision import RefusedError, twin_of
+from adjudge.check.double_precision import RefusedError, double_precision_of
 from adjudge.check.isolation import surroundings
 from adjudge.check.one_problem import Settings
 from adjudge.check.options import Options, problem_of, settings_of
@@ -217,13 +217,13 @@ def _reasons(problem: Problem, taken: str, settings: Settings) -> Reasons:
     where that runs.
     """
     make = partial(composed, taken=taken, seed=settings.seed)
-    twin = twin_of(problem, settings)
-    if twin is not None:
+    double = double_precision_of(problem, settings)
+    if double is not None:
         try:
-            with twin.widening():
-                return irregular(*twin.composed(make), problem.X, settings.seed)
+            with double.widening():
+                return irregular(*double.composed(make), problem.X, settings.seed)
         except RefusedError:
-            twin = None
+            double = None
     top = make(problem)
     return irregular(top, observe(top), problem.X, settings.seed)
 

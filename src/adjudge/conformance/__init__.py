@@ -12,7 +12,7 @@ from adjudge.conformance.capabilities import CAPABILITIES
 from adjudge.conformance.faults import FAULTS, FaultyBackend
 from adjudge.conformance.kit import SCENARIOS, Check, Summary, assert_conforms, checks
 from adjudge.conformance.primitive import PrimitiveBackend
-from adjudge.conformance.scenario import Scenario, Twin
+from adjudge.conformance.scenario import Scenario, WrongRule
 from adjudge.conformance.subject import ConformanceError
 
 __all__ = [
@@ -25,7 +25,7 @@ __all__ = [
     "PrimitiveBackend",
     "Scenario",
     "Summary",
-    "Twin",
+    "WrongRule",
     "assert_conforms",
     "checks",
 ]

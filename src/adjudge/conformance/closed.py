@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.conformance.scenario import Rule, Scenario, Twin
+from adjudge.conformance.scenario import Rule, Scenario, WrongRule
 from adjudge.engine import Array, Arrays, AutodiffBackend, ByHand, placed
 from adjudge.problem import Tree, flatten
 
@@ -33,12 +33,12 @@ def leaves_of(tree: Any) -> Tree:
 class ClosedForms:
     """The derivatives of a scenario on flat lists of float64 and complex128 host leaves."""
 
-    def __init__(self, scenario: Scenario, twin: Twin | None = None) -> None:
-        """`twin`: wrong ones."""
+    def __init__(self, scenario: Scenario, wrong: WrongRule | None = None) -> None:
+        """`wrong`: what takes the place of the right derivatives."""
         self.scenario = scenario
-        self.vjp_rule: Rule = (twin and twin.vjp) or scenario.vjp
-        self.jvp_rule: Rule | None = (twin and twin.jvp) or scenario.jvp
-        self.double_rule: Rule | None = (twin and twin.double_vjp) or scenario.double_vjp
+        self.vjp_rule: Rule = (wrong and wrong.vjp) or scenario.vjp
+        self.jvp_rule: Rule | None = (wrong and wrong.jvp) or scenario.jvp
+        self.double_rule: Rule | None = (wrong and wrong.double_vjp) or scenario.double_vjp
         self.tree = leaves_of(scenario.inputs)
         self.checked = [k for k, leaf in enumerate(self.tree.leaves) if leaf.dtype.kind in "fc"]
 
@@ -141,9 +141,9 @@ class Placed:
         """What is differentiated, of the inputs alone."""
         return partial(self.scenario.forward, self.backend.xp, *self.constants)
 
-    def by_hand(self, twin: Twin | None = None) -> ByHand:
-        """The function with its closed forms, or those of a twin, in the engine's own arrays."""
-        closed = ClosedForms(self.scenario, twin)
+    def by_hand(self, wrong: WrongRule | None = None) -> ByHand:
+        """The function with its closed forms, or wrong ones, in the engine's own arrays."""
+        closed = ClosedForms(self.scenario, wrong)
 
         def rule(given: Rule | None) -> Any:
             return None if given is None else partial(given, self.backend.xp, *self.constants)

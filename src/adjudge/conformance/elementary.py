@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from adjudge.conformance.scenario import Scenario, Twin, dropped, scaled
+from adjudge.conformance.scenario import Scenario, WrongRule, dropped, scaled
 
 VECTOR = np.array([0.5, -1.25, 2.0, 0.75, -0.375])
 OTHER = np.array([1.5, 0.25, -0.75, -2.0, 0.625])
@@ -24,7 +24,7 @@ def elementwise(
     first: Derivative,
     second: Derivative | None,
     x: Any,
-    twins: Callable[[Any, Any, Any], tuple[Twin, ...]],
+    wrong_rules: Callable[[Any, Any, Any], tuple[WrongRule, ...]],
     dtypes: tuple[str, ...] = ("float64",),
 ) -> Scenario:
     """`y_i = value(x_i)` with its first and, in double precision, second derivative."""
@@ -38,7 +38,8 @@ def elementwise(
 
     return Scenario(
         name, value, vjp, (x,), jvp=vjp, double_vjp=double_vjp if second else None,
-        dtypes=dtypes, twins=twins(vjp, vjp, double_vjp), rounding=8.0 if dtypes == LOW else 64.0,
+        dtypes=dtypes, wrong_rules=wrong_rules(vjp, vjp, double_vjp),
+        rounding=8.0 if dtypes == LOW else 64.0,
     )  # fmt: skip
 
 
@@ -121,11 +122,11 @@ SCENARIOS = (
         _wavy_second,
         VECTOR,
         lambda vjp, jvp, double: (
-            Twin("sign", vjp=scaled(vjp, -1)),
-            Twin("factor", vjp=scaled(vjp, SLIGHTLY)),
-            Twin("dropped entry", vjp=dropped(vjp, entry=3)),
-            Twin("sign of the jvp", jvp=scaled(jvp, -1)),
-            Twin("second derivative dropped", double_vjp=lambda xp, x, w, u: (
+            WrongRule("sign", vjp=scaled(vjp, -1)),
+            WrongRule("factor", vjp=scaled(vjp, SLIGHTLY)),
+            WrongRule("dropped entry", vjp=dropped(vjp, entry=3)),
+            WrongRule("sign of the jvp", jvp=scaled(jvp, -1)),
+            WrongRule("second derivative dropped", double_vjp=lambda xp, x, w, u: (
                 0.0 * x, double(xp, x, w, u)[1])),
         ),
         dtypes=BOTH,
@@ -137,9 +138,9 @@ SCENARIOS = (
         lambda xp, x: 2.0 + 0.0 * x,
         VECTOR,
         lambda vjp, jvp, double: (
-            Twin("one use forgotten", vjp=lambda xp, x, w: w * (x + 1.0)),
-            Twin("one use forgotten by the jvp", jvp=lambda xp, x, v: v * (x + 1.0)),
-            Twin("second derivative of one use", double_vjp=lambda xp, x, w, u: (
+            WrongRule("one use forgotten", vjp=lambda xp, x, w: w * (x + 1.0)),
+            WrongRule("one use forgotten by the jvp", jvp=lambda xp, x, v: v * (x + 1.0)),
+            WrongRule("second derivative of one use", double_vjp=lambda xp, x, w, u: (
                 u * w, u * (2.0 * x + 1.0))),
         ),
     ),
@@ -150,9 +151,9 @@ SCENARIOS = (
         None,
         VECTOR,
         lambda vjp, jvp, double: (
-            Twin("sign", vjp=scaled(vjp, -1)),
-            Twin("factor", vjp=scaled(vjp, 1.25)),
-            Twin("sign of the jvp", jvp=scaled(jvp, -1)),
+            WrongRule("sign", vjp=scaled(vjp, -1)),
+            WrongRule("factor", vjp=scaled(vjp, 1.25)),
+            WrongRule("sign of the jvp", jvp=scaled(jvp, -1)),
         ),
         dtypes=LOW,
     ),
@@ -162,7 +163,7 @@ SCENARIOS = (
         lambda xp, x: xp.cos(x) * x + xp.sin(x),
         lambda xp, x: 2.0 * xp.cos(x) - x * xp.sin(x),
         np.array(0.75),
-        lambda vjp, jvp, double: (Twin("factor", vjp=scaled(vjp, SLIGHTLY)),),
+        lambda vjp, jvp, double: (WrongRule("factor", vjp=scaled(vjp, SLIGHTLY)),),
     ),
     elementwise(
         "many entries",
@@ -171,8 +172,8 @@ SCENARIOS = (
         None,
         np.arange(-160, 160).reshape(20, 16) / 64,
         lambda vjp, jvp, double: (
-            Twin("dropped entry", vjp=dropped(vjp, entry=77)),
-            Twin("dropped entry of the jvp", jvp=dropped(jvp, entry=241)),
+            WrongRule("dropped entry", vjp=dropped(vjp, entry=77)),
+            WrongRule("dropped entry of the jvp", jvp=dropped(jvp, entry=241)),
         ),
     ),
     Scenario(
@@ -185,14 +186,14 @@ SCENARIOS = (
             v + xp.exp(b) * u,
         ),
         double_vjp=_several_double,
-        twins=(
-            Twin("swapped cotangents", vjp=lambda xp, a, b, w: _several_vjp(
+        wrong_rules=(
+            WrongRule("swapped cotangents", vjp=lambda xp, a, b, w: _several_vjp(
                 xp, a, b, (w[1], w[0]))),
-            Twin("second output forgotten", vjp=lambda xp, a, b, w: _several_vjp(
+            WrongRule("second output forgotten", vjp=lambda xp, a, b, w: _several_vjp(
                 xp, a, b, (w[0], 0.0 * w[1]))),
-            Twin("swapped inputs of the jvp", jvp=lambda xp, a, b, v, u: (
+            WrongRule("swapped inputs of the jvp", jvp=lambda xp, a, b, v, u: (
                 xp.cos(a) * b * u + xp.sin(a) * v, u + xp.exp(b) * v)),
-            Twin("one mixed term dropped", double_vjp=lambda xp, a, b, w, u: (
+            WrongRule("one mixed term dropped", double_vjp=lambda xp, a, b, w, u: (
                 -u[0] * w[0] * xp.sin(a) * b, *_several_double(xp, a, b, w, u)[1:])),
         ),
     ),
@@ -202,10 +203,10 @@ SCENARIOS = (
         _dicts_vjp,
         (VECTOR,),
         jvp=_dicts_jvp,
-        twins=(
-            Twin("one output scaled", vjp=lambda xp, x, w: _dicts_vjp(
+        wrong_rules=(
+            WrongRule("one output scaled", vjp=lambda xp, x, w: _dicts_vjp(
                 xp, x, {**w, "s": 1.5 * w["s"]})),
-            Twin("two outputs swapped", jvp=lambda xp, x, v: {
+            WrongRule("two outputs swapped", jvp=lambda xp, x, v: {
                 **_dicts_jvp(xp, x, v), "s": v * xp.exp(x)}),
         ),
     ),
@@ -215,11 +216,11 @@ SCENARIOS = (
         _nested_vjp,
         ({"w": VECTOR[:4].reshape(2, 2), "b": [OTHER[:2], np.array(1.5)]},),
         jvp=_nested_jvp,
-        twins=(
-            Twin("mean in place of a sum", vjp=lambda xp, p, w: {
+        wrong_rules=(
+            WrongRule("mean in place of a sum", vjp=lambda xp, p, w: {
                 "w": w * xp.cos(p["w"]),
                 "b": [xp.mean(w * p["b"][1], axis=0), xp.sum(w * p["b"][0])]}),
-            Twin("a leaf of the inputs forgotten", jvp=lambda xp, p, v:
+            WrongRule("a leaf of the inputs forgotten", jvp=lambda xp, p, v:
                 v["w"] * xp.cos(p["w"]) + v["b"][0] * p["b"][1]),
         ),
     ),
@@ -229,9 +230,9 @@ SCENARIOS = (
         _broadcast_vjp,
         (VECTOR[:3].reshape(3, 1), OTHER[:4], np.array(0.5)),
         jvp=lambda xp, a, b, s, va, vb, vs: va * b + a * vb + vs,
-        twins=(
-            Twin("mean in place of a sum", vjp=_mean_instead),
-            Twin("first row in place of a sum", vjp=_first_row),
+        wrong_rules=(
+            WrongRule("mean in place of a sum", vjp=_mean_instead),
+            WrongRule("first row in place of a sum", vjp=_first_row),
         ),
     ),
     Scenario(
@@ -240,10 +241,10 @@ SCENARIOS = (
         lambda xp, a, b, w: (w * xp.cos(a), None),
         (VECTOR, OTHER[:2]),
         jvp=lambda xp, a, b, v, u: v * xp.cos(a),
-        twins=(
-            Twin("a derivative of the unused input", vjp=lambda xp, a, b, w: (
+        wrong_rules=(
+            WrongRule("a derivative of the unused input", vjp=lambda xp, a, b, w: (
                 w * xp.cos(a), w[:2])),
-            Twin("no derivative of the used input", vjp=lambda xp, a, b, w: (None, None)),
+            WrongRule("no derivative of the used input", vjp=lambda xp, a, b, w: (None, None)),
         ),
     ),
     Scenario(
@@ -252,7 +253,7 @@ SCENARIOS = (
         _empty_vjp,
         (np.zeros((0, 3)), VECTOR[:3]),
         jvp=lambda xp, x, b, v, u: (v * b + x * u, u * xp.cos(b)),
-        twins=(Twin("sign beside the empty array", vjp=scaled(_empty_vjp, -1)),),
+        wrong_rules=(WrongRule("sign beside the empty array", vjp=scaled(_empty_vjp, -1)),),
     ),
     Scenario(
         "captured constant",
@@ -262,7 +263,7 @@ SCENARIOS = (
         jvp=_constants_vjp,
         constants=(OTHER,),
         dtypes=BOTH,
-        twins=(Twin("constant forgotten", vjp=lambda xp, c, x, w: w * xp.cos(x)),),
+        wrong_rules=(WrongRule("constant forgotten", vjp=lambda xp, c, x, w: w * xp.cos(x)),),
     ),
     Scenario(
         "zero derivative",
@@ -270,10 +271,10 @@ SCENARIOS = (
         _flat_vjp,
         (VECTOR,),
         jvp=lambda xp, x, v: {"flat": v * 0.0, "y": v * xp.exp(x)},
-        twins=(
-            Twin("a derivative where f is flat", vjp=lambda xp, x, w: (
+        wrong_rules=(
+            WrongRule("a derivative where f is flat", vjp=lambda xp, x, w: (
                 w["flat"] + w["y"] * xp.exp(x))),
-            Twin("a tangent where f is flat", jvp=lambda xp, x, v: {
+            WrongRule("a tangent where f is flat", jvp=lambda xp, x, v: {
                 "flat": v, "y": v * xp.exp(x)}),
         ),
     ),

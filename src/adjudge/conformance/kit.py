@@ -308,10 +308,10 @@ class _Kit:
         run = partial(verdicts.right, subject, scenario, dtype, words)
         needed = [*needs, *("jvp" if mode == "F" else mode for mode in words if mode != "R")]
         yield self._check(scenario, dtype, "passes", needed, run)
-        for twin in scenario.twins:
-            if twin.mode in modes or (twin.mode != "RR" and not subject.plain):
-                run = partial(verdicts.wrong, subject, scenario, dtype, twin)
-                yield self._check(scenario, dtype, f"twin {twin.name}", needs, run)
+        for rule in scenario.wrong_rules:
+            if rule.mode in modes or (rule.mode != "RR" and not subject.plain):
+                run = partial(verdicts.wrong, subject, scenario, dtype, rule)
+                yield self._check(scenario, dtype, f"wrong rule {rule.name}", needs, run)
         fitting = [f for f in FAULTS if verdicts.applicable(subject, scenario, dtype, f)]
         few = [f for k, f in enumerate(fitting) if (k + number * FEW) % len(fitting) < FEW]
         for fault in fitting if self.thorough else few:

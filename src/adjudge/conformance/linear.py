@@ -9,7 +9,7 @@ import numpy as np
 from adjudge.conformance.elementary import BOTH, SLIGHTLY, VECTOR
 from adjudge.conformance.scenario import (
     Scenario,
-    Twin,
+    WrongRule,
     as_transpose,
     conjugated,
     scaled,
@@ -147,12 +147,12 @@ SCENARIOS = (
         jvp=_matmul_jvp,
         double_vjp=_matmul_double,
         dtypes=BOTH,
-        twins=(
-            Twin("transposed", vjp=transposed(_matmul_vjp, 0)),
-            Twin("factor not transposed", vjp=lambda xp, a, b, w: (
+        wrong_rules=(
+            WrongRule("transposed", vjp=transposed(_matmul_vjp, 0)),
+            WrongRule("factor not transposed", vjp=lambda xp, a, b, w: (
                 xp.matmul(w, b), xp.matmul(xp.matrix_transpose(a), w))),
-            Twin("only one factor moves", jvp=lambda xp, a, b, v, u: xp.matmul(v, b)),
-            Twin("second derivative transposed", double_vjp=transposed(_matmul_double, 1)),
+            WrongRule("only one factor moves", jvp=lambda xp, a, b, v, u: xp.matmul(v, b)),
+            WrongRule("second derivative transposed", double_vjp=transposed(_matmul_double, 1)),
         ),
     ),
     Scenario(
@@ -162,10 +162,10 @@ SCENARIOS = (
         (A, B),
         jvp=_solve_jvp,
         needs=LINALG,
-        twins=(
-            Twin("solved with the matrix itself", vjp=lambda xp, a, b, w: (
+        wrong_rules=(
+            WrongRule("solved with the matrix itself", vjp=lambda xp, a, b, w: (
                 _solve_vjp(xp, a, b, w)[0], xp.linalg.solve(a, w))),
-            Twin("sign of the matrix", vjp=lambda xp, a, b, w: (
+            WrongRule("sign of the matrix", vjp=lambda xp, a, b, w: (
                 -_solve_vjp(xp, a, b, w)[0], _solve_vjp(xp, a, b, w)[1])),
         ),
         rounding=512.0,
@@ -177,9 +177,9 @@ SCENARIOS = (
         (A,),
         jvp=_inverse_jvp,
         needs=LINALG,
-        twins=(
-            Twin("transposed", vjp=transposed(_inverse_vjp)),
-            Twin("sign of the jvp", jvp=scaled(_inverse_jvp, -1)),
+        wrong_rules=(
+            WrongRule("transposed", vjp=transposed(_inverse_vjp)),
+            WrongRule("sign of the jvp", jvp=scaled(_inverse_jvp, -1)),
         ),
         rounding=512.0,
     ),
@@ -190,9 +190,9 @@ SCENARIOS = (
         (A,),
         jvp=_cholesky_jvp,
         needs=LINALG,
-        twins=(
-            Twin("transposed", vjp=transposed(_cholesky_vjp)),
-            Twin("diagonal not halved", jvp=lambda xp, x, v: _cholesky_jvp(xp, x, v) * 1.5),
+        wrong_rules=(
+            WrongRule("transposed", vjp=transposed(_cholesky_vjp)),
+            WrongRule("diagonal not halved", jvp=lambda xp, x, v: _cholesky_jvp(xp, x, v) * 1.5),
         ),
         rounding=512.0,
     ),
@@ -204,10 +204,10 @@ SCENARIOS = (
         jvp=lambda xp, z, v: 2.0 * xp.real(xp.conj(z) * v),
         double_vjp=_size_double,
         needs=COMPLEX,
-        twins=(
-            Twin("conjugated", vjp=conjugated(_size_vjp)),
-            Twin("one half", vjp=scaled(_size_vjp, 0.5)),
-            Twin("second derivative conjugated", double_vjp=conjugated(_size_double, 0)),
+        wrong_rules=(
+            WrongRule("conjugated", vjp=conjugated(_size_vjp)),
+            WrongRule("one half", vjp=scaled(_size_vjp, 0.5)),
+            WrongRule("second derivative conjugated", double_vjp=conjugated(_size_double, 0)),
         ),
     ),
     Scenario(
@@ -219,10 +219,11 @@ SCENARIOS = (
         double_vjp=_mixed_double,
         dtypes=BOTH,
         needs=COMPLEX,
-        twins=(
-            Twin("transpose in place of the adjoint", vjp=as_transpose(_mixed_vjp)),
-            Twin("holomorphic part alone", vjp=lambda xp, z, w: 2.0 * z * xp.conj(z) * w),
-            Twin("antiholomorphic part dropped", jvp=lambda xp, z, v: 2.0 * z * xp.conj(z) * v),
+        wrong_rules=(
+            WrongRule("transpose in place of the adjoint", vjp=as_transpose(_mixed_vjp)),
+            WrongRule("holomorphic part alone", vjp=lambda xp, z, w: 2.0 * z * xp.conj(z) * w),
+            WrongRule("antiholomorphic part dropped", jvp=lambda xp, z, v: (
+                2.0 * z * xp.conj(z) * v)),
         ),
     ),
     Scenario(
@@ -232,9 +233,9 @@ SCENARIOS = (
         (Z,),
         jvp=lambda xp, z, v: (1.0 + z) * xp.exp(z) * v,
         needs=COMPLEX,
-        twins=(
-            Twin("derivative not conjugated", vjp=lambda xp, z, w: (1.0 + z) * xp.exp(z) * w),
-            Twin("factor", vjp=scaled(_holomorphic_vjp, SLIGHTLY)),
+        wrong_rules=(
+            WrongRule("derivative not conjugated", vjp=lambda xp, z, w: (1.0 + z) * xp.exp(z) * w),
+            WrongRule("factor", vjp=scaled(_holomorphic_vjp, SLIGHTLY)),
         ),
     ),
     Scenario(
@@ -245,10 +246,10 @@ SCENARIOS = (
         jvp=lambda xp, c, x, v: 2.0 * x * v * c,
         constants=(Z,),
         needs=COMPLEX,
-        twins=(
-            Twin("imaginary part of the other sign", vjp=lambda xp, c, x, w: (
+        wrong_rules=(
+            WrongRule("imaginary part of the other sign", vjp=lambda xp, c, x, w: (
                 2.0 * x * xp.real(c * w))),
-            Twin("tangent conjugated", jvp=lambda xp, c, x, v: 2.0 * x * v * xp.conj(c)),
+            WrongRule("tangent conjugated", jvp=lambda xp, c, x, v: 2.0 * x * v * xp.conj(c)),
         ),
     ),
     Scenario(
@@ -258,9 +259,9 @@ SCENARIOS = (
         (Z,),
         jvp=_out_of_complex_jvp,
         needs=COMPLEX,
-        twins=(
-            Twin("conjugated", vjp=conjugated(_out_of_complex_vjp)),
-            Twin("one output of the other sign", jvp=lambda xp, z, v: {
+        wrong_rules=(
+            WrongRule("conjugated", vjp=conjugated(_out_of_complex_vjp)),
+            WrongRule("one output of the other sign", jvp=lambda xp, z, v: {
                 **_out_of_complex_jvp(xp, z, v),
                 "size": -_out_of_complex_jvp(xp, z, v)["size"]}),
         ),
@@ -273,10 +274,10 @@ SCENARIOS = (
         jvp=_matmul_jvp,
         double_vjp=_matmul_double,
         needs=COMPLEX,
-        twins=(
-            Twin("not conjugated", vjp=lambda xp, a, b, w: (
+        wrong_rules=(
+            WrongRule("not conjugated", vjp=lambda xp, a, b, w: (
                 xp.matmul(w, xp.matrix_transpose(b)), xp.matmul(xp.matrix_transpose(a), w))),
-            Twin("transposed", vjp=transposed(_matmul_vjp, 1)),
+            WrongRule("transposed", vjp=transposed(_matmul_vjp, 1)),
         ),
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What the conformance kit runs, as data: functions with their derivatives, and wrong twins."""
+"""What the conformance kit runs, as data: functions their derivatives, and wrong rules."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Rule = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class Twin:
+class WrongRule:
     """Derivatives of a scenario of which some are wrong; those left out are the right ones."""
 
     name: str
@@ -48,7 +48,7 @@ class Scenario:
     """Real dtypes at which it is run; complex inputs have the complex dtype of that precision."""
     needs: frozenset[str] = frozenset()
     """Capabilities without which an engine cannot run it."""
-    twins: tuple[Twin, ...] = ()
+    wrong_rules: tuple[WrongRule, ...] = ()
     rounding: float = 64.0
     """How many units of rounding of the largest entry a derivative may be off by."""
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from adjudge.conformance.elementary import BOTH, OTHER, SLIGHTLY, VECTOR
-from adjudge.conformance.scenario import Scenario, Twin, dropped, scaled, transposed
+from adjudge.conformance.scenario import Scenario, WrongRule, dropped, scaled, transposed
 
 MATRIX = np.array([[0.5, -1.25, 2.0], [0.75, 1.5, -0.375]])
 SQUARE = np.array([[0.5, -1.25, 2.0], [0.75, 1.5, -0.375], [-2.0, 0.25, 1.0]])
@@ -101,12 +101,12 @@ SCENARIOS = (
         (MATRIX,),
         jvp=_reduce_jvp,
         dtypes=BOTH,
-        twins=(
-            Twin("mean not divided", vjp=lambda xp, x, w: (
+        wrong_rules=(
+            WrongRule("mean not divided", vjp=lambda xp, x, w: (
                 w["all"] * 2.0 * x + w["mean"] * 3.0 * x * x + w["rows"][:, None])),
-            Twin("rows forgotten", vjp=lambda xp, x, w: _reduce_vjp(
+            WrongRule("rows forgotten", vjp=lambda xp, x, w: _reduce_vjp(
                 xp, x, {**w, "rows": 0.0 * w["rows"]})),
-            Twin("first row in place of a mean", jvp=lambda xp, x, v: {
+            WrongRule("first row in place of a mean", jvp=lambda xp, x, v: {
                 **_reduce_jvp(xp, x, v), "mean": 3.0 * (x * x * v)[0, :]}),
         ),
     ),
@@ -117,10 +117,10 @@ SCENARIOS = (
         (MATRIX,),
         jvp=lambda xp, x, v: xp.sum(_softmax(xp, x) * v, axis=-1),
         double_vjp=_logsumexp_double,
-        twins=(
-            Twin("not normalised", vjp=lambda xp, x, w: w[:, None] * xp.exp(x)),
-            Twin("factor", vjp=scaled(_logsumexp_vjp, SLIGHTLY)),
-            Twin("normalisation held fixed", double_vjp=lambda xp, x, w, u: (
+        wrong_rules=(
+            WrongRule("not normalised", vjp=lambda xp, x, w: w[:, None] * xp.exp(x)),
+            WrongRule("factor", vjp=scaled(_logsumexp_vjp, SLIGHTLY)),
+            WrongRule("normalisation held fixed", double_vjp=lambda xp, x, w, u: (
                 w[:, None] * _softmax(xp, x) * u, _logsumexp_double(xp, x, w, u)[1])),
         ),
     ),
@@ -132,9 +132,9 @@ SCENARIOS = (
         jvp=lambda xp, k, e, x, v: xp.take(2.0 * x * v, k, axis=0),
         constants=(PICKED, ONE_HOT),
         needs=frozenset({"indexing"}),
-        twins=(
-            Twin("the last repeat wins", vjp=_last_one_wins),
-            Twin("dropped entry", vjp=dropped(_take_vjp, entry=4)),
+        wrong_rules=(
+            WrongRule("the last repeat wins", vjp=_last_one_wins),
+            WrongRule("dropped entry", vjp=dropped(_take_vjp, entry=4)),
         ),
     ),
     Scenario(
@@ -144,7 +144,7 @@ SCENARIOS = (
         (np.arange(12).reshape(3, 4) / 8 - 0.75,),
         jvp=lambda xp, x, v: v[1:, 1:-1],
         needs=frozenset({"indexing"}),
-        twins=(Twin("shifted by one", vjp=_slice_shifted),),
+        wrong_rules=(WrongRule("shifted by one", vjp=_slice_shifted),),
     ),
     Scenario(
         "where",
@@ -152,7 +152,7 @@ SCENARIOS = (
         _where_vjp,
         (VECTOR,),
         jvp=_where_vjp,
-        twins=(Twin("branches swapped", vjp=lambda xp, x, w: w * xp.where(
+        wrong_rules=(WrongRule("branches swapped", vjp=lambda xp, x, w: w * xp.where(
             x > 0, 0.0 * x - 3.0, 2.0 * x)),),
     ),
     Scenario(
@@ -161,7 +161,7 @@ SCENARIOS = (
         _concat_vjp,
         (VECTOR, OTHER),
         jvp=lambda xp, a, b, v, u: (xp.concat([v, 2.0 * b * u]), xp.stack([v, u])),
-        twins=(Twin("parts swapped", vjp=lambda xp, a, b, w: (
+        wrong_rules=(WrongRule("parts swapped", vjp=lambda xp, a, b, w: (
             w[0][5:] + w[1][0, :], w[0][:5] * 2.0 * b + w[1][1, :])),),
     ),
     Scenario(
@@ -170,9 +170,9 @@ SCENARIOS = (
         _permute_vjp,
         (SQUARE,),
         jvp=lambda xp, x, v: xp.reshape(xp.permute_dims(2.0 * x * v, (1, 0)), (9,)),
-        twins=(
-            Twin("transposed", vjp=transposed(_permute_vjp)),
-            Twin("not permuted", vjp=lambda xp, x, w: xp.reshape(w, (3, 3)) * 2.0 * x),
+        wrong_rules=(
+            WrongRule("transposed", vjp=transposed(_permute_vjp)),
+            WrongRule("not permuted", vjp=lambda xp, x, w: xp.reshape(w, (3, 3)) * 2.0 * x),
         ),
     ),
     Scenario(
@@ -182,7 +182,7 @@ SCENARIOS = (
         ({"m": np.array([True, False]), "n": np.array([1, 0, 2, 0, -1]), "x": VECTOR},),
         jvp=lambda xp, p, v: v["x"] * xp.where(p["n"] > 0, 2.0 * p["x"], xp.cos(p["x"])),
         needs=frozenset({"integer inputs"}),
-        twins=(Twin("integers not looked at", vjp=lambda xp, p, w: {
+        wrong_rules=(WrongRule("integers not looked at", vjp=lambda xp, p, w: {
             "m": None, "n": None, "x": w * 2.0 * p["x"]}),),
     ),
     Scenario(
@@ -191,9 +191,9 @@ SCENARIOS = (
         _mixed_outputs_vjp,
         (VECTOR,),
         jvp=lambda xp, x, v: {"k": None, "p": None, "y": v * xp.cos(x)},
-        twins=(
-            Twin("factor", vjp=scaled(_mixed_outputs_vjp, SLIGHTLY)),
-            Twin("sign of the jvp", jvp=lambda xp, x, v: {
+        wrong_rules=(
+            WrongRule("factor", vjp=scaled(_mixed_outputs_vjp, SLIGHTLY)),
+            WrongRule("sign of the jvp", jvp=lambda xp, x, v: {
                 "k": None, "p": None, "y": -v * xp.cos(x)}),
         ),
     ),

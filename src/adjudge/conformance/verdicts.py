@@ -8,7 +8,7 @@ from adjudge.conformance.closed import ClosedForms, Hosts, Placed, precise
 from adjudge.conformance.faults import FAULTS, OTHER, FaultyBackend, elsewhere, write
 from adjudge.conformance.planted import PlantedBackend
 from adjudge.conformance.primitive import PrimitiveBackend
-from adjudge.conformance.scenario import Scenario, Twin
+from adjudge.conformance.scenario import Scenario, WrongRule
 from adjudge.conformance.subject import ConformanceError, Point, Subject
 from adjudge.engine import AutodiffBackend
 from adjudge.errors import NotSupportedError
@@ -33,24 +33,24 @@ def right(subject: Subject, scenario: Scenario, dtype: str, modes: tuple[str, ..
         )
 
 
-def wrong(subject: Subject, scenario: Scenario, dtype: str, twin: Twin) -> None:
+def wrong(subject: Subject, scenario: Scenario, dtype: str, rule: WrongRule) -> None:
     """The scenario with wrong derivatives planted in the engine fails."""
     placed = Placed(scenario, subject.backend, dtype)
-    planted = PlantedBackend(subject.backend, ClosedForms(scenario, twin))
+    planted = PlantedBackend(subject.backend, ClosedForms(scenario, rule))
     report = examine(
-        placed.by_hand(twin) if subject.plain else placed.function,
+        placed.by_hand(rule) if subject.plain else placed.function,
         placed.inputs,
         backend=subject.backend if subject.plain else planted,
-        modes=("R", "RR") if twin.mode == "RR" else None,
-        check_backward_ad=twin.mode != "F",
-        check_forward_ad=twin.mode == "F",
+        modes=("R", "RR") if rule.mode == "RR" else None,
+        check_backward_ad=rule.mode != "F",
+        check_forward_ad=rule.mode == "F",
         seed=SEED,
     )
     subject.comparisons += report.counts["comparisons"]
-    if report.verdict is not Verdict.FAIL or report.modes[twin.mode] is not Verdict.FAIL:
+    if report.verdict is not Verdict.FAIL or report.modes[rule.mode] is not Verdict.FAIL:
         raise ConformanceError(
-            f"{_at(scenario, dtype)}: wrong derivatives ({twin.name}) are not seen to fail, the "
-            f"check of mode {twin.mode} is {report.modes[twin.mode]}",
+            f"{_at(scenario, dtype)}: wrong derivatives ({rule.name}) are not seen to fail, the "
+            f"check of mode {rule.mode} is {report.modes[rule.mode]}",
             f"what to_host, from_host or the values of f lose hides them; the report:\n{report}",
         )
 

@@ -28,7 +28,7 @@ from adjudge.estimate.directional import (
     unit_roundoff,
 )
 from adjudge.estimate.kinks import BEYOND, Reasons, irregular, with_jumps
-from adjudge.estimate.long_double import Twin
+from adjudge.estimate.long_double import NumpyDifferences
 from adjudge.estimate.multiprecision import Mpmath
 from adjudge.estimate.noise import CARRIED, measured, plateau, precision
 from adjudge.estimate.reference import Direction, Link, Reference, bound
@@ -42,10 +42,10 @@ __all__ = [
     "Estimate",
     "Link",
     "Mpmath",
+    "NumpyDifferences",
     "Reasons",
     "Reference",
     "Sample",
-    "Twin",
     "bound",
     "climbed",
     "column",

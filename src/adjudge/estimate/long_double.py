@@ -1,4 +1,4 @@
-"""A reference in NumPy: differences of a twin of f, in longdouble or in another form."""
+"""A reference in NumPy: differences of f in longdouble, or of another form of f."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from adjudge.floats import Vector, relative_step
 
 
 @dataclass(frozen=True)
-class Twin(Reference):
-    """Differences in NumPy."""
+class NumpyDifferences(Reference):
+    """Differences of `g`, a NumPy function that stands for f; see `adjudge.reference.twin`."""
 
     g: Callable[..., Any]
     dtype: str

@@ -231,7 +231,7 @@ def test_numbers_of_the_caller_belong_to_the_dtype_at_hand(numbers):
         examine(rule, x, in_double=True, **numbers)
 
 
-def test_double_precision_needs_no_twin():
+def test_inputs_in_double_precision_are_evaluated_no_second_time():
     seen = []
 
     def f(x):
