@@ -9,9 +9,8 @@ also catches every wrong rule.
 """
 
 from adjudge.conformance.capabilities import CAPABILITIES
-from adjudge.conformance.faults import FAULTS, FaultyBackend
+from adjudge.conformance.faults import FAULTS, FaultyBackend, PrimitiveBackend
 from adjudge.conformance.kit import SCENARIOS, Check, Summary, assert_conforms, checks
-from adjudge.conformance.primitive import PrimitiveBackend
 from adjudge.conformance.scenario import Scenario, WrongRule
 from adjudge.conformance.subject import ConformanceError
 

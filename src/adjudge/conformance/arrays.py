@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from adjudge.conformance.closed import Host
+from adjudge.conformance.closed_forms import Host
 from adjudge.conformance.faults import write
 from adjudge.conformance.subject import EPS, ConformanceError, Subject, bare
 from adjudge.engine import Array, AutodiffBackend

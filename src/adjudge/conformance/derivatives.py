@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from adjudge.conformance.closed import Host, Hosts
+from adjudge.conformance.closed_forms import Host, Hosts
 from adjudge.conformance.scenario import Scenario
 from adjudge.conformance.subject import ConformanceError, Point, Subject, inner
 from adjudge.engine import UNDEFINED, Arrays, MaybeArrays

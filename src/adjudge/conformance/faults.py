@@ -1,4 +1,4 @@
-"""Faults of engines, by name, and a backend that has one of them."""
+"""Engines with one fault, by its name, and engines that have only what is required."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from adjudge.conformance.closed import Host
+from adjudge.conformance.closed_forms import Host
 from adjudge.engine import (
     Array,
     Arrays,
@@ -165,6 +165,34 @@ class FaultyBackend(WrappedBackend):
                 self.make(change(self.to_host(array)), others[dtype] if others else dtype, device)
             )
         return tuple(made)
+
+
+class PrimitiveBackend(WrappedBackend):
+    """The `xp`, `owns` and `vjp` of `inner`, and its arrays and surroundings; all other operations
+    are the defaults of `AutodiffBackend`: the second order by nesting, derivatives that are not
+    required not supported.
+    """
+
+    way = "primitive"
+
+    jvp = AutodiffBackend.jvp
+    vjp_map = AutodiffBackend.vjp_map
+    jvp_map = AutodiffBackend.jvp_map
+    vmap = AutodiffBackend.vmap
+    compile = AutodiffBackend.compile
+    capabilities = AutodiffBackend.capabilities
+    undefined_cotangents = AutodiffBackend.undefined_cotangents
+    detached = AutodiffBackend.detached
+    wanted = AutodiffBackend.wanted
+    effective_eps = AutodiffBackend.effective_eps
+    coarsened_by = AutodiffBackend.coarsened_by
+    carried_eps = AutodiffBackend.carried_eps
+    stack = AutodiffBackend.stack
+    strided = AutodiffBackend.strided
+    place = AutodiffBackend.place
+    expand = AutodiffBackend.expand
+    masked = AutodiffBackend.masked
+    highest_precision = AutodiffBackend.highest_precision
 
 
 def elsewhere(backend: AutodiffBackend, array: Array, devices: Sequence[str]) -> str:

@@ -12,15 +12,15 @@ from adjudge.conformance import (
     capabilities,
     derivatives,
     elementary,
+    environment,
     linear,
     shapes,
-    state,
     verdicts,
 )
 from adjudge.conformance.capabilities import BY_HAND, CAPABILITIES, DERIVATIVES
+from adjudge.conformance.environment import Disturbances
 from adjudge.conformance.faults import FAULTS
 from adjudge.conformance.scenario import Scenario
-from adjudge.conformance.state import Disturbances
 from adjudge.conformance.subject import ConformanceError, Subject
 from adjudge.engine import AutodiffBackend, backend_named
 from adjudge.errors import InputError
@@ -246,7 +246,7 @@ class _Kit:
 
         return guarded
 
-    # -- arrays and state
+    # -- arrays and environment
 
     def _arrays(self) -> Iterator[Check]:
         subject = self.subject
@@ -265,10 +265,14 @@ class _Kit:
             yield Check("arrays-integers", partial(arrays.integers, subject))
         if len(subject.backend.devices()) == 1 or "place" not in subject.excused:
             yield Check("arrays-devices", partial(arrays.devices, subject))
-        yield Check("state-isolation", partial(state.isolation, subject))
-        yield Check("state-random", partial(state.randomness, subject, self.disturb))
+        yield Check("environment-isolation", partial(environment.isolation, subject))
+        yield Check(
+            "environment-random state", partial(environment.randomness, subject, self.disturb)
+        )
         for name, disturbance in self.disturb.items():
-            yield Check(f"state-{name}", partial(state.disturbed, subject, name, disturbance))
+            yield Check(
+                f"environment-{name}", partial(environment.disturbed, subject, name, disturbance)
+            )
 
     # -- scenarios
 
@@ -308,10 +312,10 @@ class _Kit:
         run = partial(verdicts.right, subject, scenario, dtype, words)
         needed = [*needs, *("jvp" if mode == "F" else mode for mode in words if mode != "R")]
         yield self._check(scenario, dtype, "passes", needed, run)
-        for rule in scenario.wrong_rules:
-            if rule.mode in modes or (rule.mode != "RR" and not subject.plain):
-                run = partial(verdicts.wrong, subject, scenario, dtype, rule)
-                yield self._check(scenario, dtype, f"wrong rule {rule.name}", needs, run)
+        for wrong in scenario.wrong_rules:
+            if wrong.mode in modes or (wrong.mode != "RR" and not subject.plain):
+                run = partial(verdicts.wrong_rule, subject, scenario, dtype, wrong)
+                yield self._check(scenario, dtype, f"wrong rule: {wrong.name}", needs, run)
         fitting = [f for f in FAULTS if verdicts.applicable(subject, scenario, dtype, f)]
         few = [f for k, f in enumerate(fitting) if (k + number * FEW) % len(fitting) < FEW]
         for fault in fitting if self.thorough else few:

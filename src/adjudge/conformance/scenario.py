@@ -1,4 +1,4 @@
-"""What the conformance kit runs, as data: functions their derivatives, and wrong rules."""
+"""What the conformance kit runs, as data: functions with right and with wrong derivatives."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from adjudge.conformance.closed import ClosedForms, Host, Hosts, Placed, precise
+from adjudge.conformance.closed_forms import ClosedForms, Host, Hosts, Placed, precise
 from adjudge.conformance.scenario import Scenario
 from adjudge.engine import Array, Arrays, AutodiffBackend, FlatFunction, MaybeArrays, PlainBackend
 from adjudge.errors import AdjudgeError

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from adjudge.conformance.closed import ClosedForms, Hosts, Placed, precise
-from adjudge.conformance.faults import FAULTS, OTHER, FaultyBackend, elsewhere, write
-from adjudge.conformance.planted import PlantedBackend
-from adjudge.conformance.primitive import PrimitiveBackend
+from adjudge.conformance.closed_forms import ClosedForms, Hosts, Placed, PlantedBackend, precise
+from adjudge.conformance.faults import (
+    FAULTS,
+    OTHER,
+    FaultyBackend,
+    PrimitiveBackend,
+    elsewhere,
+    write,
+)
 from adjudge.conformance.scenario import Scenario, WrongRule
 from adjudge.conformance.subject import ConformanceError, Point, Subject
 from adjudge.engine import AutodiffBackend
@@ -17,7 +22,6 @@ from adjudge.report import Report
 from adjudge.verbs import examine
 
 SEED = 5
-ORDERS = ("R", "F", "RR", "FR", "RF", "FF")
 
 
 def right(subject: Subject, scenario: Scenario, dtype: str, modes: tuple[str, ...]) -> None:
@@ -33,24 +37,24 @@ def right(subject: Subject, scenario: Scenario, dtype: str, modes: tuple[str, ..
         )
 
 
-def wrong(subject: Subject, scenario: Scenario, dtype: str, rule: WrongRule) -> None:
+def wrong_rule(subject: Subject, scenario: Scenario, dtype: str, wrong: WrongRule) -> None:
     """The scenario with wrong derivatives planted in the engine fails."""
     placed = Placed(scenario, subject.backend, dtype)
-    planted = PlantedBackend(subject.backend, ClosedForms(scenario, rule))
+    planted = PlantedBackend(subject.backend, ClosedForms(scenario, wrong))
     report = examine(
-        placed.by_hand(rule) if subject.plain else placed.function,
+        placed.by_hand(wrong) if subject.plain else placed.function,
         placed.inputs,
         backend=subject.backend if subject.plain else planted,
-        modes=("R", "RR") if rule.mode == "RR" else None,
-        check_backward_ad=rule.mode != "F",
-        check_forward_ad=rule.mode == "F",
+        modes=("R", "RR") if wrong.mode == "RR" else None,
+        check_backward_ad=wrong.mode != "F",
+        check_forward_ad=wrong.mode == "F",
         seed=SEED,
     )
     subject.comparisons += report.counts["comparisons"]
-    if report.verdict is not Verdict.FAIL or report.modes[rule.mode] is not Verdict.FAIL:
+    if report.verdict is not Verdict.FAIL or report.modes[wrong.mode] is not Verdict.FAIL:
         raise ConformanceError(
-            f"{_at(scenario, dtype)}: wrong derivatives ({rule.name}) are not seen to fail, the "
-            f"check of mode {rule.mode} is {report.modes[rule.mode]}",
+            f"{_at(scenario, dtype)}: wrong derivatives ({wrong.name}) are not seen to fail, the "
+            f"check of mode {wrong.mode} is {report.modes[wrong.mode]}",
             f"what to_host, from_host or the values of f lose hides them; the report:\n{report}",
         )
 

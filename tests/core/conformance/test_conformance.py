@@ -20,8 +20,7 @@ from adjudge.conformance import (
     assert_conforms,
     checks,
 )
-from adjudge.conformance.closed import ClosedForms, Placed
-from adjudge.conformance.planted import PlantedBackend
+from adjudge.conformance.closed_forms import ClosedForms, Placed, PlantedBackend
 from adjudge.conformance.subject import Subject, bits
 from adjudge.conformance.verdicts import applicable
 from adjudge.engine.registry import backend_named
