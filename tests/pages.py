@@ -1,6 +1,6 @@
 """The examples of our pages: run as they stand, and what they print compared with what is shown.
 
-`python tests/pages.py` writes into docs/numerics.md and docs/how-to what their examples print now.
+`python tests/pages.py` writes what they print now into docs/read-a-report.md and docs/how-to.
 """
 
 import contextlib
@@ -110,5 +110,5 @@ def rewrite(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    for path in (ROOT / "docs" / "numerics.md", *(HOW_TO / f"{name}.md" for name in RUN_HERE)):
+    for path in (ROOT / "docs" / "read-a-report.md", *(HOW_TO / f"{name}.md" for name in RUN_HERE)):
         rewrite(path)

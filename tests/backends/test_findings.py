@@ -143,7 +143,7 @@ def pairs_of(section):
 @released("torch", "2.13.0")
 @pytest.mark.backend("torch")
 def test_the_examples_of_the_page_print_what_it_shows_in_pytorch():
-    pairs = pairs_of("PyTorch")
+    pairs = [*pairs_of("See one"), *pairs_of("PyTorch")]
 
     assert len(pairs) == 9
     assert [found for shown, now in pairs for found in differences(shown, now)] == []

@@ -1,4 +1,5 @@
-"""docs/numerics.md says what the code does: its examples, its tables, its list of statuses.
+"""The pages of docs say what the code does: the examples and statuses of docs/read-a-report.md, the
+tables and sources of docs/numerics.md, and the list of pages.
 
 `python tests/pages.py` runs the examples and writes what they print into the page.
 """
@@ -15,7 +16,9 @@ from adjudge.findings import Status
 from adjudge.floats import relative_step
 from adjudge.jacobian.comparison import Tolerance
 
-PAGE = (ROOT / "docs" / "numerics.md").read_text(encoding="utf-8")
+DOCS = ROOT / "docs"
+NUMERICS = (DOCS / "numerics.md").read_text(encoding="utf-8")
+REPORTS = (DOCS / "read-a-report.md").read_text(encoding="utf-8")
 NAMES = ["cube", "one entry", "shift", "relu", "versine", "sigmoid"]
 
 FACTS = {
@@ -31,10 +34,10 @@ EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16"
 
 @pytest.fixture(scope="module")
 def outputs() -> dict[str, str]:
-    return dict(zip(NAMES, printed(PAGE), strict=True))
+    return dict(zip(NAMES, printed(REPORTS), strict=True))
 
 
-SHOWN = dict(zip(NAMES, (shown for _, shown in examples(PAGE)), strict=True))
+SHOWN = dict(zip(NAMES, (shown for _, shown in examples(REPORTS)), strict=True))
 
 
 def statuses(report: str) -> set[str]:
@@ -58,7 +61,7 @@ def test_an_example_says_what_the_page_shows(name, outputs):
 
 def rows(heading: str) -> list[list[str]]:
     """The cells of the first table below a heading, without its head."""
-    section = PAGE.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    section = NUMERICS.split(f"\n## {heading}\n")[1].split("\n## ")[0]
     table = [line for line in section.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table[2:]]
 
@@ -88,15 +91,42 @@ def test_a_constant_has_the_value_that_the_page_gives(row):
 
 
 def test_every_status_is_explained():
-    listed = set(re.findall(r"`([A-Z_]+)`", PAGE.split("What else a finding may be")[1]))
+    listed = set(re.findall(r"`([A-Z_]+)`", REPORTS.split("What else a finding may be")[1]))
 
     assert set(Status) <= listed
 
 
 def test_every_source_has_a_doi_or_pages():
-    sources = PAGE.split("\n## Sources\n")[1].strip().split("\n- ")
-    cited = re.findall(r"\[\[[^\]]*?(\d{4})\]\(#sources\)", PAGE)
+    sources = NUMERICS.split("\n## Sources\n")[1].strip().split("\n- ")
+    cited = re.findall(r"\[\[[^\]]*?(\d{4})\]\(#sources\)", NUMERICS)
 
     assert [source for source in sources if not re.search(r"doi\.org|\d+–\d+", source)] == []
     assert cited
     assert [year for year in cited if not any(year in source for source in sources)] == []
+
+
+def test_the_list_of_pages_has_every_page():
+    pages = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
+    pages -= {"README.md", "index.md"}
+    listed = set(re.findall(r"\]\(([\w/-]+\.md)", (DOCS / "README.md").read_text(encoding="utf-8")))
+    index = (DOCS / "index.md").read_text(encoding="utf-8")
+    in_trees = set(re.findall(r"^([\w/-]+)$", index, re.MULTILINE))
+
+    assert listed == pages
+    assert {f"{page}.md" for page in in_trees} == pages
+
+
+def test_the_findings_are_as_many_as_the_pages_say():
+    page = (DOCS / "findings.md").read_text(encoding="utf-8")
+    tables = page.split("\n## PyTorch")[1].split("\n## Libraries")[0]
+    rows = [line.split(" | ") for line in tables.splitlines() if line.startswith("| `")]
+    functions = {row[0] for row in rows}
+    second_only = [row for row in rows if {"R", "F"} <= set(row[5].split())]
+    second_only = [row for row in second_only if "(first)" not in row[3]]
+
+    words = f"{len(second_only)} of the {len(rows)} cases both first derivatives are right"
+
+    for name in ("README.md", "docs/findings.md"):
+        text = " ".join((ROOT / name).read_text(encoding="utf-8").split())
+        assert f"{len(functions)} functions" in text
+        assert words in text
