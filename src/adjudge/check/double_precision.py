@@ -14,7 +14,7 @@ from adjudge.errors import NotSupportedError
 from adjudge.estimate import unit_roundoff
 from adjudge.findings import Finding, Status, Verdict, worst
 from adjudge.floats import scale
-from adjudge.jacobian import Side
+from adjudge.jacobian import Evaluator
 from adjudge.problem import Base, Forward, Problem, Reverse, Space, evaluate, observe
 from adjudge.properties import Transport, transport
 
@@ -225,13 +225,13 @@ def _in_double(
             raise raised(error) from error
     if rough:
         raise RefusedError("it computes with less than double precision inside")
-    sides = [(Side(top, base), Side(high, base64, double.widening), letters)]
+    pairs = [(Evaluator(top, base), Evaluator(high, base64, double.widening), letters)]
     if len(top.modes_taken) == 1:  # the first derivative, which the same evaluations judge
         with double.widening():
             first, first64 = double.composed(lambda problem: problem)
-        low = Side(double.low, observe(double.low))
-        sides.insert(0, (low, Side(first, first64, double.widening), [top.modes_taken]))
-    for one, other, wanted in sides:
+        low = Evaluator(double.low, observe(double.low))
+        pairs.insert(0, (low, Evaluator(first, first64, double.widening), [top.modes_taken]))
+    for one, other, wanted in pairs:
         for letter in wanted:
             mode = letter + one.problem.modes_taken
             if mode not in double.carried:

@@ -1,7 +1,7 @@
 """Agreement between automatic numbers: other ways of the engine, and other compositions.
 
 No step is involved, so agreement is exact to rounding; where it holds, one comparison with
-differences speaks for both sides, and where it does not, each side is judged by itself.
+differences speaks for both, and where it does not, each is judged by itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from adjudge.problem import Base, Forward, Probes, Problem, Reverse, Space, sign
 from adjudge.properties import Identities, only
 
 CLOSE = 2.0**10
-"""Units of rounding, of the largest entry of each leaf, within which two sides are one."""
+"""Units of rounding, of the largest entry of each leaf, within which two numbers are the same."""
 
 
 Image: TypeAlias = tuple[Vector, Vector]

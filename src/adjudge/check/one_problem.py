@@ -215,7 +215,7 @@ def judge(
     if settings.nondet_tol > 0:  # what the caller allows is measured, and widens the error bars
         second = again(problem, base)
         if part is not Part.TABLE:
-            outcome.findings += [one for one in checks.spreads(second) if one.note]
+            outcome.findings += [one for one in checks.nondeterminism(second) if one.note]
         base = replace(base, noise=4 * checks.spread(second))
         checks.base = base
         tolerance = replace(tolerance, noisy=base.noise > 0)

@@ -208,9 +208,9 @@ def described(subject: Subject, dtype: str, device: str | None) -> None:
     say("the device of stack", backend.info(stacked).device, info.device)
     subject.same(_at("stack", dtype, device), backend.to_host(stacked), np.stack([host, host]),
                  "stack keeps the values")  # fmt: skip
-    spread = backend.strided(array)
-    say("info of strided", backend.info(spread), info)
-    subject.same(_at("strided", dtype, device), backend.to_host(spread), host,
+    strided = backend.strided(array)
+    say("info of strided", backend.info(strided), info)
+    subject.same(_at("strided", dtype, device), backend.to_host(strided), host,
                  "strided keeps the values")  # fmt: skip
     if _widens(subject, array):
         with backend.widening():

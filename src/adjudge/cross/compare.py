@@ -22,7 +22,7 @@ from adjudge.findings import Status, Verdict
 from adjudge.floats import Vector, lowest_bit, norm, scale
 from adjudge.jacobian import (
     DERIVATIVE_UNITS,
-    SPREADS,
+    FAR_DISTANCES,
     allowed,
     both_finite,
     fixed,
@@ -96,7 +96,7 @@ def near(first: Engine, question: Question, seed: int) -> list[Vector]:
 
 
 def around(first: Engine, question: Question, seed: int) -> list[Vector]:
-    """Points around x at `DISTANCES`, farther ones at `SPREADS`, and at `FACTORS` times x."""
+    """Points around x at `DISTANCES`, farther ones at `FAR_DISTANCES`, and at `FACTORS` times x."""
     x = question.origin
     random = np.random.default_rng([seed, 67])
     lengths = np.concatenate(
@@ -104,7 +104,7 @@ def around(first: Engine, question: Question, seed: int) -> list[Vector]:
         or [x]
     )
     finest = 4 * _eps(question.domain)
-    distances = [2.0**-d for d in DISTANCES] + list(SPREADS)
+    distances = [2.0**-d for d in DISTANCES] + list(FAR_DISTANCES)
     points = [
         x + np.maximum(d, finest) * lengths * random.uniform(-1, 1, x.size) for d in distances
     ]
@@ -237,9 +237,9 @@ def _lasting(
     so by one part of their size, however far off the points.
     """
     count = len(DISTANCES)
-    sides = [side.rows[:, :, suspects] for side in (first, second)]
-    low, high = (side[:count] for side in sides)
-    part = _fixed(*(side[count : count + len(SPREADS)] for side in sides))
+    both = [numbers.rows[:, :, suspects] for numbers in (first, second)]
+    low, high = (rows[:count] for rows in both)
+    part = _fixed(*(rows[count : count + len(FAR_DISTANCES)] for rows in both))
     e, _ = both_finite(low, high)
     held = np.all(np.isfinite(low) & np.isfinite(high), axis=1)
     number = np.sum(held, axis=0)
@@ -253,7 +253,7 @@ def _fixed(low: Array, high: Array) -> NDArray[np.bool_]:
     e, g = both_finite(low, high)
     held = np.all(np.isfinite(low) & np.isfinite(high), axis=1)
     unknown = ~held[:, None]
-    zero = [np.all((side == 0) | unknown, axis=(0, 1)) for side in (low, high)]
+    zero = [np.all((rows == 0) | unknown, axis=(0, 1)) for rows in (low, high)]
     enough = np.count_nonzero(held, axis=0) >= ENOUGH
     return np.asarray(enough & fixed(e, g, held) & ~zero[0] & ~zero[1])
 
@@ -280,8 +280,8 @@ def _coarse(u: float, first: Numbers, second: Numbers) -> Vector:
     differences of larger numbers. Seen at the far points, between which they move.
     """
     found = [np.zeros(first.values.shape[1])]
-    for side in (first, second):
-        values = np.where(np.isfinite(side.values), side.values, 0.0)[len(DISTANCES) :]
+    for numbers in (first, second):
+        values = np.where(np.isfinite(numbers.values), numbers.values, 0.0)[len(DISTANCES) :]
         unit = np.min(lowest_bit(values), axis=0)
         ordered = np.sort(values, axis=0)
         moves = np.count_nonzero(np.diff(ordered, axis=0), axis=0) >= ENOUGH
@@ -368,7 +368,7 @@ class Bench:
         return [d for d in self.divergences if d.quantity == word and d.verdict is Verdict.FAIL]
 
     def owner(self, name: str) -> str:
-        """The engine whose report speaks for this side of a pair."""
+        """The engine whose report speaks for this one of a pair."""
         return self.owners.get(name, name)
 
     # ------------------------------------------------------------------ structure
@@ -427,10 +427,10 @@ class Bench:
             return None
 
         def again() -> tuple[Numbers, Numbers]:
-            sides = [self.answer(question, engine, wide=True) for engine in (one, two)]
-            assert sides[0] is not None
-            assert sides[1] is not None
-            return sides[0], sides[1]
+            both = [self.answer(question, engine, wide=True) for engine in (one, two)]
+            assert both[0] is not None
+            assert both[1] is not None
+            return both[0], both[1]
 
         u = max(self._rounding(question, engine) for engine in (one, two)) / 2
         found = compared(question, first, second, u, again)

@@ -156,7 +156,7 @@ class _Check:
 
     def _alike(self, one: Engine, two: Engine) -> bool:
         (first, a), (second, b) = self.outputs[one.name], self.outputs[two.name]
-        shapes = [[(o.shape, o.dtype) for o in side] for side in (a, b)]
+        shapes = [[(o.shape, o.dtype) for o in outputs] for outputs in (a, b)]
         return first == second and shapes[0] == shapes[1]
 
     # ------------------------------------------------------------------ what is held against what

@@ -21,7 +21,7 @@ from adjudge.engine import (
     placed_tree,
 )
 from adjudge.floats import Vector
-from adjudge.jacobian import Derivative, Side
+from adjudge.jacobian import Derivative, Evaluator
 from adjudge.problem import (
     Base,
     Forward,
@@ -186,12 +186,12 @@ class Engine:
         return Numbers(np.array(rows), np.array(values))
 
     def _at(self, question: Question, top: Top, point: Vector) -> tuple[Any, Vector]:
-        side = Side(top.problem, top.base)
+        at = Evaluator(top.problem, top.base)
         if not question.word:
-            value = side.value(point)
+            value = at.value(point)
             return value[None, :], value
         letter = question.word[0]
-        derivative = Derivative(side, letter)
+        derivative = Derivative(at, letter)
         derivative.add(point[top.kept])
         rows = np.zeros((len(question.probes), question.of.size))
         for row, probe in zip(rows, question.probes, strict=True):

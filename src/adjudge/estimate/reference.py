@@ -176,24 +176,24 @@ class Referenced:
             outputs = Space(Y.leaves[len(Y.leaves) // 2 :])
             return self.reference.tangent_along(self._at(outputs), x, rest, v)
         outputs = Space(Y.leaves[len(self.X.leaves) :])
-        spread = self._spread(outputs.size)
-        whole = replace(v, vector=np.concatenate([v.vector[:n], spread(v.vector[n:])]))
-        return self.reference.gradient_along(self._at(outputs), x, spread(rest), whole)
+        in_all = self._in_all_outputs(outputs.size)
+        whole = replace(v, vector=np.concatenate([v.vector[:n], in_all(v.vector[n:])]))
+        return self.reference.gradient_along(self._at(outputs), x, in_all(rest), whole)
 
     def values(self, Y: Space, origin: Vector) -> Vector | None:
         """The outputs `Y` of f itself by the reference; `None` where it has derivatives only."""
         return self.reference.values(self._at(Y), origin[: self.X.size])
 
-    def _spread(self, size: int) -> Callable[[Vector], Vector]:
+    def _in_all_outputs(self, size: int) -> Callable[[Vector], Vector]:
         """Cotangents of the attached outputs as cotangents of all."""
         places = [np.arange(part.start, part.stop) for part in self.attached]
 
-        def spread(given: Vector) -> Vector:
+        def in_all(given: Vector) -> Vector:
             w = np.zeros(size)
             w[np.concatenate(places)] = given
             return w
 
-        return spread
+        return in_all
 
     def _at(self, Y: Space) -> Linked:
         return Linked(self.codec, self.X, Y)

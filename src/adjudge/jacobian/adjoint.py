@@ -12,7 +12,7 @@ from adjudge.floats import Vector, norm
 from adjudge.jacobian.column import Columns
 from adjudge.jacobian.comparison import Entry, Tally
 from adjudge.jacobian.rounding import SUM_UNITS, persists, shaken
-from adjudge.problem import Forward, Reverse, unseen
+from adjudge.problem import Forward, Reverse, undetectable_slope
 
 RESIDUE = 2.0**16
 """Units of rounding of f over the scale of x: what is less may be one of what cancels."""
@@ -40,20 +40,22 @@ class Agreement:
     ) -> None:
         """Both modes along the tangent of `found`: exact to rounding."""
         probes, tolerance = columns.probes, columns.tolerance
-        side = columns.reverse(found, block, rows, final=True)
+        reverse = columns.reverse(found, block, rows, final=True)
         with np.errstate(all="ignore"):
-            one, two = probes.contract(pushed)[: rows.shape[0]], side.automatic
+            one, two = probes.contract(pushed)[: rows.shape[0]], reverse.automatic
             length = norm(np.where(np.isfinite(two), two, 0.0))
-            size = np.maximum(side.size, length if probes.full else np.abs(two))
+            size = np.maximum(reverse.size, length if probes.full else np.abs(two))
             size = np.maximum(size, np.abs(one))
             # what cancels to rounding keeps the rounding of what it is computed through
-            rounding = SUM_UNITS * tolerance.eps * side.scales.secant
+            rounding = SUM_UNITS * tolerance.eps * reverse.scales.secant
             bound = tolerance.identity * size + rounding
             tight = SUM_UNITS * tolerance.eps * size + rounding
             gap = np.abs(one - two)
             comparable = np.isfinite(one) & np.isfinite(two)
-            floor = probes.contract_error(unseen(columns.base, found.vector, tolerance.eps))
-            residue = gap <= RESIDUE * tolerance.eps * side.scales.secant + floor[: gap.size]
+            floor = probes.contract_error(
+                undetectable_slope(columns.base, found.vector, tolerance.eps)
+            )
+            residue = gap <= RESIDUE * tolerance.eps * reverse.scales.secant + floor[: gap.size]
             apart = comparable & ~(gap <= bound) & ~residue
             doubtful = comparable & ~(gap <= tight) & ~apart
         for k in sorted(np.flatnonzero(doubtful), key=lambda k: -gap[k] / tight[k]):

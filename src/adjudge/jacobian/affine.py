@@ -1,4 +1,4 @@
-"""How far the singular values of the derivative of an affine function spread."""
+"""Functions found affine, compared to rounding; and the condition of their derivatives."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ SPENT = 1e-10
 """Part of the largest singular value below which the rest is rounding."""
 
 
-def spread(problem: Problem, base: Base, leaf: int, w: Vector) -> float:
+def condition(problem: Problem, base: Base, leaf: int, w: Vector) -> float:
     """The ratio of the largest to the smallest singular value that a few steps of Golub and Kahan
     (SIAM J. Numer. Anal. 2, 1965) from the cotangent `w` show, of the derivative in one leaf.
 
-    A map with a wide spread may be the inverse of one, and two ways to compute it, both backward
+    An ill-conditioned map may be the inverse of another, and two ways to compute it, both backward
     stable, differ by as many units of rounding. Infinite where x has no room for differences.
     """
     part = problem.X.slices[leaf]
@@ -83,7 +83,7 @@ SCATTER = 32
 CURVED = 4
 """Times the error bar of the long differences."""
 CONDITION = 8
-"""Times the square of the spread of singular values: of the map, and of what it was made from."""
+"""Times the square of the condition: that of the map, and that of what it was made from."""
 
 
 @dataclass(frozen=True)
@@ -273,7 +273,7 @@ class Affine:
         leaf = self.base.Y.owner[k] if each else k
         w[self.base.Y.slices[leaf]] = self.probes.cotangent[self.base.Y.slices[leaf]]
         try:
-            ratio = spread(self.problem, self.base, found.tangent.leaf, w)
+            ratio = condition(self.problem, self.base, found.tangent.leaf, w)
         except NotSupportedError:  # forward mode alone, which takes the steps that f takes
             ratio = 1.0
         return CONDITION * self.eps * ratio**2

@@ -97,15 +97,15 @@ class Blocks:
     def _some(self) -> Array:
         return self.backend.copy(self.factors[: self.count])
 
-    def spread(self, t: Vector) -> Array:
+    def expanded(self, t: Vector) -> Array:
         """The factors, each times the number of its block, in the shape of the array."""
         xp, entries = self.backend.xp, self.leaf.entries
         wide = t.astype(np.complex128 if self.leaf.complex else np.float64)
         with self.backend.calling((self.like,)):
             column = xp.reshape(self.backend.from_host(wide, self._some), (self.count, 1))
             each = xp.reshape(xp.broadcast_to(column, (self.count, self.width)), (-1,))
-            spread = xp.reshape(self.factors * each[:entries], self.leaf.host_shape)
-            return added(self.backend, self._zeros, spread)
+            whole = xp.reshape(self.factors * each[:entries], self.leaf.host_shape)
+            return added(self.backend, self._zeros, whole)
 
     def terms(self, array: Array) -> Array:
         """`Re conj(factor) entry`, one-dimensional."""
@@ -149,7 +149,7 @@ class Sketch:
             if blocks is None:
                 moved.append(backend.copy(array))
                 continue
-            v = blocks.spread(entry)
+            v = blocks.expanded(entry)
             with backend.calling((array,)):
                 moved.append(added(backend, array, v))
         return tuple(moved)
@@ -157,7 +157,7 @@ class Sketch:
     def direction(self, t: MaybeArrays) -> MaybeArrays:
         """`v t`."""
         return tuple(
-            None if blocks is None or entry is None else blocks.spread(entry)
+            None if blocks is None or entry is None else blocks.expanded(entry)
             for blocks, entry in zip(self.inputs, t, strict=True)
         )
 
@@ -175,7 +175,7 @@ class Sketch:
     def cotangents(self, c: MaybeArrays) -> MaybeArrays:
         """`w c`; `None` for outputs that take no part."""
         return tuple(
-            None if entry is None else blocks.spread(entry)
+            None if entry is None else blocks.expanded(entry)
             for entry, blocks in zip(c, self.outputs, strict=True)
         )
 

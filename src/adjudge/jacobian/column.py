@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +15,18 @@ from adjudge.floats import Vector, norm
 from adjudge.jacobian.comparison import FLOOR, Comparison, Scales, Tolerance, along
 from adjudge.problem import Base, Probes, Problem, Space, largest
 
-Side = tuple[str, Comparison, str]
-"""The letter of a mode, what it is compared with, and how its rows are made: one for each output
-coordinate, one for each row of reverse mode, or the first derivative beside the second."""
+RowKind = Literal["each", "rows", "first"]
+"""What the rows of a comparison are: each coordinate of the outputs; the rows of reverse mode; or
+the one row of the first derivative, which the evaluations of a second one show as well."""
+
+
+class ModeComparison(NamedTuple):
+    """What one mode says of a column, compared with the estimate."""
+
+    letter: str
+    """R or F; empty for the first derivative beside the second."""
+    comparison: Comparison
+    kind: RowKind
 
 
 @dataclass
@@ -29,7 +39,7 @@ class Columns:
     tolerance: Tolerance
     _blocks_of: tuple[object, dict[int, Vector]] = field(default_factory=lambda: (None, {}))
 
-    def sides(
+    def comparisons(
         self,
         found: Column,
         block: slice,
@@ -37,14 +47,14 @@ class Columns:
         pushed: Vector | None,
         *,
         final: bool = False,
-    ) -> Iterator[tuple[str, Comparison, str]]:
+    ) -> Iterator[ModeComparison]:
         count, final = self.base.Y.size, final or found.given
         estimate = found.estimate
         value, error = estimate.value[:count], estimate.error[:count]
         if pushed is not None:
             size = self._floor(value, final=final)
             measure = partial(self._scales, found)
-            yield (
+            yield ModeComparison(
                 "F",
                 Comparison(
                     pushed,
@@ -59,11 +69,11 @@ class Columns:
                 "each",
             )
         if rows is not None:
-            yield "R", self.reverse(found, block, rows, final=final), "rows"
+            yield ModeComparison("R", self.reverse(found, block, rows, final=final), "rows")
         if self.problem.modes_taken and estimate.value.size > count:
             observed = self._observed(found, count)
             if observed is not None:
-                yield "", observed, "first"
+                yield ModeComparison("", observed, "first")
 
     def _floor(self, value: Vector, *, final: bool) -> Vector:
         """The size below which an entry is compared on the scale of its neighbours."""
@@ -203,17 +213,17 @@ class Columns:
 
 
 def slopes_of(
-    problem: Problem, probes: Probes, side: str, found: Column, count: int
+    problem: Problem, probes: Probes, kind: RowKind, found: Column, count: int
 ) -> tuple[Vector, Vector] | None:
     """One-sided slopes of what is compared, NaN without a kink; of a projection: the bounds."""
     if found.estimate.slopes is None:
         return None
     left, right = found.estimate.slopes
     value = found.estimate.value
-    if side == "first":
+    if kind == "first":
         assert problem.weights is not None
         return _bounds(problem.weights, (left[count:], right[count:]), value[count:])
-    if side == "rows":
+    if kind == "rows":
         return probes.contract_slopes(left[:count], right[:count], value[:count])
     return left[:count], right[:count]
 

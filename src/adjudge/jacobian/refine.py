@@ -25,11 +25,20 @@ from adjudge.estimate import (
 )
 from adjudge.floats import Vector, scale
 from adjudge.jacobian.budget import Budget
-from adjudge.jacobian.column import Side
+from adjudge.jacobian.column import ModeComparison, RowKind
 from adjudge.jacobian.comparison import Comparison, Tally
 from adjudge.jacobian.rounding import neighbours
 from adjudge.jacobian.saturation import SHOWN, leaving, moves_truly
-from adjudge.problem import DOUBLE, Base, Forward, Probes, Problem, Reverse, evaluate, unseen
+from adjudge.problem import (
+    DOUBLE,
+    Base,
+    Forward,
+    Probes,
+    Problem,
+    Reverse,
+    evaluate,
+    undetectable_slope,
+)
 
 NEARBY = (2.0**-6, 2.0**-7, 3 * 2.0**-8, 2.0**-8)
 """How far off, over the scale of x, an automatic derivative is compared with a reference again."""
@@ -53,16 +62,16 @@ class Settling:
     base: Base
     probes: Probes
     budget: Budget
-    judged: Callable[[Column], list[Side]]
+    judged: Callable[[Column], list[ModeComparison]]
 
     def settle(
-        self, found: Column, sides: list[Side], *, disagrees: bool, carries: bool
-    ) -> tuple[Column, list[Side], str | None] | None:
+        self, found: Column, compared: list[ModeComparison], *, disagrees: bool, carries: bool
+    ) -> tuple[Column, list[ModeComparison], str | None] | None:
         """The column and its comparisons; or the dtype that f falls back to inside, in which the
         column is to be taken again (unless one is known: `carries`). `None`: the budget is spent.
 
         A ladder of steps first. What fails or stays open there gets a second ladder, and the noise
-        of f measured; a FAIL also the rounding of the automatic side.
+        of f measured; a FAIL also the rounding of the automatic value.
         """
         problem, base = self.problem, self.base
         closer = refined(problem, base, found)
@@ -70,12 +79,12 @@ class Settling:
         if _unsettled(again) and not carries:
             dtype = precision(problem, base, closer)
             if dtype is not None:
-                return found, sides, dtype
+                return found, compared, dtype
         # a disagreement is judged by the ladder; mere doubt only where that removes it
-        if disagrees or total(again, "undecided") < total(sides, "undecided"):
-            found, sides = closer, again
-        if not _unsettled(sides):
-            return found, sides, None
+        if disagrees or total(again, "undecided") < total(compared, "undecided"):
+            found, compared = closer, again
+        if not _unsettled(compared):
+            return found, compared, None
         if not self.budget.ladder():
             return None
         closer = confirm(problem, base, closer)
@@ -86,68 +95,74 @@ class Settling:
             settled = not _unsettled(again)
             dtype = None if carries else plateau(problem, base, closer, settled=settled)
             if dtype is not None:
-                return found, sides, dtype
-        if total(sides, "fails") or total(again, "undecided") <= total(sides, "undecided"):
-            found, sides = closer, again
-        if _unsettled(sides) and self.budget.allows(JUMP):
+                return found, compared, dtype
+        if total(compared, "fails") or total(again, "undecided") <= total(compared, "undecided"):
+            found, compared = closer, again
+        if _unsettled(compared) and self.budget.allows(JUMP):
             found = with_jumps(problem, base, found)
-        if total(sides, "fails"):
-            sides = [self._wavering(side, found) for side in sides]
-        if self.problem.modes_taken and not (found.given or found.sided) and total(sides, "fails"):
-            sides = self._scattering(sides, found)
-        return found, sides, None
+        if total(compared, "fails"):
+            compared = [self._wavering(one, found) for one in compared]
+        if (
+            self.problem.modes_taken
+            and not (found.given or found.sided)
+            and total(compared, "fails")
+        ):
+            compared = self._scattering(compared, found)
+        return found, compared, None
 
-    def _scattering(self, sides: list[Side], found: Column) -> list[Side]:
-        """What fails of a derivative of a derivative, allowed four times the change of both sides
+    def _scattering(self, compared: list[ModeComparison], found: Column) -> list[ModeComparison]:
+        """What fails of a derivative of a derivative, allowed four times the change of both numbers
         where all of x moves by a unit of rounding: differences of a residue of rounding are as
         precise as any, and are another residue there. Allowed as well what the rounding of the
         first derivative, which is differentiated, may be beside the largest entry.
         """
-        sides = [self._wavering(side, found, everywhere=True) for side in sides]
-        changes = [np.zeros(comparison.reference.size) for _, comparison, _ in sides]
+        compared = [self._wavering(one, found, everywhere=True) for one in compared]
+        changes = [np.zeros(comparison.reference.size) for _, comparison, _ in compared]
         for point in neighbours(self.problem, None):
             if not self.budget.allows(self.budget.column):
-                return sides
+                return compared
             moved = replace(self.problem, origin=point, x=self.problem.point(point))
             there = self.judged(column(moved, self.base, found.tangent, None))
-            for change, (_, here, _), (_, other, _) in zip(changes, sides, there, strict=True):
+            for change, (_, here, _), (_, other, _) in zip(changes, compared, there, strict=True):
                 with np.errstate(all="ignore"):
                     apart = np.nan_to_num(np.abs(other.reference - here.reference), posinf=0.0)
                 np.maximum(change, apart, out=change)
         allowed = []
-        for (letter, comparison, kind), change in zip(sides, changes, strict=True):
+        for (letter, comparison, kind), change in zip(compared, changes, strict=True):
             residue = RESIDUE * comparison.tolerance.eps * comparison.scales.block
             slack = 4 * change + residue
             if kind != "first":
-                floor = unseen(self.base, found.vector, comparison.tolerance.eps)
+                floor = undetectable_slope(self.base, found.vector, comparison.tolerance.eps)
                 slack = slack + (floor if kind == "each" else self.probes.contract_error(floor))
             error = comparison.error + np.where(comparison.fails, slack, 0.0)
-            allowed.append((letter, replace(comparison, error=error), kind))
+            allowed.append(ModeComparison(letter, replace(comparison, error=error), kind))
         return allowed
 
-    def _doubted(self, sides: list[Side]) -> NDArray[np.bool_]:
+    def _doubted(self, compared: list[ModeComparison]) -> NDArray[np.bool_]:
         """The outputs on which a comparison fails or stays open."""
         doubted = np.zeros(self.base.whole.size, bool)
         width = self.base.Y.size
-        for _, comparison, side in sides:
+        for _, comparison, kind in compared:
             for k in np.flatnonzero(comparison.fails | comparison.undecided):
-                if side == "first":
+                if kind == "first":
                     doubted[width:] = True
-                elif self.probes.full or side == "each":
+                elif self.probes.full or kind == "each":
                     doubted[k] = True
                 else:
                     doubted[self.base.Y.slices[k]] = True
         return doubted
 
-    def _wavering(self, side: Side, found: Column, *, everywhere: bool = False) -> Side:
-        """What fails, allowed the rounding of the automatic side: four times its change where x
+    def _wavering(
+        self, one: ModeComparison, found: Column, *, everywhere: bool = False
+    ) -> ModeComparison:
+        """What fails, allowed the rounding of the automatic value: four times its change where x
         moves by a unit of rounding. Of many rows some are tried; the steadiest stands for the rest.
         A value that is far off at x, and right at all points tried around it, is not rounding.
         """
-        letter, comparison, kind = side
+        letter, comparison, kind = one
         tried = worst_of(comparison, comparison.fails)
         if not tried:
-            return side
+            return one
         with np.errstate(all="ignore"):
             around = self._around(kind, tried, found, everywhere=everywhere)
             changes = [np.abs(values - comparison.automatic[tried]) for values in around]
@@ -162,9 +177,9 @@ class Settling:
         wavering = replace(comparison, error=comparison.error + 4 * slack)
         if found.given and np.any(wavering.fails) and kind != "first":
             wavering = self._scattered(wavering, kind, found)
-        return letter, wavering, kind
+        return ModeComparison(letter, wavering, kind)
 
-    def _scattered(self, comparison: Comparison, kind: str, found: Column) -> Comparison:
+    def _scattered(self, comparison: Comparison, kind: RowKind, found: Column) -> Comparison:
         """What still fails beside a reference, allowed the scatter of its relative deviation over
         points nearby, where it is scattered: rounding is another one at each, a wrong formula not.
         """
@@ -182,59 +197,59 @@ class Settling:
             pairs.append((self._automatic(point, kind, rows, found), value[rows]))
         with np.errstate(all="ignore"):
             off = np.array([automatic / reference - 1 for automatic, reference in pairs])
-            spread = np.max(off, axis=0) - np.min(off, axis=0)
-            rounding = np.where(spread > np.abs(off[0]) / 2, 2 * spread, 0.0)
+            scatter = np.max(off, axis=0) - np.min(off, axis=0)
+            rounding = np.where(scatter > np.abs(off[0]) / 2, 2 * scatter, 0.0)
         error = comparison.error.copy()
         error[rows] += np.nan_to_num(rounding) * np.abs(comparison.reference[rows])
         return replace(comparison, error=error)
 
-    def unburied(self, sides: list[Side], found: Column) -> list[Side]:
+    def unburied(self, compared: list[ModeComparison], found: Column) -> list[ModeComparison]:
         """What f cannot show, left open: a value that is steady where x moves by rounding, which
         rounding is not, and a zero where f leaves x as a tail does.
         """
         none = np.zeros(self.base.Y.size, bool)
-        zero = all(not np.any(comparison.automatic) for _, comparison, _ in sides)
+        zero = all(not np.any(comparison.automatic) for _, comparison, _ in compared)
         zero &= not self.problem.along  # across a set the coordinates of its chart move nothing
-        room = zero and not total(sides, "fails") and self.budget.allows(LEAVING)
+        room = zero and not total(compared, "fails") and self.budget.allows(LEAVING)
         tail = leaving(self.problem, self.base, found) if room else none
         if not self.probes.full:
             tail_rows = np.array([bool(tail[part].any()) for part in self.base.Y.slices])
         opened = []
-        for letter, comparison, kind in sides:
+        for letter, comparison, kind in compared:
             own = tail if self.probes.full or kind == "each" else tail_rows
             buried = own[: comparison.automatic.size] & comparison.agrees
             buried |= self._steady(comparison, kind, found)
-            opened.append((letter, replace(comparison, open=buried), kind))
+            opened.append(ModeComparison(letter, replace(comparison, open=buried), kind))
         return opened
 
-    def unshown(self, sides: list[Side], found: Column) -> list[Side]:
+    def unshown(self, compared: list[ModeComparison], found: Column) -> list[ModeComparison]:
         """The zeros of a column of zeros, left open where f moves along it, and a ladder of long
         steps does not show the derivative to be zero either: to the rounding of f over the scale
         of x, as it does at a stationary point. What f scatters by is no motion.
         """
-        zeros = not total(sides, "fails") and all(np.any(c.moved) for _, c, _ in sides)
+        zeros = not total(compared, "fails") and all(np.any(c.moved) for _, c, _ in compared)
         zeros &= not self.problem.along
         double = self.base.noise == 0 and unit_roundoff(self.problem, self.base) <= DOUBLE
         if not zeros or not double or found.sided or not self.budget.allows(LEAVING):
-            return sides
+            return compared
         far = climbed(
             self.problem, self.base, found, steps_around(self.problem, self.base, found, far=True)
         )
         if far is None or not moves_truly(self.base, far):
-            return sides
+            return compared
         opened = []
-        for side, (_, other, _) in zip(sides, self.judged(far), strict=True):
-            letter, comparison, kind = side
+        for one, (_, other, _) in zip(compared, self.judged(far), strict=True):
+            letter, comparison, kind = one
             with np.errstate(all="ignore"):
                 error = np.fmin(comparison.error, other.error + np.abs(other.reference))
                 wide = error > SHOWN * DOUBLE * comparison.scales.secant
             hidden = wide & comparison.agrees & comparison.moved
             if comparison.open is not None:
                 hidden |= comparison.open
-            opened.append((letter, replace(comparison, open=hidden), kind))
+            opened.append(ModeComparison(letter, replace(comparison, open=hidden), kind))
         return opened
 
-    def _steady(self, comparison: Comparison, kind: str, found: Column) -> NDArray[np.bool_]:
+    def _steady(self, comparison: Comparison, kind: RowKind, found: Column) -> NDArray[np.bool_]:
         """Where a value that f cannot show is one, and not its own rounding."""
         hidden = comparison.buried & (comparison.automatic != 0) & comparison.agrees
         tried = worst_of(comparison, hidden & ~comparison.undecided)
@@ -248,7 +263,7 @@ class Settling:
         return np.asarray(buried)
 
     def _around(
-        self, kind: str, rows: list[int], found: Column, *, everywhere: bool = False
+        self, kind: RowKind, rows: list[int], found: Column, *, everywhere: bool = False
     ) -> list[Vector]:
         """The automatic values of these rows where the leaf of the column, or all of x, is moved
         by a unit of rounding.
@@ -256,8 +271,8 @@ class Settling:
         points = neighbours(self.problem, None if everywhere else found.tangent.leaf)
         return [self._automatic(point, kind, rows, found) for point in points]
 
-    def _automatic(self, point: Vector, kind: str, rows: list[int], found: Column) -> Vector:
-        """The automatic values of these rows of a side at another point."""
+    def _automatic(self, point: Vector, kind: RowKind, rows: list[int], found: Column) -> Vector:
+        """The automatic values of these rows at another point."""
         v, width = found.vector, self.base.Y.size
         if kind == "first":
             values = evaluate(self.problem, self.base, point, "with x moved by rounding")
@@ -269,13 +284,13 @@ class Settling:
         return np.array([reverse.row(self.base, self.probes.row(k)) @ v for k in rows])
 
 
-def total(sides: list[Side], what: str) -> int:
-    """How many entries of all sides fail, or are undecided."""
-    return sum(int(np.count_nonzero(getattr(c, what))) for _, c, _ in sides)
+def total(compared: list[ModeComparison], what: str) -> int:
+    """How many entries fail, or are undecided, in all comparisons."""
+    return sum(int(np.count_nonzero(getattr(c, what))) for _, c, _ in compared)
 
 
-def _unsettled(sides: list[Side]) -> bool:
-    return total(sides, "fails") + total(sides, "undecided") > 0
+def _unsettled(compared: list[ModeComparison]) -> bool:
+    return total(compared, "fails") + total(compared, "undecided") > 0
 
 
 def worst_of(comparison: Comparison, mask: NDArray[np.bool_]) -> list[int]:

@@ -146,7 +146,7 @@ def _moments(values: Array, held: NDArray[np.bool_]) -> tuple[Array, Array, Arra
 
 ULPS = 2
 """How far the first points lie from x: between them it is conditioning that moves derivatives."""
-SPREADS = (2.0**-6, 2.0**-6, 2.0**-5, 2.0**-4, 2.0**-3, 2.0**-2)
+FAR_DISTANCES = (2.0**-6, 2.0**-6, 2.0**-5, 2.0**-4, 2.0**-3, 2.0**-2)
 """How far the others do, relative to x: rounding errors there have nothing in common."""
 PROBES = 4
 MANY = 2**20
@@ -154,7 +154,7 @@ MANY = 2**20
 
 
 @dataclass(frozen=True)
-class Side:
+class Evaluator:
     """A problem, observed at x, and the context in which its function runs."""
 
     problem: Problem
@@ -169,23 +169,23 @@ class Side:
 
 
 class Derivative:
-    """The derivative of one side in mode `letter`, at some points at once."""
+    """The derivative of one problem in mode `letter`, at some points at once."""
 
-    def __init__(self, side: Side, letter: str) -> None:
+    def __init__(self, at: Evaluator, letter: str) -> None:
         """At no point yet."""
-        self.side, self.letter = side, letter
+        self.at, self.letter = at, letter
         self.places: list[Reverse | Forward] = []
         self.values: list[Vector] = []
         """f at the points."""
 
     def add(self, point: Vector) -> None:
         """One more point."""
-        base, problem = self.side.base, replace(self.side.problem, origin=point)
+        base, problem = self.at.base, replace(self.at.problem, origin=point)
         if self.letter == "F":
-            self.values.append(self.side.value(point))
+            self.values.append(self.at.value(point))
             self.places.append(Forward(problem))
             return
-        with self.side.context():
+        with self.at.context():
             reverse = Reverse(problem)
             likes = base.arrays[: len(base.Y.leaves)]
             self.values.append(base.Y.vector(problem.backend, reverse.outputs, likes))
@@ -193,8 +193,8 @@ class Derivative:
 
     def take(self, probe: Vector, count: int | None = None) -> NDArray[np.float64]:
         """`J* w` or `J v` at the points, or the first `count` of them, one row each."""
-        base = self.side.base
-        with self.side.context():
+        base = self.at.base
+        with self.at.context():
             return np.array(
                 [
                     place.row(base, probe)
@@ -217,15 +217,17 @@ def near(problem: Problem, eps: float, random: np.random.Generator) -> list[Vect
 
 
 def far(problem: Problem, eps: float, random: np.random.Generator) -> list[Vector]:
-    """Points at the distances `SPREADS`."""
+    """Points at the distances `FAR_DISTANCES`."""
     x = problem.origin
     return [
-        problem.clipped(x * (1 + max(spread, 4 * eps) * random.uniform(-1, 1, x.size)))
-        for spread in SPREADS
+        problem.clipped(x * (1 + max(distance, 4 * eps) * random.uniform(-1, 1, x.size)))
+        for distance in FAR_DISTANCES
     ]
 
 
-def pair(one: Side, other: Side, letter: str, points: Sequence[Vector]) -> list[Derivative]:
+def pair(
+    one: Evaluator, other: Evaluator, letter: str, points: Sequence[Vector]
+) -> list[Derivative]:
     """The derivatives of both at these points, rounded to the dtype of `one`; without the points,
     x excepted, where either raises.
     """

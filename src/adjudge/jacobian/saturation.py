@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from adjudge.estimate import Column, doing, moved_by, unit_roundoff
 from adjudge.floats import Vector, lowest_bit
-from adjudge.jacobian.column import Side
+from adjudge.jacobian.column import ModeComparison
 from adjudge.jacobian.comparison import ERRORS, FLOOR, Comparison, Tally
 from adjudge.problem import Base, Probes, Problem, Reverse, Sums, evaluate, where_defined
 
@@ -33,11 +33,13 @@ CHANCE = 1 / 128
 """Part of the entries of a leaf whose derivative may be as small by chance, where it crosses 0."""
 
 
-def below(sides: Sequence[Side]) -> bool:
+def below(compared: Sequence[ModeComparison]) -> bool:
     """Whether all of a column lies below the rounding of f, of which two evaluations show nothing:
     what f does not read looks like that, too.
     """
-    return bool(sides) and all(bool(np.all(c.buried)) and not np.any(c.moved) for _, c, _ in sides)
+    return bool(compared) and all(
+        bool(np.all(c.buried)) and not np.any(c.moved) for _, c, _ in compared
+    )
 
 
 def leaving(problem: Problem, base: Base, found: Column) -> NDArray[np.bool_]:
@@ -152,7 +154,7 @@ def _value(problem: Problem, base: Base, found: Column, t: float) -> Vector | No
     return None if value is None else value[: base.Y.size]
 
 
-def unseen(
+def undetectable(
     problem: Problem,
     base: Base,
     probes: Probes,
@@ -235,9 +237,9 @@ def note_faint(
             weighed = np.abs(probes.cotangent) * values
             largest = np.array([np.max(weighed[p], initial=0.0) for p in base.Y.slices])
             size = np.abs(its * found.vector[part])
-            unseen = size <= eps * largest[: len(its), None]
-            small = np.all(unseen, axis=0) & np.any(size > 0, axis=0) & bool(np.all(settled))
-            faint = np.flatnonzero(small & bool(np.any(~unseen)))
+            lost = size <= eps * largest[: len(its), None]
+            small = np.all(lost, axis=0) & np.any(size > 0, axis=0) & bool(np.all(settled))
+            faint = np.flatnonzero(small & bool(np.any(~lost)))
     if faint.size and not tally.faint:
         k = int(faint[0])
         if j is not None:

@@ -18,10 +18,10 @@ from adjudge.jacobian.adjoint import Agreement
 from adjudge.jacobian.affine import Affine
 from adjudge.jacobian.budget import Budget
 from adjudge.jacobian.coloring import grouped
-from adjudge.jacobian.column import Columns, Side, kinks, slopes_of
+from adjudge.jacobian.column import Columns, ModeComparison, RowKind, kinks, slopes_of
 from adjudge.jacobian.comparison import Comparison, Entry, Tally, Tolerance
 from adjudge.jacobian.refine import Settling, total, worst_of
-from adjudge.jacobian.saturation import below, constants, shown, unseen
+from adjudge.jacobian.saturation import below, constants, shown, undetectable
 from adjudge.problem import Base, Forward, Probes, Problem, Reverse, Tangent
 
 
@@ -30,17 +30,17 @@ class Failure:
     """A projected comparison that failed, with what is needed to search for the entry."""
 
     mode: str
-    side: str
+    kind: RowKind
     tangent: Tangent
     row: int
     entry: Entry
 
 
-def row_name(probes: Probes, base: Base, side: str, k: int) -> str:
-    """What row `k` of that side is the derivative of."""
-    if side == "first":
+def row_name(probes: Probes, base: Base, kind: RowKind, k: int) -> str:
+    """What row `k` of a comparison of that kind is the derivative of."""
+    if kind == "first":
         return "<w, f>"
-    if probes.full or side == "each":
+    if probes.full or kind == "each":
         return base.Y.entry(k)
     return f"<w, {base.Y.leaves[k].name}>"
 
@@ -147,14 +147,14 @@ class Table:
         for tangent, coordinates in grouped(self.probes, self.problem.origin, block, rows):
             if not self.budget.allows(self.budget.column):
                 break
-            found, pushed, sides = self.first(tangent, block, rows)
-            if not all(comparison.settled for _, comparison, _ in sides):
+            found, pushed, compared = self.first(tangent, block, rows)
+            if not all(comparison.settled for _, comparison, _ in compared):
                 continue
             settled.update(coordinates)
-            for letter, comparison, side in sides:
+            for letter, comparison, kind in compared:
                 tally = self.tally(letter)
                 tally.compared += comparison.automatic.size * (len(coordinates) - 1)
-                self._record(tally, comparison, side, found)
+                self._record(tally, comparison, kind, found)
                 tally.weigh(comparison.automatic, comparison.allowed)
             if pushed is not None:
                 self._forward_against_reverse(found, block, rows, pushed)
@@ -179,7 +179,7 @@ class Table:
 
     def first(
         self, tangent: Tangent, block: slice, rows: Vector | None
-    ) -> tuple[Column, Vector | None, list[Side]]:
+    ) -> tuple[Column, Vector | None, list[ModeComparison]]:
         """A column from two evaluations, what forward mode says of it, and their comparisons."""
         found = column(self.problem, self.base, tangent, self.eps)
         pushed = None
@@ -188,20 +188,20 @@ class Table:
             self.pushed.setdefault(tangent.leaf, (found.vector, pushed))
         if self.affine is not None:
             self.affine.compare(found, block, rows, self.forward)
-        return found, pushed, list(self.columns.sides(found, block, rows, pushed))
+        return found, pushed, list(self.columns.comparisons(found, block, rows, pushed))
 
     def _column(self, tangent: Tangent, block: slice, rows: Vector | None) -> None:
-        found, pushed, sides = self.first(tangent, block, rows)
-        settled = self.eps is not None or all(c.settled for _, c, _ in sides)
+        found, pushed, compared = self.first(tangent, block, rows)
+        settled = self.eps is not None or all(c.settled for _, c, _ in compared)
         if not settled and self._beside_constants(found, tangent, block, rows):
             return
-        disagrees = not settled and any(bool(np.any(self.doubtful(c))) for _, c, _ in sides)
+        disagrees = not settled and any(bool(np.any(self.doubtful(c))) for _, c, _ in compared)
         doubt = (disagrees and self.confirmed < CONFIRMED) or (
-            not settled and total(sides, "undecided") and self.open < CONFIRMED
+            not settled and total(compared, "undecided") and self.open < CONFIRMED
         )
         # a few times only: what f does not read looks like that, too
         few = self.dug < DUG and not self.problem.modes_taken and not found.given
-        buried = not (doubt or settled) and few and below(sides)
+        buried = not (doubt or settled) and few and below(compared)
         self.dug += buried
         if (doubt or buried) and self._sums_agree():
             return
@@ -210,23 +210,23 @@ class Table:
                 return
             settling = self._settling(block, rows, pushed)
             outcome = settling.settle(
-                found, sides, disagrees=disagrees or buried, carries=self.carries is not None
+                found, compared, disagrees=disagrees or buried, carries=self.carries is not None
             )
             if outcome is None:
                 return
-            found, sides, dtype = outcome
+            found, compared, dtype = outcome
             if dtype is not None:
                 self._carry(dtype)
                 self._column(tangent, block, rows)
                 return
             if buried:
-                sides = settling.unburied(sides, found)
-            if few and all(not np.any(c.automatic) for _, c, _ in sides):
-                sides = settling.unshown(sides, found)
+                compared = settling.unburied(compared, found)
+            if few and all(not np.any(c.automatic) for _, c, _ in compared):
+                compared = settling.unshown(compared, found)
                 self.dug += not buried
-            self.confirmed += bool(total(sides, "fails"))
-            self.open += bool(total(sides, "undecided"))
-        self._keep(sides, found, block, rows)
+            self.confirmed += bool(total(compared, "fails"))
+            self.open += bool(total(compared, "undecided"))
+        self._keep(compared, found, block, rows)
         if pushed is not None and rows is not None:
             self._forward_against_reverse(found, block, rows, pushed)
 
@@ -263,14 +263,19 @@ class Table:
         return self.summed
 
     def _keep(
-        self, sides: list[Side], found: Column, block: slice, rows: Vector | None, depth: int = 0
+        self,
+        compared: list[ModeComparison],
+        found: Column,
+        block: slice,
+        rows: Vector | None,
+        depth: int = 0,
     ) -> None:
         """The comparisons of a column, counted and weighed."""
-        for letter, comparison, side in sides:
-            self._record(self.tally(letter), comparison, side, found)
-            if side == "each" and self.problem.sketch is not None:
+        for letter, comparison, kind in compared:
+            self._record(self.tally(letter), comparison, kind, found)
+            if kind == "each" and self.problem.sketch is not None:
                 shown(self.problem.sketch, comparison, found)
-            if side == "rows" and rows is not None:
+            if kind == "rows" and rows is not None:
                 self._weigh(self.tally(letter), comparison, found, block, rows, depth)
 
     def _weigh(
@@ -288,7 +293,7 @@ class Table:
         if not self.tolerance.automatic or self.eps is not None:
             return
         seen = (self.problem, self.base, self.probes, tally, comparison, found, block, rows)
-        hidden = unseen(*seen, again=depth > 0)
+        hidden = undetectable(*seen, again=depth > 0)
         if hidden is None or depth == STRATA or tally.failed or self.problem.modes_taken:
             return
         if self.problem.sketch is not None:
@@ -305,26 +310,26 @@ class Table:
         """
         if not self.budget.allows(self.budget.column):
             return
-        found, pushed, sides = self.first(tangent, block, rows)
-        if found.given or not all(comparison.settled for _, comparison, _ in sides):
-            agree = all(bool(np.all(comparison.agrees)) for _, comparison, _ in sides)
+        found, pushed, compared = self.first(tangent, block, rows)
+        if found.given or not all(comparison.settled for _, comparison, _ in compared):
+            agree = all(bool(np.all(comparison.agrees)) for _, comparison, _ in compared)
             if agree and not found.given:
-                for letter, comparison, side in sides:
-                    if side == "rows":
+                for letter, comparison, kind in compared:
+                    if kind == "rows":
                         self._weigh(self.tally(letter), comparison, found, block, rows, depth)
                 return
             settling = self._settling(block, rows, pushed)
-            outcome = settling.settle(found, sides, disagrees=True, carries=True)
+            outcome = settling.settle(found, compared, disagrees=True, carries=True)
             if outcome is None or not (found.given or total(outcome[1], "fails")):
                 return
-            found, sides = outcome[:2]
-        self._keep(sides, found, block, rows, depth)
+            found, compared = outcome[:2]
+        self._keep(compared, found, block, rows, depth)
 
     def _settling(self, block: slice, rows: Vector | None, pushed: Vector | None) -> Settling:
         """What it takes to judge a column again."""
 
-        def judged(found: Column) -> list[Side]:
-            return list(self.columns.sides(found, block, rows, pushed, final=True))
+        def judged(found: Column) -> list[ModeComparison]:
+            return list(self.columns.comparisons(found, block, rows, pushed, final=True))
 
         return Settling(self.problem, self.base, self.probes, self.budget, judged)
 
@@ -344,16 +349,16 @@ class Table:
 
     # -- keeping what disagrees
 
-    def _record(self, tally: Tally, comparison: Comparison, side: str, found: Column) -> None:
+    def _record(self, tally: Tally, comparison: Comparison, kind: RowKind, found: Column) -> None:
         # an empty output has a projection, with nothing in it
-        empty = [side == "rows" and not leaf.size for leaf in self.base.Y.leaves]
+        empty = [kind == "rows" and not leaf.size for leaf in self.base.Y.leaves]
         tally.compared += int(comparison.automatic.size) - (0 if self.probes.full else sum(empty))
         if comparison.settled:
             tally.nonzero += int(np.count_nonzero(comparison.automatic))
             tally.resolution = max(tally.resolution, comparison.resolution)
             return
         fails, undecided = comparison.fails, comparison.undecided
-        slopes = slopes_of(self.problem, self.probes, side, found, self.base.Y.size)
+        slopes = slopes_of(self.problem, self.probes, kind, found, self.base.Y.size)
         kink, odd = kinks(slopes, comparison, ties=self.probes.full)
         if odd:
             self.unsettled.add(tally.mode)
@@ -364,45 +369,47 @@ class Table:
         tally.undecided += int(np.count_nonzero(undecided))
         tally.kinks += int(np.count_nonzero(kink))
         for k in worst_of(comparison, fails):
-            entry = self._entry(tally.mode, comparison, side, found, k)
+            entry = self._entry(tally.mode, comparison, kind, found, k)
             if not comparison.moved[k] and comparison.automatic[k] != 0:
                 tally.keep(tally.still, entry)
-            elif self._detached(side, k):
+            elif self._detached(kind, k):
                 tally.keep(tally.detached, entry)
-            elif self._absent(side, found):
+            elif self._absent(kind, found):
                 tally.keep(tally.absent, entry)
             else:
                 tally.keep(tally.wrong, entry)
-            failure = Failure(tally.mode, side, found.tangent, k, entry)
+            failure = Failure(tally.mode, kind, found.tangent, k, entry)
             self.failures.setdefault(tally.mode, failure)
-            key = tally.mode, found.tangent.leaf, -1 if side == "each" else k
+            key = tally.mode, found.tangent.leaf, -1 if kind == "each" else k
             self.projections.setdefault(key, failure)
         if not self.probes.full:
             for k in worst_of(comparison, comparison.suspicious & ~undecided):
-                entry = self._entry(tally.mode, comparison, side, found, k)
-                self.suspects.append(Failure(tally.mode, side, found.tangent, k, entry))
+                entry = self._entry(tally.mode, comparison, kind, found, k)
+                self.suspects.append(Failure(tally.mode, kind, found.tangent, k, entry))
         for k in worst_of(comparison, kink | undecided):
-            entry = self._entry(tally.mode, comparison, side, found, k)
+            entry = self._entry(tally.mode, comparison, kind, found, k)
             if kink[k] and entry.slopes is None:  # the kink is another output's
                 entry = replace(entry, slopes=(entry.reference, entry.reference))
             tally.keep(tally.open, entry)
 
-    def _detached(self, side: str, k: int) -> bool:
-        if self.reverse is None or side == "first":
+    def _detached(self, kind: RowKind, k: int) -> bool:
+        if self.reverse is None or kind == "first":
             return False
-        output = int(self.base.Y.owner[k]) if self.probes.full or side == "each" else k
+        output = int(self.base.Y.owner[k]) if self.probes.full or kind == "each" else k
         return not self.reverse.attached[output]
 
-    def _absent(self, side: str, found: Column) -> bool:
-        if self.reverse is None or side == "first":
+    def _absent(self, kind: RowKind, found: Column) -> bool:
+        if self.reverse is None or kind == "first":
             return False
         return not self.reverse.present[found.tangent.leaf]
 
-    def _entry(self, mode: str, comparison: Comparison, side: str, found: Column, k: int) -> Entry:
-        slopes = slopes_of(self.problem, self.probes, side, found, self.base.Y.size)
+    def _entry(
+        self, mode: str, comparison: Comparison, kind: RowKind, found: Column, k: int
+    ) -> Entry:
+        slopes = slopes_of(self.problem, self.probes, kind, found, self.base.Y.size)
         return Entry(
             mode,
-            row_name(self.probes, self.base, side, k),
+            row_name(self.probes, self.base, kind, k),
             column_name(self.problem, found.tangent),
             float(comparison.automatic[k]),
             float(comparison.reference[k]),

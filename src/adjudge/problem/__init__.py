@@ -53,7 +53,7 @@ from adjudge.problem.problem import (
     evaluate,
     first_order,
     observe,
-    unseen,
+    undetectable_slope,
     where_defined,
 )
 from adjudge.problem.pytree import Tree, flatten
@@ -104,6 +104,6 @@ __all__ = [
     "require_outputs",
     "signed",
     "tangent_problem",
-    "unseen",
+    "undetectable_slope",
     "where_defined",
 ]

@@ -274,7 +274,7 @@ def _charted(problem: Problem, charts: Charts) -> Problem:
 
 Value = TypeVar("Value")
 
-UNSEEN = 64
+UNDETECTABLE = 64
 """Units of rounding of f below which nothing of it is seen."""
 
 
@@ -324,7 +324,7 @@ class Base:
         return typical
 
 
-def unseen(base: Base, vector: Vector, eps: float) -> Vector:
+def undetectable_slope(base: Base, vector: Vector, eps: float) -> Vector:
     """For each output of a derivative, what its slope along `vector` may be without showing in f:
     units of rounding of f, over the scale of the inputs that the output belongs to. Zero where
     the problem is f itself.
@@ -340,7 +340,7 @@ def unseen(base: Base, vector: Vector, eps: float) -> Vector:
     moves = vector != 0
     with np.errstate(all="ignore"):
         step = float(np.max(np.abs(vector[moves]) / problem.lengths[moves], initial=0.0))
-        return np.asarray(UNSEEN * eps * f * step / lengths)
+        return np.asarray(UNDETECTABLE * eps * f * step / lengths)
 
 
 def evaluate(problem: Problem, base: Base, x: Vector, doing: str) -> Vector:

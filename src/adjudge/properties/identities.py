@@ -86,9 +86,9 @@ class Identities:
         """Two evaluations at x agree within `nondet_tol`."""
         self.compared += again.size
         if self.spread(again) > self.nondet_tol:
-            yield from self.spreads(again)
+            yield from self.nondeterminism(again)
 
-    def spreads(self, again: Vector) -> Iterator[Finding]:
+    def nondeterminism(self, again: Vector) -> Iterator[Finding]:
         """Two evaluations at x differ: a note within `nondet_tol`."""
         values = self.base.values[: again.size]
         if spread(values, again) > 0:

@@ -20,7 +20,7 @@ from adjudge.jacobian import (
     DERIVATIVE_UNITS,
     Array,
     Derivative,
-    Side,
+    Evaluator,
     allowed,
     bias,
     both_finite,
@@ -92,7 +92,7 @@ class Transport:
         return [Finding(Status.INACCURATE, self.mode, self.entry, text, note=True), *notes]
 
 
-def transport(low: Side, high: Side, letter: str, seed: int) -> Transport:
+def transport(low: Evaluator, high: Evaluator, letter: str, seed: int) -> Transport:
     """The derivative of `low` in mode `letter` against that of `high`, the same in double."""
     return _Link(low, high, letter, np.random.default_rng([seed, 29])).judged()
 
@@ -116,7 +116,9 @@ class _Seen:
 
 
 class _Link:
-    def __init__(self, low: Side, high: Side, letter: str, random: np.random.Generator) -> None:
+    def __init__(
+        self, low: Evaluator, high: Evaluator, letter: str, random: np.random.Generator
+    ) -> None:
         self.low, self.high, self.letter, self.random = low, high, letter, random
         self.eps = unit_roundoff(low.problem, low.base)
         self.u = self.eps / 2
@@ -204,7 +206,7 @@ class _Link:
         return np.asarray(rms(e, 0) / allowed(self.u, rms(f, 0), motion, self.low.base.Y))
 
     def _value(self, k: int) -> str:
-        low, high = (float(side.base.values[k]) for side in (self.low, self.high))
+        low, high = (float(one.base.values[k]) for one in (self.low, self.high))
         off = abs(low - high) / _ulp(high or low, self.eps)
         return (
             f"{self.nothing.dtype} value off by {off:.3g} ulp at {self.low.base.Y.entry(k)}\n"
@@ -217,7 +219,7 @@ class _Link:
         moved = np.zeros(shift.size, bool)
         if self.first:
             kept = _worst(shift, 1.0)
-            low, high = (np.array(side.values)[:, kept] for side in at)
+            low, high = (np.array(derivative.values)[:, kept] for derivative in at)
             e, f = both_finite(low, high)
             held = np.isfinite(low) & np.isfinite(high)
             moved[kept] = fixed(e[:, None], f[:, None], held) | steady(e[:, None], 16.0, held)
@@ -275,7 +277,7 @@ class _Link:
         lasting = np.where(seen.absent[suspects], zero, zero | part | steady(e, 4.0, held))
         beyond = _over(e, held) > bound
         still, part = suspects[lasting & beyond], part[lasting & beyond]
-        off, f = both_finite(*(np.array(side.values) for side in at))
+        off, f = both_finite(*(np.array(derivative.values) for derivative in at))
         drift = np.abs(np.mean(bias(off, f, self.low.base.Y), axis=0))
         shown = self.u * (4 if self.eps > SHORT else DERIVATIVE_UNITS) * float(rms(norm(f)))
         shown = max(shown, WRONG * float(rms(norm(off))))
@@ -320,7 +322,9 @@ class _Link:
         factor: float,
     ) -> Transport:
         """The outcome, with entry `k` at x for the probe that shows it best."""
-        pairs = [tuple(float(side.take(probe, 1)[0, k]) for side in at) for probe in tried]
+        pairs = [
+            tuple(float(derivative.take(probe, 1)[0, k]) for derivative in at) for probe in tried
+        ]
         gaps = [abs(a - b) if np.isfinite(a) else np.inf for a, b in pairs]
         best = int(np.argmax(gaps))
         low, high = pairs[best]

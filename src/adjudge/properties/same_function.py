@@ -85,5 +85,5 @@ def _scattered(problem: Problem, base: Base, gap: Vector, first: int) -> NDArray
         gaps.append(there)
     with np.errstate(all="ignore"):
         every = np.array(gaps)
-        spread = np.max(np.abs(every - every.mean(axis=0)), axis=0)
-        return np.asarray(spread > np.abs(every.mean(axis=0)) / 2)
+        scatter = np.max(np.abs(every - every.mean(axis=0)), axis=0)
+        return np.asarray(scatter > np.abs(every.mean(axis=0)) / 2)

@@ -11,7 +11,7 @@ from adjudge.errors import AdjudgeError
 from adjudge.estimate import Column, Estimate, column, confirm, measured, refined
 from adjudge.floats import Vector, norm
 from adjudge.jacobian import ENTRY, RESIDUE, Entry, Failure, Table, neighbours
-from adjudge.problem import Forward, Reverse, Tangent, evaluate, unseen
+from adjudge.problem import Forward, Reverse, Tangent, evaluate, undetectable_slope
 from adjudge.report.group_testing import NAMED, Indices, Residual, Search
 
 ROUNDING = 16
@@ -77,13 +77,13 @@ class _Trace:
         """`J* w`; of forward mode there is a column for every tangent instead."""
         self.closer: tuple[int, Column] | None = None
         base, count = table.base, table.base.Y.size
-        self.part = slice(count, None) if failure.side == "first" else slice(0, count)
-        if failure.side == "first":
+        self.part = slice(count, None) if failure.kind == "first" else slice(0, count)
+        if failure.kind == "first":
             assert table.problem.weights is not None
             self.w, self.row = table.problem.weights, base.values[:count]
             return
         self.w = np.zeros(count)
-        if failure.side == "each":
+        if failure.kind == "each":
             self.w[failure.row] = 1.0
             return
         part = base.Y.slices[failure.row]
@@ -99,7 +99,7 @@ class _Trace:
         entry = self.failure.entry
         total = Residual(entry.reference - entry.automatic, entry.error)
         size = np.abs(self.v)
-        if self.failure.side == "each":
+        if self.failure.kind == "each":
             total = self._every_row()
         else:
             row = self.row[self.support]
@@ -144,7 +144,7 @@ class _Trace:
         return found, self._pushed(found.vector)
 
     def _pushed(self, vector: Vector) -> Vector:
-        if self.failure.side != "each":
+        if self.failure.kind != "each":
             return np.zeros(0)
         assert self.table.forward is not None
         return self.table.forward.column(self.table.base, vector, self.failure.tangent.leaf)[1]
@@ -159,7 +159,7 @@ class _Trace:
         here = self.w != 0
         w, value, error = self.w[here], value[here], error[here]
         with np.errstate(all="ignore"):
-            if self.failure.side == "each":
+            if self.failure.kind == "each":
                 terms, gap = w * value, float(w @ (value - pushed[here]))
             else:
                 v = found.vector[: self.row.size]
@@ -175,15 +175,15 @@ class _Trace:
         value, error = found.estimate.value[self.part], found.estimate.error[self.part]
         pushed = self._pushed(unit)
         with np.errstate(all="ignore"):
-            if self.failure.side == "each":
+            if self.failure.kind == "each":
                 gap = float(np.where(self.w != 0, self.w * (value - pushed), 0.0).sum())
             else:
                 gap = float(self.w @ value - self.row[coordinate])
             bar = float(norm(np.where(self.w != 0, self.w * error, 0.0)))
         residual = Residual(gap * float(self.v[k]), bar * abs(float(self.v[k])))
-        if self.failure.side == "first":
+        if self.failure.kind == "first":
             self._judge(found, coordinate, None, self.row[coordinate], float(self.w @ value), bar)
-        elif self.failure.side == "rows":
+        elif self.failure.kind == "rows":
             self._outputs(found, coordinate, Residual(gap, bar))
         else:
             gaps = np.nan_to_num(np.abs(value - pushed), nan=np.inf)
@@ -310,7 +310,7 @@ class _Trace:
         unit[coordinate] = 1.0
         eps, values = table.tolerance.eps, np.abs(found.estimate.value[self.part])
         largest = np.max(values, initial=0.0, where=np.isfinite(values))
-        return float(unseen(table.base, unit, eps)[row] + RESIDUE * eps * largest)
+        return float(undetectable_slope(table.base, unit, eps)[row] + RESIDUE * eps * largest)
 
     def _of_row(self, estimate: Estimate, row: int | None) -> tuple[float, float]:
         """Value and error bar of one output, or of the first derivative's projection."""
@@ -329,7 +329,7 @@ class _Trace:
             if row is None:
                 doing = "with x moved by rounding"
                 there = evaluate(table.problem, table.base, point, doing)[coordinate]
-            elif self.failure.side == "each":
+            elif self.failure.kind == "each":
                 tangent = np.zeros(table.problem.X.size)
                 tangent[coordinate] = 1.0
                 forward = Forward(table.problem, point)

@@ -1,4 +1,4 @@
-"""An automatic derivative and its reference side by side, and evidence about their difference."""
+"""An automatic derivative and its reference and evidence about their difference."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ error bars is, but for the sign, the error bar of what it makes of the reference
 
 
 @dataclass(frozen=True)
-class Sides:
+class DerivativePair:
     """Both derivatives, of shape (*output_shape, *input_shape, components of an output entry,
     components of an input entry): two components of a complex entry, one of a real one.
     """
@@ -92,15 +92,15 @@ class Sides:
         inside &= self.known
         return decades((value - self.reference)[inside], self.allowed(value, error)[inside])
 
-    def side(self, k: int) -> str:
-        """Which side axis `k` is of."""
+    def space_of(self, k: int) -> str:
+        """Whether axis `k` is one of the output or of the input."""
         return "output" if k < self.outputs else "input"
 
     def axis(self, k: int) -> str:
         """What axis `k` is called."""
         if not self.block:
             return f"axis {k}"
-        return f"axis {k - (k >= self.outputs) * self.outputs} of the {self.side(k)}"
+        return f"axis {k - (k >= self.outputs) * self.outputs} of the {self.space_of(k)}"
 
 
 def allowed(automatic: Array, value: Array, error: Array, rtol: float, floor: float) -> Array:
@@ -123,23 +123,23 @@ Guess = tuple[str, Change, float]
 """A predicate, the change it states, and the decades that trying others like it costs."""
 
 
-def best(sides: Sides, guesses: Iterable[Guess]) -> str | None:
+def best(pair: DerivativePair, guesses: Iterable[Guess]) -> str | None:
     """The predicate with the most evidence, if that is enough."""
     scores = [
-        (float(sides.decades(change, sides.compared).sum()) - cost, text)
+        (float(pair.decades(change, pair.compared).sum()) - cost, text)
         for text, change, cost in guesses
     ]
-    score, text = max(scores, default=(0.0, ""), key=lambda pair: pair[0])
+    score, text = max(scores, default=(0.0, ""), key=lambda scored: scored[0])
     return text if score >= EVIDENCE else None
 
 
 # -- the families of changes, the more specific ones first
 
 
-def conjugates(sides: Sides) -> Iterator[Guess]:
+def conjugates(pair: DerivativePair) -> Iterator[Guess]:
     """Signs, absence and exchange of real and imaginary parts."""
     cost = log10(8)
-    outputs, inputs = sides.automatic.shape[-2:]
+    outputs, inputs = pair.automatic.shape[-2:]
     if inputs == 2:
         for text, factors in (
             ("has imaginary parts of the opposite sign: a missing conjugate?", (1, -1)),
@@ -158,45 +158,45 @@ def conjugates(sides: Sides) -> Iterator[Guess]:
             yield text, partial(_times, signs * [1, -1]), cost
 
 
-def moduli(sides: Sides) -> str | None:
+def moduli(pair: DerivativePair) -> str | None:
     """Whether only the phase of complex entries is wrong."""
-    if sides.automatic.shape[-1] == 1:
+    if pair.automatic.shape[-1] == 1:
         return None
-    known = sides.known.all(axis=-1)
-    gap = np.linalg.norm((sides.automatic - sides.reference)[known], axis=-1)
+    known = pair.known.all(axis=-1)
+    gap = np.linalg.norm((pair.automatic - pair.reference)[known], axis=-1)
     a, r, e = (
         np.linalg.norm(part[known], axis=-1)
-        for part in (sides.automatic, sides.reference, sides.error)
+        for part in (pair.automatic, pair.reference, pair.error)
     )
-    margin = e + sides.rtol * np.maximum(np.maximum(a, r), sides.floor)
+    margin = e + pair.rtol * np.maximum(np.maximum(a, r), pair.floor)
     if (np.abs(a - r) <= margin).all() and decades(gap, margin).sum() >= EVIDENCE:
         return "has the right modulus and the wrong phase: a missing conjugate?"
     return None
 
 
-def transposes(sides: Sides) -> Iterator[Guess]:
+def transposes(pair: DerivativePair) -> Iterator[Guess]:
     """Two axes exchanged, or the entries of that in an array of the shape before."""
-    pairs = _pairs(sides)
+    pairs = _axis_pairs(pair)
     cost = log10(max(2 * len(pairs), 1))
     for i, j in pairs:
-        first = sides.outputs if i >= sides.outputs else 0
-        names, side = f"axes {i - first} and {j - first}", sides.side(i)
-        if sides.shape[i] == sides.shape[j]:
-            text = f"is that of the transposed {side} ({names} swapped)"
+        first = pair.outputs if i >= pair.outputs else 0
+        names, space = f"axes {i - first} and {j - first}", pair.space_of(i)
+        if pair.shape[i] == pair.shape[j]:
+            text = f"is that of the transposed {space} ({names} swapped)"
             yield text, partial(_swapped, i, j), cost
         else:
-            text = f"is that of the {side} with {names} reshaped, not transposed"
+            text = f"is that of the {space} with {names} reshaped, not transposed"
             yield text, partial(_reshaped, i, j), cost
             yield text, partial(_reshaped_back, i, j), cost
 
 
-def orders(sides: Sides) -> Iterator[Guess]:
+def orders(pair: DerivativePair) -> Iterator[Guess]:
     """One axis reversed, shifted or in another order."""
-    cost = log10(max(sum(sides.shape), 1))
-    for axis, size in enumerate(sides.shape):
-        if size < 2 or size * sides.automatic.size > LARGEST:
+    cost = log10(max(sum(pair.shape), 1))
+    for axis, size in enumerate(pair.shape):
+        if size < 2 or size * pair.automatic.size > LARGEST:
             continue
-        fits, name, steps = _matches(sides, axis), sides.axis(axis), np.arange(size)
+        fits, name, steps = _matches(pair, axis), pair.axis(axis), np.arange(size)
         if fits[steps, steps[::-1]].all():
             yield f"is reversed along {name}", partial(_taken, steps[::-1], axis), cost
         for shift in range(1, size):
@@ -208,60 +208,60 @@ def orders(sides: Sides) -> Iterator[Guess]:
         if order is not None:
             shown = f" ({', '.join(map(str, order))})" if size <= 8 else ""
             text = f"has the indices of {name} in another order{shown}"
-            several = log10(len(sides.shape)) + lgamma(size + 1) / log(10)
+            several = log10(len(pair.shape)) + lgamma(size + 1) / log(10)
             yield text, partial(_taken, order, axis), several
 
 
-def sums(sides: Sides) -> Iterator[Guess]:
+def sums(pair: DerivativePair) -> Iterator[Guess]:
     """Entries summed, shifted out, or lost on one side of a diagonal."""
-    pairs, axes = _pairs(sides), len(sides.shape)
+    pairs, axes = _axis_pairs(pair), len(pair.shape)
     cost = log10(max(4 * axes + 4 * len(pairs), 1))
     for axis in range(axes):
-        name = sides.axis(axis)
+        name = pair.axis(axis)
         yield f"is summed over {name}, and repeated along it", partial(_summed, axis), cost
         yield f"is averaged over {name}", partial(_averaged, axis), cost
         for shift in (1, -1):
             text = f"is shifted by {shift} along {name} (and filled with zero)"
             yield text, partial(_pushed, shift, axis), cost
     for i, j in pairs:
-        if sides.shape[i] == sides.shape[j] > 1:
+        if pair.shape[i] == pair.shape[j] > 1:
             text = "is symmetrised: the mean of it and its transpose"
             yield text, partial(_symmetric, i, j), cost
-            text, wide = "is zero {} the diagonal, where the reference is not", sides.shape[i]
+            text, wide = "is zero {} the diagonal, where the reference is not", pair.shape[i]
             kept = np.tri(wide, dtype=bool)
             for word, mask in (("above", kept), ("below", kept.T), ("off", kept & kept.T)):
                 yield text.format(word), partial(_kept, mask, i, j), cost
 
 
-def of_block(sides: Sides) -> Iterator[Guess]:
+def of_block(pair: DerivativePair) -> Iterator[Guess]:
     """What only a Jacobian of several rows shows."""
-    inputs = tuple(range(sides.outputs, len(sides.shape)))
-    outputs = tuple(range(sides.outputs))
+    inputs = tuple(range(pair.outputs, len(pair.shape)))
+    outputs = tuple(range(pair.outputs))
     text = "is the same for every cotangent: the cotangent is ignored"
     yield text, partial(_ones, outputs), log10(3)
-    axes = (*inputs, *outputs, len(sides.shape) + 1, len(sides.shape))
-    if np.transpose(sides.automatic, axes).shape == sides.automatic.shape:
+    axes = (*inputs, *outputs, len(pair.shape) + 1, len(pair.shape))
+    if np.transpose(pair.automatic, axes).shape == pair.automatic.shape:
         text = "is J w where J* w is due: the Jacobian is transposed"
         yield text, partial(np.transpose, axes=axes), log10(3)
         text = "is zero but for each output by its own input, where the reference is not"
         yield text, _own, log10(3)
 
 
-def _pairs(sides: Sides) -> list[tuple[int, int]]:
-    axes = range(len(sides.shape))
-    return [(i, j) for i, j in combinations(axes, 2) if sides.side(i) == sides.side(j)]
+def _axis_pairs(pair: DerivativePair) -> list[tuple[int, int]]:
+    axes = range(len(pair.shape))
+    return [(i, j) for i, j in combinations(axes, 2) if pair.space_of(i) == pair.space_of(j)]
 
 
-def _matches(sides: Sides, axis: int) -> Mask:
-    """Whether index i of the automatic side is index j of the reference."""
+def _matches(pair: DerivativePair, axis: int) -> Mask:
+    """Whether index i of the automatic derivative is index j of the reference."""
     a, r, e = (
-        np.moveaxis(part, axis, 0).reshape(sides.shape[axis], -1)
-        for part in (sides.automatic, sides.reference, sides.error)
+        np.moveaxis(part, axis, 0).reshape(pair.shape[axis], -1)
+        for part in (pair.automatic, pair.reference, pair.error)
     )
     fits = np.zeros((len(a), len(a)), dtype=bool)
     for j, (value, error) in enumerate(zip(r, e, strict=True)):
         unknown = ~(np.isfinite(value) & np.isfinite(error))
-        near = np.abs(a - value) <= allowed(a, value, error, sides.rtol, sides.floor)
+        near = np.abs(a - value) <= allowed(a, value, error, pair.rtol, pair.floor)
         fits[:, j] = (near | unknown).all(axis=1)
     return fits
 

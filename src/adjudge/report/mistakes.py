@@ -18,8 +18,8 @@ from adjudge.problem import random_cotangent
 from adjudge.report.mistake_patterns import (
     EVIDENCE,
     Array,
+    DerivativePair,
     Mask,
-    Sides,
     best,
     conjugates,
     decades,
@@ -62,13 +62,15 @@ def diagnose(
         other: `J* w'` by the engine, shape (n,), with a `w'` far from `w`; `-2 w` is one.
     """
     shape = (*input_shape, 1, 2 if complex_input else 1)
-    sides = Sides(automatic.reshape(shape), reference.reshape(shape), error.reshape(shape), rtol)
+    pair = DerivativePair(
+        automatic.reshape(shape), reference.reshape(shape), error.reshape(shape), rtol
+    )
     with np.errstate(all="ignore"):
-        if not sides.wrong.any():
+        if not pair.wrong.any():
             return None
-        if other is not None and _same(sides, other.reshape(shape)):
+        if other is not None and _same(pair, other.reshape(shape)):
             return "the automatic derivative is the same for two cotangents: they are ignored"
-        return _sentence(sides, None if complex_input else x, _sizes(sides, output_shape or ()))
+        return _sentence(pair, None if complex_input else x, _sizes(pair, output_shape or ()))
 
 
 def diagnose_block(
@@ -91,27 +93,27 @@ def diagnose_block(
     count = len(output_shape)
     shape = (*output_shape, 1 + complex_output, *input_shape, 1 + complex_input)
     a, r, e = (
-        np.moveaxis(side.reshape(shape), count, -2) for side in (automatic, reference, error)
+        np.moveaxis(values.reshape(shape), count, -2) for values in (automatic, reference, error)
     )
-    sides = Sides(a, r, e, rtol, count, block=True)
+    pair = DerivativePair(a, r, e, rtol, count, block=True)
     with np.errstate(all="ignore"):
-        if not sides.wrong.any():
+        if not pair.wrong.any():
             return None
-        return _sentence(sides, None if complex_input else x, _sizes(sides, ()))
+        return _sentence(pair, None if complex_input else x, _sizes(pair, ()))
 
 
-def _sentence(sides: Sides, x: Vector | None, sizes: dict[int, str]) -> str | None:
-    predicate = _one(sides, x) or _everywhere(sides, sizes)
-    families = (conjugates, transposes, orders, sums, *([of_block] if sides.block else []))
+def _sentence(pair: DerivativePair, x: Vector | None, sizes: dict[int, str]) -> str | None:
+    predicate = _one(pair, x) or _everywhere(pair, sizes)
+    families = (conjugates, transposes, orders, sums, *([of_block] if pair.block else []))
     for family in families:
-        predicate = predicate or best(sides, family(sides))
-    predicate = predicate or moduli(sides) or _somewhere(sides, x, sizes)
+        predicate = predicate or best(pair, family(pair))
+    predicate = predicate or moduli(pair) or _somewhere(pair, x, sizes)
     return None if predicate is None else f"the automatic derivative {predicate}"
 
 
-def _same(sides: Sides, other: Array) -> bool:
-    a = sides.automatic
-    margin = sides.rtol * np.maximum(np.abs(a), np.abs(other))
+def _same(pair: DerivativePair, other: Array) -> bool:
+    a = pair.automatic
+    margin = pair.rtol * np.maximum(np.abs(a), np.abs(other))
     return bool((np.abs(a - other) <= margin).all() and decades(a, margin).sum() >= EVIDENCE)
 
 
@@ -125,27 +127,27 @@ class What(NamedTuple):
     hint: str = ""
 
 
-def _what(sides: Sides, mask: Mask, sizes: dict[int, str]) -> What | None:
+def _what(pair: DerivativePair, mask: Mask, sizes: dict[int, str]) -> What | None:
     """What the automatic derivative is, all over `mask`."""
-    inside = mask[..., None, None] & sides.known
-    a, r, e = (part[inside] for part in (sides.automatic, sides.reference, sides.error))
+    inside = mask[..., None, None] & pair.known
+    a, r, e = (part[inside] for part in (pair.automatic, pair.reference, pair.error))
     if not np.isfinite(a).all():
         return None if np.isfinite(a).any() else What("is not finite")
     if not a.any():
-        met = sides.decades(np.zeros_like, mask).sum() >= EVIDENCE
+        met = pair.decades(np.zeros_like, mask).sum() >= EVIDENCE
         return What("is zero", ", where the reference is not") if met else None
-    if (sides.zero | ~mask).all():
-        if decades(a, e + sides.rtol * np.abs(a)).sum() < EVIDENCE:
+    if (pair.zero | ~mask).all():
+        if decades(a, e + pair.rtol * np.abs(a)).sum() < EVIDENCE:
             return None
         still = not (r.any() or e.any())
         return What("is not zero", f", where {'f does not move' if still else 'the reference is'}")
-    return _factor(sides, mask, sizes)
+    return _factor(pair, mask, sizes)
 
 
-def _factor(sides: Sides, mask: Mask, sizes: dict[int, str]) -> What | None:
-    inside = mask[..., None, None] & sides.known
-    a, r = sides.automatic[inside], sides.reference[inside]
-    margin = sides.allowed(sides.reference, sides.error)[inside]
+def _factor(pair: DerivativePair, mask: Mask, sizes: dict[int, str]) -> What | None:
+    inside = mask[..., None, None] & pair.known
+    a, r = pair.automatic[inside], pair.reference[inside]
+    margin = pair.allowed(pair.reference, pair.error)[inside]
     margin = np.maximum(margin, np.finfo(np.float64).tiny ** 0.25)
     fitted = float((a * r / margin**2).sum() / (r * r / margin**2).sum())
     # what errors of r as large as they may be make of the fit
@@ -154,12 +156,12 @@ def _factor(sides: Sides, mask: Mask, sizes: dict[int, str]) -> What | None:
     fits = [
         what
         for factor, what in named.items()
-        if sides.decades(partial(np.multiply, factor), mask).sum()
+        if pair.decades(partial(np.multiply, factor), mask).sum()
         >= EVIDENCE + (0.0 if factor in {-1.0, 2.0, 0.5} else log10(len(named)))
     ]
     if len(fits) == 1:
         return fits[0]
-    met = sides.decades(partial(np.multiply, fitted), mask, slack)
+    met = pair.decades(partial(np.multiply, fitted), mask, slack)
     # one entry went into the fit, and is no evidence
     if met.size and met.sum() - met.max() >= EVIDENCE:
         return What(f"is {_number(fitted)} times the reference")
@@ -182,13 +184,13 @@ def _named(sizes: dict[int, str]) -> dict[float, What]:
     return named
 
 
-def _sizes(sides: Sides, output_shape: Sequence[int]) -> dict[int, str]:
+def _sizes(pair: DerivativePair, output_shape: Sequence[int]) -> dict[int, str]:
     """Sizes of axes that a mean or a sum may have run over, and their names."""
     found: dict[int, str] = {}
     names = [(f"axis {k} of the output", size) for k, size in enumerate(output_shape)]
-    names += [("the size of the output", prod(output_shape or sides.shape[: sides.outputs]))]
-    names += [(sides.axis(k), size) for k, size in enumerate(sides.shape)]
-    names += [("the size of the input", prod(sides.shape[sides.outputs :]))]
+    names += [("the size of the output", prod(output_shape or pair.shape[: pair.outputs]))]
+    names += [(pair.axis(k), size) for k, size in enumerate(pair.shape)]
+    names += [("the size of the input", prod(pair.shape[pair.outputs :]))]
     for name, size in names:
         if size > 1:
             found.setdefault(size, name if name.startswith("the") else f"the size of {name}")
@@ -203,60 +205,60 @@ def _number(c: float) -> str:
 # -- where they are
 
 
-def _one(sides: Sides, x: Vector | None) -> str | None:
+def _one(pair: DerivativePair, x: Vector | None) -> str | None:
     """The only wrong entry among others that are right."""
-    if np.count_nonzero(sides.wrong) != 1 or np.count_nonzero(sides.telling) == 1:
+    if np.count_nonzero(pair.wrong) != 1 or np.count_nonzero(pair.telling) == 1:
         return None
-    index = tuple(int(k) for k in np.argwhere(sides.wrong)[0])
-    a, r = (part[index].reshape(-1) for part in (sides.automatic, sides.reference))
+    index = tuple(int(k) for k in np.argwhere(pair.wrong)[0])
+    a, r = (part[index].reshape(-1) for part in (pair.automatic, pair.reference))
     if a.size > 1:
         ratio = ""
-    elif sides.zero[index]:
+    elif pair.zero[index]:
         ratio = ", where the reference is zero"
     elif np.isfinite(a[0]):
         ratio = f": it is {_number(a[0] / r[0])} times the reference" if a[0] else ": it is zero"
     else:
         ratio = f": it is {a[0]}"
-    at = str(list(index[sides.outputs :]))
-    if sides.block:
-        at = f"output {list(index[: sides.outputs])} by input {at}"
-    if x is not None and x.reshape(sides.shape[sides.outputs :])[index[sides.outputs :]] == 0:
+    at = str(list(index[pair.outputs :]))
+    if pair.block:
+        at = f"output {list(index[: pair.outputs])} by input {at}"
+    if x is not None and x.reshape(pair.shape[pair.outputs :])[index[pair.outputs :]] == 0:
         at += " (where x is 0)"
-    return f"is wrong in 1 of {np.count_nonzero(sides.compared)} entries, at {at}{ratio}"
+    return f"is wrong in 1 of {np.count_nonzero(pair.compared)} entries, at {at}{ratio}"
 
 
-def _everywhere(sides: Sides, sizes: dict[int, str]) -> str | None:
-    what = _what(sides, sides.compared, sizes)
+def _everywhere(pair: DerivativePair, sizes: dict[int, str]) -> str | None:
+    what = _what(pair, pair.compared, sizes)
     if what is None:
         return None
-    count, total = np.count_nonzero(sides.telling), np.count_nonzero(sides.compared)
+    count, total = np.count_nonzero(pair.telling), np.count_nonzero(pair.compared)
     rest = "" if count == total else " (the others are zero)"
     return f"{what.verb} in {count} of {total} entries{rest}{what.hint}"
 
 
-def _somewhere(sides: Sides, x: Vector | None, sizes: dict[int, str]) -> str | None:
-    what = _what(sides, sides.wrong, sizes)
+def _somewhere(pair: DerivativePair, x: Vector | None, sizes: dict[int, str]) -> str | None:
+    what = _what(pair, pair.wrong, sizes)
     verb, hint = what or What("is wrong")
-    wrong, count = np.count_nonzero(sides.wrong), np.count_nonzero(sides.telling)
+    wrong, count = np.count_nonzero(pair.wrong), np.count_nonzero(pair.telling)
     # of ways to choose as many wrong entries, in decades
     ways = (lgamma(count + 1) - lgamma(wrong + 1) - lgamma(count - wrong + 1)) / log(10)
     if x is not None:
-        place = _domain(sides, x)
+        place = _domain(pair, x)
         if place is not None:
             return f"{verb} exactly where the input is {place}{hint}"
-    for place, tried in _places(sides):
+    for place, tried in _places(pair):
         if what is not None or ways - tried >= PLACE:
             right = "there" if place.startswith("except") else "elsewhere"
             return f"{verb} {place}{hint}; right {right}"
     if what is None:
         return None
-    return f"{verb} in {wrong} of {sides.compared.sum()} entries{hint}; the others are right"
+    return f"{verb} in {wrong} of {pair.compared.sum()} entries{hint}; the others are right"
 
 
-def _domain(sides: Sides, x: Vector) -> str | None:
+def _domain(pair: DerivativePair, x: Vector) -> str | None:
     """The values of x at which, and only at which, entries are wrong."""
-    outputs = tuple(range(sides.outputs))
-    wrong, telling = sides.wrong.any(axis=outputs), sides.telling.any(axis=outputs)
+    outputs = tuple(range(pair.outputs))
+    wrong, telling = pair.wrong.any(axis=outputs), pair.telling.any(axis=outputs)
     values = x.reshape(wrong.shape)
     n, k = np.count_nonzero(telling), np.count_nonzero(wrong)
     if (lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)) / log(10) < PLACE:
@@ -272,38 +274,38 @@ def _domain(sides: Sides, x: Vector) -> str | None:
     return None
 
 
-def _places(sides: Sides) -> Iterator[tuple[str, float]]:
+def _places(pair: DerivativePair) -> Iterator[tuple[str, float]]:
     """Boxes that hold all wrong entries and none that is right, and the decades of their kind."""
-    used = [np.unique(k).astype(np.int64) for k in np.argwhere(sides.wrong).T]
-    for axis, size in enumerate(sides.shape):
+    used = [np.unique(k).astype(np.int64) for k in np.argwhere(pair.wrong).T]
+    for axis, size in enumerate(pair.shape):
         right = np.setdiff1d(np.arange(size), used[axis])
-        if right.size == 1 and size > 2 and _filled(sides, {axis: used[axis]}):
-            first = right[0] == 0 and axis in (0, sides.outputs)
+        if right.size == 1 and size > 2 and _filled(pair, {axis: used[axis]}):
+            first = right[0] == 0 and axis in (0, pair.outputs)
             batch = " (only the first element of a batch?)" if first else ""
-            tried = 0.0 if first else log10(sum(sides.shape))
-            yield f"except at index {right[0]} of {sides.axis(axis)}{batch}", tried
-    ranges = {k: u for k, u in enumerate(used) if u.size < sides.shape[k]}
+            tried = 0.0 if first else log10(sum(pair.shape))
+            yield f"except at index {right[0]} of {pair.axis(axis)}{batch}", tried
+    ranges = {k: u for k, u in enumerate(used) if u.size < pair.shape[k]}
     if not ranges or any(u[-1] - u[0] >= u.size for u in ranges.values()):
         return
-    if _filled(sides, ranges):
+    if _filled(pair, ranges):
         names = [
             (f"index {u[0]}" if u.size == 1 else f"indices {u[0]} to {u[-1]}")
-            + f" of {sides.axis(k)}"
+            + f" of {pair.axis(k)}"
             for k, u in ranges.items()
         ]
-        boxes = prod(sides.shape[k] * (sides.shape[k] + 1) // 2 for k in ranges)
+        boxes = prod(pair.shape[k] * (pair.shape[k] + 1) // 2 for k in ranges)
         if len(ranges) == 1 and min(u.size for u in ranges.values()) == 1:
-            boxes = sum(sides.shape)
+            boxes = sum(pair.shape)
         yield f"at {' and '.join(names)}", log10(boxes)
 
 
-def _filled(sides: Sides, ranges: dict[int, NDArray[np.int64]]) -> bool:
+def _filled(pair: DerivativePair, ranges: dict[int, NDArray[np.int64]]) -> bool:
     """Whether every entry within these indices that could be wrong is wrong."""
-    inside = np.ones(sides.shape, dtype=bool)
+    inside = np.ones(pair.shape, dtype=bool)
     for axis, indices in ranges.items():
         shape = [-1 if k == axis else 1 for k in range(inside.ndim)]
-        inside &= np.isin(np.arange(sides.shape[axis]), indices).reshape(shape)
-    return bool((sides.wrong == (inside & sides.telling)).all())
+        inside &= np.isin(np.arange(pair.shape[axis]), indices).reshape(shape)
+    return bool((pair.wrong == (inside & pair.telling)).all())
 
 
 ENTRIES = 64
@@ -319,7 +321,7 @@ def likely_mistake(table: Table, mode: str) -> str | None:
     """
     failure = table.failures.get(mode)
     reverse, problem, base = table.reverse, table.problem, table.base
-    if failure is None or failure.side != "rows" or reverse is None or table.eps is not None:
+    if failure is None or failure.kind != "rows" or reverse is None or table.eps is not None:
         return None
     j, i = failure.tangent.leaf, _output(table, failure)
     leaf, part = problem.X.leaves[j], problem.X.slices[j]

@@ -197,11 +197,11 @@ def findings_of(
             seen.add((status, sentence))
             found.append(_finding(status, tally, entry, provenance))
     if tally.faint and not tally.failed and not tally.undecided:
-        found.append(_unseen(tally))
+        found.append(_faint(tally))
     return found
 
 
-def _unseen(tally: Tally) -> Finding:
+def _faint(tally: Tally) -> Finding:
     """Entries below the rounding of f among others that are not: a note, for these are judged."""
     entries = "1 entry lies" if tally.faint == 1 else f"{tally.faint} entries lie"
     return Finding(
