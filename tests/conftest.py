@@ -48,18 +48,22 @@ def sums(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[bool]]:
     def chosen(large: int, blocks: int, *, first: bool = True) -> list[bool]:
         monkeypatch.setattr("adjudge.jacobian.block_sums.LARGE", large)
         monkeypatch.setattr("adjudge.jacobian.block_sums.BLOCKS", blocks)
-        by_sums, column, settled = adjudge.jacobian.block_sums.by_sums, Table._column, []
+        compare_block_sums, column, settled = (
+            adjudge.jacobian.block_sums.compare_block_sums,
+            Table._column,
+            [],
+        )
 
         def watched(*args):
-            found = by_sums(*args)
+            found = compare_block_sums(*args)
             settled.append(found is not None)
             return found
 
         def sums_first(self, *args):
-            if not self._sums_agree():
+            if not self._block_sums_agree():
                 column(self, *args)
 
-        monkeypatch.setattr("adjudge.check.one_problem.by_sums", watched)
+        monkeypatch.setattr("adjudge.check.one_problem.compare_block_sums", watched)
         if first:
             monkeypatch.setattr(Table, "_column", sums_first)
         return settled

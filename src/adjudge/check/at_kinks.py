@@ -11,7 +11,7 @@ import numpy as np
 from adjudge.check.one_problem import FULL_MODE, Judgement, Part, Settings, judge
 from adjudge.findings import Finding, Status, Verdict
 from adjudge.floats import SHORT, Vector, scale
-from adjudge.jacobian import least
+from adjudge.jacobian import least_work
 from adjudge.problem import Base, Problem, observe, signed, where_defined
 from adjudge.report import mode_verdict
 
@@ -33,7 +33,7 @@ def judge_here_or_nearby(
     """
     outcome = judge(problem, base, settings, provenance, part)
     open_ = {f.mode for f in outcome.findings if f.status is Status.NONSMOOTH and not f.note}
-    needed = least(problem.modes_taken, backward=settings.backward, forward=settings.forward)
+    needed = least_work(problem.modes_taken, backward=settings.backward, forward=settings.forward)
     room = problem.counts.allows(needed)
     if not open_ or outcome.verdict is Verdict.FAIL or not room:
         return outcome
@@ -113,7 +113,7 @@ def _combined(outcome: Judgement, judged: list[Judgement], modes: set[str], move
     for tally in outcome.tallies:
         if tally.mode not in modes:
             continue
-        settled = right == POINTS and tally.mode not in outcome.unsettled
+        settled = right == POINTS and tally.mode not in outcome.undecidable
         for k, finding in enumerate(outcome.findings):
             if finding.mode == tally.mode and finding.status is Status.NONSMOOTH:
                 outcome.findings[k] = _noted(finding, settled, right, len(judged), moved)

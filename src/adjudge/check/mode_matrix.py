@@ -23,7 +23,7 @@ from adjudge.errors import AdjudgeError, InputError, NotSupportedError
 from adjudge.estimate import unit_roundoff
 from adjudge.findings import Finding, Outcome, Status, Verdict, worst
 from adjudge.floats import Vector
-from adjudge.jacobian import least
+from adjudge.jacobian import least_work
 from adjudge.problem import COTANGENT, Base, Problem, composed, observe, require_outputs
 from adjudge.report import combined, place
 
@@ -247,7 +247,7 @@ def shares(problem: Problem, steps: Sequence[tuple[str, Settings]]) -> Iterator[
     Raises `InputError` where the whole is too small for a comparison in each.
     """
     budget = steps[0][1].max_evaluations
-    needs = [least(taken, backward=s.backward, forward=s.forward) for taken, s in steps]
+    needs = [least_work(taken, backward=s.backward, forward=s.forward) for taken, s in steps]
     if budget is not None and budget < sum(needs):
         raise InputError(
             f"max_evaluations={budget} has no room for a single comparison in each mode",

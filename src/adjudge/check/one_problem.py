@@ -15,7 +15,15 @@ from adjudge.errors import NotSupportedError
 from adjudge.estimate import CARRIED, unit_roundoff
 from adjudge.findings import Finding, Status, Verdict, worst
 from adjudge.floats import Vector
-from adjudge.jacobian import ENTRY, Affine, Table, Tally, Tolerance, by_sums, fit
+from adjudge.jacobian import (
+    ENTRY_WORK,
+    Affine,
+    Table,
+    Tally,
+    Tolerance,
+    compare_block_sums,
+    fits_block_sums,
+)
 from adjudge.problem import Base, Forward, Probes, Problem, Reverse
 from adjudge.properties import (
     Identities,
@@ -90,7 +98,7 @@ def mapped(
     plain = isinstance(mode, Reverse) or not table.problem.modes_taken
     offered = plain and "vmap" in table.problem.backend.capabilities
     if asked:
-        if table.budget.can(what, work):
+        if table.budget.affords(what, work):
             yield from findings
     elif offered and table.budget.allows(work):
         try:
@@ -179,7 +187,7 @@ class Judgement:
     probes: int = 0
     full: bool = False
     tolerance: Tolerance = field(default_factory=lambda: Tolerance(0.0))
-    unsettled: set[str] = field(default_factory=set)
+    undecidable: set[str] = field(default_factory=set)
     """Modes that nothing but another x can settle."""
     images: dict[str, tuple[Vector, Vector]] = field(default_factory=dict)
     """By mode, a probe and what the rule made of it: what other modes and ways must agree with."""
@@ -239,13 +247,13 @@ def judge(
     if part is not Part.IDENTITIES and not other:
         if settings.thorough and settings.eps is None and tolerance.automatic:
             table.affine = Affine(problem, base, probes, tolerance.eps)
-        elif not (full or settings.fixed or settings.equal_nan) and fit(problem, base):
+        elif not (full or settings.fixed or settings.equal_nan) and fits_block_sums(problem, base):
             letters = "R" * (reverse is not None) + "F" * (forward is not None)
-            table.by_sums = partial(by_sums, problem, base, letters, settings.seed)
+            table.block_sums = partial(compare_block_sums, problem, base, letters, settings.seed)
         table.fill()
-        if table.summed and forward is not None and settings.undefined:
+        if table.replaced_by_sums and forward is not None and settings.undefined:
             table.pushed = pushforwards.pushed(checks, forward)
-        if table.carries is not None:
+        if table.carried_dtype is not None:
             checks.tolerance = outcome.tolerance = table.tolerance
             outcome.findings.append(_carries(table))
     elif forward is not None and settings.undefined:
@@ -256,7 +264,7 @@ def judge(
     if (
         forward is not None
         and settings.undefined
-        and table.budget.can("undefined tangents", len(table.pushed))
+        and table.budget.affords("undefined tangents", len(table.pushed))
     ):
         outcome.findings += pushforwards.undefined(checks, forward, table.pushed)
     if part is not Part.TABLE and forward is not None:
@@ -332,11 +340,11 @@ def _after_rows(
     whole = table.rows is not None and budget.rows == table.probes.rows
     if table.probes.rows > 1 and whole and table.rows is not None:
         yield from pullbacks.additive(checks, reverse, known, table.rows)
-    elif (table.probes.rows > 1 or (not undefined and not table.probes.full)) and budget.can(
+    elif (table.probes.rows > 1 or (not undefined and not table.probes.full)) and budget.affords(
         "additivity of the vjp", 2
     ):
         yield from pullbacks.additive_pair(checks, reverse, known)
-    if undefined and budget.can("undefined cotangents", 1 + outputs):
+    if undefined and budget.affords("undefined cotangents", 1 + outputs):
         yield from pullbacks.undefined(checks, reverse)
     if settings.batched or settings.thorough:
         yield from mapped(table, checks, reverse, asked=settings.batched)
@@ -361,11 +369,11 @@ def _localised(table: Table, settings: Settings, traced: dict[str, Traced]) -> N
         tried[mode] += 1
         if tried[mode] > TRACED or failure.entry not in tally.wrong:
             continue
-        if not table.budget.can(_UNTRACED, ENTRY):
+        if not table.budget.affords(_UNTRACED, ENTRY_WORK):
             return
         found = localise(table, failure)
         if found.cut_short:
-            table.budget.can(_UNTRACED, np.inf)
+            table.budget.affords(_UNTRACED, np.inf)
         if found.entries:
             before = traced.setdefault(mode, Traced())
             tally.wrong.remove(failure.entry)
@@ -380,16 +388,16 @@ def _suspected(table: Table, settings: Settings, traced: dict[str, Traced]) -> N
     if settings.eps is not None:
         return
     tried: Counter[str] = Counter()
-    for suspect in sorted(table.suspects, key=lambda s: -s.entry.excess):
+    for suspect in sorted(table.significant, key=lambda s: -s.entry.excess):
         tally = table.tallies[suspect.mode]
         tried[suspect.mode] += 1
         if tally.failed or tried[suspect.mode] > TRACED:
             continue
-        if not table.budget.can(_UNTRACED, ENTRY + CONFIRMING):
+        if not table.budget.affords(_UNTRACED, ENTRY_WORK + CONFIRMING):
             return
         found = localise(table, suspect, suspected=True)
         if found.cut_short:
-            table.budget.can(_UNTRACED, np.inf)
+            table.budget.affords(_UNTRACED, np.inf)
         if found.entries:
             tally.failed += 1
             tally.wrong[:0] = found.entries
@@ -433,7 +441,7 @@ def _conclude(
     compared = any(tally.compared for tally in outcome.tallies)
     if not compared and not outcome.findings and part is not Part.IDENTITIES:
         outcome.findings.append(_nothing(table))
-    outcome.unsettled = table.unsettled
+    outcome.undecidable = table.undecidable
     outcome.identities, outcome.images = checks.compared, checks.images
     if part is not Part.IDENTITIES:
         outcome.probes = table.probes.columns + table.probes.rows
@@ -453,14 +461,14 @@ def _unfinished(outcome: Judgement, table: Table) -> None:
 
 
 def _carries(table: Table) -> Finding:
-    assert table.carries is not None
+    assert table.carried_dtype is not None
     names = ", ".join(leaf.name for leaf in table.base.Y.leaves)
     return Finding(
         Status.IMPRECISE,
         "",
         "",
-        f"the function carries {table.carries} precision ({names} is rounded to "
-        f"{CARRIED[table.carries]} bits)\n"
+        f"the function carries {table.carried_dtype} precision ({names} is rounded to "
+        f"{CARRIED[table.carried_dtype]} bits)\n"
         "  it is judged by that; a smaller error in its derivative cannot be seen",
         note=True,
     )

@@ -34,7 +34,7 @@ def provenance_of(problem: Problem, settings: Settings, full: bool, note: str = 
 
 def _power(tallies: Sequence[Tally]) -> dict[float, float]:
     weighed = sum(tally.weighed for tally in tallies)
-    shown = [sum(tally.shown[k] for tally in tallies) for k in range(len(ERRORS))]
+    shown = [sum(tally.detectable[k] for tally in tallies) for k in range(len(ERRORS))]
     return {error: n / weighed for error, n in zip(ERRORS, shown, strict=True)} if weighed else {}
 
 
@@ -115,9 +115,9 @@ def report_of(
             for tally in tallies
             for entry in (
                 *tally.wrong,
-                *tally.still,
+                *tally.spurious,
                 *tally.detached,
-                *tally.absent,
+                *tally.missing,
                 *tally.open,
             )
         ),

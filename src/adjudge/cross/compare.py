@@ -23,12 +23,12 @@ from adjudge.floats import Vector, lowest_bit, norm, scale
 from adjudge.jacobian import (
     DERIVATIVE_UNITS,
     FAR_DISTANCES,
-    allowed,
-    both_finite,
-    fixed,
-    probes,
+    constant,
+    finite_deviation,
+    proportional,
+    random_probes,
     rms,
-    steady,
+    rounding_allowance,
 )
 from adjudge.problem import Leaf, Space, signed
 from adjudge.report import Report
@@ -74,7 +74,7 @@ def questions(first: Engine, words: Sequence[str], seed: int) -> list[Question]:
             codomain = _images(X if word[1] == "R" else Y, image)
         question = Question(word, domain, codomain, origin, along)
         seat = replace(first.problem, X=domain, origin=origin)
-        drawn = probes(seat, question.by, word[0], random) if question.by.size else []
+        drawn = random_probes(seat, question.by, word[0], random) if question.by.size else []
         found.append(replace(question, probes=tuple(drawn)))
     return found
 
@@ -179,7 +179,10 @@ def compared(
         motion = np.maximum(_motion(one.rows), _motion(two.rows))
         bound = np.array(
             [
-                WRONG * allowed(u, _size(space, one.rows[0, p], two.rows[0, p]), motion[p], space)
+                WRONG
+                * rounding_allowance(
+                    u, _size(space, one.rows[0, p], two.rows[0, p]), motion[p], space
+                )
                 for p in range(len(a))
             ]
         ).reshape(a.shape)
@@ -240,22 +243,22 @@ def _lasting(
     both = [numbers.rows[:, :, suspects] for numbers in (first, second)]
     low, high = (rows[:count] for rows in both)
     part = _fixed(*(rows[count : count + len(FAR_DISTANCES)] for rows in both))
-    e, _ = both_finite(low, high)
+    e, _ = finite_deviation(low, high)
     held = np.all(np.isfinite(low) & np.isfinite(high), axis=1)
     number = np.sum(held, axis=0)
     typical = np.sqrt(np.sum(e**2 * held[:, None], axis=(0, 1)) / np.maximum(number, 1) / len(e[0]))
-    stays = part | _fixed(low, high) | ((number >= ENOUGH) & steady(e, 4.0, held))
+    stays = part | _fixed(low, high) | ((number >= ENOUGH) & constant(e, 4.0, held))
     return stays & (typical > bound), part
 
 
 def _fixed(low: Array, high: Array) -> NDArray[np.bool_]:
     """Where low and high differ by one part of their size, at all points; but where one is zero."""
-    e, g = both_finite(low, high)
+    e, g = finite_deviation(low, high)
     held = np.all(np.isfinite(low) & np.isfinite(high), axis=1)
     unknown = ~held[:, None]
     zero = [np.all((rows == 0) | unknown, axis=(0, 1)) for rows in (low, high)]
     enough = np.count_nonzero(held, axis=0) >= ENOUGH
-    return np.asarray(enough & fixed(e, g, held) & ~zero[0] & ~zero[1])
+    return np.asarray(enough & proportional(e, g, held) & ~zero[0] & ~zero[1])
 
 
 def _moves(question: Question, gap: Array, entries: NDArray[np.intp]) -> float:
@@ -270,7 +273,7 @@ def _moves(question: Question, gap: Array, entries: NDArray[np.intp]) -> float:
 
 def _shown(u: float, first: Numbers, second: Numbers) -> float:
     """How much f has to move for that to be seen in its values."""
-    off, f = both_finite(first.values, second.values)
+    off, f = finite_deviation(first.values, second.values)
     coarse = float(norm(_coarse(u, first, second)))
     return max(DERIVATIVE_UNITS * (u * float(rms(norm(f))) + coarse), WRONG * float(norm(off[0])))
 

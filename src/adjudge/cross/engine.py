@@ -21,7 +21,7 @@ from adjudge.engine import (
     placed_tree,
 )
 from adjudge.floats import Vector
-from adjudge.jacobian import Derivative, Evaluator
+from adjudge.jacobian import DerivativeAtPoints, Evaluator
 from adjudge.problem import (
     Base,
     Forward,
@@ -191,7 +191,7 @@ class Engine:
             value = at.value(point)
             return value[None, :], value
         letter = question.word[0]
-        derivative = Derivative(at, letter)
+        derivative = DerivativeAtPoints(at, letter)
         derivative.add(point[top.kept])
         rows = np.zeros((len(question.probes), question.of.size))
         for row, probe in zip(rows, question.probes, strict=True):

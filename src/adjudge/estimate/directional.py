@@ -43,7 +43,7 @@ class Column:
     """The samples of the ladders taken so far."""
     sided: bool = False
     """Whether x has a neighbour on one side only: `step` has its sign."""
-    given: bool = False
+    from_reference: bool = False
     """Whether a reference gave it: there is nothing to refine, and every entry counts."""
     sample: Sample | None = None
     """The values of two evaluations that were enough."""
@@ -69,7 +69,7 @@ def column(problem: Problem, base: Base, tangent: Tangent, eps: float | None) ->
         estimate = Estimate(still, still, np.zeros(still.shape, bool), 0, "x is not finite there")
         return Column(tangent, tangent.vector, estimate, 0.0, relative)
     if problem.reference is not None:
-        return given(problem, base, tangent)
+        return by_reference(problem, base, tangent)
     if eps is not None:
         if eps > problem.room(tangent.vector):
             raise _out_of_bounds(problem, tangent, eps)
@@ -99,13 +99,13 @@ def column(problem: Problem, base: Base, tangent: Tangent, eps: float | None) ->
     return one or best or _unmoved(base, tangent, relative, room)
 
 
-def given(problem: Problem, base: Base, tangent: Tangent) -> Column:
+def by_reference(problem: Problem, base: Base, tangent: Tangent) -> Column:
     """The column by the reference, at `problem.origin`."""
     assert problem.reference is not None
     ahead, behind = (problem.room(sign * tangent.vector, both=False) for sign in (1.0, -1.0))
     v = Direction(tangent.vector, tangent.length, ahead, behind)
     estimate = problem.reference.along(base.whole, problem.origin, v)
-    return Column(tangent, tangent.vector, estimate, 0.0, 0.0, given=True)
+    return Column(tangent, tangent.vector, estimate, 0.0, 0.0, from_reference=True)
 
 
 def defined(base: Base, values: Vector) -> bool:

@@ -223,7 +223,7 @@ def plateau(problem: Problem, base: Base, found: Column, *, settled: bool) -> st
     Two evaluations where it does not. What cancels stands still, too: outputs that are small in
     their leaf do not count, nor, where the column is `settled` all the same, those on a lattice.
     """
-    if found.given:
+    if found.from_reference:
         return None
     u = unit_roundoff(problem, base)
     k = found.tangent.coordinate

@@ -11,22 +11,22 @@ from adjudge.estimate import Column
 from adjudge.floats import Vector, norm
 from adjudge.jacobian.column import Columns
 from adjudge.jacobian.comparison import Entry, Tally
-from adjudge.jacobian.rounding import SUM_UNITS, persists, shaken
+from adjudge.jacobian.rounding import SUM_UNITS, is_systematic, perturbed
 from adjudge.problem import Forward, Reverse, undetectable_slope
 
-RESIDUE = 2.0**16
+CANCELLATION_UNITS = 2.0**16
 """Units of rounding of f over the scale of x: what is less may be one of what cancels."""
-LOOKED_INTO = 4
+RETRIES = 4
 """Disagreements of a table, small enough to be ill-conditioning, that are taken at other points."""
 
 
 @dataclass
-class Agreement:
+class AdjointTest:
     """The comparisons of one table, by pairs of leaves or by entry."""
 
     name: Callable[[int], str]
     """What row `k` is the derivative of."""
-    looked: int = 0
+    retried: int = 0
 
     def compare(
         self,
@@ -55,14 +55,17 @@ class Agreement:
             floor = probes.contract_error(
                 undetectable_slope(columns.base, found.vector, tolerance.eps)
             )
-            residue = gap <= RESIDUE * tolerance.eps * reverse.scales.secant + floor[: gap.size]
+            residue = (
+                gap
+                <= CANCELLATION_UNITS * tolerance.eps * reverse.scales.secant + floor[: gap.size]
+            )
             apart = comparable & ~(gap <= bound) & ~residue
             doubtful = comparable & ~(gap <= tight) & ~apart
         for k in sorted(np.flatnonzero(doubtful), key=lambda k: -gap[k] / tight[k]):
-            if np.any(apart) or self.looked == LOOKED_INTO:
+            if np.any(apart) or self.retried == RETRIES:
                 break
-            self.looked += 1
-            apart[k] = self._steady(columns, found, int(k), float(one[k] - two[k]))
+            self.retried += 1
+            apart[k] = self._is_systematic(columns, found, int(k), float(one[k] - two[k]))
             bound[k] = tight[k]
         tally.compared += int(one.size)
         tally.failed += int(np.count_nonzero(apart))
@@ -80,7 +83,7 @@ class Agreement:
             tally.keep(tally.wrong, entry)
 
     @staticmethod
-    def _steady(columns: Columns, found: Column, k: int, gap: float) -> bool:
+    def _is_systematic(columns: Columns, found: Column, k: int, gap: float) -> bool:
         """Whether the difference is one of the rules, and not of rounding."""
         problem, base, probes = columns.problem, columns.base, columns.probes
         if not problem.counts.allows(32):
@@ -89,8 +92,8 @@ class Agreement:
         random = np.random.default_rng([probes.seed, 43])
 
         def gap_at(point: Vector) -> float:
-            v, w = shaken(found.vector, random), shaken(probes.row(k), random)
+            v, w = perturbed(found.vector, random), perturbed(probes.row(k), random)
             pushed = Forward(problem, point).column(base, v, found.tangent.leaf)[1]
             return float(w @ pushed - Reverse(problem, point).row(base, w) @ v)
 
-        return persists(problem, columns.tolerance.eps, probes.seed, gap, gap_at)
+        return is_systematic(problem, columns.tolerance.eps, probes.seed, gap, gap_at)

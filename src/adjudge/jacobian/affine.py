@@ -13,12 +13,12 @@ from adjudge.errors import NotSupportedError
 from adjudge.estimate import Column, Sample, doing, moved_by
 from adjudge.findings import Finding, Status
 from adjudge.floats import Vector, norm, scale
-from adjudge.jacobian.rounding import persists, shaken
+from adjudge.jacobian.rounding import is_systematic, perturbed
 from adjudge.problem import Base, Forward, Probes, Problem, Reverse, evaluate
 
-STEPS = 8
+BIDIAGONAL_STEPS = 8
 """Of the bidiagonalisation: each a difference and a vjp."""
-SPENT = 1e-10
+NEGLIGIBLE = 1e-10
 """Part of the largest singular value below which the rest is rounding."""
 
 
@@ -34,15 +34,15 @@ def condition(problem: Problem, base: Base, leaf: int, w: Vector) -> float:
     reverse = Reverse(problem)
     u = w / norm(w)
     lefts, rights = [u], list[Vector]()
-    steps = min(STEPS, part.stop - part.start, int(np.count_nonzero(w)))
+    steps = min(BIDIAGONAL_STEPS, part.stop - part.start, int(np.count_nonzero(w)))
     bidiagonal = np.zeros((steps + 1, steps))
     done = 0
     for k in range(steps):
         v = np.zeros_like(problem.origin)
         v[part] = reverse.row(base, u)[part]
-        v = _apart(v, rights)
+        v = _orthogonalised(v, rights)
         alpha = float(norm(v))
-        if not alpha > SPENT * np.max(np.abs(bidiagonal)):
+        if not alpha > NEGLIGIBLE * np.max(np.abs(bidiagonal)):
             break
         v, bidiagonal[k, k], done = v / alpha, alpha, k + 1
         rights.append(v)
@@ -54,9 +54,9 @@ def condition(problem: Problem, base: Base, leaf: int, w: Vector) -> float:
             for sign in (1.0, -1.0)
         ]
         u = np.where(w != 0, (ends[0] - ends[1])[: base.Y.size] / (2 * unit), 0.0)
-        u = _apart(u, lefts)
+        u = _orthogonalised(u, lefts)
         beta = float(norm(u))
-        if not beta > SPENT * np.max(np.abs(bidiagonal)):
+        if not beta > NEGLIGIBLE * np.max(np.abs(bidiagonal)):
             break
         u, bidiagonal[k + 1, k] = u / beta, beta
         lefts.append(u)
@@ -64,7 +64,7 @@ def condition(problem: Problem, base: Base, leaf: int, w: Vector) -> float:
     return float(values[0] / values[-1]) if done and values[-1] > 0 else np.inf
 
 
-def _apart(vector: Vector, others: list[Vector]) -> Vector:
+def _orthogonalised(vector: Vector, others: list[Vector]) -> Vector:
     """What is left of `vector` beside orthonormal ones; twice, so that rounding is."""
     for _ in range(2):
         for other in others:
@@ -72,17 +72,17 @@ def _apart(vector: Vector, others: list[Vector]) -> Vector:
     return vector
 
 
-PART = 0.37
+THIRD_POINT = 0.37
 """Of the long step: a third point, in step with nothing."""
-SHORTEST = 1 / 16
+SHORTEST_LENGTH = 1 / 16
 """Part of the scale of x that a long step has to have."""
-COLUMNS = 4
+MOST_COLUMNS = 4
 """Columns of a full table that get long steps, and leaves of a projected one times two."""
-SCATTER = 32
+SCATTER_FACTOR = 32
 """Times the scatter of the differences that the automatic value may be off by."""
-CURVED = 4
+CURVATURE_BARS = 4
 """Times the error bar of the long differences."""
-CONDITION = 8
+CONDITION_UNITS = 8
 """Times the square of the condition: that of the map, and that of what it was made from."""
 
 
@@ -119,7 +119,7 @@ class Affine:
         self, found: Column, block: slice, rows: Vector | None, forward: Forward | None
     ) -> None:
         """What each mode says along the tangent of `found`, if f is affine along it."""
-        most = COLUMNS if self.probes.full else 2 * len(self.problem.X.leaves)
+        most = MOST_COLUMNS if self.probes.full else 2 * len(self.problem.X.leaves)
         if found.sample is None or self.tried >= most or not self.problem.counts.allows(16):
             return
         if not any(self._straight(found.sample)):
@@ -154,9 +154,9 @@ class Affine:
         """Long differences; `None` where x has no room for them, or f is not defined there."""
         problem, base, tangent = self.problem, self.base, found.tangent
         length = min(tangent.length, problem.room(tangent.vector))
-        if length < SHORTEST * tangent.length:
+        if length < SHORTEST_LENGTH * tangent.length:
             return None
-        points = [moved_by(problem, tangent, step * length) for step in (1.0, -1.0, PART)]
+        points = [moved_by(problem, tangent, step * length) for step in (1.0, -1.0, THIRD_POINT)]
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -169,7 +169,7 @@ class Affine:
         at_x = base.values
         with np.errstate(all="ignore"):
             value = (ahead - behind) / 2
-            others = np.array([ahead - at_x, at_x - behind, (part - at_x) / PART])
+            others = np.array([ahead - at_x, at_x - behind, (part - at_x) / THIRD_POINT])
             scatter = np.max(np.abs(others - value), axis=0)
             size = np.fmax(
                 np.fmax(base.magnitude(ahead), base.magnitude(behind)), base.magnitude(at_x)
@@ -177,11 +177,11 @@ class Affine:
             rounding = self._units * self.eps * size
             short, bar = found.estimate.value * length, found.estimate.error * length
             near = np.abs(short - value) <= 4 * bar + 8 * rounding
-            affine = near & (scatter <= 8 * rounding / PART)
+            affine = near & (scatter <= 8 * rounding / THIRD_POINT)
             error = 4 * rounding
             for leaf in base.Y.slices:
                 usual = np.sqrt(np.mean(scatter[leaf] ** 2)) if leaf.stop > leaf.start else 0.0
-                error[leaf] += SCATTER * np.fmax(scatter[leaf], usual)
+                error[leaf] += SCATTER_FACTOR * np.fmax(scatter[leaf], usual)
         holds = tuple(
             bool(affine[p].all() and np.any(ahead[p] != behind[p])) for p in base.Y.slices
         )
@@ -236,7 +236,7 @@ class Affine:
         with np.errstate(all="ignore"):
             gap = np.abs(automatic - reference)
             # a curvature below the rounding of f may still bend the slope by as much
-            bound = CURVED * bound
+            bound = CURVATURE_BARS * bound
             apart = holds & np.isfinite(automatic) & ~(gap <= bound)
             if not np.any(apart):
                 return
@@ -247,7 +247,7 @@ class Affine:
         row = np.eye(1, self.base.Y.size, k)[0] if each else self.probes.row(k)
 
         def gap_at(point: Vector) -> float:
-            d, w = shaken(secant.direction, random), shaken(row, random)
+            d, w = perturbed(secant.direction, random), perturbed(row, random)
             ahead, behind = (
                 evaluate(self.problem, self.base, point + sign * d, "near x")
                 for sign in (1.0, -1.0)
@@ -261,7 +261,7 @@ class Affine:
         size = float(max(abs(automatic[k]), abs(reference[k]), bound[k]))
         if abs(difference) <= self._conditioned(found, k, each=each) * size:
             return
-        if persists(self.problem, self.eps, self.probes.seed, difference, gap_at):
+        if is_systematic(self.problem, self.eps, self.probes.seed, difference, gap_at):
             self.failed.add(letter)
             self.findings.append(
                 self._finding(letter, found, k, automatic, reference, bound, each=each)
@@ -276,7 +276,7 @@ class Affine:
             ratio = condition(self.problem, self.base, found.tangent.leaf, w)
         except NotSupportedError:  # forward mode alone, which takes the steps that f takes
             ratio = 1.0
-        return CONDITION * self.eps * ratio**2
+        return CONDITION_UNITS * self.eps * ratio**2
 
     def _contract(self, value: Vector) -> Vector:
         """`<w, value>` by row; pairwise sums, whose rounding does not grow with their length."""

@@ -31,7 +31,7 @@ from adjudge.engine import (
 from adjudge.estimate import unit_roundoff
 from adjudge.floats import SAMPLED, Vector, scale
 from adjudge.jacobian.comparison import Tally, Tolerance
-from adjudge.jacobian.table import STRATA, Table
+from adjudge.jacobian.table import SEPARATIONS, Table
 from adjudge.problem import (
     Base,
     Forward,
@@ -53,7 +53,7 @@ class UnfitError(Exception):
     """The problem cannot be sketched, or the engine did what only a whole check can judge."""
 
 
-def added(backend: AutodiffBackend, array: Array, other: Array) -> Array:
+def plus(backend: AutodiffBackend, array: Array, other: Array) -> Array:
     """A new array `array + other`, with the strides of `array` where the engine has such."""
     fresh = backend.copy(array)
     fresh += other
@@ -105,7 +105,7 @@ class Blocks:
             column = xp.reshape(self.backend.from_host(wide, self._some), (self.count, 1))
             each = xp.reshape(xp.broadcast_to(column, (self.count, self.width)), (-1,))
             whole = xp.reshape(self.factors * each[:entries], self.leaf.host_shape)
-            return added(self.backend, self._zeros, whole)
+            return plus(self.backend, self._zeros, whole)
 
     def terms(self, array: Array) -> Array:
         """`Re conj(factor) entry`, one-dimensional."""
@@ -135,11 +135,11 @@ class Sketch:
     outputs: Sequence[Blocks]
     rows: dict[int, Arrays] = field(default_factory=dict)
     """By output, the gradients that its cotangent was pulled back to last."""
-    hidden: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
+    undetectable: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
     """See `Sums`."""
     doubted: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
     """See `Sums`."""
-    lost: bool = False
+    uncompared: bool = False
     """See `Sums`."""
 
     def point(self, t: Arrays) -> Arrays:
@@ -151,7 +151,7 @@ class Sketch:
                 continue
             v = blocks.expanded(entry)
             with backend.calling((array,)):
-                moved.append(added(backend, array, v))
+                moved.append(plus(backend, array, v))
         return tuple(moved)
 
     def direction(self, t: MaybeArrays) -> MaybeArrays:
@@ -283,7 +283,7 @@ def sketch_of(
         if not leaf.size or (only is not None and j not in only):
             inputs.append(None)
             continue
-        factors = signed(random, leaf.size) * _powers(scale(problem.origin[part]))
+        factors = signed(random, leaf.size) * _powers_of_two(scale(problem.origin[part]))
         if only is not None:
             kept = np.repeat(only[j], 2) if leaf.complex else only[j]
             factors = np.where(kept, factors, 0.0)
@@ -316,7 +316,7 @@ def sketch_of(
     )
 
 
-def _powers(lengths: Vector) -> Vector:
+def _powers_of_two(lengths: Vector) -> Vector:
     """The powers of two next to `lengths`: products with them are exact."""
     return np.asarray(2.0 ** np.round(np.log2(lengths)))
 
@@ -330,7 +330,7 @@ Masks = dict[int, NDArray[np.bool_]]
 """By input, some of its entries."""
 
 
-def fit(problem: Problem, base: Base) -> bool:
+def fits_block_sums(problem: Problem, base: Base) -> bool:
     """Whether the problem is large, in double precision, and nothing about it is special."""
     leaves = (*problem.X.leaves, *base.whole.leaves)
     return bool(
@@ -341,11 +341,11 @@ def fit(problem: Problem, base: Base) -> bool:
         and all(leaf.double and leaf.size and leaf.info.layout in DENSE for leaf in leaves)
         and problem.finite
         and np.all(np.isfinite(base.values))
-        and not _narrow(base)
+        and not _looks_narrow(base)
     )
 
 
-def _narrow(base: Base) -> bool:
+def _looks_narrow(base: Base) -> bool:
     """Whether the values of an output look as if rounded to half their digits."""
     for part in base.whole.slices:
         some = base.values[part][:: max(1, (part.stop - part.start) // SAMPLED)]
@@ -356,17 +356,19 @@ def _narrow(base: Base) -> bool:
     return False
 
 
-def by_sums(problem: Problem, base: Base, modes: str, seed: int) -> dict[str, Tally] | None:
+def compare_block_sums(
+    problem: Problem, base: Base, modes: str, seed: int
+) -> dict[str, Tally] | None:
     """The tallies of `modes`, letters of R and F, where all agrees; `None` where anything does not.
 
     What is too small to show goes into sums of its own, up to `STRATA` times.
     """
-    compared = _Compared(problem, base, modes)
+    compared = _BlockSumComparison(problem, base, modes)
     try:
         if "F" in modes:
             compared.doubt(seed)
         hidden = compared.table(seed, None)
-        for depth in range(1, STRATA + 1):
+        for depth in range(1, SEPARATIONS + 1):
             if not hidden:
                 break
             hidden = compared.table(seed + depth, hidden)
@@ -376,7 +378,7 @@ def by_sums(problem: Problem, base: Base, modes: str, seed: int) -> dict[str, Ta
 
 
 @dataclass
-class _Compared:
+class _BlockSumComparison:
     """What was compared by sums so far."""
 
     problem: Problem
@@ -394,7 +396,7 @@ class _Compared:
         table = Table(problem, base, probes, tolerance, None, None, forward, {})
         block = slice(0, problem.X.size)
         for tangent in probes.tangents(problem.origin, block):
-            _, _, ((_, comparison, _),) = table.first(tangent, block, None)
+            _, _, ((_, comparison, _),) = table.from_two_evaluations(tangent, block, None)
             entries = table.doubtful(comparison) | comparison.undecided
             self.doubted[tangent.leaf] = np.concatenate(
                 [
@@ -424,7 +426,13 @@ class _Compared:
         table = Table(top, base, probes, tolerance, None, reverse, forward, tallies, known)
         table.fill()
         wrong = any(tally.failed for tally in tallies.values())
-        if wrong or sketch.lost or table.suspects or table.carries is not None or table.unsettled:
+        if (
+            wrong
+            or sketch.uncompared
+            or table.significant
+            or table.carried_dtype is not None
+            or table.undecidable
+        ):
             raise UnfitError("the sums disagree")
         unclear = any(
             tally.undecided or tally.kinks or tally.open for tally in tallies.values()
@@ -439,7 +447,7 @@ class _Compared:
             return {}
         else:
             self._add(tallies)
-        return dict(sketch.hidden)
+        return dict(sketch.undetectable)
 
     def _add(self, tallies: dict[str, Tally]) -> None:
         """Entries that were weighed before, and show now."""
@@ -448,4 +456,6 @@ class _Compared:
             whole.compared += tally.compared
             whole.nonzero += tally.nonzero
             whole.resolution = max(whole.resolution, tally.resolution)
-            whole.shown = [a + b for a, b in zip(whole.shown, tally.shown, strict=True)]
+            whole.detectable = [
+                a + b for a, b in zip(whole.detectable, tally.detectable, strict=True)
+            ]

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from adjudge.findings import Finding, Status
 from adjudge.problem import Probes, Problem
 
-ENTRY = 7
+ENTRY_WORK = 7
 """Evaluations and vjps that one entry takes, once it is suspected."""
 
 
-def least(taken: str, *, backward: bool, forward: bool) -> int:
+def least_work(taken: str, *, backward: bool, forward: bool) -> int:
     """The work of one comparison in each outermost mode after the modes `taken`: the value, the
     identities of the mode, a row and a column.
     """
@@ -29,7 +29,7 @@ class Budget:
     probes: Probes
     backward: bool
     forward: bool
-    known: bool
+    known_row: bool
     """Whether the only row is at hand."""
     rows: int = 0
     columns: int = 0
@@ -53,22 +53,22 @@ class Budget:
         return 4 if self.forward else 2
 
     @property
-    def pulled(self) -> int:
+    def rows_allowed(self) -> int:
         """Rows of reverse mode: all, or as many as leave half of the budget to the columns."""
         counts, rows = self.problem.counts, self.probes.rows
         column = self.column * self.unit
-        if self.known or counts.allows(rows + self.probes.columns * column):
+        if self.known_row or counts.allows(rows + self.probes.columns * column):
             return rows
         room = int(counts.limit - counts.spent)
         return max(1, min(rows, room // 2, room - column))
 
-    def ladder(self) -> bool:
+    def allows_ladder(self) -> bool:
         """Whether there is room for a ladder of steps; else the column stays doubtful."""
         room = self.allows(self.column)
         self.doubtful += not room
         return room
 
-    def can(self, what: str, work: float) -> bool:
+    def affords(self, what: str, work: float) -> bool:
         """Whether there is room for `work`; else `what` is on the list of what was left."""
         if not self.allows(work) and what not in self.left:
             self.left.append(what)

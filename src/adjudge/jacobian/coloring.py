@@ -14,7 +14,7 @@ DENSEST = 1 / 4
 """A table whose fullest row has more than this part of its entries is not worth grouping."""
 
 
-def grouped(
+def colored_tangents(
     probes: Probes, origin: Vector, block: slice, rows: Vector
 ) -> Iterator[tuple[Tangent, list[int]]]:
     """Tangents in place of the unit ones of `block`, whose table is `rows`, with their coordinates.
@@ -34,7 +34,7 @@ def grouped(
             continue
         lengths = scale(origin[whole])[part.start - whole.start : part.stop - whole.start]
         entries = signed(random, size, wide=True) * 2.0 ** np.round(np.log2(lengths))
-        for members in _disjoint(nonzero):
+        for members in _colors(nonzero):
             vector = np.zeros(probes.X.size)
             coordinates = part.start + members
             vector[coordinates] = entries[members]
@@ -42,7 +42,7 @@ def grouped(
             yield Tangent(j, vector, 1.0, unit=unit), [int(k) for k in coordinates]
 
 
-def _disjoint(nonzero: NDArray[np.bool_]) -> Iterator[NDArray[np.intp]]:
+def _colors(nonzero: NDArray[np.bool_]) -> Iterator[NDArray[np.intp]]:
     """Groups of columns without a common row, first fit."""
     members: list[list[int]] = []
     unions = np.zeros((0, nonzero.shape[0]), bool)

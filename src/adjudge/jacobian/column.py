@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from adjudge.estimate import Column
 from adjudge.floats import Vector, norm
-from adjudge.jacobian.comparison import FLOOR, Comparison, Scales, Tolerance, along
+from adjudge.jacobian.comparison import FLOOR, Comparison, Scales, Tolerance, between_slopes
 from adjudge.problem import Base, Probes, Problem, Space, largest
 
 RowKind = Literal["each", "rows", "first"]
@@ -48,12 +48,12 @@ class Columns:
         *,
         final: bool = False,
     ) -> Iterator[ModeComparison]:
-        count, final = self.base.Y.size, final or found.given
+        count, final = self.base.Y.size, final or found.from_reference
         estimate = found.estimate
         value, error = estimate.value[:count], estimate.error[:count]
         if pushed is not None:
             size = self._floor(value, final=final)
-            measure = partial(self._scales, found)
+            make_scales = partial(self._scales, found)
             yield ModeComparison(
                 "F",
                 Comparison(
@@ -63,8 +63,8 @@ class Columns:
                     size,
                     estimate.moved[:count],
                     self.tolerance,
-                    measure,
-                    given=found.given,
+                    make_scales,
+                    from_reference=found.from_reference,
                 ),
                 "each",
             )
@@ -123,7 +123,7 @@ class Columns:
             self.tolerance,
             partial(self._row_scales, found, block, rows, size),
             not probes.full,
-            given=found.given,
+            from_reference=found.from_reference,
         )
 
     def _row_scales(self, found: Column, block: slice, rows: Vector, size: Vector) -> Scales:
@@ -163,7 +163,7 @@ class Columns:
                 self.tolerance,
                 partial(self._observed_scales, found, count, w, float(norm(g * v))),
                 found.tangent.coordinate is None,
-                given=found.given,
+                from_reference=found.from_reference,
             )
 
     def _observed_scales(self, found: Column, count: int, w: Vector, size: float) -> Scales:
@@ -246,7 +246,7 @@ def kinks(
     odd = off & (np.isinf(slopes[0]) | np.isnan(comparison.automatic))
     if ties and np.any(np.isfinite(slopes[0])):
         odd |= (comparison.fails | comparison.undecided) & np.isnan(slopes[0])
-    between = along(slopes, comparison.automatic, comparison.allowed)
+    between = between_slopes(slopes, comparison.automatic, comparison.allowed)
     return odd | (off & between), bool(np.any(odd))
 
 

@@ -95,23 +95,23 @@ class Comparison:
     """`S`: the size of the derivative along this probe, against which `rtol` is measured."""
     moved: NDArray[np.bool_]
     tolerance: Tolerance
-    measure: Callable[[], Scales]
+    make_scales: Callable[[], Scales]
     """Makes `scales`, which most comparisons do without."""
     projected: bool = False
     """Whether `automatic` is a sum over entries of which `size` is the root of the squares."""
-    open: NDArray[np.bool_] | None = None
+    left_open: NDArray[np.bool_] | None = None
     """Where it was found that f cannot show the value."""
 
-    given: bool = False
+    from_reference: bool = False
     """Whether the reference shows every digit of what f cannot show."""
 
     @cached_property
     def scales(self) -> Scales:
         """See `Scales`."""
-        return self.measure()
+        return self.make_scales()
 
     @cached_property
-    def settled(self) -> bool:
+    def agrees_clearly(self) -> bool:
         """Whether all entries agree beyond doubt, at a glance: none is coarse, and where the
         automatic value is zero f does not move, though it moves elsewhere.
         """
@@ -122,11 +122,11 @@ class Comparison:
             close = self.difference <= self.error + SIGNIFICANT * t.relative * self.largest
             fine = 16 * t.relative if self.projected else t.resolution
             sharp = self.error <= min(fine, t.resolution) * self.largest
-            shown = close & sharp & self.moved & (self.automatic != 0)
-            if np.all(shown):
+            detectable = close & sharp & self.moved & (self.automatic != 0)
+            if np.all(detectable):
                 return True
             still = ~self.moved & (self.automatic == 0) & (self.reference == 0)
-            return bool(np.all(shown | still) and np.any(shown))
+            return bool(np.all(detectable | still) and np.any(detectable))
 
     @cached_property
     def difference(self) -> Vector:
@@ -169,12 +169,12 @@ class Comparison:
                 close |= ~self.moved & (np.abs(self.automatic) <= self.scales.quantum)
             if self.tolerance.automatic and not np.all(close):  # along a tangent of huge entries
                 close |= self.difference <= UNDERFLOW * self.scales.weight
-            if self.given:
-                close |= self._rounded
+            if self.from_reference:
+                close |= self._rounded_zero
             return (finite & close) | self.equal_nans
 
     @cached_property
-    def _rounded(self) -> NDArray[np.bool_]:
+    def _rounded_zero(self) -> NDArray[np.bool_]:
         """Where a reference says zero beyond doubt, and the automatic value is what rounding of
         numbers as large as f leaves of it.
         """
@@ -198,7 +198,7 @@ class Comparison:
             return np.asarray(np.abs(self.automatic) <= bound)
 
     @cached_property
-    def buried(self) -> NDArray[np.bool_]:
+    def saturated(self) -> NDArray[np.bool_]:
         """Where a move of x by its own scale would not move f by a few units of rounding, and the
         automatic value is not small beside its block.
         """
@@ -220,8 +220,10 @@ class Comparison:
             return reference_missing & ~np.isfinite(self.automatic)
         with np.errstate(all="ignore"):
             wide = self.error > t.resolution * self.largest
-            if self.given:  # no entry is too small; zero stands where the reference never moves
-                wide &= ((self.automatic != 0) | self.moved) & ~self._rounded
+            if (
+                self.from_reference
+            ):  # no entry is too small; zero stands where the reference never moves
+                wide &= ((self.automatic != 0) | self.moved) & ~self._rounded_zero
                 return np.asarray(reference_missing | (self.agrees & wide & ~self.equal_nans))
             # in sixteen bits every small derivative would stay open
             small = self.negligible | (t.eps > SHORT)
@@ -229,27 +231,27 @@ class Comparison:
             wide &= ~(small & (self.error <= visible * self.scales.secant))
             wide &= ~(self.negligible & (self.error <= t.relative * self.scales.block))
             # too small to show in an output that is rounded, and not small beside the others
-            hidden = (np.abs(self.automatic) <= self.scales.quantum) & ~self.negligible
+            rounding_level = (np.abs(self.automatic) <= self.scales.quantum) & ~self.negligible
             still = ~self.moved
-            wide = (wide & ~still) | ((self.automatic != 0) & (wide | hidden) & still)
-            if self.open is not None:
-                wide = wide | self.open
+            wide = (wide & ~still) | ((self.automatic != 0) & (wide | rounding_level) & still)
+            if self.left_open is not None:
+                wide = wide | self.left_open
         return np.asarray(reference_missing | (self.agrees & wide & ~self.equal_nans))
 
     @cached_property
-    def unsuspicious(self) -> Vector:
+    def significance_bound(self) -> Vector:
         """The largest difference that is not `suspicious`."""
         with np.errstate(all="ignore"):
             return self.error + SIGNIFICANT * self.tolerance.relative * self.largest
 
     @cached_property
-    def suspicious(self) -> NDArray[np.bool_]:
+    def significant(self) -> NDArray[np.bool_]:
         """Where a difference is significant, though allowed: outside of the error bar by more
         than rounding would explain. One wrong entry among many looks like this in a projection.
         """
         t = self.tolerance
         with np.errstate(all="ignore"):
-            beyond = self.difference > self.unsuspicious
+            beyond = self.difference > self.significance_bound
         return np.asarray(self.agrees & t.automatic & beyond & ~self.equal_nans)
 
     @cached_property
@@ -264,14 +266,14 @@ class Comparison:
         """Where the automatic value is zero, and f moves by what may be more than rounding."""
         return np.asarray(self.moved & (self.automatic == 0) & (self.error > 0))
 
-    def hidden(self, k: int) -> float:
+    def rounding_level(self, k: int) -> float:
         """The derivative that the rounding of f makes over the scale of x, where entry `k` is too
         small, or left open, for that; else 0.
         """
-        if self.given:
+        if self.from_reference:
             return 0.0
         rounding = float(self.tolerance.eps * self.scales.secant[k])
-        opened = self.open is not None and bool(self.open[k])
+        opened = self.left_open is not None and bool(self.left_open[k])
         small = rounding > self.tolerance.resolution * float(self.largest[k])
         return rounding if opened or small else 0.0
 
@@ -283,7 +285,7 @@ class Comparison:
     @property
     def resolution(self) -> float:
         """The largest relative error that would still have been accepted anywhere."""
-        if self.settled:
+        if self.agrees_clearly:
             with np.errstate(all="ignore"):
                 ratio = (self.difference + self.error) / self.largest
             return float(np.max(ratio, initial=0.0, where=self.moved))
@@ -311,9 +313,9 @@ class Entry:
     allowed: float
     method: str
     slopes: tuple[float, float] | None = None
-    hidden: float = 0.0
+    rounding_level: float = 0.0
     """The derivative that the rounding of f makes over the scale of x, where that is the matter."""
-    given: bool = False
+    from_reference: bool = False
     """Whether the reference was given by the caller."""
 
     @property
@@ -342,19 +344,19 @@ class Tally:
     nonzero: int = 0
     weighed: int = 0
     """Entries whose part in a comparison was measured."""
-    shown: list[int] = field(default_factory=lambda: [0] * len(ERRORS))
+    detectable: list[int] = field(default_factory=lambda: [0] * len(ERRORS))
     """How many of them would show if they were off by each of `ERRORS`."""
     wrong: list[Entry] = field(default_factory=list)
     open: list[Entry] = field(default_factory=list)
-    still: list[Entry] = field(default_factory=list)
+    spurious: list[Entry] = field(default_factory=list)
     """Wrong entries where the function does not move at all."""
     detached: list[Entry] = field(default_factory=list)
     """Wrong entries of outputs for which the engine recorded nothing."""
-    absent: list[Entry] = field(default_factory=list)
+    missing: list[Entry] = field(default_factory=list)
     """Wrong entries for which the engine has no derivative."""
-    faint: int = 0
+    saturated: int = 0
     """Entries, neither zero nor left open, that lie below the rounding of f."""
-    faintest: str = ""
+    saturated_example: str = ""
     """One of them, with its value."""
 
     KEPT = 8
@@ -367,10 +369,12 @@ class Tally:
         with np.errstate(all="ignore"):
             sizes = np.abs(parts)
             weighed = int(np.count_nonzero(sizes))
-            shown = [int(np.count_nonzero(sizes > bound / error)) for error in ERRORS]
+            detectable = [int(np.count_nonzero(sizes > bound / error)) for error in ERRORS]
         self.weighed += 0 if again else weighed
-        self.shown = [before + now for before, now in zip(self.shown, shown, strict=True)]
-        return weighed - shown[0]
+        self.detectable = [
+            before + now for before, now in zip(self.detectable, detectable, strict=True)
+        ]
+        return weighed - detectable[0]
 
     def keep(self, entries: list[Entry], entry: Entry) -> None:
         """`entry` among the worst of `entries`."""
@@ -379,7 +383,9 @@ class Tally:
         del entries[self.KEPT :]
 
 
-def along(slopes: tuple[Vector, Vector], value: Vector, slack: Vector) -> NDArray[np.bool_]:
+def between_slopes(
+    slopes: tuple[Vector, Vector], value: Vector, slack: Vector
+) -> NDArray[np.bool_]:
     """Where `value` lies between the one-sided slopes of a kink."""
     with np.errstate(all="ignore"):
         low, high = np.minimum(*slopes), np.maximum(*slopes)

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from adjudge.estimate import (
     Column,
+    by_reference,
     climbed,
     column,
     confirm,
-    given,
     measured,
     plateau,
     precision,
@@ -27,8 +27,8 @@ from adjudge.floats import Vector, scale
 from adjudge.jacobian.budget import Budget
 from adjudge.jacobian.column import ModeComparison, RowKind
 from adjudge.jacobian.comparison import Comparison, Tally
-from adjudge.jacobian.rounding import neighbours
-from adjudge.jacobian.saturation import SHOWN, leaving, moves_truly
+from adjudge.jacobian.rounding import rounding_neighbours
+from adjudge.jacobian.saturation import ZERO_UNITS, in_tail, moves_beyond_noise
 from adjudge.problem import (
     DOUBLE,
     Base,
@@ -40,32 +40,32 @@ from adjudge.problem import (
     undetectable_slope,
 )
 
-NEARBY = (2.0**-6, 2.0**-7, 3 * 2.0**-8, 2.0**-8)
+REFERENCE_DISTANCES = (2.0**-6, 2.0**-7, 3 * 2.0**-8, 2.0**-8)
 """How far off, over the scale of x, an automatic derivative is compared with a reference again."""
 
-NOISE, JUMP, LEAVING = 40, 6, 32
+NOISE_COST, JUMP_COST, TAIL_COST = 40, 6, 32
 """Evaluations that it takes, at most, to measure the noise of f; to tell a jump from a slope;
 to see a tail."""
 
-RESIDUE = 2.0**18
+INHERITED_UNITS = 2.0**18
 """Units of rounding, of the largest entry, that an entry of a second derivative may be off by for
 no other reason than the rounding of the first: a softmax of all but 1 has lost what it is less."""
-ALONE = 64
+ISOLATED = 64
 """Times the tolerance that a value is off by where none of its neighbours is."""
 
 
 @dataclass(frozen=True)
-class Settling:
+class Refinement:
     """What it takes to judge a column again."""
 
     problem: Problem
     base: Base
     probes: Probes
     budget: Budget
-    judged: Callable[[Column], list[ModeComparison]]
+    compare: Callable[[Column], list[ModeComparison]]
 
-    def settle(
-        self, found: Column, compared: list[ModeComparison], *, disagrees: bool, carries: bool
+    def refine(
+        self, found: Column, compared: list[ModeComparison], *, disagrees: bool, carried_dtype: bool
     ) -> tuple[Column, list[ModeComparison], str | None] | None:
         """The column and its comparisons; or the dtype that f falls back to inside, in which the
         column is to be taken again (unless one is known: `carries`). `None`: the budget is spent.
@@ -75,61 +75,65 @@ class Settling:
         """
         problem, base = self.problem, self.base
         closer = refined(problem, base, found)
-        again = self.judged(closer)
-        if _unsettled(again) and not carries:
+        again = self.compare(closer)
+        if _any_left(again) and not carried_dtype:
             dtype = precision(problem, base, closer)
             if dtype is not None:
                 return found, compared, dtype
         # a disagreement is judged by the ladder; mere doubt only where that removes it
-        if disagrees or total(again, "undecided") < total(compared, "undecided"):
+        if disagrees or count_entries(again, "undecided") < count_entries(compared, "undecided"):
             found, compared = closer, again
-        if not _unsettled(compared):
+        if not _any_left(compared):
             return found, compared, None
-        if not self.budget.ladder():
+        if not self.budget.allows_ladder():
             return None
         closer = confirm(problem, base, closer)
-        again = self.judged(closer)
-        if _unsettled(again) and self.budget.allows(NOISE):
-            closer = measured(problem, base, closer, self._doubted(again))
-            again = self.judged(closer)
-            settled = not _unsettled(again)
-            dtype = None if carries else plateau(problem, base, closer, settled=settled)
+        again = self.compare(closer)
+        if _any_left(again) and self.budget.allows(NOISE_COST):
+            closer = measured(problem, base, closer, self._doubted_outputs(again))
+            again = self.compare(closer)
+            settled = not _any_left(again)
+            dtype = None if carried_dtype else plateau(problem, base, closer, settled=settled)
             if dtype is not None:
                 return found, compared, dtype
-        if total(compared, "fails") or total(again, "undecided") <= total(compared, "undecided"):
+        if count_entries(compared, "fails") or count_entries(again, "undecided") <= count_entries(
+            compared, "undecided"
+        ):
             found, compared = closer, again
-        if _unsettled(compared) and self.budget.allows(JUMP):
+        if _any_left(compared) and self.budget.allows(JUMP_COST):
             found = with_jumps(problem, base, found)
-        if total(compared, "fails"):
-            compared = [self._wavering(one, found) for one in compared]
+        if count_entries(compared, "fails"):
+            compared = [self._allow_automatic_rounding(one, found) for one in compared]
         if (
             self.problem.modes_taken
-            and not (found.given or found.sided)
-            and total(compared, "fails")
+            and not (found.from_reference or found.sided)
+            and count_entries(compared, "fails")
         ):
-            compared = self._scattering(compared, found)
+            compared = self._allow_inherited_rounding(compared, found)
         return found, compared, None
 
-    def _scattering(self, compared: list[ModeComparison], found: Column) -> list[ModeComparison]:
+    def _allow_inherited_rounding(
+        self, compared: list[ModeComparison], found: Column
+    ) -> list[ModeComparison]:
         """What fails of a derivative of a derivative, allowed four times the change of both numbers
         where all of x moves by a unit of rounding: differences of a residue of rounding are as
         precise as any, and are another residue there. Allowed as well what the rounding of the
         first derivative, which is differentiated, may be beside the largest entry.
         """
-        compared = [self._wavering(one, found, everywhere=True) for one in compared]
+        compared = [self._allow_automatic_rounding(one, found, everywhere=True) for one in compared]
         changes = [np.zeros(comparison.reference.size) for _, comparison, _ in compared]
-        for point in neighbours(self.problem, None):
+        for point in rounding_neighbours(self.problem, None):
             if not self.budget.allows(self.budget.column):
                 return compared
             moved = replace(self.problem, origin=point, x=self.problem.point(point))
-            there = self.judged(column(moved, self.base, found.tangent, None))
+            there = self.compare(column(moved, self.base, found.tangent, None))
             for change, (_, here, _), (_, other, _) in zip(changes, compared, there, strict=True):
                 with np.errstate(all="ignore"):
                     apart = np.nan_to_num(np.abs(other.reference - here.reference), posinf=0.0)
                 np.maximum(change, apart, out=change)
         allowed = []
         for (letter, comparison, kind), change in zip(compared, changes, strict=True):
-            residue = RESIDUE * comparison.tolerance.eps * comparison.scales.block
+            residue = INHERITED_UNITS * comparison.tolerance.eps * comparison.scales.block
             slack = 4 * change + residue
             if kind != "first":
                 floor = undetectable_slope(self.base, found.vector, comparison.tolerance.eps)
@@ -138,7 +142,7 @@ class Settling:
             allowed.append(ModeComparison(letter, replace(comparison, error=error), kind))
         return allowed
 
-    def _doubted(self, compared: list[ModeComparison]) -> NDArray[np.bool_]:
+    def _doubted_outputs(self, compared: list[ModeComparison]) -> NDArray[np.bool_]:
         """The outputs on which a comparison fails or stays open."""
         doubted = np.zeros(self.base.whole.size, bool)
         width = self.base.Y.size
@@ -152,7 +156,7 @@ class Settling:
                     doubted[self.base.Y.slices[k]] = True
         return doubted
 
-    def _wavering(
+    def _allow_automatic_rounding(
         self, one: ModeComparison, found: Column, *, everywhere: bool = False
     ) -> ModeComparison:
         """What fails, allowed the rounding of the automatic value: four times its change where x
@@ -160,41 +164,43 @@ class Settling:
         A value that is far off at x, and right at all points tried around it, is not rounding.
         """
         letter, comparison, kind = one
-        tried = worst_of(comparison, comparison.fails)
+        tried = worst_entries(comparison, comparison.fails)
         if not tried:
             return one
         with np.errstate(all="ignore"):
-            around = self._around(kind, tried, found, everywhere=everywhere)
+            around = self._automatic_nearby(kind, tried, found, everywhere=everywhere)
             changes = [np.abs(values - comparison.automatic[tried]) for values in around]
             change = np.max(np.where(np.isfinite(changes), changes, 0.0), axis=0)
             reference, allowed = comparison.reference[tried], comparison.allowed[tried]
             right = np.all([abs(values - reference) <= allowed for values in around], axis=0)
-            alone = right & (comparison.difference[tried] > ALONE * allowed)
+            alone = right & (comparison.difference[tried] > ISOLATED * allowed)
             change = np.where(alone, 0.0, change)
             size = np.where(comparison.largest > 0, comparison.largest, 1.0)
             slack = np.where(comparison.fails, np.nanmin(change / size[tried]) * size, 0.0)
         slack[tried] = change
-        wavering = replace(comparison, error=comparison.error + 4 * slack)
-        if found.given and np.any(wavering.fails) and kind != "first":
-            wavering = self._scattered(wavering, kind, found)
-        return ModeComparison(letter, wavering, kind)
+        widened = replace(comparison, error=comparison.error + 4 * slack)
+        if found.from_reference and np.any(widened.fails) and kind != "first":
+            widened = self._allow_reference_scatter(widened, kind, found)
+        return ModeComparison(letter, widened, kind)
 
-    def _scattered(self, comparison: Comparison, kind: RowKind, found: Column) -> Comparison:
+    def _allow_reference_scatter(
+        self, comparison: Comparison, kind: RowKind, found: Column
+    ) -> Comparison:
         """What still fails beside a reference, allowed the scatter of its relative deviation over
         points nearby, where it is scattered: rounding is another one at each, a wrong formula not.
         """
-        rows = worst_of(comparison, comparison.fails)
+        rows = worst_entries(comparison, comparison.fails)
         part, random = self.problem.X.slices[found.tangent.leaf], np.random.default_rng(5)
         pairs = [(comparison.automatic[rows], comparison.reference[rows])]
-        for far in NEARBY:
+        for far in REFERENCE_DISTANCES:
             point = self.problem.origin.copy()
             signs = random.choice(np.array([-far, far]), part.stop - part.start)
             point[part] += signs * scale(point[part])
             point = representable(self.problem, self.problem.clipped(point), found.tangent.leaf)
-            there = given(replace(self.problem, origin=point), self.base, found.tangent)
+            there = by_reference(replace(self.problem, origin=point), self.base, found.tangent)
             value = there.estimate.value[: self.base.Y.size]
             value = value if kind == "each" else self.probes.contract(value)
-            pairs.append((self._automatic(point, kind, rows, found), value[rows]))
+            pairs.append((self._automatic_at(point, kind, rows, found), value[rows]))
         with np.errstate(all="ignore"):
             off = np.array([automatic / reference - 1 for automatic, reference in pairs])
             scatter = np.max(off, axis=0) - np.min(off, axis=0)
@@ -203,75 +209,83 @@ class Settling:
         error[rows] += np.nan_to_num(rounding) * np.abs(comparison.reference[rows])
         return replace(comparison, error=error)
 
-    def unburied(self, compared: list[ModeComparison], found: Column) -> list[ModeComparison]:
+    def open_saturated(self, compared: list[ModeComparison], found: Column) -> list[ModeComparison]:
         """What f cannot show, left open: a value that is steady where x moves by rounding, which
         rounding is not, and a zero where f leaves x as a tail does.
         """
         none = np.zeros(self.base.Y.size, bool)
         zero = all(not np.any(comparison.automatic) for _, comparison, _ in compared)
         zero &= not self.problem.along  # across a set the coordinates of its chart move nothing
-        room = zero and not total(compared, "fails") and self.budget.allows(LEAVING)
-        tail = leaving(self.problem, self.base, found) if room else none
+        room = zero and not count_entries(compared, "fails") and self.budget.allows(TAIL_COST)
+        tail = in_tail(self.problem, self.base, found) if room else none
         if not self.probes.full:
             tail_rows = np.array([bool(tail[part].any()) for part in self.base.Y.slices])
         opened = []
         for letter, comparison, kind in compared:
             own = tail if self.probes.full or kind == "each" else tail_rows
-            buried = own[: comparison.automatic.size] & comparison.agrees
-            buried |= self._steady(comparison, kind, found)
-            opened.append(ModeComparison(letter, replace(comparison, open=buried), kind))
+            saturated = own[: comparison.automatic.size] & comparison.agrees
+            saturated |= self._steady_below_rounding(comparison, kind, found)
+            opened.append(ModeComparison(letter, replace(comparison, left_open=saturated), kind))
         return opened
 
-    def unshown(self, compared: list[ModeComparison], found: Column) -> list[ModeComparison]:
+    def open_unconfirmed_zeros(
+        self, compared: list[ModeComparison], found: Column
+    ) -> list[ModeComparison]:
         """The zeros of a column of zeros, left open where f moves along it, and a ladder of long
         steps does not show the derivative to be zero either: to the rounding of f over the scale
         of x, as it does at a stationary point. What f scatters by is no motion.
         """
-        zeros = not total(compared, "fails") and all(np.any(c.moved) for _, c, _ in compared)
+        zeros = not count_entries(compared, "fails") and all(
+            np.any(c.moved) for _, c, _ in compared
+        )
         zeros &= not self.problem.along
         double = self.base.noise == 0 and unit_roundoff(self.problem, self.base) <= DOUBLE
-        if not zeros or not double or found.sided or not self.budget.allows(LEAVING):
+        if not zeros or not double or found.sided or not self.budget.allows(TAIL_COST):
             return compared
         far = climbed(
             self.problem, self.base, found, steps_around(self.problem, self.base, found, far=True)
         )
-        if far is None or not moves_truly(self.base, far):
+        if far is None or not moves_beyond_noise(self.base, far):
             return compared
         opened = []
-        for one, (_, other, _) in zip(compared, self.judged(far), strict=True):
+        for one, (_, other, _) in zip(compared, self.compare(far), strict=True):
             letter, comparison, kind = one
             with np.errstate(all="ignore"):
                 error = np.fmin(comparison.error, other.error + np.abs(other.reference))
-                wide = error > SHOWN * DOUBLE * comparison.scales.secant
+                wide = error > ZERO_UNITS * DOUBLE * comparison.scales.secant
             hidden = wide & comparison.agrees & comparison.moved
-            if comparison.open is not None:
-                hidden |= comparison.open
-            opened.append(ModeComparison(letter, replace(comparison, open=hidden), kind))
+            if comparison.left_open is not None:
+                hidden |= comparison.left_open
+            opened.append(ModeComparison(letter, replace(comparison, left_open=hidden), kind))
         return opened
 
-    def _steady(self, comparison: Comparison, kind: RowKind, found: Column) -> NDArray[np.bool_]:
+    def _steady_below_rounding(
+        self, comparison: Comparison, kind: RowKind, found: Column
+    ) -> NDArray[np.bool_]:
         """Where a value that f cannot show is one, and not its own rounding."""
-        hidden = comparison.buried & (comparison.automatic != 0) & comparison.agrees
-        tried = worst_of(comparison, hidden & ~comparison.undecided)
-        buried = np.zeros_like(hidden)
+        hidden = comparison.saturated & (comparison.automatic != 0) & comparison.agrees
+        tried = worst_entries(comparison, hidden & ~comparison.undecided)
+        saturated = np.zeros_like(hidden)
         if tried:
             with np.errstate(all="ignore"):
                 here = comparison.automatic[tried]
-                changes = [np.abs(values - here) for values in self._around(kind, tried, found)]
+                changes = [
+                    np.abs(values - here) for values in self._automatic_nearby(kind, tried, found)
+                ]
                 steady = np.max(changes, axis=0) < np.abs(comparison.automatic[tried]) / 16
-            buried[np.array(tried)[steady]] = True
-        return np.asarray(buried)
+            saturated[np.array(tried)[steady]] = True
+        return np.asarray(saturated)
 
-    def _around(
+    def _automatic_nearby(
         self, kind: RowKind, rows: list[int], found: Column, *, everywhere: bool = False
     ) -> list[Vector]:
         """The automatic values of these rows where the leaf of the column, or all of x, is moved
         by a unit of rounding.
         """
-        points = neighbours(self.problem, None if everywhere else found.tangent.leaf)
-        return [self._automatic(point, kind, rows, found) for point in points]
+        points = rounding_neighbours(self.problem, None if everywhere else found.tangent.leaf)
+        return [self._automatic_at(point, kind, rows, found) for point in points]
 
-    def _automatic(self, point: Vector, kind: RowKind, rows: list[int], found: Column) -> Vector:
+    def _automatic_at(self, point: Vector, kind: RowKind, rows: list[int], found: Column) -> Vector:
         """The automatic values of these rows at another point."""
         v, width = found.vector, self.base.Y.size
         if kind == "first":
@@ -284,16 +298,16 @@ class Settling:
         return np.array([reverse.row(self.base, self.probes.row(k)) @ v for k in rows])
 
 
-def total(compared: list[ModeComparison], what: str) -> int:
+def count_entries(compared: list[ModeComparison], what: str) -> int:
     """How many entries fail, or are undecided, in all comparisons."""
     return sum(int(np.count_nonzero(getattr(c, what))) for _, c, _ in compared)
 
 
-def _unsettled(compared: list[ModeComparison]) -> bool:
-    return total(compared, "fails") + total(compared, "undecided") > 0
+def _any_left(compared: list[ModeComparison]) -> bool:
+    return count_entries(compared, "fails") + count_entries(compared, "undecided") > 0
 
 
-def worst_of(comparison: Comparison, mask: NDArray[np.bool_]) -> list[int]:
+def worst_entries(comparison: Comparison, mask: NDArray[np.bool_]) -> list[int]:
     """The entries within `mask` that differ most, no more than a tally keeps."""
     where = np.flatnonzero(mask)
     if where.size <= Tally.KEPT:

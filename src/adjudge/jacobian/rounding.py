@@ -16,16 +16,16 @@ DISTANCES = (46, 30, 20, 16, 13, 11, 9)
 """Binary exponents of how far points lie from x, over its scale: rounding in double, and in code
 that is in single precision inside, is another one from point to point; an error in a rule stays.
 """
-ENOUGH = 4
+ENOUGH_POINTS = 4
 """Points at which a difference has to be the same."""
-SAME = 1 / 4
+UNCHANGED = 1 / 4
 """Part of a difference by which it may change between points."""
 
 SUM_UNITS = 64
 """Units of rounding of the terms up to which two sums of them are the same number."""
 
 
-def persists(
+def is_systematic(
     problem: Problem, eps: float, seed: int, gap: float, gap_at: Callable[[Vector], float]
 ) -> bool:
     """Whether the difference `gap` of two numbers at x is there at points close to x as well.
@@ -34,25 +34,25 @@ def persists(
     Where `gap_at` raises, f or its derivative is not defined; that point says nothing.
     """
     held = 0
-    for point in _around(problem, eps, seed):
+    for point in _nearby_points(problem, eps, seed):
         try:
             there = gap_at(point)
         except Exception:  # noqa: S112 a point off the domain of f is no evidence for anything
             continue
         if not np.isfinite(there):
             continue
-        if abs(there - gap) > SAME * abs(gap):
+        if abs(there - gap) > UNCHANGED * abs(gap):
             return False
         held += 1
-    return held >= ENOUGH
+    return held >= ENOUGH_POINTS
 
 
-def shaken(vector: Vector, random: np.random.Generator) -> Vector:
+def perturbed(vector: Vector, random: np.random.Generator) -> Vector:
     """A probe close to this one: what is linear in it rounds in another way at every point, too."""
     return np.asarray(vector * (1 + 2.0 ** -DISTANCES[-1] * random.uniform(-1, 1, vector.size)))
 
 
-def _around(problem: Problem, eps: float, seed: int) -> Iterator[Vector]:
+def _nearby_points(problem: Problem, eps: float, seed: int) -> Iterator[Vector]:
     random = np.random.default_rng([seed, 29])
     for distance in DISTANCES:
         move = (
@@ -65,7 +65,7 @@ Array = NDArray[np.float64]
 
 DERIVATIVE_UNITS = 16
 """Units of rounding that a derivative may be off by."""
-SURE = 8
+STANDARD_ERRORS = 8
 """Standard errors by which a factor differs from one."""
 
 
@@ -75,14 +75,14 @@ def rms(values: Array, axis: int | tuple[int, ...] | None = None) -> Vector:
         return np.asarray(np.sqrt(np.mean(values**2, axis=axis)))
 
 
-def both_finite(low: Array, high: Array) -> tuple[Array, Array]:
+def finite_deviation(low: Array, high: Array) -> tuple[Array, Array]:
     """`(low - high, high)`, zero where either is not finite."""
     holds = np.isfinite(low) & np.isfinite(high)
     high = np.where(holds, high, 0.0)
     return np.where(holds, low, 0.0) - high, high
 
 
-def allowed(u: float, size: Vector, motion: Vector, space: Space) -> Vector:
+def rounding_allowance(u: float, size: Vector, motion: Vector, space: Space) -> Vector:
     """What rounding may amount to, by entry: units of the entry and, less, of those beside it; and
     what ill-conditioning makes of them, which is seen in how the derivative moves with x.
     """
@@ -94,7 +94,7 @@ def allowed(u: float, size: Vector, motion: Vector, space: Space) -> Vector:
     return np.asarray(DERIVATIVE_UNITS * u * (size + typical / 4) + 8 * motion + tiny)
 
 
-def bias(e: Array, g: Array, space: Space) -> list[Vector]:
+def relative_bias(e: Array, g: Array, space: Space) -> list[Vector]:
     """By point, for each leaf: what part of the derivative the deviation is, `<e, g> / <g, g>`."""
     with np.errstate(all="ignore"):
         by_leaf = [
@@ -104,7 +104,7 @@ def bias(e: Array, g: Array, space: Space) -> list[Vector]:
     return list(np.nan_to_num(np.array(by_leaf), posinf=0.0, neginf=0.0).T)
 
 
-def factors(biases: Array, few: float) -> Vector:
+def common_factors(biases: Array, few: float) -> Vector:
     """By leaf, the factor that all entries are off by: 1 where it is not significant, or within
     `few`. `biases` are by probe, point and leaf.
     """
@@ -112,10 +112,10 @@ def factors(biases: Array, few: float) -> Vector:
     count = len(points)
     mean = np.mean(points, axis=0)
     error = np.std(points, axis=0, ddof=min(count - 1, 1)) / np.sqrt(count)
-    return np.where(np.abs(mean) > np.maximum(SURE * error, few), 1 + mean, 1.0)
+    return np.where(np.abs(mean) > np.maximum(STANDARD_ERRORS * error, few), 1 + mean, 1.0)
 
 
-def fixed(e: Array, g: Array, held: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def proportional(e: Array, g: Array, held: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Where deviations, by point, probe and entry, are one and the same part of the derivative.
 
     `held`, by point and entry: which of them count.
@@ -124,11 +124,11 @@ def fixed(e: Array, g: Array, held: NDArray[np.bool_]) -> NDArray[np.bool_]:
     held = held & (whole > 0)
     part = np.sum(e * g, axis=1) / np.where(held, whole, 1.0)  # at each point, over its probes
     mean, scatter, count = _moments(np.where(held, part, 0.0), held)
-    sure = np.abs(mean) > SURE * np.sqrt(scatter / np.maximum(count, 1))
+    sure = np.abs(mean) > STANDARD_ERRORS * np.sqrt(scatter / np.maximum(count, 1))
     return np.asarray((count > 2) & sure)
 
 
-def steady(e: Array, ratio: float, held: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def constant(e: Array, ratio: float, held: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Where deviations are for each probe the same at all points, by `ratio` in the squares."""
     held = held[:, None]
     mean, scatter, count = _moments(np.where(held, e, 0.0), held)
@@ -144,7 +144,7 @@ def _moments(values: Array, held: NDArray[np.bool_]) -> tuple[Array, Array, Arra
     return mean, scatter, np.asarray(count, dtype=np.float64)
 
 
-ULPS = 2
+NEAR_ULPS = 2
 """How far the first points lie from x: between them it is conditioning that moves derivatives."""
 FAR_DISTANCES = (2.0**-6, 2.0**-6, 2.0**-5, 2.0**-4, 2.0**-3, 2.0**-2)
 """How far the others do, relative to x: rounding errors there have nothing in common."""
@@ -168,7 +168,7 @@ class Evaluator:
         return value[: self.base.Y.size]
 
 
-class Derivative:
+class DerivativeAtPoints:
     """The derivative of one problem in mode `letter`, at some points at once."""
 
     def __init__(self, at: Evaluator, letter: str) -> None:
@@ -205,18 +205,18 @@ class Derivative:
             )
 
 
-def near(problem: Problem, eps: float, random: np.random.Generator) -> list[Vector]:
+def points_within_ulps(problem: Problem, eps: float, random: np.random.Generator) -> list[Vector]:
     """x, and two points within `ULPS` of it."""
     x = problem.origin
     with np.errstate(all="ignore"):
         ulp = np.where(x != 0, 2.0 ** np.floor(np.log2(np.abs(x))) * eps, 0.0)
     ulp[~np.isfinite(ulp)] = 0.0
-    steps = np.array([-ULPS, -1, 1, ULPS])
+    steps = np.array([-NEAR_ULPS, -1, 1, NEAR_ULPS])
     moved = (x + random.choice(steps, x.size) * ulp for _ in range(2))
     return [x, *(problem.clipped(point) for point in moved)]
 
 
-def far(problem: Problem, eps: float, random: np.random.Generator) -> list[Vector]:
+def points_farther_off(problem: Problem, eps: float, random: np.random.Generator) -> list[Vector]:
     """Points at the distances `FAR_DISTANCES`."""
     x = problem.origin
     return [
@@ -225,13 +225,13 @@ def far(problem: Problem, eps: float, random: np.random.Generator) -> list[Vecto
     ]
 
 
-def pair(
+def derivatives_of_both(
     one: Evaluator, other: Evaluator, letter: str, points: Sequence[Vector]
-) -> list[Derivative]:
+) -> list[DerivativeAtPoints]:
     """The derivatives of both at these points, rounded to the dtype of `one`; without the points,
     x excepted, where either raises.
     """
-    low, high = Derivative(one, letter), Derivative(other, letter)
+    low, high = DerivativeAtPoints(one, letter), DerivativeAtPoints(other, letter)
     problem = one.problem
     for point in points:
         rounded = problem.X.vector(problem.backend, problem.point(point), problem.x)
@@ -245,7 +245,7 @@ def pair(
     return [low, high]
 
 
-def probes(
+def random_probes(
     problem: Problem, space: Space, letter: str, random: np.random.Generator
 ) -> list[Vector]:
     """Random probes of one leaf of `space` each, or of all together where there are many."""
@@ -264,7 +264,7 @@ def probes(
     return found
 
 
-def neighbours(problem: Problem, leaf: int | None) -> Iterator[Vector]:
+def rounding_neighbours(problem: Problem, leaf: int | None) -> Iterator[Vector]:
     """Two points where the entries of one leaf, or of all, are one or two units of rounding off
     those of x.
     """

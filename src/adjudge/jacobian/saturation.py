@@ -20,29 +20,29 @@ FAR = (1.0, 0.25)
 """Over the scale of x: how far off f is asked whether it moves at all."""
 HALVINGS = 10
 """A kink that is met within `2^-10` of the scale of x moves f by more than `UNITS` of rounding."""
-UNITS = 64
+SLIGHT_UNITS = 64
 """Of rounding: as much as a smooth function moves at first."""
-SHOWN = 1536
+ZERO_UNITS = 1536
 """Units of rounding over the scale of x, to which a ladder of long steps shows a zero: half again
 the error bar of its longest window, whose shortest step is 1/64 of the scale."""
-TRULY = 2.0**10
+NOISE_UNITS = 2.0**10
 """Units of rounding that f moves farther off; what stays within fewer is noise."""
 
 
-CHANCE = 1 / 128
+CHANCE_PART = 1 / 128
 """Part of the entries of a leaf whose derivative may be as small by chance, where it crosses 0."""
 
 
-def below(compared: Sequence[ModeComparison]) -> bool:
+def all_saturated(compared: Sequence[ModeComparison]) -> bool:
     """Whether all of a column lies below the rounding of f, of which two evaluations show nothing:
     what f does not read looks like that, too.
     """
     return bool(compared) and all(
-        bool(np.all(c.buried)) and not np.any(c.moved) for _, c, _ in compared
+        bool(np.all(c.saturated)) and not np.any(c.moved) for _, c, _ in compared
     )
 
 
-def leaving(problem: Problem, base: Base, found: Column) -> NDArray[np.bool_]:
+def in_tail(problem: Problem, base: Base, found: Column) -> NDArray[np.bool_]:
     """By output, whether f stands still about x, and farther off leaves its value by units of
     rounding and moves on: as a tail does. A kink (relu, clip, round) moves it by more at once.
 
@@ -50,15 +50,15 @@ def leaving(problem: Problem, base: Base, found: Column) -> NDArray[np.bool_]:
     """
     tail = np.zeros(base.Y.size, bool)
     for sign in (1.0, -1.0):
-        tail |= _to_one_side(problem, base, found, sign)
+        tail |= _in_tail_on(problem, base, found, sign)
     return tail
 
 
-TOWERING = 64
+DOMINATING = 64
 """Times the largest output that moves, from which on one that stands still hides it."""
 
 
-def constants(
+def dominating_constants(
     base: Base, probes: Probes, found: Column, reverse: Reverse | None
 ) -> NDArray[np.bool_] | None:
     """Outputs that stand still along a column, far off as well, and tower over those of their leaf
@@ -70,7 +70,7 @@ def constants(
     for part in base.Y.slices:
         if np.any(moved[part]):
             top = np.max(size[part], initial=0.0, where=moved[part] & np.isfinite(size[part]))
-            still[part] = ~moved[part] & (size[part] > TOWERING * top)
+            still[part] = ~moved[part] & (size[part] > DOMINATING * top)
     for t in (FAR[1], -FAR[1]):
         if not np.any(still):
             return None
@@ -86,7 +86,7 @@ def constants(
     return still if np.any(still) else None
 
 
-def moves_truly(base: Base, found: Column) -> bool:
+def moves_beyond_noise(base: Base, found: Column) -> bool:
     """Whether an output moves by units of rounding in some samples of a ladder, as no jump does,
     and by more than noise in others.
     """
@@ -95,11 +95,11 @@ def moves_truly(base: Base, found: Column) -> bool:
         unit = 2.0**-52 * base.magnitude(base.values)[:count]
         samples = [value for s in found.ladders[-1] for value in (s.plus, s.minus)]
         moves = np.array([np.abs(value - base.values)[:count] for value in samples])
-        slight = np.any((moves > 0) & (moves <= UNITS * unit), axis=0)
-        return bool(np.any(slight & (np.max(moves, axis=0) > TRULY * unit)))
+        slight = np.any((moves > 0) & (moves <= SLIGHT_UNITS * unit), axis=0)
+        return bool(np.any(slight & (np.max(moves, axis=0) > NOISE_UNITS * unit)))
 
 
-def _to_one_side(problem: Problem, base: Base, found: Column, sign: float) -> NDArray[np.bool_]:
+def _in_tail_on(problem: Problem, base: Base, found: Column, sign: float) -> NDArray[np.bool_]:
     at, eps = base.values[: base.Y.size], unit_roundoff(problem, base)
     moves: list[Vector] = []
     on_lattice: list[NDArray[np.bool_]] = []
@@ -124,7 +124,10 @@ def _to_one_side(problem: Problem, base: Base, found: Column, sign: float) -> ND
     low, high = CLOSE, min(reached)
     for _ in range(HALVINGS):
         with np.errstate(all="ignore"):
-            small = [(m > 0) & (m <= UNITS * eps * size) & ok for m, ok in _seen(moves, on_lattice)]
+            small = [
+                (m > 0) & (m <= SLIGHT_UNITS * eps * size) & ok
+                for m, ok in zip(moves, on_lattice, strict=True)
+            ]
         gradual = np.logical_or.reduce(small) & ~close
         if np.any(gradual):
             break
@@ -133,14 +136,8 @@ def _to_one_side(problem: Problem, base: Base, found: Column, sign: float) -> ND
             high = middle
         else:
             low = middle
-    truly = np.max(moves, axis=0) > TRULY * eps * size
+    truly = np.max(moves, axis=0) > NOISE_UNITS * eps * size
     return np.asarray(gradual & truly)
-
-
-def _seen(
-    moves: list[Vector], on_lattice: list[NDArray[np.bool_]]
-) -> list[tuple[Vector, NDArray[np.bool_]]]:
-    return list(zip(moves, on_lattice, strict=True))
 
 
 def _value(problem: Problem, base: Base, found: Column, t: float) -> Vector | None:
@@ -172,8 +169,8 @@ def undetectable(
     more than chance makes. `again`: they were counted before.
     """
     if found.tangent.coordinate is not None:
-        if tally.weigh(comparison.automatic, comparison.allowed) and not found.given:
-            note_faint(base, probes, tally, comparison, found, block, rows)
+        if tally.weigh(comparison.automatic, comparison.allowed) and not found.from_reference:
+            count_saturated(base, probes, tally, comparison, found, block, rows)
         return None
     leaf = found.tangent.leaf
     part = probes.X.slices[leaf]
@@ -183,20 +180,20 @@ def undetectable(
         terms = its * v if problem.sketch is None else problem.sketch.terms(leaf, v, len(its))
         count = [
             tally.weigh(row, bound, again=again)
-            for row, bound in zip(terms, comparison.unsuspicious, strict=True)
+            for row, bound in zip(terms, comparison.significance_bound, strict=True)
         ]
-    if not again and any(count) and not found.given and not problem.modes_taken:
-        note_faint(base, probes, tally, comparison, found, block, rows)
-    if not found.given and min(count, default=0) <= CHANCE * terms.shape[1]:
+    if not again and any(count) and not found.from_reference and not problem.modes_taken:
+        count_saturated(base, probes, tally, comparison, found, block, rows)
+    if not found.from_reference and min(count, default=0) <= CHANCE_PART * terms.shape[1]:
         return None
     with np.errstate(all="ignore"):
-        share = np.max(np.abs(terms) / comparison.unsuspicious[:, None], axis=0)
+        share = np.max(np.abs(terms) / comparison.significance_bound[:, None], axis=0)
     # a zero shows nowhere, and a reference has its own opinion of it
-    hidden = ((share > 0) | found.given) & (share < 1 / ERRORS[0])
+    hidden = ((share > 0) | found.from_reference) & (share < 1 / ERRORS[0])
     return np.asarray(hidden) if np.any(hidden) else None
 
 
-def shown(sums: Sums, comparison: Comparison, found: Column) -> None:
+def mark_uncompared(sums: Sums, comparison: Comparison, found: Column) -> None:
     """Marks `sums` as lost where an output shows neither in its sum nor in two evaluations, so that
     its tangent has not been compared.
     """
@@ -205,13 +202,13 @@ def shown(sums: Sums, comparison: Comparison, found: Column) -> None:
         return
     terms, which = sums.images(found.tangent.leaf, found.vector)
     with np.errstate(all="ignore"):
-        size, bound = np.abs(terms), comparison.unsuspicious[which] / ERRORS[0]
+        size, bound = np.abs(terms), comparison.significance_bound[which] / ERRORS[0]
         # two evaluations compare on the scale of the largest, and see nothing far below that
         far_below = (size > 0) & (size <= FLOOR * comparison.tolerance.relative * np.max(size))
-        sums.lost |= bool(np.any((doubted | far_below) & ~(size > bound)))
+        sums.uncompared |= bool(np.any((doubted | far_below) & ~(size > bound)))
 
 
-def note_faint(
+def count_saturated(
     base: Base,
     probes: Probes,
     tally: Tally,
@@ -240,7 +237,7 @@ def note_faint(
             lost = size <= eps * largest[: len(its), None]
             small = np.all(lost, axis=0) & np.any(size > 0, axis=0) & bool(np.all(settled))
             faint = np.flatnonzero(small & bool(np.any(~lost)))
-    if faint.size and not tally.faint:
+    if faint.size and not tally.saturated:
         k = int(faint[0])
         if j is not None:
             of, wrt, value = base.Y.entry(k), probes.X.entry(j), comparison.automatic[k]
@@ -248,5 +245,5 @@ def note_faint(
             row = int(np.argmax(size[:, k]))
             of, wrt = f"<w, {base.Y.leaves[row].name}>", probes.X.entry(part.start + k)
             value = its[row, k]
-        tally.faintest = f"d {of} / d {wrt} is {value:.2g}"
-    tally.faint += int(faint.size)
+        tally.saturated_example = f"d {of} / d {wrt} is {value:.2g}"
+    tally.saturated += int(faint.size)

@@ -14,14 +14,19 @@ from numpy.typing import NDArray
 
 from adjudge.estimate import CARRIED, Column, column
 from adjudge.floats import Vector
-from adjudge.jacobian.adjoint import Agreement
+from adjudge.jacobian.adjoint import AdjointTest
 from adjudge.jacobian.affine import Affine
 from adjudge.jacobian.budget import Budget
-from adjudge.jacobian.coloring import grouped
+from adjudge.jacobian.coloring import colored_tangents
 from adjudge.jacobian.column import Columns, ModeComparison, RowKind, kinks, slopes_of
 from adjudge.jacobian.comparison import Comparison, Entry, Tally, Tolerance
-from adjudge.jacobian.refine import Settling, total, worst_of
-from adjudge.jacobian.saturation import below, constants, shown, undetectable
+from adjudge.jacobian.refine import Refinement, count_entries, worst_entries
+from adjudge.jacobian.saturation import (
+    all_saturated,
+    dominating_constants,
+    mark_uncompared,
+    undetectable,
+)
 from adjudge.problem import Base, Forward, Probes, Problem, Reverse, Tangent
 
 
@@ -52,13 +57,13 @@ def column_name(problem: Problem, tangent: Tangent) -> str:
     return f"{problem.X.leaves[tangent.leaf].name} along v"
 
 
-DUG = 4
+SATURATED_COLUMNS = 4
 """Columns that lie below the rounding of f and get a ladder of long steps all the same."""
 
-STRATA = 3
+SEPARATIONS = 3
 """How often what does not show among larger entries is compared by itself."""
 
-CONFIRMED = 32
+LADDER_COLUMNS = 32
 """Columns on which a disagreement, or a doubt, is followed by a ladder of steps before the rest is
 judged by its two evaluations: the verdict stands by then."""
 
@@ -75,45 +80,45 @@ class Table:
     reverse: Reverse | None
     forward: Forward | None
     tallies: dict[str, Tally]
-    known: Vector | None = None
+    known_row: Vector | None = None
     """The only row, where there is but one and it is at hand."""
-    confirmed: int = 0
-    open: int = 0
+    failed_columns: int = 0
+    open_columns: int = 0
     """Columns on which a ladder of steps left something undecided."""
     failures: dict[str, Failure] = field(default_factory=dict)
     """By mode, the first comparison that failed."""
     projections: dict[tuple[str, int, int], Failure] = field(default_factory=dict)
     """Projections that failed, by mode, input and output (-1: the first of all)."""
-    unsettled: set[str] = field(default_factory=set)
+    undecidable: set[str] = field(default_factory=set)
     """Modes with a jump at x, or with a kink where the automatic value is NaN."""
-    suspects: list[Failure] = field(default_factory=list)
+    significant: list[Failure] = field(default_factory=list)
     """Projections that agree, with a deviation that is significant all the same."""
     pushed: dict[int, tuple[Vector, Vector]] = field(default_factory=dict)
     """By leaf, the first tangent pushed forward and its image."""
-    dug: int = 0
+    saturated_columns: int = 0
     """Columns below the rounding of f that were looked into."""
-    carries: str | None = None
+    carried_dtype: str | None = None
     """The dtype to which f was seen to round its values, narrower than that of its outputs."""
     budget: Budget = field(init=False)
     columns: Columns = field(init=False)
     """Makes the comparisons of one column."""
     rows: Vector | None = None
     """The whole table by reverse mode, where it fitted into one block."""
-    agreement: Agreement = field(init=False)
+    adjoint_test: AdjointTest = field(init=False)
     affine: Affine | None = None
     """Compares columns along which f is affine exactly."""
-    by_sums: Callable[[], dict[str, Tally] | None] | None = None
+    block_sums: Callable[[], dict[str, Tally] | None] | None = None
     """Of a large problem: the comparison by sums of blocks, where everything agrees in that."""
-    summed: bool = False
+    replaced_by_sums: bool = False
     """Whether it took the place of all columns."""
 
     def __post_init__(self) -> None:
         """What follows from the rest."""
         modes = self.reverse is not None, self.forward is not None
-        self.budget = Budget(self.problem, self.probes, *modes, self.known is not None)
+        self.budget = Budget(self.problem, self.probes, *modes, self.known_row is not None)
         self.columns = Columns(self.problem, self.base, self.probes, self.tolerance)
         # of a method it would be a cycle, which keeps arrays on devices until Python collects
-        self.agreement = Agreement(partial(row_name, self.probes, self.base, "rows"))
+        self.adjoint_test = AdjointTest(partial(row_name, self.probes, self.base, "rows"))
 
     def tally(self, letter: str) -> Tally:
         """The tally of mode `letter` on top of the derivatives already taken."""
@@ -124,31 +129,31 @@ class Table:
         """All columns: differences once, shared by every mode."""
         for block, rows in self._blocks():
             self.rows = rows if block == slice(0, self.problem.X.size) else None
-            settled = self._together(block, rows)
-            for tangent in self.probes.tangents(self.problem.origin, block, self._along(rows)):
+            settled = self._compare_colored(block, rows)
+            for tangent in self.probes.tangents(self.problem.origin, block, self._gradient(rows)):
                 if tangent.coordinate in settled:
                     continue
                 if not self.budget.allows(self.budget.column):
                     return
                 self.budget.columns += 1
                 self._column(tangent, block, rows)
-                if self.summed:
+                if self.replaced_by_sums:
                     self.budget.columns = self.probes.columns
                     return
-            if not self.budget.allows(self.budget.pulled):  # for another block
+            if not self.budget.allows(self.budget.rows_allowed):  # for another block
                 return
 
-    def _together(self, block: slice, rows: Vector | None) -> set[int]:
+    def _compare_colored(self, block: slice, rows: Vector | None) -> set[int]:
         """The columns of a sparse table that a few evaluations settle, many at a time."""
         settled: set[int] = set()
         plain = self.probes.full and self.eps is None and not self.problem.modes_taken
         if not plain or rows is None or rows.shape[0] < self.probes.rows:
             return settled
-        for tangent, coordinates in grouped(self.probes, self.problem.origin, block, rows):
+        for tangent, coordinates in colored_tangents(self.probes, self.problem.origin, block, rows):
             if not self.budget.allows(self.budget.column):
                 break
-            found, pushed, compared = self.first(tangent, block, rows)
-            if not all(comparison.settled for _, comparison, _ in compared):
+            found, pushed, compared = self.from_two_evaluations(tangent, block, rows)
+            if not all(comparison.agrees_clearly for _, comparison, _ in compared):
                 continue
             settled.update(coordinates)
             for letter, comparison, kind in compared:
@@ -165,19 +170,19 @@ class Table:
         if self.reverse is None:
             yield slice(0, self.problem.X.size), None
             return
-        rows = self.budget.rows = self.budget.pulled
+        rows = self.budget.rows = self.budget.rows_allowed
         cotangents = islice(self.probes.cotangents(), rows)
         whole = not self.probes.full  # a random tangent goes through every column
-        yield from self.reverse.blocks(self.base, cotangents, rows, self.known, whole=whole)
+        yield from self.reverse.blocks(self.base, cotangents, rows, self.known_row, whole=whole)
 
-    def _along(self, rows: Vector | None) -> Vector | None:
+    def _gradient(self, rows: Vector | None) -> Vector | None:
         """The gradient that random tangents lean towards: of all projected outputs together."""
         if rows is None or self.probes.full:
             return None
         with np.errstate(all="ignore"):
             return np.asarray(rows[0] if rows.shape[0] == 1 else np.sum(rows, axis=0))
 
-    def first(
+    def from_two_evaluations(
         self, tangent: Tangent, block: slice, rows: Vector | None
     ) -> tuple[Column, Vector | None, list[ModeComparison]]:
         """A column from two evaluations, what forward mode says of it, and their comparisons."""
@@ -191,78 +196,89 @@ class Table:
         return found, pushed, list(self.columns.comparisons(found, block, rows, pushed))
 
     def _column(self, tangent: Tangent, block: slice, rows: Vector | None) -> None:
-        found, pushed, compared = self.first(tangent, block, rows)
-        settled = self.eps is not None or all(c.settled for _, c, _ in compared)
-        if not settled and self._beside_constants(found, tangent, block, rows):
+        found, pushed, compared = self.from_two_evaluations(tangent, block, rows)
+        settled = self.eps is not None or all(c.agrees_clearly for _, c, _ in compared)
+        if not settled and self._without_constants(found, tangent, block, rows):
             return
         disagrees = not settled and any(bool(np.any(self.doubtful(c))) for _, c, _ in compared)
-        doubt = (disagrees and self.confirmed < CONFIRMED) or (
-            not settled and total(compared, "undecided") and self.open < CONFIRMED
+        doubt = (disagrees and self.failed_columns < LADDER_COLUMNS) or (
+            not settled
+            and count_entries(compared, "undecided")
+            and self.open_columns < LADDER_COLUMNS
         )
         # a few times only: what f does not read looks like that, too
-        few = self.dug < DUG and not self.problem.modes_taken and not found.given
-        buried = not (doubt or settled) and few and below(compared)
-        self.dug += buried
-        if (doubt or buried) and self._sums_agree():
+        few = (
+            self.saturated_columns < SATURATED_COLUMNS
+            and not self.problem.modes_taken
+            and not found.from_reference
+        )
+        saturated = not (doubt or settled) and few and all_saturated(compared)
+        self.saturated_columns += saturated
+        if (doubt or saturated) and self._block_sums_agree():
             return
-        if doubt or buried:
-            if not self.budget.ladder():
+        if doubt or saturated:
+            if not self.budget.allows_ladder():
                 return
-            settling = self._settling(block, rows, pushed)
-            outcome = settling.settle(
-                found, compared, disagrees=disagrees or buried, carries=self.carries is not None
+            refinement = self._refinement(block, rows, pushed)
+            outcome = refinement.refine(
+                found,
+                compared,
+                disagrees=disagrees or saturated,
+                carried_dtype=self.carried_dtype is not None,
             )
             if outcome is None:
                 return
             found, compared, dtype = outcome
             if dtype is not None:
-                self._carry(dtype)
+                self._use_dtype(dtype)
                 self._column(tangent, block, rows)
                 return
-            if buried:
-                compared = settling.unburied(compared, found)
+            if saturated:
+                compared = refinement.open_saturated(compared, found)
             if few and all(not np.any(c.automatic) for _, c, _ in compared):
-                compared = settling.unshown(compared, found)
-                self.dug += not buried
-            self.confirmed += bool(total(compared, "fails"))
-            self.open += bool(total(compared, "undecided"))
-        self._keep(compared, found, block, rows)
+                compared = refinement.open_unconfirmed_zeros(compared, found)
+                self.saturated_columns += not saturated
+            self.failed_columns += bool(count_entries(compared, "fails"))
+            self.open_columns += bool(count_entries(compared, "undecided"))
+        self._record_all(compared, found, block, rows)
         if pushed is not None and rows is not None:
             self._forward_against_reverse(found, block, rows, pushed)
 
-    def _beside_constants(
+    def _without_constants(
         self, found: Column, tangent: Tangent, block: slice, rows: Vector | None
     ) -> bool:
         """Whether there were outputs whose size hides the others, and the column was compared
         without them: they stand still, and reverse mode says so, too.
         """
-        if self.probes.full or found.given or self.base.constant is not None:
+        if self.probes.full or found.from_reference or self.base.constant is not None:
             return False
-        still = constants(self.base, self.probes, found, None if rows is None else self.reverse)
+        still = dominating_constants(
+            self.base, self.probes, found, None if rows is None else self.reverse
+        )
         if still is None:
             return False
-        self._see(replace(self.base, constant=still))
+        self._use_base(replace(self.base, constant=still))
         self._column(tangent, block, rows)
-        self._see(replace(self.base, constant=None))
+        self._use_base(replace(self.base, constant=None))
         return True
 
-    def _see(self, base: Base) -> None:
+    def _use_base(self, base: Base) -> None:
         """From here on f is judged as `base` has it."""
         self.base = base
         self.columns = Columns(self.problem, base, self.probes, self.tolerance)
 
-    def _sums_agree(self) -> bool:
+    def _block_sums_agree(self) -> bool:
         """Before a large problem is followed through ladders: whether all of it agrees by sums."""
-        by_sums, self.by_sums = self.by_sums, None
-        found = None if by_sums is None else by_sums()
+        block_sums, self.block_sums = self.block_sums, None
+        found = None if block_sums is None else block_sums()
         if found is not None:
-            self.summed = True
-            for kept in (self.tallies, self.failures, self.projections, self.suspects):
+            self.replaced_by_sums = True
+            for kept in (self.tallies, self.failures, self.projections, self.significant):
                 kept.clear()
             self.tallies.update(found)
-        return self.summed
+        return self.replaced_by_sums
 
-    def _keep(
+    def _record_all(
         self,
         compared: list[ModeComparison],
         found: Column,
@@ -274,11 +290,11 @@ class Table:
         for letter, comparison, kind in compared:
             self._record(self.tally(letter), comparison, kind, found)
             if kind == "each" and self.problem.sketch is not None:
-                shown(self.problem.sketch, comparison, found)
+                mark_uncompared(self.problem.sketch, comparison, found)
             if kind == "rows" and rows is not None:
-                self._weigh(self.tally(letter), comparison, found, block, rows, depth)
+                self._weigh_entries(self.tally(letter), comparison, found, block, rows, depth)
 
-    def _weigh(
+    def _weigh_entries(
         self,
         tally: Tally,
         comparison: Comparison,
@@ -294,58 +310,64 @@ class Table:
             return
         seen = (self.problem, self.base, self.probes, tally, comparison, found, block, rows)
         hidden = undetectable(*seen, again=depth > 0)
-        if hidden is None or depth == STRATA or tally.failed or self.problem.modes_taken:
+        if hidden is None or depth == SEPARATIONS or tally.failed or self.problem.modes_taken:
             return
         if self.problem.sketch is not None:
-            self.problem.sketch.hidden[found.tangent.leaf] = hidden
+            self.problem.sketch.undetectable[found.tangent.leaf] = hidden
         elif not np.all(hidden):
             part = self.problem.X.slices[found.tangent.leaf]
             vector = np.zeros_like(found.vector)
             vector[part] = np.where(hidden, found.tangent.vector[part], 0.0)
-            self.stratum(replace(found.tangent, vector=vector), block, rows, depth + 1)
+            self.compare_separately(replace(found.tangent, vector=vector), block, rows, depth + 1)
 
-    def stratum(self, tangent: Tangent, block: slice, rows: Vector, depth: int = STRATA) -> None:
+    def compare_separately(
+        self, tangent: Tangent, block: slice, rows: Vector, depth: int = SEPARATIONS
+    ) -> None:
         """A comparison of entries that are too small to show among the others. It can fail, and add
         to what would have shown; what it leaves open is no worse than it was.
         """
         if not self.budget.allows(self.budget.column):
             return
-        found, pushed, compared = self.first(tangent, block, rows)
-        if found.given or not all(comparison.settled for _, comparison, _ in compared):
+        found, pushed, compared = self.from_two_evaluations(tangent, block, rows)
+        if found.from_reference or not all(
+            comparison.agrees_clearly for _, comparison, _ in compared
+        ):
             agree = all(bool(np.all(comparison.agrees)) for _, comparison, _ in compared)
-            if agree and not found.given:
+            if agree and not found.from_reference:
                 for letter, comparison, kind in compared:
                     if kind == "rows":
-                        self._weigh(self.tally(letter), comparison, found, block, rows, depth)
+                        self._weigh_entries(
+                            self.tally(letter), comparison, found, block, rows, depth
+                        )
                 return
-            settling = self._settling(block, rows, pushed)
-            outcome = settling.settle(found, compared, disagrees=True, carries=True)
-            if outcome is None or not (found.given or total(outcome[1], "fails")):
+            refinement = self._refinement(block, rows, pushed)
+            outcome = refinement.refine(found, compared, disagrees=True, carried_dtype=True)
+            if outcome is None or not (found.from_reference or count_entries(outcome[1], "fails")):
                 return
             found, compared = outcome[:2]
-        self._keep(compared, found, block, rows, depth)
+        self._record_all(compared, found, block, rows, depth)
 
-    def _settling(self, block: slice, rows: Vector | None, pushed: Vector | None) -> Settling:
+    def _refinement(self, block: slice, rows: Vector | None, pushed: Vector | None) -> Refinement:
         """What it takes to judge a column again."""
 
-        def judged(found: Column) -> list[ModeComparison]:
+        def compare(found: Column) -> list[ModeComparison]:
             return list(self.columns.comparisons(found, block, rows, pushed, final=True))
 
-        return Settling(self.problem, self.base, self.probes, self.budget, judged)
+        return Refinement(self.problem, self.base, self.probes, self.budget, compare)
 
     def doubtful(self, comparison: Comparison) -> NDArray[np.bool_]:
         """Where two evaluations do not settle the matter."""
         doubtful = ~comparison.agrees | comparison.vanishing
         if not self.probes.full:
-            doubtful |= comparison.coarse | comparison.suspicious
+            doubtful |= comparison.coarse | comparison.significant
         return doubtful
 
-    def _carry(self, dtype: str) -> None:
+    def _use_dtype(self, dtype: str) -> None:
         """From here on f is judged as code in that dtype."""
         bits = CARRIED[dtype]
-        self.carries = dtype
+        self.carried_dtype = dtype
         self.tolerance = replace(self.tolerance, eps=max(self.tolerance.eps, 2.0 ** (1 - bits)))
-        self._see(self.base.rounded(2.0 ** (1 - bits)))
+        self._use_base(self.base.rounded(2.0 ** (1 - bits)))
 
     # -- keeping what disagrees
 
@@ -353,7 +375,7 @@ class Table:
         # an empty output has a projection, with nothing in it
         empty = [kind == "rows" and not leaf.size for leaf in self.base.Y.leaves]
         tally.compared += int(comparison.automatic.size) - (0 if self.probes.full else sum(empty))
-        if comparison.settled:
+        if comparison.agrees_clearly:
             tally.nonzero += int(np.count_nonzero(comparison.automatic))
             tally.resolution = max(tally.resolution, comparison.resolution)
             return
@@ -361,21 +383,21 @@ class Table:
         slopes = slopes_of(self.problem, self.probes, kind, found, self.base.Y.size)
         kink, odd = kinks(slopes, comparison, ties=self.probes.full)
         if odd:
-            self.unsettled.add(tally.mode)
+            self.undecidable.add(tally.mode)
         fails, undecided = fails & ~kink, undecided & ~kink
         tally.nonzero += int(np.count_nonzero(comparison.automatic))
         tally.resolution = max(tally.resolution, comparison.resolution)
         tally.failed += int(np.count_nonzero(fails))
         tally.undecided += int(np.count_nonzero(undecided))
         tally.kinks += int(np.count_nonzero(kink))
-        for k in worst_of(comparison, fails):
+        for k in worst_entries(comparison, fails):
             entry = self._entry(tally.mode, comparison, kind, found, k)
             if not comparison.moved[k] and comparison.automatic[k] != 0:
-                tally.keep(tally.still, entry)
+                tally.keep(tally.spurious, entry)
             elif self._detached(kind, k):
                 tally.keep(tally.detached, entry)
             elif self._absent(kind, found):
-                tally.keep(tally.absent, entry)
+                tally.keep(tally.missing, entry)
             else:
                 tally.keep(tally.wrong, entry)
             failure = Failure(tally.mode, kind, found.tangent, k, entry)
@@ -383,10 +405,10 @@ class Table:
             key = tally.mode, found.tangent.leaf, -1 if kind == "each" else k
             self.projections.setdefault(key, failure)
         if not self.probes.full:
-            for k in worst_of(comparison, comparison.suspicious & ~undecided):
+            for k in worst_entries(comparison, comparison.significant & ~undecided):
                 entry = self._entry(tally.mode, comparison, kind, found, k)
-                self.suspects.append(Failure(tally.mode, kind, found.tangent, k, entry))
-        for k in worst_of(comparison, kink | undecided):
+                self.significant.append(Failure(tally.mode, kind, found.tangent, k, entry))
+        for k in worst_entries(comparison, kink | undecided):
             entry = self._entry(tally.mode, comparison, kind, found, k)
             if kink[k] and entry.slopes is None:  # the kink is another output's
                 entry = replace(entry, slopes=(entry.reference, entry.reference))
@@ -419,8 +441,8 @@ class Table:
             None
             if slopes is None or np.isnan(slopes[0][k])
             else (float(slopes[0][k]), float(slopes[1][k])),
-            comparison.hidden(k),
-            found.given,
+            comparison.rounding_level(k),
+            found.from_reference,
         )
 
     def _forward_against_reverse(
@@ -428,4 +450,4 @@ class Table:
     ) -> None:
         tally, wrt = Tally("identity"), column_name(self.problem, found.tangent)
         tally = self.tallies.setdefault(tally.mode, tally)
-        self.agreement.compare(self.columns, tally, wrt, found, block, rows, pushed)
+        self.adjoint_test.compare(self.columns, tally, wrt, found, block, rows, pushed)

@@ -31,7 +31,7 @@ from adjudge.problem.space import Space
 class Sums(Protocol):
     """What the coordinates of a problem stand for that are blocks of entries."""
 
-    hidden: dict[int, NDArray[np.bool_]]
+    undetectable: dict[int, NDArray[np.bool_]]
     """By input, the entries whose terms were too small to show."""
 
     def terms(self, j: int, t: Vector, rows: int) -> Vector:
@@ -39,7 +39,7 @@ class Sums(Protocol):
 
     doubted: dict[int, NDArray[np.bool_]]
     """By input, the outputs whose tangents two evaluations have not settled."""
-    lost: bool
+    uncompared: bool
     """Whether there are such ones that do not show in their sums either."""
 
     def images(self, j: int, t: Vector) -> tuple[Vector, NDArray[np.int64]]:

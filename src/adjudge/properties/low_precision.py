@@ -19,19 +19,19 @@ from adjudge.floats import SHORT, Vector, norm, scale
 from adjudge.jacobian import (
     DERIVATIVE_UNITS,
     Array,
-    Derivative,
+    DerivativeAtPoints,
     Evaluator,
-    allowed,
-    bias,
-    both_finite,
-    factors,
-    far,
-    fixed,
-    near,
-    pair,
-    probes,
+    common_factors,
+    constant,
+    derivatives_of_both,
+    finite_deviation,
+    points_farther_off,
+    points_within_ulps,
+    proportional,
+    random_probes,
+    relative_bias,
     rms,
-    steady,
+    rounding_allowance,
 )
 
 WRONG = 4
@@ -131,19 +131,19 @@ class _Link:
     def judged(self) -> Transport:
         if not self.of.size or not self.by.size:
             return self.nothing
-        pair_at_x = self._pair(near(self.low.problem, self.eps, self.random))
+        pair_at_x = self._pair(points_within_ulps(self.low.problem, self.eps, self.random))
         tried = self._probes()
         seen = self._seen(pair_at_x, tried)
         # zeros throughout are no matter of conditioning
         seen = replace(seen, motion=np.where(seen.absent, 0.0, seen.motion))
-        ratio = seen.off / allowed(self.u, seen.size, seen.motion, self.of)
+        ratio = seen.off / rounding_allowance(self.u, seen.size, seen.motion, self.of)
         shift = self._shift(pair_at_x)
         few = 1.25 * self.u if self.eps > SHORT else DERIVATIVE_UNITS * self.u
         suspects, biased = _worst(ratio, WRONG), np.abs(seen.bias) > few
         shifted = self.first and bool(np.any(shift > WRONG))
         wrong, factor = bool(np.any(seen.broken)), 1.0
         if suspects.size or np.any(biased) or shifted:
-            apart = self._pair(far(self.low.problem, self.eps, self.random))
+            apart = self._pair(points_farther_off(self.low.problem, self.eps, self.random))
             if len(apart[0].values) < 3:
                 apart = pair_at_x
             moved = self._moved(shift, apart)
@@ -167,13 +167,13 @@ class _Link:
         k = int(named[np.argmax((ratio if factor == 1 else seen.off)[named])])
         return self._named(k, pair_at_x, tried, wrong, factor)
 
-    def _pair(self, points: Sequence[Vector]) -> list[Derivative]:
-        return pair(self.low, self.high, self.letter, points)
+    def _pair(self, points: Sequence[Vector]) -> list[DerivativeAtPoints]:
+        return derivatives_of_both(self.low, self.high, self.letter, points)
 
     def _probes(self) -> list[Vector]:
-        return probes(self.low.problem, self.by, self.letter, self.random)
+        return random_probes(self.low.problem, self.by, self.letter, self.random)
 
-    def _seen(self, at: Sequence[Derivative], tried: Sequence[Vector]) -> _Seen:
+    def _seen(self, at: Sequence[DerivativeAtPoints], tried: Sequence[Vector]) -> _Seen:
         one, two = at
         off, size = np.zeros(self.of.size), np.zeros(self.of.size)
         motion, broken = np.zeros(self.of.size), np.zeros(self.of.size, bool)
@@ -187,23 +187,25 @@ class _Link:
             held = np.isfinite(high) & (np.abs(high) < huge)
             if finite_at_x:
                 broken |= held[0] & ~np.isfinite(low[0])
-            e, g = both_finite(np.where(held, low, np.nan), high)
+            e, g = finite_deviation(np.where(held, low, np.nan), high)
             off += np.sum(e**2, axis=0) / count
             size += np.sum(g**2, axis=0) / count
             absent &= np.all((low == 0) & (high != 0), axis=0)
             seen_twice = (g != 0) & (g[0] != 0)
             motion = np.maximum(motion, np.max(np.abs(g - g[0]) * seen_twice, axis=0))
-            biases += bias(e, g, self.of)
+            biases += relative_bias(e, g, self.of)
         mean = np.mean(np.array(biases), axis=0)
         return _Seen(np.sqrt(off), np.sqrt(size), motion, mean, broken, absent)
 
     # -- the value of f
 
-    def _shift(self, at: Sequence[Derivative]) -> Vector:
+    def _shift(self, at: Sequence[DerivativeAtPoints]) -> Vector:
         """How far the value of f is off, over what is allowed, by output."""
-        e, f = both_finite(np.array(at[0].values), np.array(at[1].values))
+        e, f = finite_deviation(np.array(at[0].values), np.array(at[1].values))
         motion = np.max(np.abs(f - f[0]), axis=0)
-        return np.asarray(rms(e, 0) / allowed(self.u, rms(f, 0), motion, self.low.base.Y))
+        return np.asarray(
+            rms(e, 0) / rounding_allowance(self.u, rms(f, 0), motion, self.low.base.Y)
+        )
 
     def _value(self, k: int) -> str:
         low, high = (float(one.base.values[k]) for one in (self.low, self.high))
@@ -214,15 +216,17 @@ class _Link:
             "  f loses digits on the way (cancellation, saturation), or is ill-conditioned"
         )
 
-    def _moved(self, shift: Vector, at: Sequence[Derivative]) -> NDArray[np.bool_]:
+    def _moved(self, shift: Vector, at: Sequence[DerivativeAtPoints]) -> NDArray[np.bool_]:
         """The outputs of f itself whose value is off, at all points alike, and by no rounding."""
         moved = np.zeros(shift.size, bool)
         if self.first:
             kept = _worst(shift, 1.0)
             low, high = (np.array(derivative.values)[:, kept] for derivative in at)
-            e, f = both_finite(low, high)
+            e, f = finite_deviation(low, high)
             held = np.isfinite(low) & np.isfinite(high)
-            moved[kept] = fixed(e[:, None], f[:, None], held) | steady(e[:, None], 16.0, held)
+            moved[kept] = proportional(e[:, None], f[:, None], held) | constant(
+                e[:, None], 16.0, held
+            )
             stuck = np.all(low == low[0], axis=0) & np.any(high != high[0], axis=0)
             if np.any(moved[kept] & stuck):
                 moved[kept[stuck]] &= ~self._stairs()[kept[stuck]]
@@ -253,8 +257,8 @@ class _Link:
         self,
         seen: _Seen,
         suspects: NDArray[np.intp],
-        at: Sequence[Derivative],
-        beside: Sequence[Derivative],
+        at: Sequence[DerivativeAtPoints],
+        beside: Sequence[DerivativeAtPoints],
         few: float,
     ) -> tuple[NDArray[np.intp], Vector]:
         """Of the suspects those that are off at all points alike; by leaf, the factor that all of
@@ -271,17 +275,17 @@ class _Link:
                 one[:count, ..., alone] = other[:count]
         size = seen.size.copy()
         size[suspects] = _over(g, held)
-        bound = WRONG * allowed(self.u, size, seen.motion, self.of)[suspects]
+        bound = WRONG * rounding_allowance(self.u, size, seen.motion, self.of)[suspects]
         zero = np.all((e == -g) | ~held[:, None], axis=(0, 1)) & np.any(held, axis=0)
-        part = fixed(e, g, held) & ~zero  # of the derivative: no loss of digits makes that
-        lasting = np.where(seen.absent[suspects], zero, zero | part | steady(e, 4.0, held))
+        part = proportional(e, g, held) & ~zero  # of the derivative: no loss of digits makes that
+        lasting = np.where(seen.absent[suspects], zero, zero | part | constant(e, 4.0, held))
         beyond = _over(e, held) > bound
         still, part = suspects[lasting & beyond], part[lasting & beyond]
-        off, f = both_finite(*(np.array(derivative.values) for derivative in at))
-        drift = np.abs(np.mean(bias(off, f, self.low.base.Y), axis=0))
+        off, f = finite_deviation(*(np.array(derivative.values) for derivative in at))
+        drift = np.abs(np.mean(relative_bias(off, f, self.low.base.Y), axis=0))
         shown = self.u * (4 if self.eps > SHORT else DERIVATIVE_UNITS) * float(rms(norm(f)))
         shown = max(shown, WRONG * float(rms(norm(off))))
-        by_leaf = factors(np.array(biases), few + 2 * float(np.max(drift, initial=0.0)))
+        by_leaf = common_factors(np.array(biases), few + 2 * float(np.max(drift, initial=0.0)))
         if self._moves(seen.off[still], still) <= shown:
             still = still[part]
         for j, part in enumerate(self.of.slices):
@@ -291,7 +295,7 @@ class _Link:
         return still, by_leaf
 
     def _samples(
-        self, at: Sequence[Derivative], kept: NDArray[np.intp]
+        self, at: Sequence[DerivativeAtPoints], kept: NDArray[np.intp]
     ) -> tuple[Array, Array, NDArray[np.bool_], Array]:
         """Deviation and derivative by point, probe and kept entry; where, by point and entry, they
         are finite; the bias by probe, point and leaf.
@@ -299,11 +303,11 @@ class _Link:
         es, gs, helds, biases = [], [], [], []
         for probe in self._probes():
             low, high = at[0].take(probe), at[1].take(probe)
-            e, g = both_finite(low, high)
+            e, g = finite_deviation(low, high)
             es.append(e[:, kept])
             gs.append(g[:, kept])
             helds.append((np.isfinite(low) & np.isfinite(high))[:, kept])
-            biases.append(bias(e, g, self.of))
+            biases.append(relative_bias(e, g, self.of))
         return np.stack(es, 1), np.stack(gs, 1), np.all(helds, axis=0), np.array(biases)
 
     def _moves(self, off: Vector, entries: NDArray[np.intp]) -> float:
@@ -316,7 +320,7 @@ class _Link:
     def _named(
         self,
         k: int,
-        at: Sequence[Derivative],
+        at: Sequence[DerivativeAtPoints],
         tried: Sequence[Vector],
         wrong: bool,
         factor: float,

@@ -141,7 +141,7 @@ def caching(table: Table, tally: Tally) -> str | None:
     problem, failure = table.problem, table.failures.get(tally.mode)
     others = (*tally.wrong, *tally.open)
     stands = bool(others) and all(entry.reference == 0.0 for entry in others)
-    if problem.modes_taken or not (tally.still or stands):
+    if problem.modes_taken or not (tally.spurious or stands):
         return None
     everything = slice(0, problem.X.size)
     tangent = (
@@ -149,7 +149,7 @@ def caching(table: Table, tally: Tally) -> str | None:
         if failure is None
         else failure.tangent
     )
-    if tally.still:
+    if tally.spurious:
         problem.counts.doing = "at x and beside it, to tell a cache"
         x, there = problem.point(), problem.point(problem.origin + tangent.vector * tangent.length)
         before, after = problem.evaluate(x), problem.evaluate(there)

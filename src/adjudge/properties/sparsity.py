@@ -54,7 +54,9 @@ class Structure:
 
     def _gradient(self) -> Vector | None:
         """The largest entries of the rows of reverse mode; `None` where they are not all there."""
-        rows = self.table.known[None, :] if self.table.known is not None else self.table.rows
+        rows = (
+            self.table.known_row[None, :] if self.table.known_row is not None else self.table.rows
+        )
         if rows is None or rows.shape[0] < self.table.probes.rows or not rows.size:
             return None
         return np.asarray(np.max(np.abs(rows), axis=0))
@@ -69,9 +71,9 @@ class Structure:
         mask = gradient[part] == 0
         if table.probes.full or table.tally("R").failed or np.all(mask) or not np.any(mask):
             return  # where something failed, that is traced
-        rows = table.known[None, :] if table.known is not None else table.rows
+        rows = table.known_row[None, :] if table.known_row is not None else table.rows
         assert rows is not None  # or there would be no gradient
-        table.stratum(self._tangent(j, mask, 0), slice(0, table.problem.X.size), rows)
+        table.compare_separately(self._tangent(j, mask, 0), slice(0, table.problem.X.size), rows)
 
     # -- a derivative where f does not move
 

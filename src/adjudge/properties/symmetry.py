@@ -8,7 +8,7 @@ import numpy as np
 
 from adjudge.findings import Finding, Status
 from adjudge.floats import Vector, norm, scale
-from adjudge.jacobian import SUM_UNITS, persists, shaken
+from adjudge.jacobian import SUM_UNITS, is_systematic, perturbed
 from adjudge.problem import Forward, Reverse, signed
 from adjudge.properties.identities import Identities, only
 
@@ -87,10 +87,10 @@ def _of_output(
 
         def gap_at(there: Vector, part: Vector = part) -> float:
             moved = np.where(point == problem.origin, there, point)  # what w leaves out stays out
-            H, a, b = _at(checks, mode, moved), shaken(part, random), shaken(two, random)
+            H, a, b = _at(checks, mode, moved), perturbed(part, random), perturbed(two, random)
             return float(np.sum(b * H(a)) - np.sum(a * H(b)))
 
-        if persists(problem, checks.tolerance.eps, checks.probes.seed, gap, gap_at):
+        if is_systematic(problem, checks.tolerance.eps, checks.probes.seed, gap, gap_at):
             yield Finding(
                 Status.INCONSISTENT,
                 letter + problem.modes_taken,

@@ -10,7 +10,7 @@ import numpy as np
 from adjudge.errors import AdjudgeError
 from adjudge.estimate import Column, Estimate, column, confirm, measured, refined
 from adjudge.floats import Vector, norm
-from adjudge.jacobian import ENTRY, RESIDUE, Entry, Failure, Table, neighbours
+from adjudge.jacobian import ENTRY_WORK, INHERITED_UNITS, Entry, Failure, Table, rounding_neighbours
 from adjudge.problem import Forward, Reverse, Tangent, evaluate, undetectable_slope
 from adjudge.report.group_testing import NAMED, Indices, Residual, Search
 
@@ -116,7 +116,7 @@ class _Trace:
 
     def _enough(self, _: int) -> bool:
         """Whether as many entries as are named were found, or the budget has no room for one."""
-        if not self.table.budget.allows(ENTRY):
+        if not self.table.budget.allows(ENTRY_WORK):
             self.found.cut_short = True
         return self.found.cut_short or len(self.found.entries) >= NAMED
 
@@ -310,7 +310,9 @@ class _Trace:
         unit[coordinate] = 1.0
         eps, values = table.tolerance.eps, np.abs(found.estimate.value[self.part])
         largest = np.max(values, initial=0.0, where=np.isfinite(values))
-        return float(undetectable_slope(table.base, unit, eps)[row] + RESIDUE * eps * largest)
+        return float(
+            undetectable_slope(table.base, unit, eps)[row] + INHERITED_UNITS * eps * largest
+        )
 
     def _of_row(self, estimate: Estimate, row: int | None) -> tuple[float, float]:
         """Value and error bar of one output, or of the first derivative's projection."""
@@ -325,7 +327,7 @@ class _Trace:
         if row is not None:
             unit[row] = 1.0
         changes = [0.0]
-        for point in neighbours(table.problem, self.failure.tangent.leaf):
+        for point in rounding_neighbours(table.problem, self.failure.tangent.leaf):
             if row is None:
                 doing = "with x moved by rounding"
                 there = evaluate(table.problem, table.base, point, doing)[coordinate]

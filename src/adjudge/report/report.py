@@ -179,9 +179,9 @@ def findings_of(
     found = []
     for status, entries in (
         (Status.MISMATCH, tally.wrong),
-        (Status.SPURIOUS, tally.still),
+        (Status.SPURIOUS, tally.spurious),
         (Status.DETACHED, tally.detached),
-        (Status.MISSING, tally.absent),
+        (Status.MISSING, tally.missing),
     ):
         if entries:
             said = mistake or (_accuracy(tally) if status is Status.MISMATCH else None)
@@ -192,23 +192,23 @@ def findings_of(
         status = Status.NONSMOOTH if entry.slopes is not None else Status.UNRESOLVED
         if not np.isfinite(entry.reference) and entry.slopes is None:
             status = Status.NONFINITE
-        sentence = "tail" if entry.hidden else _sentence(status, entry)
+        sentence = "tail" if entry.rounding_level else _sentence(status, entry)
         if (status, sentence) not in seen:
             seen.add((status, sentence))
             found.append(_finding(status, tally, entry, provenance))
-    if tally.faint and not tally.failed and not tally.undecided:
-        found.append(_faint(tally))
+    if tally.saturated and not tally.failed and not tally.undecided:
+        found.append(_saturated(tally))
     return found
 
 
-def _faint(tally: Tally) -> Finding:
+def _saturated(tally: Tally) -> Finding:
     """Entries below the rounding of f among others that are not: a note, for these are judged."""
-    entries = "1 entry lies" if tally.faint == 1 else f"{tally.faint} entries lie"
+    entries = "1 entry lies" if tally.saturated == 1 else f"{tally.saturated} entries lie"
     return Finding(
         Status.UNRESOLVED,
         tally.mode,
         "",
-        f"{entries} below the rounding of f, beside larger ones: {tally.faintest}\n"
+        f"{entries} below the rounding of f, beside larger ones: {tally.saturated_example}\n"
         "  not verified, whatever the verdict: pass reference= to compare them, too",
         note=True,
     )
@@ -246,14 +246,16 @@ def _sentence(status: Status, entry: Entry) -> str:
         return "the function has a kink here, and the automatic value is not a number"
     if status is Status.NONSMOOTH and entry.slopes is not None and len(set(entry.slopes)) == 1:
         return "x lies on a kink of other outputs, and the automatic value is not the slope of this"
-    if status is Status.UNRESOLVED and entry.hidden:
+    if status is Status.UNRESOLVED and entry.rounding_level:
         what = (
             f"a derivative of {abs(entry.automatic):.2g} cannot be seen in f"
             if entry.automatic
             else "f moves farther off, so that zero is in doubt"
         )
-        return f"{what}: the rounding of f alone makes {entry.hidden:.1g} over the scale of x"
-    if status is Status.UNRESOLVED and entry.given:
+        return (
+            f"{what}: the rounding of f alone makes {entry.rounding_level:.1g} over the scale of x"
+        )
+    if status is Status.UNRESOLVED and entry.from_reference:
         return (
             "the reference cannot decide: its error bar, or the rounding of the automatic "
             "derivative, is too wide"
@@ -262,9 +264,9 @@ def _sentence(status: Status, entry: Entry) -> str:
 
 
 def _remedy(status: Status, entry: Entry) -> str:
-    if status is Status.UNRESOLVED and entry.hidden:
+    if status is Status.UNRESOLVED and entry.rounding_level:
         return "pass reference= (f in mpmath, say), or evaluate a form of f that keeps its tail"
-    if status is Status.UNRESOLVED and entry.given:
+    if status is Status.UNRESOLVED and entry.from_reference:
         return "give adjudge.reference.mpmath(g), or a derivative that keeps its digits"
     return _REMEDIES[status]
 

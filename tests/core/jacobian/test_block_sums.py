@@ -271,7 +271,9 @@ def test_arrays_are_not_touched():
 
 def test_sums_come_where_two_evaluations_have_not_settled_it(monkeypatch, settled):
     monkeypatch.undo()
-    monkeypatch.setattr("adjudge.check.one_problem.by_sums", lambda *args: settled.append(args))
+    monkeypatch.setattr(
+        "adjudge.check.one_problem.compare_block_sums", lambda *args: settled.append(args)
+    )
     right = ByHand(steep, vjp=lambda x, w: w * steep_slope(x))
 
     assert adjudge.jacobian.block_sums.LARGE == 2**17

@@ -5,7 +5,7 @@ import pytest
 
 from adjudge import ByHand, Verdict, examine
 from adjudge.engine.array_api import PlainBackend
-from adjudge.jacobian.coloring import grouped
+from adjudge.jacobian.coloring import colored_tangents
 from adjudge.problem.probes import Probes
 from adjudge.problem.space import Space
 
@@ -72,7 +72,7 @@ def test_no_output_depends_on_two_columns_of_a_group():
     probes = Probes(space, space, True, 0)
     seen = []
 
-    for tangent, coordinates in grouped(probes, origin, slice(0, 40), rows):
+    for tangent, coordinates in colored_tangents(probes, origin, slice(0, 40), rows):
         assert np.max(np.count_nonzero(rows[:, coordinates], axis=1)) <= 1
         assert set(np.flatnonzero(tangent.vector)) == set(coordinates)
         seen += coordinates
@@ -83,7 +83,9 @@ def test_no_output_depends_on_two_columns_of_a_group():
 def test_a_dense_table_is_not_grouped():
     space, origin = Space.at(BACKEND, (X,), ("x",))
 
-    assert not list(grouped(Probes(space, space, True, 0), origin, slice(0, 40), np.ones((3, 40))))
+    assert not list(
+        colored_tangents(Probes(space, space, True, 0), origin, slice(0, 40), np.ones((3, 40)))
+    )
 
 
 def test_a_table_in_several_blocks_is_grouped_block_by_block(monkeypatch):
