@@ -1,4 +1,9 @@
-"""`<w, J v> = <J* w, v>`: forward and reverse mode by the same numbers, without differences."""
+"""This module holds the adjoint test, `<w, J v> = <J* w, v>`: forward against reverse mode.
+
+Both numbers come from automatic derivatives, so they agree to rounding and no differences are
+involved. The test is standard (Claerbout, 1992, calls it the dot-product test); it is blind to
+errors that both modes share.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +20,21 @@ from adjudge.jacobian.rounding import SUM_UNITS, is_systematic, perturbed
 from adjudge.problem import Forward, Reverse, undetectable_slope
 
 CANCELLATION_UNITS = 2.0**16
-"""Units of rounding of f over the scale of x: what is less may be one of what cancels."""
+"""Units of rounding of f over the scale of x up to which a gap is put down to cancellation: where
+terms as large as f cancel in a derivative, both modes are left with different roundings of zero.
+The value is ours and has no derivation; a disagreement below it is not seen."""
 RETRIES = 4
-"""Disagreements of a table, small enough to be ill-conditioning, that are taken at other points."""
+"""At most this many disagreements of one table are taken again at other points, the largest first,
+since each takes a vjp and a jvp at up to seven points. Only gaps that ill-conditioning could
+explain are taken again; others fail at once."""
 
 
 @dataclass
 class AdjointTest:
-    """The comparisons of one table, by pairs of leaves or by entry."""
+    """The adjoint tests of one table, by pairs of leaves or by entry."""
 
     name: Callable[[int], str]
-    """What row `k` is the derivative of."""
+    """Names what row `k` is the derivative of."""
     retried: int = 0
 
     def compare(
@@ -38,7 +47,12 @@ class AdjointTest:
         rows: Vector,
         pushed: Vector,
     ) -> None:
-        """Both modes along the tangent of `found`: exact to rounding."""
+        """Compares both modes along the tangent of `found`, to rounding.
+
+        There are two bounds. A gap beyond `sqrt(eps)` of the terms fails. One between that and
+        `SUM_UNITS` of rounding may be rounding that an ill-conditioned f amplifies, and fails only
+        if it is the same at points nearby.
+        """
         probes, tolerance = columns.probes, columns.tolerance
         reverse = columns.reverse(found, block, rows, final=True)
         with np.errstate(all="ignore"):
@@ -46,7 +60,8 @@ class AdjointTest:
             length = norm(np.where(np.isfinite(two), two, 0.0))
             size = np.maximum(reverse.size, length if probes.full else np.abs(two))
             size = np.maximum(size, np.abs(one))
-            # what cancels to rounding keeps the rounding of what it is computed through
+            # A derivative that cancels to rounding keeps the rounding of the values it is computed
+            # through.
             rounding = SUM_UNITS * tolerance.eps * reverse.scales.secant
             bound = tolerance.identity * size + rounding
             tight = SUM_UNITS * tolerance.eps * size + rounding
@@ -84,7 +99,9 @@ class AdjointTest:
 
     @staticmethod
     def _is_systematic(columns: Columns, found: Column, k: int, gap: float) -> bool:
-        """Whether the difference is one of the rules, and not of rounding."""
+        """Whether the gap is one of the rules and not of rounding: it is there at points nearby as
+        well.
+        """
         problem, base, probes = columns.problem, columns.base, columns.probes
         if not problem.counts.allows(32):
             return False

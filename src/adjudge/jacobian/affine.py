@@ -1,4 +1,10 @@
-"""Functions found affine, compared to rounding; and the condition of their derivatives."""
+"""This module compares derivatives of affine functions to rounding.
+
+Where f is affine a difference over the whole scale of x has no truncation, so rounding is all that
+it is off by. A constant that is wrong by 1e-12 then shows, which no difference of a curved function
+can do. How much rounding is to be allowed depends on the conditioning of the map, which is
+estimated from its singular values. The comparison is ours.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +23,21 @@ from adjudge.jacobian.rounding import is_systematic, perturbed
 from adjudge.problem import Base, Forward, Probes, Problem, Reverse, evaluate
 
 BIDIAGONAL_STEPS = 8
-"""Of the bidiagonalisation: each a difference and a vjp."""
+"""The steps of the bidiagonalisation, each of which takes a difference and a vjp."""
 NEGLIGIBLE = 1e-10
-"""Part of the largest singular value below which the rest is rounding."""
+"""Below this part of the largest singular value a remainder is rounding, and the iteration ends."""
 
 
 def condition(problem: Problem, base: Base, leaf: int, w: Vector) -> float:
-    """The ratio of the largest to the smallest singular value that a few steps of Golub and Kahan
-    (SIAM J. Numer. Anal. 2, 1965) from the cotangent `w` show, of the derivative in one leaf.
+    """The ratio of the largest to the smallest singular value of the derivative in one leaf, as far
+    as a few steps of Golub and Kahan's bidiagonalisation (SIAM J. Numer. Anal. 2, 1965) from the
+    cotangent `w` show it.
 
-    An ill-conditioned map may be the inverse of another, and two ways to compute it, both backward
-    stable, differ by as many units of rounding. Infinite where x has no room for differences.
+    A map with a wide spread of singular values may be the inverse of an ill-conditioned one, and
+    two backward stable ways to compute that differ by as many units of rounding: `solve(A.T, w)`
+    and `inv(A).T @ w` for a Hilbert matrix of order 10, say. Such a difference is the same at every
+    point, so `is_systematic` cannot excuse it. The ratio is infinite where x has no room for
+    differences.
     """
     part = problem.X.slices[leaf]
     length = float(np.max(scale(problem.origin[part]), initial=0.0))
@@ -65,7 +75,9 @@ def condition(problem: Problem, base: Base, leaf: int, w: Vector) -> float:
 
 
 def _orthogonalised(vector: Vector, others: list[Vector]) -> Vector:
-    """What is left of `vector` beside orthonormal ones; twice, so that rounding is."""
+    """What is left of `vector` when its components along these orthonormal vectors are taken out.
+    It is done twice, since the first pass leaves rounding (Gram-Schmidt with reorthogonalisation).
+    """
     for _ in range(2):
         for other in others:
             vector = vector - (other @ vector) * other
@@ -73,37 +85,48 @@ def _orthogonalised(vector: Vector, others: list[Vector]) -> Vector:
 
 
 THIRD_POINT = 0.37
-"""Of the long step: a third point, in step with nothing."""
+"""The part of the long step at which f is tried as well. It is no ratio of small numbers, so that a
+staircase whose steps divide the long step, such as `x + 0.1 floor(4 x)`, is not taken for
+affine."""
 SHORTEST_LENGTH = 1 / 16
-"""Part of the scale of x that a long step has to have."""
+"""A long step has to have this part of the scale of x; over a shorter one a curved function looks
+straight."""
 MOST_COLUMNS = 4
-"""Columns of a full table that get long steps, and leaves of a projected one times two."""
+"""The columns of a full table that get long steps; in a projected table there are two for each
+leaf. A wrong constant shows in the first of them, and each costs three evaluations."""
 SCATTER_FACTOR = 32
-"""Times the scatter of the differences that the automatic value may be off by."""
+"""The automatic value may be off by this many times the scatter of the long differences; ours."""
 CURVATURE_BARS = 4
-"""Times the error bar of the long differences."""
+"""A gap has to exceed this many times the allowed rounding: a curvature that stays below the
+rounding of f may still bend the slope by as much as the error bar. The value is ours."""
 CONDITION_UNITS = 8
-"""Times the square of the condition: that of the map, and that of what it was made from."""
+"""The units of rounding, times the square of the spread of singular values, that two ways to
+compute the map may differ by. The square covers a map that was made from an ill-conditioned one
+(the inverse of a product, say); ours."""
 
 
 @dataclass(frozen=True)
 class Secant:
-    """`f` along one tangent, over a length at which rounding is all that a difference has."""
+    """The slope of f along one tangent over a length at which rounding is all that a difference is
+    off by.
+    """
 
     direction: Vector
-    """The move that was really made."""
+    """The move that was really made, after rounding."""
     value: Vector
     """`J direction`, by output."""
     error: Vector
     """What its rounding may amount to."""
     holds: tuple[bool, ...]
-    """By output leaf, whether it is affine there, and moves."""
+    """By output leaf, whether f is affine there and moves."""
 
 
 @dataclass
 class Affine:
-    """The exact comparisons of one table. Free where f is not affine: the two evaluations of a
-    column and `f(x)` do not lie on a line.
+    """The comparisons of one table with the secants of an affine f.
+
+    They cost nothing where f is not affine: then the two evaluations of a column and `f(x)` do not
+    lie on a line, and nothing more is evaluated.
     """
 
     problem: Problem
@@ -118,7 +141,7 @@ class Affine:
     def compare(
         self, found: Column, block: slice, rows: Vector | None, forward: Forward | None
     ) -> None:
-        """What each mode says along the tangent of `found`, if f is affine along it."""
+        """Compares what each mode says along the tangent of `found`, if f is affine along it."""
         most = MOST_COLUMNS if self.probes.full else 2 * len(self.problem.X.leaves)
         if found.sample is None or self.tried >= most or not self.problem.counts.allows(16):
             return
@@ -137,11 +160,13 @@ class Affine:
 
     @property
     def _units(self) -> float:
-        """Units of rounding of a sum over all entries, mostly (Higham and Mary 2019)."""
+        """The units of rounding of a sum over all entries, with a factor near sqrt(n) (Higham and
+        Mary 2019).
+        """
         return 16 + 2 * float(np.sqrt(self.problem.X.size + self.base.whole.size))
 
     def _straight(self, sample: Sample) -> list[bool]:
-        """By output leaf, whether it moves, and on a line so far."""
+        """By output leaf, whether it moves and lies on a line at the two evaluations and x."""
         at_x = self.base.values
         with np.errstate(all="ignore"):
             size = np.fmax(self.base.magnitude(at_x), sample.size)
@@ -151,7 +176,12 @@ class Affine:
         return [bool(on_line[p].all() and moves[p].any()) for p in self.base.Y.slices]
 
     def _secant(self, found: Column) -> Secant | None:
-        """Long differences; `None` where x has no room for them, or f is not defined there."""
+        """The secant over the scale of x; `None` where x has no room for it, or f is not defined
+        there.
+
+        What is straight near x may saturate, bend or jump farther out (`clip`, or `x^2` beyond 5),
+        so the long steps to either side and a third point must all give the slope of the short one.
+        """
         problem, base, tangent = self.problem, self.base, found.tangent
         length = min(tangent.length, problem.room(tangent.vector))
         if length < SHORTEST_LENGTH * tangent.length:
@@ -164,7 +194,8 @@ class Affine:
                     evaluate(problem, base, point, doing(problem, tangent, length))
                     for point in points
                 )
-        except Exception:  # so far from x f need not be defined
+        # So far from x f need not be defined, and nothing is claimed then.
+        except Exception:
             return None
         at_x = base.values
         with np.errstate(all="ignore"):
@@ -191,6 +222,7 @@ class Affine:
     # -- what the modes say
 
     def _rows(self, found: Column, secant: Secant, block: slice, rows: Vector) -> None:
+        """Compares reverse mode with the secant."""
         whole = self.problem.X.slices[found.tangent.leaf]
         part = slice(max(whole.start, block.start), min(whole.stop, block.stop))
         d, pulled = secant.direction[part], rows.shape[0]
@@ -210,6 +242,7 @@ class Affine:
         self._judged("R", found, secant, automatic, reference, bound + error, holds, row_at)
 
     def _pushed(self, found: Column, secant: Secant, forward: Forward) -> None:
+        """Compares forward mode with the secant."""
         leaf, Y = found.tangent.leaf, self.base.Y
         automatic = forward.column(self.base, secant.direction, leaf)[1]
         bound = secant.error + self._units * self.eps * Y.largest(automatic)
@@ -231,11 +264,13 @@ class Affine:
         holds: NDArray[np.bool_],
         automatic_at: Callable[[int, Vector, Vector, Vector], float],
     ) -> None:
-        """What differs by more than `bound`, here and at points close by, is wrong."""
+        """Calls an entry wrong that differs by more than `bound`, both here and at points
+        close by.
+        """
         self.compared += int(np.count_nonzero(holds))
         with np.errstate(all="ignore"):
             gap = np.abs(automatic - reference)
-            # a curvature below the rounding of f may still bend the slope by as much
+            # See `CURVATURE_BARS`.
             bound = CURVATURE_BARS * bound
             apart = holds & np.isfinite(automatic) & ~(gap <= bound)
             if not np.any(apart):
@@ -268,18 +303,22 @@ class Affine:
             )
 
     def _conditioned(self, found: Column, k: int, *, each: bool) -> float:
-        """What two ways to compute the map may differ by, as a part of it."""
+        """The part of the derivative that two ways to compute the map may differ by."""
         w = np.zeros(self.base.Y.size)
         leaf = self.base.Y.owner[k] if each else k
         w[self.base.Y.slices[leaf]] = self.probes.cotangent[self.base.Y.slices[leaf]]
         try:
             ratio = condition(self.problem, self.base, found.tangent.leaf, w)
-        except NotSupportedError:  # forward mode alone, which takes the steps that f takes
+        # With forward mode alone there are no vjps to iterate with. A jvp takes the same steps as f
+        # does, so that its rounding is alike.
+        except NotSupportedError:
             ratio = 1.0
         return CONDITION_UNITS * self.eps * ratio**2
 
     def _contract(self, value: Vector) -> Vector:
-        """`<w, value>` by row; pairwise sums, whose rounding does not grow with their length."""
+        """`<w, value>` by row. NumPy adds pairwise, so the rounding of these sums does not grow
+        with their length as that of a dot product may.
+        """
         if self.probes.full:
             return value
         terms = self.probes.cotangent * value
@@ -296,6 +335,7 @@ class Affine:
         *,
         each: bool,
     ) -> Finding:
+        """The finding about entry `k`."""
         leaf, Y = self.problem.X.leaves[found.tangent.leaf].name, self.base.Y
         coordinate = found.tangent.coordinate
         wrt = f"{leaf} along v" if coordinate is None else self.problem.X.entry(coordinate)

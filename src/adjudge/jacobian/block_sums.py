@@ -1,10 +1,15 @@
-"""Large arrays seen through sums: what differences need of them is added up where they are.
+"""This module compares large arrays through sums of blocks, which are added up where the arrays
+are.
 
 With random signed `v` and `w`, `t -> (sum over a block of Re conj(w) f(x + v t))` is a function of
-a few thousand numbers, each the coefficient of a block of entries of x, with a block sum of outputs
-for every block of those. Its derivative is that of f between the same probes, and differences of it
-are as accurate: rounding errors of different entries are not correlated, and add up as the random
-terms do.
+a few thousand numbers: each is the coefficient of a block of entries of x, and there is a sum for
+each block of outputs. Its derivative is that of f between the same probes, and differences of it
+are as accurate, since the rounding errors of different entries are not correlated and add up as the
+random terms do. This is a sketch in the sense of randomized linear algebra. It makes a ladder of
+steps on a hundred million entries affordable: only the sums leave the device.
+
+What the sums accept is accepted. Where they do not agree, or leave anything open, the whole check
+is made as if there had been no sums.
 """
 
 from __future__ import annotations
@@ -46,7 +51,8 @@ from adjudge.problem import (
 )
 
 BLOCKS = 4096
-"""Of a large array; a smaller one has a block for every entry."""
+"""The blocks of a large array; a smaller one has a block for every entry. With more blocks the host
+has more to do, with fewer one wrong entry is diluted more. The value is ours."""
 
 
 class UnfitError(Exception):
@@ -54,7 +60,7 @@ class UnfitError(Exception):
 
 
 def plus(backend: AutodiffBackend, array: Array, other: Array) -> Array:
-    """A new array `array + other`, with the strides of `array` where the engine has such."""
+    """A new array `array + other`, with the strides of `array` where the engine has strides."""
     fresh = backend.copy(array)
     fresh += other
     return fresh
@@ -69,24 +75,25 @@ class Blocks:
     like: Array
     """An array of the leaf's shape, dtype and device."""
     factors: Array
-    """One-dimensional, of the dtype and on the device of `like`."""
+    """The factors, one-dimensional, of the dtype and on the device of `like`."""
 
     @classmethod
     def of(cls, backend: AutodiffBackend, leaf: Leaf, like: Array, factors: Vector) -> Blocks:
-        """`factors`: real coordinates of the leaf."""
+        """The blocks of a leaf, with `factors` given as real coordinates of it."""
         with backend.calling((like,)):
             there = backend.xp.reshape(backend.from_host(leaf.host(factors), like), (-1,))
-            # an engine may mark what it makes for differentiation, as the array it is like
+            # An engine may mark what it makes for differentiation if it marked `like`; a copy is
+            # not marked.
             return cls(backend, leaf, like, backend.copy(there))
 
     @property
     def width(self) -> int:
-        """Entries of a block; the last may have fewer."""
+        """The entries of a block; the last block may have fewer."""
         return -(-self.leaf.entries // BLOCKS)
 
     @property
     def count(self) -> int:
-        """Of the blocks."""
+        """The number of blocks."""
         return -(-self.leaf.entries // self.width)
 
     @cached_property
@@ -98,7 +105,7 @@ class Blocks:
         return self.backend.copy(self.factors[: self.count])
 
     def expanded(self, t: Vector) -> Array:
-        """The factors, each times the number of its block, in the shape of the array."""
+        """The factors, each times the entry of `t` for its block, in the shape of the array."""
         xp, entries = self.backend.xp, self.leaf.entries
         wide = t.astype(np.complex128 if self.leaf.complex else np.float64)
         with self.backend.calling((self.like,)):
@@ -108,7 +115,7 @@ class Blocks:
             return plus(self.backend, self._zeros, whole)
 
     def terms(self, array: Array) -> Array:
-        """`Re conj(factor) entry`, one-dimensional."""
+        """`Re conj(factor) entry` for every entry, one-dimensional."""
         xp = self.backend.xp
         flat = xp.reshape(array, (-1,))
         return xp.real(xp.conj(self.factors) * flat) if self.leaf.complex else self.factors * flat
@@ -126,12 +133,12 @@ class Blocks:
 
 @dataclass
 class Sketch:
-    """A problem, and its inputs and outputs in blocks."""
+    """A problem whose inputs and outputs are seen in blocks."""
 
     problem: Problem
     base: Base
     inputs: Sequence[Blocks | None]
-    """`None` for a leaf that stays where it is."""
+    """The blocks of each input leaf; `None` for a leaf that stays where it is."""
     outputs: Sequence[Blocks]
     rows: dict[int, Arrays] = field(default_factory=dict)
     """By output, the gradients that its cotangent was pulled back to last."""
@@ -194,10 +201,11 @@ class Sketch:
     def terms(self, j: int, t: Vector, rows: int) -> Vector:
         """What each entry of input `j` adds to the comparison along `t`, by row, on the host.
 
-        Raises `UnfitError` where a term lies below the rounding of f: no sum shows that.
+        Raises `UnfitError` where a term lies below the rounding of f, because no sum shows that.
         """
         blocks = self.inputs[j]
-        assert blocks is not None  # it has a tangent
+        # The leaf has a tangent, and so has blocks.
+        assert blocks is not None
         each = np.repeat(t, blocks.width)[: blocks.leaf.entries]
         found = np.zeros((rows, blocks.leaf.entries))
         for k in range(rows):
@@ -241,7 +249,7 @@ class SketchBackend(WrappedBackend):
     """The engine of a sketched problem: host vectors in, host vectors out."""
 
     def __init__(self, sketch: Sketch) -> None:
-        """The derivatives are those of the problem's own engine."""
+        """Takes the derivatives from the problem's own engine."""
         super().__init__(PlainBackend(array_api_compat.array_namespace(np.zeros(0))))
         self.sketch = sketch
 
@@ -276,7 +284,9 @@ class SketchBackend(WrappedBackend):
 def sketch_of(
     problem: Problem, base: Base, seed: int, only: dict[int, NDArray[np.bool_]] | None = None
 ) -> Problem:
-    """The sketched problem, at t = 0. `only`: by input, the entries that move; none of others."""
+    """The sketched problem at `t = 0`. With `only` the given entries of each input move, and none
+    of the other inputs.
+    """
     backend, random = problem.backend, np.random.default_rng([seed, 41])
     inputs: list[Blocks | None] = []
     for j, (leaf, part) in enumerate(zip(problem.X.leaves, problem.X.slices, strict=True)):
@@ -317,21 +327,27 @@ def sketch_of(
 
 
 def _powers_of_two(lengths: Vector) -> Vector:
-    """The powers of two next to `lengths`: products with them are exact."""
+    """The powers of two next to `lengths`, with which products are exact."""
     return np.asarray(2.0 ** np.round(np.log2(lengths)))
 
 
 LARGE = 2**17
-"""Real coordinates of inputs and outputs together from which on sums come before ladders."""
+"""From this many real coordinates of inputs and outputs together sums of blocks are tried before
+ladders of steps. The value is ours: below it a ladder is cheap enough."""
 DENSE = ("dense", "strided")
-"""Layouts, in the words of engines, of which every entry is a coordinate."""
+"""The layouts, in the words of engines, in which every entry is a coordinate."""
 
 Masks = dict[int, NDArray[np.bool_]]
-"""By input, some of its entries."""
+"""By input, a mask of its entries."""
 
 
 def fits_block_sums(problem: Problem, base: Base) -> bool:
-    """Whether the problem is large, in double precision, and nothing about it is special."""
+    """Whether the problem is large, in double precision, and has nothing about it that sums would
+    hide.
+
+    Second orders, sets, bounds, references, narrow dtypes and values that are not finite are left
+    to the whole check.
+    """
     leaves = (*problem.X.leaves, *base.whole.leaves)
     return bool(
         problem.X.size + base.whole.size >= LARGE
@@ -346,7 +362,10 @@ def fits_block_sums(problem: Problem, base: Base) -> bool:
 
 
 def _looks_narrow(base: Base) -> bool:
-    """Whether the values of an output look as if rounded to half their digits."""
+    """Whether the values of an output look as if they were rounded to half their digits. A sum of
+    rounded values does not lie on their lattice any more, so block sums could not see the narrower
+    dtype.
+    """
     for part in base.whole.slices:
         some = base.values[part][:: max(1, (part.stop - part.start) // SAMPLED)]
         with np.errstate(over="ignore"):
@@ -359,9 +378,10 @@ def _looks_narrow(base: Base) -> bool:
 def compare_block_sums(
     problem: Problem, base: Base, modes: str, seed: int
 ) -> dict[str, Tally] | None:
-    """The tallies of `modes`, letters of R and F, where all agrees; `None` where anything does not.
+    """The tallies of `modes` (the letters R and F) where all agrees; `None` where anything does
+    not.
 
-    What is too small to show goes into sums of its own, up to `STRATA` times.
+    What is too small to show goes into sums of its own, up to `SEPARATIONS` times.
     """
     compared = _BlockSumComparison(problem, base, modes)
     try:
@@ -389,7 +409,7 @@ class _BlockSumComparison:
     """By input, the outputs whose tangents two evaluations have not settled."""
 
     def doubt(self, seed: int) -> None:
-        """Compares every tangent once, as it would be without sums, by two evaluations."""
+        """Compares every tangent once by two evaluations, as it would be without sums."""
         problem, base = self.problem, self.base
         probes = Probes(problem.X, base.Y, False, seed)
         tolerance, forward = Tolerance(unit_roundoff(problem, base)), Forward(problem)
@@ -406,9 +426,10 @@ class _BlockSumComparison:
             )
 
     def table(self, seed: int, only: Masks | None) -> Masks:
-        """The comparison of all entries, or of `only` some; which of them did not show.
+        """Compares all entries, or `only` some, and returns which of them did not show.
 
-        Raises `UnfitError` where anything disagrees, or all entries leave anything open.
+        Raises `UnfitError` where anything disagrees, or where the comparison of all leaves anything
+        open.
         """
         top = sketch_of(self.problem, self.base, seed, only)
         sketch, base = top.sketch, observe(top)
@@ -437,20 +458,21 @@ class _BlockSumComparison:
         unclear = any(
             tally.undecided or tally.kinks or tally.open for tally in tallies.values()
         ) or any(mode not in tallies or not tallies[mode].nonzero for mode in self.modes)
-        # zeros may be right, or drown in the rounding of f
+        # Zeros may be right, or lie below the rounding of f.
         unclear |= "R" in tallies and tallies["R"].nonzero < tallies["R"].compared
         if only is None:
             if unclear:
                 raise UnfitError("the sums leave something open")
             self.tallies = tallies
-        elif unclear:  # no worse than it was
+        # What a comparison of some entries leaves open makes nothing worse.
+        elif unclear:
             return {}
         else:
             self._add(tallies)
         return dict(sketch.undetectable)
 
     def _add(self, tallies: dict[str, Tally]) -> None:
-        """Entries that were weighed before, and show now."""
+        """Adds entries that were weighed before, and show now."""
         for mode, tally in tallies.items():
             whole = self.tallies[mode]
             whole.compared += tally.compared

@@ -1,4 +1,4 @@
-"""The budget of a check: what fits into it, and what was left when it was spent."""
+"""This module says what still fits into `max_evaluations`, and what was left when it was spent."""
 
 from __future__ import annotations
 
@@ -8,16 +8,21 @@ from adjudge.findings import Finding, Status
 from adjudge.problem import Probes, Problem
 
 ENTRY_WORK = 7
-"""Evaluations and vjps that one entry takes, once it is suspected."""
+"""The evaluations and vjps that must be left before another wrong entry is searched for. Locating
+one entry takes six evaluations at any size (docs/architecture.md)."""
 
 
 def least_work(taken: str, *, backward: bool, forward: bool) -> int:
-    """The work of one comparison in each outermost mode after the modes `taken`: the value, the
-    identities of the mode, a row and a column.
+    """The work that one comparison of each mode takes on top of `modes_taken`, with what comes
+    before it: the value, the identities of the mode, a row and a column. A budget below this is
+    refused, since its check could compare nothing.
     """
     order, evaluation = len(taken), 2 if taken else 1
-    reverse = 5 if backward else 0  # f, three cotangents for linearity, one row
-    pushed = 6 + 3 * order if forward else 0  # two tangents for linearity, one column
+    # Reverse mode evaluates f once, tries linearity with three cotangents, and pulls back one row.
+    reverse = 5 if backward else 0
+    # Forward mode tries linearity with two tangents and pushes forward one; each of them also
+    # evaluates f.
+    pushed = 6 + 3 * order if forward else 0
     return 1 + 3 * order + 2 * evaluation + reverse + pushed
 
 
@@ -30,31 +35,39 @@ class Budget:
     backward: bool
     forward: bool
     known_row: bool
-    """Whether the only row is at hand."""
+    """Whether the only row is at hand already."""
     rows: int = 0
     columns: int = 0
     doubtful: int = 0
-    """Columns that needed a ladder of steps, and were not compared without one."""
+    """The number of columns that needed a ladder of steps and were not compared, for want
+    of one."""
     left: list[str] = field(default_factory=list)
-    """What else was not done."""
+    """What else was not done, in words."""
 
     def allows(self, work: float) -> bool:
-        """Whether there is room for `work` evaluations, of which each may have its derivative."""
+        """Whether there is room for `work` evaluations, each of which may be one of a
+        derivative.
+        """
         return self.problem.counts.allows(work * self.unit)
 
     @property
     def unit(self) -> int:
-        """Work of one evaluation: of a derivative there is a vjp or jvp in each."""
+        """The work of one evaluation: an evaluation of a derivative contains a vjp or jvp and
+        counts two.
+        """
         return 2 if self.problem.modes_taken else 1
 
     @property
     def column(self) -> int:
-        """Evaluations of one column."""
+        """The evaluations of one column."""
         return 4 if self.forward else 2
 
     @property
     def rows_allowed(self) -> int:
-        """Rows of reverse mode: all, or as many as leave half of the budget to the columns."""
+        """The rows of reverse mode that are taken: all of them, or as many as leave half of the
+        budget to the columns. Without that limit the rows of a large output would use up the
+        budget, and nothing would be compared with them.
+        """
         counts, rows = self.problem.counts, self.probes.rows
         column = self.column * self.unit
         if self.known_row or counts.allows(rows + self.probes.columns * column):
@@ -63,19 +76,21 @@ class Budget:
         return max(1, min(rows, room // 2, room - column))
 
     def allows_ladder(self) -> bool:
-        """Whether there is room for a ladder of steps; else the column stays doubtful."""
+        """Whether there is room for a ladder of steps; without it the column is counted as
+        doubtful.
+        """
         room = self.allows(self.column)
         self.doubtful += not room
         return room
 
     def affords(self, what: str, work: float) -> bool:
-        """Whether there is room for `work`; else `what` is on the list of what was left."""
+        """Whether there is room for `work`; without it `what` is listed among what was left."""
         if not self.allows(work) and what not in self.left:
             self.left.append(what)
         return self.allows(work)
 
     def finding(self, compared: int) -> Finding | None:
-        """What was left; `None` if nothing was."""
+        """The finding about what was left; `None` if nothing was."""
         probes, left = self.probes, []
         if self.backward and self.rows < probes.rows:
             left.append(f"{probes.rows - self.rows} of {probes.rows} rows of reverse mode")
@@ -107,7 +122,7 @@ class Budget:
 
     @property
     def planned(self) -> int:
-        """Comparisons without a budget."""
+        """The number of comparisons that a check without a budget makes."""
         probes, problem = self.probes, self.problem
         rows = probes.Y.size if probes.full else sum(leaf.size > 0 for leaf in probes.Y.leaves)
         each = self.backward * rows + self.forward * probes.Y.size

@@ -1,4 +1,10 @@
-"""Columns of a sparse table that one tangent compares: no output depends on two of them."""
+"""This module groups columns of a sparse Jacobian that one tangent can compare together.
+
+Columns without a common nonzero row are called structurally orthogonal, and the grouping is a
+coloring of the column intersection graph (Curtis, Powell and Reid, IMA J. Appl. Math. 13, 1974).
+The sparsity pattern is that of reverse mode, which is what is being checked: an entry that it lacks
+shows as a difference in the row of another column.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +17,19 @@ from adjudge.floats import Vector, scale
 from adjudge.problem import Probes, Tangent, signed
 
 DENSEST = 1 / 4
-"""A table whose fullest row has more than this part of its entries is not worth grouping."""
+"""A table whose fullest row has more than this part of its entries is not grouped: there would be
+hardly fewer groups than columns, since all columns of that row need groups of their own. The value
+is ours."""
 
 
 def colored_tangents(
     probes: Probes, origin: Vector, block: slice, rows: Vector
 ) -> Iterator[tuple[Tangent, list[int]]]:
-    """Tangents in place of the unit ones of `block`, whose table is `rows`, with their coordinates.
+    """Tangents in place of the unit ones of `block`, whose table is `rows`, each with the
+    coordinates that it moves.
 
-    Columns that share no nonzero row of `rows` are put together (Curtis, Powell and Reid, IMA J.
-    Appl. Math. 13, 1974): every nonzero entry is then compared on its own, and every zero with one
-    other entry at most. The magnitudes are random, lest two missing entries cancel.
+    Every nonzero entry is compared on its own, and every zero together with one other entry at
+    most. The magnitudes are random, lest two missing entries cancel.
     """
     random = np.random.default_rng([probes.seed, 3])
     for j, (leaf, whole) in enumerate(zip(probes.X.leaves, probes.X.slices, strict=True)):
@@ -43,7 +51,7 @@ def colored_tangents(
 
 
 def _colors(nonzero: NDArray[np.bool_]) -> Iterator[NDArray[np.intp]]:
-    """Groups of columns without a common row, first fit."""
+    """Groups of columns without a common row, each column in the first group that it fits into."""
     members: list[list[int]] = []
     unions = np.zeros((0, nonzero.shape[0]), bool)
     for k, column in enumerate(nonzero.T):

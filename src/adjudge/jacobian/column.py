@@ -1,4 +1,6 @@
-"""The comparisons of one column: what each mode says of it, against differences."""
+"""This module makes the comparisons of one column: what each mode says of it, against the
+estimate.
+"""
 
 from __future__ import annotations
 
@@ -16,22 +18,23 @@ from adjudge.jacobian.comparison import FLOOR, Comparison, Scales, Tolerance, be
 from adjudge.problem import Base, Probes, Problem, Space, largest
 
 RowKind = Literal["each", "rows", "first"]
-"""What the rows of a comparison are: each coordinate of the outputs; the rows of reverse mode; or
-the one row of the first derivative, which the evaluations of a second one show as well."""
+"""What the entries of a comparison stand for: "each" has one for each coordinate of the outputs
+(forward mode), "rows" one for each cotangent (reverse mode), and "first" is the first derivative
+alone, which the evaluations of a second one show as well."""
 
 
 class ModeComparison(NamedTuple):
     """What one mode says of a column, compared with the estimate."""
 
     letter: str
-    """R or F; empty for the first derivative beside the second."""
+    """The mode, R or F; empty for the first derivative beside the second."""
     comparison: Comparison
     kind: RowKind
 
 
 @dataclass
 class Columns:
-    """Makes comparisons of columns of one table."""
+    """Makes comparisons of the columns of one table."""
 
     problem: Problem
     base: Base
@@ -48,6 +51,10 @@ class Columns:
         *,
         final: bool = False,
     ) -> Iterator[ModeComparison]:
+        """The comparisons of this column by every mode that has something to say.
+
+        With `final` a ladder was taken, so that every entry is compared on its own scale.
+        """
         count, final = self.base.Y.size, final or found.from_reference
         estimate = found.estimate
         value, error = estimate.value[:count], estimate.error[:count]
@@ -76,13 +83,13 @@ class Columns:
                 yield ModeComparison("", observed, "first")
 
     def _floor(self, value: Vector, *, final: bool) -> Vector:
-        """The size below which an entry is compared on the scale of its neighbours."""
+        """The size below which an entry is compared on the scale of its neighbours; see `FLOOR`."""
         if final:
             return np.zeros_like(value)
         return FLOOR * self.base.Y.largest(value)
 
     def _scales(self, found: Column) -> Scales:
-        """Of every output coordinate."""
+        """The scales of every output coordinate."""
         count = self.base.Y.size
         return Scales(
             self._secant(found, slice(0, count)),
@@ -94,6 +101,7 @@ class Columns:
     def reverse(
         self, found: Column, block: slice, rows: Vector, *, final: bool = False
     ) -> Comparison:
+        """Reverse mode against the estimate: one entry for each cotangent that was pulled back."""
         probes, count = self.probes, self.base.Y.size
         estimate = found.estimate
         value, error = estimate.value[:count], estimate.error[:count]
@@ -113,7 +121,8 @@ class Columns:
                 size = norm(its * v)
         if not probes.full:
             moved = np.array([moved[p].any() for p in self.base.Y.slices])
-        pulled = rows.shape[0]  # all, or as many as the budget allowed
+        # The budget may have allowed fewer rows than there are cotangents.
+        pulled = rows.shape[0]
         return Comparison(
             automatic,
             probes.contract(value)[:pulled],
@@ -127,13 +136,16 @@ class Columns:
         )
 
     def _row_scales(self, found: Column, block: slice, rows: Vector, size: Vector) -> Scales:
-        """Of every row of reverse mode; `size`: of the projections, where they are."""
+        """The scales of every row of reverse mode; `size` is that of the projections, where rows
+        are such.
+        """
         probes, each, pulled = self.probes, self._scales(found), rows.shape[0]
         if probes.full:
             block_size = self._block_size(found.tangent.leaf, block, rows)[:pulled]
             return Scales(each.secant[:pulled], each.quantum[:pulled], block_size)
         lengths = (float(np.linalg.norm(probes.cotangent[p])) for p in self.base.Y.slices)
-        # what stands still, however large, is not what a derivative may drown in
+        # An output that stands still has rounding, but moves nothing, so a derivative does not
+        # drown in it: a mask of -1e30 among the outputs would otherwise hide all others.
         secant, moved = each.secant.copy(), found.estimate.moved[: self.base.Y.size]
         for p in self.base.Y.slices:
             if np.any(moved[p]):
@@ -146,7 +158,9 @@ class Columns:
         )
 
     def _observed(self, found: Column, count: int) -> Comparison | None:
-        """The first derivative, from the same evaluations: `<w, J v>` against `<J* w, v>`."""
+        """The first derivative from the evaluations of a second order: `<w, J v>` against `<J* w,
+        v>`.
+        """
         problem = self.problem
         if found.tangent.leaf >= problem.base_inputs or problem.weights is None:
             return None
@@ -167,6 +181,7 @@ class Columns:
             )
 
     def _observed_scales(self, found: Column, count: int, w: Vector, size: float) -> Scales:
+        """The scales of the first derivative's only entry."""
         observed = Space(self.base.whole.leaves[len(self.base.Y.leaves) :])
         quantum = self._quantum(found, observed, self.base.values[count:])
         with np.errstate(all="ignore"):
@@ -178,6 +193,9 @@ class Columns:
             )
 
     def _secant(self, found: Column, part: slice) -> Vector:
+        """The derivative that each output would have if it varied by its own value over the scale
+        of x.
+        """
         with np.errstate(all="ignore"):
             modulus = self.base.whole.modulus(self.base.values)
             if found.estimate.size is not None:
@@ -185,10 +203,11 @@ class Columns:
             return np.asarray(modulus[part] / found.tangent.length)
 
     def _quantum(self, found: Column, space: Space, values: Vector) -> Vector:
-        """A unit of rounding of the largest entry of each leaf, per step of this column.
+        """The derivative that a unit of rounding of the largest entry of its leaf makes of each
+        output.
 
-        An entry may be computed through values of the size of its neighbours (1 - erfc(x), say):
-        then its own rounding says too little.
+        An entry may be computed through values of the size of its neighbours (`1 - erfc(x)`, say),
+        and then its own rounding says too little.
         """
         if found.step == 0:
             return np.zeros_like(values)
@@ -215,7 +234,9 @@ class Columns:
 def slopes_of(
     problem: Problem, probes: Probes, kind: RowKind, found: Column, count: int
 ) -> tuple[Vector, Vector] | None:
-    """One-sided slopes of what is compared, NaN without a kink; of a projection: the bounds."""
+    """The one-sided slopes of what is compared; NaN where there is no kink, and `None` without any
+    kink. Of a projection they are the least and the greatest value that it takes between them.
+    """
     if found.estimate.slopes is None:
         return None
     left, right = found.estimate.slopes
@@ -231,12 +252,12 @@ def slopes_of(
 def kinks(
     slopes: tuple[Vector, Vector] | None, comparison: Comparison, *, ties: bool
 ) -> tuple[NDArray[np.bool_], bool]:
-    """Where the automatic value lies between the slopes of a kink; and whether any of these is one
-    that nothing but another x can settle: a jump, a NaN at a kink, or, with `ties`, an output
-    without a kink beside one that has it.
+    """Marks the entries whose automatic value lies between the slopes of a kink, and says whether
+    one of them can be settled by nothing but another x.
 
-    Of three equal numbers that are sorted, the middle one stays where it is, whichever of them
-    moves: its slopes are not what the derivatives nearby tend to.
+    The latter are a jump, a NaN at a kink and, with `ties`, an output without a kink beside one
+    that has it: of three equal numbers that are sorted the middle one stays where it is, whichever
+    of them moves, so its slopes are not what the derivatives nearby tend to.
     """
     if slopes is None:
         return np.zeros_like(comparison.fails), False
@@ -251,8 +272,9 @@ def kinks(
 
 
 def _bounds(w: Vector, slopes: tuple[Vector, Vector], value: Vector) -> tuple[Vector, Vector]:
-    """What `<w, D>` is at least and at most, where each coordinate of `D` takes any value between
-    its one-sided slopes, or that of `value` where it has none (NaN); NaN without any kink.
+    """The least and the greatest value of `<w, D>` where each coordinate of `D` takes any value
+    between its one-sided slopes, or that of `value` where it has none (NaN). Both are NaN without
+    any kink.
     """
     kink = ~np.isnan(slopes[0])
     if not kink.any():

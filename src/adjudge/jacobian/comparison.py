@@ -1,4 +1,9 @@
-"""One automatic value against one reference, and what the difference means."""
+"""This module compares automatic values with references and says what each difference means.
+
+An entry agrees, fails, or stays undecided because the error bar of its reference is too wide for
+either answer. Nothing here evaluates f: a comparison is made from numbers that are at hand, and
+`refine` decides which further numbers are worth their evaluations.
+"""
 
 from __future__ import annotations
 
@@ -12,38 +17,52 @@ from numpy.typing import NDArray
 from adjudge.floats import SHORT, Vector
 
 SIGNIFICANT = 1 / 4
-"""Part of the tolerance beyond which a deviation from a projection is traced to its entries."""
+"""A deviation that leaves the error bar by more than this part of `rtol` is significant, although
+`rtol` allows it. One wrong entry among n shrinks by a factor near sqrt(n) in a projection and would
+pass; a significant deviation is therefore traced to its entry and compared there by itself. With a
+larger part wrong entries of large arrays pass, with a smaller one the truncation error of right
+derivatives is traced for nothing. The value is ours and has no derivation."""
 
 UNDERFLOW = float(np.finfo(np.float64).tiny)
-"""Subnormal numbers count as zero: products of them have lost their digits."""
+"""Numbers below the smallest normal float64 count as zero, because products of subnormal numbers
+have lost digits and some engines flush them to zero."""
 
 FLOOR = 1e-4
-"""Beside the largest entry of its column or block an entry smaller than this counts as small: two
-evaluations compare it on that scale (the truncation error of a difference follows its neighbours);
-a ladder of steps compares every entry on its own."""
+"""An entry that is smaller than this part of the largest entry of its column or block is compared
+on the scale of that part as long as only two evaluations were made: the truncation error of a
+central difference follows the large neighbours and would make the small entry fail. A ladder of
+steps measures truncation, so after one every entry is compared on its own scale. The value is
+ours."""
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """What may differ. `None` for `rtol` and `atol` means: from the dtype and the error bar."""
+    """How far an automatic value may differ from its reference.
+
+    Where the caller fixes neither `rtol` nor `atol`, both follow from the dtype and the error bar.
+    """
 
     eps: float
-    """Spacing at 1 of the coarsest dtype involved."""
+    """The spacing at 1 of the coarsest dtype that takes part."""
     rtol: float | None = None
     atol: float | None = None
     equal_nan: bool = False
     noisy: bool = False
-    """Whether the caller allows evaluations to differ: zero is then what the noise lets through."""
+    """Whether the caller allows evaluations to differ by `nondet_tol`. An entry then counts as zero
+    as far as that noise lets it show."""
 
     @property
     def automatic(self) -> bool:
-        """Whether neither number was fixed by the caller."""
+        """Whether the caller fixed neither of the two numbers."""
         return self.rtol is None and self.atol is None
 
     @property
     def relative(self) -> float:
-        """float64: `u^(1/2)`, 1e-8. Else `u^(2/5)`, the square root of the accuracy `u^(4/5)` that
-        extrapolated central differences attain: float32 1.3e-3, float16 5e-2, bfloat16 0.11.
+        """The part of the derivative's size that is allowed beyond the error bar.
+
+        It is `u^(1/2)` (1e-8) in float64. In narrower dtypes it is `u^(2/5)`, the square root of
+        the accuracy `u^(4/5)` that an extrapolated central difference attains: 1.3e-3 in float32,
+        5e-2 in float16 and 0.11 in bfloat16.
         """
         if self.rtol is not None:
             return self.rtol
@@ -58,62 +77,88 @@ class Tolerance:
 
     @property
     def resolution(self) -> float:
-        """The coarsest error bar with which agreement still means something: `u^(1/4)`."""
+        """The widest error bar, relative to the derivative, with which agreement still means
+        something.
+
+        It is `u^(1/4)`; the exponent is ours and has no derivation. Without this limit a derivative
+        of the wrong sign would agree with any difference that is noisy enough.
+        """
         return float((self.eps / 2) ** 0.25)
 
     @property
     def identity(self) -> float:
-        """What two ways to the same automatic number may differ by, relative to their size:
-        `sqrt(eps)`, rounding with a condition number up to as much again.
+        """The relative difference that is allowed between two ways to compute the same automatic
+        number.
+
+        It is `sqrt(eps)`: rounding, amplified by a condition number that may be as large as `1 /
+        sqrt(eps)`.
         """
         return float(np.sqrt(self.eps))
 
 
 @dataclass(frozen=True)
 class Scales:
-    """What doubtful entries of a comparison are measured against."""
+    """The magnitudes against which entries are measured that do not agree at once."""
 
     secant: Vector
-    """Variation of f per unit of the probe if it were as large as f itself: a derivative far
-    below it is zero to the resolution of f."""
+    """The size that the derivative would have if f varied by its own value over the scale of x. A
+    derivative below a few units of rounding of this is zero for all that f can show."""
     quantum: Vector
-    """Smallest derivative that moves the output by a unit of rounding of its leaf."""
+    """The smallest derivative that moves the output by one unit of rounding of its leaf at the step
+    that was taken."""
     block: Vector
-    """The largest derivative between the same leaves."""
+    """The largest derivative between the same input leaf and the same output leaf."""
     weight: float = 1.0
-    """Norm of the probes, by which a fixed `atol` counts."""
+    """The norm of the probes, by which an `atol` that the caller fixed is multiplied, since it is
+    meant for a single entry."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Entries of one column of the table, side by side, all of one length."""
+    """The entries of one column of the table: automatic values, references and error bars side by
+    side.
+
+    All vectors have one length. Every property is a mask or a magnitude by entry, and is computed
+    only when it is asked for, since most comparisons agree at the first glance.
+    """
 
     automatic: Vector
     reference: Vector
     error: Vector
     size: Vector
-    """`S`: the size of the derivative along this probe, against which `rtol` is measured."""
+    """`S`, the size of the derivative along this probe: the scale of `rtol`."""
     moved: NDArray[np.bool_]
+    """Whether the outputs changed at all between the samples."""
     tolerance: Tolerance
     make_scales: Callable[[], Scales]
     """Makes `scales`, which most comparisons do without."""
     projected: bool = False
-    """Whether `automatic` is a sum over entries of which `size` is the root of the squares."""
+    """Whether `automatic` is a sum over entries of x. `size` is then the root of the sum of the
+    squares of its terms, which does not vanish where the terms cancel."""
     left_open: NDArray[np.bool_] | None = None
-    """Where it was found that f cannot show the value."""
+    """The entries of which a further search found that f cannot show their value; they stay
+    undecided."""
 
     from_reference: bool = False
-    """Whether the reference shows every digit of what f cannot show."""
+    """Whether the reference was given by the caller in place of differences. It then has digits
+    where f has none, and nothing is excused because f could not show it."""
 
     @cached_property
     def scales(self) -> Scales:
-        """See `Scales`."""
+        """The magnitudes of these entries; see `Scales`."""
         return self.make_scales()
 
     @cached_property
     def agrees_clearly(self) -> bool:
-        """Whether all entries agree beyond doubt, at a glance: none is coarse, and where the
-        automatic value is zero f does not move, though it moves elsewhere.
+        """Whether all entries agree beyond doubt, so that the two evaluations made so far are
+        enough.
+
+        Agreement alone is not enough for that: a difference whose rounding is as large as the
+        derivative agrees with anything. Each error bar must therefore be fine enough to show an
+        error of `rtol` (16 times `rtol` in a projection, whose bar adds up those of many entries;
+        the factor is ours), the outputs must have moved, and the automatic value must not be zero.
+        An entry that is exactly zero on both sides counts as well, provided that some other entry
+        moved.
         """
         t = self.tolerance
         if not t.automatic:
@@ -130,14 +175,14 @@ class Comparison:
 
     @cached_property
     def difference(self) -> Vector:
-        """`|automatic - reference|`, NaN where both are not finite."""
+        """`|automatic - reference|`; NaN where either of the two is NaN."""
         with np.errstate(all="ignore"):
             return np.asarray(np.abs(self.automatic - self.reference))
 
     @cached_property
     def largest(self) -> Vector:
-        """What relative tolerances are relative to: of a projection `S`, so that one wrong entry
-        counts as much whatever the others add up to.
+        """The magnitude that relative tolerances refer to. For a projection it is `S`, so that one
+        wrong entry counts as much whatever the terms of the sum add up to.
         """
         with np.errstate(all="ignore"):
             whole = np.maximum(self.size, np.maximum(abs(self.automatic), abs(self.reference)))
@@ -145,7 +190,7 @@ class Comparison:
 
     @cached_property
     def allowed(self) -> Vector:
-        """What `difference` may be."""
+        """The largest `difference` that is accepted."""
         t = self.tolerance
         with np.errstate(all="ignore"):
             if not t.automatic:
@@ -154,20 +199,24 @@ class Comparison:
 
     @cached_property
     def equal_nans(self) -> NDArray[np.bool_]:
-        """Where the caller lets agreeing NaNs and infinities pass."""
+        """The entries at which equal NaNs or infinities pass, because the caller asked for that."""
         a, r = self.automatic, self.reference
         same = (np.isnan(a) & np.isnan(r)) | ((a == r) & ~np.isfinite(a))
         return same if self.tolerance.equal_nan else np.zeros_like(same)
 
     @cached_property
     def agrees(self) -> NDArray[np.bool_]:
-        """Where the difference is allowed."""
+        """The entries whose difference is allowed."""
         with np.errstate(all="ignore"):
             finite = np.isfinite(self.automatic) & np.isfinite(self.reference)
             close = self.difference <= self.allowed
-            if self.tolerance.automatic:  # too small to move an output that is rounded
+            # An automatic value that is too small to move a rounded output agrees with an output
+            # that stood still.
+            if self.tolerance.automatic:
                 close |= ~self.moved & (np.abs(self.automatic) <= self.scales.quantum)
-            if self.tolerance.automatic and not np.all(close):  # along a tangent of huge entries
+            # A tangent with huge entries multiplies numbers that have underflowed, so the smallest
+            # number is scaled with it.
+            if self.tolerance.automatic and not np.all(close):
                 close |= self.difference <= UNDERFLOW * self.scales.weight
             if self.from_reference:
                 close |= self._rounded_zero
@@ -175,8 +224,11 @@ class Comparison:
 
     @cached_property
     def _rounded_zero(self) -> NDArray[np.bool_]:
-        """Where a reference says zero beyond doubt, and the automatic value is what rounding of
-        numbers as large as f leaves of it.
+        """The entries that a reference knows to be zero, while the automatic value is what rounding
+        leaves of numbers as large as f.
+
+        Without this rule a derivative that cancels to rounding would fail beside an exact
+        reference, since the relative error of a nonzero number against zero is infinite.
         """
         t, size = self.tolerance, np.abs(self.automatic)
         with np.errstate(all="ignore"):
@@ -186,11 +238,17 @@ class Comparison:
 
     @cached_property
     def negligible(self) -> NDArray[np.bool_]:
-        """Where the automatic value is zero for all that can be told: a move of x by its own
-        scale would not move f by a few units of rounding, or it vanishes beside its block.
+        """The entries whose automatic value is zero for all that can be told: a move of x by its
+        own scale would change f by a few units of rounding, or the value vanishes beside the rest
+        of its block.
+
+        An error bar that is wide against such a value says nothing against it, so the value may
+        pass.
         """
         with np.errstate(all="ignore"):
-            # a few units in double, where sums leave them; one in what the user chose as narrow
+            # Sums in double precision leave several units of rounding. In a dtype that the user
+            # chose for being narrow, 16 units would hide derivatives that matter; both numbers are
+            # ours.
             units = 16 if self.tolerance.double else 2
             rounding = units * self.tolerance.eps * self.scales.secant
             small = max(FLOOR, min(0.25, 8 * self.tolerance.relative))
@@ -199,8 +257,12 @@ class Comparison:
 
     @cached_property
     def saturated(self) -> NDArray[np.bool_]:
-        """Where a move of x by its own scale would not move f by a few units of rounding, and the
-        automatic value is not small beside its block.
+        """The entries whose derivative lies below the rounding of f: a move of x by its own scale
+        would change f by no more than 16 units of rounding, while the value is not small beside its
+        block.
+
+        `sigmoid` at 40 is such a case: two evaluations show zero whether its derivative is right or
+        not, so `refine` looks at these entries before it believes them.
         """
         with np.errstate(all="ignore"):
             below = abs(self.automatic) <= 16 * self.tolerance.eps * self.scales.secant
@@ -209,11 +271,16 @@ class Comparison:
 
     @cached_property
     def undecided(self) -> NDArray[np.bool_]:
-        """Where the error bar is too wide for agreement or disagreement to mean anything."""
+        """The entries whose error bar is too wide for agreement or disagreement to mean anything.
+
+        A wrong derivative would be accepted there as readily as a right one, so these entries make
+        the check INCONCLUSIVE. Entries that are zero for all that f can show are exempt; they would
+        otherwise leave every check of a function with unread inputs open.
+        """
         t = self.tolerance
         missing = ~np.isfinite(self.reference)
         if np.any(missing):
-            # f is not finite along this column: nor need its derivative be
+            # Where f is not finite along this column, its derivative need not be finite either.
             missing = missing | ~np.isfinite(self.automatic)
         reference_missing = missing & ~self.equal_nans
         if not t.automatic:
@@ -222,15 +289,19 @@ class Comparison:
             wide = self.error > t.resolution * self.largest
             if (
                 self.from_reference
-            ):  # no entry is too small; zero stands where the reference never moves
+                # A given reference resolves every entry, however small. A zero stands where the
+                # reference never moves.
+            ):
                 wide &= ((self.automatic != 0) | self.moved) & ~self._rounded_zero
                 return np.asarray(reference_missing | (self.agrees & wide & ~self.equal_nans))
-            # in sixteen bits every small derivative would stay open
+            # In sixteen bits the error bar exceeds every small derivative, and nearly all checks
+            # would stay open.
             small = self.negligible | (t.eps > SHORT)
             visible = t.resolution if t.noisy else t.relative
             wide &= ~(small & (self.error <= visible * self.scales.secant))
             wide &= ~(self.negligible & (self.error <= t.relative * self.scales.block))
-            # too small to show in an output that is rounded, and not small beside the others
+            # A value that is too small to move the rounded output, and not small beside the others,
+            # is hidden.
             rounding_level = (np.abs(self.automatic) <= self.scales.quantum) & ~self.negligible
             still = ~self.moved
             wide = (wide & ~still) | ((self.automatic != 0) & (wide | rounding_level) & still)
@@ -240,14 +311,14 @@ class Comparison:
 
     @cached_property
     def significance_bound(self) -> Vector:
-        """The largest difference that is not `suspicious`."""
+        """The largest difference that is not `significant`."""
         with np.errstate(all="ignore"):
             return self.error + SIGNIFICANT * self.tolerance.relative * self.largest
 
     @cached_property
     def significant(self) -> NDArray[np.bool_]:
-        """Where a difference is significant, though allowed: outside of the error bar by more
-        than rounding would explain. One wrong entry among many looks like this in a projection.
+        """The entries whose difference is allowed and yet lies farther outside of the error bar
+        than rounding explains. A single wrong entry among many looks like this in a projection.
         """
         t = self.tolerance
         with np.errstate(all="ignore"):
@@ -256,19 +327,22 @@ class Comparison:
 
     @cached_property
     def coarse(self) -> NDArray[np.bool_]:
-        """Where the error bar hides what the tolerance would show."""
+        """The entries whose error bar would hide an error that the tolerance should show."""
         with np.errstate(all="ignore"):
             wide = self.error > 16 * self.tolerance.relative * self.largest
         return np.asarray(self.moved & wide)
 
     @cached_property
     def vanishing(self) -> NDArray[np.bool_]:
-        """Where the automatic value is zero, and f moves by what may be more than rounding."""
+        """The entries whose automatic value is zero although f moves by what may be more than
+        rounding.
+        """
         return np.asarray(self.moved & (self.automatic == 0) & (self.error > 0))
 
     def rounding_level(self, k: int) -> float:
-        """The derivative that the rounding of f makes over the scale of x, where entry `k` is too
-        small, or left open, for that; else 0.
+        """The derivative that the rounding of f alone amounts to over the scale of x, where entry
+        `k` is smaller than that or was left open; 0 elsewhere. The report prints it to say why
+        nothing was shown.
         """
         if self.from_reference:
             return 0.0
@@ -279,12 +353,12 @@ class Comparison:
 
     @cached_property
     def fails(self) -> NDArray[np.bool_]:
-        """Where the automatic value is wrong."""
+        """The entries whose automatic value is wrong."""
         return ~self.agrees & ~self.undecided
 
     @property
     def resolution(self) -> float:
-        """The largest relative error that would still have been accepted anywhere."""
+        """The largest relative error that would still have been accepted at any entry."""
         if self.agrees_clearly:
             with np.errstate(all="ignore"):
                 ratio = (self.difference + self.error) / self.largest
@@ -293,7 +367,7 @@ class Comparison:
             size = self.largest
             ratio = self.difference + np.where(np.isfinite(self.error), self.error, 0.0)
             ratio = np.where(size > 0, ratio / np.where(size > 0, size, 1.0), 0.0)
-            # an entry that is zero to the resolution of f has no relative accuracy to speak of
+            # An entry that is zero to the resolution of f has no relative accuracy to speak of.
             known = self.error <= self.tolerance.resolution * size
         ratio = ratio[self.agrees & ~self.undecided & known & np.isfinite(ratio)]
         return float(ratio.max()) if ratio.size else 0.0
@@ -314,13 +388,14 @@ class Entry:
     method: str
     slopes: tuple[float, float] | None = None
     rounding_level: float = 0.0
-    """The derivative that the rounding of f makes over the scale of x, where that is the matter."""
+    """The derivative that the rounding of f amounts to over the scale of x, where that is why the
+    entry stayed open."""
     from_reference: bool = False
     """Whether the reference was given by the caller."""
 
     @property
     def excess(self) -> float:
-        """How many times the allowed difference."""
+        """The difference in multiples of what was allowed."""
         gap = abs(self.automatic - self.reference)
         if not np.isfinite(gap):
             return float("inf")
@@ -328,12 +403,13 @@ class Entry:
 
 
 ERRORS = (1e-2, 1e-4, 1e-6)
-"""Relative errors of one entry for which a report says how likely they are to show."""
+"""The relative errors of a single entry for which the report says how likely they would
+have shown."""
 
 
 @dataclass
 class Tally:
-    """The comparisons of one mode so far: all counted, the worst kept."""
+    """The comparisons of one mode so far: all of them are counted, and the worst are kept."""
 
     mode: str
     compared: int = 0
@@ -343,28 +419,32 @@ class Tally:
     resolution: float = 0.0
     nonzero: int = 0
     weighed: int = 0
-    """Entries whose part in a comparison was measured."""
+    """The number of entries whose part in a comparison was measured."""
     detectable: list[int] = field(default_factory=lambda: [0] * len(ERRORS))
-    """How many of them would show if they were off by each of `ERRORS`."""
+    """How many of the weighed entries would show if they were off by each of `ERRORS`."""
     wrong: list[Entry] = field(default_factory=list)
     open: list[Entry] = field(default_factory=list)
     spurious: list[Entry] = field(default_factory=list)
-    """Wrong entries where the function does not move at all."""
+    """Wrong entries with a derivative where the function does not move at all."""
     detached: list[Entry] = field(default_factory=list)
     """Wrong entries of outputs for which the engine recorded nothing."""
     missing: list[Entry] = field(default_factory=list)
     """Wrong entries for which the engine has no derivative."""
     saturated: int = 0
-    """Entries, neither zero nor left open, that lie below the rounding of f."""
+    """The number of entries that are neither zero nor left open, and lie below the rounding of f:
+    they were accepted beside larger entries, and no difference has seen them."""
     saturated_example: str = ""
-    """One of them, with its value."""
+    """One of the saturated entries in words, with its value."""
 
     KEPT = 8
 
     def weigh(self, parts: Vector, bound: Vector, *, again: bool = False) -> int:
-        """Counts the entries that would show: `parts` are the terms of the compared sums, `bound`
-        what each sum may differ by before it is traced to its entries. `again`: they were counted
-        before, and did not show. Returns how many would not show at the largest of `ERRORS`.
+        """Counts the entries that would show, and returns how many would not show at the largest of
+        `ERRORS`.
+
+        `parts` are the terms of the compared sums, and `bound` is what each sum may differ by
+        before it is traced to its entries. With `again` the entries were counted before and did not
+        show then.
         """
         with np.errstate(all="ignore"):
             sizes = np.abs(parts)
@@ -377,7 +457,7 @@ class Tally:
         return weighed - detectable[0]
 
     def keep(self, entries: list[Entry], entry: Entry) -> None:
-        """`entry` among the worst of `entries`."""
+        """Keeps `entry` among the worst of `entries`."""
         entries.append(entry)
         entries.sort(key=lambda e: -e.excess)
         del entries[self.KEPT :]
@@ -386,7 +466,7 @@ class Tally:
 def between_slopes(
     slopes: tuple[Vector, Vector], value: Vector, slack: Vector
 ) -> NDArray[np.bool_]:
-    """Where `value` lies between the one-sided slopes of a kink."""
+    """Marks the entries whose `value` lies between the one-sided slopes of a kink."""
     with np.errstate(all="ignore"):
         low, high = np.minimum(*slopes), np.maximum(*slopes)
         return np.asarray((value >= low - slack) & (value <= high + slack))

@@ -1,4 +1,9 @@
-"""A column that two evaluations do not settle: more of them, until it is judged or stays open."""
+"""This module decides what is tried next with a column that two evaluations leave in doubt.
+
+The stages are in `Refinement.refine`, in the order in which they are tried. Each of them exists
+because right derivatives failed, or wrong ones passed, without it; a stage that widens an error bar
+has to measure what it allows.
+"""
 
 from __future__ import annotations
 
@@ -41,17 +46,22 @@ from adjudge.problem import (
 )
 
 REFERENCE_DISTANCES = (2.0**-6, 2.0**-7, 3 * 2.0**-8, 2.0**-8)
-"""How far off, over the scale of x, an automatic derivative is compared with a reference again."""
+"""The distances from x, over its scale, at which an automatic derivative is compared with a given
+reference again."""
 
 NOISE_COST, JUMP_COST, TAIL_COST = 40, 6, 32
-"""Evaluations that it takes, at most, to measure the noise of f; to tell a jump from a slope;
-to see a tail."""
+"""The most evaluations that it takes to measure the noise of f, to tell a jump from a slope, and to
+see a tail. A stage that the budget has no room for is left out."""
 
 INHERITED_UNITS = 2.0**18
-"""Units of rounding, of the largest entry, that an entry of a second derivative may be off by for
-no other reason than the rounding of the first: a softmax of all but 1 has lost what it is less."""
+"""The units of rounding of its largest entry that an entry of a second derivative may be off by,
+for no other reason than the rounding of the first derivative, which is differentiated. A softmax of
+which all but one entry vanish has such entries: it has lost by how much the largest one is less
+than 1. The value is ours and has no derivation."""
 ISOLATED = 64
-"""Times the tolerance that a value is off by where none of its neighbours is."""
+"""An automatic value that is off by more than this many tolerances at x, and right at the points
+around, is wrong at x alone (a special case of the rule, say) and is not excused as rounding. The
+value is ours."""
 
 
 @dataclass(frozen=True)
@@ -63,15 +73,33 @@ class Refinement:
     probes: Probes
     budget: Budget
     compare: Callable[[Column], list[ModeComparison]]
+    """Compares a column that was refined."""
 
     def refine(
         self, found: Column, compared: list[ModeComparison], *, disagrees: bool, carried_dtype: bool
     ) -> tuple[Column, list[ModeComparison], str | None] | None:
-        """The column and its comparisons; or the dtype that f falls back to inside, in which the
-        column is to be taken again (unless one is known: `carries`). `None`: the budget is spent.
+        """The column and its comparisons after the stages that they needed; or the dtype that f
+        falls back to inside, in which the column is to be taken again. `None` says that the budget
+        is spent. With `carried_dtype` such a dtype is known already.
 
-        A ladder of steps first. What fails or stays open there gets a second ladder, and the noise
-        of f measured; a FAIL also the rounding of the automatic value.
+        The first stage is a ladder of steps with a measured error bar. Whatever fails or stays open
+        on it is judged by these further stages.
+
+        Why a FAIL needs a second ladder: the error bar of a ladder is the disagreement of
+        neighbouring extrapolations, so it is far too narrow wherever two of them agree by chance.
+        Each output takes the narrowest of its bars, which looks for just such a chance, and among
+        thousands of outputs some will have one: a right derivative would fail there by a difference
+        that is noise. A second ladder, with steps between those of the first, samples f at other
+        points, where the noise is another one. Two windows that agree by chance in the first do not
+        agree by chance with those of the second: the wider of the two bars counts, extended to
+        reach the other value where the two disagree. A wrong derivative is off from both ladders
+        and still fails. Nothing of the kind is needed before a PASS, because numbers agree with a
+        wrong derivative within a narrow bar only if they are wrong by the same amount.
+
+        After that the noise of f is measured about the step in use, since rounding inside of f may
+        exceed the rounding of its values; jumps are told from slopes; and the automatic side is
+        allowed its own rounding, as far as it is seen to change where x moves by a unit of
+        rounding.
         """
         problem, base = self.problem, self.base
         closer = refined(problem, base, found)
@@ -80,7 +108,8 @@ class Refinement:
             dtype = precision(problem, base, closer)
             if dtype is not None:
                 return found, compared, dtype
-        # a disagreement is judged by the ladder; mere doubt only where that removes it
+        # A disagreement is judged by the ladder. A column that was merely in doubt keeps its two
+        # evaluations unless the ladder removes that doubt: its bar may be wider than theirs.
         if disagrees or count_entries(again, "undecided") < count_entries(compared, "undecided"):
             found, compared = closer, again
         if not _any_left(compared):
@@ -115,10 +144,13 @@ class Refinement:
     def _allow_inherited_rounding(
         self, compared: list[ModeComparison], found: Column
     ) -> list[ModeComparison]:
-        """What fails of a derivative of a derivative, allowed four times the change of both numbers
-        where all of x moves by a unit of rounding: differences of a residue of rounding are as
-        precise as any, and are another residue there. Allowed as well what the rounding of the
-        first derivative, which is differentiated, may be beside the largest entry.
+        """Allows a derivative of a derivative the rounding of the first one, which is
+        differentiated.
+
+        Where the first derivative is a residue of rounding, its differences are as precise as any,
+        and mean nothing: at another point they are those of another residue. So what fails is
+        allowed four times the change of both numbers where all of x moves by a unit of rounding,
+        and `INHERITED_UNITS` of the largest entry.
         """
         compared = [self._allow_automatic_rounding(one, found, everywhere=True) for one in compared]
         changes = [np.zeros(comparison.reference.size) for _, comparison, _ in compared]
@@ -143,7 +175,7 @@ class Refinement:
         return allowed
 
     def _doubted_outputs(self, compared: list[ModeComparison]) -> NDArray[np.bool_]:
-        """The outputs on which a comparison fails or stays open."""
+        """Marks the outputs on which a comparison fails or stays open."""
         doubted = np.zeros(self.base.whole.size, bool)
         width = self.base.Y.size
         for _, comparison, kind in compared:
@@ -159,9 +191,13 @@ class Refinement:
     def _allow_automatic_rounding(
         self, one: ModeComparison, found: Column, *, everywhere: bool = False
     ) -> ModeComparison:
-        """What fails, allowed the rounding of the automatic value: four times its change where x
-        moves by a unit of rounding. Of many rows some are tried; the steadiest stands for the rest.
-        A value that is far off at x, and right at all points tried around it, is not rounding.
+        """Allows what fails the rounding of the automatic side: four times its change where x moves
+        by a unit of rounding.
+
+        A derivative that is right in formula and ill-conditioned changes by as much, and would fail
+        without this. Among many failing rows only some are tried, and the one that changes least
+        stands for the rest. A value that is far off at x, and right at all points tried around it,
+        is wrong at x alone and is allowed nothing.
         """
         letter, comparison, kind = one
         tried = worst_entries(comparison, comparison.fails)
@@ -186,8 +222,11 @@ class Refinement:
     def _allow_reference_scatter(
         self, comparison: Comparison, kind: RowKind, found: Column
     ) -> Comparison:
-        """What still fails beside a reference, allowed the scatter of its relative deviation over
-        points nearby, where it is scattered: rounding is another one at each, a wrong formula not.
+        """Allows what still fails beside a given reference twice the scatter of its relative
+        deviation over points nearby, where the deviation is scattered.
+
+        Rounding is another one at each of these points; a wrong formula is off by the same part at
+        all.
         """
         rows = worst_entries(comparison, comparison.fails)
         part, random = self.problem.X.slices[found.tangent.leaf], np.random.default_rng(5)
@@ -210,12 +249,15 @@ class Refinement:
         return replace(comparison, error=error)
 
     def open_saturated(self, compared: list[ModeComparison], found: Column) -> list[ModeComparison]:
-        """What f cannot show, left open: a value that is steady where x moves by rounding, which
-        rounding is not, and a zero where f leaves x as a tail does.
+        """Leaves open what f cannot show: a value that is steady where x moves by rounding, which
+        rounding is not, and a zero where f has a tail.
+
+        Without this both the right and the doubled derivative of `tanh` at 30 would pass.
         """
         none = np.zeros(self.base.Y.size, bool)
         zero = all(not np.any(comparison.automatic) for _, comparison, _ in compared)
-        zero &= not self.problem.along  # across a set the coordinates of its chart move nothing
+        # Across a constraint set the coordinates of its chart move nothing.
+        zero &= not self.problem.along
         room = zero and not count_entries(compared, "fails") and self.budget.allows(TAIL_COST)
         tail = in_tail(self.problem, self.base, found) if room else none
         if not self.probes.full:
@@ -231,9 +273,12 @@ class Refinement:
     def open_unconfirmed_zeros(
         self, compared: list[ModeComparison], found: Column
     ) -> list[ModeComparison]:
-        """The zeros of a column of zeros, left open where f moves along it, and a ladder of long
-        steps does not show the derivative to be zero either: to the rounding of f over the scale
-        of x, as it does at a stationary point. What f scatters by is no motion.
+        """Leaves open the zeros of a column of zeros where f moves along it, and a ladder of long
+        steps does not show that the derivative is zero.
+
+        At a stationary point the long ladder shows the zero to the rounding of f over the scale of
+        x; in a tail it shows another slope. Motion that is no more than the scatter of f does not
+        count.
         """
         zeros = not count_entries(compared, "fails") and all(
             np.any(c.moved) for _, c, _ in compared
@@ -262,7 +307,9 @@ class Refinement:
     def _steady_below_rounding(
         self, comparison: Comparison, kind: RowKind, found: Column
     ) -> NDArray[np.bool_]:
-        """Where a value that f cannot show is one, and not its own rounding."""
+        """Marks the values below the rounding of f that are steady where x moves by a unit of
+        rounding: each is a derivative, and not its own rounding.
+        """
         hidden = comparison.saturated & (comparison.automatic != 0) & comparison.agrees
         tried = worst_entries(comparison, hidden & ~comparison.undecided)
         saturated = np.zeros_like(hidden)
@@ -279,8 +326,8 @@ class Refinement:
     def _automatic_nearby(
         self, kind: RowKind, rows: list[int], found: Column, *, everywhere: bool = False
     ) -> list[Vector]:
-        """The automatic values of these rows where the leaf of the column, or all of x, is moved
-        by a unit of rounding.
+        """The automatic values of these rows where the leaf of the column, or all of x, is moved by
+        a unit of rounding.
         """
         points = rounding_neighbours(self.problem, None if everywhere else found.tangent.leaf)
         return [self._automatic_at(point, kind, rows, found) for point in points]
@@ -299,16 +346,17 @@ class Refinement:
 
 
 def count_entries(compared: list[ModeComparison], what: str) -> int:
-    """How many entries fail, or are undecided, in all comparisons."""
+    """How many entries of all comparisons have the property `what`: "fails" or "undecided"."""
     return sum(int(np.count_nonzero(getattr(c, what))) for _, c, _ in compared)
 
 
 def _any_left(compared: list[ModeComparison]) -> bool:
+    """Whether any entry fails or is undecided."""
     return count_entries(compared, "fails") + count_entries(compared, "undecided") > 0
 
 
 def worst_entries(comparison: Comparison, mask: NDArray[np.bool_]) -> list[int]:
-    """The entries within `mask` that differ most, no more than a tally keeps."""
+    """The entries within `mask` that differ most, no more of them than a tally keeps."""
     where = np.flatnonzero(mask)
     if where.size <= Tally.KEPT:
         return [int(k) for k in where]

@@ -1,4 +1,11 @@
-"""Tails: derivatives that lie below the rounding of f, seen from how f leaves its value at x."""
+"""This module sees derivatives that lie below the rounding of f.
+
+f is saturated at x where its derivative is too small to change its rounded value: `sigmoid` at 40,
+`1 - exp(-x)` at 50, or `1e14 + sin(x)`. Differences show zero there, whether the derivative is
+right or not, so neither answer may be claimed. What tells such a tail from a function that is flat
+(a relu on its dead side, an unread input) is how f leaves its value farther away from x. All rules
+in here are ours.
+"""
 
 from __future__ import annotations
 
@@ -14,28 +21,34 @@ from adjudge.jacobian.comparison import ERRORS, FLOOR, Comparison, Tally
 from adjudge.problem import Base, Probes, Problem, Reverse, Sums, evaluate, where_defined
 
 CLOSE = 2.0**-8
-"""Over the scale of x: where a power of x with an offset of its own size, up to the sixth, has
-left its value at 0 by more than rounding. A zero derivative is right there."""
+"""The distance from x, over its scale, at which f must still have its value at x for a tail. A
+power of x with an offset of its own size, up to the sixth, has left its value at 0 by more than
+rounding there, and its zero derivative is right."""
 FAR = (1.0, 0.25)
-"""Over the scale of x: how far off f is asked whether it moves at all."""
+"""The distances from x, over its scale, at which f is asked whether it moves at all."""
 HALVINGS = 10
-"""A kink that is met within `2^-10` of the scale of x moves f by more than `UNITS` of rounding."""
+"""The bisection steps between where f stands still and where it moves. A kink that is met within
+`2^-10` of the scale of x then moves f by more than `SLIGHT_UNITS` of rounding at once."""
 SLIGHT_UNITS = 64
-"""Of rounding: as much as a smooth function moves at first."""
+"""A smooth function that begins to move does so by no more than this many units of rounding; a
+kink, a clip or a step moves by more at once."""
 ZERO_UNITS = 1536
-"""Units of rounding over the scale of x, to which a ladder of long steps shows a zero: half again
-the error bar of its longest window, whose shortest step is 1/64 of the scale."""
+"""The units of rounding over the scale of x to which a ladder of long steps shows that a derivative
+is zero. It is half again the error bar of the ladder's longest window, whose shortest step is 1/64
+of the scale of x."""
 NOISE_UNITS = 2.0**10
-"""Units of rounding that f moves farther off; what stays within fewer is noise."""
+"""Farther off f has to move by this many units of rounding; what stays within fewer may be noise
+about a constant, as `sin^2 + cos^2` is."""
 
 
 CHANCE_PART = 1 / 128
-"""Part of the entries of a leaf whose derivative may be as small by chance, where it crosses 0."""
+"""The part of the entries of a leaf whose derivative may be as small by chance, where it crosses
+zero. Only more of them than this are compared once more by themselves; the value is ours."""
 
 
 def all_saturated(compared: Sequence[ModeComparison]) -> bool:
-    """Whether all of a column lies below the rounding of f, of which two evaluations show nothing:
-    what f does not read looks like that, too.
+    """Whether all of a column lies below the rounding of f, so that two evaluations show nothing of
+    it. A column that f does not read looks the same.
     """
     return bool(compared) and all(
         bool(np.all(c.saturated)) and not np.any(c.moved) for _, c, _ in compared
@@ -43,10 +56,13 @@ def all_saturated(compared: Sequence[ModeComparison]) -> bool:
 
 
 def in_tail(problem: Problem, base: Base, found: Column) -> NDArray[np.bool_]:
-    """By output, whether f stands still about x, and farther off leaves its value by units of
-    rounding and moves on: as a tail does. A kink (relu, clip, round) moves it by more at once.
+    """By output, whether x lies in a tail of f: f stands still about x, and farther off it leaves
+    its value by units of rounding and then moves on.
 
-    Four evaluations where f does not move at all; else up to eleven more to each side.
+    Without this a zero derivative of `sigmoid` at 37 would pass, because f does not move there,
+    although its derivative is 1e-16 and not zero. A kink (relu, clip, round) leaves its value by
+    more than rounding at once, and its zero is right. It takes four evaluations where f does not
+    move at all, and up to eleven more to each side elsewhere.
     """
     tail = np.zeros(base.Y.size, bool)
     for sign in (1.0, -1.0):
@@ -55,15 +71,20 @@ def in_tail(problem: Problem, base: Base, found: Column) -> NDArray[np.bool_]:
 
 
 DOMINATING = 64
-"""Times the largest output that moves, from which on one that stands still hides it."""
+"""An output that stands still hides those of its leaf that move if it is this many times larger
+than the largest of them. The value is ours."""
 
 
 def dominating_constants(
     base: Base, probes: Probes, found: Column, reverse: Reverse | None
 ) -> NDArray[np.bool_] | None:
-    """Outputs that stand still along a column, far off as well, and tower over those of their leaf
-    that move, as a mask of -1e30 does: their rounding would hide these. `None` without any, and
-    where `reverse` claims a derivative of them.
+    """Marks the outputs that stand still along a column, far off as well, and dominate those of
+    their leaf that move.
+
+    A mask of -1e30 among the outputs is such a constant: in a projection its rounding would hide
+    every other output, and a wrong sign of theirs would stay open. They are left out of the column
+    then. The result is `None` where there are none, and where `reverse` claims a derivative of
+    them, which f could not show.
     """
     size, moved = np.abs(base.values), found.estimate.moved
     still = np.zeros(size.size, bool)
@@ -87,7 +108,7 @@ def dominating_constants(
 
 
 def moves_beyond_noise(base: Base, found: Column) -> bool:
-    """Whether an output moves by units of rounding in some samples of a ladder, as no jump does,
+    """Whether some output moves by units of rounding in some samples of a ladder, as no jump does,
     and by more than noise in others.
     """
     count = base.Y.size
@@ -100,13 +121,14 @@ def moves_beyond_noise(base: Base, found: Column) -> bool:
 
 
 def _in_tail_on(problem: Problem, base: Base, found: Column, sign: float) -> NDArray[np.bool_]:
+    """The same as `in_tail`, to the side `sign` alone."""
     at, eps = base.values[: base.Y.size], unit_roundoff(problem, base)
     moves: list[Vector] = []
     on_lattice: list[NDArray[np.bool_]] = []
     size = np.abs(at)
 
     def moved(t: float) -> NDArray[np.bool_]:
-        """Where f is another one at a distance of `t` scales of x."""
+        """Marks where f has another value at a distance of `t` scales of x."""
         value = _value(problem, base, found, sign * t)
         if value is None:
             return np.zeros(at.size, bool)
@@ -163,10 +185,10 @@ def undetectable(
     *,
     again: bool = False,
 ) -> NDArray[np.bool_] | None:
-    """Counts how much of the gradient has a part in the comparison that an error would show in.
+    """Counts how much of the gradient has a part in the comparison in which an error would show.
 
-    Returns which entries of the input have too small a part for any error, `None` where they are no
-    more than chance makes. `again`: they were counted before.
+    Returns the entries of the input whose part is too small for any error to show, and `None` where
+    there are no more of them than chance makes. With `again` they were counted before.
     """
     if found.tangent.coordinate is not None:
         if tally.weigh(comparison.automatic, comparison.allowed) and not found.from_reference:
@@ -188,14 +210,15 @@ def undetectable(
         return None
     with np.errstate(all="ignore"):
         share = np.max(np.abs(terms) / comparison.significance_bound[:, None], axis=0)
-    # a zero shows nowhere, and a reference has its own opinion of it
+    # A zero has no part in any sum. Against differences it says nothing more when taken alone; a
+    # reference may contradict it.
     hidden = ((share > 0) | found.from_reference) & (share < 1 / ERRORS[0])
     return np.asarray(hidden) if np.any(hidden) else None
 
 
 def mark_uncompared(sums: Sums, comparison: Comparison, found: Column) -> None:
-    """Marks `sums` as lost where an output shows neither in its sum nor in two evaluations, so that
-    its tangent has not been compared.
+    """Notes in `sums` where an output shows neither in its sum nor in two evaluations: its tangent
+    has not been compared, so the block sums must not replace the whole check.
     """
     doubted = sums.doubted.get(found.tangent.leaf)
     if doubted is None:
@@ -203,7 +226,8 @@ def mark_uncompared(sums: Sums, comparison: Comparison, found: Column) -> None:
     terms, which = sums.images(found.tangent.leaf, found.vector)
     with np.errstate(all="ignore"):
         size, bound = np.abs(terms), comparison.significance_bound[which] / ERRORS[0]
-        # two evaluations compare on the scale of the largest, and see nothing far below that
+        # Two evaluations compare on the scale of the largest output, and see nothing far below
+        # that.
         far_below = (size > 0) & (size <= FLOOR * comparison.tolerance.relative * np.max(size))
         sums.uncompared |= bool(np.any((doubted | far_below) & ~(size > bound)))
 
@@ -217,8 +241,9 @@ def count_saturated(
     block: slice,
     rows: Vector,
 ) -> None:
-    """Counts entries of reverse mode that settle beside larger ones, and move f by less than its
-    rounding where x moves by its scale: no difference has seen them.
+    """Counts entries of reverse mode that agree beside larger ones although a move of x over its
+    scale changes f by less than its rounding through them: no difference has seen these, and the
+    report says so in a note.
     """
     values = np.abs(base.values[: base.Y.size])
     eps, j = comparison.tolerance.eps, found.tangent.coordinate

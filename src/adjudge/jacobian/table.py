@@ -1,5 +1,8 @@
-"""A projected comparison that failed, with what a search for its entries begins with; the names of
-rows and columns.
+"""This module fills the Jacobian's table column by column, compares each, and keeps what disagrees.
+
+Each column is first compared by two evaluations, which are shared by all modes. Only a column that
+these leave in doubt is refined (`refine`), and only so many of them, since the verdict stands after
+some. What is too small to show beside larger entries is compared once more by itself.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ class Failure:
 
     mode: str
     kind: RowKind
+    """What the rows are: see `ModeComparison`."""
     tangent: Tangent
     row: int
     entry: Entry
@@ -58,19 +62,24 @@ def column_name(problem: Problem, tangent: Tangent) -> str:
 
 
 SATURATED_COLUMNS = 4
-"""Columns that lie below the rounding of f and get a ladder of long steps all the same."""
+"""At most this many columns that lie below the rounding of f get a ladder of long steps. They may
+be saturated, and then a wrong zero would pass; but inputs that f does not read look the same, and
+without a limit each of their columns would cost a ladder. The value is ours."""
 
 SEPARATIONS = 3
-"""How often what does not show among larger entries is compared by itself."""
+"""Entries that are too small to show among larger ones are compared by themselves up to this many
+times, each time without the larger half. The gradient of `sqrt` at inputs from 1e-12 to 40 takes
+these; without them a wrong sign of a small entry passes. The value is ours."""
 
 LADDER_COLUMNS = 32
-"""Columns on which a disagreement, or a doubt, is followed by a ladder of steps before the rest is
-judged by its two evaluations: the verdict stands by then."""
+"""After this many columns with a disagreement, or as many with a doubt, the rest are judged by
+their two evaluations. The verdict stands by then, and a wrong rule would otherwise cost two ladders
+for every column of a large input. The value is ours."""
 
 
 @dataclass
 class Table:
-    """What is compared: the problem, its probes, and the engine's modes that fill the table."""
+    """The comparison of one Jacobian: a problem, its probes, and the modes that fill the table."""
 
     problem: Problem
     base: Base
@@ -83,22 +92,25 @@ class Table:
     known_row: Vector | None = None
     """The only row, where there is but one and it is at hand."""
     failed_columns: int = 0
+    """The columns that failed after a ladder of steps."""
     open_columns: int = 0
-    """Columns on which a ladder of steps left something undecided."""
+    """The columns on which a ladder of steps left something undecided."""
     failures: dict[str, Failure] = field(default_factory=dict)
     """By mode, the first comparison that failed."""
     projections: dict[tuple[str, int, int], Failure] = field(default_factory=dict)
-    """Projections that failed, by mode, input and output (-1: the first of all)."""
+    """The projections that failed, by mode, input and output (-1: the first of all outputs)."""
     undecidable: set[str] = field(default_factory=set)
-    """Modes with a jump at x, or with a kink where the automatic value is NaN."""
+    """The modes with a jump at x, or with a kink where the automatic value is NaN: nothing but
+    another x settles them."""
     significant: list[Failure] = field(default_factory=list)
-    """Projections that agree, with a deviation that is significant all the same."""
+    """The projections that agree with a deviation that is significant all the same."""
     pushed: dict[int, tuple[Vector, Vector]] = field(default_factory=dict)
-    """By leaf, the first tangent pushed forward and its image."""
+    """By leaf, the first tangent that was pushed forward, and its image."""
     saturated_columns: int = 0
-    """Columns below the rounding of f that were looked into."""
+    """The columns below the rounding of f that were looked into."""
     carried_dtype: str | None = None
-    """The dtype to which f was seen to round its values, narrower than that of its outputs."""
+    """The dtype to which f was seen to round its values, where it is narrower than that of its
+    outputs."""
     budget: Budget = field(init=False)
     columns: Columns = field(init=False)
     """Makes the comparisons of one column."""
@@ -106,27 +118,29 @@ class Table:
     """The whole table by reverse mode, where it fitted into one block."""
     adjoint_test: AdjointTest = field(init=False)
     affine: Affine | None = None
-    """Compares columns along which f is affine exactly."""
+    """Compares columns along which f is affine to rounding."""
     block_sums: Callable[[], dict[str, Tally] | None] | None = None
-    """Of a large problem: the comparison by sums of blocks, where everything agrees in that."""
+    """For a large problem, the comparison by sums of blocks: its tallies where everything agrees in
+    that."""
     replaced_by_sums: bool = False
-    """Whether it took the place of all columns."""
+    """Whether that comparison took the place of all columns."""
 
     def __post_init__(self) -> None:
-        """What follows from the rest."""
+        """Makes what follows from the rest."""
         modes = self.reverse is not None, self.forward is not None
         self.budget = Budget(self.problem, self.probes, *modes, self.known_row is not None)
         self.columns = Columns(self.problem, self.base, self.probes, self.tolerance)
-        # of a method it would be a cycle, which keeps arrays on devices until Python collects
+        # A bound method would close a cycle, which keeps arrays on devices until Python collects
+        # garbage.
         self.adjoint_test = AdjointTest(partial(row_name, self.probes, self.base, "rows"))
 
     def tally(self, letter: str) -> Tally:
-        """The tally of mode `letter` on top of the derivatives already taken."""
+        """The tally of the mode `letter` on top of the derivatives already taken."""
         mode = letter + self.problem.modes_taken if letter else self.problem.modes_taken
         return self.tallies.setdefault(mode, Tally(mode))
 
     def fill(self) -> None:
-        """All columns: differences once, shared by every mode."""
+        """Compares all columns. Differences are taken once and shared by every mode."""
         for block, rows in self._blocks():
             self.rows = rows if block == slice(0, self.problem.X.size) else None
             settled = self._compare_colored(block, rows)
@@ -140,11 +154,17 @@ class Table:
                 if self.replaced_by_sums:
                     self.budget.columns = self.probes.columns
                     return
-            if not self.budget.allows(self.budget.rows_allowed):  # for another block
+            # There has to be room for the rows of another block.
+            if not self.budget.allows(self.budget.rows_allowed):
                 return
 
     def _compare_colored(self, block: slice, rows: Vector | None) -> set[int]:
-        """The columns of a sparse table that a few evaluations settle, many at a time."""
+        """Compares columns of a sparse table together, and returns the coordinates that this
+        settles.
+
+        An elementwise function of n entries then takes two evaluations and not 2n. A group that
+        does not agree clearly is not followed up: its columns are compared one by one.
+        """
         settled: set[int] = set()
         plain = self.probes.full and self.eps is None and not self.problem.modes_taken
         if not plain or rows is None or rows.shape[0] < self.probes.rows:
@@ -167,16 +187,22 @@ class Table:
         return settled
 
     def _blocks(self) -> Iterator[tuple[slice, Vector | None]]:
+        """Blocks of columns with their rows by reverse mode, so that a large table need not be held
+        at once.
+        """
         if self.reverse is None:
             yield slice(0, self.problem.X.size), None
             return
         rows = self.budget.rows = self.budget.rows_allowed
         cotangents = islice(self.probes.cotangents(), rows)
-        whole = not self.probes.full  # a random tangent goes through every column
+        # A random tangent moves every column, so the rows must be whole.
+        whole = not self.probes.full
         yield from self.reverse.blocks(self.base, cotangents, rows, self.known_row, whole=whole)
 
     def _gradient(self, rows: Vector | None) -> Vector | None:
-        """The gradient that random tangents lean towards: of all projected outputs together."""
+        """The gradient that random tangents lean towards: that of all projected outputs
+        together.
+        """
         if rows is None or self.probes.full:
             return None
         with np.errstate(all="ignore"):
@@ -185,7 +211,9 @@ class Table:
     def from_two_evaluations(
         self, tangent: Tangent, block: slice, rows: Vector | None
     ) -> tuple[Column, Vector | None, list[ModeComparison]]:
-        """A column from two evaluations, what forward mode says of it, and their comparisons."""
+        """A column from two evaluations, its image by forward mode, and the comparisons of both
+        modes.
+        """
         found = column(self.problem, self.base, tangent, self.eps)
         pushed = None
         if self.forward is not None:
@@ -196,6 +224,7 @@ class Table:
         return found, pushed, list(self.columns.comparisons(found, block, rows, pushed))
 
     def _column(self, tangent: Tangent, block: slice, rows: Vector | None) -> None:
+        """Compares one column, and refines it where two evaluations leave a doubt."""
         found, pushed, compared = self.from_two_evaluations(tangent, block, rows)
         settled = self.eps is not None or all(c.agrees_clearly for _, c, _ in compared)
         if not settled and self._without_constants(found, tangent, block, rows):
@@ -206,7 +235,7 @@ class Table:
             and count_entries(compared, "undecided")
             and self.open_columns < LADDER_COLUMNS
         )
-        # a few times only: what f does not read looks like that, too
+        # Only a few columns are looked into; see `SATURATED_COLUMNS`.
         few = (
             self.saturated_columns < SATURATED_COLUMNS
             and not self.problem.modes_taken
@@ -247,8 +276,10 @@ class Table:
     def _without_constants(
         self, found: Column, tangent: Tangent, block: slice, rows: Vector | None
     ) -> bool:
-        """Whether there were outputs whose size hides the others, and the column was compared
-        without them: they stand still, and reverse mode says so, too.
+        """Compares the column without outputs whose size hides the others, if there are such.
+
+        These stand still, and reverse mode says so, too; see `dominating_constants`. Returns
+        whether the column was compared.
         """
         if self.probes.full or found.from_reference or self.base.constant is not None:
             return False
@@ -263,12 +294,14 @@ class Table:
         return True
 
     def _use_base(self, base: Base) -> None:
-        """From here on f is judged as `base` has it."""
+        """Judges f as `base` has it from here on."""
         self.base = base
         self.columns = Columns(self.problem, base, self.probes, self.tolerance)
 
     def _block_sums_agree(self) -> bool:
-        """Before a large problem is followed through ladders: whether all of it agrees by sums."""
+        """Whether all of a large problem agrees by sums of blocks, which is asked once, before any
+        ladder.
+        """
         block_sums, self.block_sums = self.block_sums, None
         found = None if block_sums is None else block_sums()
         if found is not None:
@@ -286,7 +319,7 @@ class Table:
         rows: Vector | None,
         depth: int = 0,
     ) -> None:
-        """The comparisons of a column, counted and weighed."""
+        """Counts and weighs the comparisons of a column."""
         for letter, comparison, kind in compared:
             self._record(self.tally(letter), comparison, kind, found)
             if kind == "each" and self.problem.sketch is not None:
@@ -303,8 +336,8 @@ class Table:
         rows: Vector,
         depth: int = 0,
     ) -> None:
-        """What has too small a part in a comparison for any error to show is compared once more,
-        by itself.
+        """Compares once more by itself what has too small a part in a comparison for any error to
+        show.
         """
         if not self.tolerance.automatic or self.eps is not None:
             return
@@ -323,8 +356,10 @@ class Table:
     def compare_separately(
         self, tangent: Tangent, block: slice, rows: Vector, depth: int = SEPARATIONS
     ) -> None:
-        """A comparison of entries that are too small to show among the others. It can fail, and add
-        to what would have shown; what it leaves open is no worse than it was.
+        """Compares entries that are too small to show among the others by themselves.
+
+        The comparison can fail, and it adds to what would have shown. What it leaves open makes the
+        verdict no worse: those entries were accepted as a part of the whole before.
         """
         if not self.budget.allows(self.budget.column):
             return
@@ -348,7 +383,7 @@ class Table:
         self._record_all(compared, found, block, rows, depth)
 
     def _refinement(self, block: slice, rows: Vector | None, pushed: Vector | None) -> Refinement:
-        """What it takes to judge a column again."""
+        """What it takes to judge a column of this block again."""
 
         def compare(found: Column) -> list[ModeComparison]:
             return list(self.columns.comparisons(found, block, rows, pushed, final=True))
@@ -356,14 +391,18 @@ class Table:
         return Refinement(self.problem, self.base, self.probes, self.budget, compare)
 
     def doubtful(self, comparison: Comparison) -> NDArray[np.bool_]:
-        """Where two evaluations do not settle the matter."""
+        """Marks the entries that two evaluations do not settle."""
         doubtful = ~comparison.agrees | comparison.vanishing
         if not self.probes.full:
             doubtful |= comparison.coarse | comparison.significant
         return doubtful
 
     def _use_dtype(self, dtype: str) -> None:
-        """From here on f is judged as code in that dtype."""
+        """Judges f as code in that dtype from here on.
+
+        Code that computes in float32 inside of float64 has differences that are right to seven
+        digits, and would fail by the tolerance of float64.
+        """
         bits = CARRIED[dtype]
         self.carried_dtype = dtype
         self.tolerance = replace(self.tolerance, eps=max(self.tolerance.eps, 2.0 ** (1 - bits)))
@@ -372,7 +411,10 @@ class Table:
     # -- keeping what disagrees
 
     def _record(self, tally: Tally, comparison: Comparison, kind: RowKind, found: Column) -> None:
-        # an empty output has a projection, with nothing in it
+        # The projection of an empty output has nothing in it, and is no comparison.
+        """Counts one comparison and keeps its worst entries, each under the status that it will be
+        reported with.
+        """
         empty = [kind == "rows" and not leaf.size for leaf in self.base.Y.leaves]
         tally.compared += int(comparison.automatic.size) - (0 if self.probes.full else sum(empty))
         if comparison.agrees_clearly:
@@ -410,17 +452,20 @@ class Table:
                 self.significant.append(Failure(tally.mode, kind, found.tangent, k, entry))
         for k in worst_entries(comparison, kink | undecided):
             entry = self._entry(tally.mode, comparison, kind, found, k)
-            if kink[k] and entry.slopes is None:  # the kink is another output's
+            # The kink belongs to another output.
+            if kink[k] and entry.slopes is None:
                 entry = replace(entry, slopes=(entry.reference, entry.reference))
             tally.keep(tally.open, entry)
 
     def _detached(self, kind: RowKind, k: int) -> bool:
+        """Whether the engine recorded nothing for the output of row `k`."""
         if self.reverse is None or kind == "first":
             return False
         output = int(self.base.Y.owner[k]) if self.probes.full or kind == "each" else k
         return not self.reverse.attached[output]
 
     def _absent(self, kind: RowKind, found: Column) -> bool:
+        """Whether no pullback had a gradient for the input of this column."""
         if self.reverse is None or kind == "first":
             return False
         return not self.reverse.present[found.tangent.leaf]
@@ -428,6 +473,7 @@ class Table:
     def _entry(
         self, mode: str, comparison: Comparison, kind: RowKind, found: Column, k: int
     ) -> Entry:
+        """The numbers of entry `k`, for the report."""
         slopes = slopes_of(self.problem, self.probes, kind, found, self.base.Y.size)
         return Entry(
             mode,
@@ -448,6 +494,7 @@ class Table:
     def _forward_against_reverse(
         self, found: Column, block: slice, rows: Vector, pushed: Vector
     ) -> None:
+        """Makes the adjoint test along the tangent of this column."""
         tally, wrt = Tally("identity"), column_name(self.problem, found.tangent)
         tally = self.tallies.setdefault(tally.mode, tally)
         self.adjoint_test.compare(self.columns, tally, wrt, found, block, rows, pushed)
