@@ -200,6 +200,7 @@ class Affine:
         at_x = base.values
         with np.errstate(all="ignore"):
             value = (ahead - behind) / 2
+            # Four slopes of one affine function are the same number to rounding.
             others = np.array([ahead - at_x, at_x - behind, (part - at_x) / THIRD_POINT])
             scatter = np.max(np.abs(others - value), axis=0)
             size = np.fmax(
@@ -294,6 +295,8 @@ class Affine:
         if not self.problem.counts.allows(32):
             return
         size = float(max(abs(automatic[k]), abs(reference[k]), bound[k]))
+        # What conditioning explains is excused before the comparison at other points, since the
+        # rounding of a captured and factored matrix is the same at all of them.
         if abs(difference) <= self._conditioned(found, k, each=each) * size:
             return
         if is_systematic(self.problem, self.eps, self.probes.seed, difference, gap_at):

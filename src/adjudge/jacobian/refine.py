@@ -78,33 +78,19 @@ class Refinement:
     def refine(
         self, found: Column, compared: list[ModeComparison], *, disagrees: bool, carried_dtype: bool
     ) -> tuple[Column, list[ModeComparison], str | None] | None:
-        """The column and its comparisons after the stages that they needed; or the dtype that f
-        falls back to inside, in which the column is to be taken again. `None` says that the budget
-        is spent. With `carried_dtype` such a dtype is known already.
+        """Takes a column through the stages below until it agrees, or all of them have been tried.
 
-        The first stage is a ladder of steps with a measured error bar. Whatever fails or stays open
-        on it is judged by these further stages.
-
-        Why a FAIL needs a second ladder: the error bar of a ladder is the disagreement of
-        neighbouring extrapolations, so it is far too narrow wherever two of them agree by chance.
-        Each output takes the narrowest of its bars, which looks for just such a chance, and among
-        thousands of outputs some will have one: a right derivative would fail there by a difference
-        that is noise. A second ladder, with steps between those of the first, samples f at other
-        points, where the noise is another one. Two windows that agree by chance in the first do not
-        agree by chance with those of the second: the wider of the two bars counts, extended to
-        reach the other value where the two disagree. A wrong derivative is off from both ladders
-        and still fails. Nothing of the kind is needed before a PASS, because numbers agree with a
-        wrong derivative within a narrow bar only if they are wrong by the same amount.
-
-        After that the noise of f is measured about the step in use, since rounding inside of f may
-        exceed the rounding of its values; jumps are told from slopes; and the automatic side is
-        allowed its own rounding, as far as it is seen to change where x moves by a unit of
-        rounding.
+        Returns the column and its comparisons; or the dtype that f falls back to inside, in which
+        the column is to be taken again; or `None` where the budget is spent. With `carried_dtype`
+        such a dtype is known already.
         """
         problem, base = self.problem, self.base
+        # Stage 1: a ladder of steps, whose error bar is measured and not assumed.
         closer = refined(problem, base, found)
         again = self.compare(closer)
         if _any_left(again) and not carried_dtype:
+            # Stage 2: code that rounds to a narrower dtype inside is judged by that dtype. Its
+            # differences would otherwise be precise and wrong by the tolerance of its own dtype.
             dtype = precision(problem, base, closer)
             if dtype is not None:
                 return found, compared, dtype
@@ -114,10 +100,24 @@ class Refinement:
             found, compared = closer, again
         if not _any_left(compared):
             return found, compared, None
+        # Stage 3: a second ladder. Why does a FAIL need one? The error bar of a ladder is the
+        # disagreement of neighbouring extrapolations, so it is far too narrow wherever two of them
+        # agree by chance. Each output takes the narrowest of its bars, which looks for just such a
+        # chance. Among thousands of outputs some have one, and there a right derivative would fail
+        # by what is noise of the difference. The second ladder has its steps between those of the
+        # first, so it samples f at other points, where the noise is another one. Two windows that
+        # agree by chance in one ladder do not agree by chance with those of the other. So the wider
+        # bar of the two counts, and it reaches the other ladder's value where the two disagree. A
+        # wrong derivative lies outside of both ladders and still fails. A PASS needs no second
+        # ladder: an error bar that is too narrow by chance makes agreement harder, not easier. This
+        # is our form of the rule that a FAIL must survive confirmation on fresh samples.
         if not self.budget.allows_ladder():
             return None
         closer = confirm(problem, base, closer)
         again = self.compare(closer)
+        # Stage 4: rounding inside of f may exceed the rounding of its values (a long sum, a solver
+        # that stops at a tolerance), so the noise of f is measured about the step in use. Plateaus
+        # between values show a narrower dtype that the values themselves did not.
         if _any_left(again) and self.budget.allows(NOISE_COST):
             closer = measured(problem, base, closer, self._doubted_outputs(again))
             again = self.compare(closer)
@@ -129,8 +129,11 @@ class Refinement:
             compared, "undecided"
         ):
             found, compared = closer, again
+        # Stage 5: at a jump no value is the derivative, however precise the differences are.
         if _any_left(compared) and self.budget.allows(JUMP_COST):
             found = with_jumps(problem, base, found)
+        # Stage 6: the automatic side is allowed its own rounding, as far as it is seen to change
+        # where x moves by a unit of rounding.
         if count_entries(compared, "fails"):
             compared = [self._allow_automatic_rounding(one, found) for one in compared]
         if (

@@ -139,10 +139,13 @@ def _in_tail_on(problem: Problem, base: Base, found: Column, sign: float) -> NDA
         on_lattice.append(lowest_bit(value) >= eps / 16 * size)
         return move > 0
 
+    # f may be constant, and then a zero derivative is right.
     reached = [t for t in FAR if np.any(moved(t))]
     if not reached:
         return np.zeros(at.size, bool)
     close = moved(CLOSE)
+    # Bisection between where f stands still and where it moves: in a tail some point in between
+    # shows a move by a few units of rounding, at a kink none does.
     low, high = CLOSE, min(reached)
     for _ in range(HALVINGS):
         with np.errstate(all="ignore"):
@@ -158,6 +161,7 @@ def _in_tail_on(problem: Problem, base: Base, found: Column, sign: float) -> NDA
             high = middle
         else:
             low = middle
+    # Noise about a constant also moves f by units of rounding, but never by more.
     truly = np.max(moves, axis=0) > NOISE_UNITS * eps * size
     return np.asarray(gradual & truly)
 

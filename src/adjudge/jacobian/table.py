@@ -226,7 +226,10 @@ class Table:
     def _column(self, tangent: Tangent, block: slice, rows: Vector | None) -> None:
         """Compares one column, and refines it where two evaluations leave a doubt."""
         found, pushed, compared = self.from_two_evaluations(tangent, block, rows)
+        # A step that the caller fixed with `eps=` is not refined: what it shows is what was asked
+        # for.
         settled = self.eps is not None or all(c.agrees_clearly for _, c, _ in compared)
+        # A column that a huge constant hides is compared without it; everything was recorded there.
         if not settled and self._without_constants(found, tangent, block, rows):
             return
         disagrees = not settled and any(bool(np.any(self.doubtful(c))) for _, c, _ in compared)
@@ -243,6 +246,7 @@ class Table:
         )
         saturated = not (doubt or settled) and few and all_saturated(compared)
         self.saturated_columns += saturated
+        # Before the first ladder of a large problem, sums of blocks may settle all of it.
         if (doubt or saturated) and self._block_sums_agree():
             return
         if doubt or saturated:
@@ -258,6 +262,8 @@ class Table:
             if outcome is None:
                 return
             found, compared, dtype = outcome
+            # f computes in a narrower dtype inside: the column is judged again by that one's
+            # tolerances.
             if dtype is not None:
                 self._use_dtype(dtype)
                 self._column(tangent, block, rows)
