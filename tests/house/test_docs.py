@@ -29,6 +29,8 @@ FACTS = {
 }
 """What an example is there to show, beside its headline and statuses."""
 
+OUTSIDE = ["README", "CONTRIBUTING", "CHANGELOG"]
+
 EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
@@ -130,3 +132,16 @@ def test_the_findings_are_as_many_as_the_pages_say():
         text = " ".join((ROOT / name).read_text(encoding="utf-8").split())
         assert f"{len(functions)} functions" in text
         assert words in text
+
+
+def test_the_scripts_that_pages_name_exist():
+    named = {
+        (page.name, script)
+        for page in [*DOCS.rglob("*.md"), *(ROOT / f"{one}.md" for one in OUTSIDE)]
+        for script in re.findall(
+            r"(?<![\w:/])(?:benchmarks|tests|examples|docs)/[\w/-]+\.py", page.read_text("utf-8")
+        )
+    }
+
+    assert named
+    assert [(page, script) for page, script in named if not (ROOT / script).is_file()] == []
