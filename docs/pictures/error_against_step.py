@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from adjudge.estimate.stencils import Sample, central, ladder, ladder_steps
+from adjudge.estimate.stencils import Sample, central_difference, ladder, ladder_steps
 from adjudge.floats import relative_step
 
 X = 1.0
@@ -88,7 +88,7 @@ def steps_of(dtype: type[np.floating], every: int = 1) -> list[float]:
 def plain(f: Function, dtype: type[np.floating], slope: float) -> list[Point]:
     """One central difference a step."""
     eps = float(np.finfo(dtype).eps)
-    values = ((h, central(sample(f, dtype, h), eps).value[0]) for h in steps_of(dtype))
+    values = ((h, central_difference(sample(f, dtype, h), eps).value[0]) for h in steps_of(dtype))
     return [Point(h, float(abs(value - slope) / slope)) for h, value in values]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from adjudge.check.at_kinks import judge_here_or_nearby
 from adjudge.check.one_problem import Judgement, Part, Settings, judge
 from adjudge.errors import NotSupportedError
-from adjudge.estimate import unit_roundoff
+from adjudge.estimate import coarsest_eps
 from adjudge.findings import Finding, Status, Verdict, worst
 from adjudge.floats import scale
 from adjudge.jacobian import Evaluator
@@ -178,7 +178,7 @@ def judged(
     # before anything else is blamed: f may cast to less than its inputs have
     backend = top.backend
     carried = backend.carried_eps(top.function, top.point())
-    if carried <= unit_roundoff(top, base):
+    if carried <= coarsest_eps(top, base):
         return outcome
     double.refused += f", and with an eps of {carried:.2g} inside"
     return judge_here_or_nearby(*_narrower(top, base, carried), settings, words)

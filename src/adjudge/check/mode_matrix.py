@@ -20,7 +20,7 @@ from adjudge.check.one_problem import Judgement, Part, Settings, judge, unsuppor
 from adjudge.check.summary import provenance_of, rows_of
 from adjudge.engine import AutodiffBackend
 from adjudge.errors import AdjudgeError, InputError, NotSupportedError
-from adjudge.estimate import unit_roundoff
+from adjudge.estimate import coarsest_eps
 from adjudge.findings import Finding, Outcome, Status, Verdict, worst
 from adjudge.floats import Vector
 from adjudge.jacobian import least_work
@@ -117,7 +117,7 @@ class Matrix:
         for mode, compared in agreed.items():
             own = [f.verdict for f in outcome.findings if f.mode in (mode, "F")]
             outcome.modes.setdefault(mode, worst([Verdict.PASS, *own]))
-            outcome.tallies.append(inherited(mode, compared, unit_roundoff(top, base)))
+            outcome.tallies.append(inherited(mode, compared, coarsest_eps(top, base)))
         # what is to be judged once more says its identities there
         again = [word + "F" for word in "RF" if getattr(left, _SWITCH[word])]
         outcome.findings = [f for f in outcome.findings if f.mode not in again]

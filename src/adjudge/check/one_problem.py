@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from adjudge.errors import NotSupportedError
-from adjudge.estimate import CARRIED, unit_roundoff
+from adjudge.estimate import SIGNIFICANT_BITS, coarsest_eps
 from adjudge.findings import Finding, Status, Verdict, worst
 from adjudge.floats import Vector
 from adjudge.jacobian import (
@@ -209,7 +209,7 @@ def judge(
     if part is Part.TABLE:
         settings = replace(settings, undefined=False, batched=False, batched_forward=False)
     tolerance = Tolerance(
-        unit_roundoff(problem, base), settings.rtol, settings.atol, settings.equal_nan
+        coarsest_eps(problem, base), settings.rtol, settings.atol, settings.equal_nan
     )
     full = settings.full
     if full is None:
@@ -468,7 +468,7 @@ def _carries(table: Table) -> Finding:
         "",
         "",
         f"the function carries {table.carried_dtype} precision ({names} is rounded to "
-        f"{CARRIED[table.carried_dtype]} bits)\n"
+        f"{SIGNIFICANT_BITS[table.carried_dtype]} bits)\n"
         "  it is judged by that; a smaller error in its derivative cannot be seen",
         note=True,
     )

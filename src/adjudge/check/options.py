@@ -11,7 +11,7 @@ import numpy as np
 from adjudge.check.one_problem import Settings
 from adjudge.engine import AutodiffBackend
 from adjudge.errors import FlagError, InputError
-from adjudge.estimate import Reference, bound
+from adjudge.estimate import Reference, bind
 from adjudge.problem import (
     Bounds,
     Counts,
@@ -73,7 +73,7 @@ def problem_of(
         masked=options.get("masked"),
         bounds=options.get("bounds"),
         directions=options.get("directions"),
-        reference=None if reference is None else partial(bound, reference),
+        reference=None if reference is None else partial(bind, reference),
         highest=options.get("highest_precision", False),
         device=options.get("device"),
         counts=counts,

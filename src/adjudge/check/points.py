@@ -15,7 +15,7 @@ from adjudge.check.one_problem import Settings
 from adjudge.check.options import Options, problem_of, settings_of
 from adjudge.check.special_points import SpecialPoint, special_points
 from adjudge.errors import AdjudgeError, FlagError, InputError, UnstableOutputError
-from adjudge.estimate import BEYOND, Reasons, irregular
+from adjudge.estimate import OUT_OF_RANGE, Irregularity, irregularity
 from adjudge.findings import Finding, Outcome, Status, Verdict, worst
 from adjudge.floats import FLUSHED
 from adjudge.jacobian import UNDERFLOW, Entry
@@ -187,7 +187,7 @@ def _explained(
         return ""
     stays_open = report.verdict is Verdict.INCONCLUSIVE
     if report.entries and all(_at_an_end(x, stays_open) for x in report.entries):
-        return BEYOND
+        return OUT_OF_RANGE
     here: Any = {**options, "kwargs": point.kwargs}
     problem = problem_of(f, point.inputs, here)
     unsettled = (Verdict.FAIL, Verdict.INCONCLUSIVE)
@@ -198,9 +198,13 @@ def _explained(
     with surroundings(problem, highest=settings.highest_precision):
         for taken in sorted({"", *before}, key=len):
             why = _reasons(problem, taken, settings)
-            reason = why.rough or why.beyond * (ends or stays_open) or why.hidden * stays_open
+            reason = (
+                why.nonsmooth
+                or why.out_of_range * (ends or stays_open)
+                or why.below_rounding * stays_open
+            )
             if not reason and ends and _subnormal(problem):
-                reason = BEYOND
+                reason = OUT_OF_RANGE
             if not reason and _flat(problem, report):
                 reason = "x has no fraction: stairs look straight"
             if reason and not taken:
@@ -212,7 +216,7 @@ def _explained(
     return "; ".join(reasons)
 
 
-def _reasons(problem: Problem, taken: str, settings: Settings) -> Reasons:
+def _reasons(problem: Problem, taken: str, settings: Settings) -> Irregularity:
     """What speaks against differentiating once more after the modes `taken`: in double precision
     where that runs.
     """
@@ -221,11 +225,11 @@ def _reasons(problem: Problem, taken: str, settings: Settings) -> Reasons:
     if double is not None:
         try:
             with double.widening():
-                return irregular(*double.composed(make), problem.X, settings.seed)
+                return irregularity(*double.composed(make), problem.X, settings.seed)
         except RefusedError:
             double = None
     top = make(problem)
-    return irregular(top, observe(top), problem.X, settings.seed)
+    return irregularity(top, observe(top), problem.X, settings.seed)
 
 
 def _subnormal(problem: Problem) -> bool:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from adjudge.cross.engine import Engine, Numbers, Output, Question
 from adjudge.cross.report import VALUE, Divergence, quantity
 from adjudge.errors import NotSupportedError
-from adjudge.estimate import unit_roundoff
+from adjudge.estimate import coarsest_eps
 from adjudge.findings import Status, Verdict
 from adjudge.floats import Vector, lowest_bit, norm, scale
 from adjudge.jacobian import (
@@ -471,7 +471,7 @@ class Bench:
     def _rounding(question: Question, engine: Engine) -> float:
         """The spacing of the coarsest dtype among inputs and outputs."""
         top = engine.top(question.word[1:], question.along)
-        return unit_roundoff(top.problem, top.base)
+        return coarsest_eps(top.problem, top.base)
 
     # ------------------------------------------------------------------ verdicts
 

@@ -17,49 +17,54 @@ derivative takes part in it.
 from adjudge.estimate.directional import (
     Column,
     by_reference,
-    climbed,
+    coarsest_eps,
     column,
-    confirm,
-    doing,
+    describe_move,
     moved_by,
-    refined,
     representable,
     steps_around,
-    unit_roundoff,
+    with_ladder,
+    with_second_ladder,
+    with_steps,
 )
-from adjudge.estimate.kinks import BEYOND, Reasons, irregular, with_jumps
+from adjudge.estimate.kinks import OUT_OF_RANGE, Irregularity, irregularity, with_jumps
 from adjudge.estimate.long_double import NumpyDifferences
 from adjudge.estimate.multiprecision import Mpmath
-from adjudge.estimate.noise import CARRIED, measured, plateau, precision
-from adjudge.estimate.reference import Direction, Link, Reference, bound
+from adjudge.estimate.noise import (
+    SIGNIFICANT_BITS,
+    plateau_dtype,
+    rounded_dtype,
+    with_measured_noise,
+)
+from adjudge.estimate.reference import Direction, Link, Reference, bind
 from adjudge.estimate.stencils import Estimate, Sample
 
 __all__ = [
-    "BEYOND",
-    "CARRIED",
+    "OUT_OF_RANGE",
+    "SIGNIFICANT_BITS",
     "Column",
     "Direction",
     "Estimate",
+    "Irregularity",
     "Link",
     "Mpmath",
     "NumpyDifferences",
-    "Reasons",
     "Reference",
     "Sample",
-    "bound",
+    "bind",
     "by_reference",
-    "climbed",
+    "coarsest_eps",
     "column",
-    "confirm",
-    "doing",
-    "irregular",
-    "measured",
+    "describe_move",
+    "irregularity",
     "moved_by",
-    "plateau",
-    "precision",
-    "refined",
+    "plateau_dtype",
     "representable",
+    "rounded_dtype",
     "steps_around",
-    "unit_roundoff",
     "with_jumps",
+    "with_ladder",
+    "with_measured_noise",
+    "with_second_ladder",
+    "with_steps",
 ]

@@ -1,4 +1,6 @@
-"""The table's columns by finite differences: one directional derivative a tangent."""
+"""This module estimates the derivative of a problem along one tangent: it chooses the steps, keeps
+them exact and within bounds, evaluates f, and leaves the arithmetic to `stencils`.
+"""
 
 from __future__ import annotations
 
@@ -12,58 +14,63 @@ from adjudge.estimate.reference import Direction
 from adjudge.estimate.stencils import (
     Estimate,
     Sample,
-    central,
-    confirmed,
-    fewest,
+    central_difference,
+    combined,
+    fewest_samples,
     ladder,
     ladder_steps,
 )
 from adjudge.floats import SHORT, Vector, relative_step
 from adjudge.problem import Base, Problem, Tangent, evaluate
 
-RETREATS = (1.0, 2.0**-8, 2.0**-16)
-"""Factors on the step where a neighbour of x is not finite."""
-SHORT_RETREATS = (1.0, 2.0**-2)
+STEP_REDUCTIONS = (1.0, 2.0**-8, 2.0**-16)
+"""The factors on the first step that are tried in turn where a neighbour of x is not finite: close
+to the edge of a domain (log near 0, say) only shorter steps stay inside. The values are ours."""
+SHORT_STEP_REDUCTIONS = (1.0, 2.0**-2)
 """The same in sixteen bits, where steps soon fall below the spacing of x."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """`J v` by differences along one tangent, with the tangent that was really taken."""
+    """`J v` along one tangent, with the tangent that was really taken."""
 
     tangent: Tangent
     vector: Vector
-    """The direction after rounding of the perturbed points to their dtype, a vector of X."""
+    """The direction after the perturbed points were rounded to their dtype, as a vector of X."""
     estimate: Estimate
     step: float
     relative: float
     finer: int | None = None
-    """How many steps below this one are exact in the dtype; `None`: all of the ladder's."""
+    """How many steps below this one are exact in the dtype; `None` stands for all of the
+    ladder's."""
     ladders: tuple[tuple[Sample, ...], ...] = ()
     """The samples of the ladders taken so far."""
-    sided: bool = False
-    """Whether x has a neighbour on one side only: `step` has its sign."""
+    one_sided: bool = False
+    """Whether x has a neighbour on one side only; `step` then has the sign of that side."""
     from_reference: bool = False
-    """Whether a reference gave it: there is nothing to refine, and every entry counts."""
+    """Whether a reference gave the column. There is nothing to refine then, and every entry
+    counts."""
     sample: Sample | None = None
-    """The values of two evaluations that were enough."""
+    """The values of the two evaluations, where these were enough."""
 
 
-def unit_roundoff(problem: Problem, base: Base) -> float:
-    """The coarsest `eps` of the checked leaves, the outputs, and float64, which holds them."""
+def coarsest_eps(problem: Problem, base: Base) -> float:
+    """The coarsest `eps` (spacing at 1) of the checked leaves, of the outputs, and of float64, in
+    which everything is computed here.
+    """
     return max(2.0**-52, *(leaf.eps for leaf in (*problem.X.leaves, *base.whole.leaves)))
 
 
 def column(problem: Problem, base: Base, tangent: Tangent, eps: float | None) -> Column:
-    """Two evaluations along `tangent`; `eps` fixes the absolute step.
+    """A column from two evaluations along `tangent`; `eps` fixes the absolute step.
 
-    A ladder to one side where a neighbour to the other side is not finite or out of bounds.
-    Raises `InputError` where a fixed step is too short to move x at all.
+    Where a neighbour of x is not finite or out of bounds, shorter steps are tried, and then a
+    ladder to one side. Raises `InputError` where a fixed step is too short to move x at all.
     """
-    u = unit_roundoff(problem, base)
+    u = coarsest_eps(problem, base)
     relative = relative_step(u)
     if not _movable(problem, tangent):
-        # an infinity stays itself under any step; of a NaN nothing can be said
+        # An infinity stays itself under any step. Nothing can be said of a NaN.
         unknown = bool(np.any(np.isnan(problem.origin[tangent.vector != 0])))
         still = np.full(base.whole.size, np.nan if unknown else 0.0)
         estimate = Estimate(still, still, np.zeros(still.shape, bool), 0, "x is not finite there")
@@ -76,12 +83,13 @@ def column(problem: Problem, base: Base, tangent: Tangent, eps: float | None) ->
         taken = sample_at(problem, base, tangent, eps)
         if taken is None:
             raise _no_motion(problem, tangent, eps)
-        return Column(tangent, taken[1], central(taken[0], u, base.noise), eps, relative)
+        return Column(tangent, taken[1], central_difference(taken[0], u, base.noise), eps, relative)
     best: Column | None = None
     room = problem.room(tangent.vector)
-    for factor in RETREATS if u <= SHORT else SHORT_RETREATS:
+    for factor in STEP_REDUCTIONS if u <= SHORT else SHORT_STEP_REDUCTIONS:
         step = power_of_two(relative * factor * tangent.length)
-        # at a bound short steps are for float64 only: rounding drowns them in narrower dtypes
+        # At a bound short steps are for float64 only, since rounding drowns them in narrower
+        # dtypes.
         if step > room or (factor < 1 and np.isfinite(room) and u > 2.0**-52):
             continue
         finer = 0 if factor < 1 else None
@@ -92,15 +100,17 @@ def column(problem: Problem, base: Base, tangent: Tangent, eps: float | None) ->
         if taken is None:
             break
         sample, vector = taken
-        best = Column(exact, vector, central(sample, u, base.noise), step, relative * factor, finer)
+        best = Column(
+            exact, vector, central_difference(sample, u, base.noise), step, relative * factor, finer
+        )
         if defined(base, sample.plus) and defined(base, sample.minus):
             return replace(best, sample=sample)
     one = _one_sided(problem, base, tangent, u)
-    return one or best or _unmoved(base, tangent, relative, room)
+    return one or best or _unknown(base, tangent, relative, room)
 
 
 def by_reference(problem: Problem, base: Base, tangent: Tangent) -> Column:
-    """The column by the reference, at `problem.origin`."""
+    """The column that the caller's reference gives at `problem.origin`."""
     assert problem.reference is not None
     ahead, behind = (problem.room(sign * tangent.vector, both=False) for sign in (1.0, -1.0))
     v = Direction(tangent.vector, tangent.length, ahead, behind)
@@ -114,28 +124,36 @@ def defined(base: Base, values: Vector) -> bool:
 
 
 def _one_sided(problem: Problem, base: Base, tangent: Tangent, u: float) -> Column | None:
-    """A ladder to the side on which f is defined; `None` where there is none."""
+    """A ladder to the side on which f is defined; `None` where there is none.
+
+    At the edge of a domain (sqrt at 0) or at a bound no central difference exists, and short steps
+    drown in rounding. The ladder removes the first and the second power of the step instead.
+    """
     relative = relative_step(u)
     step = power_of_two(relative * tangent.length)
     if tangent.coordinate is None:
         tangent = replace(tangent, vector=problem.inward(tangent.vector))
-    # where f is defined far off to one side, that is the side; else where it is close by
+    # The side on which f is defined far off comes first, then the one on which it is defined close
+    # by.
     for side, tried in ((1.0, 0), (-1.0, 0), (1.0, -1), (-1.0, -1)):
         room = problem.room(side * tangent.vector, both=False)
         steps = _within(ladder_steps(step, relative, u), room)
         if not steps:
             continue
         exact = _quantised(problem, tangent, steps)
-        first = sample_at(problem, base, exact, side * steps[tried], sided=True)
+        first = sample_at(problem, base, exact, side * steps[tried], one_sided=True)
         if first is None or not defined(base, first[0].plus):
             continue
-        vector, found = first[1], Column(exact, first[1], central(first[0], u), 0.0, relative)
-        found = replace(found, vector=vector, step=side * step, sided=True)
-        return climbed(problem, base, found, steps)
+        vector, found = (
+            first[1],
+            Column(exact, first[1], central_difference(first[0], u), 0.0, relative),
+        )
+        found = replace(found, vector=vector, step=side * step, one_sided=True)
+        return with_steps(problem, base, found, steps)
     return None
 
 
-def _unmoved(base: Base, tangent: Tangent, relative: float, room: float) -> Column:
+def _unknown(base: Base, tangent: Tangent, relative: float, room: float) -> Column:
     """A column of which nothing is known, since no step of the ladder moves x within `room`."""
     unknown = np.zeros(base.whole.size)
     estimate = Estimate(
@@ -151,85 +169,97 @@ def _unmoved(base: Base, tangent: Tangent, relative: float, room: float) -> Colu
 
 
 def _within(steps: Sequence[float], room: float) -> list[float]:
+    """The steps that are no longer than `room`."""
     return [step for step in steps if step <= room]
 
 
-def refined(problem: Problem, base: Base, first: Column) -> Column:
+def with_ladder(problem: Problem, base: Base, first: Column) -> Column:
     """The same column from a ladder of steps, with an error bar that was measured.
 
-    Steps below the spacing of the dtype are left out; `first` itself where too few stay.
+    Steps below the spacing of the dtype are left out. The result is `first` itself where too few
+    stay.
     """
-    if first.step == 0.0 or first.sided:
+    if first.step == 0.0 or first.one_sided:
         return first
-    return climbed(problem, base, first, steps_around(problem, base, first)) or first
+    return with_steps(problem, base, first, steps_around(problem, base, first)) or first
 
 
-def confirm(problem: Problem, base: Base, found: Column) -> Column:
-    """A refined column, confirmed by a second ladder whose steps lie between those of the first."""
+def with_second_ladder(problem: Problem, base: Base, found: Column) -> Column:
+    """A column on a ladder, confirmed by a second ladder whose steps lie between those of the
+    first.
+    """
     if found.step == 0.0:
         return found
     steps = steps_around(problem, base, found)
-    room = problem.room(np.sign(found.step) * found.tangent.vector, both=not found.sided)
-    factor = between(problem, found)
-    second = climbed(problem, base, found, _within([factor * step for step in steps[:-1]], room))
+    room = problem.room(np.sign(found.step) * found.tangent.vector, both=not found.one_sided)
+    factor = interleaving_factor(problem, found)
+    second = with_steps(problem, base, found, _within([factor * step for step in steps[:-1]], room))
     if second is None:
         return found
     return replace(
         found,
-        estimate=confirmed(found.estimate, second.estimate),
+        estimate=combined(found.estimate, second.estimate),
         ladders=(*found.ladders, *second.ladders),
     )
 
 
-def between(problem: Problem, found: Column) -> float:
-    """A factor that makes other steps of those of the ladder.
+def interleaving_factor(problem: Problem, found: Column) -> float:
+    """The factor between the steps of the two ladders.
 
-    No ratio of small numbers in double, where values may be rounded to multiples of a power of two
-    as the steps are; three halves in narrower dtypes, where the steps have to stay exact.
+    In double it is 1.4, which is no ratio of small numbers: values may be rounded to multiples of a
+    power of two, as the steps are, and then samples at powers of two would show no rounding. In
+    narrower dtypes, and along random tangents, the steps have to stay exact, and it is three
+    halves. Both are ours.
     """
     tangent = found.tangent
-    unit = tangent.coordinate is not None  # of other tangents the direction would be rounded
+    # The direction of any other tangent would be rounded.
+    unit = tangent.coordinate is not None
     return 1.4 if unit and problem.X.leaves[tangent.leaf].double else 1.5
 
 
 def steps_around(problem: Problem, base: Base, found: Column, *, far: bool = False) -> list[float]:
     """The ladder around the step of `found`, as far down as it is exact in the dtype."""
     finer = None if problem.X.leaves[found.tangent.leaf].double else found.finer
-    far = far or _hidden(found.estimate)
-    u = unit_roundoff(problem, base)
+    far = far or _drowned_in_rounding(found.estimate)
+    u = coarsest_eps(problem, base)
     steps = ladder_steps(abs(found.step), found.relative, u, far=far, finer=finer)
     direction = np.sign(found.step) * found.tangent.vector
-    return _within(steps, problem.room(direction, both=not found.sided))
+    return _within(steps, problem.room(direction, both=not found.one_sided))
 
 
-def climbed(
+def with_steps(
     problem: Problem, base: Base, found: Column, steps: Sequence[float], least: int = 0
 ) -> Column | None:
-    """`found` from a ladder of these steps; `None` where too few can be taken."""
+    """`found` from a ladder of these steps; `None` where fewer than `least` of them can be
+    taken.
+    """
     samples = []
     for step in steps:
         signed = float(np.copysign(step, found.step))
         try:
-            taken = sample_at(problem, base, found.tangent, signed, sided=found.sided)
+            taken = sample_at(problem, base, found.tangent, signed, one_sided=found.one_sided)
         except AdjudgeError:
             raise
         except Exception:
             if step <= abs(found.step):
                 raise
-            continue  # farther off than the step that worked: f is not defined there
+            # f is not defined farther off than the step that worked.
+            continue
         if taken is not None:
             samples.append(taken[0])
-    if len(samples) < (least or fewest(sided=found.sided)):
+    if len(samples) < (least or fewest_samples(one_sided=found.one_sided)):
         return None
-    if len(samples) < fewest(sided=found.sided):
+    if len(samples) < fewest_samples(one_sided=found.one_sided):
         return replace(found, ladders=(tuple(samples),))
-    u = unit_roundoff(problem, base)
+    u = coarsest_eps(problem, base)
     estimate = ladder(samples, u, base.values, base.noise, base.whole.slices)
     return replace(found, estimate=estimate, ladders=(tuple(samples),))
 
 
-def _hidden(estimate: Estimate) -> bool:
-    """Whether rounding drowns the motion of f at the step tried first."""
+def _drowned_in_rounding(estimate: Estimate) -> bool:
+    """Whether rounding drowns the motion of f at the step that was tried first, so that longer ones
+    are needed (`1e14 + sin(x)`).
+    """
     error, value = (
         np.where(np.isfinite(v), np.abs(v), 0.0) for v in (estimate.error, estimate.value)
     )
@@ -242,9 +272,10 @@ def _movable(problem: Problem, tangent: Tangent) -> bool:
 
 
 def _quantised(problem: Problem, tangent: Tangent, steps: Sequence[float]) -> Tangent:
-    """`tangent` rounded so that each of these steps is exact in the dtype of its leaf.
+    """`tangent`, rounded so that each of these steps is exact in the dtype of its leaf.
 
-    Otherwise the direction would change from step to step by the rounding of `x + t v`.
+    Otherwise the direction would change from step to step by the rounding of `x + t v`, and
+    differences at neighbouring steps would disagree by that.
     """
     leaf = problem.X.leaves[tangent.leaf]
     if tangent.coordinate is not None:
@@ -261,18 +292,19 @@ def _quantised(problem: Problem, tangent: Tangent, steps: Sequence[float]) -> Ta
         unit = spacing / steps[-1]
         rounded = np.where(np.isfinite(unit) & (reach > 0), np.round(v / unit) * unit, v)
     vector = tangent.vector.copy()
-    # an entry whose spacing is wider than its move keeps one unit, rather than drop out
+    # An entry whose spacing is wider than its move keeps one unit, rather than drop out of the
+    # tangent.
     vector[part] = np.where((rounded == 0) & (v != 0), np.sign(v) * unit, rounded)
     return replace(tangent, vector=vector)
 
 
 def _reach(x: Vector) -> float:
-    """At least the largest magnitude; NaN with one."""
+    """A number that is at least the largest magnitude, and NaN where an entry is."""
     return float(np.max(x, initial=0.0) - np.min(x, initial=0.0))
 
 
 def power_of_two(step: float) -> float:
-    """The power of two next to `step`."""
+    """The power of two next to `step`, with which products are exact."""
     return float(2.0 ** np.round(np.log2(step))) if step > 0 and np.isfinite(step) else step
 
 
@@ -288,38 +320,46 @@ def sample_at(
     tangent: Tangent,
     step: float,
     *,
-    sided: bool = False,
+    one_sided: bool = False,
     exact: bool = False,
 ) -> tuple[Sample, Vector] | None:
-    """Values on both sides of x (of `sided`: at x and on one) and the direction really taken;
-    `None` if x does not move. `exact`: the direction is known to be that of `tangent`.
+    """The values on both sides of x (with `one_sided`: at x and on one side), and the direction
+    that was really taken. The result is `None` if x does not move. With `exact` the direction is
+    known to be that of `tangent`.
     """
     if exact:
         plus, minus = (
-            evaluate(problem, base, problem.origin + h * tangent.vector, doing(problem, tangent, h))
+            evaluate(
+                problem,
+                base,
+                problem.origin + h * tangent.vector,
+                describe_move(problem, tangent, h),
+            )
             for h in (step, -step)
         )
         return Sample(step, plus, minus, base.magnitude), tangent.vector
     origin = problem.origin
     points = [
         moved_by(problem, tangent, step),
-        origin if sided else moved_by(problem, tangent, -step),
+        origin if one_sided else moved_by(problem, tangent, -step),
     ]
     with np.errstate(invalid="ignore"):
         moves = [np.where(np.isfinite(origin), point - origin, 0.0) for point in points]
-    if not np.any(moves[0]) or not (sided or np.any(moves[1])):
+    if not np.any(moves[0]) or not (one_sided or np.any(moves[1])):
         return None
-    plus = evaluate(problem, base, points[0], doing(problem, tangent, step))
+    plus = evaluate(problem, base, points[0], describe_move(problem, tangent, step))
     minus = (
-        base.values if sided else evaluate(problem, base, points[1], doing(problem, tangent, -step))
+        base.values
+        if one_sided
+        else evaluate(problem, base, points[1], describe_move(problem, tangent, -step))
     )
-    span = step if sided else 2 * step
+    span = step if one_sided else 2 * step
     direction = (moves[0] - moves[1]) / span
     if tangent.coordinate is None:
-        return Sample(step, plus, minus, base.magnitude, sided), direction
-    # a unit tangent stays one: the step is what was really taken
+        return Sample(step, plus, minus, base.magnitude, one_sided), direction
+    # A unit tangent stays one, and the step is what was really taken.
     taken = step * float(direction[tangent.coordinate])
-    return Sample(taken, plus, minus, base.magnitude, sided), tangent.vector
+    return Sample(taken, plus, minus, base.magnitude, one_sided), tangent.vector
 
 
 def representable(problem: Problem, point: Vector, leaf: int) -> Vector:
@@ -335,6 +375,7 @@ def representable(problem: Problem, point: Vector, leaf: int) -> Vector:
 
 
 def _out_of_bounds(problem: Problem, tangent: Tangent, step: float) -> InputError:
+    """The error about a fixed step that leaves the bounds."""
     return InputError(
         f"eps={step:.3g} leaves the bounds of {problem.X.leaves[tangent.leaf].name}",
         "leave eps= out: steps then keep within the bounds, to one side where need be",
@@ -342,6 +383,7 @@ def _out_of_bounds(problem: Problem, tangent: Tangent, step: float) -> InputErro
 
 
 def _no_motion(problem: Problem, tangent: Tangent, step: float) -> InputError:
+    """The error about a fixed step that does not move x."""
     leaf = problem.X.leaves[tangent.leaf]
     where = leaf.name if tangent.coordinate is None else problem.X.entry(tangent.coordinate)
     return InputError(
@@ -351,8 +393,8 @@ def _no_motion(problem: Problem, tangent: Tangent, step: float) -> InputError:
     )
 
 
-def doing(problem: Problem, tangent: Tangent, step: float) -> str:
-    """The words for an evaluation, should it raise."""
+def describe_move(problem: Problem, tangent: Tangent, step: float) -> str:
+    """The words for an evaluation, which are noted on an exception that it raises."""
     if tangent.coordinate is not None:
         return f"with {problem.X.entry(tangent.coordinate)} moved by {step:+.3g}"
     return f"with {problem.X.leaves[tangent.leaf].name} moved by {step:+.3g} times a random tangent"

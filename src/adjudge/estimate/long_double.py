@@ -1,4 +1,6 @@
-"""A reference in NumPy: differences of f in longdouble, or of another form of f."""
+"""This module is a reference in NumPy: differences of the same function in longdouble, or written
+in another form.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,11 @@ import numpy as np
 from adjudge.errors import InputError
 from adjudge.estimate.reference import Direction, HostNumbers, Link, Numbers, Reference
 from adjudge.estimate.stencils import (
-    COARSEST,
+    LONGEST_STEP,
     Estimate,
     Sample,
-    confirmed,
-    fewest,
+    combined,
+    fewest_samples,
     ladder,
     ladder_steps,
 )
@@ -24,7 +26,7 @@ from adjudge.floats import Vector, relative_step
 
 @dataclass(frozen=True)
 class NumpyDifferences(Reference):
-    """Differences of `g`, a NumPy function that stands for f; see `adjudge.reference.twin`."""
+    """Takes differences of `g` in NumPy."""
 
     g: Callable[..., Any]
     dtype: str
@@ -47,7 +49,7 @@ class NumpyDifferences(Reference):
         for factor in (1.0, 1.4):
             for sides in ((v.ahead, v.behind), (v.ahead, None), (None, v.behind)):
                 taken = self._samples(link, point, move, here, [factor * h for h in steps], sides)
-                if len(taken) >= fewest(sided=None in sides):
+                if len(taken) >= fewest_samples(one_sided=None in sides):
                     found.append(ladder(taken, eps, here))
                     break
         if len(found) < 2:
@@ -55,9 +57,9 @@ class NumpyDifferences(Reference):
                 "the twin is not finite, or the bounds leave no room, on either side of x",
                 "move x into the domain of the function, or give another reference",
             )
-        both = confirmed(found[0], found[1])
+        both = combined(found[0], found[1])
         value = np.asarray(both.value, np.float64)
-        far = self._samples(link, point, move, here, [COARSEST * v.length], (v.ahead, v.behind))
+        far = self._samples(link, point, move, here, [LONGEST_STEP * v.length], (v.ahead, v.behind))
         stays = [(s.plus == here) & (s.minus == here) for s in far]
         unread = ~both.moved & np.all(stays, axis=0)
         error = np.asarray(both.error, np.float64) + 2.0**-52 * np.abs(value)
@@ -73,7 +75,9 @@ class NumpyDifferences(Reference):
         steps: Sequence[float],
         sides: tuple[float | None, float | None],
     ) -> list[Sample]:
-        """Those within the bounds at which g is finite wherever it is at x."""
+        """The samples at the steps that lie within the bounds and at which g is finite wherever it
+        is at x.
+        """
         samples = []
         for h in steps:
             if any(room is not None and h > room for room in sides):
@@ -83,11 +87,11 @@ class NumpyDifferences(Reference):
                 for sign, room in zip((1, -1), sides, strict=True)
             ]
             if all(np.all(np.isfinite(value) | ~np.isfinite(here)) for value in values):
-                sided = None in sides
-                if sided and sides[0] is None:
-                    samples.append(Sample(-h, values[1], here, sided=True))
+                one_sided = None in sides
+                if one_sided and sides[0] is None:
+                    samples.append(Sample(-h, values[1], here, one_sided=True))
                 else:
-                    samples.append(Sample(h, values[0], values[1], sided=sided))
+                    samples.append(Sample(h, values[0], values[1], one_sided=one_sided))
         return samples
 
     def _at(self, link: Link, x: Numbers) -> Numbers:

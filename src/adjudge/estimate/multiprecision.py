@@ -1,4 +1,6 @@
-"""A reference in mpmath: differences of so short a step, in so many digits, that they are exact."""
+"""This module is a reference in mpmath: differences of so short a step, in so many digits, that
+they are exact in double precision.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +12,19 @@ from typing import Any
 import numpy as np
 
 from adjudge.errors import InputError
-from adjudge.estimate.reference import Direction, Link, Numbers, Reference, fitting
+from adjudge.estimate.reference import Direction, Link, Numbers, Reference, flat_entries
 from adjudge.estimate.stencils import Estimate
 from adjudge.floats import Vector
 
 MOST_DIGITS = 600
-"""Digits to which outputs are taken that do not move with fewer: differences of what is near 1
-then show every derivative that float64 holds, down to 5e-324 (two thirds of the digits)."""
+"""The digits to which outputs are taken that do not move with fewer. A difference at a step of
+`10^(-digits/3)` keeps two thirds of them, so 600 digits show every derivative that float64 holds,
+down to 5e-324, of a value near 1."""
 
 
 @dataclass(frozen=True)
 class Mpmath(Reference):
-    """Differences in multiple precision."""
+    """Takes differences of `g` in multiple precision."""
 
     g: Callable[..., Any]
     digits: int
@@ -33,7 +36,7 @@ class Mpmath(Reference):
 
     @property
     def second_order(self) -> bool:
-        """Differences of differences are as exact."""
+        """There are second derivatives, since differences of differences are as exact."""
         return True
 
     def values(self, link: Link, x: Vector) -> Vector | None:
@@ -53,13 +56,13 @@ class Mpmath(Reference):
                 point, move = _exactly(x), _exactly(v.vector) * _mp().mpf(v.length)
                 here, h = at(point), _power(digits, 3)
                 room = 2 * float(h) * v.length <= min(v.ahead, v.behind)
-                estimate = _measured(central, move, h, here, digits) if room else None
-                if estimate is None or _lost(estimate, here):
-                    estimate = self._sided(at, point, move, here, digits, v, estimate)
+                estimate = _from_two_steps(central, move, h, here, digits) if room else None
+                if estimate is None or _not_finite(estimate, here):
+                    estimate = self._one_sided(at, point, move, here, digits, v, estimate)
             found.append(estimate)
             if _resolved(estimate):
                 break
-        estimate = _tended(found)
+        estimate = _limit(found)
         if not np.any(found[-1].moved):
             self._require_motion(at, x, v)
         return _per_unit(estimate, v)
@@ -69,9 +72,10 @@ class Mpmath(Reference):
 
         def both(h: Any, move: Numbers) -> tuple[Numbers, Numbers]:
             a, b = move[:n], move[n:]
-            first = _slope(at, point, a, h * h)
-            return np.concatenate([_bent(at, point, tangent, a, h) + _slope(at, point, b, h * h),
-                                   first]), 0 * h * np.concatenate([first, first])  # fmt: skip
+            first = _central_difference(at, point, a, h * h)
+            second = _second_difference(at, point, tangent, a, h)
+            second = second + _central_difference(at, point, b, h * h)
+            return np.concatenate([second, first]), 0 * h * np.concatenate([first, first])
 
         found: list[Estimate] = []
         for digits in self._digits():
@@ -80,11 +84,11 @@ class Mpmath(Reference):
                 move = _exactly(v.vector) * _mp().mpf(v.length)
                 here = at(point)
                 here = np.concatenate([here, here])
-                estimate = _measured(both, move, _power(digits, 4), here, digits, 2)
+                estimate = _from_two_steps(both, move, _power(digits, 4), here, digits, 2)
             found.append(estimate)
             if _resolved(estimate):
                 break
-        return _per_unit(_tended(found), v)
+        return _per_unit(_limit(found), v)
 
     def gradient_along(self, link: Link, x: Vector, w: Vector, v: Direction) -> Estimate:
         at, n = self._at(link), x.size
@@ -95,11 +99,13 @@ class Mpmath(Reference):
             for k in range(n):
                 unit = _exactly(np.zeros(n))
                 unit[k] = length[k]
-                term = weights @ _bent(at, point, unit, a, h) if np.any(a != 0) else 0 * h
+                term = (
+                    weights @ _second_difference(at, point, unit, a, h) if np.any(a != 0) else 0 * h
+                )
                 if np.any(b != 0):
-                    term += b @ _slope(at, point, unit, h * h)
+                    term += b @ _central_difference(at, point, unit, h * h)
                 parts.append(term / length[k])
-            both = np.concatenate([_objects(parts), _slope(at, point, a, h * h)])
+            both = np.concatenate([_objects(parts), _central_difference(at, point, a, h * h)])
             return both, 0 * both
 
         found: list[Estimate] = []
@@ -110,21 +116,22 @@ class Mpmath(Reference):
                 move = _exactly(v.vector) * _mp().mpf(v.length)
                 here = at(point)
                 here = np.concatenate([np.full(n, np.sum(abs(weights * here))) / length, here])
-                estimate = _measured(second, move, _power(digits, 4), here, digits, 2)
+                estimate = _from_two_steps(second, move, _power(digits, 4), here, digits, 2)
             found.append(estimate)
             if _resolved(estimate):
                 break
-        return _per_unit(_tended(found), v)
+        return _per_unit(_limit(found), v)
 
     def _at(self, link: Link) -> Callable[[Numbers], Numbers]:
+        """`g` as a function of coordinates."""
         return lambda point: link.call(self.g, point, MpNumbers())
 
     def _digits(self) -> Iterator[int]:
-        """More and more of them."""
+        """More and more digits, from those asked for to the most."""
         most = max(self.digits, MOST_DIGITS)
         yield from sorted({self.digits, min(3 * self.digits, most), most})
 
-    def _sided(
+    def _one_sided(
         self,
         at: Callable[[Numbers], Numbers],
         point: Numbers,
@@ -134,7 +141,7 @@ class Mpmath(Reference):
         v: Direction,
         best: Estimate | None,
     ) -> Estimate:
-        """The same to the side on which g is defined, or the bounds leave room."""
+        """The estimate to the side on which g is defined, or on which the bounds leave room."""
         h = _power(digits, 2)
 
         def to_one_side(h: Any, move: Numbers) -> tuple[Numbers, Numbers]:
@@ -145,10 +152,10 @@ class Mpmath(Reference):
         for sign, room in ((1, v.ahead), (-1, v.behind)):
             if 2 * float(h) * v.length > room:
                 continue
-            side = _measured(to_one_side, sign * move, h, here, digits)
+            side = _from_two_steps(to_one_side, sign * move, h, here, digits)
             value = sign * side.value
             found = Estimate(value, side.error, side.moved, side.evaluations, side.method)
-            if not _lost(found, here):
+            if not _not_finite(found, here):
                 return found
         if found is None:
             raise InputError(
@@ -158,7 +165,9 @@ class Mpmath(Reference):
         return found
 
     def _require_motion(self, at: Callable[[Numbers], Numbers], x: Vector, v: Direction) -> None:
-        """Raises `InputError` where g stands still over short steps only: it computes in less."""
+        """Raises `InputError` where g stands still over short steps only, since it computes in
+        fewer digits inside: its derivative would be zero at any x.
+        """
         step = v.length * 2.0**-20
         if step > min(v.ahead, v.behind):
             return
@@ -175,7 +184,7 @@ class Mpmath(Reference):
 
 
 class MpNumbers:
-    """Object arrays of mpf and mpc."""
+    """Object arrays of mpf and mpc numbers."""
 
     def array(self, coordinates: Numbers, shape: tuple[int, ...], *, complex_: bool) -> Any:
         if complex_:
@@ -186,10 +195,11 @@ class MpNumbers:
 
     def coordinates(self, result: Any, shape: tuple[int, ...], name: str, *, complex_: bool) -> Any:
         mp = _mp()
-        if hasattr(result, "tolist"):  # an array, or a matrix of mpmath
+        # The result is an array, or a matrix of mpmath.
+        if hasattr(result, "tolist"):
             result = result.tolist()
         array = np.array(result, dtype=object)
-        flat = fitting(array, shape, name)
+        flat = flat_entries(array, shape, name)
         parts = []
         for entry in flat:
             if not isinstance(entry, mp.mpf | mp.mpc | int):
@@ -201,7 +211,8 @@ class MpNumbers:
             number = mp.mpmathify(entry)
             if complex_:
                 parts += [number.real, number.imag]
-            else:  # off the domain a function of mpmath has complex values
+            # Off its domain a function of mpmath has complex values.
+            else:
                 parts.append(number.real if number.imag == 0 else mp.nan)
         return _objects(parts)
 
@@ -232,18 +243,23 @@ def _power(digits: int, root: int) -> Any:
     return _mp().mpf(2) ** -round(digits * 3.3219 / root)
 
 
-def _slope(at: Callable[[Numbers], Numbers], x: Numbers, a: Numbers, h: Any) -> Numbers:
+def _central_difference(
+    at: Callable[[Numbers], Numbers], x: Numbers, a: Numbers, h: Any
+) -> Numbers:
+    """The central difference of `at` along `a`."""
     plus, minus = at(x + h * a), at(x - h * a)
     return (plus - minus) / (2 * h)
 
 
-def _bent(at: Callable[[Numbers], Numbers], x: Numbers, a: Numbers, b: Numbers, h: Any) -> Numbers:
-    """`D^2 g(a, b)`."""
+def _second_difference(
+    at: Callable[[Numbers], Numbers], x: Numbers, a: Numbers, b: Numbers, h: Any
+) -> Numbers:
+    """`D^2 g(a, b)`, from four corners."""
     a, b = h * a, h * b
     return (at(x + a + b) - at(x + a - b) - at(x - a + b) + at(x - a - b)) / (4 * h * h)
 
 
-def _measured(
+def _from_two_steps(
     quotient: Callable[[Any, Numbers], tuple[Numbers, Numbers]],
     move: Numbers,
     h: Any,
@@ -251,7 +267,9 @@ def _measured(
     digits: int,
     order: int = 1,
 ) -> Estimate:
-    """A quotient at two steps: its value, and what the longer step changes, and rounding."""
+    """The estimate from a quotient at two steps: its value at the shorter one, and as its error bar
+    what the longer one changes, and rounding.
+    """
     mp = _mp()
     value, even = quotient(h, move)
     longer, more_even = quotient(2 * h, move)
@@ -275,7 +293,7 @@ def _measured(
 
 
 def _per_unit(estimate: Estimate, v: Direction) -> Estimate:
-    """Along `v.vector`, of what was taken along `v.length * v.vector`."""
+    """The estimate along `v.vector`, from what was taken along `v.length * v.vector`."""
     slopes = estimate.slopes
     return replace(
         estimate,
@@ -285,8 +303,8 @@ def _per_unit(estimate: Estimate, v: Direction) -> Estimate:
     )
 
 
-def _tended(found: Sequence[Estimate]) -> Estimate:
-    """The last of estimates with more and more digits, zero where they tend to zero."""
+def _limit(found: Sequence[Estimate]) -> Estimate:
+    """The last of several estimates with more and more digits, or zero where they tend to zero."""
     first, last = found[0], found[-1]
     with np.errstate(all="ignore"):
         before = np.abs(first.value) + first.error
@@ -295,7 +313,7 @@ def _tended(found: Sequence[Estimate]) -> Estimate:
     return replace(last, value=value, error=error, moved=last.moved & ~zero)
 
 
-def _lost(estimate: Estimate, here: Numbers) -> bool:
+def _not_finite(estimate: Estimate, here: Numbers) -> bool:
     """Whether a derivative is not finite where the function is."""
     return bool(np.any(~np.isfinite(estimate.value) & np.isfinite(_floats(here))))
 

@@ -1,4 +1,9 @@
-"""What a reference is: a source of derivatives that does without f, on vectors of coordinates."""
+"""This module defines references: sources of derivatives that do without f, on vectors of
+coordinates.
+
+A reference is what the caller gives in place of differences (`adjudge.reference`). It sees real
+coordinates alone; the classes in here call the caller's functions with the arguments that f has.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +21,15 @@ from adjudge.floats import Vector
 from adjudge.problem import Leaf, Space, UserCodec, flatten
 
 Numbers = Any
-"""A vector of real coordinates in the numbers of a reference: mpf objects, longdouble, float64."""
+"""A vector of real coordinates in the numbers of a reference: mpf objects, longdouble, or
+float64."""
 
 
 class Link(Protocol):
-    """The reference's function on vectors of coordinates of X and Y, at one problem."""
+    """The functions of a reference on vectors of coordinates of X and Y, at one problem."""
 
-    def call(self, g: Callable[..., Any], x: Numbers, kind: Kind) -> Numbers:
-        """Coordinates of `g` at the point `x`."""
+    def call(self, g: Callable[..., Any], x: Numbers, system: NumberSystem) -> Numbers:
+        """The coordinates of `g` at the point `x`."""
 
     def push(self, jvp: Callable[..., Any], x: Vector, v: Vector) -> Vector:
         """`J v` by an analytic jvp."""
@@ -32,38 +38,38 @@ class Link(Protocol):
         """The Jacobian by an analytic vjp."""
 
 
-class Kind(Protocol):
-    """Between real coordinates and the arrays that a reference computes with."""
+class NumberSystem(Protocol):
+    """Converts between real coordinates and the arrays that a reference computes with."""
 
     def array(self, coordinates: Numbers, shape: tuple[int, ...], *, complex_: bool) -> Any:
-        """What `g` gets for these coordinates."""
+        """The array that `g` gets for these coordinates."""
 
     def coordinates(self, result: Any, shape: tuple[int, ...], name: str, *, complex_: bool) -> Any:
-        """Real coordinates of what `g` returned."""
+        """The real coordinates of what `g` returned."""
 
     def exactly(self, x: Vector) -> Numbers:
-        """Float64 numbers in those of the reference."""
+        """Float64 numbers in those of the reference, without any rounding."""
 
 
 @dataclass(frozen=True)
 class Direction:
-    """Along what to differentiate: a step `t` moves x by `t * length * vector`."""
+    """The direction along which to differentiate: a step `t` moves x by `t * length * vector`."""
 
     vector: Vector
     length: float
     ahead: float
     """The longest step along it within the bounds."""
     behind: float
-    """The same, back along it."""
+    """The longest step back along it within the bounds."""
 
 
 class Reference(ABC):
-    """What gives the derivative of f in place of differences of f: see `adjudge.reference`."""
+    """Gives the derivative of f in place of differences of f; see `adjudge.reference`."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """What to call it in a report."""
+        """The words for it in a report."""
 
     @abstractmethod
     def values(self, link: Link, x: Vector) -> Vector | None:
@@ -71,17 +77,19 @@ class Reference(ABC):
 
     @abstractmethod
     def along(self, link: Link, x: Vector, v: Direction) -> Estimate:
-        """`J v` and how far off it may be."""
+        """`J v`, and how far off it may be."""
 
     def tangent_along(self, link: Link, x: Vector, t: Vector, v: Direction) -> Estimate:
-        """The derivative of `(x, t) -> J(x) t` along `v`, then that of f. `NotSupportedError`
-        where there is none.
+        """The derivative of `(x, t) -> J(x) t` along `v`, followed by that of f. Raises
+        `NotSupportedError` where there is none.
         """
-        raise NotSupportedError(*_first_order(self))
+        raise NotSupportedError(*_first_order_only(self))
 
     def gradient_along(self, link: Link, x: Vector, w: Vector, v: Direction) -> Estimate:
-        """The derivative of `(x, w) -> J*(x) w` along `v`, then that of f; as above."""
-        raise NotSupportedError(*_first_order(self))
+        """The derivative of `(x, w) -> J*(x) w` along `v`, followed by that of f. Raises
+        `NotSupportedError` where there is none.
+        """
+        raise NotSupportedError(*_first_order_only(self))
 
     @property
     def second_order(self) -> bool:
@@ -89,14 +97,15 @@ class Reference(ABC):
         return False
 
 
-def _first_order(reference: Reference) -> tuple[str, str]:
+def _first_order_only(reference: Reference) -> tuple[str, str]:
+    """The words of the error that says so."""
     return (
         f"the reference ({reference.name}) gives first derivatives only",
         "give adjudge.reference.mpmath(g), or check the second order without reference=",
     )
 
 
-def fitting(array: Any, shape: tuple[int, ...], name: str) -> Any:
+def flat_entries(array: Any, shape: tuple[int, ...], name: str) -> Any:
     """The entries of what a reference returned for an output of that shape."""
     if array.shape != shape and not (array.size == 1 and shape == ()):
         raise InputError(
@@ -107,12 +116,13 @@ def fitting(array: Any, shape: tuple[int, ...], name: str) -> Any:
 
 
 MOST_ENTRIES = 2**24
-"""Of a Jacobian by an analytic vjp that is held."""
+"""The largest Jacobian that is made row by row from an analytic vjp and held; 128 MiB in
+float64."""
 
 
 @dataclass(frozen=True)
 class HostNumbers:
-    """NumPy arrays of one real dtype, and the complex one that belongs to it."""
+    """NumPy arrays of one real dtype, and of the complex one that belongs to it."""
 
     dtype: str
 
@@ -131,7 +141,7 @@ class HostNumbers:
                 f"compute in {self.dtype} throughout: constants in float64 arrays narrow nothing, "
                 "astype and float() do",
             )
-        flat = fitting(array, shape, name)
+        flat = flat_entries(array, shape, name)
         if complex_:
             return flat.astype(self._complex).view(self.dtype)
         return flat.real.astype(self.dtype)
@@ -151,10 +161,10 @@ class Referenced:
     reference: Reference
     codec: UserCodec
     X: Space
-    """Of f, as are all the vectors that the reference itself sees."""
+    """The space of f's inputs, as are all the vectors that the reference itself sees."""
     modes_taken: str = ""
     attached: tuple[slice, ...] = ()
-    """Of the vjp: the coordinates of the outputs that have a cotangent."""
+    """For the vjp, the coordinates of the outputs that have a cotangent."""
 
     def over(self, letter: str, attached: Sequence[slice] = ()) -> Referenced:
         """The reference for the vjp or the jvp of the problem. Raises `NotSupportedError`."""
@@ -185,7 +195,7 @@ class Referenced:
         return self.reference.values(self._at(Y), origin[: self.X.size])
 
     def _in_all_outputs(self, size: int) -> Callable[[Vector], Vector]:
-        """Cotangents of the attached outputs as cotangents of all."""
+        """Makes cotangents of all outputs from those of the attached ones."""
         places = [np.arange(part.start, part.stop) for part in self.attached]
 
         def in_all(given: Vector) -> Vector:
@@ -207,11 +217,11 @@ class Linked:
     X: Space
     Y: Space
 
-    def call(self, g: Callable[..., Any], x: Numbers, kind: Kind) -> Numbers:
-        args, kwargs = self._arguments(x, kind)
+    def call(self, g: Callable[..., Any], x: Numbers, system: NumberSystem) -> Numbers:
+        args, kwargs = self._arguments(x, system)
         result = self._noted(lambda: g(*args, **kwargs))
         parts = [
-            kind.coordinates(leaf, own.host_shape, own.name, complex_=own.complex)
+            system.coordinates(leaf, own.host_shape, own.name, complex_=own.complex)
             for leaf, own in zip(self._leaves(result), self.Y.leaves, strict=True)
         ]
         return np.concatenate(parts)
@@ -250,20 +260,24 @@ class Linked:
             ])  # fmt: skip
         return table
 
-    def _arguments(self, x: Numbers, kind: Kind) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def _arguments(
+        self, x: Numbers, system: NumberSystem
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of f, with the checked ones at `x`, in the numbers of the reference."""
         arguments = self.codec.arguments_
-        leaves = [self._other(leaf, kind) for leaf in arguments.tree.leaves]
-        for k, array in zip(arguments.checked, self._checked(x, kind), strict=True):
+        leaves = [self._other(leaf, system) for leaf in arguments.tree.leaves]
+        for k, array in zip(arguments.checked, self._checked(x, system), strict=True):
             leaves[k] = array
         return arguments.assemble(leaves)
 
-    def _checked(self, x: Numbers, kind: Kind) -> list[Any]:
+    def _checked(self, x: Numbers, system: NumberSystem) -> list[Any]:
+        """The arrays of the checked inputs at `x`."""
         return [
-            kind.array(x[part], leaf.host_shape, complex_=leaf.complex)
+            system.array(x[part], leaf.host_shape, complex_=leaf.complex)
             for leaf, part in zip(self.X.leaves, self.X.slices, strict=True)
         ]
 
-    def _other(self, leaf: Any, kind: Kind) -> Any:
+    def _other(self, leaf: Any, system: NumberSystem) -> Any:
         """An argument that is not checked, in the numbers of the reference where it is floating."""
         backend = self.codec.arguments_.backend
         if backend.owns(leaf):
@@ -271,7 +285,7 @@ class Linked:
             complex_ = floating and backend.complex(leaf)
             host = backend.to_host(leaf)
         elif isinstance(leaf, np.ndarray):
-            floating, complex_ = leaf.dtype.kind in "fc", leaf.dtype.kind == "c"
+            floating, complex_ = leaf.dtype.kind in "fc", leaf.dtype.system == "c"
             host = leaf.copy()
         else:
             return leaf
@@ -279,12 +293,13 @@ class Linked:
             return host
         wide = np.ascontiguousarray(host, np.complex128 if complex_ else np.float64)
         numbers = wide.reshape(-1).view(np.float64)
-        return kind.array(kind.exactly(numbers), wide.shape, complex_=complex_)
+        return system.array(system.exactly(numbers), wide.shape, complex_=complex_)
 
     def _leaves(self, result: Any) -> list[Any]:
-        """What belongs to the differentiable outputs."""
+        """The leaves of a result that belong to the differentiable outputs."""
         expected, chosen = self.codec.result, self.codec.differentiable
-        assert expected is not None  # f was evaluated at x before
+        # f was evaluated at x before.
+        assert expected is not None
         if len(expected.leaves) == 1 and chosen:
             return [result[0] if isinstance(result, tuple) and len(result) == 1 else result]
         given = flatten(result, "out", expand).leaves
@@ -298,6 +313,9 @@ class Linked:
         )
 
     def _positional(self) -> None:
+        """Raises `InputError` where an input is a keyword argument: an analytic reference has no
+        place for its tangent.
+        """
         arguments = self.codec.arguments_
         named = [name for name in arguments.names if name.startswith("kwargs")]
         if named:
@@ -308,6 +326,9 @@ class Linked:
 
     @staticmethod
     def _noted(call: Callable[[], Any]) -> Any:
+        """Makes a call, and notes on an exception that it was raised in the reference and
+        not in f.
+        """
         try:
             return call()
         except AdjudgeError:
@@ -333,7 +354,7 @@ def _host(array: Any, leaf: Leaf) -> Vector:
 DOUBLE = HostNumbers("float64")
 
 
-def bound(reference: Reference, codec: UserCodec, X: Space) -> Referenced:
+def bind(reference: Reference, codec: UserCodec, X: Space) -> Referenced:
     """The reference of f, whose arguments `codec` knows."""
     for leaf in X.leaves:
         if leaf.info.shape != leaf.host_shape:

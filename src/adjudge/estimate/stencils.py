@@ -1,4 +1,6 @@
-"""Finite differences of sampled values: an estimate and how far off it may be."""
+"""This module makes estimates with error bars from sampled values of f: difference stencils and the
+Richardson ladder, as arithmetic without any evaluation.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,16 @@ from numpy.typing import NDArray
 
 from adjudge.floats import SHORT, Vector, lowest_bit
 
-COARSEST = 0.25
-"""Longest step of the ladder, relative to the scale of x."""
+LONGEST_STEP = 0.25
+"""The longest step of the ladder, relative to the scale of x. Over longer ones most functions are
+no polynomial any more, and the coarse windows are wasted. The value is ours."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """`value` is within `error` of the directional derivative, per output coordinate."""
+    """A directional derivative with its error bar: per output coordinate, the derivative lies
+    within `error` of `value`.
+    """
 
     value: Vector
     error: Vector
@@ -26,14 +31,16 @@ class Estimate:
     evaluations: int
     method: str
     slopes: tuple[Vector, Vector] | None = None
-    """One-sided slopes, where a kink was seen; NaN elsewhere."""
+    """The one-sided slopes where a kink was seen; NaN elsewhere."""
     contradiction: Vector | None = None
-    """How far the plain difference of the finest step is off, where rounding does not explain it:
-    a function that jumps within every longer step looks smooth on the ladder."""
+    """How far the plain difference of the finest step is off, where rounding does not explain it. A
+    function that jumps within every longer step looks smooth on the ladder, and only this step
+    shows that it is not."""
     steps: Vector | None = None
     """By output, the finest step of the window that was taken."""
     size: Vector | None = None
-    """By output, the largest value that was seen: f(x) may be 0 among large values."""
+    """By output, the largest value that was seen. f(x) may be 0 among large values, and then says
+    nothing of the rounding of these."""
 
 
 @dataclass(frozen=True)
@@ -44,28 +51,32 @@ class Sample:
     plus: Vector
     minus: Vector
     modulus: Callable[[Vector], Vector] = np.abs
-    """What rounding is relative to: of a complex entry its modulus, in both coordinates."""
-    sided: bool = False
-    """Whether `minus` is f(x): x has a neighbour on one side only, and the step its sign."""
+    """Gives the magnitude that rounding is relative to: the modulus of a complex entry, for both of
+    its coordinates."""
+    one_sided: bool = False
+    """Whether `minus` is f(x), because x has a neighbour on one side only. The step then has the
+    sign of that side."""
 
     @cached_property
     def slope(self) -> Vector:
         """The difference quotient."""
         with np.errstate(all="ignore"):
-            span = self.step if self.sided else 2 * self.step
+            span = self.step if self.one_sided else 2 * self.step
             return np.asarray((self.plus - self.minus) / span)
 
     @cached_property
     def size(self) -> Vector:
-        """Of the larger of the two values."""
+        """The magnitude of the larger of the two values."""
         return np.asarray(np.fmax(self.modulus(self.plus), self.modulus(self.minus)))
 
 
-def central(sample: Sample, eps: float, noise: float = 0.0) -> Estimate:
-    """One central difference; the error bar covers rounding and `noise` of the outputs only.
+def central_difference(sample: Sample, eps: float, noise: float = 0.0) -> Estimate:
+    """One central difference, whose error bar covers the rounding and the `noise` of the outputs
+    alone.
 
-    Four units of rounding of either sample: an output that is a short sum of terms of its own
-    size is that accurate; longer ones are found out by the ladder.
+    Rounding is taken as four units of either sample: an output that is a short sum of terms of its
+    own size is that accurate, and longer sums are found out by the ladder. Truncation is left out,
+    since it spoils an agreement and produces one only by accident.
     """
     with np.errstate(all="ignore"):
         value = sample.slope
@@ -76,23 +87,26 @@ def central(sample: Sample, eps: float, noise: float = 0.0) -> Estimate:
 
 
 def ladder_ratio(eps: float) -> float:
-    """Between neighbouring steps of the ladder."""
+    """The ratio of neighbouring steps: 4, or 2 in sixteen bits, whose range of useful steps is
+    short. Both are ours.
+    """
     return 2.0 if eps > SHORT else 4.0
 
 
 def ladder_steps(
     step: float, relative: float, eps: float, *, far: bool = False, finer: int | None = None
 ) -> list[float]:
-    """Steps around `step`, coarsest first; `relative` is `step` over the scale of x.
+    """The steps around `step`, the coarsest first; `relative` is `step` over the scale of x.
 
-    `far`: up to the scale of x itself, for functions that do not move visibly by less. `finer`:
-    how many steps below `step`, where it is not what the dtype has room for.
+    With `far` they reach up to the scale of x itself, for functions that do not move visibly by
+    less. `finer` is the number of steps below `step`, where that is not what the dtype has room
+    for.
     """
     ratio = ladder_ratio(eps)
     if finer is None:
         finer = 1 if eps > SHORT else 3
     reach = range(8 if far else 4, 0, -1)
-    coarser = [k for k in reach if relative * ratio**k <= COARSEST]
+    coarser = [k for k in reach if relative * ratio**k <= LONGEST_STEP]
     return [step * ratio**k for k in (*coarser, *range(0, -finer - 1, -1))]
 
 
@@ -103,17 +117,23 @@ def ladder(
     noise: float | Vector = 0.0,
     parts: Sequence[slice] = (slice(None),),
 ) -> Estimate:
-    """Richardson extrapolation over a ladder of steps, coarsest first.
+    """Richardson extrapolation over a ladder of steps, the coarsest first.
 
-    The error of a window is its disagreement with its neighbours (Ridders, Adv. Eng. Softw. 4,
-    1982), or what is usual for its leaf (`parts`) where it is less, plus the rounding of the
-    outputs. Per output the window with the smallest error is taken
-    among those that no finer window contradicts (Lepski, Theory Probab. Appl. 35, 1990): two
-    coarse windows may agree by chance across a jump. Nor is an error bar narrower than what
-    finer windows are off by beyond their rounding: a difference that has not converged moves on.
+    The difference at a step is off by truncation, which shrinks with the step, and by rounding,
+    which grows as the step shrinks. Combining neighbours removes the leading power of truncation,
+    and the result is a row of windows from coarse to fine. The error bar of a window is its
+    disagreement with its neighbours (Ridders, Adv. Eng. Softw. 4, 1982), plus the amplified
+    rounding of the outputs. That disagreement is small by chance in some window of some output, so
+    it is taken no smaller than is usual among the outputs of a leaf (`parts`); this part is ours.
+
+    Per output the window with the smallest bar is taken among those that no finer window
+    contradicts (Lepski, Theory Probab. Appl. 35, 1990). Two coarse windows may agree by chance
+    across a jump, and without that rule their narrow bar would be believed. A bar is also no
+    narrower than what finer windows are off by beyond their rounding: a difference that has not
+    converged moves on.
     """
-    sided = samples[0].sided
-    orders = eliminated(sided=sided)
+    one_sided = samples[0].one_sided
+    orders = eliminated_powers(one_sided=one_sided)
     window = len(orders) + 1
     with np.errstate(all="ignore"):
         plain = np.array([s.slope for s in samples])
@@ -125,12 +145,14 @@ def ladder(
         sizes = np.array([s.size for s in samples])
         size = np.fmax.reduce(sizes)
         reached = np.fmax.accumulate(sizes[::-1])[::-1][: len(better)]
-        still = _still(samples, plain, at_x, window)
-        unit = np.where(still.any(axis=0), _lattice(samples, size, eps, parts), 0.0)
-        # each elimination amplifies rounding
+        still = _unmoved(samples, plain, at_x, window)
+        unit = np.where(still.any(axis=0), _rounding_unit(samples, size, eps, parts), 0.0)
+        # Each elimination of a power amplifies rounding by up to 4.
         rounding = 4 ** (window - 2) * (eps * reached + noise + unit) / steps[window - 1 :, None]
-        usual = np.fmax(change, _usual(change, size, np.any(plain != 0, axis=0), parts))
-        # a window's disagreement with its neighbours: the larger of the two it has
+        usual = np.fmax(
+            change, _typical_disagreement(change, size, np.any(plain != 0, axis=0), parts)
+        )
+        # A window has two neighbours, and the larger disagreement counts.
         disagreement = np.fmax(np.vstack([usual[:1], usual]), np.vstack([usual, usual[-1:]]))
         error = 2 * disagreement + 2 * rounding
         usable = np.where(np.isfinite(better) & np.isfinite(error), error, np.inf)
@@ -141,7 +163,8 @@ def ladder(
             beyond = np.where(off > 16 * rounding[k + 1 :], off, 0.0)
             error = np.fmax(usable[k], np.fmax.reduce(beyond))
             credible[k] = np.where(np.any(apart, axis=0), np.inf, error)
-        # finer windows that are farther and farther apart converge to nothing
+        # Finer windows that are farther and farther apart converge to nothing, as those of sqrt at
+        # 0 do.
         apart = change[-1] > 16 * rounding[-1]
         diverges = apart & (change[-1] >= change[-2]) if len(change) > 1 else apart & False
     best = np.argmin(credible, axis=0)
@@ -151,34 +174,41 @@ def ladder(
         off = np.abs(plain[-1] - better[best, columns])
         explained = 16 * (eps * size + noise + unit) / steps[-1] + bar
         contradiction = np.where(off > explained, off, 0.0)
-    evaluations = len(samples) * (1 if sided else 2)
+    evaluations = len(samples) * (1 if one_sided else 2)
     return Estimate(
         better[best, columns],
         bar,
-        # whether the output moved in the window that was chosen: beyond it there may be a jump
+        # What counts is whether the output moved in the window that was chosen, since a jump may
+        # lie beyond it.
         ~still[best, columns],
         evaluations,
-        f"{KINDS[sided]}, Richardson, {evaluations} evaluations",
-        None if at_x is None or sided else _one_sided(samples, at_x, eps),
+        f"{METHODS[one_sided]}, Richardson, {evaluations} evaluations",
+        None if at_x is None or one_sided else _one_sided(samples, at_x, eps),
         contradiction,
         steps[best + window - 1],
         size,
     )
 
 
-def _still(
+def _unmoved(
     samples: Sequence[Sample], plain: Vector, at_x: Vector | None, window: int
 ) -> NDArray[np.bool_]:
-    """Where the output does not move at all, by window."""
+    """Marks, by window, where the output does not move at all."""
     still = plain == 0
-    if at_x is not None and not samples[0].sided:  # an even function moves, too
+    # An even function has equal values on both sides, and moves all the same.
+    if at_x is not None and not samples[0].one_sided:
         still &= np.array([s.plus == at_x for s in samples])
     return np.array([still[k : k + window].all(axis=0) for k in range(len(still) - window + 1)])
 
 
-def _lattice(samples: Sequence[Sample], size: Vector, eps: float, parts: Sequence[slice]) -> Vector:
-    """The smallest move of an output where that is a unit of rounding: of its leaf, or of the
-    lattice on which all of its values lie (1 - y, say, where y is near 1).
+def _rounding_unit(
+    samples: Sequence[Sample], size: Vector, eps: float, parts: Sequence[slice]
+) -> Vector:
+    """The smallest move of an output, where that is a unit of rounding: of its leaf, or of the
+    lattice on which all of its values lie (those of `1 - y` with y near 1, say).
+
+    An output that stands still in some windows moves by such a unit in the others, and without this
+    its differences in between would have an error bar of zero.
     """
     move = np.abs(np.array([s.plus - s.minus for s in samples]))
     unit = np.min(np.where((move > 0) & np.isfinite(move), move, np.inf), axis=0)
@@ -191,25 +221,29 @@ def _lattice(samples: Sequence[Sample], size: Vector, eps: float, parts: Sequenc
     return np.where(np.isfinite(unit) & (rounded | (unit <= 64 * eps * largest)), unit, 0.0)
 
 
-KINDS = {False: "central differences", True: "one-sided differences"}
+METHODS = {False: "central differences", True: "one-sided differences"}
+"""The words for the differences in a report."""
 
 
-def eliminated(*, sided: bool) -> tuple[int, ...]:
-    """The powers of the step that extrapolation removes."""
-    return (1, 2) if sided else (2,)
+def eliminated_powers(*, one_sided: bool) -> tuple[int, ...]:
+    """The powers of the step that extrapolation removes. A central difference has no odd ones."""
+    return (1, 2) if one_sided else (2,)
 
 
-def fewest(*, sided: bool) -> int:
-    """Samples that it takes for two extrapolations, and so a disagreement to measure."""
-    return len(eliminated(sided=sided)) + 2
+def fewest_samples(*, one_sided: bool) -> int:
+    """The number of samples that it takes for two extrapolations, and so for a disagreement to
+    measure.
+    """
+    return len(eliminated_powers(one_sided=one_sided)) + 2
 
 
-def _usual(
+def _typical_disagreement(
     change: Vector, size: Vector, moved: NDArray[np.bool_], parts: Sequence[slice]
 ) -> Vector:
-    """Disagreement that is usual among the outputs of a leaf, relative to their size.
+    """The disagreement that is usual among the outputs of a leaf, relative to their size.
 
-    Of many outputs some agree by chance far better than their noise allows.
+    Of many outputs some agree by chance far better than their noise allows; the median over at
+    least eight outputs does not.
     """
     usual = np.zeros_like(change)
     for part in parts:
@@ -221,11 +255,13 @@ def _usual(
     return usual
 
 
-def confirmed(one: Estimate, two: Estimate) -> Estimate:
-    """What two ladders of different steps say together: per output the value of the narrower error
-    bar, with the wider one, or one that reaches the other value where they disagree.
+def combined(one: Estimate, two: Estimate) -> Estimate:
+    """What two ladders of different steps say together.
 
-    One output in many has two windows that agree by chance, in one ladder; in two it has not.
+    Per output it is the value with the narrower error bar, and the wider of the two bars, or one
+    that reaches the other value where the two disagree. Among many outputs there is one with two
+    windows that agree by chance in one ladder; in both ladders there is not. `refine` says why a
+    FAIL needs this.
     """
     with np.errstate(all="ignore"):
         first = one.error <= two.error
@@ -250,7 +286,9 @@ def confirmed(one: Estimate, two: Estimate) -> Estimate:
 
 
 def _one_sided(samples: Sequence[Sample], at_x: Vector, eps: float) -> tuple[Vector, Vector]:
-    """Slopes to the left and right where the even part of f shrinks like h, not like h^2."""
+    """The slopes to the left and to the right, where the even part of f shrinks like h and not like
+    h^2; NaN where it does not, since f has no kink there.
+    """
     with np.errstate(all="ignore"):
         finest = samples[-3:]
         bend = np.array([((s.plus + s.minus) / 2 - at_x) / s.step for s in finest])

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.errors import NotSupportedError
-from adjudge.estimate import Column, Sample, doing, moved_by
+from adjudge.estimate import Column, Sample, describe_move, moved_by
 from adjudge.findings import Finding, Status
 from adjudge.floats import Vector, norm, scale
 from adjudge.jacobian.rounding import is_systematic, perturbed
@@ -191,7 +191,7 @@ class Affine:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 ahead, behind, part = (
-                    evaluate(problem, base, point, doing(problem, tangent, length))
+                    evaluate(problem, base, point, describe_move(problem, tangent, length))
                     for point in points
                 )
         # So far from x f need not be defined, and nothing is claimed then.

@@ -33,7 +33,7 @@ from adjudge.engine import (
     Pullback,
     WrappedBackend,
 )
-from adjudge.estimate import unit_roundoff
+from adjudge.estimate import coarsest_eps
 from adjudge.floats import SAMPLED, Vector, scale
 from adjudge.jacobian.comparison import Tally, Tolerance
 from adjudge.jacobian.table import SEPARATIONS, Table
@@ -412,7 +412,7 @@ class _BlockSumComparison:
         """Compares every tangent once by two evaluations, as it would be without sums."""
         problem, base = self.problem, self.base
         probes = Probes(problem.X, base.Y, False, seed)
-        tolerance, forward = Tolerance(unit_roundoff(problem, base)), Forward(problem)
+        tolerance, forward = Tolerance(coarsest_eps(problem, base)), Forward(problem)
         table = Table(problem, base, probes, tolerance, None, None, forward, {})
         block = slice(0, problem.X.size)
         for tangent in probes.tangents(problem.origin, block):
@@ -443,7 +443,7 @@ class _BlockSumComparison:
             known = reverse.row(base, probes.cotangent)
         forward = Forward(top) if "F" in self.modes else None
         tallies: dict[str, Tally] = {}
-        tolerance = Tolerance(unit_roundoff(self.problem, self.base))
+        tolerance = Tolerance(coarsest_eps(self.problem, self.base))
         table = Table(top, base, probes, tolerance, None, reverse, forward, tallies, known)
         table.fill()
         wrong = any(tally.failed for tally in tallies.values())

@@ -16,17 +16,17 @@ from numpy.typing import NDArray
 from adjudge.estimate import (
     Column,
     by_reference,
-    climbed,
+    coarsest_eps,
     column,
-    confirm,
-    measured,
-    plateau,
-    precision,
-    refined,
+    plateau_dtype,
     representable,
+    rounded_dtype,
     steps_around,
-    unit_roundoff,
     with_jumps,
+    with_ladder,
+    with_measured_noise,
+    with_second_ladder,
+    with_steps,
 )
 from adjudge.floats import Vector, scale
 from adjudge.jacobian.budget import Budget
@@ -86,12 +86,12 @@ class Refinement:
         """
         problem, base = self.problem, self.base
         # Stage 1: a ladder of steps, whose error bar is measured and not assumed.
-        closer = refined(problem, base, found)
+        closer = with_ladder(problem, base, found)
         again = self.compare(closer)
         if _any_left(again) and not carried_dtype:
             # Stage 2: code that rounds to a narrower dtype inside is judged by that dtype. Its
             # differences would otherwise be precise and wrong by the tolerance of its own dtype.
-            dtype = precision(problem, base, closer)
+            dtype = rounded_dtype(problem, base, closer)
             if dtype is not None:
                 return found, compared, dtype
         # A disagreement is judged by the ladder. A column that was merely in doubt keeps its two
@@ -113,16 +113,16 @@ class Refinement:
         # is our form of the rule that a FAIL must survive confirmation on fresh samples.
         if not self.budget.allows_ladder():
             return None
-        closer = confirm(problem, base, closer)
+        closer = with_second_ladder(problem, base, closer)
         again = self.compare(closer)
         # Stage 4: rounding inside of f may exceed the rounding of its values (a long sum, a solver
         # that stops at a tolerance), so the noise of f is measured about the step in use. Plateaus
         # between values show a narrower dtype that the values themselves did not.
         if _any_left(again) and self.budget.allows(NOISE_COST):
-            closer = measured(problem, base, closer, self._doubted_outputs(again))
+            closer = with_measured_noise(problem, base, closer, self._doubted_outputs(again))
             again = self.compare(closer)
             settled = not _any_left(again)
-            dtype = None if carried_dtype else plateau(problem, base, closer, settled=settled)
+            dtype = None if carried_dtype else plateau_dtype(problem, base, closer, settled=settled)
             if dtype is not None:
                 return found, compared, dtype
         if count_entries(compared, "fails") or count_entries(again, "undecided") <= count_entries(
@@ -138,7 +138,7 @@ class Refinement:
             compared = [self._allow_automatic_rounding(one, found) for one in compared]
         if (
             self.problem.modes_taken
-            and not (found.from_reference or found.sided)
+            and not (found.from_reference or found.one_sided)
             and count_entries(compared, "fails")
         ):
             compared = self._allow_inherited_rounding(compared, found)
@@ -287,10 +287,10 @@ class Refinement:
             np.any(c.moved) for _, c, _ in compared
         )
         zeros &= not self.problem.along
-        double = self.base.noise == 0 and unit_roundoff(self.problem, self.base) <= DOUBLE
-        if not zeros or not double or found.sided or not self.budget.allows(TAIL_COST):
+        double = self.base.noise == 0 and coarsest_eps(self.problem, self.base) <= DOUBLE
+        if not zeros or not double or found.one_sided or not self.budget.allows(TAIL_COST):
             return compared
-        far = climbed(
+        far = with_steps(
             self.problem, self.base, found, steps_around(self.problem, self.base, found, far=True)
         )
         if far is None or not moves_beyond_noise(self.base, far):

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.estimate import Column, doing, moved_by, unit_roundoff
+from adjudge.estimate import Column, coarsest_eps, describe_move, moved_by
 from adjudge.floats import Vector, lowest_bit
 from adjudge.jacobian.column import ModeComparison
 from adjudge.jacobian.comparison import ERRORS, FLOOR, Comparison, Tally
@@ -122,7 +122,7 @@ def moves_beyond_noise(base: Base, found: Column) -> bool:
 
 def _in_tail_on(problem: Problem, base: Base, found: Column, sign: float) -> NDArray[np.bool_]:
     """The same as `in_tail`, to the side `sign` alone."""
-    at, eps = base.values[: base.Y.size], unit_roundoff(problem, base)
+    at, eps = base.values[: base.Y.size], coarsest_eps(problem, base)
     moves: list[Vector] = []
     on_lattice: list[NDArray[np.bool_]] = []
     size = np.abs(at)
@@ -172,7 +172,7 @@ def _value(problem: Problem, base: Base, found: Column, t: float) -> Vector | No
     if abs(step) > problem.room(np.sign(t) * found.tangent.vector, both=False):
         return None
     point = moved_by(problem, found.tangent, step)
-    words = doing(problem, found.tangent, step)
+    words = describe_move(problem, found.tangent, step)
     value = where_defined(lambda: evaluate(problem, base, point, words))
     return None if value is None else value[: base.Y.size]
 

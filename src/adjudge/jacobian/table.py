@@ -15,7 +15,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.estimate import CARRIED, Column, column
+from adjudge.estimate import SIGNIFICANT_BITS, Column, column
 from adjudge.floats import Vector
 from adjudge.jacobian.adjoint import AdjointTest
 from adjudge.jacobian.affine import Affine
@@ -68,7 +68,7 @@ without a limit each of their columns would cost a ladder. The value is ours."""
 
 SEPARATIONS = 3
 """Entries that are too small to show among larger ones are compared by themselves up to this many
-times, each time without the larger half. The gradient of `sqrt` at inputs from 1e-12 to 40 takes
+times, each time without those that showed. The gradient of `sqrt` at inputs from 1e-12 to 40 takes
 these; without them a wrong sign of a small entry passes. The value is ours."""
 
 LADDER_COLUMNS = 32
@@ -409,7 +409,7 @@ class Table:
         Code that computes in float32 inside of float64 has differences that are right to seven
         digits, and would fail by the tolerance of float64.
         """
-        bits = CARRIED[dtype]
+        bits = SIGNIFICANT_BITS[dtype]
         self.carried_dtype = dtype
         self.tolerance = replace(self.tolerance, eps=max(self.tolerance.eps, 2.0 ** (1 - bits)))
         self._use_base(self.base.rounded(2.0 ** (1 - bits)))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.estimate import unit_roundoff
+from adjudge.estimate import coarsest_eps
 from adjudge.findings import Finding, Status, Verdict
 from adjudge.floats import SHORT, Vector, norm, scale
 from adjudge.jacobian import (
@@ -120,7 +120,7 @@ class _Link:
         self, low: Evaluator, high: Evaluator, letter: str, random: np.random.Generator
     ) -> None:
         self.low, self.high, self.letter, self.random = low, high, letter, random
-        self.eps = unit_roundoff(low.problem, low.base)
+        self.eps = coarsest_eps(low.problem, low.base)
         self.u = self.eps / 2
         X, Y = low.problem.X, low.base.Y
         self.of, self.by = (X, Y) if letter == "R" else (Y, X)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.estimate import column, confirm, moved_by, refined
+from adjudge.estimate import column, moved_by, with_ladder, with_second_ladder
 from adjudge.findings import Finding, Status
 from adjudge.floats import Vector, norm, scale
 from adjudge.jacobian import Table
@@ -230,12 +230,12 @@ class Structure:
         table = self.table
         if not table.budget.allows(64):
             return False
-        found = refined(
+        found = with_ladder(
             table.problem,
             table.base,
             column(table.problem, table.base, self._tangent(j, mask, 0), None),
         )
-        found = confirm(table.problem, table.base, found)
+        found = with_second_ladder(table.problem, table.base, found)
         estimate, count = found.estimate, table.base.Y.size
         if estimate.slopes is not None and np.any(np.isfinite(estimate.slopes[0][:count][w != 0])):
             return False  # a kink, where no derivative at all may be right

@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 
 from adjudge.errors import AdjudgeError
-from adjudge.estimate import Column, Estimate, column, confirm, measured, refined
+from adjudge.estimate import (
+    Column,
+    Estimate,
+    column,
+    with_ladder,
+    with_measured_noise,
+    with_second_ladder,
+)
 from adjudge.floats import Vector, norm
 from adjudge.jacobian import ENTRY_WORK, INHERITED_UNITS, Entry, Failure, Table, rounding_neighbours
 from adjudge.problem import Forward, Reverse, Tangent, evaluate, undetectable_slope
@@ -202,16 +209,16 @@ class _Trace:
         length = abs(float(failure.tangent.vector[coordinate]))
         tangent = Tangent(failure.tangent.leaf, unit, length, coordinate)
         found = column(table.problem, table.base, tangent, None)
-        if found.step == 0.0 or found.sided:  # of one side there is a ladder already
+        if found.step == 0.0 or found.one_sided:  # of one side there is a ladder already
             return found, unit
         if 4 * found.step > table.problem.room(unit):
-            return refined(table.problem, table.base, found), unit
+            return with_ladder(table.problem, table.base, found), unit
         try:
             longer = column(table.problem, table.base, tangent, 4 * found.step).estimate
         except AdjudgeError:
             raise
         except Exception:  # f is not defined that far off
-            return refined(table.problem, table.base, found), unit
+            return with_ladder(table.problem, table.base, found), unit
         near = found.estimate
         with np.errstate(all="ignore"):
             error = np.fmax(near.error, np.abs(near.value - longer.value))
@@ -272,14 +279,16 @@ class _Trace:
             return False
         if self.suspected or gap <= 2 * allowed:
             if self.closer is None or self.closer[0] != coordinate:
-                ladder = refined(table.problem, table.base, found)
-                self.closer = coordinate, confirm(table.problem, table.base, ladder)
+                ladder = with_ladder(table.problem, table.base, found)
+                self.closer = coordinate, with_second_ladder(table.problem, table.base, ladder)
             estimate = self.closer[1].estimate
             reference, bar = self._of_row(estimate, row)
             if abs(automatic - reference) > self._allowed(automatic, reference, bar):
                 doubted = np.zeros(table.base.whole.size, bool)
                 doubted[self.part] = True if row is None else np.arange(len(self.w)) == row
-                estimate = measured(table.problem, table.base, self.closer[1], doubted).estimate
+                estimate = with_measured_noise(
+                    table.problem, table.base, self.closer[1], doubted
+                ).estimate
                 reference, bar = self._of_row(estimate, row)
                 bar += self._wavering(automatic, row, coordinate)
             bar += floor

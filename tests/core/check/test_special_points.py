@@ -16,7 +16,7 @@ from adjudge import (
     special_points,
 )
 from adjudge.errors import FlagError
-from adjudge.estimate.kinks import irregular
+from adjudge.estimate.kinks import irregularity
 from adjudge.problem.problem import first_order, observe
 
 X = np.asarray([0.3, -1.2, 0.8, 2.0])
@@ -260,8 +260,8 @@ def test_a_smooth_function_is_not_called_rough_at_any_special_point(name):
     for point in special_points(X):
         with np.errstate(all="ignore"):
             problem = first_order(SMOOTH[name], point.inputs)
-            why = irregular(problem, observe(problem), problem.X, seed=3)
-        assert "" == why.rough or "large" in point.name or "huge" in point.name, point.name
+            why = irregularity(problem, observe(problem), problem.X, seed=3)
+        assert "" == why.nonsmooth or "large" in point.name or "huge" in point.name, point.name
 
 
 ROUGH = {
@@ -282,7 +282,7 @@ def test_a_rough_function_is_called_rough_at_zero_and_not_beside_it(name):
 
     def why(x):
         problem = first_order(f, x)
-        return irregular(problem, observe(problem), problem.X, seed=3).rough
+        return irregularity(problem, observe(problem), problem.X, seed=3).nonsmooth
 
     assert kind in why(np.zeros(4))
     assert "" == why(X)

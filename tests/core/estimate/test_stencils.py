@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from adjudge.estimate.stencils import Sample, central, ladder, ladder_ratio, ladder_steps
+from adjudge.estimate.stencils import Sample, central_difference, ladder, ladder_ratio, ladder_steps
 from adjudge.floats import norm, relative_step, scale
 
 EPS = float(np.finfo(np.float64).eps)
@@ -26,7 +26,7 @@ def laddered(f, x):
 def test_a_central_difference_of_a_parabola_is_exact():
     (sample,) = samples(lambda x: 3 * x**2 + 2 * x - 1, 1.0, [0.25])
 
-    estimate = central(sample, EPS)
+    estimate = central_difference(sample, EPS)
 
     assert [8.0] == estimate.value.tolist()
     assert estimate.moved.tolist() == [True]
@@ -79,7 +79,7 @@ def test_the_error_bar_of_one_difference_contains_the_rounding(seed):
     for x in random.uniform(0.5, 3.0, size=40):
         # a line: there is no truncation, and all that is wrong is rounding
         (sample,) = samples(lambda x: x / 3 + 100.0, x, [relative_step(EPS) * x])
-        estimate = central(sample, EPS)
+        estimate = central_difference(sample, EPS)
 
         assert abs(estimate.value[0] - 1 / 3) <= estimate.error[0], f"seed={seed}, x={x!r}"
 

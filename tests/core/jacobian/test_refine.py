@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from adjudge import ByHand, Status, Verdict, examine
-from adjudge.estimate.noise import POINTS, bits, carried, lattice, scatter
+from adjudge.estimate.noise import (
+    POINTS,
+    carried_dtype,
+    computational_noise,
+    lattice_noise,
+    significant_bits,
+)
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -180,26 +186,28 @@ def test_scatter_is_the_standard_deviation_of_the_noise(noise, seed):
 
     values = np.sin(t) + noise * random.normal(size=(len(POINTS), 200))
 
-    assert np.median(scatter(values, POINTS)) == pytest.approx(noise, rel=0.25), f"seed={seed}"
-    assert np.max(scatter(np.sin(t), POINTS)) < 1e-15
+    assert np.median(computational_noise(values, POINTS)) == pytest.approx(noise, rel=0.25), (
+        f"seed={seed}"
+    )
+    assert np.max(computational_noise(np.sin(t), POINTS)) < 1e-15
 
 
 def test_a_staircase_has_half_a_step_of_noise_and_a_single_jump_none_of_its_own():
     t = np.asarray(POINTS)[:, None] / 32
 
-    assert scatter(np.floor(5 * t), POINTS)[0] >= 0.5
-    assert lattice(np.exp(1e-8 * t) - 1, EPS)[0] == pytest.approx(EPS / 4)
-    assert lattice(np.exp(t), EPS)[0] == 0
+    assert computational_noise(np.floor(5 * t), POINTS)[0] >= 0.5
+    assert lattice_noise(np.exp(1e-8 * t) - 1, EPS)[0] == pytest.approx(EPS / 4)
+    assert lattice_noise(np.exp(t), EPS)[0] == 0
 
 
 def test_bits_and_the_dtype_carried():
     random = np.random.default_rng(0)
     points = [random.normal(size=3) for _ in range(30)]
 
-    assert [1, 2, 53] == [bits(np.asarray([v])) for v in (4.0, 1.5, 1 / 3)]
+    assert [1, 2, 53] == [significant_bits(np.asarray([v])) for v in (4.0, 1.5, 1 / 3)]
     for name in ("float32", "float16"):
         rounded = [np.sin(point).astype(name).astype(np.float64) for point in points]
-        assert name == carried(rounded, points)
+        assert name == carried_dtype(rounded, points)
         # no rounding of f where the points themselves have no more digits
-        assert carried(rounded, rounded) is None
-    assert carried([np.sin(point) for point in points], points) is None
+        assert carried_dtype(rounded, rounded) is None
+    assert carried_dtype([np.sin(point) for point in points], points) is None

@@ -136,7 +136,9 @@ def test_the_bar_of_a_one_sided_ladder_contains_the_truth(x, side):
     relative = relative_step(EPS)
     steps = [side * h for h in ladder_steps(relative, relative, EPS)]
     at_x = np.atleast_1d(np.sin(x))
-    samples = [Sample((x + h) - x, np.atleast_1d(np.sin(x + h)), at_x, sided=True) for h in steps]
+    samples = [
+        Sample((x + h) - x, np.atleast_1d(np.sin(x + h)), at_x, one_sided=True) for h in steps
+    ]
 
     estimate = ladder(samples, EPS, at_x)
 
