@@ -11,7 +11,11 @@ X = np.asarray([0.3, -1.2, 0.8, 2.0])
 MATRIX = np.asarray([[0.9, 0.2, -0.3], [0.1, 1.7, 0.4], [-0.5, 0.6, 2.5]])
 
 
-ENGINES = [pytest.param(name, marks=pytest.mark.backend(name)) for name in ("torch", "jax")]
+def on(name, *values):
+    return pytest.param(name, *values, marks=pytest.mark.backend(name))
+
+
+ENGINES = [on("torch"), on("jax")]
 
 
 @pytest.fixture(params=ENGINES)
@@ -42,7 +46,11 @@ def moderate(x):
     return bool(np.all((x == 0) | ((np.abs(x) > 1e-12) & (np.abs(x) < 100))))
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(
+    ("engine", "dtype"),
+    [on("torch", "float64"), on("torch", "float32"), on("jax", "float64")],
+    indirect=["engine"],
+)
 def test_a_division_guarded_for_its_value_only_fails_at_zero(engine, dtype):
     xp, array = engine
     x = array(X, dtype)
@@ -112,7 +120,13 @@ OF_MATRICES = {"sum of eigenvalues", "matrix product", "inverse"}
 
 
 @pytest.mark.parametrize(
-    ("name", "dtype"), [*((name, "float64") for name in FUNCTIONS), ("tanh", "float32")]
+    ("engine", "name", "dtype"),
+    [
+        *(on("torch", name, "float64") for name in FUNCTIONS),
+        on("torch", "tanh", "float32"),
+        *(on("jax", name, "float64") for name in ("exp", "cumulative product")),
+    ],
+    indirect=["engine"],
 )
 def test_what_is_right_everywhere_passes_at_every_special_point(engine, name, dtype):
     xp, array = engine
