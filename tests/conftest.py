@@ -1,13 +1,24 @@
-"""The mark `backend`: tests that need an engine; and `ADJUDGE_REQUIRE`, never ignored."""
+"""The mark `backend`: tests that need an engine; and `ADJUDGE_REQUIRE`, never ignored.
+
+What NumPy, PyTorch and JAX read once, when they are imported, is set here before they are.
+"""
 
 import os
 from collections.abc import Callable, Iterator
 
 import pytest
 
-import adjudge.jacobian.block_sums
-from adjudge.jacobian.table import Table
-from adjudge_pytest import engines
+# Arrays of a few entries: threads would only wait for one another, and for those of the other
+# processes of pytest-xdist, which inherit this.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+# JAX has two devices of the CPU, so that arrays can be astray. Its default device is the first.
+XLA_FLAGS = os.environ.get("XLA_FLAGS", "")
+if "host_platform_device_count" not in XLA_FLAGS:
+    os.environ["XLA_FLAGS"] = f"{XLA_FLAGS} --xla_force_host_platform_device_count=2".strip()
+
+import adjudge.jacobian.block_sums  # noqa: E402 NumPy is imported from here on
+from adjudge.jacobian.table import Table  # noqa: E402
+from adjudge_pytest import engines  # noqa: E402
 
 pytest_plugins = ["pytester"]
 

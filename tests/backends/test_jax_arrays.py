@@ -1,4 +1,4 @@
-"""Arrays of JAX: devices and sharding kept, nothing written, two frameworks refused, lazy."""
+"""Arrays of JAX: nothing written, two frameworks refused, lazy."""
 
 import subprocess
 import sys
@@ -11,54 +11,10 @@ from adjudge.errors import MixedFrameworksError
 
 pytestmark = pytest.mark.backend("jax")
 
-TWO_DEVICES = """
-import os
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
-os.environ["JAX_PLATFORMS"] = "cpu"
-import jax, jax.numpy as jnp, numpy as np, adjudge
-first, second = jax.devices()
-"""
-
-
-def in_fresh_python(code):
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
 
 @pytest.fixture
 def x(double):
     return double(np.array([0.5, -1.5, 2.0]))
-
-
-# ---------------------------------------------------------------- devices
-
-
-def test_committed_and_sharded_arrays_keep_their_place():
-    code = """
-seen = set()
-def f(x):
-    if not isinstance(x, jax.core.Tracer):
-        seen.add((str(x.sharding), x.committed))
-    return jnp.sin(x)
-
-mesh = jax.sharding.Mesh(np.array([first, second]), ("i",))
-split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("i"))
-for place in (second, split):
-    x = jax.device_put(jnp.array([0.5, -1.5, 2.0, 1.0]), place)
-    seen.clear()
-    report = adjudge.gradcheck(f, (x,), check_forward_ad=True, seed=0)
-    assert seen == {(str(x.sharding), True)}, seen
-    assert adjudge.gradgradcheck(f, (x,), seed=0)
-    print(report.provenance.device)
-"""
-
-    devices = in_fresh_python(TWO_DEVICES + code).splitlines()
-
-    assert "1" in devices[0]
-    assert len(devices) == 2
 
 
 # ---------------------------------------------------------------- the caller's arrays
@@ -120,29 +76,24 @@ def test_numpy_integers_and_python_numbers_are_constants(jnp, x):
 # ---------------------------------------------------------------- imports
 
 
-def test_importing_the_library_imports_no_jax():
-    code = "import sys, adjudge; print(any(m.split('.')[0] == 'jax' for m in sys.modules))"
+def test_jax_is_imported_for_its_arrays_and_verbs_for_those_who_ask():
+    code = """
+import sys, numpy as np, adjudge
+imported = lambda name: any(module.partition(".")[0] == name for module in sys.modules)
+print(imported("jax"))
+adjudge.gradcheck(adjudge.ByHand(np.sin, vjp=lambda x, w: w * np.cos(x)), (np.ones(2),))
+print(imported("jax"))
+import adjudge_jax
+print(imported("jax"), "adjudge_jax.door" in sys.modules)
+adjudge_jax.check_grads
+print("adjudge_jax.door" in sys.modules)
+"""
 
-    assert in_fresh_python(code).split() == ["False"]
-
-
-def test_checking_numpy_arrays_imports_no_jax():
-    code = (
-        "import sys, numpy as np, adjudge; "
-        "adjudge.gradcheck(adjudge.ByHand(np.sin, vjp=lambda x, w: w * np.cos(x)), (np.ones(2),)); "
-        "print(any(m.split('.')[0] == 'jax' for m in sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True
     )
 
-    assert in_fresh_python(code).split() == ["False"]
-
-
-def test_importing_the_adapter_imports_no_verbs():
-    code = (
-        "import sys, adjudge_jax; print('adjudge_jax.door' in sys.modules); "
-        "adjudge_jax.check_grads; print('adjudge_jax.door' in sys.modules)"
-    )
-
-    assert in_fresh_python(code).split() == ["False", "True"]
+    assert done.stdout.splitlines() == ["False", "False", "True False", "True"]
 
 
 def test_a_name_that_the_adapter_has_not_is_an_attribute_error():
