@@ -3,18 +3,37 @@
 What NumPy, PyTorch and JAX read once, when they are imported, is set here before they are.
 """
 
+import importlib.metadata
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+
+CONSTRAINTS = Path(__file__).parents[1] / "constraints.txt"
+PINNED_JAXLIB = any(
+    f"jaxlib=={found.version}" in CONSTRAINTS.read_text(encoding="utf-8").splitlines()
+    for found in importlib.metadata.distributions(name="jaxlib")
+)
+
+
+def xla_flags() -> Iterator[str]:
+    """What XLA is told besides what the environment says already."""
+    given = os.environ.get("XLA_FLAGS", "")
+    # JAX has two devices of the CPU, so that arrays can be astray. Its default device is the first.
+    if "host_platform_device_count" not in given:
+        yield "--xla_force_host_platform_device_count=2"
+    # Tests of JAX compile thousands of loops over a few numbers. Simpler code for them takes three
+    # quarters of the time. A flag that XLA does not know ends the process, so it is given to the
+    # version that constraints.txt names and to no other: those run the tests with the usual code.
+    if "fusion_emitters" not in given and PINNED_JAXLIB:
+        yield "--xla_cpu_use_fusion_emitters=false"
+
 
 # Arrays of a few entries: threads would only wait for one another, and for those of the other
 # processes of pytest-xdist, which inherit this.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# JAX has two devices of the CPU, so that arrays can be astray. Its default device is the first.
-XLA_FLAGS = os.environ.get("XLA_FLAGS", "")
-if "host_platform_device_count" not in XLA_FLAGS:
-    os.environ["XLA_FLAGS"] = f"{XLA_FLAGS} --xla_force_host_platform_device_count=2".strip()
+os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *xla_flags()]).strip()
 
 import adjudge.jacobian.block_sums  # noqa: E402 NumPy is imported from here on
 from adjudge.jacobian.table import Table  # noqa: E402

@@ -68,10 +68,9 @@ def test_jax_conforms_on_two_devices_in_every_dtype():
     assert str(summary).startswith("jax conforms: ")
 
 
-@pytest.mark.parametrize("name", ["numpy", "array_api_strict"])
-def test_all_at_once_says_how_much_was_compared(name):
-    summary = assert_conforms(name)
+def test_all_at_once_says_how_much_was_compared():
+    summary = assert_conforms("numpy")
 
     assert summary.comparisons > 10 * summary.checks > 1000
     assert summary.scenarios == 32
-    assert str(summary).startswith(f"{name} conforms: ")
+    assert str(summary).startswith("numpy conforms: ")

@@ -33,8 +33,13 @@ FUNCTIONS = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        *((name, "float64") for name in FUNCTIONS if name != "inverse"),
+        *((name, "float32") for name in ("softmax", "sum", "inverse")),
+    ],
+)
 def test_one_function_on_both_engines_agrees(name, dtype):
     f, arrays = FUNCTIONS[name]
 
@@ -109,7 +114,9 @@ def test_a_gradient_that_is_not_conjugated_fails():
 
 
 def test_second_order_compares_what_both_have():
-    report = crosscheck(softmax, (RANDOM.normal(size=5),), ENGINES, order=2, seed=1)
+    report = crosscheck(
+        lambda xp, x: xp.sin(x) * x, (RANDOM.normal(size=5),), ENGINES, order=2, seed=1
+    )
 
     assert list(report.comparisons) == ["value", "R", "F", "RR", "FR", "RF"]
     assert report.cells["FF"] == {"torch": "UNSUPPORTED", "jax": "not compared"}

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.backend("jax")
 @pytest.fixture
 def point(double):
     random = np.random.default_rng(0)
-    return tuple(double(random.normal(size=shape)) for shape in ((3, 3), (3, 3), (1, 3)))
+    return tuple(double(random.normal(size=shape)) for shape in ((2, 2), (2, 2), (1, 2)))
 
 
 @pytest.fixture
@@ -40,10 +40,10 @@ def tangent(jnp):
 BACKWARD = {
     "sign": lambda A, B, b: (-A, B, b),
     "factor": lambda A, B, b: (A, 2 * B, b),
-    "one entry": lambda A, B, b: (A.at[1, 2].multiply(1.001), B, b),
+    "one entry": lambda A, B, b: (A.at[1, 0].multiply(1.001), B, b),
     "transpose": lambda A, B, b: (A.T, B, b),
     "two gradients exchanged": lambda A, B, b: (B, A, b),
-    "mean for sum": lambda A, B, b: (A, B, b / 3),
+    "mean for sum": lambda A, B, b: (A, B, b / 2),
     "one part in a million": lambda A, B, b: (A, B, (1 + 1e-6) * b),
     "zero": lambda A, B, b: (A, 0 * B, b),
     "absent": lambda A, B, b: (A, None, b),
@@ -54,7 +54,7 @@ BACKWARD = {
 FORWARD = {
     "sign": lambda t, dB: -t,
     "factor": lambda t, dB: 2 * t,
-    "one entry": lambda t, dB: t.at[1, 2].multiply(1.001),
+    "one entry": lambda t, dB: t.at[1, 0].multiply(1.001),
     "transpose": lambda t, dB: t.T,
     "missing term": lambda t, dB: t - dB,
     "one part in a million": lambda t, dB: (1 + 1e-6) * t,
@@ -69,8 +69,8 @@ def test_the_right_rules_pass(layer, gradients, tangent, point, with_vjp, with_j
 
     assert backward.modes == {"R": Verdict.PASS}
     assert forward.modes == {"R": Verdict.PASS, "F": Verdict.PASS}
-    assert backward.counts["comparisons"] == 9 * (9 + 9 + 3)
-    assert forward.counts["comparisons"] == 2 * 9 * (9 + 9 + 3)
+    assert backward.counts["comparisons"] == 4 * (4 + 4 + 2)
+    assert forward.counts["comparisons"] == 2 * 4 * (4 + 4 + 2)
 
 
 @pytest.mark.parametrize("error", BACKWARD)
@@ -114,7 +114,7 @@ def test_the_wrong_entry_is_named(layer, gradients, point, with_vjp, jax):
     with pytest.raises(GradcheckError) as raised:
         gradcheck(with_vjp(layer, backward), point, seed=0)
 
-    assert {entry.wrt for entry in raised.value.report.entries} == {"inputs[0][1, 2]"}
+    assert {entry.wrt for entry in raised.value.report.entries} == {"inputs[0][1, 0]"}
     assert "d out[1, " in str(raised.value).splitlines()[0]
     # "cpu:0"; "TFRT_CPU_0" in JAX 0.4.36
     assert f"{jax.devices()[0]}, float64" in str(raised.value)

@@ -176,9 +176,19 @@ def statuses(report):
     return {(finding.status, finding.mode) for finding in report.findings}
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", CASES)
+SINGLE_IN_JAX = ("softmax", "matrix product", "abs at 0", "offset of 1e5", "factor")
+"""What single precision adds is the core's: in JAX it is shown by one of each kind."""
+
+CELLS = [
+    pytest.param(engine, name, dtype, marks=pytest.mark.backend(engine))
+    for engine in ("torch", "jax")
+    for name in CASES
+    for dtype in DTYPES
+    if engine == "torch" or dtype == "float64" or name in SINGLE_IN_JAX
+]
+
+
+@pytest.mark.parametrize(("engine", "name", "dtype"), CELLS)
 def test_every_engine_gets_the_verdict_of_numpy(engine_report, name, dtype, engine):
     by_hand = numpy_report(CASES[name], dtype)
     report = engine_report(engine, CASES[name], dtype)

@@ -3,6 +3,7 @@
 import importlib
 from typing import Any
 
+import hypothesis
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,13 +15,15 @@ from adjudge.report.reproduce import reproduction
 from adjudge.strategies import Spec, arrays, inputs, judge
 
 SEARCH = settings(deadline=None, derandomize=True, database=None, max_examples=10)
+FIND = {"phases": [hypothesis.Phase.generate], "report_multiple_bugs": False}
+"""Without shrinking: arrays are drawn, and shrink, without an engine (tests/core/strategies)."""
 ENGINES = [
     pytest.param(name, marks=pytest.mark.backend(name)) for name in ("torch", "jax")
 ]  # fmt: skip
 
 
 @pytest.mark.backend("torch")
-def test_a_rule_that_is_wrong_where_two_entries_tie_is_found_and_shrunk(rule):
+def test_a_rule_that_is_wrong_where_two_entries_tie_is_found(rule):
     torch = importlib.import_module("torch")
     f = rule(
         lambda x: (x**3).sum(),
@@ -28,7 +31,7 @@ def test_a_rule_that_is_wrong_where_two_entries_tie_is_found_and_shrunk(rule):
     )
     last = []
 
-    @settings(SEARCH, max_examples=100)
+    @settings(SEARCH, max_examples=100, **FIND)
     @given(arrays(("n",)))
     def test(x: Any) -> None:
         last.append(x)
@@ -36,17 +39,16 @@ def test_a_rule_that_is_wrong_where_two_entries_tie_is_found_and_shrunk(rule):
 
     with pytest.raises(adjudge.GradcheckError) as caught:
         test()
-    assert len(last[-1]) <= 3
-    assert np.max(np.abs(last[-1])) <= 1
+    assert len(np.unique(last[-1])) < len(last[-1])
     assert 'engine = backend_named("torch")' in caught.value.__notes__[0]
 
 
 @pytest.mark.backend("jax")
-def test_a_rule_that_is_wrong_for_negative_numbers_is_found_and_shrunk(with_vjp, jnp):
+def test_a_rule_that_is_wrong_for_negative_numbers_is_found(with_vjp, jnp):
     f = with_vjp(jnp.sin, lambda x, w: (w * jnp.cos(x) * jnp.where(x < 0, 2, 1),))
     last = []
 
-    @settings(SEARCH, max_examples=30)
+    @settings(SEARCH, max_examples=30, **FIND)
     @given(arrays(st.sampled_from([(), (2,)]), special=False))
     def test(x: Any) -> None:
         last.append(x)
@@ -54,8 +56,7 @@ def test_a_rule_that_is_wrong_for_negative_numbers_is_found_and_shrunk(with_vjp,
 
     with pytest.raises(adjudge.GradcheckError):
         test()
-    assert last[-1].shape == ()
-    assert last[-1] == -1
+    assert np.any(last[-1] < 0)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -65,8 +66,8 @@ def test_right_derivatives_pass(engine, dtype):
         pytest.importorskip("ml_dtypes")
     xp = backend_named(engine).xp
 
-    @SEARCH
-    @given(inputs(Spec(("n", "m"), dtype), {"w": Spec(("m", 2), dtype)}, sizes=st.integers(1, 2)))
+    @settings(SEARCH, max_examples=5)
+    @given(inputs(Spec(("n", 2), dtype), {"w": Spec((2, "n"), dtype)}, sizes=st.integers(1, 2)))
     def test(arguments: Any) -> None:
         judge(lambda x, tree: xp.matmul(x, tree["w"]), arguments, engine)
 

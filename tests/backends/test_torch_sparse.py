@@ -129,7 +129,11 @@ def test_uncoalesced_and_hybrid_tensors_are_checked(gradcheck, masked):
     assert gradcheck(squared(masked), (hybrid,), masked=masked)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    ("gradgradcheck", "layout"),
+    [*(("adjudge", layout) for layout in LAYOUTS), ("adjudge_torch", "csr")],
+    indirect=["gradgradcheck"],
+)
 def test_second_derivatives_of_sparse_inputs_are_checked(gradgradcheck, rule, sparse, layout):
     s = sparse(layout)
     wrong = rule(lambda d: d**2, lambda d, w: 2 * d.detach() * w)

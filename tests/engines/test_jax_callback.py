@@ -43,10 +43,9 @@ def test_compiled_it_passes_and_so_it_does_in_float32(example, inputs):
     assert adjudge.gradcheck(example.right.f, example.inputs())
 
 
-@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", NAMED)
-def test_each_mistake_is_caught_and_named(example, inputs, name, seed):
-    report = adjudge.examine(example.WRONG[name], inputs, seed=seed)
+def test_each_mistake_is_caught_and_named(example, inputs, name):
+    report = adjudge.examine(example.WRONG[name], inputs, seed=0)
 
     assert report.verdict is Verdict.FAIL
     assert NAMED[name] in str(report)

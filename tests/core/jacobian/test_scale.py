@@ -18,9 +18,12 @@ def rule(scale_of_f, scale_of_x, error=1.0):
     return ByHand(forward, vjp=vjp)
 
 
+UNITS = [*((of_f, 1.0) for of_f in SCALES), *((1.0, of_x) for of_x in SCALES if of_x != 1.0)]
+EXTREMES = [(of_f, of_x) for of_f in (1e-12, 1e-3, 1e12) for of_x in (1e-12, 1e6, 1e12)]
+
+
 @pytest.mark.parametrize("mode", ["full", "projected"])
-@pytest.mark.parametrize("of_f", SCALES)
-@pytest.mark.parametrize("of_x", SCALES)
+@pytest.mark.parametrize(("of_f", "of_x"), [*UNITS, *EXTREMES])
 def test_units_of_f_and_x_change_no_verdict(of_f, of_x, mode):
     x = of_x * np.asarray([0.3, -1.2, 0.8, 2.0])
 

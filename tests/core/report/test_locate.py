@@ -29,8 +29,9 @@ def named(report):
     return {(entry.of, entry.wrt) for entry in report.entries}
 
 
-@pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("where", [0.0, 0.37, 0.999])
+@pytest.mark.parametrize(
+    ("n", "where"), [*((n, where) for n in SIZES[:-1] for where in (0.0, 0.999)), (SIZES[-1], 0.37)]
+)
 def test_one_wrong_entry_takes_the_same_evaluations_at_every_size(n, where):
     k = int(where * n)
     report = examine(sines([k]), point(n), mode="projected", seed=1)
@@ -41,7 +42,7 @@ def test_one_wrong_entry_takes_the_same_evaluations_at_every_size(n, where):
     assert report.counts["evaluations"] <= 96 + 2 * n * (n <= 64) + sums
 
 
-@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("n", SIZES[:-1])
 def test_one_wrong_entry_of_an_elementwise_function_takes_few_vjps(n):
     def vjp(x, w):
         g = w * np.cos(x)
@@ -51,13 +52,12 @@ def test_one_wrong_entry_of_an_elementwise_function_takes_few_vjps(n):
     report = examine(ByHand(np.sin, vjp=vjp), point(n), mode="projected", seed=2)
 
     assert {(f"out[{n // 3}]", f"inputs[0][{n // 3}]")} == named(report)
-    sums = 48 * (2 * n >= LARGE)  # were tried first
-    assert report.counts["evaluations"] <= 96 + 2 * n * (n <= 64) + sums
+    assert report.counts["evaluations"] <= 96 + 2 * n * (n <= 64)
     assert report.counts["vjps"] <= 14
 
 
 @pytest.mark.parametrize("k", [2, 3, 8])
-@pytest.mark.parametrize("n", [100, 1_000, 100_000])
+@pytest.mark.parametrize("n", [100, 1_000, 20_000])
 @pytest.mark.parametrize("seed", range(3))
 def test_several_wrong_entries_are_all_named(n, k, seed):
     wrong = np.random.default_rng([n, k, seed]).choice(n, k, replace=False)
@@ -136,7 +136,7 @@ def test_the_imaginary_part_of_one_complex_entry_is_named():
     assert {("out[123].real", "inputs[0][123].imag")} == named(report)
 
 
-@pytest.mark.parametrize("n", [300, 30_000])
+@pytest.mark.parametrize("n", [300, 10_000])
 def test_one_wrong_entry_is_named_in_single_precision(n):
     x = point(n).astype(np.float32)
 
@@ -161,7 +161,7 @@ def test_one_wrong_entry_is_named_in_single_precision(n):
     ],
     ids=["sign", "rolled", "scaled", "zero"],
 )
-@pytest.mark.parametrize("n", [300, 30_000])
+@pytest.mark.parametrize("n", [300, 10_000])
 def test_where_all_is_wrong_the_search_ends_early_and_says_so(vjp, n):
     report = examine(ByHand(np.sin, vjp=vjp), point(n), mode="projected", seed=7)
 
