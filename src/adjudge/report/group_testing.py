@@ -1,4 +1,9 @@
-"""Group testing: which of many candidates are wrong, from residuals of weighted sums of them."""
+"""This module finds the wrong ones among many candidates from residuals of weighted sums of them.
+
+Group testing is due to Dorfman (1943), and naming a single error by a second, weighted sum to Huang
+and Abraham's checksums (IEEE Trans. Comput. C-33, 1984). Their combination under error bars is
+ours.
+"""
 
 from __future__ import annotations
 
@@ -13,27 +18,29 @@ from adjudge.floats import Vector
 Indices = NDArray[np.intp]
 
 NAMED = 8
-"""Wrong candidates after which the search ends: a list of more is read by nobody."""
-MANY = 12
-"""Disjoint blocks with a significant residual that end the search: more than are named."""
-BARS = 4.0
-"""Error bars beyond which a residual is significant."""
+"""The search ends with this many wrong candidates, because nobody reads a longer list."""
+MOST_BLOCKS = 12
+"""The search ends with more disjoint wrong blocks than this: there are more errors than are named,
+and halving them all would cost as much as testing every candidate."""
+SIGNIFICANT_BARS = 4.0
+"""A residual is significant beyond this many error bars. Bars of many differences are exceeded now
+and then, and a search that follows such a residual tests right candidates. The value is ours."""
 
 
 @dataclass(frozen=True)
 class Residual:
-    """A deviation of a weighted sum of candidates, with its error bar."""
+    """The deviation of a weighted sum of candidates, with its error bar."""
 
     value: float
     error: float
 
     @property
     def significant(self) -> bool:
-        """Whether anything in the sum is wrong; what is not finite is."""
-        return not np.isfinite(self.value) or abs(self.value) > BARS * self.error
+        """Whether anything in the sum is wrong; a residual that is not finite says so, too."""
+        return not np.isfinite(self.value) or abs(self.value) > SIGNIFICANT_BARS * self.error
 
     def __sub__(self, other: Residual) -> Residual:
-        """The residual of what is in this sum and not in the other."""
+        """The residual of the candidates that are in this sum and not in the other."""
         with np.errstate(all="ignore"):
             return Residual(self.value - other.value, float(np.hypot(self.error, other.error)))
 
@@ -42,13 +49,13 @@ class Residual:
 class Search:
     """Finds the wrong candidates among `size`.
 
-    `measure(weights)` is the weights that were really taken and the residual of that sum;
-    `test(k)` the residual of candidate `k` alone, with weight 1, and whether it is wrong by
-    itself. Of a block of which all are wrong the largest by `magnitude` stands for it.
+    `measure(weights)` gives the weights that were really taken and the residual of that sum.
+    `test(k)` gives the residual of candidate `k` alone, with weight 1, and whether it is wrong by
+    itself. Where all of a block are wrong, the largest by `magnitude` stands for it.
 
-    One wrong candidate `k` leaves residuals `r` under equal weights and `r w_k` under weights
-    `w`: their ratio names it (the checksums of Huang and Abraham, IEEE Trans. Comput. C-33,
-    1984). Several are first separated by halving, `O(k log n)` sums.
+    One wrong candidate `k` leaves the residual `r` under equal weights, and `r w_k` under weights
+    `w`: the ratio of the two names it. Several wrong ones are first separated by halving blocks,
+    with `O(k log n)` sums.
     """
 
     size: int
@@ -56,7 +63,7 @@ class Search:
     test: Callable[[int], tuple[Residual, bool]]
     magnitude: Vector
     enough: Callable[[int], bool] = lambda wrong: wrong >= NAMED
-    """Whether the search may end, with so many found."""
+    """Says whether the search may end with so many found."""
     wrong: list[int] = field(default_factory=list)
     tested: dict[int, Residual] = field(default_factory=dict)
     many: bool = False
@@ -67,36 +74,40 @@ class Search:
         return self.enough(len(self.wrong))
 
     def run(self, total: Residual) -> None:
-        """The search; `total` is the residual under equal weights."""
+        """Searches; `total` is the residual under equal weights."""
         everything: Indices = np.arange(self.size)
-        rest = self._single(everything, total)
+        rest = self._remove_single(everything, total)
         blocks = [] if rest is None else [rest]
         depth = 0
         while blocks and not self._done():
-            if len(blocks) > MANY:
+            if len(blocks) > MOST_BLOCKS:
                 self.many = True
                 self._sample(blocks)
                 return
             halves = [[block] if self._done() else self._halves(*block) for block in blocks]
             blocks = [half for pair in halves for half in pair]
             depth += 1
-            if len(blocks) < 2**depth:  # some are right: the others may hold one error each
-                rests = [self._single(*block) for block in blocks]
+            # Some blocks are right, so the others may hold one error each.
+            if len(blocks) < 2**depth:
+                rests = [self._remove_single(*block) for block in blocks]
                 blocks = [rest for rest in rests if rest is not None]
         self.many = bool(blocks)
 
     def _test(self, k: int) -> Residual:
+        """The residual of candidate `k` alone, which is measured once."""
         if k not in self.tested:
             self.tested[k], wrong = self.test(k)
             if wrong:
                 self.wrong.append(k)
         return self.tested[k]
 
-    def _single(self, block: Indices, total: Residual) -> tuple[Indices, Residual] | None:
-        """`None` if one candidate explains the residual of the block, else what remains."""
+    def _remove_single(self, block: Indices, total: Residual) -> tuple[Indices, Residual] | None:
+        """The block and its residual without the only wrong candidate; `None` if that explains all
+        of it.
+        """
         if self._done():
             return block, total
-        k = self._suspect(block, total)
+        k = self._only_candidate(block, total)
         if k is None:
             return block, total
         alone = self._test(k)
@@ -105,14 +116,18 @@ class Search:
             return None
         return (block[block != k], rest) if alone.significant else (block, total)
 
-    def _suspect(self, block: Indices, total: Residual) -> int | None:
+    def _only_candidate(self, block: Indices, total: Residual) -> int | None:
         """The only wrong candidate of the block, if there is but one."""
         if not np.isfinite(total.value):
             return None if block.size > 1 else int(block[0])
         while block.size > 1 and not self._done():
-            kept = self._alike(block, np.asarray(np.linspace(1, 2, block.size), np.float64), total)
-            if 2 * kept.size > block.size:  # weights that are too coarse, or drowned by the error
-                kept = self._alike(
+            kept = self._candidates(
+                block, np.asarray(np.linspace(1, 2, block.size), np.float64), total
+            )
+            # The weights may be too coarse, or their differences drowned by the error bar: then two
+            # weights tell the halves apart.
+            if 2 * kept.size > block.size:
+                kept = self._candidates(
                     block, (np.arange(block.size) < block.size // 2).astype(np.float64), total
                 )
             if not 0 < 2 * kept.size <= block.size + 1:
@@ -120,14 +135,15 @@ class Search:
             block = kept
         return int(block[0]) if block.size == 1 else None
 
-    def _alike(self, block: Indices, weights: Vector, total: Residual) -> Indices:
-        """Those that would have caused this residual alone."""
+    def _candidates(self, block: Indices, weights: Vector, total: Residual) -> Indices:
+        """The candidates that would have caused this residual alone."""
         taken, found = self._measured(block, weights)
         with np.errstate(all="ignore"):
             gap = np.abs(taken * total.value - found.value)
-            return block[gap <= BARS / 2 * (found.error + np.abs(taken) * total.error)]
+            return block[gap <= SIGNIFICANT_BARS / 2 * (found.error + np.abs(taken) * total.error)]
 
     def _measured(self, block: Indices, weights: Vector) -> tuple[Vector, Residual]:
+        """The weights that were really taken within the block, and the residual."""
         whole = np.zeros(self.size)
         whole[block] = weights
         taken, found = self.measure(whole)
@@ -146,7 +162,9 @@ class Search:
         return [(half, r) for half, r in ((one, first), (two, second)) if r.significant]
 
     def _sample(self, blocks: list[tuple[Indices, Residual]]) -> None:
-        """Tests one of each of the worst blocks; halves the worst where all of these are right."""
+        """Tests one candidate of each of the worst blocks, and halves the worst block where all of
+        these are right.
+        """
         blocks = sorted(blocks, key=lambda b: -abs(np.nan_to_num(b[1].value, nan=np.inf)))
         for block, _ in blocks[:NAMED]:
             if not self._done():

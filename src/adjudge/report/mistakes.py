@@ -1,4 +1,6 @@
-"""The likely mistake behind a wrong derivative, in one sentence, where the numbers bear it out."""
+"""This module puts the likely mistake behind a wrong derivative into one sentence, where the
+numbers bear it out.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +22,19 @@ from adjudge.report.mistake_patterns import (
     Array,
     DerivativePair,
     Mask,
-    best,
-    conjugates,
-    decades,
-    moduli,
-    of_block,
-    orders,
+    block_patterns,
+    conjugations,
+    evidence,
+    most_evident,
+    reorderings,
     sums,
-    transposes,
+    transpositions,
+    wrong_phase,
 )
 
 PLACE = 2.0
-"""Decades: a place is named if wrong entries strewn at random fill it once in a hundred times."""
+"""A place is named from this many decades on: wrong entries strewn at random fill it less than once
+in a hundred times."""
 
 
 def diagnose(
@@ -46,20 +49,21 @@ def diagnose(
     output_shape: Sequence[int] | None = None,
     other: Vector | None = None,
 ) -> str | None:
-    """What is wrong with the gradient `J* w` of one input leaf, or None if the numbers do not say.
+    """Says what is wrong with the gradient `J* w` of one input leaf, or None if the numbers do not
+    say.
 
     A missing conjugate shows most clearly with a `w` whose imaginary parts are zero.
 
     Args:
-        automatic: real coordinates of `J* w` by the engine, shape (n,).
+        automatic: The real coordinates of `J* w` by the engine, shape (n,).
         reference: `<w, J e_k>` by differences, shape (n,); not finite where it is not known.
-        error: how far off `reference` may be, shape (n,).
-        rtol: what may differ besides, relative to the entry.
-        input_shape: shape of the leaf, n entries; of a complex one n / 2.
-        complex_input: whether the leaf is complex.
-        x: real coordinates of the leaf itself, shape (n,).
-        output_shape: shape of the leaf that `w` belongs to: its axes may be found in factors.
-        other: `J* w'` by the engine, shape (n,), with a `w'` far from `w`; `-2 w` is one.
+        error: How far off `reference` may be, shape (n,).
+        rtol: What may differ besides, relative to the entry.
+        input_shape: The shape of the leaf, with n entries; n / 2 of a complex leaf.
+        complex_input: Whether the leaf is complex.
+        x: The real coordinates of the leaf itself, shape (n,).
+        output_shape: The shape of the leaf that `w` belongs to, whose axes may be found in factors.
+        other: `J* w'` by the engine, shape (n,), with a `w'` far from `w`, such as `-2 w`.
     """
     shape = (*input_shape, 1, 2 if complex_input else 1)
     pair = DerivativePair(
@@ -68,7 +72,7 @@ def diagnose(
     with np.errstate(all="ignore"):
         if not pair.wrong.any():
             return None
-        if other is not None and _same(pair, other.reshape(shape)):
+        if other is not None and _ignores_cotangent(pair, other.reshape(shape)):
             return "the automatic derivative is the same for two cotangents: they are ignored"
         return _sentence(pair, None if complex_input else x, _sizes(pair, output_shape or ()))
 
@@ -85,10 +89,11 @@ def diagnose_block(
     complex_output: bool = False,
     x: Vector | None = None,
 ) -> str | None:
-    """What is wrong with the Jacobian block of one output leaf and one input leaf, or None.
+    """Says what is wrong with the Jacobian block of one output leaf and one input leaf, or None.
 
-    The first three arguments have shape (m, n), real coordinates of the output by those of the
-    input; so row i of `automatic` is `J* e_i`, or column k is `J e_k`. All else as in `diagnose`.
+    The first three arguments have shape (m, n), with the real coordinates of the output by those of
+    the input: row i of `automatic` is `J* e_i`, or column k is `J e_k`. All else is as in
+    `diagnose`.
     """
     count = len(output_shape)
     shape = (*output_shape, 1 + complex_output, *input_shape, 1 + complex_input)
@@ -103,75 +108,90 @@ def diagnose_block(
 
 
 def _sentence(pair: DerivativePair, x: Vector | None, sizes: dict[int, str]) -> str | None:
-    predicate = _one(pair, x) or _everywhere(pair, sizes)
-    families = (conjugates, transposes, orders, sums, *([of_block] if pair.block else []))
+    """The sentence with the most specific predicate that the numbers bear out; `None`
+    without any.
+    """
+    predicate = _only_entry(pair, x) or _everywhere(pair, sizes)
+    families = (
+        conjugations,
+        transpositions,
+        reorderings,
+        sums,
+        *([block_patterns] if pair.block else []),
+    )
     for family in families:
-        predicate = predicate or best(pair, family(pair))
-    predicate = predicate or moduli(pair) or _somewhere(pair, x, sizes)
+        predicate = predicate or most_evident(pair, family(pair))
+    predicate = predicate or wrong_phase(pair) or _somewhere(pair, x, sizes)
     return None if predicate is None else f"the automatic derivative {predicate}"
 
 
-def _same(pair: DerivativePair, other: Array) -> bool:
+def _ignores_cotangent(pair: DerivativePair, other: Array) -> bool:
+    """Whether the derivative is the same for two cotangents that are far apart."""
     a = pair.automatic
     margin = pair.rtol * np.maximum(np.abs(a), np.abs(other))
-    return bool((np.abs(a - other) <= margin).all() and decades(a, margin).sum() >= EVIDENCE)
+    return bool((np.abs(a - other) <= margin).all() and evidence(a, margin).sum() >= EVIDENCE)
 
 
 # -- what the wrong entries are
 
 
-class What(NamedTuple):
-    """A verb, and what follows the place."""
+class Description(NamedTuple):
+    """What the wrong entries are: a verb, and what follows the place."""
 
     verb: str
     hint: str = ""
 
 
-def _what(pair: DerivativePair, mask: Mask, sizes: dict[int, str]) -> What | None:
-    """What the automatic derivative is, all over `mask`."""
+def _description(pair: DerivativePair, mask: Mask, sizes: dict[int, str]) -> Description | None:
+    """What the automatic derivative is, all over `mask`; `None` if no single thing."""
     inside = mask[..., None, None] & pair.known
     a, r, e = (part[inside] for part in (pair.automatic, pair.reference, pair.error))
     if not np.isfinite(a).all():
-        return None if np.isfinite(a).any() else What("is not finite")
+        return None if np.isfinite(a).any() else Description("is not finite")
     if not a.any():
-        met = pair.decades(np.zeros_like, mask).sum() >= EVIDENCE
-        return What("is zero", ", where the reference is not") if met else None
+        met = pair.evidence(np.zeros_like, mask).sum() >= EVIDENCE
+        return Description("is zero", ", where the reference is not") if met else None
     if (pair.zero | ~mask).all():
-        if decades(a, e + pair.rtol * np.abs(a)).sum() < EVIDENCE:
+        if evidence(a, e + pair.rtol * np.abs(a)).sum() < EVIDENCE:
             return None
         still = not (r.any() or e.any())
-        return What("is not zero", f", where {'f does not move' if still else 'the reference is'}")
+        return Description(
+            "is not zero", f", where {'f does not move' if still else 'the reference is'}"
+        )
     return _factor(pair, mask, sizes)
 
 
-def _factor(pair: DerivativePair, mask: Mask, sizes: dict[int, str]) -> What | None:
+def _factor(pair: DerivativePair, mask: Mask, sizes: dict[int, str]) -> Description | None:
+    """The factor between the automatic derivative and the reference within `mask`, if there
+    is one.
+    """
     inside = mask[..., None, None] & pair.known
     a, r = pair.automatic[inside], pair.reference[inside]
     margin = pair.allowed(pair.reference, pair.error)[inside]
     margin = np.maximum(margin, np.finfo(np.float64).tiny ** 0.25)
     fitted = float((a * r / margin**2).sum() / (r * r / margin**2).sum())
-    # what errors of r as large as they may be make of the fit
+    # This is what errors of r, as large as they may be, make of the fit.
     slack = abs(fitted) * float((abs(r) / margin).sum() / (r * r / margin**2).sum())
-    named = _named(sizes)
+    named = _named_factors(sizes)
     fits = [
         what
         for factor, what in named.items()
-        if pair.decades(partial(np.multiply, factor), mask).sum()
+        if pair.evidence(partial(np.multiply, factor), mask).sum()
         >= EVIDENCE + (0.0 if factor in {-1.0, 2.0, 0.5} else log10(len(named)))
     ]
     if len(fits) == 1:
         return fits[0]
-    met = pair.decades(partial(np.multiply, fitted), mask, slack)
-    # one entry went into the fit, and is no evidence
+    met = pair.evidence(partial(np.multiply, fitted), mask, slack)
+    # One entry went into the fit, and is no evidence for it.
     if met.size and met.sum() - met.max() >= EVIDENCE:
-        return What(f"is {_number(fitted)} times the reference")
+        return Description(f"is {_number(fitted)} times the reference")
     return None
 
 
-def _named(sizes: dict[int, str]) -> dict[float, What]:
-    """Factors with a meaning."""
+def _named_factors(sizes: dict[int, str]) -> dict[float, Description]:
+    """The factors that have a meaning, such as the size of an axis, with their descriptions."""
     more, less = "a sum for a mean?", "a mean for a sum, or no sum over a broadcast axis?"
-    named = {-1.0: What("has the opposite sign")}
+    named = {-1.0: Description("has the opposite sign")}
     for size, name in {2: "", **sizes}.items():
         of = f" ({size}: {name})" if name else ""
         half = ("a missing factor 1/2?", "a missing factor 2?") if size == 2 else ("", "")
@@ -179,13 +199,13 @@ def _named(sizes: dict[int, str]) -> dict[float, What]:
             ": " + " ".join(filter(None, (special, general if name else "")))
             for special, general in zip(half, (more, less), strict=True)
         )
-        named[float(size)] = What(f"is {size} times the reference", up + of)
-        named[1 / size] = What(f"is 1/{size} times the reference", down + of)
+        named[float(size)] = Description(f"is {size} times the reference", up + of)
+        named[1 / size] = Description(f"is 1/{size} times the reference", down + of)
     return named
 
 
 def _sizes(pair: DerivativePair, output_shape: Sequence[int]) -> dict[int, str]:
-    """Sizes of axes that a mean or a sum may have run over, and their names."""
+    """The sizes of axes that a mean or a sum may have run over, with their names."""
     found: dict[int, str] = {}
     names = [(f"axis {k} of the output", size) for k, size in enumerate(output_shape)]
     names += [("the size of the output", prod(output_shape or pair.shape[: pair.outputs]))]
@@ -198,6 +218,7 @@ def _sizes(pair: DerivativePair, output_shape: Sequence[int]) -> dict[int, str]:
 
 
 def _number(c: float) -> str:
+    """A factor with as many digits as tell it from 1."""
     digits = next((d for d in (4, 7, 10) if f"{c:.{d}g}" != "1"), 17)
     return f"{c:.{digits}g}"
 
@@ -205,9 +226,9 @@ def _number(c: float) -> str:
 # -- where they are
 
 
-def _one(pair: DerivativePair, x: Vector | None) -> str | None:
-    """The only wrong entry among others that are right."""
-    if np.count_nonzero(pair.wrong) != 1 or np.count_nonzero(pair.telling) == 1:
+def _only_entry(pair: DerivativePair, x: Vector | None) -> str | None:
+    """The predicate about the only wrong entry among others that are right."""
+    if np.count_nonzero(pair.wrong) != 1 or np.count_nonzero(pair.informative) == 1:
         return None
     index = tuple(int(k) for k in np.argwhere(pair.wrong)[0])
     a, r = (part[index].reshape(-1) for part in (pair.automatic, pair.reference))
@@ -228,25 +249,27 @@ def _one(pair: DerivativePair, x: Vector | None) -> str | None:
 
 
 def _everywhere(pair: DerivativePair, sizes: dict[int, str]) -> str | None:
-    what = _what(pair, pair.compared, sizes)
+    """The predicate that holds in all entries."""
+    what = _description(pair, pair.compared, sizes)
     if what is None:
         return None
-    count, total = np.count_nonzero(pair.telling), np.count_nonzero(pair.compared)
+    count, total = np.count_nonzero(pair.informative), np.count_nonzero(pair.compared)
     rest = "" if count == total else " (the others are zero)"
     return f"{what.verb} in {count} of {total} entries{rest}{what.hint}"
 
 
 def _somewhere(pair: DerivativePair, x: Vector | None, sizes: dict[int, str]) -> str | None:
-    what = _what(pair, pair.wrong, sizes)
-    verb, hint = what or What("is wrong")
-    wrong, count = np.count_nonzero(pair.wrong), np.count_nonzero(pair.telling)
-    # of ways to choose as many wrong entries, in decades
+    """The predicate about wrong entries in a place, or in a number of entries."""
+    what = _description(pair, pair.wrong, sizes)
+    verb, hint = what or Description("is wrong")
+    wrong, count = np.count_nonzero(pair.wrong), np.count_nonzero(pair.informative)
+    # The number of ways to choose as many wrong entries, in decades.
     ways = (lgamma(count + 1) - lgamma(wrong + 1) - lgamma(count - wrong + 1)) / log(10)
     if x is not None:
         place = _domain(pair, x)
         if place is not None:
             return f"{verb} exactly where the input is {place}{hint}"
-    for place, tried in _places(pair):
+    for place, tried in _boxes(pair):
         if what is not None or ways - tried >= PLACE:
             right = "there" if place.startswith("except") else "elsewhere"
             return f"{verb} {place}{hint}; right {right}"
@@ -258,9 +281,9 @@ def _somewhere(pair: DerivativePair, x: Vector | None, sizes: dict[int, str]) ->
 def _domain(pair: DerivativePair, x: Vector) -> str | None:
     """The values of x at which, and only at which, entries are wrong."""
     outputs = tuple(range(pair.outputs))
-    wrong, telling = pair.wrong.any(axis=outputs), pair.telling.any(axis=outputs)
+    wrong, informative = pair.wrong.any(axis=outputs), pair.informative.any(axis=outputs)
     values = x.reshape(wrong.shape)
-    n, k = np.count_nonzero(telling), np.count_nonzero(wrong)
+    n, k = np.count_nonzero(informative), np.count_nonzero(wrong)
     if (lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)) / log(10) < PLACE:
         return None
     for place, inside in (
@@ -269,13 +292,15 @@ def _domain(pair: DerivativePair, x: Vector) -> str | None:
         ("zero or negative", values <= 0),
         ("positive", values > 0),
     ):
-        if np.array_equal(wrong, inside & telling):
+        if np.array_equal(wrong, inside & informative):
             return place
     return None
 
 
-def _places(pair: DerivativePair) -> Iterator[tuple[str, float]]:
-    """Boxes that hold all wrong entries and none that is right, and the decades of their kind."""
+def _boxes(pair: DerivativePair) -> Iterator[tuple[str, float]]:
+    """The boxes that hold all wrong entries and none that is right, with the decades of
+    their kind.
+    """
     used = [np.unique(k).astype(np.int64) for k in np.argwhere(pair.wrong).T]
     for axis, size in enumerate(pair.shape):
         right = np.setdiff1d(np.arange(size), used[axis])
@@ -305,12 +330,12 @@ def _filled(pair: DerivativePair, ranges: dict[int, NDArray[np.int64]]) -> bool:
     for axis, indices in ranges.items():
         shape = [-1 if k == axis else 1 for k in range(inside.ndim)]
         inside &= np.isin(np.arange(pair.shape[axis]), indices).reshape(shape)
-    return bool((pair.wrong == (inside & pair.telling)).all())
+    return bool((pair.wrong == (inside & pair.informative)).all())
 
 
 ENTRIES = 64
-"""Largest input, in real coordinates, whose gradient is taken entry by entry for this: twice as
-many evaluations, and only after a failure."""
+"""The largest input, in real coordinates, whose gradient is taken entry by entry for this. It takes
+twice as many evaluations, and only after a failure."""
 
 
 def likely_mistake(table: Table, mode: str) -> str | None:
@@ -351,4 +376,5 @@ def likely_mistake(table: Table, mode: str) -> str | None:
 
 
 def _output(table: Table, failure: Failure) -> int:
+    """The output leaf of the row that failed."""
     return int(table.base.Y.owner[failure.row]) if table.probes.full else failure.row
