@@ -46,23 +46,23 @@ class Column:
     ladders: tuple[tuple[Sample, ...], ...] = ()
     """The samples of the ladders taken so far."""
     one_sided: bool = False
-    """Whether x has a neighbour on one side only; `step` then has the sign of that side."""
+    """Says whether x has a neighbour on one side only; `step` then has the sign of that side."""
     from_reference: bool = False
-    """Whether a reference gave the column. There is nothing to refine then, and every entry
+    """Says whether a reference gave the column. There is nothing to refine then, and every entry
     counts."""
     sample: Sample | None = None
     """The values of the two evaluations, where these were enough."""
 
 
 def coarsest_eps(problem: Problem, base: Base) -> float:
-    """The coarsest `eps` (spacing at 1) of the checked leaves, of the outputs, and of float64, in
-    which everything is computed here.
+    """Returns the coarsest `eps` (spacing at 1) of the checked leaves, of the outputs, and of
+    float64, in which everything is computed here.
     """
     return max(2.0**-52, *(leaf.eps for leaf in (*problem.X.leaves, *base.whole.leaves)))
 
 
 def column(problem: Problem, base: Base, tangent: Tangent, eps: float | None) -> Column:
-    """A column from two evaluations along `tangent`; `eps` fixes the absolute step.
+    """Returns a column from two evaluations along `tangent`; `eps` fixes the absolute step.
 
     Where a neighbour of x is not finite or out of bounds, shorter steps are tried, and then a
     ladder to one side. Raises `InputError` where a fixed step is too short to move x at all.
@@ -110,7 +110,7 @@ def column(problem: Problem, base: Base, tangent: Tangent, eps: float | None) ->
 
 
 def by_reference(problem: Problem, base: Base, tangent: Tangent) -> Column:
-    """The column that the caller's reference gives at `problem.origin`."""
+    """Returns the column that the caller's reference gives at `problem.origin`."""
     assert problem.reference is not None
     ahead, behind = (problem.room(sign * tangent.vector, both=False) for sign in (1.0, -1.0))
     v = Direction(tangent.vector, tangent.length, ahead, behind)
@@ -119,12 +119,12 @@ def by_reference(problem: Problem, base: Base, tangent: Tangent) -> Column:
 
 
 def defined(base: Base, values: Vector) -> bool:
-    """Whether `values` are finite wherever those at x are."""
+    """Returns whether `values` are finite wherever those at x are."""
     return bool(np.all(np.isfinite(values) | ~np.isfinite(base.values)))
 
 
 def _one_sided(problem: Problem, base: Base, tangent: Tangent, u: float) -> Column | None:
-    """A ladder to the side on which f is defined; `None` where there is none.
+    """Returns a ladder to the side on which f is defined; `None` where there is none.
 
     At the edge of a domain (sqrt at 0) or at a bound no central difference exists, and short steps
     drown in rounding. The ladder removes the first and the second power of the step instead.
@@ -154,7 +154,9 @@ def _one_sided(problem: Problem, base: Base, tangent: Tangent, u: float) -> Colu
 
 
 def _unknown(base: Base, tangent: Tangent, relative: float, room: float) -> Column:
-    """A column of which nothing is known, since no step of the ladder moves x within `room`."""
+    """Returns a column of which nothing is known, since no step of the ladder moves x within
+    `room`.
+    """
     unknown = np.zeros(base.whole.size)
     estimate = Estimate(
         unknown,
@@ -169,12 +171,12 @@ def _unknown(base: Base, tangent: Tangent, relative: float, room: float) -> Colu
 
 
 def _within(steps: Sequence[float], room: float) -> list[float]:
-    """The steps that are no longer than `room`."""
+    """Returns the steps that are no longer than `room`."""
     return [step for step in steps if step <= room]
 
 
 def with_ladder(problem: Problem, base: Base, first: Column) -> Column:
-    """The same column from a ladder of steps, with an error bar that was measured.
+    """Returns the same column from a ladder of steps, with an error bar that was measured.
 
     Steps below the spacing of the dtype are left out. The result is `first` itself where too few
     stay.
@@ -185,8 +187,8 @@ def with_ladder(problem: Problem, base: Base, first: Column) -> Column:
 
 
 def with_second_ladder(problem: Problem, base: Base, found: Column) -> Column:
-    """A column on a ladder, confirmed by a second ladder whose steps lie between those of the
-    first.
+    """Returns a column on a ladder, confirmed by a second ladder whose steps lie between those of
+    the first.
     """
     if found.step == 0.0:
         return found
@@ -204,7 +206,7 @@ def with_second_ladder(problem: Problem, base: Base, found: Column) -> Column:
 
 
 def interleaving_factor(problem: Problem, found: Column) -> float:
-    """The factor between the steps of the two ladders.
+    """Returns the factor between the steps of the two ladders.
 
     In double it is 1.4, which is no ratio of small numbers: values may be rounded to multiples of a
     power of two, as the steps are, and then samples at powers of two would show no rounding. In
@@ -218,7 +220,7 @@ def interleaving_factor(problem: Problem, found: Column) -> float:
 
 
 def steps_around(problem: Problem, base: Base, found: Column, *, far: bool = False) -> list[float]:
-    """The ladder around the step of `found`, as far down as it is exact in the dtype."""
+    """Returns the ladder around the step of `found`, as far down as it is exact in the dtype."""
     finer = None if problem.X.leaves[found.tangent.leaf].double else found.finer
     far = far or _drowned_in_rounding(found.estimate)
     u = coarsest_eps(problem, base)
@@ -230,7 +232,7 @@ def steps_around(problem: Problem, base: Base, found: Column, *, far: bool = Fal
 def with_steps(
     problem: Problem, base: Base, found: Column, steps: Sequence[float], least: int = 0
 ) -> Column | None:
-    """`found` from a ladder of these steps; `None` where fewer than `least` of them can be
+    """Returns `found` from a ladder of these steps; `None` where fewer than `least` of them can be
     taken.
     """
     samples = []
@@ -257,8 +259,8 @@ def with_steps(
 
 
 def _drowned_in_rounding(estimate: Estimate) -> bool:
-    """Whether rounding drowns the motion of f at the step that was tried first, so that longer ones
-    are needed (`1e14 + sin(x)`).
+    """Returns whether rounding drowns the motion of f at the step that was tried first, so that
+    longer ones are needed (`1e14 + sin(x)`).
     """
     error, value = (
         np.where(np.isfinite(v), np.abs(v), 0.0) for v in (estimate.error, estimate.value)
@@ -267,12 +269,12 @@ def _drowned_in_rounding(estimate: Estimate) -> bool:
 
 
 def _movable(problem: Problem, tangent: Tangent) -> bool:
-    """Whether any entry that `tangent` moves is finite; an infinity stays where it is."""
+    """Returns whether any entry that `tangent` moves is finite; an infinity stays where it is."""
     return problem.finite or bool(np.any(np.isfinite(problem.origin[tangent.vector != 0])))
 
 
 def _quantised(problem: Problem, tangent: Tangent, steps: Sequence[float]) -> Tangent:
-    """`tangent`, rounded so that each of these steps is exact in the dtype of its leaf.
+    """Returns `tangent`, rounded so that each of these steps is exact in the dtype of its leaf.
 
     Otherwise the direction would change from step to step by the rounding of `x + t v`, and
     differences at neighbouring steps would disagree by that.
@@ -299,17 +301,17 @@ def _quantised(problem: Problem, tangent: Tangent, steps: Sequence[float]) -> Ta
 
 
 def _reach(x: Vector) -> float:
-    """A number that is at least the largest magnitude, and NaN where an entry is."""
+    """Returns a number that is at least the largest magnitude, and NaN where an entry is."""
     return float(np.max(x, initial=0.0) - np.min(x, initial=0.0))
 
 
 def power_of_two(step: float) -> float:
-    """The power of two next to `step`, with which products are exact."""
+    """Returns the power of two next to `step`, with which products are exact."""
     return float(2.0 ** np.round(np.log2(step))) if step > 0 and np.isfinite(step) else step
 
 
 def moved_by(problem: Problem, tangent: Tangent, step: float) -> Vector:
-    """`x + step v`, rounded to the dtype of the leaf and within bounds."""
+    """Returns `x + step v`, rounded to the dtype of the leaf and within bounds."""
     point = problem.clipped(problem.origin + step * tangent.vector)
     return representable(problem, point, tangent.leaf)
 
@@ -323,9 +325,9 @@ def sample_at(
     one_sided: bool = False,
     exact: bool = False,
 ) -> tuple[Sample, Vector] | None:
-    """The values on both sides of x (with `one_sided`: at x and on one side), and the direction
-    that was really taken. The result is `None` if x does not move. With `exact` the direction is
-    known to be that of `tangent`.
+    """Returns the values on both sides of x (with `one_sided`: at x and on one side), and the
+    direction that was really taken. The result is `None` if x does not move. With `exact` the
+    direction is known to be that of `tangent`.
     """
     if exact:
         plus, minus = (
@@ -363,7 +365,7 @@ def sample_at(
 
 
 def representable(problem: Problem, point: Vector, leaf: int) -> Vector:
-    """`point`, with one leaf rounded to its dtype."""
+    """Returns `point`, with one leaf rounded to its dtype."""
     if problem.X.leaves[leaf].double:
         return point
     part = problem.X.slices[leaf]
@@ -375,7 +377,7 @@ def representable(problem: Problem, point: Vector, leaf: int) -> Vector:
 
 
 def _out_of_bounds(problem: Problem, tangent: Tangent, step: float) -> InputError:
-    """The error about a fixed step that leaves the bounds."""
+    """Returns the error about a fixed step that leaves the bounds."""
     return InputError(
         f"eps={step:.3g} leaves the bounds of {problem.X.leaves[tangent.leaf].name}",
         "leave eps= out: steps then keep within the bounds, to one side where need be",
@@ -383,7 +385,7 @@ def _out_of_bounds(problem: Problem, tangent: Tangent, step: float) -> InputErro
 
 
 def _no_motion(problem: Problem, tangent: Tangent, step: float) -> InputError:
-    """The error about a fixed step that does not move x."""
+    """Returns the error about a fixed step that does not move x."""
     leaf = problem.X.leaves[tangent.leaf]
     where = leaf.name if tangent.coordinate is None else problem.X.entry(tangent.coordinate)
     return InputError(
@@ -394,7 +396,7 @@ def _no_motion(problem: Problem, tangent: Tangent, step: float) -> InputError:
 
 
 def describe_move(problem: Problem, tangent: Tangent, step: float) -> str:
-    """The words for an evaluation, which are noted on an exception that it raises."""
+    """Returns the words for an evaluation, which are noted on an exception that it raises."""
     if tangent.coordinate is not None:
         return f"with {problem.X.entry(tangent.coordinate)} moved by {step:+.3g}"
     return f"with {problem.X.leaves[tangent.leaf].name} moved by {step:+.3g} times a random tangent"

@@ -23,7 +23,7 @@ of two, does not vanish with them."""
 
 
 def with_jumps(problem: Problem, base: Base, found: Column) -> Column:
-    """`found`, with slopes from minus to plus infinity where an output jumps at x.
+    """Returns `found`, with slopes from minus to plus infinity where an output jumps at x.
 
     At a jump the difference of the two sides, or their mean less f(x), stays what it is however
     short the step, and no value is the derivative. It takes six evaluations, which are made only
@@ -99,7 +99,9 @@ class LocalSlopes:
     """The rounding of each output."""
 
     def slopes(self, v: Vector) -> Slopes | None:
-        """`(f(x + h v) - f(x)) / h`, the coarsest step first; `None` where f is not defined."""
+        """Returns `(f(x + h v) - f(x)) / h`, the coarsest step first; `None` where f is not
+        defined.
+        """
         found = []
         with np.errstate(all="ignore"):
             for h in self.steps:
@@ -110,7 +112,9 @@ class LocalSlopes:
         return found
 
     def at(self, move: Vector) -> Vector | None:
-        """f where x is moved; `None` where it raises, or is not finite though it is at x."""
+        """Returns f where x is moved; `None` where it raises, or is not finite though it is
+        at x.
+        """
         point = self.problem.clipped(self.problem.origin + move)
         doing = "close to a special point"
         values = where_defined(lambda: evaluate(self.problem, self.base, point, doing))
@@ -120,11 +124,13 @@ class LocalSlopes:
         return values if np.all(finite) else None
 
     def persists(self, defects: Slopes, slopes: Slopes) -> bool:
-        """Whether a defect of slopes stays visible in some output however short the step."""
+        """Returns whether a defect of slopes stays visible in some output however short the
+        step.
+        """
         return bool(np.any(self._persisting(defects, slopes, PERSISTS)))
 
     def grows(self, slopes: Slopes) -> bool:
-        """Whether a slope grows as fast as the steps shrink."""
+        """Returns whether a slope grows as fast as the steps shrink."""
         ratio = self.steps[0] / self.steps[1]
         return bool(np.any(self._persisting(slopes, slopes, 0.75 * ratio)))
 
@@ -156,7 +162,7 @@ class Irregularity:
 
 
 def irregularity(problem: Problem, base: Base, given: Space, seed: int) -> Irregularity:
-    """What speaks against a derivative at x, as far as it can be checked with about twenty
+    """Returns what speaks against a derivative at x, as far as it can be checked with about twenty
     evaluations.
 
     A check that does not pass at a special point is put down to f only if its values say so;
@@ -203,7 +209,7 @@ def irregularity(problem: Problem, base: Base, given: Space, seed: int) -> Irreg
 
 
 def _local_slopes(problem: Problem, base: Base, eps: float) -> LocalSlopes:
-    """The slopes at the steps for this `eps`."""
+    """Returns the slopes at the steps for this `eps`."""
     exponents = STEP_EXPONENTS if eps <= 2.0**-40 else NARROW_STEP_EXPONENTS
     tiniest = float(np.finfo(np.float64).smallest_subnormal)
     with np.errstate(all="ignore"):
@@ -212,7 +218,9 @@ def _local_slopes(problem: Problem, base: Base, eps: float) -> LocalSlopes:
 
 
 def _defect(around: LocalSlopes, one: Slopes, other: Slopes | None) -> str:
-    """The defect along one tangent: a jump, a vertical tangent or a kink; empty without any."""
+    """Returns the defect along one tangent: a jump, a vertical tangent or a kink; empty without
+    any.
+    """
     with np.errstate(all="ignore"):
         if around.grows(one) or (other is not None and around.grows(other)):
             return "jump"
@@ -243,7 +251,9 @@ def _out_of_range(given: Space, v: Vector, slopes: Slopes) -> str:
 
 
 def _rounding_dominates(around: LocalSlopes, at: Vector, v: Vector, eps: float) -> bool:
-    """Whether a unit of rounding, where x is moved by `at`, moves f as much as a slope would."""
+    """Returns whether a unit of rounding, where x is moved by `at`, moves f as much as a slope
+    would.
+    """
     one, other = around.at(at), around.at(at + 2 * eps * v)
     if one is None or other is None:
         return False

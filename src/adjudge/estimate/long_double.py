@@ -75,8 +75,8 @@ class NumpyDifferences(Reference):
         steps: Sequence[float],
         sides: tuple[float | None, float | None],
     ) -> list[Sample]:
-        """The samples at the steps that lie within the bounds and at which g is finite wherever it
-        is at x.
+        """Returns the samples at the steps that lie within the bounds and at which g is finite
+        wherever it is at x.
         """
         samples = []
         for h in steps:

@@ -123,11 +123,11 @@ class Mpmath(Reference):
         return _per_unit(_limit(found), v)
 
     def _at(self, link: Link) -> Callable[[Numbers], Numbers]:
-        """`g` as a function of coordinates."""
+        """Returns `g` as a function of coordinates."""
         return lambda point: link.call(self.g, point, MpNumbers())
 
     def _digits(self) -> Iterator[int]:
-        """More and more digits, from those asked for to the most."""
+        """Yields more and more digits, from those asked for to the most."""
         most = max(self.digits, MOST_DIGITS)
         yield from sorted({self.digits, min(3 * self.digits, most), most})
 
@@ -141,7 +141,9 @@ class Mpmath(Reference):
         v: Direction,
         best: Estimate | None,
     ) -> Estimate:
-        """The estimate to the side on which g is defined, or on which the bounds leave room."""
+        """Returns the estimate to the side on which g is defined, or on which the bounds leave
+        room.
+        """
         h = _power(digits, 2)
 
         def to_one_side(h: Any, move: Numbers) -> tuple[Numbers, Numbers]:
@@ -239,14 +241,14 @@ def _floats(numbers: Numbers) -> Vector:
 
 
 def _power(digits: int, root: int) -> Any:
-    """A power of two near `10^(-digits / root)`."""
+    """Returns a power of two near `10^(-digits / root)`."""
     return _mp().mpf(2) ** -round(digits * 3.3219 / root)
 
 
 def _central_difference(
     at: Callable[[Numbers], Numbers], x: Numbers, a: Numbers, h: Any
 ) -> Numbers:
-    """The central difference of `at` along `a`."""
+    """Returns the central difference of `at` along `a`."""
     plus, minus = at(x + h * a), at(x - h * a)
     return (plus - minus) / (2 * h)
 
@@ -254,7 +256,7 @@ def _central_difference(
 def _second_difference(
     at: Callable[[Numbers], Numbers], x: Numbers, a: Numbers, b: Numbers, h: Any
 ) -> Numbers:
-    """`D^2 g(a, b)`, from four corners."""
+    """Returns `D^2 g(a, b)`, from four corners."""
     a, b = h * a, h * b
     return (at(x + a + b) - at(x + a - b) - at(x - a + b) + at(x - a - b)) / (4 * h * h)
 
@@ -267,8 +269,8 @@ def _from_two_steps(
     digits: int,
     order: int = 1,
 ) -> Estimate:
-    """The estimate from a quotient at two steps: its value at the shorter one, and as its error bar
-    what the longer one changes, and rounding.
+    """Returns the estimate from a quotient at two steps: its value at the shorter one, and as its
+    error bar what the longer one changes, and rounding.
     """
     mp = _mp()
     value, even = quotient(h, move)
@@ -293,7 +295,7 @@ def _from_two_steps(
 
 
 def _per_unit(estimate: Estimate, v: Direction) -> Estimate:
-    """The estimate along `v.vector`, from what was taken along `v.length * v.vector`."""
+    """Returns the estimate along `v.vector`, from what was taken along `v.length * v.vector`."""
     slopes = estimate.slopes
     return replace(
         estimate,
@@ -304,7 +306,9 @@ def _per_unit(estimate: Estimate, v: Direction) -> Estimate:
 
 
 def _limit(found: Sequence[Estimate]) -> Estimate:
-    """The last of several estimates with more and more digits, or zero where they tend to zero."""
+    """Returns the last of several estimates with more and more digits, or zero where they tend to
+    zero.
+    """
     first, last = found[0], found[-1]
     with np.errstate(all="ignore"):
         before = np.abs(first.value) + first.error
@@ -314,12 +318,12 @@ def _limit(found: Sequence[Estimate]) -> Estimate:
 
 
 def _not_finite(estimate: Estimate, here: Numbers) -> bool:
-    """Whether a derivative is not finite where the function is."""
+    """Returns whether a derivative is not finite where the function is."""
     return bool(np.any(~np.isfinite(estimate.value) & np.isfinite(_floats(here))))
 
 
 def _resolved(estimate: Estimate) -> bool:
-    """Whether more digits would show nothing new."""
+    """Returns whether more digits would show nothing new."""
     with np.errstate(all="ignore"):
         sharp = estimate.error <= 2.0**-50 * np.abs(estimate.value)
     return bool(np.all((sharp & estimate.moved) | ~np.isfinite(estimate.value)))

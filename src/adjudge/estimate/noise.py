@@ -52,7 +52,7 @@ they carry. Fewer of them end in zeros by chance. The value is ours."""
 
 
 def computational_noise(values: Vector, points: Sequence[float]) -> Vector:
-    """The standard deviation of the noise of each column of values at `points`.
+    """Returns the standard deviation of the noise of each column of values at `points`.
 
     It is what a polynomial through them leaves over. The difference tables of Hamming and of Moré
     and Wild's ECnoise (SIAM J. Sci. Comput. 33, 2011) do the same at equidistant points. On a
@@ -75,9 +75,9 @@ def computational_noise(values: Vector, points: Sequence[float]) -> Vector:
 
 
 def lattice_noise(values: Vector, eps: float) -> Vector:
-    """The standard deviation of rounding to the lattice on which all values of a column lie, where
-    that is coarser than their own rounding, since they are differences of larger numbers (`exp(x) -
-    1` near 0).
+    """Returns the standard deviation of rounding to the lattice on which all values of a column
+    lie, where that is coarser than their own rounding, since they are differences of larger numbers
+    (`exp(x) - 1` near 0).
     """
     with np.errstate(invalid="ignore"):
         unit = np.min(lowest_bit(values), axis=0)
@@ -87,14 +87,14 @@ def lattice_noise(values: Vector, eps: float) -> Vector:
 
 
 def significant_bits(values: Vector) -> int:
-    """The number of significant bits that the finite values need, at most 53."""
+    """Returns the number of significant bits that the finite values need, at most 53."""
     finite = values[np.isfinite(values) & (values != 0)]
     ratio = np.abs(finite) / lowest_bit(finite)
     return int(np.max(np.frexp(ratio)[1], initial=0))
 
 
 def carried_dtype(values: Sequence[Vector], points: Sequence[Vector]) -> str | None:
-    """The narrowest dtype that holds all values, where it does not hold the points: f
+    """Returns the narrowest dtype that holds all values, where it does not hold the points: f
     rounds to it.
     """
     moving = np.array(values)
@@ -116,7 +116,7 @@ def carried_dtype(values: Sequence[Vector], points: Sequence[Vector]) -> str | N
 def with_measured_noise(
     problem: Problem, base: Base, found: Column, doubted: NDArray[np.bool_]
 ) -> Column:
-    """A confirmed column whose error bars know the noise of f about the step in use.
+    """Returns a confirmed column whose error bars know the noise of f about the step in use.
 
     It takes ten evaluations about the step that the `doubted` outputs chose, and adds longer steps
     where the noise is more than a unit of rounding: noise counts for less over these.
@@ -137,8 +137,8 @@ def with_measured_noise(
 
 
 def _with_shorter_steps(problem: Problem, base: Base, found: Column) -> Column:
-    """The column with error bars that reach the differences of steps below the ladder's, where
-    rounding does not explain how far these are off.
+    """Returns the column with error bars that reach the differences of steps below the ladder's,
+    where rounding does not explain how far these are off.
 
     In sixteen bits a ladder has few steps, and steps over a kink or an oscillation that shorter
     steps show.
@@ -158,7 +158,7 @@ def _with_shorter_steps(problem: Problem, base: Base, found: Column) -> Column:
 
 
 def _typical_step(found: Column, doubted: NDArray[np.bool_]) -> float:
-    """The step about which the noise of the doubted outputs matters."""
+    """Returns the step about which the noise of the doubted outputs matters."""
     assert found.estimate.steps is not None
     chosen = np.where(
         found.estimate.moved, found.estimate.steps, _first_moving_step(found.ladders[0])
@@ -170,7 +170,7 @@ def _typical_step(found: Column, doubted: NDArray[np.bool_]) -> float:
 def _with_noise(
     problem: Problem, base: Base, found: Column, noise: Vector, doubted: NDArray[np.bool_]
 ) -> Column:
-    """The ladders again, with this noise in place of what is usual."""
+    """Returns the ladders again, with this noise in place of what is usual."""
     u, ladders = coarsest_eps(problem, base), found.ladders
     if bool(np.any(noise[doubted] > u * base.magnitude(base.values)[doubted])):
         every = steps_around(problem, base, found, far=True)
@@ -190,7 +190,7 @@ def _with_noise(
 def _with_longer_steps(
     problem: Problem, base: Base, found: Column, samples: tuple[Sample, ...], steps: Sequence[float]
 ) -> tuple[Sample, ...]:
-    """The samples, with those of the longer steps among `steps` before them."""
+    """Returns the samples, with those of the longer steps among `steps` before them."""
     longest = abs(samples[0].step)
     factor = (
         1.0
@@ -203,8 +203,8 @@ def _with_longer_steps(
 
 
 def _first_moving_step(samples: Sequence[Sample]) -> Vector:
-    """By output, the step three above the shortest one that moves it, where it moves by several
-    units of rounding.
+    """Returns, by output, the step three above the shortest one that moves it, where it moves by
+    several units of rounding.
     """
     steps = [abs(sample.step) for sample in samples]
     steps = [*steps[:1] * 3, *steps][: len(steps)]
@@ -213,7 +213,7 @@ def _first_moving_step(samples: Sequence[Sample]) -> Vector:
 
 
 def _noise_about(problem: Problem, base: Base, found: Column, step: float) -> Vector:
-    """The noise of the outputs about `x + step v`, to whichever side has finite values."""
+    """Returns the noise of the outputs about `x + step v`, to whichever side has finite values."""
     best = np.zeros(base.whole.size)
     double = problem.X.leaves[found.tangent.leaf].double
     points = UNEVEN_POINTS if double else POINTS
@@ -233,7 +233,9 @@ def _noise_about(problem: Problem, base: Base, found: Column, step: float) -> Ve
 
 
 def rounded_dtype(problem: Problem, base: Base, found: Column) -> str | None:
-    """The dtype narrower than those of the outputs to which all samples of `found` are rounded."""
+    """Returns the dtype narrower than those of the outputs to which all samples of `found` are
+    rounded.
+    """
     samples = [sample for samples in found.ladders for sample in samples]
     if not samples:
         return None
@@ -250,7 +252,8 @@ def rounded_dtype(problem: Problem, base: Base, found: Column) -> str | None:
 
 
 def plateau_dtype(problem: Problem, base: Base, found: Column, *, settled: bool) -> str | None:
-    """The dtype that f falls back to inside, as seen from steps that should move f and do not.
+    """Returns the dtype that f falls back to inside, as seen from steps that should move f and do
+    not.
 
     A function that rounds its input to float32 and goes on in float64 has values with all digits,
     and still stands still over steps that float32 does not resolve. Two evaluations are made where

@@ -29,23 +29,23 @@ class Link(Protocol):
     """The functions of a reference on vectors of coordinates of X and Y, at one problem."""
 
     def call(self, g: Callable[..., Any], x: Numbers, system: NumberSystem) -> Numbers:
-        """The coordinates of `g` at the point `x`."""
+        """Returns the coordinates of `g` at the point `x`."""
 
     def push(self, jvp: Callable[..., Any], x: Vector, v: Vector) -> Vector:
-        """`J v` by an analytic jvp."""
+        """Returns `J v` by an analytic jvp."""
 
     def rows(self, vjp: Callable[..., Any], x: Vector) -> Vector:
-        """The Jacobian by an analytic vjp."""
+        """Returns the Jacobian by an analytic vjp."""
 
 
 class NumberSystem(Protocol):
     """Converts between real coordinates and the arrays that a reference computes with."""
 
     def array(self, coordinates: Numbers, shape: tuple[int, ...], *, complex_: bool) -> Any:
-        """The array that `g` gets for these coordinates."""
+        """Returns the array that `g` gets for these coordinates."""
 
     def coordinates(self, result: Any, shape: tuple[int, ...], name: str, *, complex_: bool) -> Any:
-        """The real coordinates of what `g` returned."""
+        """Returns the real coordinates of what `g` returned."""
 
     def exactly(self, x: Vector) -> Numbers:
         """Float64 numbers in those of the reference, without any rounding."""
@@ -77,28 +77,28 @@ class Reference(ABC):
 
     @abstractmethod
     def along(self, link: Link, x: Vector, v: Direction) -> Estimate:
-        """`J v`, and how far off it may be."""
+        """Returns `J v`, and how far off it may be."""
 
     def tangent_along(self, link: Link, x: Vector, t: Vector, v: Direction) -> Estimate:
-        """The derivative of `(x, t) -> J(x) t` along `v`, followed by that of f. Raises
+        """Returns the derivative of `(x, t) -> J(x) t` along `v`, followed by that of f. Raises
         `NotSupportedError` where there is none.
         """
         raise NotSupportedError(*_first_order_only(self))
 
     def gradient_along(self, link: Link, x: Vector, w: Vector, v: Direction) -> Estimate:
-        """The derivative of `(x, w) -> J*(x) w` along `v`, followed by that of f. Raises
+        """Returns the derivative of `(x, w) -> J*(x) w` along `v`, followed by that of f. Raises
         `NotSupportedError` where there is none.
         """
         raise NotSupportedError(*_first_order_only(self))
 
     @property
     def second_order(self) -> bool:
-        """Whether there are second derivatives."""
+        """Says whether there are second derivatives."""
         return False
 
 
 def _first_order_only(reference: Reference) -> tuple[str, str]:
-    """The words of the error that says so."""
+    """Returns the words of the error that says so."""
     return (
         f"the reference ({reference.name}) gives first derivatives only",
         "give adjudge.reference.mpmath(g), or check the second order without reference=",
@@ -106,7 +106,7 @@ def _first_order_only(reference: Reference) -> tuple[str, str]:
 
 
 def flat_entries(array: Any, shape: tuple[int, ...], name: str) -> Any:
-    """The entries of what a reference returned for an output of that shape."""
+    """Returns the entries of what a reference returned for an output of that shape."""
     if array.shape != shape and not (array.size == 1 and shape == ()):
         raise InputError(
             f"the reference has shape {array.shape} in {name}, the function {shape}",
@@ -167,7 +167,9 @@ class Referenced:
     """For the vjp, the coordinates of the outputs that have a cotangent."""
 
     def over(self, letter: str, attached: Sequence[slice] = ()) -> Referenced:
-        """The reference for the vjp or the jvp of the problem. Raises `NotSupportedError`."""
+        """Returns the reference for the vjp or the jvp of the problem. Raises
+        `NotSupportedError`.
+        """
         if self.modes_taken or not self.reference.second_order:
             raise NotSupportedError(
                 f"the reference ({self.reference.name}) has no derivative of order "
@@ -177,7 +179,7 @@ class Referenced:
         return replace(self, modes_taken=letter, attached=tuple(attached))
 
     def along(self, Y: Space, origin: Vector, v: Direction) -> Estimate:
-        """The derivative of all outputs `Y` of the problem, at `origin` along `v`."""
+        """Returns the derivative of all outputs `Y` of the problem, at `origin` along `v`."""
         n = self.X.size
         x, rest = origin[:n], origin[n:]
         if not self.modes_taken:
@@ -191,7 +193,9 @@ class Referenced:
         return self.reference.gradient_along(self._at(outputs), x, in_all(rest), whole)
 
     def values(self, Y: Space, origin: Vector) -> Vector | None:
-        """The outputs `Y` of f itself by the reference; `None` where it has derivatives only."""
+        """Returns the outputs `Y` of f itself by the reference; `None` where it has derivatives
+        only.
+        """
         return self.reference.values(self._at(Y), origin[: self.X.size])
 
     def _in_all_outputs(self, size: int) -> Callable[[Vector], Vector]:
@@ -263,7 +267,9 @@ class Linked:
     def _arguments(
         self, x: Numbers, system: NumberSystem
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of f, with the checked ones at `x`, in the numbers of the reference."""
+        """Returns the arguments of f, with the checked ones at `x`, in the numbers of the
+        reference.
+        """
         arguments = self.codec.arguments_
         leaves = [self._other(leaf, system) for leaf in arguments.tree.leaves]
         for k, array in zip(arguments.checked, self._checked(x, system), strict=True):
@@ -271,14 +277,16 @@ class Linked:
         return arguments.assemble(leaves)
 
     def _checked(self, x: Numbers, system: NumberSystem) -> list[Any]:
-        """The arrays of the checked inputs at `x`."""
+        """Returns the arrays of the checked inputs at `x`."""
         return [
             system.array(x[part], leaf.host_shape, complex_=leaf.complex)
             for leaf, part in zip(self.X.leaves, self.X.slices, strict=True)
         ]
 
     def _other(self, leaf: Any, system: NumberSystem) -> Any:
-        """An argument that is not checked, in the numbers of the reference where it is floating."""
+        """Returns an argument that is not checked, in the numbers of the reference where it is
+        floating.
+        """
         backend = self.codec.arguments_.backend
         if backend.owns(leaf):
             floating = backend.differentiable(leaf)
@@ -296,7 +304,7 @@ class Linked:
         return system.array(system.exactly(numbers), wide.shape, complex_=complex_)
 
     def _leaves(self, result: Any) -> list[Any]:
-        """The leaves of a result that belong to the differentiable outputs."""
+        """Returns the leaves of a result that belong to the differentiable outputs."""
         expected, chosen = self.codec.result, self.codec.differentiable
         # f was evaluated at x before.
         assert expected is not None
@@ -355,7 +363,7 @@ DOUBLE = HostNumbers("float64")
 
 
 def bind(reference: Reference, codec: UserCodec, X: Space) -> Referenced:
-    """The reference of f, whose arguments `codec` knows."""
+    """Returns the reference of f, whose arguments `codec` knows."""
     for leaf in X.leaves:
         if leaf.info.shape != leaf.host_shape:
             raise NotSupportedError(

@@ -27,7 +27,7 @@ class Estimate:
     value: Vector
     error: Vector
     moved: NDArray[np.bool_]
-    """Whether the output changed at all between the samples."""
+    """Says whether the output changed at all between the samples."""
     evaluations: int
     method: str
     slopes: tuple[Vector, Vector] | None = None
@@ -54,8 +54,8 @@ class Sample:
     """Gives the magnitude that rounding is relative to: the modulus of a complex entry, for both of
     its coordinates."""
     one_sided: bool = False
-    """Whether `minus` is f(x), because x has a neighbour on one side only. The step then has the
-    sign of that side."""
+    """Says whether `minus` is f(x), because x has a neighbour on one side only. The step then has
+    the sign of that side."""
 
     @cached_property
     def slope(self) -> Vector:
@@ -87,8 +87,8 @@ def central_difference(sample: Sample, eps: float, noise: float = 0.0) -> Estima
 
 
 def ladder_ratio(eps: float) -> float:
-    """The ratio of neighbouring steps: 4, or 2 in sixteen bits, whose range of useful steps is
-    short. Both are ours.
+    """Returns the ratio of neighbouring steps: 4, or 2 in sixteen bits, whose range of useful steps
+    is short. Both are ours.
     """
     return 2.0 if eps > SHORT else 4.0
 
@@ -96,7 +96,8 @@ def ladder_ratio(eps: float) -> float:
 def ladder_steps(
     step: float, relative: float, eps: float, *, far: bool = False, finer: int | None = None
 ) -> list[float]:
-    """The steps around `step`, the coarsest first; `relative` is `step` over the scale of x.
+    """Returns the steps around `step`, the coarsest first; `relative` is `step` over the scale of
+    x.
 
     With `far` they reach up to the scale of x itself, for functions that do not move visibly by
     less. `finer` is the number of steps below `step`, where that is not what the dtype has room
@@ -204,8 +205,8 @@ def _unmoved(
 def _rounding_unit(
     samples: Sequence[Sample], size: Vector, eps: float, parts: Sequence[slice]
 ) -> Vector:
-    """The smallest move of an output, where that is a unit of rounding: of its leaf, or of the
-    lattice on which all of its values lie (those of `1 - y` with y near 1, say).
+    """Returns the smallest move of an output, where that is a unit of rounding: of its leaf, or of
+    the lattice on which all of its values lie (those of `1 - y` with y near 1, say).
 
     An output that stands still in some windows moves by such a unit in the others, and without this
     its differences in between would have an error bar of zero.
@@ -226,13 +227,15 @@ METHODS = {False: "central differences", True: "one-sided differences"}
 
 
 def eliminated_powers(*, one_sided: bool) -> tuple[int, ...]:
-    """The powers of the step that extrapolation removes. A central difference has no odd ones."""
+    """Returns the powers of the step that extrapolation removes. A central difference has no odd
+    ones.
+    """
     return (1, 2) if one_sided else (2,)
 
 
 def fewest_samples(*, one_sided: bool) -> int:
-    """The number of samples that it takes for two extrapolations, and so for a disagreement to
-    measure.
+    """Returns the number of samples that it takes for two extrapolations, and so for a disagreement
+    to measure.
     """
     return len(eliminated_powers(one_sided=one_sided)) + 2
 
@@ -240,7 +243,7 @@ def fewest_samples(*, one_sided: bool) -> int:
 def _typical_disagreement(
     change: Vector, size: Vector, moved: NDArray[np.bool_], parts: Sequence[slice]
 ) -> Vector:
-    """The disagreement that is usual among the outputs of a leaf, relative to their size.
+    """Returns the disagreement that is usual among the outputs of a leaf, relative to their size.
 
     Of many outputs some agree by chance far better than their noise allows; the median over at
     least eight outputs does not.
@@ -256,7 +259,7 @@ def _typical_disagreement(
 
 
 def combined(one: Estimate, two: Estimate) -> Estimate:
-    """What two ladders of different steps say together.
+    """Returns what two ladders of different steps say together.
 
     Per output it is the value with the narrower error bar, and the wider of the two bars, or one
     that reaches the other value where the two disagree. Among many outputs there is one with two
@@ -286,8 +289,8 @@ def combined(one: Estimate, two: Estimate) -> Estimate:
 
 
 def _one_sided(samples: Sequence[Sample], at_x: Vector, eps: float) -> tuple[Vector, Vector]:
-    """The slopes to the left and to the right, where the even part of f shrinks like h and not like
-    h^2; NaN where it does not, since f has no kink there.
+    """Returns the slopes to the left and to the right, where the even part of f shrinks like h and
+    not like h^2; NaN where it does not, since f has no kink there.
     """
     with np.errstate(all="ignore"):
         finest = samples[-3:]

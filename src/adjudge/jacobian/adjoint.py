@@ -99,8 +99,8 @@ class AdjointTest:
 
     @staticmethod
     def _is_systematic(columns: Columns, found: Column, k: int, gap: float) -> bool:
-        """Whether the gap is one of the rules and not of rounding: it is there at points nearby as
-        well.
+        """Returns whether the gap is one of the rules and not of rounding: it is there at points
+        nearby as well.
         """
         problem, base, probes = columns.problem, columns.base, columns.probes
         if not problem.counts.allows(32):

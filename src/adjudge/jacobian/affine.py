@@ -29,9 +29,9 @@ NEGLIGIBLE = 1e-10
 
 
 def condition(problem: Problem, base: Base, leaf: int, w: Vector) -> float:
-    """The ratio of the largest to the smallest singular value of the derivative in one leaf, as far
-    as a few steps of Golub and Kahan's bidiagonalisation (SIAM J. Numer. Anal. 2, 1965) from the
-    cotangent `w` show it.
+    """Returns the ratio of the largest to the smallest singular value of the derivative in one
+    leaf, as far as a few steps of Golub and Kahan's bidiagonalisation (SIAM J. Numer. Anal. 2,
+    1965) from the cotangent `w` show it.
 
     A map with a wide spread of singular values may be the inverse of an ill-conditioned one, and
     two backward stable ways to compute that differ by as many units of rounding: `solve(A.T, w)`
@@ -75,8 +75,9 @@ def condition(problem: Problem, base: Base, leaf: int, w: Vector) -> float:
 
 
 def _orthogonalised(vector: Vector, others: list[Vector]) -> Vector:
-    """What is left of `vector` when its components along these orthonormal vectors are taken out.
-    It is done twice, since the first pass leaves rounding (Gram-Schmidt with reorthogonalisation).
+    """Returns what is left of `vector` when its components along these orthonormal vectors are
+    taken out. It is done twice, since the first pass leaves rounding (Gram-Schmidt with
+    reorthogonalisation).
     """
     for _ in range(2):
         for other in others:
@@ -166,7 +167,9 @@ class Affine:
         return 16 + 2 * float(np.sqrt(self.problem.X.size + self.base.whole.size))
 
     def _straight(self, sample: Sample) -> list[bool]:
-        """By output leaf, whether it moves and lies on a line at the two evaluations and x."""
+        """Returns, by output leaf, whether it moves and lies on a line at the two evaluations and
+        x.
+        """
         at_x = self.base.values
         with np.errstate(all="ignore"):
             size = np.fmax(self.base.magnitude(at_x), sample.size)
@@ -176,8 +179,8 @@ class Affine:
         return [bool(on_line[p].all() and moves[p].any()) for p in self.base.Y.slices]
 
     def _secant(self, found: Column) -> Secant | None:
-        """The secant over the scale of x; `None` where x has no room for it, or f is not defined
-        there.
+        """Returns the secant over the scale of x; `None` where x has no room for it, or f is not
+        defined there.
 
         What is straight near x may saturate, bend or jump farther out (`clip`, or `x^2` beyond 5),
         so the long steps to either side and a third point must all give the slope of the short one.
@@ -306,7 +309,7 @@ class Affine:
             )
 
     def _conditioned(self, found: Column, k: int, *, each: bool) -> float:
-        """The part of the derivative that two ways to compute the map may differ by."""
+        """Returns the part of the derivative that two ways to compute the map may differ by."""
         w = np.zeros(self.base.Y.size)
         leaf = self.base.Y.owner[k] if each else k
         w[self.base.Y.slices[leaf]] = self.probes.cotangent[self.base.Y.slices[leaf]]
@@ -319,8 +322,8 @@ class Affine:
         return CONDITION_UNITS * self.eps * ratio**2
 
     def _contract(self, value: Vector) -> Vector:
-        """`<w, value>` by row. NumPy adds pairwise, so the rounding of these sums does not grow
-        with their length as that of a dot product may.
+        """Returns `<w, value>` by row. NumPy adds pairwise, so the rounding of these sums does not
+        grow with their length as that of a dot product may.
         """
         if self.probes.full:
             return value
@@ -338,7 +341,7 @@ class Affine:
         *,
         each: bool,
     ) -> Finding:
-        """The finding about entry `k`."""
+        """Returns the finding about entry `k`."""
         leaf, Y = self.problem.X.leaves[found.tangent.leaf].name, self.base.Y
         coordinate = found.tangent.coordinate
         wrt = f"{leaf} along v" if coordinate is None else self.problem.X.entry(coordinate)

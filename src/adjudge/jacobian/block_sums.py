@@ -60,7 +60,9 @@ class UnfitError(Exception):
 
 
 def plus(backend: AutodiffBackend, array: Array, other: Array) -> Array:
-    """A new array `array + other`, with the strides of `array` where the engine has strides."""
+    """Returns a new array `array + other`, with the strides of `array` where the engine has
+    strides.
+    """
     fresh = backend.copy(array)
     fresh += other
     return fresh
@@ -79,7 +81,7 @@ class Blocks:
 
     @classmethod
     def of(cls, backend: AutodiffBackend, leaf: Leaf, like: Array, factors: Vector) -> Blocks:
-        """The blocks of a leaf, with `factors` given as real coordinates of it."""
+        """Returns the blocks of a leaf, with `factors` given as real coordinates of it."""
         with backend.calling((like,)):
             there = backend.xp.reshape(backend.from_host(leaf.host(factors), like), (-1,))
             # An engine may mark what it makes for differentiation if it marked `like`; a copy is
@@ -105,7 +107,9 @@ class Blocks:
         return self.backend.copy(self.factors[: self.count])
 
     def expanded(self, t: Vector) -> Array:
-        """The factors, each times the entry of `t` for its block, in the shape of the array."""
+        """Returns the factors, each times the entry of `t` for its block, in the shape of the
+        array.
+        """
         xp, entries = self.backend.xp, self.leaf.entries
         wide = t.astype(np.complex128 if self.leaf.complex else np.float64)
         with self.backend.calling((self.like,)):
@@ -115,13 +119,13 @@ class Blocks:
             return plus(self.backend, self._zeros, whole)
 
     def terms(self, array: Array) -> Array:
-        """`Re conj(factor) entry` for every entry, one-dimensional."""
+        """Returns `Re conj(factor) entry` for every entry, one-dimensional."""
         xp = self.backend.xp
         flat = xp.reshape(array, (-1,))
         return xp.real(xp.conj(self.factors) * flat) if self.leaf.complex else self.factors * flat
 
     def sums(self, array: Array) -> Vector:
-        """The terms of each block added up, on the host."""
+        """Returns the terms of each block added up, on the host."""
         xp, missing = self.backend.xp, self.count * self.width - self.leaf.entries
         with self.backend.calling((self.like,)):
             terms = self.terms(self.backend.copy(array))
@@ -150,7 +154,7 @@ class Sketch:
     """See `Sums`."""
 
     def point(self, t: Arrays) -> Arrays:
-        """`x + v t`, in fresh arrays."""
+        """Returns `x + v t`, in fresh arrays."""
         backend, moved = self.problem.backend, []
         for array, blocks, entry in zip(self._x, self.inputs, t, strict=True):
             if blocks is None:
@@ -162,7 +166,7 @@ class Sketch:
         return tuple(moved)
 
     def direction(self, t: MaybeArrays) -> MaybeArrays:
-        """`v t`."""
+        """Returns `v t`."""
         return tuple(
             None if blocks is None or entry is None else blocks.expanded(entry)
             for blocks, entry in zip(self.inputs, t, strict=True)
@@ -173,21 +177,21 @@ class Sketch:
         return tuple(self.problem.backend.copy(array) for array in self.problem.x)
 
     def values(self, y: MaybeArrays) -> tuple[Vector, ...]:
-        """The block sums of outputs, or of their tangents."""
+        """Returns the block sums of outputs, or of their tangents."""
         return tuple(
             np.zeros(blocks.count) if array is None else blocks.sums(array)
             for array, blocks in zip(y, self.outputs, strict=True)
         )
 
     def cotangents(self, c: MaybeArrays) -> MaybeArrays:
-        """`w c`; `None` for outputs that take no part."""
+        """Returns `w c`; `None` for outputs that take no part."""
         return tuple(
             None if entry is None else blocks.expanded(entry)
             for entry, blocks in zip(c, self.outputs, strict=True)
         )
 
     def gradients(self, g: MaybeArrays) -> MaybeArrays:
-        """The block sums of gradients."""
+        """Returns the block sums of gradients."""
         found: list[Vector | None] = []
         for array, blocks, leaf in zip(g, self.inputs, self.problem.X.leaves, strict=True):
             if array is not None and self.problem.backend.info(array) != leaf.info:
@@ -199,7 +203,8 @@ class Sketch:
         return tuple(found)
 
     def terms(self, j: int, t: Vector, rows: int) -> Vector:
-        """What each entry of input `j` adds to the comparison along `t`, by row, on the host.
+        """Returns what each entry of input `j` adds to the comparison along `t`, by row, on the
+        host.
 
         Raises `UnfitError` where a term lies below the rounding of f, because no sum shows that.
         """
@@ -226,7 +231,9 @@ class Sketch:
         return found
 
     def images(self, j: int, t: Vector) -> tuple[Vector, NDArray[np.int64]]:
-        """What each entry of the outputs adds to its sum along `t`, and which sum that is."""
+        """Returns what each entry of the outputs adds to its sum along `t`, and which sum
+        that is.
+        """
         problem, counts = self.problem, [0 if b is None else b.count for b in self.inputs]
         parts = np.split(t, np.cumsum(counts)[:-1])
         v = self.direction(tuple(part if k == j else None for k, part in enumerate(parts)))
@@ -284,8 +291,8 @@ class SketchBackend(WrappedBackend):
 def sketch_of(
     problem: Problem, base: Base, seed: int, only: dict[int, NDArray[np.bool_]] | None = None
 ) -> Problem:
-    """The sketched problem at `t = 0`. With `only` the given entries of each input move, and none
-    of the other inputs.
+    """Returns the sketched problem at `t = 0`. With `only` the given entries of each input move,
+    and none of the other inputs.
     """
     backend, random = problem.backend, np.random.default_rng([seed, 41])
     inputs: list[Blocks | None] = []
@@ -327,7 +334,7 @@ def sketch_of(
 
 
 def _powers_of_two(lengths: Vector) -> Vector:
-    """The powers of two next to `lengths`, with which products are exact."""
+    """Returns the powers of two next to `lengths`, with which products are exact."""
     return np.asarray(2.0 ** np.round(np.log2(lengths)))
 
 
@@ -342,8 +349,8 @@ Masks = dict[int, NDArray[np.bool_]]
 
 
 def fits_block_sums(problem: Problem, base: Base) -> bool:
-    """Whether the problem is large, in double precision, and has nothing about it that sums would
-    hide.
+    """Returns whether the problem is large, in double precision, and has nothing about it that sums
+    would hide.
 
     Second orders, sets, bounds, references, narrow dtypes and values that are not finite are left
     to the whole check.
@@ -362,9 +369,9 @@ def fits_block_sums(problem: Problem, base: Base) -> bool:
 
 
 def _looks_narrow(base: Base) -> bool:
-    """Whether the values of an output look as if they were rounded to half their digits. A sum of
-    rounded values does not lie on their lattice any more, so block sums could not see the narrower
-    dtype.
+    """Returns whether the values of an output look as if they were rounded to half their digits. A
+    sum of rounded values does not lie on their lattice any more, so block sums could not see the
+    narrower dtype.
     """
     for part in base.whole.slices:
         some = base.values[part][:: max(1, (part.stop - part.start) // SAMPLED)]
@@ -378,8 +385,8 @@ def _looks_narrow(base: Base) -> bool:
 def compare_block_sums(
     problem: Problem, base: Base, modes: str, seed: int
 ) -> dict[str, Tally] | None:
-    """The tallies of `modes` (the letters R and F) where all agrees; `None` where anything does
-    not.
+    """Returns the tallies of `modes` (the letters R and F) where all agrees; `None` where anything
+    does not.
 
     What is too small to show goes into sums of its own, up to `SEPARATIONS` times.
     """

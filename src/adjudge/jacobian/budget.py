@@ -13,9 +13,9 @@ one entry takes six evaluations at any size (docs/architecture.md)."""
 
 
 def least_work(taken: str, *, backward: bool, forward: bool) -> int:
-    """The work that one comparison of each mode takes on top of `modes_taken`, with what comes
-    before it: the value, the identities of the mode, a row and a column. A budget below this is
-    refused, since its check could compare nothing.
+    """Returns the work that one comparison of each mode takes on top of `modes_taken`, with what
+    comes before it: the value, the identities of the mode, a row and a column. A budget below this
+    is refused, since its check could compare nothing.
     """
     order, evaluation = len(taken), 2 if taken else 1
     # Reverse mode evaluates f once, tries linearity with three cotangents, and pulls back one row.
@@ -35,7 +35,7 @@ class Budget:
     backward: bool
     forward: bool
     known_row: bool
-    """Whether the only row is at hand already."""
+    """Says whether the only row is at hand already."""
     rows: int = 0
     columns: int = 0
     doubtful: int = 0
@@ -45,7 +45,7 @@ class Budget:
     """What else was not done, in words."""
 
     def allows(self, work: float) -> bool:
-        """Whether there is room for `work` evaluations, each of which may be one of a
+        """Returns whether there is room for `work` evaluations, each of which may be one of a
         derivative.
         """
         return self.problem.counts.allows(work * self.unit)
@@ -76,7 +76,7 @@ class Budget:
         return max(1, min(rows, room // 2, room - column))
 
     def allows_ladder(self) -> bool:
-        """Whether there is room for a ladder of steps; without it the column is counted as
+        """Returns whether there is room for a ladder of steps; without it the column is counted as
         doubtful.
         """
         room = self.allows(self.column)
@@ -84,13 +84,15 @@ class Budget:
         return room
 
     def affords(self, what: str, work: float) -> bool:
-        """Whether there is room for `work`; without it `what` is listed among what was left."""
+        """Returns whether there is room for `work`; without it `what` is listed among what was
+        left.
+        """
         if not self.allows(work) and what not in self.left:
             self.left.append(what)
         return self.allows(work)
 
     def finding(self, compared: int) -> Finding | None:
-        """The finding about what was left; `None` if nothing was."""
+        """Returns the finding about what was left; `None` if nothing was."""
         probes, left = self.probes, []
         if self.backward and self.rows < probes.rows:
             left.append(f"{probes.rows - self.rows} of {probes.rows} rows of reverse mode")
@@ -116,7 +118,7 @@ class Budget:
 
     @property
     def incomplete(self) -> bool:
-        """Whether any comparison was left."""
+        """Says whether any comparison was left."""
         short = self.columns < self.probes.columns or self.doubtful > 0
         return short or (self.backward and self.rows < self.probes.rows)
 

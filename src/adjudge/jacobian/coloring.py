@@ -25,7 +25,7 @@ is ours."""
 def colored_tangents(
     probes: Probes, origin: Vector, block: slice, rows: Vector
 ) -> Iterator[tuple[Tangent, list[int]]]:
-    """Tangents in place of the unit ones of `block`, whose table is `rows`, each with the
+    """Yields tangents in place of the unit ones of `block`, whose table is `rows`, each with the
     coordinates that it moves.
 
     Every nonzero entry is compared on its own, and every zero together with one other entry at
@@ -51,7 +51,9 @@ def colored_tangents(
 
 
 def _colors(nonzero: NDArray[np.bool_]) -> Iterator[NDArray[np.intp]]:
-    """Groups of columns without a common row, each column in the first group that it fits into."""
+    """Yields groups of columns without a common row, each column in the first group that it fits
+    into.
+    """
     members: list[list[int]] = []
     unions = np.zeros((0, nonzero.shape[0]), bool)
     for k, column in enumerate(nonzero.T):

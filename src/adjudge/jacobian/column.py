@@ -51,7 +51,7 @@ class Columns:
         *,
         final: bool = False,
     ) -> Iterator[ModeComparison]:
-        """The comparisons of this column by every mode that has something to say.
+        """Yields the comparisons of this column by every mode that has something to say.
 
         With `final` a ladder was taken, so that every entry is compared on its own scale.
         """
@@ -83,13 +83,15 @@ class Columns:
                 yield ModeComparison("", observed, "first")
 
     def _floor(self, value: Vector, *, final: bool) -> Vector:
-        """The size below which an entry is compared on the scale of its neighbours; see `FLOOR`."""
+        """Returns the size below which an entry is compared on the scale of its neighbours; see
+        `FLOOR`.
+        """
         if final:
             return np.zeros_like(value)
         return FLOOR * self.base.Y.largest(value)
 
     def _scales(self, found: Column) -> Scales:
-        """The scales of every output coordinate."""
+        """Returns the scales of every output coordinate."""
         count = self.base.Y.size
         return Scales(
             self._secant(found, slice(0, count)),
@@ -136,8 +138,8 @@ class Columns:
         )
 
     def _row_scales(self, found: Column, block: slice, rows: Vector, size: Vector) -> Scales:
-        """The scales of every row of reverse mode; `size` is that of the projections, where rows
-        are such.
+        """Returns the scales of every row of reverse mode; `size` is that of the projections, where
+        rows are such.
         """
         probes, each, pulled = self.probes, self._scales(found), rows.shape[0]
         if probes.full:
@@ -158,8 +160,8 @@ class Columns:
         )
 
     def _observed(self, found: Column, count: int) -> Comparison | None:
-        """The first derivative from the evaluations of a second order: `<w, J v>` against `<J* w,
-        v>`.
+        """Returns the first derivative from the evaluations of a second order: `<w, J v>` against
+        `<J* w, v>`.
         """
         problem = self.problem
         if found.tangent.leaf >= problem.base_inputs or problem.weights is None:
@@ -181,7 +183,7 @@ class Columns:
             )
 
     def _observed_scales(self, found: Column, count: int, w: Vector, size: float) -> Scales:
-        """The scales of the first derivative's only entry."""
+        """Returns the scales of the first derivative's only entry."""
         observed = Space(self.base.whole.leaves[len(self.base.Y.leaves) :])
         quantum = self._quantum(found, observed, self.base.values[count:])
         with np.errstate(all="ignore"):
@@ -193,8 +195,8 @@ class Columns:
             )
 
     def _secant(self, found: Column, part: slice) -> Vector:
-        """The derivative that each output would have if it varied by its own value over the scale
-        of x.
+        """Returns the derivative that each output would have if it varied by its own value over the
+        scale of x.
         """
         with np.errstate(all="ignore"):
             modulus = self.base.whole.modulus(self.base.values)
@@ -203,8 +205,8 @@ class Columns:
             return np.asarray(modulus[part] / found.tangent.length)
 
     def _quantum(self, found: Column, space: Space, values: Vector) -> Vector:
-        """The derivative that a unit of rounding of the largest entry of its leaf makes of each
-        output.
+        """Returns the derivative that a unit of rounding of the largest entry of its leaf makes of
+        each output.
 
         An entry may be computed through values of the size of its neighbours (`1 - erfc(x)`, say),
         and then its own rounding says too little.
@@ -214,7 +216,9 @@ class Columns:
         return self.tolerance.eps * space.largest(values) / found.step
 
     def _block_size(self, leaf: int, block: slice, rows: Vector) -> Vector:
-        """The largest entry of reverse mode between each output leaf and this input leaf."""
+        """Returns the largest entry of reverse mode between each output leaf and this input
+        leaf.
+        """
         if self._blocks_of[0] is not rows:
             self._blocks_of = (rows, {})
         known = self._blocks_of[1]
@@ -234,8 +238,9 @@ class Columns:
 def slopes_of(
     problem: Problem, probes: Probes, kind: RowKind, found: Column, count: int
 ) -> tuple[Vector, Vector] | None:
-    """The one-sided slopes of what is compared; NaN where there is no kink, and `None` without any
-    kink. Of a projection they are the least and the greatest value that it takes between them.
+    """Returns the one-sided slopes of what is compared; NaN where there is no kink, and `None`
+    without any kink. Of a projection they are the least and the greatest value that it takes
+    between them.
     """
     if found.estimate.slopes is None:
         return None
@@ -272,9 +277,9 @@ def kinks(
 
 
 def _bounds(w: Vector, slopes: tuple[Vector, Vector], value: Vector) -> tuple[Vector, Vector]:
-    """The least and the greatest value of `<w, D>` where each coordinate of `D` takes any value
-    between its one-sided slopes, or that of `value` where it has none (NaN). Both are NaN without
-    any kink.
+    """Returns the least and the greatest value of `<w, D>` where each coordinate of `D` takes any
+    value between its one-sided slopes, or that of `value` where it has none (NaN). Both are NaN
+    without any kink.
     """
     kink = ~np.isnan(slopes[0])
     if not kink.any():

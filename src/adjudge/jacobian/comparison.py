@@ -48,12 +48,12 @@ class Tolerance:
     atol: float | None = None
     equal_nan: bool = False
     noisy: bool = False
-    """Whether the caller allows evaluations to differ by `nondet_tol`. An entry then counts as zero
-    as far as that noise lets it show."""
+    """Says whether the caller allows evaluations to differ by `nondet_tol`. An entry then counts as
+    zero as far as that noise lets it show."""
 
     @property
     def automatic(self) -> bool:
-        """Whether the caller fixed neither of the two numbers."""
+        """Says whether the caller fixed neither of the two numbers."""
         return self.rtol is None and self.atol is None
 
     @property
@@ -72,7 +72,7 @@ class Tolerance:
 
     @property
     def double(self) -> bool:
-        """Whether all arithmetic is in double precision."""
+        """Says whether all arithmetic is in double precision."""
         return bool(self.eps <= np.finfo(np.float64).eps)
 
     @property
@@ -128,20 +128,20 @@ class Comparison:
     size: Vector
     """`S`, the size of the derivative along this probe: the scale of `rtol`."""
     moved: NDArray[np.bool_]
-    """Whether the outputs changed at all between the samples."""
+    """Says whether the outputs changed at all between the samples."""
     tolerance: Tolerance
     make_scales: Callable[[], Scales]
     """Makes `scales`, which most comparisons do without."""
     projected: bool = False
-    """Whether `automatic` is a sum over entries of x. `size` is then the root of the sum of the
-    squares of its terms, which does not vanish where the terms cancel."""
+    """Says whether `automatic` is a sum over entries of x. `size` is then the root of the sum of
+    the squares of its terms, which does not vanish where the terms cancel."""
     left_open: NDArray[np.bool_] | None = None
     """The entries of which a further search found that f cannot show their value; they stay
     undecided."""
 
     from_reference: bool = False
-    """Whether the reference was given by the caller in place of differences. It then has digits
-    where f has none, and nothing is excused because f could not show it."""
+    """Says whether the reference was given by the caller in place of differences. It then has
+    digits where f has none, and nothing is excused because f could not show it."""
 
     @cached_property
     def scales(self) -> Scales:
@@ -150,7 +150,7 @@ class Comparison:
 
     @cached_property
     def agrees_clearly(self) -> bool:
-        """Whether all entries agree beyond doubt, so that the two evaluations made so far are
+        """Says whether all entries agree beyond doubt, so that the two evaluations made so far are
         enough.
 
         Agreement alone is not enough for that: a difference whose rounding is as large as the
@@ -340,9 +340,9 @@ class Comparison:
         return np.asarray(self.moved & (self.automatic == 0) & (self.error > 0))
 
     def rounding_level(self, k: int) -> float:
-        """The derivative that the rounding of f alone amounts to over the scale of x, where entry
-        `k` is smaller than that or was left open; 0 elsewhere. The report prints it to say why
-        nothing was shown.
+        """Returns the derivative that the rounding of f alone amounts to over the scale of x, where
+        entry `k` is smaller than that or was left open; 0 elsewhere. The report prints it to say
+        why nothing was shown.
         """
         if self.from_reference:
             return 0.0
@@ -391,7 +391,7 @@ class Entry:
     """The derivative that the rounding of f amounts to over the scale of x, where that is why the
     entry stayed open."""
     from_reference: bool = False
-    """Whether the reference was given by the caller."""
+    """Says whether the reference was given by the caller."""
 
     @property
     def excess(self) -> float:

@@ -329,14 +329,14 @@ class Refinement:
     def _automatic_nearby(
         self, kind: RowKind, rows: list[int], found: Column, *, everywhere: bool = False
     ) -> list[Vector]:
-        """The automatic values of these rows where the leaf of the column, or all of x, is moved by
-        a unit of rounding.
+        """Returns the automatic values of these rows where the leaf of the column, or all of x, is
+        moved by a unit of rounding.
         """
         points = rounding_neighbours(self.problem, None if everywhere else found.tangent.leaf)
         return [self._automatic_at(point, kind, rows, found) for point in points]
 
     def _automatic_at(self, point: Vector, kind: RowKind, rows: list[int], found: Column) -> Vector:
-        """The automatic values of these rows at another point."""
+        """Returns the automatic values of these rows at another point."""
         v, width = found.vector, self.base.Y.size
         if kind == "first":
             values = evaluate(self.problem, self.base, point, "with x moved by rounding")
@@ -349,17 +349,19 @@ class Refinement:
 
 
 def count_entries(compared: list[ModeComparison], what: str) -> int:
-    """How many entries of all comparisons have the property `what`: "fails" or "undecided"."""
+    """Returns how many entries of all comparisons have the property `what`: "fails" or
+    "undecided".
+    """
     return sum(int(np.count_nonzero(getattr(c, what))) for _, c, _ in compared)
 
 
 def _any_left(compared: list[ModeComparison]) -> bool:
-    """Whether any entry fails or is undecided."""
+    """Returns whether any entry fails or is undecided."""
     return count_entries(compared, "fails") + count_entries(compared, "undecided") > 0
 
 
 def worst_entries(comparison: Comparison, mask: NDArray[np.bool_]) -> list[int]:
-    """The entries within `mask` that differ most, no more of them than a tally keeps."""
+    """Returns the entries within `mask` that differ most, no more of them than a tally keeps."""
     where = np.flatnonzero(mask)
     if where.size <= Tally.KEPT:
         return [int(k) for k in where]

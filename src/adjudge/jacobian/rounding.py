@@ -40,7 +40,8 @@ terms; the value is ours."""
 def is_systematic(
     problem: Problem, eps: float, seed: int, gap: float, gap_at: Callable[[Vector], float]
 ) -> bool:
-    """Whether the difference `gap` of two numbers at x is there at points close to x as well.
+    """Returns whether the difference `gap` of two numbers at x is there at points close to x as
+    well.
 
     Without this test the two modes of an ill-conditioned right derivative, a product with
     cancelling factors, say, would be called inconsistent. Where `gap_at` raises, f or its
@@ -61,15 +62,15 @@ def is_systematic(
 
 
 def perturbed(vector: Vector, random: np.random.Generator) -> Vector:
-    """A probe close to this one. A sum that is linear in the probe would be rounded alike at every
-    point if the probe stayed the same, and a rounding error of it would pass for an error of the
-    rule.
+    """Returns a probe close to this one. A sum that is linear in the probe would be rounded alike
+    at every point if the probe stayed the same, and a rounding error of it would pass for an error
+    of the rule.
     """
     return np.asarray(vector * (1 + 2.0 ** -DISTANCES[-1] * random.uniform(-1, 1, vector.size)))
 
 
 def _nearby_points(problem: Problem, eps: float, seed: int) -> Iterator[Vector]:
-    """Points at the distances `DISTANCES`, and never closer than four units of rounding."""
+    """Yields points at the distances `DISTANCES`, and never closer than four units of rounding."""
     random = np.random.default_rng([seed, 29])
     for distance in DISTANCES:
         move = (
@@ -90,20 +91,20 @@ value is ours."""
 
 
 def rms(values: Array, axis: int | tuple[int, ...] | None = None) -> Vector:
-    """The root of the mean square."""
+    """Returns the root of the mean square."""
     with np.errstate(all="ignore"):
         return np.asarray(np.sqrt(np.mean(values**2, axis=axis)))
 
 
 def finite_deviation(low: Array, high: Array) -> tuple[Array, Array]:
-    """`(low - high, high)`, with zeros where either of the two is not finite."""
+    """Returns `(low - high, high)`, with zeros where either of the two is not finite."""
     holds = np.isfinite(low) & np.isfinite(high)
     high = np.where(holds, high, 0.0)
     return np.where(holds, low, 0.0) - high, high
 
 
 def rounding_allowance(u: float, size: Vector, motion: Vector, space: Space) -> Vector:
-    """What rounding may amount to, by entry.
+    """Returns what rounding may amount to, by entry.
 
     It has three parts: `DERIVATIVE_UNITS` of the entry and a quarter of that of the typical entry
     beside it, through which it may have been computed; eight times the `motion` of the derivative
@@ -120,8 +121,8 @@ def rounding_allowance(u: float, size: Vector, motion: Vector, space: Space) -> 
 
 
 def relative_bias(e: Array, g: Array, space: Space) -> list[Vector]:
-    """The part of the derivative that the deviation is, `<e, g> / <g, g>`: for each point a vector
-    by leaf.
+    """Returns the part of the derivative that the deviation is, `<e, g> / <g, g>`: for each point a
+    vector by leaf.
     """
     with np.errstate(all="ignore"):
         by_leaf = [
@@ -132,7 +133,7 @@ def relative_bias(e: Array, g: Array, space: Space) -> list[Vector]:
 
 
 def common_factors(biases: Array, few: float) -> Vector:
-    """By leaf, the factor that all of its entries are off by.
+    """Returns, by leaf, the factor that all of its entries are off by.
 
     It is 1 where that is not significant among the points, or within `few`. `biases` are by probe,
     point and leaf. One entry that is off by a unit of rounding says nothing; a thousand entries
@@ -171,7 +172,7 @@ def constant(e: Array, ratio: float, held: NDArray[np.bool_]) -> NDArray[np.bool
 
 
 def _moments(values: Array, held: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
-    """Mean and variance over the points that are held, and the number of these."""
+    """Returns mean and variance over the points that are held, and the number of these."""
     count = np.sum(held, axis=0)
     mean = np.sum(values, axis=0) / np.maximum(count, 1)
     scatter = np.sum(held * (values - mean) ** 2, axis=0) / np.maximum(count - 1, 1)
@@ -206,7 +207,7 @@ class Evaluator:
     context: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def value(self, point: Vector) -> Vector:
-        """The outputs of f at `point`, without those that are only observed."""
+        """Returns the outputs of f at `point`, without those that are only observed."""
         with self.context():
             value = evaluate(self.problem, self.base, point, "near x")
         return value[: self.base.Y.size]
@@ -236,7 +237,9 @@ class DerivativeAtPoints:
             self.places.append(reverse)
 
     def take(self, probe: Vector, count: int | None = None) -> NDArray[np.float64]:
-        """`J* w` or `J v` at the points, or at the first `count` of them, one row for each."""
+        """Returns `J* w` or `J v` at the points, or at the first `count` of them, one row
+        for each.
+        """
         base = self.at.base
         with self.at.context():
             return np.array(
@@ -250,7 +253,7 @@ class DerivativeAtPoints:
 
 
 def points_within_ulps(problem: Problem, eps: float, random: np.random.Generator) -> list[Vector]:
-    """x itself, and two points within `NEAR_ULPS` units of rounding of it."""
+    """Returns x itself, and two points within `NEAR_ULPS` units of rounding of it."""
     x = problem.origin
     with np.errstate(all="ignore"):
         ulp = np.where(x != 0, 2.0 ** np.floor(np.log2(np.abs(x))) * eps, 0.0)
@@ -261,7 +264,7 @@ def points_within_ulps(problem: Problem, eps: float, random: np.random.Generator
 
 
 def points_farther_off(problem: Problem, eps: float, random: np.random.Generator) -> list[Vector]:
-    """Points at the distances `FAR_DISTANCES`."""
+    """Returns points at the distances `FAR_DISTANCES`."""
     x = problem.origin
     return [
         problem.clipped(x * (1 + max(distance, 4 * eps) * random.uniform(-1, 1, x.size)))
@@ -272,8 +275,8 @@ def points_farther_off(problem: Problem, eps: float, random: np.random.Generator
 def derivatives_of_both(
     one: Evaluator, other: Evaluator, letter: str, points: Sequence[Vector]
 ) -> list[DerivativeAtPoints]:
-    """The derivatives of both at these points, which are rounded to the dtype of `one` so that both
-    see the same numbers. A point at which either raises is left out, unless it is x.
+    """Returns the derivatives of both at these points, which are rounded to the dtype of `one` so
+    that both see the same numbers. A point at which either raises is left out, unless it is x.
     """
     low, high = DerivativeAtPoints(one, letter), DerivativeAtPoints(other, letter)
     problem = one.problem
@@ -292,8 +295,8 @@ def derivatives_of_both(
 def random_probes(
     problem: Problem, space: Space, letter: str, random: np.random.Generator
 ) -> list[Vector]:
-    """Random probes of one leaf of `space` each, or of all leaves together where there are many of
-    them.
+    """Returns random probes of one leaf of `space` each, or of all leaves together where there are
+    many of them.
     """
     leaves = [part for part in space.slices if part.stop > part.start]
     parts = leaves if len(leaves) <= 8 else [slice(0, space.size)]
@@ -312,8 +315,8 @@ def random_probes(
 
 
 def rounding_neighbours(problem: Problem, leaf: int | None) -> Iterator[Vector]:
-    """Two points whose entries, of one leaf or of all, are a unit of rounding or two off those of
-    x.
+    """Yields two points whose entries, of one leaf or of all, are a unit of rounding or two off
+    those of x.
     """
     random = np.random.default_rng(0)
     X = problem.X

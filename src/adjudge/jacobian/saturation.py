@@ -47,8 +47,8 @@ zero. Only more of them than this are compared once more by themselves; the valu
 
 
 def all_saturated(compared: Sequence[ModeComparison]) -> bool:
-    """Whether all of a column lies below the rounding of f, so that two evaluations show nothing of
-    it. A column that f does not read looks the same.
+    """Returns whether all of a column lies below the rounding of f, so that two evaluations show
+    nothing of it. A column that f does not read looks the same.
     """
     return bool(compared) and all(
         bool(np.all(c.saturated)) and not np.any(c.moved) for _, c, _ in compared
@@ -56,8 +56,8 @@ def all_saturated(compared: Sequence[ModeComparison]) -> bool:
 
 
 def in_tail(problem: Problem, base: Base, found: Column) -> NDArray[np.bool_]:
-    """By output, whether x lies in a tail of f: f stands still about x, and farther off it leaves
-    its value by units of rounding and then moves on.
+    """Returns, by output, whether x lies in a tail of f: f stands still about x, and farther off it
+    leaves its value by units of rounding and then moves on.
 
     Without this a zero derivative of `sigmoid` at 37 would pass, because f does not move there,
     although its derivative is 1e-16 and not zero. A kink (relu, clip, round) leaves its value by
@@ -108,8 +108,8 @@ def dominating_constants(
 
 
 def moves_beyond_noise(base: Base, found: Column) -> bool:
-    """Whether some output moves by units of rounding in some samples of a ladder, as no jump does,
-    and by more than noise in others.
+    """Returns whether some output moves by units of rounding in some samples of a ladder, as no
+    jump does, and by more than noise in others.
     """
     count = base.Y.size
     with np.errstate(all="ignore"):
@@ -121,7 +121,7 @@ def moves_beyond_noise(base: Base, found: Column) -> bool:
 
 
 def _in_tail_on(problem: Problem, base: Base, found: Column, sign: float) -> NDArray[np.bool_]:
-    """The same as `in_tail`, to the side `sign` alone."""
+    """Does the same as `in_tail`, to the side `sign` alone."""
     at, eps = base.values[: base.Y.size], coarsest_eps(problem, base)
     moves: list[Vector] = []
     on_lattice: list[NDArray[np.bool_]] = []
@@ -167,7 +167,9 @@ def _in_tail_on(problem: Problem, base: Base, found: Column, sign: float) -> NDA
 
 
 def _value(problem: Problem, base: Base, found: Column, t: float) -> Vector | None:
-    """The outputs where x is moved by `t` times its scale; `None` where f is not defined there."""
+    """Returns the outputs where x is moved by `t` times its scale; `None` where f is not defined
+    there.
+    """
     step = t * found.tangent.length
     if abs(step) > problem.room(np.sign(t) * found.tangent.vector, both=False):
         return None

@@ -46,7 +46,7 @@ class Failure:
 
 
 def row_name(probes: Probes, base: Base, kind: RowKind, k: int) -> str:
-    """What row `k` of a comparison of that kind is the derivative of."""
+    """Returns what row `k` of a comparison of that kind is the derivative of."""
     if kind == "first":
         return "<w, f>"
     if probes.full or kind == "each":
@@ -55,7 +55,7 @@ def row_name(probes: Probes, base: Base, kind: RowKind, k: int) -> str:
 
 
 def column_name(problem: Problem, tangent: Tangent) -> str:
-    """What the derivative is taken with respect to."""
+    """Returns what the derivative is taken with respect to."""
     if tangent.coordinate is not None:
         return problem.X.entry(tangent.coordinate)
     return f"{problem.X.leaves[tangent.leaf].name} along v"
@@ -123,7 +123,7 @@ class Table:
     """For a large problem, the comparison by sums of blocks: its tallies where everything agrees in
     that."""
     replaced_by_sums: bool = False
-    """Whether that comparison took the place of all columns."""
+    """Says whether that comparison took the place of all columns."""
 
     def __post_init__(self) -> None:
         """Makes what follows from the rest."""
@@ -135,7 +135,7 @@ class Table:
         self.adjoint_test = AdjointTest(partial(row_name, self.probes, self.base, "rows"))
 
     def tally(self, letter: str) -> Tally:
-        """The tally of the mode `letter` on top of the derivatives already taken."""
+        """Returns the tally of the mode `letter` on top of the derivatives already taken."""
         mode = letter + self.problem.modes_taken if letter else self.problem.modes_taken
         return self.tallies.setdefault(mode, Tally(mode))
 
@@ -187,8 +187,8 @@ class Table:
         return settled
 
     def _blocks(self) -> Iterator[tuple[slice, Vector | None]]:
-        """Blocks of columns with their rows by reverse mode, so that a large table need not be held
-        at once.
+        """Yields blocks of columns with their rows by reverse mode, so that a large table need not
+        be held at once.
         """
         if self.reverse is None:
             yield slice(0, self.problem.X.size), None
@@ -200,7 +200,7 @@ class Table:
         yield from self.reverse.blocks(self.base, cotangents, rows, self.known_row, whole=whole)
 
     def _gradient(self, rows: Vector | None) -> Vector | None:
-        """The gradient that random tangents lean towards: that of all projected outputs
+        """Returns the gradient that random tangents lean towards: that of all projected outputs
         together.
         """
         if rows is None or self.probes.full:
@@ -211,8 +211,8 @@ class Table:
     def from_two_evaluations(
         self, tangent: Tangent, block: slice, rows: Vector | None
     ) -> tuple[Column, Vector | None, list[ModeComparison]]:
-        """A column from two evaluations, its image by forward mode, and the comparisons of both
-        modes.
+        """Returns a column from two evaluations, its image by forward mode, and the comparisons of
+        both modes.
         """
         found = column(self.problem, self.base, tangent, self.eps)
         pushed = None
@@ -305,8 +305,8 @@ class Table:
         self.columns = Columns(self.problem, base, self.probes, self.tolerance)
 
     def _block_sums_agree(self) -> bool:
-        """Whether all of a large problem agrees by sums of blocks, which is asked once, before any
-        ladder.
+        """Returns whether all of a large problem agrees by sums of blocks, which is asked once,
+        before any ladder.
         """
         block_sums, self.block_sums = self.block_sums, None
         found = None if block_sums is None else block_sums()
@@ -389,7 +389,7 @@ class Table:
         self._record_all(compared, found, block, rows, depth)
 
     def _refinement(self, block: slice, rows: Vector | None, pushed: Vector | None) -> Refinement:
-        """What it takes to judge a column of this block again."""
+        """Returns what it takes to judge a column of this block again."""
 
         def compare(found: Column) -> list[ModeComparison]:
             return list(self.columns.comparisons(found, block, rows, pushed, final=True))
@@ -464,14 +464,14 @@ class Table:
             tally.keep(tally.open, entry)
 
     def _detached(self, kind: RowKind, k: int) -> bool:
-        """Whether the engine recorded nothing for the output of row `k`."""
+        """Returns whether the engine recorded nothing for the output of row `k`."""
         if self.reverse is None or kind == "first":
             return False
         output = int(self.base.Y.owner[k]) if self.probes.full or kind == "each" else k
         return not self.reverse.attached[output]
 
     def _absent(self, kind: RowKind, found: Column) -> bool:
-        """Whether no pullback had a gradient for the input of this column."""
+        """Returns whether no pullback had a gradient for the input of this column."""
         if self.reverse is None or kind == "first":
             return False
         return not self.reverse.present[found.tangent.leaf]
@@ -479,7 +479,7 @@ class Table:
     def _entry(
         self, mode: str, comparison: Comparison, kind: RowKind, found: Column, k: int
     ) -> Entry:
-        """The numbers of entry `k`, for the report."""
+        """Returns the numbers of entry `k`, for the report."""
         slopes = slopes_of(self.problem, self.probes, kind, found, self.base.Y.size)
         return Entry(
             mode,

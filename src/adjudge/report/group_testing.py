@@ -36,11 +36,11 @@ class Residual:
 
     @property
     def significant(self) -> bool:
-        """Whether anything in the sum is wrong; a residual that is not finite says so, too."""
+        """Says whether anything in the sum is wrong; a residual that is not finite says so, too."""
         return not np.isfinite(self.value) or abs(self.value) > SIGNIFICANT_BARS * self.error
 
     def __sub__(self, other: Residual) -> Residual:
-        """The residual of the candidates that are in this sum and not in the other."""
+        """Returns the residual of the candidates that are in this sum and not in the other."""
         with np.errstate(all="ignore"):
             return Residual(self.value - other.value, float(np.hypot(self.error, other.error)))
 
@@ -67,10 +67,10 @@ class Search:
     wrong: list[int] = field(default_factory=list)
     tested: dict[int, Residual] = field(default_factory=dict)
     many: bool = False
-    """Whether more are wrong than are named."""
+    """Says whether more are wrong than are named."""
 
     def _done(self) -> bool:
-        """Whether enough was found, or spent."""
+        """Returns whether enough was found, or spent."""
         return self.enough(len(self.wrong))
 
     def run(self, total: Residual) -> None:
@@ -94,7 +94,7 @@ class Search:
         self.many = bool(blocks)
 
     def _test(self, k: int) -> Residual:
-        """The residual of candidate `k` alone, which is measured once."""
+        """Returns the residual of candidate `k` alone, which is measured once."""
         if k not in self.tested:
             self.tested[k], wrong = self.test(k)
             if wrong:
@@ -102,8 +102,8 @@ class Search:
         return self.tested[k]
 
     def _remove_single(self, block: Indices, total: Residual) -> tuple[Indices, Residual] | None:
-        """The block and its residual without the only wrong candidate; `None` if that explains all
-        of it.
+        """Returns the block and its residual without the only wrong candidate; `None` if that
+        explains all of it.
         """
         if self._done():
             return block, total
@@ -117,7 +117,7 @@ class Search:
         return (block[block != k], rest) if alone.significant else (block, total)
 
     def _only_candidate(self, block: Indices, total: Residual) -> int | None:
-        """The only wrong candidate of the block, if there is but one."""
+        """Returns the only wrong candidate of the block, if there is but one."""
         if not np.isfinite(total.value):
             return None if block.size > 1 else int(block[0])
         while block.size > 1 and not self._done():
@@ -136,21 +136,21 @@ class Search:
         return int(block[0]) if block.size == 1 else None
 
     def _candidates(self, block: Indices, weights: Vector, total: Residual) -> Indices:
-        """The candidates that would have caused this residual alone."""
+        """Returns the candidates that would have caused this residual alone."""
         taken, found = self._measured(block, weights)
         with np.errstate(all="ignore"):
             gap = np.abs(taken * total.value - found.value)
             return block[gap <= SIGNIFICANT_BARS / 2 * (found.error + np.abs(taken) * total.error)]
 
     def _measured(self, block: Indices, weights: Vector) -> tuple[Vector, Residual]:
-        """The weights that were really taken within the block, and the residual."""
+        """Returns the weights that were really taken within the block, and the residual."""
         whole = np.zeros(self.size)
         whole[block] = weights
         taken, found = self.measure(whole)
         return taken[block], found
 
     def _halves(self, block: Indices, total: Residual) -> list[tuple[Indices, Residual]]:
-        """The halves with a significant residual."""
+        """Returns the halves with a significant residual."""
         if block.size == 1:
             self._test(int(block[0]))
             return []

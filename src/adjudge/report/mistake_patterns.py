@@ -84,7 +84,9 @@ class DerivativePair:
         return self.wrong | (self.compared & ~self.zero)
 
     def allowed(self, value: Array, error: Array) -> Array:
-        """The largest difference between the automatic value and `value` that is accepted."""
+        """Returns the largest difference between the automatic value and `value` that is
+        accepted.
+        """
         return allowed(self.automatic, value, error, self.rtol, self.floor)
 
     def close(self, value: Array, error: Array) -> Mask:
@@ -93,8 +95,8 @@ class DerivativePair:
         return np.isfinite(self.automatic) & (gap <= self.allowed(value, error))
 
     def evidence(self, change: Transform, mask: Mask, slack: float = 0.0) -> Array:
-        """The evidence for `change` of each component within `mask`, in decades; empty where one
-        contradicts.
+        """Returns the evidence for `change` of each component within `mask`, in decades; empty
+        where one contradicts.
         """
         value = change(self.reference)
         error = np.abs(change(self.error)) + slack * np.abs(self.reference)
@@ -105,24 +107,27 @@ class DerivativePair:
         return evidence((value - self.reference)[inside], self.allowed(value, error)[inside])
 
     def space_of(self, k: int) -> str:
-        """Whether axis `k` is one of the output or of the input, in words."""
+        """Returns whether axis `k` is one of the output or of the input, in words."""
         return "output" if k < self.outputs else "input"
 
     def axis(self, k: int) -> str:
-        """What axis `k` is called."""
+        """Returns what axis `k` is called."""
         if not self.block:
             return f"axis {k}"
         return f"axis {k - (k >= self.outputs) * self.outputs} of the {self.space_of(k)}"
 
 
 def allowed(automatic: Array, value: Array, error: Array, rtol: float, floor: float) -> Array:
-    """The largest difference of two values that is accepted: the rule of `jacobian.comparison`."""
+    """Returns the largest difference of two values that is accepted: the rule of
+    `jacobian.comparison`.
+    """
     return error + rtol * np.maximum(np.maximum(np.abs(automatic), np.abs(value)), floor)
 
 
 def evidence(gap: Array, margin: Array) -> Array:
-    """`log10(gap / margin)` where that is positive, and no more than float64 can tell: how unlikely
-    it is that a number which could have been off by `gap` lies within `margin` by accident.
+    """Returns `log10(gap / margin)` where that is positive, and no more than float64 can tell: how
+    unlikely it is that a number which could have been off by `gap` lies within `margin` by
+    accident.
     """
     ratio = np.where(gap == 0, 0.0, np.abs(gap) / margin)
     return np.asarray(np.log10(np.clip(ratio, 1.0, 1e16)))
@@ -140,7 +145,7 @@ Guess = tuple[str, Transform, float]
 
 
 def most_evident(pair: DerivativePair, guesses: Iterable[Guess]) -> str | None:
-    """The predicate with the most evidence, if that is enough."""
+    """Returns the predicate with the most evidence, if that is enough."""
     scores = [
         (float(pair.evidence(change, pair.compared).sum()) - cost, text)
         for text, change, cost in guesses
@@ -153,7 +158,7 @@ def most_evident(pair: DerivativePair, guesses: Iterable[Guess]) -> str | None:
 
 
 def conjugations(pair: DerivativePair) -> Iterator[Guess]:
-    """Signs, absence and exchange of real and imaginary parts."""
+    """Yields guesses about the signs, the absence and the exchange of real and imaginary parts."""
     cost = log10(8)
     outputs, inputs = pair.automatic.shape[-2:]
     if inputs == 2:
@@ -175,7 +180,9 @@ def conjugations(pair: DerivativePair) -> Iterator[Guess]:
 
 
 def wrong_phase(pair: DerivativePair) -> str | None:
-    """The predicate that only the phase of complex entries is wrong, if the numbers show it."""
+    """Returns the predicate that only the phase of complex entries is wrong, if the numbers show
+    it.
+    """
     if pair.automatic.shape[-1] == 1:
         return None
     known = pair.known.all(axis=-1)
@@ -191,7 +198,9 @@ def wrong_phase(pair: DerivativePair) -> str | None:
 
 
 def transpositions(pair: DerivativePair) -> Iterator[Guess]:
-    """Two axes exchanged, or the entries of that in an array of the shape before."""
+    """Yields guesses that two axes were exchanged, or their entries put into an array of the shape
+    before.
+    """
     pairs = _axis_pairs(pair)
     cost = log10(max(2 * len(pairs), 1))
     for i, j in pairs:
@@ -207,7 +216,7 @@ def transpositions(pair: DerivativePair) -> Iterator[Guess]:
 
 
 def reorderings(pair: DerivativePair) -> Iterator[Guess]:
-    """One axis reversed, shifted or in another order."""
+    """Yields guesses that one axis was reversed, shifted or put into another order."""
     cost = log10(max(sum(pair.shape), 1))
     for axis, size in enumerate(pair.shape):
         if size < 2 or size * pair.automatic.size > LARGEST:
@@ -229,7 +238,7 @@ def reorderings(pair: DerivativePair) -> Iterator[Guess]:
 
 
 def sums(pair: DerivativePair) -> Iterator[Guess]:
-    """Entries summed, shifted out, or lost on one side of a diagonal."""
+    """Yields guesses that entries were summed, shifted out, or lost on one side of a diagonal."""
     pairs, axes = _axis_pairs(pair), len(pair.shape)
     cost = log10(max(4 * axes + 4 * len(pairs), 1))
     for axis in range(axes):
@@ -250,7 +259,7 @@ def sums(pair: DerivativePair) -> Iterator[Guess]:
 
 
 def block_patterns(pair: DerivativePair) -> Iterator[Guess]:
-    """Patterns that only a Jacobian of several rows shows."""
+    """Yields guesses that only a Jacobian of several rows bears out."""
     inputs = tuple(range(pair.outputs, len(pair.shape)))
     outputs = tuple(range(pair.outputs))
     text = "is the same for every cotangent: the cotangent is ignored"
@@ -264,13 +273,15 @@ def block_patterns(pair: DerivativePair) -> Iterator[Guess]:
 
 
 def _axis_pairs(pair: DerivativePair) -> list[tuple[int, int]]:
-    """The pairs of axes of the same space."""
+    """Returns the pairs of axes of the same space."""
     axes = range(len(pair.shape))
     return [(i, j) for i, j in combinations(axes, 2) if pair.space_of(i) == pair.space_of(j)]
 
 
 def _matches(pair: DerivativePair, axis: int) -> Mask:
-    """Whether index i of the automatic derivative is index j of the reference, as a table."""
+    """Returns whether index i of the automatic derivative is index j of the reference, as a
+    table.
+    """
     a, r, e = (
         np.moveaxis(part, axis, 0).reshape(pair.shape[axis], -1)
         for part in (pair.automatic, pair.reference, pair.error)
@@ -284,8 +295,8 @@ def _matches(pair: DerivativePair, axis: int) -> Mask:
 
 
 def _assigned(fits: Mask) -> NDArray[np.int64] | None:
-    """An assignment of the indices to those that they match, the most constrained first; `None`
-    without one.
+    """Returns an assignment of the indices to those that they match, the most constrained first;
+    `None` without one.
     """
     order = np.full(len(fits), -1)
     free = np.ones(len(fits), dtype=bool)
@@ -302,70 +313,70 @@ def _assigned(fits: Mask) -> NDArray[np.int64] | None:
 
 
 def _scaled(factors: NDArray[np.int64], part: Array) -> Array:
-    """Each component times its factor."""
+    """Multiplies each component by its factor."""
     return np.asarray(part * factors)
 
 
 def _exchanged(factors: NDArray[np.int64], part: Array) -> Array:
-    """The components exchanged, each times its factor."""
+    """Exchanges the components, and multiplies each by its factor."""
     return np.asarray(part[..., ::-1] * factors)
 
 
 def _swapped(i: int, j: int, part: Array) -> Array:
-    """Two axes swapped."""
+    """Swaps two axes."""
     return np.swapaxes(part, i, j)
 
 
 def _reshaped(i: int, j: int, part: Array) -> Array:
-    """Two axes swapped and put into the shape before."""
+    """Swaps two axes and puts the entries into the shape before."""
     return np.asarray(np.swapaxes(part, i, j).reshape(part.shape))
 
 
 def _reshaped_back(i: int, j: int, part: Array) -> Array:
-    """The inverse of `_reshaped`."""
+    """Inverts `_reshaped`."""
     return np.asarray(np.swapaxes(part.reshape(np.swapaxes(part, i, j).shape), i, j))
 
 
 def _reordered(order: NDArray[np.int64], axis: int, part: Array) -> Array:
-    """The entries along one axis in another order."""
+    """Puts the entries along one axis into another order."""
     return np.take(part, order, axis)
 
 
 def _summed(axis: int, part: Array) -> Array:
-    """The sum along one axis, repeated along it."""
+    """Repeats the sum along one axis along it."""
     return np.broadcast_to(part.sum(axis, keepdims=True), part.shape)
 
 
 def _averaged(axis: int, part: Array) -> Array:
-    """The mean along one axis, repeated along it."""
+    """Repeats the mean along one axis along it."""
     return np.asarray(_summed(axis, part) / part.shape[axis])
 
 
 def _shifted(shift: int, axis: int, part: Array) -> Array:
-    """The entries shifted along one axis, with zeros in the place of what was shifted out."""
+    """Shifts the entries along one axis, with zeros in the place of what was shifted out."""
     along = np.moveaxis(np.roll(part, shift, axis), axis, 0).copy()
     along[0 if shift > 0 else -1] = 0.0
     return np.moveaxis(along, 0, axis)
 
 
 def _symmetric(i: int, j: int, part: Array) -> Array:
-    """The mean of the array and its transpose."""
+    """Takes the mean of the array and its transpose."""
     return (part + np.swapaxes(part, i, j)) / 2
 
 
 def _masked(mask: Mask, i: int, j: int, part: Array) -> Array:
-    """The entries within a mask over two axes."""
+    """Keeps the entries within a mask over two axes."""
     shape = [size if k in (i, j) else 1 for k, size in enumerate(part.shape)]
     return np.where(mask.reshape(shape), part, 0.0)
 
 
 def _of_ones(outputs: tuple[int, ...], part: Array) -> Array:
-    """`J* 1` in every row: the sum of the rows of real cotangents."""
+    """Puts `J* 1`, the sum of the rows of real cotangents, in every row."""
     return np.broadcast_to(part[..., :1, :].sum(outputs, keepdims=True), part.shape)
 
 
 def _diagonal(part: Array) -> Array:
-    """The diagonal of a block whose output has the shape of its input."""
+    """Keeps the diagonal of a block whose output has the shape of its input."""
     shape = part.shape[: (part.ndim - 2) // 2]
     size = int(np.prod(shape, dtype=np.int64))
     return np.where(np.eye(size, dtype=bool).reshape(*shape, *shape, 1, 1), part, 0.0)

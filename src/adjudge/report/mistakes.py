@@ -108,7 +108,7 @@ def diagnose_block(
 
 
 def _sentence(pair: DerivativePair, x: Vector | None, sizes: dict[int, str]) -> str | None:
-    """The sentence with the most specific predicate that the numbers bear out; `None`
+    """Returns the sentence with the most specific predicate that the numbers bear out; `None`
     without any.
     """
     predicate = _only_entry(pair, x) or _everywhere(pair, sizes)
@@ -126,7 +126,7 @@ def _sentence(pair: DerivativePair, x: Vector | None, sizes: dict[int, str]) -> 
 
 
 def _ignores_cotangent(pair: DerivativePair, other: Array) -> bool:
-    """Whether the derivative is the same for two cotangents that are far apart."""
+    """Returns whether the derivative is the same for two cotangents that are far apart."""
     a = pair.automatic
     margin = pair.rtol * np.maximum(np.abs(a), np.abs(other))
     return bool((np.abs(a - other) <= margin).all() and evidence(a, margin).sum() >= EVIDENCE)
@@ -143,7 +143,7 @@ class Description(NamedTuple):
 
 
 def _description(pair: DerivativePair, mask: Mask, sizes: dict[int, str]) -> Description | None:
-    """What the automatic derivative is, all over `mask`; `None` if no single thing."""
+    """Returns what the automatic derivative is, all over `mask`; `None` if no single thing."""
     inside = mask[..., None, None] & pair.known
     a, r, e = (part[inside] for part in (pair.automatic, pair.reference, pair.error))
     if not np.isfinite(a).all():
@@ -162,7 +162,7 @@ def _description(pair: DerivativePair, mask: Mask, sizes: dict[int, str]) -> Des
 
 
 def _factor(pair: DerivativePair, mask: Mask, sizes: dict[int, str]) -> Description | None:
-    """The factor between the automatic derivative and the reference within `mask`, if there
+    """Returns the factor between the automatic derivative and the reference within `mask`, if there
     is one.
     """
     inside = mask[..., None, None] & pair.known
@@ -189,7 +189,9 @@ def _factor(pair: DerivativePair, mask: Mask, sizes: dict[int, str]) -> Descript
 
 
 def _named_factors(sizes: dict[int, str]) -> dict[float, Description]:
-    """The factors that have a meaning, such as the size of an axis, with their descriptions."""
+    """Returns the factors that have a meaning, such as the size of an axis, with their
+    descriptions.
+    """
     more, less = "a sum for a mean?", "a mean for a sum, or no sum over a broadcast axis?"
     named = {-1.0: Description("has the opposite sign")}
     for size, name in {2: "", **sizes}.items():
@@ -205,7 +207,7 @@ def _named_factors(sizes: dict[int, str]) -> dict[float, Description]:
 
 
 def _sizes(pair: DerivativePair, output_shape: Sequence[int]) -> dict[int, str]:
-    """The sizes of axes that a mean or a sum may have run over, with their names."""
+    """Returns the sizes of axes that a mean or a sum may have run over, with their names."""
     found: dict[int, str] = {}
     names = [(f"axis {k} of the output", size) for k, size in enumerate(output_shape)]
     names += [("the size of the output", prod(output_shape or pair.shape[: pair.outputs]))]
@@ -218,7 +220,7 @@ def _sizes(pair: DerivativePair, output_shape: Sequence[int]) -> dict[int, str]:
 
 
 def _number(c: float) -> str:
-    """A factor with as many digits as tell it from 1."""
+    """Returns a factor with as many digits as tell it from 1."""
     digits = next((d for d in (4, 7, 10) if f"{c:.{d}g}" != "1"), 17)
     return f"{c:.{digits}g}"
 
@@ -227,7 +229,7 @@ def _number(c: float) -> str:
 
 
 def _only_entry(pair: DerivativePair, x: Vector | None) -> str | None:
-    """The predicate about the only wrong entry among others that are right."""
+    """Returns the predicate about the only wrong entry among others that are right."""
     if np.count_nonzero(pair.wrong) != 1 or np.count_nonzero(pair.informative) == 1:
         return None
     index = tuple(int(k) for k in np.argwhere(pair.wrong)[0])
@@ -249,7 +251,7 @@ def _only_entry(pair: DerivativePair, x: Vector | None) -> str | None:
 
 
 def _everywhere(pair: DerivativePair, sizes: dict[int, str]) -> str | None:
-    """The predicate that holds in all entries."""
+    """Returns the predicate that holds in all entries."""
     what = _description(pair, pair.compared, sizes)
     if what is None:
         return None
@@ -259,7 +261,7 @@ def _everywhere(pair: DerivativePair, sizes: dict[int, str]) -> str | None:
 
 
 def _somewhere(pair: DerivativePair, x: Vector | None, sizes: dict[int, str]) -> str | None:
-    """The predicate about wrong entries in a place, or in a number of entries."""
+    """Returns the predicate about wrong entries in a place, or in a number of entries."""
     what = _description(pair, pair.wrong, sizes)
     verb, hint = what or Description("is wrong")
     wrong, count = np.count_nonzero(pair.wrong), np.count_nonzero(pair.informative)
@@ -279,7 +281,7 @@ def _somewhere(pair: DerivativePair, x: Vector | None, sizes: dict[int, str]) ->
 
 
 def _domain(pair: DerivativePair, x: Vector) -> str | None:
-    """The values of x at which, and only at which, entries are wrong."""
+    """Returns the values of x at which, and only at which, entries are wrong."""
     outputs = tuple(range(pair.outputs))
     wrong, informative = pair.wrong.any(axis=outputs), pair.informative.any(axis=outputs)
     values = x.reshape(wrong.shape)
@@ -298,7 +300,7 @@ def _domain(pair: DerivativePair, x: Vector) -> str | None:
 
 
 def _boxes(pair: DerivativePair) -> Iterator[tuple[str, float]]:
-    """The boxes that hold all wrong entries and none that is right, with the decades of
+    """Yields the boxes that hold all wrong entries and none that is right, with the decades of
     their kind.
     """
     used = [np.unique(k).astype(np.int64) for k in np.argwhere(pair.wrong).T]
@@ -325,7 +327,7 @@ def _boxes(pair: DerivativePair) -> Iterator[tuple[str, float]]:
 
 
 def _filled(pair: DerivativePair, ranges: dict[int, NDArray[np.int64]]) -> bool:
-    """Whether every entry within these indices that could be wrong is wrong."""
+    """Returns whether every entry within these indices that could be wrong is wrong."""
     inside = np.ones(pair.shape, dtype=bool)
     for axis, indices in ranges.items():
         shape = [-1 if k == axis else 1 for k in range(inside.ndim)]
@@ -339,7 +341,8 @@ twice as many evaluations, and only after a failure."""
 
 
 def likely_mistake(table: Table, mode: str) -> str | None:
-    """What is probably wrong with the gradient that failed first in `mode`, if the numbers show it.
+    """Returns what is probably wrong with the gradient that failed first in `mode`, if the numbers
+    show it.
 
     The gradient `J* w` of one input, for a random `w` on one output, is compared with differences
     along every entry of the input.
@@ -376,5 +379,5 @@ def likely_mistake(table: Table, mode: str) -> str | None:
 
 
 def _output(table: Table, failure: Failure) -> int:
-    """The output leaf of the row that failed."""
+    """Returns the output leaf of the row that failed."""
     return int(table.base.Y.owner[failure.row]) if table.probes.full else failure.row
