@@ -88,7 +88,7 @@ def _run(case: Case) -> tuple[Verdict, str, str]:
     """Verdict, one line, and the details of what did not pass."""
     try:
         report = case.run()
-    except Exception as error:  # one broken case must not hide the others
+    except Exception as error:  # whatever is wrong with one case must not hide the others
         notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
         first = str(error).partition("\n")[0]
         return Verdict.FAIL, f"raised {type(error).__name__}: {first}{notes}", ""

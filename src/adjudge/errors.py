@@ -1,6 +1,23 @@
-"""What adjudge raises: two lines each, what was found and what to do about it."""
+"""What adjudge raises, and how it tells that from what the code of others raises under it.
+
+Every error of adjudge has two lines: what was found, and what to do about it.
+
+Wherever adjudge calls the user's function, a derivative of it or an operation of the engine, it
+does so within `running`, which marks what is raised there. Some of these calls may fail without
+harm: a function need not be defined at every point beside x. They are made by `attempt` or within
+`Catching`, which keep marked exceptions and let all others through: a mistake in adjudge itself
+is never taken for a property of the function.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import Enum, auto
+from types import TracebackType
+from typing import Self, TypeVar
+
+Value = TypeVar("Value")
 
 
 class AdjudgeError(Exception):
@@ -53,3 +70,89 @@ class NotSupportedError(AdjudgeError, NotImplementedError):
 
 class UnstableOutputError(AdjudgeError, AssertionError):
     """A function whose output changes its structure, shape or dtype between evaluations."""
+
+
+class Source(Enum):
+    """Whose code raised an exception."""
+
+    FUNCTION = auto()
+    """The function that is checked."""
+    DERIVATIVE = auto()
+    """The engine's derivative of it, or one that the user wrote."""
+    ENGINE = auto()
+    """An operation of the engine on arrays."""
+    REFERENCE = auto()
+    """What was given as `reference=`."""
+    ADJUDGE = auto()
+    """Code of adjudge that stands in for an engine, or is called by one."""
+
+
+@contextmanager
+def running(source: Source, note: str = "") -> Iterator[None]:
+    """Marks every exception that leaves the block as raised by `source`, and adds `note` to it.
+
+    Where blocks are nested the innermost decides: a function that raises while the engine
+    differentiates it has raised the exception itself.
+    """
+    try:
+        yield
+    except BaseException as error:  # it goes on: this only says where it comes from
+        vars(error).setdefault(_MARK, source)
+        if note:
+            error.add_note(note)
+        raise
+
+
+_MARK = "_adjudge_source"
+
+
+def source_of(error: BaseException) -> Source:
+    """Whose code raised `error`, as `running` marked it; unmarked ones are adjudge's own."""
+    source = vars(error).get(_MARK, Source.ADJUDGE)
+    assert isinstance(source, Source)
+    return source
+
+
+def attempt(call: Callable[[], Value], *expected: type[Exception]) -> Value | None:
+    """`call()`; `None` where the code of others raises in it, or one of `expected` is raised.
+
+    Errors of adjudge that are not expected come through, and so do interrupts.
+    """
+    try:
+        return call()
+    except Exception as error:  # the only handler of what others raise; it keeps nothing alive
+        if not _caught(error, expected):
+            raise
+        return None
+
+
+class Catching:
+    """A context that ends where the code of others raises, or one of `expected` is raised.
+
+    The exception is then in `error`. Errors of adjudge that are not expected come through, and
+    so do interrupts.
+    """
+
+    def __init__(self, *expected: type[Exception]) -> None:
+        """Nothing is caught yet."""
+        self.expected = expected
+        self.error: Exception | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        if not isinstance(error, Exception) or not _caught(error, self.expected):
+            return False
+        self.error = error
+        return True
+
+
+def _caught(error: Exception, expected: tuple[type[Exception], ...]) -> bool:
+    foreign = source_of(error) is not Source.ADJUDGE and not isinstance(error, AdjudgeError)
+    return foreign or isinstance(error, expected)

@@ -51,7 +51,7 @@ def why_absent(name: str) -> str | None:
     if reason is None:
         try:
             backend.make(np.zeros(1), "float32")
-        except Exception as error:
+        except Exception as error:  # an engine says in its own way that its device is missing
             reason = f"{type(error).__name__}: {error}".partition("\n")[0]
     if reason is None:
         return None

@@ -9,10 +9,11 @@ from functools import partial
 import numpy as np
 
 from adjudge.check.one_problem import FULL_MODE, Judgement, Part, Settings, judge
+from adjudge.errors import attempt
 from adjudge.findings import Finding, Status, Verdict
 from adjudge.floats import SHORT, Vector, scale
 from adjudge.jacobian import least_work
-from adjudge.problem import Base, Problem, observe, signed, where_defined
+from adjudge.problem import Base, Problem, observe, signed
 from adjudge.report import mode_verdict
 
 POINTS = 2
@@ -84,7 +85,7 @@ def _points(
         there = _moved(problem, move)
         if there is None:
             continue
-        at_it = where_defined(partial(observe, there))
+        at_it = attempt(partial(observe, there))
         if at_it is not None and np.all(np.isfinite(at_it.values) | ~np.isfinite(base.values)):
             yield there, at_it
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from adjudge.check.at_kinks import judge_here_or_nearby
 from adjudge.check.one_problem import Judgement, Part, Settings, judge
-from adjudge.errors import NotSupportedError
+from adjudge.errors import AdjudgeError, Catching, NotSupportedError, Source, running
 from adjudge.estimate import coarsest_eps
 from adjudge.findings import Finding, Status, Verdict, worst
 from adjudge.floats import scale
@@ -51,25 +51,25 @@ class DoublePrecision:
 
         Raises `RefusedError` where it cannot be, or is not in double precision.
         """
-        try:
+        with Catching(AdjudgeError) as caught:
             if self._problem is None:
                 assert self.low.widened is not None
                 self._problem = self.low.widened()
             problem = make(self._problem)
             base = observe(problem)
-        except NotSupportedError as error:
-            raise RefusedError(_first_line(error)) from error
-        except Exception as error:
-            raise raised(error) from error
+        if isinstance(caught.error, NotSupportedError):
+            raise RefusedError(_first_line(caught.error)) from caught.error
+        refuse_if_raised(caught)
         for leaf in (*problem.X.leaves, *base.whole.leaves):
             if not leaf.double:
                 raise RefusedError(f"{leaf.name} stays {leaf.info.dtype}")
         return problem, base
 
 
-def raised(error: Exception) -> RefusedError:
-    """The refusal of a function that raises in double precision."""
-    return RefusedError(f"it raises {type(error).__name__}: {_first_line(error)}")
+def refuse_if_raised(caught: Catching) -> None:
+    """Raises `RefusedError` where the function has raised in double precision."""
+    if (error := caught.error) is not None:
+        raise RefusedError(f"it raises {type(error).__name__}: {_first_line(error)}") from error
 
 
 def alike(one: Space, other: Space) -> bool:
@@ -177,7 +177,8 @@ def judged(
         return outcome
     # before anything else is blamed: f may cast to less than its inputs have
     backend = top.backend
-    carried = backend.carried_eps(top.function, top.point())
+    with running(Source.FUNCTION):
+        carried = backend.carried_eps(top.function, top.point())
     if carried <= coarsest_eps(top, base):
         return outcome
     double.refused += f", and with an eps of {carried:.2g} inside"
@@ -211,7 +212,7 @@ def _in_double(
         high, base64 = double.composed(make)
         if not alike(top.X, high.X) or not alike(base.whole, base64.whole):
             raise RefusedError("its outputs have another structure")
-        try:
+        with Catching(AdjudgeError) as caught:
             require_double(high, base64, asked.backward, asked.forward)
             formula = judge_here_or_nearby(
                 high, base64, asked, f"{words}, {note_of(high, double)}", Part.TABLE
@@ -219,10 +220,7 @@ def _in_double(
             rough = formula.verdict is not Verdict.PASS and not carries_double(
                 high, base64, settings.seed
             )
-        except RefusedError:
-            raise
-        except Exception as error:  # the function as it was given is judged instead
-            raise raised(error) from error
+        refuse_if_raised(caught)
     if rough:
         raise RefusedError("it computes with less than double precision inside")
     pairs = [(Evaluator(top, base), Evaluator(high, base64, double.widening), letters)]
@@ -236,10 +234,9 @@ def _in_double(
             mode = letter + one.problem.modes_taken
             if mode not in double.carried:
                 double.carried.add(mode)
-                try:
+                with Catching(AdjudgeError) as caught:  # only in double: the rest ran before
                     found = transport(one, other, letter, settings.seed)
-                except Exception as error:  # only in double: the rest ran before
-                    raise raised(error) from error
+                refuse_if_raised(caught)
                 _consequence(found, formula, mode)
                 new = found.findings(formula.verdict)
                 outcome.findings += [one for one in new if one not in outcome.findings]

@@ -19,7 +19,7 @@ from adjudge.check.equivalence import (
 from adjudge.check.one_problem import Judgement, Part, Settings, judge, unsupported
 from adjudge.check.summary import provenance_of, rows_of
 from adjudge.engine import AutodiffBackend
-from adjudge.errors import AdjudgeError, InputError, NotSupportedError
+from adjudge.errors import Catching, InputError, NotSupportedError
 from adjudge.estimate import coarsest_eps
 from adjudge.findings import Finding, Outcome, Status, Verdict, worst
 from adjudge.floats import Vector
@@ -98,18 +98,14 @@ class Matrix:
         if along is None:
             return chosen
         self._along = along[: self.problem.X.size]
-        try:
+        with Catching(NotSupportedError) as caught:
             top = self._make("F")(problem)
             base = observe(top)
             # at the cotangent of `known`, to see the same Hessian
             at_w = replace(chosen, seed=chosen.seed + COTANGENT, undefined=False, thorough=False)
             outcome = judge(top, base, at_w, words, Part.IDENTITIES)
             agreed = self._agreed(known, top, base, outcome, chosen)
-        except AdjudgeError as error:
-            if isinstance(error, NotSupportedError):
-                return chosen
-            raise
-        except Exception:  # it is met again, and reported, where the mode is judged
+        if caught.error is not None:  # it is met again, and reported, where the mode is judged
             return chosen
         left = chosen
         for mode in set(outcome.modes) | set(agreed):  # not offered, or compared
@@ -152,7 +148,7 @@ class Matrix:
         known, usual = self._found.get(taken), self.rows[self.problem.backend.way]
         make, left = self._make(taken), chosen
         if known is not None:
-            try:
+            with Catching(NotSupportedError) as caught:
                 top = make(way.problem)
                 for letter in "RF":
                     mode = letter + taken
@@ -162,11 +158,8 @@ class Matrix:
                             known.outcome.identities += compared
                             self.rows.setdefault(way.name, {})[mode] = usual[mode]
                             left = _without(left, letter)
-            except AdjudgeError as error:
-                if not isinstance(error, NotSupportedError):
-                    raise
-            except Exception:  # it is met again, and reported, where the mode is judged
-                left = chosen
+            if caught.error is not None and not isinstance(caught.error, NotSupportedError):
+                left = chosen  # it is met again, and reported, where the mode is judged
         words = f"{provenance_of(self.problem, self.settings, False)}, {way.name}"
         if taken == "F" and (left.backward or left.forward) and way.name in self.rows:
             left = self._by_agreement(way.problem, left, words, way.name)
@@ -275,36 +268,34 @@ def guarded(
     What the function itself raises comes through, but `beside` the engine's usual way: there it
     says that the function does not run in this way.
     """
-    counts = problem.counts
-    try:
+    with Catching() as caught:
         return composition(problem, taken, settings, words, double, make)
-    except AdjudgeError:
-        raise
-    except Exception as error:
-        if not taken and not beside and "under" not in counts.doing:
-            raise
-        if settings.backward and settings.forward:
-            parts = [
-                guarded(problem, taken, _without(settings, o), words, double, make, beside=beside)
-                for o in "FR"
-            ]
-            return Found(parts[0].top, None, _joined([part.outcome for part in parts]))
-        mode = ("R" if settings.backward else "F") + taken
-        status = Status.UNSUPPORTED if beside else Status.RAISED
-        said = str(error).strip() or "no message"
-        does = "does not run in this way: it raises" if beside else "raises"
-        outcome = Judgement()
-        outcome.findings.append(
-            Finding(
-                status,
-                mode,
-                "",
-                f"{mode}: the derivative {does} {type(error).__name__}: {said}",
-                cause=error,
-            )
+    error = caught.error
+    assert error is not None
+    if not taken and not beside and "under" not in problem.counts.doing:
+        raise error
+    if settings.backward and settings.forward:
+        parts = [
+            guarded(problem, taken, _without(settings, o), words, double, make, beside=beside)
+            for o in "FR"
+        ]
+        return Found(parts[0].top, None, _joined([part.outcome for part in parts]))
+    mode = ("R" if settings.backward else "F") + taken
+    status = Status.UNSUPPORTED if beside else Status.RAISED
+    said = str(error).strip() or "no message"
+    does = "does not run in this way: it raises" if beside else "raises"
+    outcome = Judgement()
+    outcome.findings.append(
+        Finding(
+            status,
+            mode,
+            "",
+            f"{mode}: the derivative {does} {type(error).__name__}: {said}",
+            cause=error,
         )
-        outcome.modes[mode] = outcome.findings[-1].verdict
-        return Found(problem, None, outcome)
+    )
+    outcome.modes[mode] = outcome.findings[-1].verdict
+    return Found(problem, None, outcome)
 
 
 def _joined(parts: Sequence[Judgement]) -> Judgement:

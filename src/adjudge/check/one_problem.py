@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from adjudge.errors import NotSupportedError
+from adjudge.errors import Catching, NotSupportedError
 from adjudge.estimate import SIGNIFICANT_BITS, coarsest_eps
 from adjudge.findings import Finding, Status, Verdict, worst
 from adjudge.floats import Vector
@@ -101,11 +101,11 @@ def mapped(
         if table.budget.affords(what, work):
             yield from findings
     elif offered and table.budget.allows(work):
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                found = list(findings)
-        except Exception as error:  # arrays that cannot be stacked, say: sparse ones
+        found: list[Finding] = []
+        with Catching() as caught, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found += findings
+        if (error := caught.error) is not None:  # arrays that cannot be stacked, say: sparse ones
             text = f"the batch for {name} raises {type(error).__name__}: {error}"
             found = [Finding(Status.RAISED, name, "", text, cause=error)]
         for finding in found:

@@ -14,7 +14,7 @@ from adjudge.check.isolation import surroundings
 from adjudge.check.one_problem import Settings
 from adjudge.check.options import Options, problem_of, settings_of
 from adjudge.check.special_points import SpecialPoint, special_points
-from adjudge.errors import AdjudgeError, FlagError, InputError, UnstableOutputError
+from adjudge.errors import Catching, FlagError, InputError, Source, UnstableOutputError, source_of
 from adjudge.estimate import OUT_OF_RANGE, Irregularity, irregularity
 from adjudge.findings import Finding, Outcome, Status, Verdict, worst
 from adjudge.floats import FLUSHED
@@ -115,26 +115,22 @@ def _at(
     own: bool,
 ) -> Report:
     """The report at `point`; where the check cannot be made there, one that says so."""
-    try:
+    with Catching(UnstableOutputError, InputError) as caught:
         return check(point.inputs, **{**options, "kwargs": point.kwargs})
-    except UnstableOutputError as error:
+    error = caught.error
+    assert error is not None
+    if isinstance(error, UnstableOutputError):
         finding = _raised(error, "f changes the shape or dtype of its output", "")
-    except InputError as error:
+    elif isinstance(error, InputError):
         if own:
             error.add_note(f"adjudge: at {point.name}")
-            raise
+            raise error
         text = f"no check can be made: {error}"
         finding = Finding(Status.UNRESOLVED, next(iter(given.modes), ""), "", text)
-    except AdjudgeError:
-        raise
-    except Exception as error:
-        notes = getattr(error, "__notes__", ())
-        if any("of the function" in note for note in notes):
-            finding = _raised(error, "f", "")
-        else:
-            finding = _raised(
-                error, "f does not raise; its derivative", next(iter(given.modes), "R")
-            )
+    elif source_of(error) is Source.FUNCTION:
+        finding = _raised(error, "f", "")
+    else:
+        finding = _raised(error, "f does not raise; its derivative", next(iter(given.modes), "R"))
     return replace(
         given,
         verdict=finding.verdict,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from adjudge.cross.engine import Engine, Numbers, Output, Question
 from adjudge.cross.report import VALUE, Divergence, quantity
-from adjudge.errors import NotSupportedError
+from adjudge.errors import AdjudgeError, Catching, NotSupportedError
 from adjudge.estimate import coarsest_eps
 from adjudge.findings import Status, Verdict
 from adjudge.floats import Vector, lowest_bit, norm, scale
@@ -455,16 +455,15 @@ class Bench:
             points = near(first, question, self.seed)
             if wide:
                 points = [x, *around(first, question, self.seed)]
-            try:
+            with Catching(AdjudgeError) as caught:
                 found = engine.numbers(question, points)
-            except NotSupportedError as error:
-                self.lacking[question.word, engine.name] = (Status.UNSUPPORTED, first_line(error))
-            except Exception as error:
-                self.lacking[question.word, engine.name] = (Status.RAISED, first_line(error))
-            else:
                 if wide:  # x itself is known
                     found = Numbers(found.rows[1:], found.values[1:])
                 self._answers[key] = found
+            if (error := caught.error) is not None:
+                lacks = isinstance(error, NotSupportedError)
+                status = Status.UNSUPPORTED if lacks else Status.RAISED
+                self.lacking[question.word, engine.name] = (status, first_line(error))
         return self._answers.get(key)
 
     @staticmethod

@@ -14,7 +14,7 @@ from adjudge.cross.compare import STRUCTURE, Bench, Outputs, first_line
 from adjudge.cross.engine import Engine, carried, engine_of, widened
 from adjudge.cross.report import VALUE, CrosscheckError, CrossReport
 from adjudge.engine import AutodiffBackend, ByHand, backend_named, names
-from adjudge.errors import AdjudgeError, BackendNotInstalledError, FlagError, InputError
+from adjudge.errors import AdjudgeError, BackendNotInstalledError, Catching, FlagError, InputError
 from adjudge.findings import Status, Verdict, worst
 from adjudge.report import Report, asked_for
 from adjudge.verbs import examine
@@ -115,17 +115,17 @@ class _Check:
 
     def _runs(self, engine: Engine) -> bool:
         """Whether f runs on the engine at x."""
-        try:
+        with Catching(AdjudgeError) as caught:
             self.outputs[engine.name] = engine.outputs()
             engine.base()
-        except Exception as error:
-            return self._raises(engine, error)
-        return True
+        return self._went_through(engine, caught)
 
-    def _raises(self, engine: Engine, error: Exception) -> bool:
-        self.raised[engine.name] = first_line(error)
-        self.errors.append(error)
-        return False
+    def _went_through(self, engine: Engine, caught: Catching) -> bool:
+        """Whether nothing was raised; what was is kept for the report."""
+        if (error := caught.error) is not None:
+            self.raised[engine.name] = first_line(error)
+            self.errors.append(error)
+        return error is None
 
     def _examined(self, engine: Engine, alive: Sequence[Engine]) -> bool:
         """Whether there is a report of the engine's derivatives against differences there, or none
@@ -143,16 +143,14 @@ class _Check:
                 f"derivatives on {engine.name}, which has none: those of {donor.name} are held "
                 "against its differences"
             )
-        try:
+        with Catching(AdjudgeError) as caught:
             modes = ["R"] if isinstance(function, ByHand) and function.jvp is None else None
             modes = modes if order == 1 else None
             compile = self.compile and not isinstance(function, ByHand)
             self.reports[engine.name] = examine(
                 function, engine.inputs, order=order, modes=modes, compile=compile, **engine.options
             )
-        except Exception as error:
-            return self._raises(engine, error)
-        return True
+        return self._went_through(engine, caught)
 
     def _alike(self, one: Engine, two: Engine) -> bool:
         (first, a), (second, b) = self.outputs[one.name], self.outputs[two.name]
@@ -182,19 +180,19 @@ class _Check:
         """f in double precision, on the first engine where it runs so; `None` where it has to."""
         narrow = [e for e in alive if e.differentiates and e.problem.widened is not None]
         for engine in narrow:
-            try:
+            good = False
+            with Catching(AdjudgeError) as caught:
                 truth = widened(engine)
                 with truth.inside():
                     base = truth.base()
                     leaves = (*truth.problem.X.leaves, *base.whole.leaves)
-                    good = all(leaf.double for leaf in leaves)
-                    good = good and carries_double(truth.problem, base, self.seed)
-                why = "it computes with less inside"
-            except Exception as error:
-                good, why = False, first_line(error)
+                    wide = all(leaf.double for leaf in leaves)
+                    good = wide and carries_double(truth.problem, base, self.seed)
             if good:
                 bench.owners[truth.name] = engine.name
                 return truth
+            error = caught.error
+            why = "it computes with less inside" if error is None else first_line(error)
             self.left_out.append(f"f in float64 on {engine.name}: {why}")
         return None
 

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from adjudge.engine import (
     expand,
     placed_tree,
 )
+from adjudge.errors import Source, UnstableOutputError, attempt, running
 from adjudge.floats import Vector
 from adjudge.jacobian import DerivativeAtPoints, Evaluator
 from adjudge.problem import (
@@ -142,21 +144,23 @@ class Engine:
         """The structure of what f returns at x, and its leaves. Raises what f raises."""
         backend = self.backend
         with self.inside():
-            result = self.function(*placed_tree(backend, self.arrays))
+            with running(Source.FUNCTION):
+                result = self.function(*placed_tree(backend, self.arrays))
             tree = flatten(result, "out", expand)
             found = []
             for name, leaf in zip(tree.names, tree.leaves, strict=True):
                 if not backend.owns(leaf):
                     found.append(Output(name, (), type(leaf).__name__, False, leaf))
                     continue
-                info = backend.info(leaf)
+                with running(Source.ENGINE):
+                    info, host = backend.info(leaf), backend.to_host(leaf)
                 found.append(
                     Output(
                         name,
                         info.shape,
                         info.dtype.rpartition(".")[2],
                         backend.differentiable(leaf),
-                        backend.to_host(leaf),
+                        host,
                     )
                 )
         return _skeleton(result), found
@@ -173,15 +177,13 @@ class Engine:
             top = self.top(question.word[1:], question.along)
             answers = []
             for k, point in enumerate(points):
-                try:
-                    answers.append(self._at(question, top, point))
-                except Exception:
-                    if k == 0:
-                        raise
-                    entries = question.of.size
+                ask = partial(self._at, question, top, point)
+                answer = ask() if k == 0 else attempt(ask, UnstableOutputError)
+                if answer is None:
                     probes = max(1, len(question.probes))
-                    nothing = np.full((probes, entries), np.nan)
-                    answers.append((nothing, np.full(top.base.Y.size, np.nan)))
+                    nothing = np.full((probes, question.of.size), np.nan)
+                    answer = nothing, np.full(top.base.Y.size, np.nan)
+                answers.append(answer)
         rows, values = zip(*answers, strict=True)
         return Numbers(np.array(rows), np.array(values))
 

@@ -15,7 +15,7 @@ from adjudge.engine.contract import (
     Pullback,
 )
 from adjudge.engine.wrapper import WrappedBackend
-from adjudge.errors import InputError
+from adjudge.errors import InputError, Source, running
 
 
 class ByHand:
@@ -162,12 +162,9 @@ class FlatByHand:
             return None
         args, kwargs = self.codec.arguments(x)
         tangents = self.codec.gradient_tree(v)
-        try:
-            with self.codec.calling(x):
-                pushed = self.rule.jvp(*args, *tangents, **kwargs)
-        except Exception as error:
-            error.add_note("adjudge: raised in the jvp, not in the function")
-            raise
+        note = "adjudge: raised in the jvp, not in the function"
+        with running(Source.DERIVATIVE, note), self.codec.calling(x):
+            pushed = self.rule.jvp(*args, *tangents, **kwargs)
         return self.codec.cotangent_leaves(pushed)
 
     def gradient_map(self, zeros: Callable[[MaybeArrays, Arrays], Arrays]) -> FlatByHand | None:

@@ -55,7 +55,7 @@ def host_array(values: object, name: str = "values") -> NDArray[Any]:
     """`values` as a NumPy array of numbers. Raises `InputError` for anything else."""
     try:
         host = np.asarray(values)
-    except Exception as error:
+    except (TypeError, ValueError, RuntimeError) as error:  # what arrays of engines raise here
         raise InputError(
             f"{name} is a {type(values).__name__} and no array of numbers: {error}",
             "give a NumPy array, or nested lists of numbers",

@@ -74,7 +74,7 @@ def _loaded(entry: Entry) -> AutodiffBackend:
             f"backend '{entry.root}' is known, but the package '{entry.root}' is not installed",
             f"install it: {entry.command}",
         ) from error
-    except Exception as error:
+    except Exception as error:  # an adapter is code of others, which fails to import as it likes
         raise _broken(entry, error) from error
     backend: AutodiffBackend = factory()
     return backend

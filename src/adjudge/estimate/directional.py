@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
-from adjudge.errors import AdjudgeError, InputError
+from adjudge.errors import InputError, attempt
 from adjudge.estimate.reference import Direction
 from adjudge.estimate.stencils import (
     Estimate,
@@ -238,15 +239,9 @@ def with_steps(
     samples = []
     for step in steps:
         signed = float(np.copysign(step, found.step))
-        try:
-            taken = sample_at(problem, base, found.tangent, signed, one_sided=found.one_sided)
-        except AdjudgeError:
-            raise
-        except Exception:
-            if step <= abs(found.step):
-                raise
-            # f is not defined farther off than the step that worked.
-            continue
+        take = partial(sample_at, problem, base, found.tangent, signed, one_sided=found.one_sided)
+        # farther off than the step that worked f need not be defined
+        taken = attempt(take) if step > abs(found.step) else take()
         if taken is not None:
             samples.append(taken[0])
     if len(samples) < (least or fewest_samples(one_sided=found.one_sided)):

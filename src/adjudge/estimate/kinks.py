@@ -13,9 +13,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from adjudge.errors import attempt
 from adjudge.estimate.directional import Column, coarsest_eps
 from adjudge.floats import SHORT, Vector, scale
-from adjudge.problem import Base, Problem, Space, evaluate, signed, where_defined
+from adjudge.problem import Base, Problem, Space, evaluate, signed
 
 UNCHANGED = 0.15
 """A part of the samples that is the same to this part of itself, over steps that shrink by powers
@@ -117,7 +118,7 @@ class LocalSlopes:
         """
         point = self.problem.clipped(self.problem.origin + move)
         doing = "close to a special point"
-        values = where_defined(lambda: evaluate(self.problem, self.base, point, doing))
+        values = attempt(lambda: evaluate(self.problem, self.base, point, doing))
         if values is None:
             return None
         finite = np.isfinite(values) | ~np.isfinite(self.base.values)

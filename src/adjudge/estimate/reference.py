@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from adjudge.engine import expand
-from adjudge.errors import AdjudgeError, InputError, NotSupportedError
+from adjudge.errors import InputError, NotSupportedError, Source, running
 from adjudge.estimate.stencils import Estimate
 from adjudge.floats import Vector
 from adjudge.problem import Leaf, Space, UserCodec, flatten
@@ -337,13 +337,8 @@ class Linked:
         """Makes a call, and notes on an exception that it was raised in the reference and
         not in f.
         """
-        try:
+        with running(Source.REFERENCE, "adjudge: raised in the reference, not in the function"):
             return call()
-        except AdjudgeError:
-            raise
-        except Exception as error:
-            error.add_note("adjudge: raised in the reference, not in the function")
-            raise
 
 
 def _host(array: Any, leaf: Leaf) -> Vector:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.errors import NotSupportedError
+from adjudge.errors import NotSupportedError, UnstableOutputError, attempt
 from adjudge.estimate import Column, Sample, describe_move, moved_by
 from adjudge.findings import Finding, Status
 from adjudge.floats import Vector, norm, scale
@@ -190,17 +190,17 @@ class Affine:
         if length < SHORTEST_LENGTH * tangent.length:
             return None
         points = [moved_by(problem, tangent, step * length) for step in (1.0, -1.0, THIRD_POINT)]
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                ahead, behind, part = (
-                    evaluate(problem, base, point, describe_move(problem, tangent, length))
-                    for point in points
-                )
-        # So far from x f need not be defined, and nothing is claimed then.
-        except Exception:
+        words = describe_move(problem, tangent, length)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            values = attempt(
+                lambda: [evaluate(problem, base, point, words) for point in points],
+                UnstableOutputError,
+            )
+        if values is None:  # so far from x f need not be defined
             return None
         at_x = base.values
+        ahead, behind, part = values
         with np.errstate(all="ignore"):
             value = (ahead - behind) / 2
             # Four slopes of one affine function are the same number to rounding.

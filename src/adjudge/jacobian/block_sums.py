@@ -33,6 +33,7 @@ from adjudge.engine import (
     Pullback,
     WrappedBackend,
 )
+from adjudge.errors import Catching, NotSupportedError, Source, UnstableOutputError, running
 from adjudge.estimate import coarsest_eps
 from adjudge.floats import SAMPLED, Vector, scale
 from adjudge.jacobian.comparison import Tally, Tolerance
@@ -56,14 +57,15 @@ has more to do, with fewer one wrong entry is diluted more. The value is ours.""
 
 
 class UnfitError(Exception):
-    """The problem cannot be sketched, or the engine did what only a whole check can judge."""
+    """Sums of blocks cannot decide this problem, which the comparison of all entries then does."""
 
 
 def plus(backend: AutodiffBackend, array: Array, other: Array) -> Array:
     """Returns a new array `array + other`, with the strides of `array` where the engine has
     strides.
     """
-    fresh = backend.copy(array)
+    with running(Source.ENGINE):  # there may be no memory for it
+        fresh = backend.copy(array)
     fresh += other
     return fresh
 
@@ -239,7 +241,8 @@ class Sketch:
         v = self.direction(tuple(part if k == j else None for k, part in enumerate(parts)))
         x = tuple(problem.backend.copy(array) for array in self._x)
         problem.counts.jvps += 1
-        _, tangents = problem.backend.jvp(problem.function, x, v)
+        with running(Source.DERIVATIVE):
+            _, tangents = problem.backend.jvp(problem.function, x, v)
         terms, sums, before = [], [], 0
         for blocks, tangent in zip(self.outputs, tangents, strict=True):
             found = np.zeros(blocks.leaf.entries)
@@ -266,26 +269,35 @@ class SketchBackend(WrappedBackend):
 
     def vjp(self, f: FlatFunction, x: Arrays) -> tuple[Arrays, Pullback]:
         sketch, engine = self.sketch, self.sketch.problem.backend
-        y, pull = engine.vjp(sketch.problem.function, sketch.point(x))
-        if any(engine.detached(array) for array in y):
-            raise UnfitError("an output is detached")
+        with running(Source.ADJUDGE):
+            point = sketch.point(x)
+            with running(Source.DERIVATIVE):
+                y, pull = engine.vjp(sketch.problem.function, point)
+            if any(engine.detached(array) for array in y):
+                raise UnfitError("an output is detached")
+            values = sketch.values(y)
 
         def pullback(c: MaybeArrays) -> MaybeArrays:
-            gradients = pull(sketch.cotangents(c))
-            taking = [k for k, entry in enumerate(c) if entry is not None]
-            if len(taking) == 1:
-                sketch.rows[taking[0]] = tuple(
-                    None if g is None else engine.copy(g) for g in gradients
-                )
-            return sketch.gradients(gradients)
+            with running(Source.ADJUDGE):
+                w = sketch.cotangents(c)
+                with running(Source.DERIVATIVE):
+                    gradients = pull(w)
+                taking = [k for k, entry in enumerate(c) if entry is not None]
+                if len(taking) == 1:
+                    sketch.rows[taking[0]] = tuple(
+                        None if g is None else engine.copy(g) for g in gradients
+                    )
+                return sketch.gradients(gradients)
 
-        return sketch.values(y), pullback
+        return values, pullback
 
     def jvp(self, f: FlatFunction, x: Arrays, v: MaybeArrays) -> tuple[Arrays, MaybeArrays]:
         sketch, engine = self.sketch, self.sketch.problem.backend
-        directions = sketch.direction(v)
-        y, tangents = engine.jvp(sketch.problem.function, sketch.point(x), directions)
-        return sketch.values(y), sketch.values(tangents)
+        with running(Source.ADJUDGE):
+            point, directions = sketch.point(x), sketch.direction(v)
+            with running(Source.DERIVATIVE):
+                y, tangents = engine.jvp(sketch.problem.function, point, directions)
+            return sketch.values(y), sketch.values(tangents)
 
 
 def sketch_of(
@@ -338,6 +350,9 @@ def _powers_of_two(lengths: Vector) -> Vector:
     return np.asarray(2.0 ** np.round(np.log2(lengths)))
 
 
+FUNCTIONS = ("broadcast_to", "concat", "conj", "real", "reshape", "sum", "zeros_like")
+"""What `Blocks` takes from the Array API namespace of an engine, which may lack some of it."""
+
 LARGE = 2**17
 """From this many real coordinates of inputs and outputs together sums of blocks are tried before
 ladders of steps. The value is ours: below it a ladder is cheap enough."""
@@ -365,6 +380,7 @@ def fits_block_sums(problem: Problem, base: Base) -> bool:
         and problem.finite
         and np.all(np.isfinite(base.values))
         and not _looks_narrow(base)
+        and all(hasattr(problem.backend.xp, name) for name in FUNCTIONS)
     )
 
 
@@ -391,7 +407,8 @@ def compare_block_sums(
     What is too small to show goes into sums of its own, up to `SEPARATIONS` times.
     """
     compared = _BlockSumComparison(problem, base, modes)
-    try:
+    # what the function raises here is met again by the whole check, where that asks it the same
+    with Catching(UnfitError, UnstableOutputError, NotSupportedError, MemoryError) as caught:
         if "F" in modes:
             compared.doubt(seed)
         hidden = compared.table(seed, None)
@@ -399,9 +416,7 @@ def compare_block_sums(
             if not hidden:
                 break
             hidden = compared.table(seed + depth, hidden)
-    except Exception:  # UnfitError; the user's own comes again from the whole check, where it asks
-        return None
-    return compared.tallies
+    return compared.tallies if caught.error is None else None
 
 
 @dataclass

@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from adjudge.errors import UnstableOutputError, attempt
 from adjudge.floats import Vector, scale
 from adjudge.problem import Base, Forward, Problem, Reverse, Space, evaluate, signed
 
@@ -44,16 +46,13 @@ def is_systematic(
     well.
 
     Without this test the two modes of an ill-conditioned right derivative, a product with
-    cancelling factors, say, would be called inconsistent. Where `gap_at` raises, f or its
-    derivative is not defined, and that point says nothing.
+    cancelling factors, say, would be called inconsistent. A point where f or its derivative is not
+    defined is evidence of nothing.
     """
     held = 0
     for point in _nearby_points(problem, eps, seed):
-        try:
-            there = gap_at(point)
-        except Exception:  # noqa: S112 a point off the domain of f is no evidence for anything
-            continue
-        if not np.isfinite(there):
+        there = attempt(partial(gap_at, point), UnstableOutputError)
+        if there is None or not np.isfinite(there):
             continue
         if abs(there - gap) > UNCHANGED * abs(gap):
             return False
@@ -280,15 +279,18 @@ def derivatives_of_both(
     """
     low, high = DerivativeAtPoints(one, letter), DerivativeAtPoints(other, letter)
     problem = one.problem
+
+    def add(point: Vector) -> None:
+        low.add(point)
+        high.add(point)
+
     for point in points:
         rounded = problem.X.vector(problem.backend, problem.point(point), problem.x)
-        try:
-            low.add(rounded)
-            high.add(rounded)
-        except Exception:
-            if point is problem.origin:
-                raise
-            del low.places[len(high.places) :], low.values[len(high.values) :]
+        if point is problem.origin:
+            add(rounded)
+            continue
+        attempt(partial(add, rounded), UnstableOutputError)
+        del low.places[len(high.places) :], low.values[len(high.values) :]  # of `one` alone
     return [low, high]
 
 

@@ -14,11 +14,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from adjudge.errors import attempt
 from adjudge.estimate import Column, coarsest_eps, describe_move, moved_by
 from adjudge.floats import Vector, lowest_bit
 from adjudge.jacobian.column import ModeComparison
 from adjudge.jacobian.comparison import ERRORS, FLOOR, Comparison, Tally
-from adjudge.problem import Base, Probes, Problem, Reverse, Sums, evaluate, where_defined
+from adjudge.problem import Base, Probes, Problem, Reverse, Sums, evaluate
 
 CLOSE = 2.0**-8
 """The distance from x, over its scale, at which f must still have its value at x for a tail. A
@@ -175,7 +176,7 @@ def _value(problem: Problem, base: Base, found: Column, t: float) -> Vector | No
         return None
     point = moved_by(problem, found.tangent, step)
     words = describe_move(problem, found.tangent, step)
-    value = where_defined(lambda: evaluate(problem, base, point, words))
+    value = attempt(lambda: evaluate(problem, base, point, words))
     return None if value is None else value[: base.Y.size]
 
 

@@ -54,7 +54,6 @@ from adjudge.problem.problem import (
     first_order,
     observe,
     undetectable_slope,
-    where_defined,
 )
 from adjudge.problem.pytree import Tree, flatten
 from adjudge.problem.space import DOUBLE, Leaf, Space, largest
@@ -105,5 +104,4 @@ __all__ = [
     "signed",
     "tangent_problem",
     "undetectable_slope",
-    "where_defined",
 ]

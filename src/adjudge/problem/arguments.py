@@ -17,7 +17,13 @@ from adjudge.engine import (
     common_backend,
     expand,
 )
-from adjudge.errors import InputError, NotSupportedError, UnknownFrameworkError
+from adjudge.errors import (
+    InputError,
+    NotSupportedError,
+    Source,
+    UnknownFrameworkError,
+    running,
+)
 from adjudge.problem.pytree import Tree, flatten
 
 Path = int | str
@@ -72,7 +78,8 @@ class Arguments:
             low = backend.owns(leaf) and backend.differentiable(leaf)
             return backend.widen(leaf) if low else leaf
 
-        tree = replace(self.tree, leaves=tuple(wide(leaf) for leaf in self.tree.leaves))
+        with running(Source.ENGINE):  # not every device has double precision
+            tree = replace(self.tree, leaves=tuple(wide(leaf) for leaf in self.tree.leaves))
         return replace(self, tree=tree)
 
     def written(self, leaves: Sequence[Any]) -> tuple[str, ...]:

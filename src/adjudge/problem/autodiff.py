@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from adjudge.engine import Arrays, MaybeArrays
+from adjudge.errors import Source, running
 from adjudge.floats import Vector
 from adjudge.problem.problem import Base, Problem
 
@@ -23,7 +24,8 @@ class Reverse:
         self.problem = problem
         problem.counts.doing = "at x, under reverse mode"
         self.x = problem.point(at)
-        self.outputs, self._pullback = problem.backend.vjp(problem.function, self.x)
+        with running(Source.DERIVATIVE):
+            self.outputs, self._pullback = problem.backend.vjp(problem.function, self.x)
         self.attached = tuple(not problem.backend.detached(y) for y in self.outputs)
         self.present = [False] * len(self.x)
         """Whether any pullback so far had a gradient for the input leaf."""
@@ -31,11 +33,9 @@ class Reverse:
     def pull(self, w: MaybeArrays) -> MaybeArrays:
         """The engine's pullback itself."""
         self.problem.counts.vjps += 1
-        try:
+        note = "adjudge: raised in the vjp (the backward pass), not in the function"
+        with running(Source.DERIVATIVE, note):
             return self._pullback(w)
-        except Exception as error:
-            error.add_note("adjudge: raised in the vjp (the backward pass), not in the function")
-            raise
 
     def cotangent(self, base: Base, w: Vector, *, zeros: bool = False) -> MaybeArrays:
         """`w` as arrays; `None` for outputs that are detached, and for those where `w` is zero
@@ -106,7 +106,9 @@ class Forward:
         problem = self.problem
         problem.counts.jvps += 1
         problem.counts.doing = "at x, under forward mode"
-        return problem.backend.jvp(problem.function, problem.point(self.at) if x is None else x, v)
+        x = problem.point(self.at) if x is None else x
+        with running(Source.DERIVATIVE):
+            return problem.backend.jvp(problem.function, x, v)
 
     def tangent(self, v: Vector, only: int | None = None) -> MaybeArrays:
         """`v` as arrays; with `only` the other leaves' tangents are undefined."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from adjudge.engine import Arrays, MaybeArrays, expand, is_array_like
-from adjudge.errors import InputError, UnstableOutputError
+from adjudge.errors import InputError, Source, UnstableOutputError, running
 from adjudge.problem.arguments import Arguments
 from adjudge.problem.pytree import Tree, flatten
 
@@ -87,24 +87,23 @@ class UserCodec:
         """See `Arguments.call`."""
         return self.arguments_.call(x)
 
-    def calling(self, x: Arrays) -> AbstractContextManager[None]:
-        """See `AutodiffBackend.calling`."""
-        return self.arguments_.backend.calling(x)
+    @contextmanager
+    def calling(self, x: Arrays) -> Iterator[None]:
+        """See `AutodiffBackend.calling`: around a derivative that the user wrote."""
+        with running(Source.DERIVATIVE), self.arguments_.backend.calling(x):
+            yield
 
     def evaluate(self, function: Callable[..., Any], x: Arrays) -> Arrays:
         """Output leaves of one counted evaluation; exceptions say which one it was."""
         leaves = self.arguments_.fill(x)
         args, kwargs = self.arguments_.assemble(leaves)
         self.counts.evaluations += 1
-        try:
-            with self.calling(x):
-                result = function(*args, **kwargs)
-        except BaseException as error:
-            error.add_note(
-                f"adjudge: raised in evaluation {self.counts.evaluations} of the function, "
-                f"{self.counts.doing}"
-            )
-            raise
+        note = (
+            f"adjudge: raised in evaluation {self.counts.evaluations} of the function, "
+            f"{self.counts.doing}"
+        )
+        with running(Source.FUNCTION, note), self.arguments_.backend.calling(x):
+            result = function(*args, **kwargs)
         if self.signature is None:
             self.written = self.arguments_.written(leaves)
         return self.outputs(result)

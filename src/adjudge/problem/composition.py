@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from adjudge.engine import Array, Arrays, FlatFunction
-from adjudge.errors import InputError
+from adjudge.errors import InputError, Source, running
 from adjudge.floats import Vector
 from adjudge.problem.autodiff import Reverse
 from adjudge.problem.probes import random_cotangent
@@ -32,12 +32,14 @@ def gradient_problem(
 
     def evaluate(xw: Arrays) -> Arrays:
         x = xw[:count]
-        y, pullback = backend.vjp(problem.function, x)
+        with running(Source.DERIVATIVE):
+            y, pullback = backend.vjp(problem.function, x)
         problem.counts.vjps += 1
         given: list[Array | None] = [None] * len(attached)
         for k, cotangent in zip(kept, xw[count:], strict=True):
             given[k] = cotangent
-        return (*backend.zeros_for_absent(pullback(tuple(given)), x), *y)
+        with running(Source.DERIVATIVE):
+            return (*backend.zeros_for_absent(pullback(tuple(given)), x), *y)
 
     names = [f"grad_outputs[{k}]" for k in range(len(kept))]
     gradient_names = [f"grad({leaf.name})" for leaf in problem.X.leaves]
@@ -63,7 +65,8 @@ def tangent_problem(problem: Problem, outputs: Sequence[Leaf], v: Sequence[Array
     backend, count = problem.backend, len(problem.x)
 
     def evaluate(xv: Arrays) -> Arrays:
-        y, jv = backend.jvp(problem.function, xv[:count], xv[count:])
+        with running(Source.DERIVATIVE):
+            y, jv = backend.jvp(problem.function, xv[:count], xv[count:])
         problem.counts.jvps += 1
         return (*backend.zeros_for_absent(jv, y), *y)
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.engine import Arrays, AutodiffBackend, ByHand, FlatByHand, FlatFunction, HandBackend
-from adjudge.errors import AdjudgeError, FlagError, InputError
+from adjudge.errors import FlagError, InputError, Source, running
 from adjudge.floats import SAMPLED, SHORT, Vector, scale
 from adjudge.problem.arguments import Arguments, Path, read_arguments
 from adjudge.problem.calls import Counts, UserCodec
@@ -260,7 +260,8 @@ def _charted(problem: Problem, charts: Charts) -> Problem:
         return problem
 
     def evaluate(z: Arrays) -> Arrays:
-        x = charts.value(z)
+        with running(Source.FUNCTION):  # a chart may be one that the user wrote
+            x = charts.value(z)
         counts.keep(x, size)  # it is x, and not z, that the function may remember by `id`
         return flat(x)
 
@@ -271,8 +272,6 @@ def _charted(problem: Problem, charts: Charts) -> Problem:
     )
     return replace(problem, function=along, evaluate=evaluate)
 
-
-Value = TypeVar("Value")
 
 UNDETECTABLE = 64
 """Units of rounding of f below which nothing of it is seen."""
@@ -350,16 +349,6 @@ def evaluate(problem: Problem, base: Base, x: Vector, doing: str) -> Vector:
     return base.whole.vector(problem.backend, outputs, base.arrays)
 
 
-def where_defined(value: Callable[[], Value]) -> Value | None:
-    """`value()`, which evaluates f off x; `None` where f raises, since it is not defined there."""
-    try:
-        return value()
-    except AdjudgeError:
-        raise
-    except Exception:
-        return None
-
-
 def observe(problem: Problem) -> Base:
     """The function at x, evaluated once, and the spaces of its outputs."""
     problem.counts.doing = "at x"
@@ -370,7 +359,8 @@ def observe(problem: Problem) -> Base:
 def base_of(problem: Problem, outputs: Arrays) -> Base:
     """`Base` from outputs that are already there."""
     backend = problem.backend
-    arrays = tuple(backend.copy(y) for y in outputs)
+    with running(Source.ENGINE):
+        arrays = tuple(backend.copy(y) for y in outputs)
     names = tuple(problem.output_names())[: len(arrays)]
     whole, values = Space.at(backend, arrays, names)
     count = problem.outputs_of(len(arrays))

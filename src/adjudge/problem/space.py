@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.engine import Array, ArrayInfo, Arrays, AutodiffBackend, HostArray, MaybeArrays
-from adjudge.errors import InputError, NotSupportedError
+from adjudge.errors import InputError, NotSupportedError, Source, running
 from adjudge.floats import Vector
 
 DOUBLE = float(np.finfo(np.float64).eps)
@@ -149,7 +149,8 @@ class Space:
         backend: AutodiffBackend, leaf: Leaf, array: object, origin: object
     ) -> HostArray:
         try:
-            host = backend.to_host(array, origin)
+            with running(Source.ENGINE):
+                host = backend.to_host(array, origin)
         except NotSupportedError:  # of a device whose arrays hold no values
             host = None
         if host is None or host.shape != leaf.host_shape:
@@ -178,16 +179,20 @@ class Space:
 
     def arrays(self, backend: AutodiffBackend, vector: Vector, like: Arrays) -> Arrays:
         """The arrays of the engine with these real coordinates, rounded to their dtype."""
-        return tuple(
-            backend.from_host(leaf.host(vector[part]), array)
-            for leaf, part, array in zip(self.leaves, self.slices, like, strict=True)
-        )
+        hosts = [
+            leaf.host(vector[part]) for leaf, part in zip(self.leaves, self.slices, strict=True)
+        ]
+        with running(Source.ENGINE):
+            return tuple(
+                backend.from_host(host, array) for host, array in zip(hosts, like, strict=True)
+            )
 
 
 def _values(backend: AutodiffBackend, array: Array, name: str) -> HostArray:
     """The values of `array`. Raises `InputError` where it holds none."""
     try:
-        return backend.to_host(array)
+        with running(Source.ENGINE):
+            return backend.to_host(array)
     except NotSupportedError as error:
         raise InputError(
             f"{name} is an array whose values cannot be read: {error.found}",

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.engine import Array, Arrays, MaybeArrays
-from adjudge.errors import NotSupportedError
+from adjudge.errors import Catching, Source, UnstableOutputError, running
 from adjudge.findings import Finding, Status
 from adjudge.floats import Vector
 from adjudge.jacobian import UNDERFLOW, Tolerance
@@ -316,12 +316,11 @@ class Identities:
         backend = self.problem.backend
         rule = "vjp" if letter == "R" else "jvp"
         loop = [function(arrays) for arrays in pair]
-        stacked = tuple(backend.stack([arrays[0] for arrays in pair]) for _ in (0,))
-        try:
-            together = vmap(function)(*stacked)
-        except NotSupportedError:
-            raise
-        except Exception as error:  # whatever the batched rule stumbles over is the finding
+        with running(Source.ENGINE):
+            stacked = backend.stack([arrays[0] for arrays in pair])
+        with Catching(UnstableOutputError) as caught, running(Source.DERIVATIVE):
+            together = vmap(function)(stacked)
+        if (error := caught.error) is not None:  # whatever the batched rule stumbles over
             yield Finding(
                 Status.RAISED,
                 letter + self.problem.modes_taken,
@@ -333,7 +332,8 @@ class Identities:
             return
 
         def row(batch: MaybeArrays, s: int) -> Vector:
-            picked = tuple(None if array is None else array[s] for array in batch)
+            with running(Source.ENGINE):
+                picked = tuple(None if array is None else array[s] for array in batch)
             return space.vector(backend, picked, tuple(likes))
 
         apart: list[Finding] = []
@@ -351,7 +351,8 @@ class Identities:
                 f"mend the batching rule of the {rule}",
             )
         if apart:
-            twice = vmap(function)(backend.stack([pair[0][0], pair[0][0]]))
+            with running(Source.DERIVATIVE):
+                twice = vmap(function)(backend.stack([pair[0][0], pair[0][0]]))
             if not _equal(row(twice, 0), row(twice, 1)):
                 text = (
                     f"the vmapped {rule} for {name} is another one in each of two equal rows\n"

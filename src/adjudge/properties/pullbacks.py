@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from adjudge.engine import UNDEFINED, Array, MaybeArrays
+from adjudge.errors import AdjudgeError, Catching
 from adjudge.findings import Finding, Status
 from adjudge.floats import Vector
 from adjudge.problem import Reverse, random_cotangent, signed
@@ -105,9 +106,9 @@ def undefined(checks: Identities, reverse: Reverse) -> Iterator[Finding]:
     for case in cases:
         which = "every output" if case is attached else checks.base.Y.leaves[case[0]].name
         w = tuple(UNDEFINED if k in case else array for k, array in enumerate(zero))
-        try:
+        with Catching(AdjudgeError) as caught:
             gradients = reverse.pull(w)
-        except Exception as error:  # whatever the backward pass stumbles over is the finding
+        if (error := caught.error) is not None:  # whatever the backward pass stumbles over
             yield Finding(
                 Status.UNDEFINED,
                 "R" + checks.problem.modes_taken,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from adjudge.errors import UnstableOutputError, attempt
 from adjudge.estimate import column, moved_by, with_ladder, with_second_ladder
 from adjudge.findings import Finding, Status
 from adjudge.floats import Vector, norm, scale
@@ -264,11 +265,13 @@ class Structure:
         point = moved_by(problem, tangent, length)
         if np.array_equal(point, problem.origin):
             return None
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                values = evaluate(problem, base, point, "with a block of an input moved")
-        except Exception:  # f need not be defined so far from x
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            values = attempt(
+                lambda: evaluate(problem, base, point, "with a block of an input moved"),
+                UnstableOutputError,
+            )
+        if values is None:  # so far from x f need not be defined
             return None
         count = base.Y.size
         return np.asarray(values[:count] != base.values[:count])

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from adjudge.errors import AdjudgeError
+from adjudge.errors import attempt
 from adjudge.estimate import (
     Column,
     Estimate,
@@ -213,13 +213,10 @@ class _Trace:
             return found, unit
         if 4 * found.step > table.problem.room(unit):
             return with_ladder(table.problem, table.base, found), unit
-        try:
-            longer = column(table.problem, table.base, tangent, 4 * found.step).estimate
-        except AdjudgeError:
-            raise
-        except Exception:  # f is not defined that far off
+        far = attempt(lambda: column(table.problem, table.base, tangent, 4 * found.step))
+        if far is None:  # f is not defined that far off
             return with_ladder(table.problem, table.base, found), unit
-        near = found.estimate
+        near, longer = found.estimate, far.estimate
         with np.errstate(all="ignore"):
             error = np.fmax(near.error, np.abs(near.value - longer.value))
         method = "central differences, 4 evaluations"

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from adjudge.check import Options, silence
 from adjudge.engine import AutodiffBackend, HostArray, backend_named, placed_tree
-from adjudge.errors import AdjudgeError
+from adjudge.errors import Catching
 from adjudge.findings import Verdict
 from adjudge.problem import INTERVALS, SETS, Path
 from adjudge.report import GradcheckError, Report, reproduction
@@ -170,14 +170,11 @@ def judge(
     options = {**_within(domain), **options}
     point = inputs if engine is None else placed_tree(engine, inputs, device)
     script = Note(f, inputs, {**options, "backend": engine, "seed": seed})
-    try:
-        with np.errstate(all="ignore"):  # overflow belongs to such points: what it makes is judged
-            report = examine(f, point, seed=seed, backend=engine, **options)
-    except AdjudgeError:
-        raise
-    except Exception as error:
-        error.add_note(script.text())
-        raise
+    with Catching() as caught, np.errstate(all="ignore"):  # what overflow makes is judged
+        report = examine(f, point, seed=seed, backend=engine, **options)
+    if caught.error is not None:
+        caught.error.add_note(script.text())
+        raise caught.error
     if report:
         return report
     why = ""
