@@ -227,7 +227,9 @@ def pylops_of_jax(xp: Any) -> Cases:
         raise AbsentError("of the CPU")
     needed("jax")
     os.environ.setdefault("CUPY_PYLOPS", "1" if cupy_device() is None else "0")
-    x = registry.backend_named("jax").make(np.random.default_rng(SEED).normal(size=20), "float64")
+    x = registry.backend_named("jax").arrays.make(
+        np.random.default_rng(SEED).normal(size=20), "float64"
+    )
     yield from _pylops(x, mistakes=("sign", "factor", "order", "1e-5"))
 
 
@@ -271,7 +273,7 @@ def jax_callback(xp: Any) -> Cases:
     if (xp is np) is (jax.default_backend() == "gpu"):
         raise AbsentError(f"JAX runs on {jax.default_backend()}")
     example = loaded("examples/cupy_in_jax.py")
-    make = registry.backend_named("jax").make
+    make = registry.backend_named("jax").arrays.make
     inputs = tuple(make(np.asarray(leaf, np.float64), "float64") for leaf in example.inputs())
     yield "right", Case(example.right.f, inputs)
     for name, function in example.WRONG.items():
@@ -304,7 +306,7 @@ def cupy_device() -> str | None:
     """Why CuPy holds no array here; `None` where it does."""
     if importlib.util.find_spec("cupy") is None:
         return "CuPy is not installed"
-    return registry.backend_named("cupy").absent()
+    return registry.backend_named("cupy").environment.unavailable()
 
 
 def trial(engine: Callable[[Any], Cases], xp: Any) -> Trial:

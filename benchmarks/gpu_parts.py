@@ -29,7 +29,7 @@ import numpy as np
 
 import adjudge
 from adjudge.conformance import checks
-from adjudge.engine import backend_named
+from adjudge.engine import backend_named, replaced
 
 ROOT = Path(__file__).resolve().parents[1]
 LOST = 3
@@ -56,20 +56,20 @@ class Place:
 
     def array(self) -> Any:
         """Two ones on the device."""
-        return self.backend.make(np.ones(2), "float32", self.name)
+        return self.backend.arrays.make(np.ones(2), "float32", self.name)
 
     @property
     def name(self) -> str | None:
         """What the backend calls the device: JAX's own names of CPU devices differ."""
         kind = self.device.partition(":")[0]
         if kind == "cpu":
-            return self.backend.devices()[0] if self.engine == "jax" else "cpu"
+            return self.backend.arrays.devices()[0] if self.engine == "jax" else "cpu"
         return f"{self.device}:0" if kind == self.device else self.device
 
     def alive(self) -> bool:
         """Whether arrays can still be made there and read back."""
         try:
-            return bool((self.backend.to_host(self.array()) == 1).all())
+            return bool((self.backend.arrays.to_host(self.array()) == 1).all())
         except Exception:
             traceback.print_exc()
             return False
@@ -78,8 +78,8 @@ class Place:
 def describe(place: Place) -> dict[str, Any]:
     """The device that arrays are really on, in the words of the engine and of its CUDA."""
     backend = place.backend
-    found: dict[str, Any] = {"device": backend.info(place.array()).device}
-    found["version"] = backend.version
+    found: dict[str, Any] = {"device": backend.arrays.info(place.array()).device}
+    found["version"] = backend.environment.version
     if place.engine == "torch" and place.device != "cpu":
         torch = importlib.import_module("torch")
         found |= {"name": torch.cuda.get_device_name(), "cuda": torch.version.cuda}
@@ -99,7 +99,7 @@ def describe(place: Place) -> dict[str, Any]:
 
 def at_home(backend: Any, device: str) -> Any:
     """The backend with `device` as its default one, and the first of its devices."""
-    kind: Any = type(backend)
+    kind: Any = type(backend.arrays)
 
     class Placed(kind):  # type: ignore[misc]
         def make(self, values: Any, dtype: str, device: str | None = None) -> Any:
@@ -109,9 +109,9 @@ def at_home(backend: Any, device: str) -> Any:
             return [home, *(name for name in super().devices() if name != home)]
 
     home = device
-    placed = copy.copy(backend)
-    placed.__class__ = Placed
-    return placed
+    arrays = copy.copy(backend.arrays)
+    arrays.__class__ = Placed
+    return replaced(backend, arrays=arrays)
 
 
 def conformance(place: Place) -> Iterator[Item]:
@@ -121,7 +121,7 @@ def conformance(place: Place) -> Iterator[Item]:
     for name, way in ways.items():
         excused = {"FF": "PyTorch's forward mode does not nest"} if name == "torch" else None
         disturb = {}
-        if backend.random_state() is not None:
+        if backend.environment.random_state() is not None:
             disturb = {"random numbers": (partial(draw, place), None)}
         few = {"scenarios": ["elementwise", "matrix product"]} if place.small else {}
         engine = at_home(way, str(place.name))
@@ -141,7 +141,7 @@ def answered(check: Any, subject: Any) -> dict[str, Any]:
     The kit holds products to the digits of their dtype, which JAX's default precision has not.
     """
     before = subject.comparisons
-    with subject.backend.highest_precision():
+    with subject.backend.environment.highest_precision():
         check.run()
     return {"ok": True, "comparisons": subject.comparisons - before}
 
@@ -493,7 +493,7 @@ def main() -> int:
     place = Place(asked.engine, asked.device, asked.small)
     with asked.lines.open("a", encoding="utf-8") as lines:
         try:
-            reason = place.backend.absent()
+            reason = place.backend.environment.unavailable()
             on = {} if reason else describe(place)
         except adjudge.AdjudgeError as error:
             reason, on = error.found, {}

@@ -32,7 +32,7 @@ def torch_checks() -> Iterator[tuple[str, Check]]:
     import torch
 
     import adjudge
-    from adjudge_torch.transforms import FunctionalBackend
+    from adjudge_torch.backend import FunctionalBackend
 
     functional = FunctionalBackend()
     for mode in MODES:

@@ -10,21 +10,33 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.engine import Array, ArrayInfo, Arrays, HostArray, MaybeArrays, PlainBackend
+from adjudge.engine import (
+    EPS,
+    Array,
+    ArrayInfo,
+    ArrayOperations,
+    Arrays,
+    Environment,
+    HostArray,
+    MaybeArrays,
+    PlainArrays,
+    PlainBackend,
+    Precision,
+    Setting,
+    memory_span,
+    restored,
+)
 
 cupy: Any = importlib.import_module("cupy")  # untyped, and absent where nobody has a GPU
 namespace: Any = importlib.import_module("array_api_compat.cupy")
 arithmetic: Any = importlib.import_module("cupy._core._routines_linalg")
 generators: Any = importlib.import_module("cupy.random._generator")
-
-TF32_EPS = 2.0**-10
-"""Spacing at 1 of NVIDIA's TensorFloat-32, which has ten explicit significand bits."""
 
 KEPT = 1 / 64
 """Part of a device's memory that may lie free in CuPy's pool after a check. CuPy itself empties the
@@ -53,56 +65,47 @@ def why_absent() -> str | None:
 
 
 class CupyBackend(PlainBackend):
-    """See `AutodiffBackend` for the contract. A device is called by CUDA's number: `cuda:0`."""
+    """CuPy, which has no derivatives of its own. Contract: see `AutodiffBackend`."""
 
     def __init__(self) -> None:
-        """Of `cupy`, by way of array-api-compat."""
+        """The namespace is that of array-api-compat."""
         super().__init__(namespace)
-
-    def absent(self) -> str | None:
-        return why_absent()
 
     def owns(self, leaf: object) -> bool:
         return isinstance(leaf, cupy.ndarray)
 
-    # ---------------------------------------------------------------- arrays
+    @cached_property
+    def arrays(self) -> ArrayOperations:
+        return CupyArrays(self.name, namespace)
 
-    def device(self, array: Array) -> object:
-        return f"cuda:{array.device.id}"
+    @cached_property
+    def environment(self) -> Environment:
+        return CupyEnvironment(str(cupy.__version__))
+
+
+# ---------------------------------------------------------------- arrays
+
+
+class CupyArrays(PlainArrays):
+    """Operations on CuPy's arrays. Contract: see `ArrayOperations`.
+
+    A device is called by CUDA's number: `cuda:0`. Every operation enters the device of its array,
+    since CuPy makes new arrays on the current one.
+    """
 
     def info(self, array: Array) -> ArrayInfo:
         return ArrayInfo(tuple(array.shape), array.dtype.name, f"cuda:{array.device.id}")
 
-    def differentiable(self, leaf: Array) -> bool:
-        return bool(leaf.dtype.kind in "fc")
+    def devices(self) -> list[str]:
+        if why_absent():
+            return []
+        return [f"cuda:{k}" for k in range(cupy.cuda.runtime.getDeviceCount())]
 
-    def complex(self, leaf: Array) -> bool:
-        return bool(leaf.dtype.kind == "c")
-
-    def eps(self, array: Array) -> float:
-        return float(np.finfo(array.dtype).eps)
-
-    def effective_eps(self, array: Array) -> float:
-        single = array.dtype in (np.float32, np.complex64)
-        if single and _computes_in(np.float32) == arithmetic.COMPUTE_TYPE_TF32:
-            return TF32_EPS
-        return self.eps(array)
-
-    def coarsened_by(self, array: Array) -> str:
-        return "CUPY_TF32=1" if self.effective_eps(array) > self.eps(array) else ""
-
-    def repeatable_by(self, array: Array) -> str:
-        return (
-            "atomicAdd adds in any order (cupyx.scatter_add, cupy.add.at, cupy.bincount, and your "
-            "own kernels): sort, or reduce in a fixed order"
-        )
-
-    def copy(self, array: Array) -> Array:
-        with _on(array):
-            return _laid_out(array.copy(order="K"), array)
+    def dtypes(self) -> list[str]:
+        return ["float64", "float32", "float16", "complex128", "complex64"]
 
     def to_host(self, array: Array, like: Array | None = None) -> HostArray:
-        wide = np.complex128 if self.complex(array) else np.float64
+        wide = np.complex128 if self.is_complex(array) else np.float64
         with _on(array):
             # to fetch a strided array CuPy enters the stream by `with`, which forgets it afterwards
             whole = array if array.flags.c_contiguous else array.copy()
@@ -117,32 +120,16 @@ class CupyBackend(PlainBackend):
 
     def make(self, values: NDArray[Any], dtype: str, device: str | None = None) -> Array:
         if dtype not in DTYPES:
-            raise self.lacks(f"dtype {dtype}")
-        with self._at(device):
+            raise self.lacks_dtype(dtype)
+        with self._device(device):
             return cupy.array(values.astype(dtype, "C"))
 
-    def stack(self, arrays: Sequence[Array]) -> Array:
-        with _on(arrays[0]):
-            return cupy.stack(list(arrays))
-
-    def strided(self, array: Array) -> Array:
+    def copy(self, array: Array) -> Array:
         with _on(array):
-            return cupy.stack([array, cupy.zeros_like(array)], axis=-1)[..., 0]
+            return _laid_out(array.copy(order="K"), array)
 
-    def widen(self, array: Array) -> Array:
-        with _on(array):
-            wide = np.complex128 if self.complex(array) else np.float64
-            return _laid_out(array.astype(wide), array)
-
-    def zeros_for_absent(self, values: MaybeArrays, like: Arrays) -> Arrays:
-        found = []
-        for value, leaf in zip(values, like, strict=True):
-            with _on(leaf):  # zeros_like makes zeros on the current device
-                found.append(cupy.zeros_like(leaf) if value is None else value)
-        return tuple(found)
-
-    def place(self, array: Array, device: object) -> Array:
-        there: Any = self._at(device) if isinstance(device, str) else device
+    def place(self, array: Array, device: str) -> Array:
+        there: Any = self._device(device)
         # contiguous, which CuPy demands between devices, and there before the other device's
         # stream reads it
         with _on(array):
@@ -153,45 +140,71 @@ class CupyBackend(PlainBackend):
             cupy.cuda.get_current_stream().synchronize()
             return _laid_out(moved, array)
 
-    def _at(self, name: str | None) -> Any:
+    def widen(self, array: Array) -> Array:
+        with _on(array):
+            wide = np.complex128 if self.is_complex(array) else np.float64
+            return _laid_out(array.astype(wide), array)
+
+    def noncontiguous(self, array: Array) -> Array:
+        with _on(array):
+            return cupy.stack([array, cupy.zeros_like(array)], axis=-1)[..., 0]
+
+    def stack(self, arrays: Sequence[Array]) -> Array:
+        with _on(arrays[0]):
+            return cupy.stack(list(arrays))
+
+    def zeros_for_absent(self, values: MaybeArrays, like: Arrays) -> Arrays:
+        found = []
+        for value, leaf in zip(values, like, strict=True):
+            with _on(leaf):  # zeros_like makes zeros on the current device
+                found.append(cupy.zeros_like(leaf) if value is None else value)
+        return tuple(found)
+
+    def _device(self, name: str | None) -> Any:
         if reason := why_absent():
             raise self.lacks("every device", reason)
         if name is None or name == "cuda":
             return cupy.cuda.Device()
         if name in self.devices():
             return cupy.cuda.Device(int(name.removeprefix("cuda:")))
-        raise self.lacks(f"device {name!r}", f"the devices are {', '.join(self.devices())}")
+        raise self.lacks_device(name)
 
-    # ---------------------------------------------------------------- surroundings
 
-    @property
-    def version(self) -> str:
-        return str(cupy.__version__)
+def _laid_out(array: Array, like: Array) -> Array:
+    """`array`, which is new, with the strides of `like` where a copy should have them.
 
-    def devices(self) -> list[str]:
-        if why_absent():
-            return []
-        return [f"cuda:{k}" for k in range(cupy.cuda.runtime.getDeviceCount())]
+    There are zeros in the gaps.
+    """
+    size = like.itemsize
+    steps = [stride // size for stride in like.strides]
+    wanted = tuple(step * array.itemsize for step in steps)
+    if wanted == array.strides or array.size == 0 or any(s % size for s in like.strides):
+        return array
+    span = memory_span(like.shape, steps)
+    if span is None:
+        return array
+    whole = cupy.zeros(span, array.dtype)
+    forwards = tuple(abs(stride) for stride in wanted)
+    view = cupy.lib.stride_tricks.as_strided(whole, like.shape, forwards)
+    view = view[tuple(slice(None, None, -1 if step < 0 else 1) for step in steps)]
+    view[...] = array
+    return view
 
-    def dtypes(self) -> list[str]:
-        return ["float64", "float32", "float16", "complex128", "complex64"]
+
+# ---------------------------------------------------------------- environment
+
+
+class CupyEnvironment(Environment):
+    """Devices, streams, generators and compute types. Contract: see `Environment`."""
+
+    def unavailable(self) -> str | None:
+        return why_absent()
 
     def isolation(self, leaves: Sequence[Array]) -> AbstractContextManager[None]:
         return _isolated([leaf.device for leaf in leaves])
 
-    def calling(self, x: Arrays) -> AbstractContextManager[None]:
+    def call_context(self, x: Arrays) -> AbstractContextManager[None]:
         return _calling([leaf.device for leaf in x])
-
-    @contextmanager
-    def highest_precision(self) -> Iterator[None]:
-        before = {dtype: _computes_in(dtype) for dtype in (np.float16, np.float32, np.float64)}
-        for dtype in before:
-            arithmetic.set_compute_type(dtype, arithmetic.COMPUTE_TYPE_PEDANTIC)
-        try:
-            yield
-        finally:
-            for dtype, kind in before.items():
-                arithmetic.set_compute_type(dtype, kind)
 
     def random_state(self) -> Hashable:
         """Which generators there are, and the part of their state that can be read.
@@ -202,34 +215,32 @@ class CupyBackend(PlainBackend):
         states = sorted(generators._random_states.items())
         return tuple((device, id(state), int(state._rk_seed)) for device, state in states)
 
+    @contextmanager
+    def highest_precision(self) -> Iterator[None]:
+        computes = [
+            Setting(partial(_computes_in, dtype), partial(arithmetic.set_compute_type, dtype))
+            for dtype in (np.float16, np.float32, np.float64)
+        ]
+        with restored(*computes):
+            for setting in computes:
+                setting.write(arithmetic.COMPUTE_TYPE_PEDANTIC)
+            yield
+
+    def precision(self, array: Array) -> Precision:
+        single = array.dtype in (np.float32, np.complex64)
+        if single and _computes_in(np.float32) == arithmetic.COMPUTE_TYPE_TF32:
+            return Precision(EPS["tf32"], "CUPY_TF32=1")
+        return Precision()
+
+    def determinism_setting(self, array: Array) -> str:
+        return (
+            "atomicAdd adds in any order (cupyx.scatter_add, cupy.add.at, cupy.bincount, and your "
+            "own kernels): sort, or reduce in a fixed order"
+        )
+
 
 def _computes_in(dtype: Any) -> int:
     return int(arithmetic.get_compute_type(np.dtype(dtype)))
-
-
-def _laid_out(array: Array, like: Array) -> Array:
-    """`array`, which is new, in the memory layout of `like`, with zeros in the gaps."""
-    size = like.itemsize
-    steps = [stride // size for stride in like.strides]
-    wanted = tuple(step * array.itemsize for step in steps)
-    if wanted == array.strides or array.size == 0 or any(s % size for s in like.strides):
-        return array
-    reach = 1
-    for step, count in sorted((abs(s), n) for s, n in zip(steps, like.shape, strict=True) if n > 1):
-        if step < reach:  # an entry of memory stands for several entries of the array
-            return array
-        reach += (count - 1) * step
-    if reach > 16 * array.size:  # a thin slice of something large: do not allocate the rest
-        return array
-    whole = cupy.zeros(reach, array.dtype)
-    forwards = tuple(abs(stride) for stride in wanted)
-    view = cupy.lib.stride_tricks.as_strided(whole, like.shape, forwards)
-    view = view[tuple(slice(None, None, -1 if step < 0 else 1) for step in steps)]
-    view[...] = array
-    return view
-
-
-# ---------------------------------------------------------------- device, stream, generators
 
 
 @dataclass

@@ -6,6 +6,7 @@ import importlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -14,171 +15,85 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.engine import (
+    EPS,
     Array,
-    ArrayInfo,
+    ArrayOperations,
     Arrays,
     AutodiffBackend,
+    Environment,
     Expansion,
     FlatFunction,
     HostArray,
     MaybeArrays,
+    Precision,
     Pullback,
+    Refusals,
+    Setting,
+    restored,
 )
-from adjudge.errors import NotSupportedError
 
 CONFIG: Any = jax.config
 """JAX's settings, whose attributes are made at run time."""
 
-ACCELERATED_EPS = {"gpu": 2.0**-10, "tpu": 2.0**-7}
-"""Spacing at 1 of float32 products at JAX's default precision: TF32 on GPUs, bfloat16 on TPUs
-(JAX documentation, `jax.lax.Precision`)."""
+ACCELERATED_EPS = {"gpu": EPS["tf32"], "tpu": EPS["bfloat16"]}
+"""The spacing at 1 of what the factors of float32 products are rounded to at JAX's default
+precision (JAX documentation, `jax.lax.Precision`)."""
 
 PRECISE = ("highest", "float32", "F32_F32_F32", "F64_F64_F64", "TF32_TF32_F32_X3")
-"""Settings of `jax_default_matmul_precision` with the digits of float32; so has every preset of six
-or nine products of bfloat16."""
+"""The values of `jax_default_matmul_precision` with the digits of float32; so has every preset of
+six or nine products of bfloat16."""
 
-COARSE = {"BF16_BF16_F32_X3": 2.0**-15, "BF16_": 2.0**-7, "F16_": 2.0**-10, "TF32_": 2.0**-10}
-"""Spacing at 1 of what other presets round factors to, by how they begin."""
+COARSE = {
+    "BF16_BF16_F32_X3": 2.0**-15,
+    "BF16_": EPS["bfloat16"],
+    "F16_": EPS["float16"],
+    "TF32_": EPS["tf32"],
+}
+"""The spacing at 1 of what other presets round factors to, by how their names begin."""
 
-REFUSALS = (
-    "can't apply forward-mode autodiff (jvp) to a custom_vjp function",
-    "Reverse-mode differentiation does not work for",
-    "callbacks do not support JVP",
-    "Differentiation rule for",
-    "Transpose rule (for reverse-mode differentiation) for",
+DETERMINISTIC = "--xla_gpu_deterministic_ops"
+
+REFUSALS = Refusals(
+    (TypeError, ValueError, NotImplementedError),
+    (
+        "can't apply forward-mode autodiff (jvp) to a custom_vjp function",
+        "Reverse-mode differentiation does not work for",
+        "callbacks do not support JVP",
+        "Differentiation rule for",
+        "Transpose rule (for reverse-mode differentiation) for",
+    ),
 )
-"""What JAX says where it has no derivative to offer (0.4.36 to 0.10.2), by TypeError, ValueError
-or NotImplementedError."""
+"""What JAX says where it has no derivative to offer (0.4.36 to 0.10.2)."""
 
 
-class JaxBackend(AutodiffBackend):
-    """See `AutodiffBackend` for the contract.
+# ---------------------------------------------------------------- arrays
 
-    JAX's pullback is the transpose; conjugating cotangent and gradient makes it the adjoint.
-    """
 
-    name = "jax"
-    compiles_unasked = True
-    compiled = "jit"
+class JaxArrays(ArrayOperations):
+    """Operations on JAX's arrays. Contract: see `ArrayOperations`."""
 
-    @property
-    def xp(self) -> Any:
-        return jnp
+    def is_differentiable(self, array: Array) -> bool:
+        # unlike isdtype, this takes the dtypes of random keys
+        return bool(jnp.issubdtype(array.dtype, jnp.inexact))
 
-    def owns(self, leaf: object) -> bool:
-        return isinstance(leaf, jax.Array)
+    def is_complex(self, array: Array) -> bool:
+        return bool(jnp.issubdtype(array.dtype, jnp.complexfloating))
 
-    # ---------------------------------------------------------------- derivatives
+    def devices(self) -> list[str]:
+        return [str(device) for device in _devices()]
 
-    def vjp(self, f: FlatFunction, x: Arrays) -> tuple[Arrays, Pullback]:
-        with self._refusing("reverse mode (vjp)"):
-            y, transpose = jax.vjp(lambda *leaves: f(leaves), *x)
-
-        def pullback(w: MaybeArrays) -> MaybeArrays:
-            with self._refusing("reverse mode (vjp)"):
-                gradients = transpose(tuple(map(jnp.conj, _filled(w, y))))
-                return tuple(
-                    _at_home(jnp.conj(g), leaf) for g, leaf in zip(gradients, x, strict=True)
-                )
-
-        return y, pullback
-
-    def jvp(self, f: FlatFunction, x: Arrays, v: MaybeArrays) -> tuple[Arrays, MaybeArrays]:
-        with self._refusing("forward mode (jvp)"):
-            y, jv = jax.jvp(lambda *leaves: f(leaves), x, _filled(v, x))
-            return y, tuple(map(_at_home, jv, y))
-
-    def vmap(self, function: Callable[[MaybeArrays], MaybeArrays]) -> Callable[..., MaybeArrays]:
-        mapped: Callable[..., MaybeArrays] = jax.vmap(lambda *arrays: function(arrays))
-        return mapped
-
-    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        # what is not an array is static, as it is for the function as it stands
-        jitted: dict[Any, Callable[..., Any]] = {}
-
-        def compiled(*args: Any, **kwargs: Any) -> Any:
-            leaves, structure = jax.tree_util.tree_flatten((args, kwargs))
-            traced = [isinstance(leaf, jax.Array) for leaf in leaves]
-            key = structure, tuple(traced)
-            if key not in jitted:
-                jitted[key] = jax.jit(_of_arrays(function, leaves, traced, structure))
-            return jitted[key](
-                [leaf for leaf, is_array in zip(leaves, traced, strict=True) if is_array]
-            )
-
-        return compiled
-
-    @contextmanager
-    def _refusing(self, what: str) -> Iterator[None]:
-        """JAX's own refusals as `NotSupportedError`; every other exception comes through."""
-        try:
-            yield
-        except (TypeError, ValueError, NotImplementedError) as error:
-            if any(words in str(error) for words in REFUSALS) and not isinstance(
-                error, NotSupportedError
-            ):
-                raise self.lacks(what, str(error)) from error
-            raise
-
-    # ---------------------------------------------------------------- arrays
-
-    def info(self, array: Array) -> ArrayInfo:
-        return ArrayInfo(tuple(array.shape), str(array.dtype), str(array.device))
-
-    def differentiable(self, leaf: Array) -> bool:
-        return bool(jnp.issubdtype(leaf.dtype, jnp.inexact))
-
-    def complex(self, leaf: Array) -> bool:
-        return bool(jnp.issubdtype(leaf.dtype, jnp.complexfloating))
-
-    def eps(self, array: Array) -> float:
-        return float(jnp.finfo(array.dtype).eps)
-
-    def effective_eps(self, array: Array) -> float:
-        return max(self.eps(array), self._products(array))
-
-    def coarsened_by(self, array: Array) -> str:
-        if self._products(array):
-            setting = CONFIG.jax_default_matmul_precision
-            return f"jax_default_matmul_precision = {setting!r}, which is fast and not precise here"
-        return _in_flags(array)
-
-    def _products(self, array: Array) -> float:
-        """Spacing at 1 of what factors of products are rounded to; 0 where to their dtype."""
-        platform = next(iter(array.devices())).platform
-        if array.dtype not in (jnp.float32, jnp.complex64) or platform not in ACCELERATED_EPS:
-            return 0.0
-        setting = str(CONFIG.jax_default_matmul_precision)
-        if setting in PRECISE or setting.endswith(("_X6", "_X9")):
-            return 0.0
-        of_preset = (eps for begin, eps in COARSE.items() if setting.startswith(begin))
-        return next(of_preset, ACCELERATED_EPS[platform])
-
-    def repeatable_by(self, array: Array) -> str:
-        on_gpu = next(iter(array.devices())).platform == "gpu"
-        fixed = not on_gpu or _flag(DETERMINISTIC) in ("true", "1")
-        return "" if fixed else f"XLA_FLAGS={DETERMINISTIC}=true"
-
-    def carried_eps(self, f: FlatFunction, x: Arrays) -> float:
-        try:
-            traced = jax.make_jaxpr(lambda *leaves: f(leaves))(*x)
-        except jax.errors.JAXTypeError:  # the function needs numbers: what it does is not known
-            return 0.0
-        return max((float(jnp.finfo(dtype).eps) for dtype in _dtypes(traced.jaxpr)), default=0.0)
-
-    def copy(self, array: Array) -> Array:
-        return array  # immutable: there is nothing that could be written into
-
-    def to_host(self, array: Array, like: Array | None = None) -> HostArray:
-        wide = np.complex128 if self.complex(array) else np.float64
-        return np.array(np.asarray(array), dtype=wide)
+    def dtypes(self) -> list[str]:
+        wide = "" if CONFIG.jax_enable_x64 else " (in 64-bit mode)"
+        return [
+            f"float64{wide}", "float32", "float16", "bfloat16", f"complex128{wide}", "complex64",
+        ]  # fmt: skip
 
     def from_host(self, host: HostArray, like: Array) -> Array:
         rounded = np.asarray(host, order="C").astype(np.dtype(like.dtype))
         array = _put(rounded, like)
         if array.dtype != like.dtype:  # 64-bit values outside of 64-bit mode become 32-bit ones
-            raise self.lacks(
-                f"dtype {like.dtype}",
+            raise self.lacks_dtype(
+                str(like.dtype),
                 f"JAX made {array.dtype} of it; enable 64-bit mode: "
                 "jax.config.update('jax_enable_x64', True)",
             )
@@ -188,24 +103,16 @@ class JaxBackend(AutodiffBackend):
         try:
             wanted = jnp.dtype(dtype)
         except TypeError as error:
-            raise self.lacks(f"dtype {dtype}", str(error)) from error
+            raise self.lacks_dtype(dtype, str(error)) from error
         with _isolated(wanted.itemsize >= 8 and wanted != jnp.complex64):
-            return jax.device_put(np.array(values).astype(wanted), self._device(device))
+            there = None if device is None else self._device(device)
+            return jax.device_put(np.array(values).astype(wanted), there)
 
-    def widen(self, array: Array) -> Array:
-        return array.astype(jnp.complex128 if self.complex(array) else jnp.float64)
+    def copy(self, array: Array) -> Array:
+        return array  # immutable: there is nothing that could be written into
 
-    def place(self, array: Array, device: object) -> Array:
-        return jax.device_put(array, self._device(device) if isinstance(device, str) else device)
-
-    def _device(self, name: str | None) -> Any:
-        if name is None:
-            return None
-        kind, _, number = name.partition(":")
-        for device in _devices():
-            if name == str(device) or (kind in _kinds(device) and number in ("", str(device.id))):
-                return device
-        raise self.lacks(f"device {name!r}", f"the devices are {', '.join(self.devices())}")
+    def place(self, array: Array, device: str) -> Array:
+        return jax.device_put(array, self._device(device))
 
     def expand(self, node: object) -> Expansion | None:
         if isinstance(node, jax.Array | np.ndarray | np.generic):
@@ -219,65 +126,12 @@ class JaxBackend(AutodiffBackend):
             lambda children: jax.tree_util.tree_unflatten(structure, children),
         )
 
-    # ---------------------------------------------------------------- surroundings
-
-    @property
-    def version(self) -> str:
-        return str(jax.__version__)
-
-    def devices(self) -> list[str]:
-        return [str(device) for device in _devices()]
-
-    def dtypes(self) -> list[str]:
-        wide = "" if CONFIG.jax_enable_x64 else " (in 64-bit mode)"
-        return [
-            f"float64{wide}", "float32", "float16", "bfloat16", f"complex128{wide}", "complex64",
-        ]  # fmt: skip
-
-    def isolation(self, leaves: Sequence[Array]) -> AbstractContextManager[None]:
-        return _isolated(any(leaf.dtype in (jnp.float64, jnp.complex128) for leaf in leaves))
-
-    def widening(self) -> AbstractContextManager[None]:
-        return _isolated(True)
-
-    def highest_precision(self) -> AbstractContextManager[None]:
-        highest: AbstractContextManager[None] = jax.default_matmul_precision("highest")
-        return highest
-
-
-@contextmanager
-def _isolated(wide: bool) -> Iterator[None]:
-    before, device = bool(CONFIG.jax_enable_x64), CONFIG.jax_default_device
-    products = CONFIG.jax_default_matmul_precision
-    try:
-        with _x64() if wide else nullcontext():
-            yield
-    finally:
-        if bool(CONFIG.jax_enable_x64) != before:
-            jax.config.update("jax_enable_x64", before)
-        if CONFIG.jax_default_device is not device:
-            jax.config.update("jax_default_device", device)
-        if CONFIG.jax_default_matmul_precision != products:
-            jax.config.update("jax_default_matmul_precision", products)
-
-
-DETERMINISTIC = "--xla_gpu_deterministic_ops"
-
-
-def _flag(name: str) -> str:
-    """The value of XLA's flag in the environment, the last one given; "" where none is."""
-    given = [word for word in os.environ.get("XLA_FLAGS", "").split() if word.startswith(name)]
-    return (given[-1].partition("=")[2] or "true").lower() if given else ""
-
-
-def _in_flags(array: Array) -> str:
-    """Flags of XLA by which some operations round otherwise than the dtype."""
-    fast, excess = "--xla_cpu_enable_fast_math", "--xla_allow_excess_precision"
-    if next(iter(array.devices())).platform == "cpu" and _flag(fast) in ("true", "1"):
-        return f"XLA_FLAGS={fast}=true"
-    if array.dtype in (jnp.float16, jnp.bfloat16) and _flag(excess) not in ("false", "0"):
-        return f"compiled code keeps digits between operations, without XLA_FLAGS={excess}=false"
-    return ""
+    def _device(self, name: str) -> Any:
+        kind, _, number = name.partition(":")
+        for device in _devices():
+            if name == str(device) or (kind in _kinds(device) and number in ("", str(device.id))):
+                return device
+        raise self.lacks_device(name)
 
 
 def _committed(array: Any) -> bool:
@@ -320,6 +174,87 @@ def _kinds(device: Any) -> tuple[str, ...]:
     return device.platform, str(device).partition(":")[0]
 
 
+# ---------------------------------------------------------------- environment
+
+
+class JaxEnvironment(Environment):
+    """JAX's settings. Contract: see `Environment`."""
+
+    def isolation(self, leaves: Sequence[Array]) -> AbstractContextManager[None]:
+        return _isolated(any(leaf.dtype in (jnp.float64, jnp.complex128) for leaf in leaves))
+
+    def widening(self) -> AbstractContextManager[None]:
+        return _isolated(True)
+
+    def highest_precision(self) -> AbstractContextManager[None]:
+        highest: AbstractContextManager[None] = jax.default_matmul_precision("highest")
+        return highest
+
+    def precision(self, array: Array) -> Precision:
+        eps = _product_eps(array)
+        if not eps:
+            return Precision(setting=_in_flags(array))
+        setting = CONFIG.jax_default_matmul_precision
+        said = f"jax_default_matmul_precision = {setting!r}, which is fast and not precise here"
+        return Precision(eps, said)
+
+    def determinism_setting(self, array: Array) -> str:
+        on_gpu = next(iter(array.devices())).platform == "gpu"
+        fixed = not on_gpu or _flag(DETERMINISTIC) in ("true", "1")
+        return "" if fixed else f"XLA_FLAGS={DETERMINISTIC}=true"
+
+    def narrowest_eps(self, f: FlatFunction, x: Arrays) -> float:
+        try:
+            traced = jax.make_jaxpr(lambda *leaves: f(leaves))(*x)
+        except jax.errors.JAXTypeError:  # the function needs numbers: what it does is not known
+            return 0.0
+        return max((float(jnp.finfo(dtype).eps) for dtype in _dtypes(traced.jaxpr)), default=0.0)
+
+
+@contextmanager
+def _isolated(wide: bool) -> Iterator[None]:
+    """A context after which JAX's settings are what they were; in 64-bit mode where `wide`."""
+    with restored(*_SETTINGS), _x64() if wide else nullcontext():
+        yield
+
+
+def _setting(name: str) -> Setting:
+    return Setting(lambda: getattr(CONFIG, name), lambda value: CONFIG.update(name, value))
+
+
+_SETTINGS = tuple(
+    map(_setting, ("jax_enable_x64", "jax_default_device", "jax_default_matmul_precision"))
+)
+
+
+def _product_eps(array: Array) -> float:
+    """The spacing at 1 of what the factors of products are rounded to; 0 where to their dtype."""
+    platform = next(iter(array.devices())).platform
+    if array.dtype not in (jnp.float32, jnp.complex64) or platform not in ACCELERATED_EPS:
+        return 0.0
+    setting = str(CONFIG.jax_default_matmul_precision)
+    if setting in PRECISE or setting.endswith(("_X6", "_X9")):
+        return 0.0
+    of_preset = (eps for begin, eps in COARSE.items() if setting.startswith(begin))
+    return next(of_preset, ACCELERATED_EPS[platform])
+
+
+def _flag(name: str) -> str:
+    """The value of XLA's flag in the environment, the last one given; "" where none is."""
+    given = [word for word in os.environ.get("XLA_FLAGS", "").split() if word.startswith(name)]
+    return (given[-1].partition("=")[2] or "true").lower() if given else ""
+
+
+def _in_flags(array: Array) -> str:
+    """Flags of XLA by which some operations round otherwise than the dtype."""
+    fast, excess = "--xla_cpu_enable_fast_math", "--xla_allow_excess_precision"
+    if next(iter(array.devices())).platform == "cpu" and _flag(fast) in ("true", "1"):
+        return f"XLA_FLAGS={fast}=true"
+    if array.dtype in (jnp.float16, jnp.bfloat16) and _flag(excess) not in ("false", "0"):
+        return f"compiled code keeps digits between operations, without XLA_FLAGS={excess}=false"
+    return ""
+
+
 def _x64() -> AbstractContextManager[Any]:
     # JAX before 0.8 has the context manager in jax.experimental only
     home: Any = jax if hasattr(jax, "enable_x64") else importlib.import_module("jax.experimental")
@@ -340,6 +275,76 @@ def _dtypes(jaxpr: Any) -> Iterator[Any]:
                 yield from _dtypes(inner)
 
 
+# ---------------------------------------------------------------- derivatives
+
+
+class JaxBackend(AutodiffBackend):
+    """JAX's derivatives. Contract: see `AutodiffBackend`.
+
+    JAX's pullback is the transpose; conjugating cotangent and gradient makes it the adjoint.
+    """
+
+    name = "jax"
+    usually_compiled = True
+    compiled_way = "jit"
+    refusals = REFUSALS
+
+    @property
+    def xp(self) -> Any:
+        return jnp
+
+    def owns(self, leaf: object) -> bool:
+        return isinstance(leaf, jax.Array)
+
+    @cached_property
+    def arrays(self) -> ArrayOperations:
+        return JaxArrays(self.name, jnp)
+
+    @cached_property
+    def environment(self) -> Environment:
+        return JaxEnvironment(str(jax.__version__))
+
+    def vjp(self, f: FlatFunction, x: Arrays) -> tuple[Arrays, Pullback]:
+        with self.refusing("reverse mode (vjp)"):
+            y, transpose = jax.vjp(lambda *leaves: f(leaves), *x)
+
+        def pullback(w: MaybeArrays) -> MaybeArrays:
+            with self.refusing("reverse mode (vjp)"):
+                filled = self.arrays.zeros_for_absent(w, y)
+                gradients = transpose(tuple(map(jnp.conj, filled)))
+                return tuple(
+                    _at_home(jnp.conj(g), leaf) for g, leaf in zip(gradients, x, strict=True)
+                )
+
+        return y, pullback
+
+    def jvp(self, f: FlatFunction, x: Arrays, v: MaybeArrays) -> tuple[Arrays, MaybeArrays]:
+        with self.refusing("forward mode (jvp)"):
+            filled = self.arrays.zeros_for_absent(v, x)
+            y, jv = jax.jvp(lambda *leaves: f(leaves), x, filled)
+            return y, tuple(map(_at_home, jv, y))
+
+    def vmap(self, function: Callable[[MaybeArrays], MaybeArrays]) -> Callable[..., MaybeArrays]:
+        mapped: Callable[..., MaybeArrays] = jax.vmap(lambda *arrays: function(arrays))
+        return mapped
+
+    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        # what is not an array is static, as it is for the function as it stands
+        jitted: dict[Any, Callable[..., Any]] = {}
+
+        def compiled(*args: Any, **kwargs: Any) -> Any:
+            leaves, structure = jax.tree_util.tree_flatten((args, kwargs))
+            traced = [isinstance(leaf, jax.Array) for leaf in leaves]
+            key = structure, tuple(traced)
+            if key not in jitted:
+                jitted[key] = jax.jit(_of_arrays(function, leaves, traced, structure))
+            return jitted[key](
+                [leaf for leaf, is_array in zip(leaves, traced, strict=True) if is_array]
+            )
+
+        return compiled
+
+
 def _of_arrays(
     function: Callable[..., Any], leaves: Sequence[Any], traced: Sequence[bool], structure: Any
 ) -> Callable[[Sequence[Array]], Any]:
@@ -355,10 +360,3 @@ def _of_arrays(
         return function(*args, **kwargs)
 
     return of_arrays
-
-
-def _filled(values: MaybeArrays, like: Arrays) -> Arrays:
-    return tuple(
-        jnp.zeros_like(leaf) if value is None else value
-        for value, leaf in zip(values, like, strict=True)
-    )

@@ -1,4 +1,4 @@
-"""Double precision where it was not asked for, and what a function computes with."""
+"""Modes of PyTorch that widen what a function computes with, or watch how narrow it is."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Widening(TorchFunctionMode):
 
 
 class _Watching(TorchFunctionMode):
-    """Keeps the largest spacing at 1 of what operators return."""
+    """A mode that keeps the largest spacing at 1 of the dtypes that operators return."""
 
     eps: float = 0.0
 
@@ -55,7 +55,7 @@ class _Watching(TorchFunctionMode):
 
 
 def narrowest(run: Callable[[], Any]) -> float:
-    """See `AutodiffBackend.carried_eps`."""
+    """The spacing at 1 of the narrowest floating dtype that operators return during `run`."""
     watching = _Watching()
     with watching:
         run()
@@ -63,7 +63,7 @@ def narrowest(run: Callable[[], Any]) -> float:
 
 
 def widening() -> TorchFunctionMode:
-    """See `AutodiffBackend.widening`."""
+    """The mode for `Environment.widening`."""
     return _Widening()
 
 

@@ -15,14 +15,14 @@ from typing import Any
 
 import torch
 
-TF32_EPS = 2.0**-10
-"""Spacing at 1 of NVIDIA's TensorFloat-32, which has ten explicit significand bits."""
+from adjudge.engine import EPS, Precision
 
-NARROW = {"tf32": TF32_EPS, "bf16": 2.0**-7}
-"""Spacing at 1 of what `fp32_precision` rounds factors to."""
+NARROW = {"tf32": EPS["tf32"], "bf16": EPS["bfloat16"]}
+"""The spacing at 1 of what each value of `fp32_precision` rounds factors to."""
 
 ROOTS = ("", "cudnn")
-"""Of all, and of all on CUDA. That of mkldnn is read only: to set it (2.13) sets that of all."""
+"""The paths of the settings for everything, and for everything on CUDA. That of mkldnn is only
+read: to set it (2.13) sets that of everything."""
 OPERATORS = (
     *("cuda.matmul", "cudnn.conv", "cudnn.rnn"),
     *("mkldnn.matmul", "mkldnn.conv", "mkldnn.rnn"),
@@ -34,30 +34,33 @@ REDUCTIONS = (
     "allow_bf16_reduced_precision_reduction",
     "allow_fp16_accumulation",
 )
-"""Flags of `torch.backends.cuda.matmul`, the last since 2.7."""
+"""Flags of `torch.backends.cuda.matmul` that let sums be rounded; the last one exists since 2.7."""
 
 
-def of_products(array: torch.Tensor) -> tuple[str, float]:
-    """The setting that makes products coarser than the dtype, and the spacing at 1 that it leaves;
-    `("", 0.0)` where there is none.
+def of_products(array: torch.Tensor) -> Precision | None:
+    """How coarse products of this dtype are on this device, and by which setting.
+
+    The answer is `None` where they are as exact as the dtype.
     """
     kind, dtype = array.device.type, array.dtype
     if dtype.is_floating_point and dtype is not torch.float64 and torch.is_autocast_enabled(kind):
         narrow = torch.get_autocast_dtype(kind)
         if torch.finfo(narrow).eps > torch.finfo(dtype).eps:
-            return f"torch.autocast({kind!r}, dtype={narrow})", float(torch.finfo(narrow).eps)
+            eps = float(torch.finfo(narrow).eps)
+            return Precision(eps, f"torch.autocast({kind!r}, dtype={narrow})")
     if dtype not in (torch.float32, torch.complex64):
-        return "", 0.0
+        return None
     if kind == "cuda" and _tf32("cuda.matmul", "allow_tf32"):
-        return _named("cuda.matmul", "allow_tf32"), TF32_EPS
+        return Precision(EPS["tf32"], _named("cuda.matmul", "allow_tf32"))
     narrowed = _precision("mkldnn.matmul")
     if kind == "cpu" and narrowed in NARROW and not products_are_exact(narrowed):
-        return f"torch.backends.mkldnn.matmul.fp32_precision = '{narrowed}'", NARROW[narrowed]
-    return "", 0.0
+        setting = f"torch.backends.mkldnn.matmul.fp32_precision = '{narrowed}'"
+        return Precision(NARROW[narrowed], setting)
+    return None
 
 
 def of_operators(array: torch.Tensor) -> str:
-    """Settings that make some operators coarser than the dtype, and leave products as they are."""
+    """The settings that make some operators coarser than the dtype, but not all products."""
     if array.device.type != "cuda":
         return ""
     found = []
@@ -72,8 +75,10 @@ def of_operators(array: torch.Tensor) -> str:
 
 
 def of_repeatability(array: torch.Tensor) -> str:
-    """What makes results on the device of `array` repeatable, where PyTorch has an order of
-    additions to choose. Kernels of one's own are not its affair.
+    """What makes results on the device of `array` repeatable; "" where they are already.
+
+    It covers the operators of PyTorch, which can choose an order of additions. Of a kernel of the
+    user's own it can only remind.
     """
     kind = array.device.type
     if torch.are_deterministic_algorithms_enabled():
@@ -109,8 +114,10 @@ def _named(operator: str, flag: str) -> str:
 
 @cache
 def products_are_exact(setting: str) -> bool:
-    """Whether this CPU multiplies float32 matrices in float32 under a setting that allows less:
-    few have what it takes. A factor of thirteen bits is rounded away where it is used.
+    """Whether this CPU multiplies float32 matrices in float32 under a setting that allows less.
+
+    Few processors have instructions that do less. A factor of thirteen bits tells: where factors
+    are rounded, its last bit is lost.
     """
     factor = torch.full((256, 256), 1 + 2.0**-12, dtype=torch.float32, device="cpu")
     product = torch.mm(factor, factor).double()
@@ -126,7 +133,7 @@ def _at(path: str) -> Any:
 
 
 def _precision(path: str) -> str | None:
-    """`fp32_precision` there, as it takes effect; `None` where this PyTorch has none."""
+    """The `fp32_precision` at this path that takes effect; `None` where there is none."""
     try:
         value: str = _at(path).fp32_precision
     except AttributeError:
@@ -141,7 +148,7 @@ def _set(path: str, value: str) -> None:
 
 
 def _own() -> dict[str, str]:
-    """`fp32_precision` of every root and operator, without what it inherits."""
+    """The value of `fp32_precision` of every root and operator, without what it inherits."""
     roots = {path: now for path in ROOTS if (now := _precision(path)) is not None}
     inherited = [path for path, now in roots.items() if now != "none"]
     own = {}
@@ -161,7 +168,7 @@ def _own() -> dict[str, str]:
 
 
 def _older(name: str) -> Any:
-    """An older flag; `None` where newer settings were used beside it, so that it cannot be read."""
+    """The value of an older flag; `None` where it is unreadable, since newer ones were used."""
     try:
         return (
             torch.get_float32_matmul_precision()
@@ -174,7 +181,7 @@ def _older(name: str) -> Any:
 
 @contextmanager
 def kept() -> Iterator[None]:
-    """Every setting of precision is as it was afterwards."""
+    """A context after which every setting of precision is what it was before."""
     cuda: Any = torch.backends.cuda.matmul
     flags = {name: getattr(cuda, name) for name in REDUCTIONS if hasattr(cuda, name)}
     own, matmul, convolution = _own(), _older("matmul"), _older("cudnn")
@@ -198,7 +205,7 @@ def kept() -> Iterator[None]:
 
 @contextmanager
 def highest() -> Iterator[None]:
-    """No TF32, no products of float32 matrices in bfloat16, no autocast."""
+    """A context without TF32, products of float32 matrices in bfloat16, and autocast."""
     cuda: Any = torch.backends.cuda.matmul
     with ExitStack() as stack:
         for kind in ("cpu", "cuda"):

@@ -169,15 +169,15 @@ def _backends(parsed: argparse.Namespace) -> int:
         except BackendError as error:
             rows.append((entry.root, "-", error.found.partition(",")[2].strip(), error.remedy))
             continue
-        if reason := backend.absent():
-            rows.append((backend.name, backend.version, "none", reason))
+        if reason := backend.environment.unavailable():
+            rows.append((backend.name, backend.environment.version, "none", reason))
             continue
         rows.append(
             (
                 backend.name,
-                backend.version,
-                ", ".join(backend.devices()),
-                ", ".join(backend.dtypes()),
+                backend.environment.version,
+                ", ".join(backend.arrays.devices()),
+                ", ".join(backend.arrays.dtypes()),
             )
         )
     widths = [max(len(row[k]) for row in rows) for k in range(3)]

@@ -22,6 +22,16 @@ def relative_step(eps: float) -> float:
     return float(2.0 ** round(np.log2(eps / 2) / 3))
 
 
+EPS = {
+    "float64": 2.0**-52,
+    "float32": 2.0**-23,
+    "float16": 2.0**-10,
+    "tf32": 2.0**-10,
+    "bfloat16": 2.0**-7,
+}
+"""The spacing at 1 of numeric formats. TensorFloat-32, to which NVIDIA's tensor cores may round the
+factors of float32 products, has ten explicit significand bits, as float16 has."""
+
 FLUSHED = 2.0**-960
 """Below this a number is zero for all that its differences, and products with them, can show."""
 

@@ -225,12 +225,12 @@ def _ways(
     options: Options,
 ) -> list[Way]:
     """Beside the engine's usual way: all the others where an order is given, and compiled."""
-    wanted = compile or (compile is None and order is not None and problem.backend.compiles_unasked)
+    wanted = compile or (compile is None and order is not None and problem.backend.usually_compiled)
     ways = ways_of(problem) if order is not None else []
     if not wanted:
         return ways
     compiled = problem_of(problem.backend.compile(f), inputs, options, problem.counts)
-    return [*ways, Way(problem.backend.compiled, compiled, bool(compile))]
+    return [*ways, Way(problem.backend.compiled_way, compiled, bool(compile))]
 
 
 def gradgradcheck(

@@ -47,10 +47,10 @@ def why_absent(name: str) -> str | None:
         backend = registry.backend_named(name)
     except BackendNotInstalledError as error:
         return f"{error.found}; {error.remedy}"
-    reason = backend.absent()
+    reason = backend.environment.unavailable()
     if reason is None:
         try:
-            backend.make(np.zeros(1), "float32")
+            backend.arrays.make(np.zeros(1), "float32")
         except Exception as error:  # an engine says in its own way that its device is missing
             reason = f"{type(error).__name__}: {error}".partition("\n")[0]
     if reason is None:
@@ -66,7 +66,7 @@ def device_of(name: str, wanted: tuple[str, ...]) -> str | None:
     backend = registry.backend_named(name)
     for device in wanted:
         try:
-            backend.make(np.zeros(1), "float32", device)
+            backend.arrays.make(np.zeros(1), "float32", device)
         except NotSupportedError:
             continue
         return device
@@ -80,7 +80,7 @@ def why_left_out(name: str, wanted: tuple[str, ...]) -> str | None:
     reason = why_absent(name)
     if reason is not None or not wanted or device_of(name, wanted) is not None:
         return reason
-    devices = ", ".join(registry.backend_named(name).devices())
+    devices = ", ".join(registry.backend_named(name).arrays.devices())
     return f"backend '{name}' has no device {_either(wanted)}; it has: {devices}"
 
 
@@ -109,7 +109,7 @@ def demand_device(names: Iterable[str], devices: tuple[str, ...]) -> None:
     if not devices or not present or any(device_of(name, devices) for name in present):
         return
     there = "; ".join(
-        f"{name}: {', '.join(registry.backend_named(name).devices())}" for name in present
+        f"{name}: {', '.join(registry.backend_named(name).arrays.devices())}" for name in present
     )
     raise pytest.UsageError(
         f"--adjudge-device: no engine has a device {_either(devices)}\n  the devices are {there}"
@@ -127,10 +127,10 @@ def in_words(name: str, devices: tuple[str, ...] = ()) -> str:
             if devices:
                 device = device_of(name, devices)
                 place = f"no {_either(devices)}" if device is None else f"on {device}"
-                return f"{name} {backend.version} ({place})"
-            first, *others = backend.devices()
+                return f"{name} {backend.environment.version} ({place})"
+            first, *others = backend.arrays.devices()
             more = f" and {len(others)} more" if others else ""
-            return f"{name} {backend.version} ({first}{more})"
+            return f"{name} {backend.environment.version} ({first}{more})"
     for distribution in (name, name.replace("_", "-")):
         try:
             return f"{name} {importlib.metadata.version(distribution)}"

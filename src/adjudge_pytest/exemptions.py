@@ -45,9 +45,9 @@ class Exemption:
     def untrue(self, backend: AutodiffBackend) -> str | None:
         """Why the condition of a skip no longer holds; `None` if it holds, or there is none."""
         if self.lacks in backend.capabilities:
-            return f"{backend.name} {backend.version} has {self.lacks}"
+            return f"{backend.name} {backend.environment.version} has {self.lacks}"
         if self.below is not None and _version(backend) >= Version(self.below):
-            return f"{backend.name} {backend.version} is not below {self.below}"
+            return f"{backend.name} {backend.environment.version} is not below {self.below}"
         return None
 
     def expired(self, why: str) -> str:
@@ -81,11 +81,12 @@ def _statuses(error: BaseException) -> list[str]:
 
 
 def _version(backend: AutodiffBackend) -> Version:
+    version = backend.environment.version
     try:
-        return Version(backend.version)
+        return Version(version)
     except InvalidVersion:
         pytest.fail(
-            f"below= needs a version of {backend.name}, which says {backend.version!r}: "
+            f"below= needs a version of {backend.name}, which says {version!r}: "
             "give lacks=, or neither",
             pytrace=False,
         )

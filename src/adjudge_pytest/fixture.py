@@ -41,7 +41,8 @@ class EngineUnderTest:
         self.name = backend.name
         self.xp = backend.xp
         self.seed = seed
-        self.device = backend.info(backend.make(np.zeros(1), "float32", device)).device
+        example = backend.arrays.make(np.zeros(1), "float32", device)
+        self.device = backend.arrays.info(example).device
         self._chosen = device
         self._widest = "float64" if _has_double(backend, device) else "float32"
         self._subtest = subtest
@@ -60,7 +61,7 @@ class EngineUnderTest:
                 tuple: random values (standard normal), the same on every engine.
             dtype: Its dtype, by name. `None`: that of `spec`. Random values and nested lists of
                 floats are float64, or float32 where the device of the run has no float64.
-            device: By name, as of `backend.devices()`. `None`: that of `--adjudge-device`, or the
+            device: One of `backend.arrays.devices()`. `None`: that of `--adjudge-device`, or the
                 engine's default. A check moves it there as well, unless it has `device=None`.
 
         Raises: `InputError` where the engine cannot hold exactly this.
@@ -197,15 +198,17 @@ def engine_under_test(
     """
     with ExitStack() as stack:
         double = (
-            [backend.make(np.zeros(1), "float64", device)] if _has_double(backend, device) else []
+            [backend.arrays.make(np.zeros(1), "float64", device)]
+            if _has_double(backend, device)
+            else []
         )
-        stack.enter_context(backend.isolation(double))
+        stack.enter_context(backend.environment.isolation(double))
         yield EngineUnderTest(backend, seed, subtest, device)
 
 
 def _has_double(backend: adjudge.AutodiffBackend, device: str | None) -> bool:
     try:
-        backend.make(np.zeros(1), "float64", device)
+        backend.arrays.make(np.zeros(1), "float64", device)
     except NotSupportedError:
         return False
     return True

@@ -61,7 +61,7 @@ def test_the_adapter_conforms(name, check):
 
 @pytest.mark.backend("jax")
 def test_jax_conforms_on_two_devices_in_every_dtype():
-    assert len(backend_named("jax").devices()) == 2
+    assert len(backend_named("jax").arrays.devices()) == 2
 
     summary = assert_conforms("jax", scenarios=["elementwise"], thorough=True)
 

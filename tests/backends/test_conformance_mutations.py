@@ -6,6 +6,7 @@
 import contextlib
 import copy
 import importlib
+import inspect
 import os
 import sys
 import warnings
@@ -17,6 +18,7 @@ import pytest
 from adjudge.conformance import FAULTS, FaultyBackend, checks
 from adjudge.engine.contract import ArrayInfo
 from adjudge.engine.registry import backend_named
+from adjudge.engine.wrapper import replaced
 
 ENGINES = ("numpy", "array_api_strict", "torch", "jax")
 AUTOMATIC = ("torch", "jax")
@@ -32,7 +34,10 @@ def narrow(host):
 
 
 class Mutation:
-    """Methods that replace those of an adapter; `super_(self, name)` is what they replace."""
+    """Methods of the backend, of its arrays or of its environment, in place of the adapter's own.
+
+    `original(self, name)` is what they replace.
+    """
 
     engines = ENGINES
 
@@ -52,14 +57,15 @@ class NoConjugation(Mutation):
 
         def turned(arrays):
             return tuple(
-                conj(a) if a is not None and self.owns(a) and self.complex(a) else a for a in arrays
+                conj(a) if a is not None and self.owns(a) and self.arrays.is_complex(a) else a
+                for a in arrays
             )
 
         return y, lambda w: turned(pullback(turned(w)))
 
 
 class DeviceIsDefault(Mutation):
-    """info() and device() say the default device."""
+    """info() says the default device."""
 
     engines = DEVICES
 
@@ -290,16 +296,16 @@ class AlwaysDetached(Mutation):
 
 
 class NeverComplex(Mutation):
-    """complex() is always false."""
+    """is_complex() is always false."""
 
-    def complex(self, leaf):
+    def is_complex(self, array):
         return False
 
 
 class AlwaysDifferentiable(Mutation):
-    """differentiable() is always true."""
+    """is_differentiable() is always true."""
 
-    def differentiable(self, leaf):
+    def is_differentiable(self, array):
         return True
 
 
@@ -390,7 +396,9 @@ class VmapOfFirst(Mutation):
 
         def first(*stacks):
             rows = mapped(*stacks)
-            return tuple(None if r is None else self.stack([r[0]] * r.shape[0]) for r in rows)
+            return tuple(
+                None if r is None else self.arrays.stack([r[0]] * r.shape[0]) for r in rows
+            )
 
         return first
 
@@ -411,7 +419,8 @@ class SecondOrderIsStill(Mutation):
 
     def vjp_map(self, f, x_count):
         def still(x_and_w):
-            host = [self.from_host(self.to_host(a), a) for a in x_and_w[:x_count]]
+            arrays = self.arrays
+            host = [arrays.from_host(arrays.to_host(a), a) for a in x_and_w[:x_count]]
             return original(self, "vjp_map")(f, x_count)((*host, *x_and_w[x_count:]))
 
         return still
@@ -454,9 +463,14 @@ def mutant(name, engine):
     backend, mutation = backend_named(engine), MUTATIONS[name]
     if isinstance(mutation, str):
         return FaultyBackend(backend, mutation)
-    methods = {k: v for k, v in vars(mutation).items() if k not in ("engines", "__doc__")}
-    changed = copy.copy(backend)
-    changed.__class__ = type(mutation.__name__, (type(backend),), methods)
+    methods = {k: v for k, v in vars(mutation).items() if inspect.isfunction(v)}
+    changed = replaced(
+        backend, arrays=copy.copy(backend.arrays), environment=copy.copy(backend.environment)
+    )
+    for part in (changed, changed.arrays, changed.environment):
+        mine = {k: methods.pop(k) for k in list(methods) if hasattr(part, k)}
+        part.__class__ = type(mutation.__name__, (type(part),), mine)
+    assert not methods, "the mutation changes what is no part of the contract"
     return changed
 
 

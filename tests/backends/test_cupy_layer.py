@@ -12,7 +12,7 @@ import pytest
 
 import adjudge
 from adjudge import AdjudgeError, NotSupportedError, Status, Verdict
-from adjudge.engine.array_api import PlainBackend
+from adjudge.engine.array_api import PlainArrays
 from adjudge.engine.registry import backend_named
 
 RANDOM = np.random.default_rng(8)
@@ -273,7 +273,7 @@ def values_are_read_on_the_stream_that_wrote_them(machine):
     machine.Stream(non_blocking=True).use()
     x = on(machine, 0)  # the transfer is still queued
 
-    assert backend_named("cupy").to_host(x).tolist() == HOST.tolist()
+    assert backend_named("cupy").arrays.to_host(x).tolist() == HOST.tolist()
 
 
 def values_of_another_device_are_read(machine):
@@ -281,13 +281,13 @@ def values_of_another_device_are_read(machine):
         machine.Stream(non_blocking=True).use()
     x = on(machine, 1)
 
-    assert backend_named("cupy").to_host(x).tolist() == HOST.tolist()
+    assert backend_named("cupy").arrays.to_host(x).tolist() == HOST.tolist()
 
 
 def a_strided_array_is_fetched(machine):
     stream, x = machine.Stream().use(), on(machine, 0)
 
-    assert backend_named("cupy").to_host(x[::2]).tolist() == HOST[::2].tolist()
+    assert backend_named("cupy").arrays.to_host(x[::2]).tolist() == HOST[::2].tolist()
     assert machine.get_current_stream() is stream
 
 
@@ -420,24 +420,24 @@ def arrays_keep_their_layout_and_device(machine):
                 array, values = layout(on(machine, 1, host)), layout(host)
             steps = [stride // array.itemsize for stride in array.strides]
             for what, made in {
-                "copy": backend.copy(array),
-                "from_host": backend.from_host(backend.to_host(array), array),
-                "widen": backend.widen(array),
-                "place": backend.place(array, "cuda:0"),
+                "copy": backend.arrays.copy(array),
+                "from_host": backend.arrays.from_host(backend.arrays.to_host(array), array),
+                "widen": backend.arrays.widen(array),
+                "place": backend.arrays.place(array, "cuda:0"),
             }.items():
                 where = f"{what} of {dtype}, {name}"
-                assert backend.to_host(made).tolist() == values.astype(wide).tolist(), where
+                assert backend.arrays.to_host(made).tolist() == values.astype(wide).tolist(), where
                 assert made.device.id == (0 if what == "place" else 1), where
                 assert [s // made.itemsize for s in made.strides] == steps or not made.size, where
                 assert made._buffer is not array._buffer, where
             for what, made, shape in (
-                ("stack", backend.stack([array, array]), (2, *array.shape)),
-                ("strided", backend.strided(array), array.shape),
-                ("zeros", backend.zeros_for_absent((None,), (array,))[0], array.shape),
+                ("stack", backend.arrays.stack([array, array]), (2, *array.shape)),
+                ("strided", backend.arrays.noncontiguous(array), array.shape),
+                ("zeros", backend.arrays.zeros_for_absent((None,), (array,))[0], array.shape),
             ):
                 assert (made.shape, made.dtype, made.device.id) == (shape, array.dtype, 1), what
-            spread = backend.strided(array)
-            assert backend.to_host(spread).tolist() == values.astype(wide).tolist()
+            spread = backend.arrays.noncontiguous(array)
+            assert backend.arrays.to_host(spread).tolist() == values.astype(wide).tolist()
             assert array.size < 2 or not spread.flags.c_contiguous
 
 
@@ -473,10 +473,10 @@ def an_array_is_placed_after_it_was_written(machine):
         x = machine.cupy.asarray(HOST) * 2.0
     machine.Stream(non_blocking=True).use()
 
-    moved = backend.place(x[::2], "cuda:0")
+    moved = backend.arrays.place(x[::2], "cuda:0")
 
     assert moved.device.id == 0
-    assert backend.to_host(moved).tolist() == (2 * HOST[::2]).tolist()
+    assert backend.arrays.to_host(moved).tolist() == (2 * HOST[::2]).tolist()
     assert machine.Device().id == 0
 
 
@@ -484,10 +484,10 @@ def the_highest_precision_is_pedantic_and_restored(machine):
     backend, types = backend_named("cupy"), machine.compute_types
     types["f"] = 7
     x = on(machine, 0, HOST.astype(np.float32))
-    assert backend.coarsened_by(x) == "CUPY_TF32=1"
-    with contextlib.suppress(KeyError), backend.highest_precision():
+    assert backend.environment.precision(x).setting == "CUPY_TF32=1"
+    with contextlib.suppress(KeyError), backend.environment.highest_precision():
         assert types == {"e": 2, "f": 2, "d": 2}
-        assert backend.coarsened_by(x) == ""
+        assert backend.environment.precision(x).setting == ""
         raise KeyError
 
     assert types == {"e": 1, "f": 7, "d": 1}
@@ -517,7 +517,7 @@ def as_made(module):
 
 
 def of_the_base(module):
-    return PlainBackend.zeros_for_absent
+    return PlainArrays.zeros_for_absent
 
 
 def zero(module):
@@ -558,7 +558,7 @@ def stream_by_with(module):
 def fetched_as_it_is(module):
     def to_host(self, array, like=None):
         with array.device:
-            return module.cupy.asnumpy(array).astype(complex if self.complex(array) else float)
+            return module.cupy.asnumpy(array).astype(complex if self.is_complex(array) else float)
 
     return to_host
 
@@ -575,7 +575,7 @@ def entering_each(module):
 
 
 def synchronising(module):
-    whole = module.CupyBackend.from_host
+    whole = module.CupyArrays.from_host
 
     def from_host(self, host, like):
         made = whole(self, host, like)
@@ -586,7 +586,7 @@ def synchronising(module):
 
 
 def hoarding(module):
-    kept, whole = [], module.CupyBackend.from_host
+    kept, whole = [], module.CupyArrays.from_host
 
     def from_host(self, host, like):
         kept.append(whole(self, host, like))
@@ -606,7 +606,7 @@ def one_by_one(module):
 
 def placed_at_once(module):
     def place(self, array, device):
-        with self._at(device):
+        with self._device(device):
             return array.copy("C")
 
     return place
@@ -655,7 +655,7 @@ DEMANDS = {
     )
 }
 
-PLACE, BACKEND = "_Place", "CupyBackend"
+PLACE, ARRAYS, ENVIRONMENT = "_Place", "CupyArrays", "CupyEnvironment"
 MUTATIONS = {
     "no wait": (
         PLACE,
@@ -698,7 +698,7 @@ MUTATIONS = {
         [the_function_runs_on_the_device_of_its_arrays],
     ),
     "zeros on the device": (
-        BACKEND,
+        ARRAYS,
         "zeros_for_absent",
         of_the_base,
         [inputs_on_two_devices_stay_there, arrays_keep_their_layout_and_device],
@@ -722,7 +722,7 @@ MUTATIONS = {
         [every_call_runs_on_the_stream_at_entry],
     ),
     "fetch strided arrays": (
-        BACKEND,
+        ARRAYS,
         "to_host",
         fetched_as_it_is,
         [a_strided_array_is_fetched],
@@ -743,13 +743,13 @@ MUTATIONS = {
         ],
     ),
     "wait for every array": (
-        BACKEND,
+        ARRAYS,
         "from_host",
         synchronising,
         [the_host_waits_for_calls_and_fetches_only],
     ),
     "fetch one by one": (
-        BACKEND,
+        ARRAYS,
         "to_host",
         one_by_one,
         [the_host_waits_for_calls_and_fetches_only],
@@ -761,7 +761,7 @@ MUTATIONS = {
         [a_large_pool_is_emptied_after_the_check],
     ),
     "hold every array": (
-        BACKEND,
+        ARRAYS,
         "from_host",
         hoarding,
         [arrays_are_let_go_when_the_check_is_over],
@@ -779,7 +779,7 @@ MUTATIONS = {
         [the_user_s_generator_goes_on_as_if_nothing_was_drawn, no_generator_is_made],
     ),
     "no random state": (
-        BACKEND,
+        ENVIRONMENT,
         "random_state",
         does_nothing,
         [the_user_s_generator_goes_on_as_if_nothing_was_drawn],
@@ -800,13 +800,13 @@ MUTATIONS = {
         ],
     ),
     "place at once": (
-        BACKEND,
+        ARRAYS,
         "place",
         placed_at_once,
         [an_array_is_placed_after_it_was_written],
     ),
     "no precision": (
-        BACKEND,
+        ENVIRONMENT,
         "highest_precision",
         does_not_enter,
         [the_highest_precision_is_pedantic_and_restored],
@@ -835,19 +835,19 @@ def test_without_a_device_the_reason_is_kept(devices, driver, reason, cupy):
     cupy.DEVICES, cupy.DRIVER = devices, driver
     backend = backend_named("cupy")
 
-    assert backend.absent().startswith(reason)
-    assert backend.devices() == []
-    assert backend.random_state() == ()
+    assert backend.environment.unavailable().startswith(reason)
+    assert backend.arrays.devices() == []
+    assert backend.environment.random_state() == ()
     with pytest.raises(NotSupportedError, match=reason):
-        backend.make(np.ones(2), "float64")
-    with backend.isolation(()):  # as crosscheck enters every engine
+        backend.arrays.make(np.ones(2), "float64")
+    with backend.environment.isolation(()):  # as crosscheck enters every engine
         pass
 
 
 @pytest.mark.parametrize("dtype", ["float12", "float128", "bfloat16", "str", "sin"])
 def test_dtypes_that_cupy_has_not_are_refused(dtype, cupy):
     with pytest.raises(NotSupportedError, match=f"dtype {dtype}"):
-        backend_named("cupy").make(np.ones(2), dtype)
+        backend_named("cupy").arrays.make(np.ones(2), dtype)
 
 
 @pytest.mark.parametrize(("owner", "name", "mutant", "demand"), CAUGHT)

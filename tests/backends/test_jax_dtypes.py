@@ -141,7 +141,7 @@ def test_an_array_that_jax_would_narrow_is_refused_by_the_adapter(jax, x):
     from adjudge_jax import JaxBackend
 
     with pytest.raises(NotSupportedError, match="dtype float64 is not supported"):
-        JaxBackend().from_host(VALUES, x)
+        JaxBackend().arrays.from_host(VALUES, x)
 
 
 # ---------------------------------------------------------------- half precision

@@ -37,23 +37,23 @@ def two_gpus(monkeypatch):
     ("name", "which"), [("cuda", 0), ("gpu", 0), ("cuda:0", 0), ("cuda:1", 1), ("gpu:1", 1)]
 )
 def test_a_gpu_is_found_by_each_of_its_names(two_gpus, name, which):
-    assert backend_named("jax")._device(name) is two_gpus[which]
+    assert backend_named("jax").arrays._device(name) is two_gpus[which]
 
 
 def test_the_cpu_is_there_beside_the_gpus(two_gpus):
     backend = backend_named("jax")
 
-    assert backend.devices()[:2] == ["cuda:0", "cuda:1"]
-    for name in ("cpu", "cpu:0", backend.devices()[2]):
-        made = backend.make(np.ones(2), "float32", name)
+    assert backend.arrays.devices()[:2] == ["cuda:0", "cuda:1"]
+    for name in ("cpu", "cpu:0", backend.arrays.devices()[2]):
+        made = backend.arrays.make(np.ones(2), "float32", name)
         assert next(iter(made.devices())).platform == "cpu"
-        assert backend.info(backend.place(made, name)) == backend.info(made)
+        assert backend.arrays.info(backend.arrays.place(made, name)) == backend.arrays.info(made)
 
 
 @pytest.mark.parametrize("name", ["cuda:2", "gpu:7", "tpu", "cpu:9", "cud", "", ":0"])
 def test_a_device_that_there_is_not_is_named_with_those_that_there_are(two_gpus, name):
     with pytest.raises(NotSupportedError, match=r"cuda:0, cuda:1, "):
-        backend_named("jax")._device(name)
+        backend_named("jax").arrays._device(name)
 
 
 def test_without_a_cpu_platform_the_gpus_are_all_that_there_is(monkeypatch, two_gpus):
@@ -66,6 +66,6 @@ def test_without_a_cpu_platform_the_gpus_are_all_that_there_is(monkeypatch, two_
 
     monkeypatch.setattr(jax, "devices", devices)
 
-    assert backend_named("jax").devices() == ["cuda:0", "cuda:1"]
+    assert backend_named("jax").arrays.devices() == ["cuda:0", "cuda:1"]
     with pytest.raises(NotSupportedError, match="cpu"):
-        backend_named("jax")._device("cpu")
+        backend_named("jax").arrays._device("cpu")

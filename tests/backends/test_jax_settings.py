@@ -16,6 +16,10 @@ with suppress(ImportError):  # absent: every test here is skipped by its mark
 pytestmark = pytest.mark.backend("jax")
 
 
+def setting_of(array):
+    return JaxBackend().environment.precision(array).setting
+
+
 def array(platform="gpu", dtype="float32"):
     """What the settings look at: no GPU is needed to read them."""
     device = SimpleNamespace(platform=platform)
@@ -42,7 +46,7 @@ def test_products_are_as_fine_as_the_setting(setting, gpu, tpu):
         context = jax.default_matmul_precision(setting)
         with context:
             found = [backend.effective_eps(array(platform)) for platform in ("gpu", "tpu", "cpu")]
-            named = [backend.coarsened_by(array(platform)) for platform in ("gpu", "tpu", "cpu")]
+            named = [setting_of(array(platform)) for platform in ("gpu", "tpu", "cpu")]
     except ValueError:
         pytest.skip(f"this JAX has no {setting}")
 
@@ -52,28 +56,27 @@ def test_products_are_as_fine_as_the_setting(setting, gpu, tpu):
 
 
 def test_double_precision_is_never_coarse():
-    assert "" == JaxBackend().coarsened_by(array(dtype="float64"))
+    assert "" == setting_of(array(dtype="float64"))
 
 
 def test_flags_of_xla_that_round_otherwise_are_named(monkeypatch):
-    backend = JaxBackend()
     monkeypatch.delenv("XLA_FLAGS", raising=False)
-    assert "--xla_allow_excess_precision=false" in backend.coarsened_by(array("cpu", "bfloat16"))
-    assert "" == backend.coarsened_by(array("cpu"))
+    assert "--xla_allow_excess_precision=false" in setting_of(array("cpu", "bfloat16"))
+    assert "" == setting_of(array("cpu"))
     monkeypatch.setenv(
         "XLA_FLAGS", "--xla_allow_excess_precision=false --xla_cpu_enable_fast_math=true"
     )
-    assert "" == backend.coarsened_by(array("tpu", "bfloat16"))
-    assert "XLA_FLAGS=--xla_cpu_enable_fast_math=true" == backend.coarsened_by(array("cpu"))
+    assert "" == setting_of(array("tpu", "bfloat16"))
+    assert "XLA_FLAGS=--xla_cpu_enable_fast_math=true" == setting_of(array("cpu"))
 
 
 def test_what_makes_a_gpu_repeatable_is_named_until_it_is_set(monkeypatch):
     backend, flag = JaxBackend(), "--xla_gpu_deterministic_ops=true"
     monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_autotune_level=0")
-    assert f"XLA_FLAGS={flag}" == backend.repeatable_by(array())
-    assert "" == backend.repeatable_by(array("cpu"))
+    assert f"XLA_FLAGS={flag}" == backend.environment.determinism_setting(array())
+    assert "" == backend.environment.determinism_setting(array("cpu"))
     monkeypatch.setenv("XLA_FLAGS", f"--xla_gpu_deterministic_ops=false {flag}")
-    assert "" == backend.repeatable_by(array())
+    assert "" == backend.environment.determinism_setting(array())
 
 
 @pytest.mark.parametrize("raises", [False, True])

@@ -9,8 +9,9 @@ import pytest
 import adjudge
 from adjudge import listeners
 from adjudge.engine import registry
-from adjudge.engine.array_api import PlainBackend
+from adjudge.engine.array_api import PlainArrays, PlainBackend
 from adjudge.engine.place import placed, placed_tree
+from adjudge.engine.wrapper import replaced
 from adjudge.errors import InputError, UnknownFrameworkError
 
 ENGINES = [
@@ -36,10 +37,10 @@ def test_values_shape_and_dtype_are_kept(engine, dtype, shape):
 
     assert engine.owns(array)
     assert tuple(array.shape) == shape
-    assert engine.info(array).dtype.rpartition(".")[2] == dtype
-    with engine.isolation([array]):
-        if engine.differentiable(array):
-            np.testing.assert_array_equal(engine.to_host(array), host)
+    assert engine.arrays.info(array).dtype.rpartition(".")[2] == dtype
+    with engine.environment.isolation([array]):
+        if engine.arrays.is_differentiable(array):
+            np.testing.assert_array_equal(engine.arrays.to_host(array), host)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -50,7 +51,7 @@ def test_narrow_dtypes_are_rounded_once(name, dtype):
     array = placed(engine, [1.0, 1 / 3], dtype)
 
     expected = {"float16": 0.333251953125, "bfloat16": 0.333984375}[dtype]
-    assert engine.to_host(array).tolist() == [1.0, expected]
+    assert engine.arrays.to_host(array).tolist() == [1.0, expected]
 
 
 @pytest.mark.parametrize("values", ["text", [[1.0], [1.0, 2.0]], None, {"a": 1}])
@@ -59,25 +60,29 @@ def test_what_is_no_array_of_numbers_is_refused(values):
         placed(registry.backend_named("numpy"), values, name="inputs[0]")
 
 
-class Narrowing(PlainBackend):
-    """An engine that makes float32 of everything, and says nothing."""
+class Narrowing(PlainArrays):
+    """Arrays that are made in float32 whatever was asked for, and nothing is said."""
 
     def make(self, values, dtype, device=None):
         return np.asarray(values, dtype=np.float32)
 
 
-class Losing(PlainBackend):
-    """An engine that rounds on the way, and says nothing."""
+class Losing(PlainArrays):
+    """Arrays that are rounded on the way, and nothing is said."""
 
     def make(self, values, dtype, device=None):
         return np.asarray(values, dtype=np.float32).astype(dtype)
 
 
+def numpy_with(arrays):
+    return replaced(PlainBackend(np), arrays=arrays("numpy", np))
+
+
 def test_an_engine_that_narrows_in_silence_is_found_out():
     with pytest.raises(InputError, match=r"x has shape \(1,\) and dtype float64.*float32"):
-        placed(Narrowing(np), [1 / 3], name="x")
+        placed(numpy_with(Narrowing), [1 / 3], name="x")
     with pytest.raises(InputError, match="other values"):
-        placed(Losing(np), [1 / 3], name="x")
+        placed(numpy_with(Losing), [1 / 3], name="x")
 
 
 def test_trees_keep_their_structure(engine):

@@ -95,20 +95,21 @@ def test_the_arrays_of_a_script_are_those_of_the_engine_bit_by_bit(engine):
     with np.errstate(all="ignore"):
         for dtype in ("float64", "float32", "float16", "bfloat16", "complex64", "complex128"):
             for values in ([1.0, -0.0, 0.1, np.inf, 1e-40], 0.3, np.zeros((0, 2))):
-                given_arrays.append(backend.make(np.asarray(values), dtype))
-    given_arrays += [backend.make(np.asarray([2**62, -1]), "int64")]
-    given_arrays += [backend.make(np.asarray([[True], [False]]), "bool")]
+                given_arrays.append(backend.arrays.make(np.asarray(values), dtype))
+    given_arrays += [backend.arrays.make(np.asarray([2**62, -1]), "int64")]
+    given_arrays += [backend.arrays.make(np.asarray([[True], [False]]), "bool")]
 
     script = reproduction(np.sin, (given_arrays, {"a": given_arrays[0]}))
     space: dict[str, Any] = {}
     exec(script.split("report = ")[0], space)  # noqa: S102 our own script
 
     again = space["inputs"][0]
-    assert [backend.info(one) for one in again] == [backend.info(one) for one in given_arrays]
+    info, to_host = backend.arrays.info, backend.arrays.to_host
+    assert [info(one) for one in again] == [info(one) for one in given_arrays]
     for one, other in zip(again, given_arrays, strict=True):
-        if backend.differentiable(one):
-            with backend.isolation([one]):
-                assert backend.to_host(one).tobytes() == backend.to_host(other).tobytes()
+        if backend.arrays.is_differentiable(one):
+            with backend.environment.isolation([one]):
+                assert to_host(one).tobytes() == to_host(other).tobytes()
         else:
             assert one.tolist() == other.tolist()
 

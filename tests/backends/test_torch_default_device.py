@@ -86,14 +86,14 @@ def test_the_adapter_conforms_with_another_default_device(elsewhere):
 def test_a_gpu_that_is_used_for_the_first_time_has_drawn_no_numbers(monkeypatch):
     backend = backend_named("torch")
     state = [torch.zeros(16, dtype=torch.uint8)]
-    before = backend.random_state()
+    before = backend.environment.random_state()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_rng_state_all", lambda: state)
 
-    first = backend.random_state()
+    first = backend.environment.random_state()
     state[0] = torch.ones(16, dtype=torch.uint8)
-    drawn = backend.random_state()
+    drawn = backend.environment.random_state()
 
     assert before == first
     assert (before != first) is False
@@ -105,10 +105,10 @@ def test_a_gpu_that_is_used_for_the_first_time_has_drawn_no_numbers(monkeypatch)
 def test_the_random_state_of_the_cpu_is_compared(monkeypatch):
     backend = backend_named("torch")
     with torch.random.fork_rng(devices=[]):
-        before = backend.random_state()
+        before = backend.environment.random_state()
         torch.rand(1)
 
-        assert backend.random_state() != before
+        assert backend.environment.random_state() != before
 
 
 def test_reading_the_random_state_does_not_begin_to_use_a_gpu(monkeypatch):

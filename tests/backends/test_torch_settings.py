@@ -27,6 +27,10 @@ def newer():
         yield torch.backends
 
 
+def setting_of(array):
+    return TorchBackend().environment.precision(array).setting
+
+
 def array(dtype="float32", device="cuda:0"):
     """What the settings look at: no GPU is needed to read them."""
     kind = getattr(torch, dtype)
@@ -112,10 +116,10 @@ def test_the_setting_of_float32_on_a_gpu_is_named(newer, change, expected):
     change(newer)
     backend = TorchBackend()
 
-    assert expected == backend.coarsened_by(array())
+    assert expected == setting_of(array())
     products = "matmul" in expected
     assert (2.0**-10 if products else 2.0**-23) == backend.effective_eps(array())
-    assert "" == backend.coarsened_by(array("float64"))
+    assert "" == setting_of(array("float64"))
     assert 2.0**-52 == backend.effective_eps(array("float64"))
 
 
@@ -123,7 +127,7 @@ def test_nvidia_s_override_is_above_all(newer, monkeypatch):
     all_tf32(newer)
     monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
 
-    assert "" == TorchBackend().coarsened_by(array())
+    assert "" == setting_of(array())
     assert 2.0**-23 == TorchBackend().effective_eps(array())
 
 
@@ -132,11 +136,9 @@ def test_reductions_in_sixteen_bits_are_named(dtype, short):
     name = f"allow_{short}_reduced_precision_reduction"
     with settings.kept():
         setattr(torch.backends.cuda.matmul, name, True)
-        assert f"torch.backends.cuda.matmul.{name} = True" in TorchBackend().coarsened_by(
-            array(dtype)
-        )
+        assert f"torch.backends.cuda.matmul.{name} = True" in setting_of(array(dtype))
         setattr(torch.backends.cuda.matmul, name, False)
-        assert "" == TorchBackend().coarsened_by(array(dtype))
+        assert "" == setting_of(array(dtype))
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -193,7 +195,7 @@ def test_a_cpu_with_threads_has_atomics(number, dtype, atomics):
     before = torch.get_num_threads()
     torch.set_num_threads(number)
     try:
-        said = TorchBackend().repeatable_by(array(dtype, device="cpu"))
+        said = TorchBackend().environment.determinism_setting(array(dtype, device="cpu"))
     finally:
         torch.set_num_threads(before)
 
@@ -205,14 +207,14 @@ def test_what_makes_a_gpu_repeatable_is_what_is_not_set_yet(monkeypatch):
     backend = TorchBackend()
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
 
-    plain = backend.repeatable_by(array())
+    plain = backend.environment.determinism_setting(array())
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    configured = backend.repeatable_by(array())
+    configured = backend.environment.determinism_setting(array())
     with torch.backends.cudnn.flags(enabled=True, benchmark=True):
-        benchmarked = backend.repeatable_by(array())
+        benchmarked = backend.environment.determinism_setting(array())
         torch.use_deterministic_algorithms(True)
         try:
-            fixed = backend.repeatable_by(array())
+            fixed = backend.environment.determinism_setting(array())
         finally:
             torch.use_deterministic_algorithms(False)
 

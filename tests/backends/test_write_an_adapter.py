@@ -1,6 +1,7 @@
 """An adapter by a third party: the one of docs/how-to/write-an-adapter.md, run as it stands."""
 
 import contextlib
+import functools
 import importlib.metadata
 import inspect
 import io
@@ -14,10 +15,11 @@ import pytest
 
 import adjudge
 from adjudge import AutodiffBackend, Status, Verdict
-from adjudge.engine import registry
+from adjudge.engine import ArrayOperations, Environment, registry
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "write-an-adapter.md"
 REQUIRED = {"xp", "owns", "vjp"}
+KINDS = (property, functools.cached_property)
 
 
 def blocks(language):
@@ -190,15 +192,18 @@ def test_an_absent_gradient_is_missing_only_where_the_function_moves(page, backe
 
 def test_the_page_names_every_method_of_the_contract():
     text = PAGE.read_text(encoding="utf-8")
-    helpers = {"lacks", "zeros_for_absent", "capabilities"}
+    helpers = {"lacks", "lacks_dtype", "lacks_device", "capabilities", "effective_eps"}
 
     methods = {
         name
-        for name, member in vars(AutodiffBackend).items()
-        if not name.startswith("_") and (inspect.isfunction(member) or isinstance(member, property))
+        for contract in (AutodiffBackend, ArrayOperations, Environment)
+        for name, member in vars(contract).items()
+        if not name.startswith("_") and (inspect.isfunction(member) or isinstance(member, KINDS))
     }
 
-    assert {name for name in methods - helpers if not re.search(rf"`{name}\b", text)} == set()
+    assert {
+        name for name in methods - helpers if not re.search(rf"`(backend\.)?{name}\b", text)
+    } == set()
 
 
 def test_the_entry_point_of_the_page_is_in_the_group_that_is_searched():

@@ -25,7 +25,7 @@ def example(load):
 @pytest.fixture
 def inputs(example):
     """Of float64, which JAX makes in 64-bit mode only."""
-    make = registry.backend_named("jax").make
+    make = registry.backend_named("jax").arrays.make
     return tuple(make(np.asarray(leaf, np.float64), "float64") for leaf in example.inputs())
 
 

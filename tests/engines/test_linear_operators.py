@@ -125,8 +125,8 @@ ELSEWHERE = {
 @pytest.mark.parametrize("name", ELSEWHERE)
 def test_operators_of_pylops_pass_on_arrays_of_jax_and_broken_ones_fail(library, name):
     backend = registry.backend_named("jax")
-    x = backend.make(np.random.default_rng(3).normal(size=20), "float64")
-    with backend.isolation([x]):
+    x = backend.arrays.make(np.random.default_rng(3).normal(size=20), "float64")
+    with backend.environment.isolation([x]):
         operator = ELSEWHERE[name](library, backend.xp)
 
     right = adjudge.gradcheck(linear(operator), x, modes=MODES)

@@ -18,8 +18,9 @@ import numpy as np
 import pytest
 
 from adjudge.conformance import checks
-from adjudge.engine.array_api import PlainBackend
+from adjudge.engine.array_api import PlainArrays
 from adjudge.engine.registry import backend_named
+from adjudge.engine.wrapper import replaced
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "benchmarks" / "gpu.py"
@@ -485,7 +486,7 @@ def test_a_part_goes_on_where_it_is_told_and_ends_when_its_time_is_up(module):
 def other_device():
     pytest.importorskip("array_api_strict")
     backend = backend_named("array_api_strict")
-    return backend, backend.devices()[1]
+    return backend, backend.arrays.devices()[1]
 
 
 def test_the_kit_runs_with_another_device_as_the_default_one(module, other_device):
@@ -495,19 +496,20 @@ def test_the_kit_runs_with_another_device_as_the_default_one(module, other_devic
     for check in checks(placed, scenarios=["elementwise"]):
         check.run()
 
-    assert placed.info(placed.make(np.ones(2), "float64")).device == device
-    assert placed.devices()[0] == device
-    assert sorted(placed.devices()) == sorted(backend.devices())
-    assert backend.info(backend.make(np.ones(2), "float64")).device != device
+    assert placed.arrays.info(placed.arrays.make(np.ones(2), "float64")).device == device
+    assert placed.arrays.devices()[0] == device
+    assert sorted(placed.arrays.devices()) == sorted(backend.arrays.devices())
+    assert backend.arrays.info(backend.arrays.make(np.ones(2), "float64")).device != device
 
 
 def test_there_an_adapter_that_forgets_the_device_is_found(module, other_device):
-    class Forgets(PlainBackend):
+    class Forgets(PlainArrays):
         def from_host(self, host, like):
             return self.xp.asarray(host, dtype=like.dtype, copy=True)
 
     backend, device = other_device
-    placed = module("gpu_parts").at_home(Forgets(backend.xp), device)
+    forgets = replaced(backend, arrays=Forgets(backend.name, backend.xp))
+    placed = module("gpu_parts").at_home(forgets, device)
     failed = 0
     for check in checks(placed, scenarios=["elementwise"]):
         try:

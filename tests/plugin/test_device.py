@@ -137,7 +137,7 @@ def test_random_values_are_the_same_on_every_device(seen):
     source = """
         def test_square(adjudge_backend):
             x = adjudge_backend.array((2,))
-            print("seen:", *map(float, adjudge_backend.backend.to_host(x)))
+            print("seen:", *map(float, adjudge_backend.backend.arrays.to_host(x)))
     """
 
     there = seen(source, "--adjudge-device", "device1", engines="array_api_strict")
@@ -169,7 +169,7 @@ def test_a_wrong_derivative_is_found_there(run):
             adjudge_backend.check(cubed, adjudge_backend.array((3,)))
 
         def test_astray(adjudge_backend):
-            cpu = adjudge_backend.backend.make(np.zeros(1), "float64", "CPU_DEVICE").device
+            cpu = adjudge_backend.backend.arrays.make(np.zeros(1), "float64", "CPU_DEVICE").device
             rule = adjudge.ByHand(lambda x: x**2, vjp=lambda x, w: (2 * x * w).to_device(cpu))
             adjudge_backend.check(rule, adjudge_backend.array((3,)))
     """

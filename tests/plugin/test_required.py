@@ -60,9 +60,9 @@ def test_an_engine_that_is_missing_and_not_required_is_skipped(run, pytester):
 def test_an_engine_that_holds_no_array_is_missing(run, pytester):
     pytester.makeconftest(
         """
-        from adjudge.engine.array_api import PlainBackend
+        from adjudge.engine import backend_named
 
-        PlainBackend.absent = lambda self: "no driver" if self.name == "numpy" else None
+        backend_named("numpy").environment.unavailable = lambda: "no driver"
         """
     )
 

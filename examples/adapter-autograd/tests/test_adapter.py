@@ -104,4 +104,4 @@ def test_boxes_are_found_by_their_module():
 def test_the_report_has_the_version():
     report = adjudge.examine(xp.sin, X, backend="autograd", seed=1)
 
-    assert f"autograd {AutogradBackend().version}" in str(report)
+    assert f"autograd {AutogradBackend().environment.version}" in str(report)

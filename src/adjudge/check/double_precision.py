@@ -44,7 +44,7 @@ class DoublePrecision:
 
     def widening(self) -> AbstractContextManager[None]:
         """The context in which everything is evaluated in double precision."""
-        return self.low.backend.widening()
+        return self.low.backend.environment.widening()
 
     def composed(self, make: Callable[[Problem], Problem]) -> tuple[Problem, Base]:
         """The derivative `make` in double precision, observed at x; call it within `widening`.
@@ -95,8 +95,8 @@ def require_double(problem: Problem, base: Base, backward: bool, forward: bool) 
         _, tangents = forward_mode.push(forward_mode.tangent(np.ones(problem.X.size)))
         found += zip((f"the tangent of {y.name}" for y in base.Y.leaves), tangents, strict=True)
     for name, array in found:
-        if array is not None and backend.eps(array) > np.finfo(np.float64).eps:
-            raise RefusedError(f"{name} stays {backend.info(array).dtype}")
+        if array is not None and backend.arrays.eps(array) > np.finfo(np.float64).eps:
+            raise RefusedError(f"{name} stays {backend.arrays.info(array).dtype}")
 
 
 def carries_double(problem: Problem, base: Base, seed: int) -> bool:
@@ -178,7 +178,7 @@ def judged(
     # before anything else is blamed: f may cast to less than its inputs have
     backend = top.backend
     with running(Source.FUNCTION):
-        carried = backend.carried_eps(top.function, top.point())
+        carried = backend.environment.narrowest_eps(top.function, top.point())
     if carried <= coarsest_eps(top, base):
         return outcome
     double.refused += f", and with an eps of {carried:.2g} inside"

@@ -35,14 +35,14 @@ def surroundings(problem: Problem, *, highest: bool = False) -> Iterator[Surroun
     host: Any = np.random.get_state()  # noqa: NPY002 the global state is what is kept
     try:
         with (
-            backend.isolation(problem.x),
-            backend.highest_precision() if highest else nullcontext(),
+            backend.environment.isolation(problem.x),
+            backend.environment.highest_precision() if highest else nullcontext(),
         ):
-            engine = backend.random_state()
+            engine = backend.environment.random_state()
             try:
                 yield seen
             finally:
-                seen.drawn = backend.random_state() != engine
+                seen.drawn = backend.environment.random_state() != engine
     finally:
         if random.getstate() != python:
             seen.drawn = True
@@ -89,9 +89,11 @@ def _coarse(problem: Problem, asked: bool) -> Iterator[Finding]:
     that concern some operations alone nothing is said unless `asked`.
     """
     backend = problem.backend
-    for leaf, array, setting in _set_by(problem, backend.coarsened_by):
+    for leaf, array, setting in _set_by(
+        problem, lambda array: backend.environment.precision(array).setting
+    ):
         info, eps = leaf.info, backend.effective_eps(array)
-        if eps > backend.eps(array):
+        if eps > backend.arrays.eps(array):
             text = f"products of {info.dtype} on {info.device} are computed to {eps:.1e}: {setting}"
             remedy = "allowed for here; highest_precision=True checks without it"
         elif asked:
@@ -104,7 +106,7 @@ def _coarse(problem: Problem, asked: bool) -> Iterator[Finding]:
 
 def _unrepeatable(problem: Problem) -> Iterator[Finding]:
     """Why results on this device may differ from call to call, with what makes them repeatable."""
-    for leaf, _, setting in _set_by(problem, problem.backend.repeatable_by):
+    for leaf, _, setting in _set_by(problem, problem.backend.environment.determinism_setting):
         yield Finding(
             Status.NONDETERMINISTIC,
             "",

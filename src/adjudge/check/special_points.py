@@ -252,10 +252,11 @@ def special_points(
     points: list[SpecialPoint] = []
     left_out: dict[str, None] = {}
     seen = {origin.tobytes()}
-    with engine.isolation(arrays):
+    with engine.environment.isolation(arrays):
         for name, hosts in _candidates(space, givens):
             leaves = tuple(
-                engine.from_host(host, array) for host, array in zip(hosts, arrays, strict=True)
+                engine.arrays.from_host(host, array)
+                for host, array in zip(hosts, arrays, strict=True)
             )
             at = space.vector(engine, leaves, arrays)  # after rounding to the dtype
             if at.tobytes() in seen:

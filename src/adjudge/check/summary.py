@@ -21,7 +21,7 @@ def provenance_of(problem: Problem, settings: Settings, full: bool, note: str = 
     infos = [leaf.info for leaf in problem.X.leaves]
     return Provenance(
         problem.backend.name,
-        problem.backend.version,
+        problem.backend.environment.version,
         __version__,
         np.__version__,
         "+".join(dict.fromkeys(info.device for info in infos)),

@@ -74,7 +74,9 @@ def _tried(subject: Subject, name: str, scenarios: Sequence[Scenario]) -> None:
         return
     if name == "place":
         backend = subject.backend
-        backend.place(backend.make(np.ones(1), subject.dtypes[0]), backend.devices()[0])
+        backend.arrays.place(
+            backend.arrays.make(np.ones(1), subject.dtypes[0]), backend.arrays.devices()[0]
+        )
         return
     dtype = subject.dtypes_of(scenario)[0]
     if name == "jvp":

@@ -19,9 +19,9 @@ from adjudge.engine import (
     FlatFunction,
     HostArray,
     MaybeArrays,
+    OtherDerivatives,
     PlainBackend,
     Pullback,
-    WrappedBackend,
     placed,
 )
 from adjudge.problem import Tree, flatten
@@ -168,7 +168,7 @@ class Placed:
         )
 
 
-class PlantedBackend(WrappedBackend):
+class PlantedBackend(OtherDerivatives):
     """`inner`, which runs the function of a scenario and differentiates it by closed forms.
 
     They are computed on the host, in double precision, and placed like the arrays they belong to.
@@ -183,21 +183,8 @@ class PlantedBackend(WrappedBackend):
     def capabilities(self) -> frozenset[str]:
         return frozenset({"jvp"} if self.closed.jvp_rule is not None else ())
 
-    @property
-    def undefined_cotangents(self) -> bool:
-        return False
-
-    def detached(self, y: Array) -> bool:
-        return False
-
-    def ways(self) -> Sequence[AutodiffBackend]:
-        return ()
-
-    def wanted(self, leaf: Array) -> bool | None:
-        return None
-
     def vjp(self, f: FlatFunction, x: Arrays) -> tuple[Arrays, Pullback]:
-        host = [self.to_host(leaf) for leaf in x]
+        host = [self.arrays.to_host(leaf) for leaf in x]
         y = self._run(f, x)
 
         def pullback(w: MaybeArrays) -> MaybeArrays:
@@ -214,7 +201,7 @@ class PlantedBackend(WrappedBackend):
         if isinstance(f, _GradientMap) or self.closed.jvp_rule is None:
             raise self.lacks("the jvp of this function in closed form")
         y = self._run(f, x)
-        tangents = self.closed.jvp([self.to_host(leaf) for leaf in x], self._filled(v, x))
+        tangents = self.closed.jvp([self.arrays.to_host(leaf) for leaf in x], self._filled(v, x))
         return y, self._placed(tangents, y)
 
     def vjp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:
@@ -225,29 +212,23 @@ class PlantedBackend(WrappedBackend):
     def jvp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:
         raise self.lacks("derivatives of a jvp in closed form")
 
-    def vmap(self, function: Any) -> Any:
-        raise self.lacks("batching (vmap)")
-
-    def compile(self, function: Any) -> Any:
-        raise self.lacks("compilation")
-
     def _run(self, f: FlatFunction, x: Arrays) -> Arrays:
         """The engine runs f as it does under its own vjp, where it has one."""
         if isinstance(f, _GradientMap) or isinstance(self.inner, PlainBackend):
             return f(x)
         y, _ = self.inner.vjp(f, x)
-        return tuple(self.copy(leaf) for leaf in y)
+        return tuple(self.arrays.copy(leaf) for leaf in y)
 
     def _filled(self, values: MaybeArrays, like: Arrays) -> list[HostArray]:
         """Host copies, of zeros where a value is absent."""
         return [
-            np.zeros(tuple(leaf.shape)) if value is None else self.to_host(value)
+            np.zeros(tuple(leaf.shape)) if value is None else self.arrays.to_host(value)
             for value, leaf in zip(values, like, strict=True)
         ]
 
     def _placed(self, hosts: Sequence[HostArray | None], like: Arrays) -> MaybeArrays:
         return tuple(
-            None if host is None else self.from_host(np.asarray(host), leaf)
+            None if host is None else self.arrays.from_host(np.asarray(host), leaf)
             for host, leaf in zip(hosts, like, strict=True)
         )
 
@@ -262,6 +243,7 @@ class _GradientMap:
         backend, count = self.backend, self.count
         x, w = x_and_w[:count], x_and_w[count:]
         found = backend.closed.vjp(
-            [backend.to_host(leaf) for leaf in x], [backend.to_host(leaf) for leaf in w]
+            [backend.arrays.to_host(leaf) for leaf in x],
+            [backend.arrays.to_host(leaf) for leaf in w],
         )
-        return backend.zeros_for_absent(backend._placed(found, x), x)
+        return backend.arrays.zeros_for_absent(backend._placed(found, x), x)

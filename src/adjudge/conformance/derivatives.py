@@ -35,7 +35,7 @@ def vjp(subject: Subject, scenario: Scenario, dtype: str, device: str | None = N
         for k, (array, host) in enumerate(zip(given, first, strict=True)):
             if array is not None:
                 subject.same(
-                    p.at(f"gradient {k} after further calls"), p.engine.to_host(array), host,
+                    p.at(f"gradient {k} after further calls"), p.engine.arrays.to_host(array), host,
                     "what was returned may not be written into: return new arrays",
                 )  # fmt: skip
         unchanged(p, ws[0], draws[0], "cotangent")
@@ -50,7 +50,7 @@ def unchanged(p: Point, arrays: Arrays, hosts: Sequence[Host], what: str) -> Non
     """The arrays still have the values with which they were handed over."""
     for k, (array, host) in enumerate(zip(arrays, hosts, strict=True)):
         p.subject.same(
-            p.at(f"afterwards {what} {k}"), p.engine.to_host(array), host,
+            p.at(f"afterwards {what} {k}"), p.engine.arrays.to_host(array), host,
             f"nothing may be written into a {what}",
         )  # fmt: skip
 
@@ -122,7 +122,7 @@ def close(p: Point, what: str, one: float, two: float, a: Hosts, b: Hosts) -> No
 
 def _hosts(p: Point, arrays: MaybeArrays, like: Arrays) -> Hosts:
     return [
-        np.zeros(tuple(leaf.shape)) if array is None else p.engine.to_host(array)
+        np.zeros(tuple(leaf.shape)) if array is None else p.engine.arrays.to_host(array)
         for array, leaf in zip(arrays, like, strict=True)
     ]
 
@@ -183,14 +183,14 @@ def batched(subject: Subject, scenario: Scenario, dtype: str) -> None:
         y, pullback = engine.vjp(p.f, p.x)
         draws = [p.drawn(p.closed.value(p.closed.inputs)) for _ in range(2)]
         pairs = zip(*[p.arrays(w, y) for w in draws], strict=True)
-        stacks = tuple(engine.stack(pair) for pair in pairs)
+        stacks = tuple(engine.arrays.stack(pair) for pair in pairs)
         rows = engine.vmap(pullback)(*stacks)
         _compare(p, "vmap of the pullback", rows, [_pulled(p, w) for w in draws], p.x)
         if "jvp" in subject.excused:
             return
         draws = [p.drawn(p.closed.inputs) for _ in range(2)]
         pairs = zip(*[p.arrays(v, p.x) for v in draws], strict=True)
-        stacks = tuple(engine.stack(pair) for pair in pairs)
+        stacks = tuple(engine.arrays.stack(pair) for pair in pairs)
         columns = engine.vmap(lambda v: engine.jvp(p.f, p.x, v)[1])(*stacks)
         expected = [p.closed.jvp(p.closed.inputs, v) for v in draws]
         _compare(p, "vmap of the jvp", columns, expected, y)
@@ -206,7 +206,7 @@ def _compare(
     for k, (stack, leaf) in enumerate(zip(stacked, like, strict=True)):
         shape = (len(rows), *leaf.shape)
         expected = np.stack([np.broadcast_to(row[k], tuple(leaf.shape)) for row in rows])
-        host = np.zeros(shape) if stack is None else p.engine.to_host(stack)
+        host = np.zeros(shape) if stack is None else p.engine.arrays.to_host(stack)
         p.subject.same(
             p.at(f"{what}, array {k}"), host, expected,
             "vmap maps over a new leading axis of each array", p.units,
@@ -223,7 +223,7 @@ def compiled(subject: Subject, scenario: Scenario, dtype: str) -> None:
             if p.engine.owns(tree):
                 p.subject.same(
                     p.at(f"call {k} of the compiled function"),
-                    p.engine.to_host(tree),
+                    p.engine.arrays.to_host(tree),
                     p.closed.value(p.closed.inputs)[0],
                     "a compiled function returns what the function returns",
                     p.units,

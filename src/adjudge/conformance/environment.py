@@ -1,4 +1,4 @@
-"""What the kit asks of a backend about global state: it is afterwards what it was before."""
+"""What the kit asks of a backend's environment: global state is afterwards what it was before."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from adjudge.conformance.subject import ConformanceError, Subject, bare
 from adjudge.engine import AutodiffBackend
 
 Disturbance: TypeAlias = tuple[Callable[[], object], Callable[[], object] | None]
-"""What changes a piece of global state, and what reads it; `None`: `random_state()` does."""
+"""What changes a piece of global state, and what reads it (`None` where `random_state()` does)."""
 
 Disturbances: TypeAlias = Mapping[str, Disturbance]
 
 
 class _Raised(Exception):
-    """By the kit, inside of a context."""
+    """The exception that the kit raises inside of a context."""
 
 
 def default_dtype(backend: AutodiffBackend) -> str:
@@ -27,37 +27,38 @@ def default_dtype(backend: AutodiffBackend) -> str:
 
 def isolation(subject: Subject) -> None:
     """Whatever the leaves, the default dtype is what it was, and exceptions come through."""
-    backend = subject.backend
-    before = default_dtype(backend)
-    state = backend.random_state()
+    arrays, environment = subject.arrays, subject.backend.environment
+    before = default_dtype(subject.backend)
+    state = environment.random_state()
     for dtype in subject.dtypes:
-        leaf = backend.make(np.ones(2), dtype)
-        with backend.isolation([leaf]):
-            product = backend.info(leaf * 2.0)
-            other = backend.from_host(backend.to_host(leaf), leaf)
+        leaf = arrays.make(np.ones(2), dtype)
+        with environment.isolation([leaf]):
+            product = arrays.info(leaf * 2.0)
+            other = arrays.from_host(arrays.to_host(leaf), leaf)
         subject.equal(
             f"within isolation([{dtype}]): the dtype of twice the leaf", bare(product.dtype),
             dtype, "isolation must enter what the leaves need, such as a mode of 64 bits",
         )  # fmt: skip
         subject.equal(
-            f"within isolation([{dtype}]): the dtype of from_host", bare(backend.info(other).dtype),
+            f"within isolation([{dtype}]): the dtype of from_host", bare(arrays.info(other).dtype),
             dtype, "isolation must enter what the leaves need, such as a mode of 64 bits",
         )  # fmt: skip
         for raising in (False, True):
             _left(subject, leaf, raising)
             subject.equal(
-                f"after isolation([{dtype}]): the default dtype", default_dtype(backend), before,
+                f"after isolation([{dtype}]): the default dtype",
+                default_dtype(subject.backend), before,
                 "isolation must restore what it enters, also when an exception leaves it",
             )  # fmt: skip
         subject.equal(
-            "random_state() after isolation", backend.random_state() == state, True,
+            "random_state() after isolation", environment.random_state() == state, True,
             "isolation must not draw random numbers",
         )  # fmt: skip
     for name in ("widening", "highest_precision"):
-        with getattr(backend, name)():
+        with getattr(environment, name)():
             pass
         subject.equal(
-            f"after {name}(): the default dtype", default_dtype(backend), before,
+            f"after {name}(): the default dtype", default_dtype(subject.backend), before,
             f"{name} must restore what it enters",
         )  # fmt: skip
 
@@ -66,7 +67,7 @@ def _left(subject: Subject, leaf: Any, raising: bool, act: Callable[[], object] 
     """Through the isolation of `leaf` once, by an exception where asked for."""
     came_through = False
     try:
-        with subject.backend.isolation([leaf]):
+        with subject.backend.environment.isolation([leaf]):
             act()
             if raising:
                 raise _Raised
@@ -80,8 +81,8 @@ def _left(subject: Subject, leaf: Any, raising: bool, act: Callable[[], object] 
 def disturbed(subject: Subject, name: str, disturbance: Disturbance) -> None:
     """A piece of global state that is changed within isolation is what it was afterwards."""
     act, read = disturbance
-    look = subject.backend.random_state if read is None else read
-    leaf = subject.backend.make(np.ones(2), subject.dtypes[0])
+    look = subject.backend.environment.random_state if read is None else read
+    leaf = subject.arrays.make(np.ones(2), subject.dtypes[0])
     before = look()
     for raising in (False, True):
         changed = False
@@ -110,8 +111,8 @@ def disturbed(subject: Subject, name: str, disturbance: Disturbance) -> None:
 
 def randomness(subject: Subject, disturbances: Disturbances) -> None:
     """The random state compares, and where there is one its restoration was tried."""
-    backend = subject.backend
-    one, two = backend.random_state(), backend.random_state()
+    environment = subject.backend.environment
+    one, two = environment.random_state(), environment.random_state()
     subject.equal("random_state() read twice is the same", one == two, True, "return a value")
     subject.equal("hash(random_state())", hash(one), hash(two), "return something hashable")
     tried = any(read is None for _, read in disturbances.values())

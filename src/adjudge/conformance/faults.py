@@ -16,6 +16,7 @@ from adjudge.engine import (
     AutodiffBackend,
     FlatFunction,
     MaybeArrays,
+    OtherDerivatives,
     Pullback,
     WrappedBackend,
 )
@@ -98,9 +99,6 @@ class FaultyBackend(WrappedBackend):
         self.fault = fault
         self._before: dict[tuple[str, int], MaybeArrays] = {}
 
-    def ways(self) -> Sequence[AutodiffBackend]:
-        return ()
-
     def detached(self, y: Array) -> bool:
         return self.fault == "detached" or self.inner.detached(y)
 
@@ -140,12 +138,14 @@ class FaultyBackend(WrappedBackend):
         if self.fault == "wrong dtype":
             return self._made(g, lambda host: host, OTHER, None)
         if self.fault == "wrong device":
-            return self._made(g, lambda host: host, None, self.devices())
+            return self._made(g, lambda host: host, None, self.arrays.devices())
         return g
 
     def _each(self, values: MaybeArrays, like: Arrays, change: Change) -> MaybeArrays:
         return tuple(
-            None if array is None else self.from_host(np.asarray(change(self.to_host(array))), leaf)
+            None
+            if array is None
+            else self.arrays.from_host(np.asarray(change(self.arrays.to_host(array))), leaf)
             for array, leaf in zip(values, like, strict=True)
         )
 
@@ -158,46 +158,33 @@ class FaultyBackend(WrappedBackend):
             if array is None:
                 made.append(None)
                 continue
-            info = self.info(array)
+            info = self.arrays.info(array)
             dtype = info.dtype.rpartition(".")[2]
             device = elsewhere(self, array, devices) if devices else here(self, info.device)
             made.append(
-                self.make(change(self.to_host(array)), others[dtype] if others else dtype, device)
+                self.arrays.make(
+                    change(self.arrays.to_host(array)), others[dtype] if others else dtype, device
+                )
             )
         return tuple(made)
 
 
-class PrimitiveBackend(WrappedBackend):
-    """The `xp`, `owns` and `vjp` of `inner`, and its arrays and surroundings; all other operations
-    are the defaults of `AutodiffBackend`: the second order by nesting, derivatives that are not
-    required not supported.
+class PrimitiveBackend(OtherDerivatives):
+    """The `vjp` of `inner`, with its arrays and its environment, and no other derivative of it.
+
+    The second order is what `AutodiffBackend` derives by nesting; forward mode, batching and
+    compilation are not supported.
     """
 
     way = "primitive"
 
-    jvp = AutodiffBackend.jvp
-    vjp_map = AutodiffBackend.vjp_map
-    jvp_map = AutodiffBackend.jvp_map
-    vmap = AutodiffBackend.vmap
-    compile = AutodiffBackend.compile
-    capabilities = AutodiffBackend.capabilities
-    undefined_cotangents = AutodiffBackend.undefined_cotangents
-    detached = AutodiffBackend.detached
-    wanted = AutodiffBackend.wanted
-    effective_eps = AutodiffBackend.effective_eps
-    coarsened_by = AutodiffBackend.coarsened_by
-    carried_eps = AutodiffBackend.carried_eps
-    stack = AutodiffBackend.stack
-    strided = AutodiffBackend.strided
-    place = AutodiffBackend.place
-    expand = AutodiffBackend.expand
-    masked = AutodiffBackend.masked
-    highest_precision = AutodiffBackend.highest_precision
+    def vjp(self, f: FlatFunction, x: Arrays) -> tuple[Arrays, Pullback]:
+        return self.inner.vjp(f, x)
 
 
 def elsewhere(backend: AutodiffBackend, array: Array, devices: Sequence[str]) -> str:
     """The name of a device on which an array of this dtype can be, and `array` is not."""
-    info = backend.info(array)
+    info = backend.arrays.info(array)
     for name in devices:
         if here(backend, info.device) != name and _holds(backend, info.dtype, name):
             return name
@@ -206,7 +193,7 @@ def elsewhere(backend: AutodiffBackend, array: Array, devices: Sequence[str]) ->
 
 def _holds(backend: AutodiffBackend, dtype: str, device: str) -> bool:
     try:
-        backend.make(np.zeros(1), dtype.rpartition(".")[2], device)
+        backend.arrays.make(np.zeros(1), dtype.rpartition(".")[2], device)
     except Exception:  # whatever the engine says where it cannot
         return False
     return True
@@ -214,11 +201,11 @@ def _holds(backend: AutodiffBackend, dtype: str, device: str) -> bool:
 
 def here(backend: AutodiffBackend, device: str) -> str | None:
     """The name in `devices()` of the device that `info` calls so; `None`: the default."""
-    for name in backend.devices():
+    for name in backend.arrays.devices():
         for dtype in ("float32", "float64"):
             if _holds(backend, dtype, name):
-                made = backend.make(np.zeros(1), dtype, name)
-                if backend.info(made).device == device:
+                made = backend.arrays.make(np.zeros(1), dtype, name)
+                if backend.arrays.info(made).device == device:
                     return name
                 break
     return None

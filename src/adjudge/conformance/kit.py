@@ -199,7 +199,7 @@ class _Kit:
         needed = {name for scenario in self.scenarios for name in scenario.needs}
         asked = [name for name in DERIVATIVES if not (subject.plain and name in BY_HAND)]
         asked += [name for name in CAPABILITIES if name in needed or name == "float64"]
-        if len(subject.backend.devices()) > 1:
+        if len(subject.arrays.devices()) > 1:
             asked.append("place")
         forward = ("FR", "RF", "FF") if "jvp" in subject.excused else ()
         return [name for name in asked if name not in subject.excused and name not in forward]
@@ -263,7 +263,7 @@ class _Kit:
                 yield Check(f"arrays-{name}-{dtype}", partial(check, subject, dtype))
         if "integer inputs" not in subject.excused:
             yield Check("arrays-integers", partial(arrays.integers, subject))
-        if len(subject.backend.devices()) == 1 or "place" not in subject.excused:
+        if len(subject.arrays.devices()) == 1 or "place" not in subject.excused:
             yield Check("arrays-devices", partial(arrays.devices, subject))
         yield Check("environment-isolation", partial(environment.isolation, subject))
         yield Check(
@@ -298,7 +298,7 @@ class _Kit:
             if not subject.plain and "vmap" not in subject.excused and scenario.double_vjp:
                 run = partial(derivatives.batched, subject, scenario, dtype)
                 yield self._check(scenario, dtype, "vmap", [*needs, "vmap"], run)
-        for device in subject.backend.devices()[1:]:
+        for device in subject.arrays.devices()[1:]:
             for dtype in [d for d in dtypes if device in arrays.places(subject, d)][:1]:
                 run = partial(derivatives.vjp, subject, scenario, dtype, device)
                 yield self._check(scenario, dtype, f"on {device}", needs, run)

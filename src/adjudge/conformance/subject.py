@@ -12,7 +12,15 @@ import numpy as np
 
 from adjudge.conformance.closed_forms import ClosedForms, Host, Hosts, Placed, precise
 from adjudge.conformance.scenario import Scenario
-from adjudge.engine import Array, Arrays, AutodiffBackend, FlatFunction, MaybeArrays, PlainBackend
+from adjudge.engine import (
+    Array,
+    ArrayOperations,
+    Arrays,
+    AutodiffBackend,
+    FlatFunction,
+    MaybeArrays,
+    PlainBackend,
+)
 from adjudge.errors import AdjudgeError
 from adjudge.problem import first_order
 
@@ -36,6 +44,11 @@ class Subject:
     comparisons: int = 0
 
     @property
+    def arrays(self) -> ArrayOperations:
+        """The operations on the arrays of the backend."""
+        return self.backend.arrays
+
+    @property
     def plain(self) -> bool:
         """Whether this is an array namespace alone, whose derivatives are written by hand."""
         return isinstance(self.backend, PlainBackend)
@@ -43,7 +56,7 @@ class Subject:
     @cached_property
     def dtypes(self) -> list[str]:
         """The dtypes of `dtypes()` by their bare names: `float64 (in 64-bit mode)` is float64."""
-        return [name.partition(" ")[0] for name in self.backend.dtypes()]
+        return [name.partition(" ")[0] for name in self.backend.arrays.dtypes()]
 
     def dtypes_of(self, scenario: Scenario) -> list[str]:
         """The dtypes at which the scenario runs on this engine."""
@@ -119,9 +132,9 @@ class Point:
         self.engine: AutodiffBackend = problem.backend
         self.f: FlatFunction = problem.function
         self.x: Arrays = problem.x
-        with self.engine.isolation(self.x):
+        with self.engine.environment.isolation(self.x):
             self.f(self.x)  # as in every check: the first evaluation is a plain one
-        self.device = "+".join(sorted({self.engine.info(leaf).device for leaf in self.x}))
+        self.device = "+".join(sorted({self.engine.arrays.info(leaf).device for leaf in self.x}))
         self.random = np.random.default_rng(zlib.crc32(f"{scenario.name} {dtype}".encode()))
 
     @property
@@ -136,12 +149,12 @@ class Point:
     @contextmanager
     def isolated(self) -> Iterator[None]:
         """As the core runs it; afterwards inputs still have their values."""
-        with self.engine.isolation(self.x):
+        with self.engine.environment.isolation(self.x):
             yield
             for k, (leaf, host) in enumerate(zip(self.x, self.closed.inputs, strict=True)):
                 self.subject.same(
                     self.at(f"afterwards input {k}"),
-                    self.engine.to_host(leaf),
+                    self.engine.arrays.to_host(leaf),
                     host,
                     "nothing may be written into x: run f on copies, or on aliases that record",
                 )
@@ -159,7 +172,7 @@ class Point:
     def arrays(self, hosts: Sequence[Host], like: Arrays) -> Arrays:
         """Host arrays on the engine."""
         pairs = zip(hosts, like, strict=True)
-        return tuple(self.engine.from_host(host, leaf) for host, leaf in pairs)
+        return tuple(self.engine.arrays.from_host(host, leaf) for host, leaf in pairs)
 
     def outputs(self, y: Arrays) -> Hosts:
         """Checks the values of f that come with derivatives, and what kind of arrays they are."""
@@ -171,12 +184,16 @@ class Point:
         for k, (leaf, host) in enumerate(zip(y, expected, strict=True)):
             where = self.at(f"output {k}")
             self.subject.equal(
-                f"{where}: the dtype", bare(self.engine.info(leaf).dtype),
+                f"{where}: the dtype", bare(self.engine.arrays.info(leaf).dtype),
                 precise(self.dtype, host),
                 "f must run in the dtype of its inputs",
             )  # fmt: skip
             self.subject.same(
-                where, self.engine.to_host(leaf), host, "return the value of f at x", self.units
+                where,
+                self.engine.arrays.to_host(leaf),
+                host,
+                "return the value of f at x",
+                self.units,
             )
         return expected
 
@@ -209,13 +226,13 @@ class Point:
                 )
             self.subject.comparisons += 1
             return np.zeros(right.shape)
-        info, wanted = self.engine.info(array), self.engine.info(leaf)
+        info, wanted = self.engine.arrays.info(array), self.engine.arrays.info(leaf)
         for what in ("shape", "dtype", "device", "layout"):
             self.subject.equal(
                 f"{where}: the {what}", getattr(info, what), getattr(wanted, what),
                 f"return an array of the {what} of what it belongs to",
             )  # fmt: skip
-        host = self.engine.to_host(array)
+        host = self.engine.arrays.to_host(array)
         self.subject.same(where, host, right, remedy, self.units)
         return host
 

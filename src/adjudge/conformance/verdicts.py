@@ -125,18 +125,18 @@ def applicable(subject: Subject, scenario: Scenario, dtype: str, fault: str) -> 
     if fault == "wrong device":
         return _second_device(subject, dtype)
     if fault.startswith("writes into"):
-        array = subject.backend.make(np.ones(2), subject.dtypes[0])
-        with subject.backend.isolation([array]):
+        array = subject.arrays.make(np.ones(2), subject.dtypes[0])
+        with subject.backend.environment.isolation([array]):
             return write(array)
     return True
 
 
 def _second_device(subject: Subject, dtype: str) -> bool:
     backend = subject.backend
-    if len(backend.devices()) < 2:
+    if len(backend.arrays.devices()) < 2:
         return False
     try:
-        elsewhere(backend, backend.make(np.ones(2), dtype), backend.devices())
+        elsewhere(backend, backend.arrays.make(np.ones(2), dtype), backend.arrays.devices())
     except NotSupportedError:
         return False
     return True

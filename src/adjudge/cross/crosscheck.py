@@ -81,7 +81,7 @@ def crosscheck(
     _require_reference(reference, engines)
     with ExitStack() as surroundings:
         for engine in engines:  # f on one engine may change the state of another
-            surroundings.enter_context(engine.backend.isolation(()))
+            surroundings.enter_context(engine.backend.environment.isolation(()))
         report = _Check(engines, order, compile, given).report(reference)
     if not report and raise_exception:
         raise CrosscheckError(report)
@@ -315,7 +315,7 @@ def _backends(given: Sequence[str | AutodiffBackend]) -> list[AutodiffBackend]:
             "give one of them another name, or leave it out",
         )
     for backend in found:
-        reason = backend.absent()
+        reason = backend.environment.unavailable()
         if reason is not None:
             raise BackendNotInstalledError(
                 f"backend '{backend.name}' can hold no array here: {reason}",

@@ -135,7 +135,7 @@ class Engine:
         """What every evaluation happens in: global state as it was afterwards."""
         highest = self.options.get("highest_precision", False)
         with (
-            self.backend.widening() if self.widening else nullcontext(),
+            self.backend.environment.widening() if self.widening else nullcontext(),
             surroundings(self.problem, highest=highest),
         ):
             yield
@@ -153,13 +153,13 @@ class Engine:
                     found.append(Output(name, (), type(leaf).__name__, False, leaf))
                     continue
                 with running(Source.ENGINE):
-                    info, host = backend.info(leaf), backend.to_host(leaf)
+                    info, host = backend.arrays.info(leaf), backend.arrays.to_host(leaf)
                 found.append(
                     Output(
                         name,
                         info.shape,
                         info.dtype.rpartition(".")[2],
-                        backend.differentiable(leaf),
+                        backend.arrays.is_differentiable(leaf),
                         host,
                     )
                 )
@@ -244,7 +244,7 @@ def engine_of(
 def widened(engine: Engine) -> Engine:
     """The same with inputs, of which some are narrower, widened to double precision."""
     assert engine.problem.widened is not None
-    with engine.backend.widening():
+    with engine.backend.environment.widening():
         problem = engine.problem.widened()
     name = f"float64 on {engine.name}"
     return replace(engine, name=name, problem=problem, widening=True, _tops={})
@@ -345,15 +345,15 @@ class _Bridge:
     def _host(self, leaf: Any) -> Any:
         if not self.here.owns(leaf):
             return leaf
-        dtype = self.here.info(leaf).dtype.rpartition(".")[2]
-        host = self.here.to_host(leaf)
+        dtype = self.here.arrays.info(leaf).dtype.rpartition(".")[2]
+        host = self.here.arrays.to_host(leaf)
         return np.asarray(host if np.dtype(dtype).kind == "c" else host.real, dtype=dtype)
 
     def _vector(self, space: Space, tree: Tree) -> Vector:
         """Coordinates of a tree of arrays, `None` where there is no leaf of the space."""
         arrays = [leaf for leaf in tree.leaves if leaf is not None]
         parts = zip(space.leaves, arrays, strict=True)
-        vectors = [leaf.vector(self.here.to_host(array)) for leaf, array in parts]
+        vectors = [leaf.vector(self.here.arrays.to_host(array)) for leaf, array in parts]
         return np.concatenate([*vectors, np.zeros(0)])
 
     def _like(self, tree: Tree, space: Space, vector: Vector) -> Any:
@@ -367,12 +367,12 @@ class _Bridge:
             moving = [
                 name
                 for name, leaf in zip(tree.names, tree.leaves, strict=True)
-                if self.here.owns(leaf) and self.here.differentiable(leaf)
+                if self.here.owns(leaf) and self.here.arrays.is_differentiable(leaf)
             ]
             hosts = dict(zip(moving, hosts.values(), strict=True))
         return tree.rebuild(
             [
-                self.here.from_host(hosts[name], leaf) if name in hosts else None
+                self.here.arrays.from_host(hosts[name], leaf) if name in hosts else None
                 for name, leaf in zip(names, tree.leaves, strict=True)
             ]
         )

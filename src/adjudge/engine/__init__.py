@@ -2,11 +2,12 @@
 
 Its modules, each of which may import those above it:
 
-- `contract`: what an adapter implements: one engine, its derivatives and its arrays.
+- `contract`: what an adapter implements: an engine with its arrays and its environment.
+- `support`: what several adapters need: settings that are put back, layouts that are kept.
 - `array_api`: an engine of arrays alone, whose derivatives are given by hand.
 - `place`: host arrays copied onto an engine exactly.
 - `registry`: which installed engine an array belongs to.
-- `wrapper`: an engine that changes a part of another one.
+- `wrapper`: engines that change one object of another engine.
 - `by_hand`: derivatives written by hand as an engine.
 
 Invariant: nothing in here knows of checking. A user's array is read and copied, never written
@@ -15,19 +16,23 @@ else of the core.
 """
 
 from adjudge.engine import registry
-from adjudge.engine.array_api import PlainBackend
+from adjudge.engine.array_api import PlainArrays, PlainBackend
 from adjudge.engine.by_hand import ByHand, FlatByHand, HandBackend
 from adjudge.engine.contract import (
     UNDEFINED,
     Array,
     ArrayInfo,
+    ArrayOperations,
     Arrays,
     AutodiffBackend,
+    Environment,
     Expansion,
     FlatFunction,
     HostArray,
     MaybeArrays,
+    Precision,
     Pullback,
+    Refusals,
 )
 from adjudge.engine.place import host_array, placed, placed_tree
 from adjudge.engine.registry import (
@@ -39,23 +44,33 @@ from adjudge.engine.registry import (
     is_array_like,
     names,
 )
-from adjudge.engine.wrapper import WrappedBackend
+from adjudge.engine.support import Setting, memory_span, restored
+from adjudge.engine.wrapper import OtherDerivatives, WrappedBackend, replaced
+from adjudge.floats import EPS
 
 __all__ = [
+    "EPS",
     "UNDEFINED",
     "Array",
     "ArrayInfo",
+    "ArrayOperations",
     "Arrays",
     "AutodiffBackend",
     "ByHand",
+    "Environment",
     "Expansion",
     "FlatByHand",
     "FlatFunction",
     "HandBackend",
     "HostArray",
     "MaybeArrays",
+    "OtherDerivatives",
+    "PlainArrays",
     "PlainBackend",
+    "Precision",
     "Pullback",
+    "Refusals",
+    "Setting",
     "WrappedBackend",
     "backend_named",
     "backend_of",
@@ -64,8 +79,11 @@ __all__ = [
     "expand",
     "host_array",
     "is_array_like",
+    "memory_span",
     "names",
     "placed",
     "placed_tree",
     "registry",
+    "replaced",
+    "restored",
 ]

@@ -7,14 +7,13 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from adjudge.engine.contract import (
-    Array,
     Arrays,
     AutodiffBackend,
     FlatFunction,
     MaybeArrays,
     Pullback,
 )
-from adjudge.engine.wrapper import WrappedBackend
+from adjudge.engine.wrapper import OtherDerivatives
 from adjudge.errors import InputError, Source, running
 
 
@@ -88,8 +87,8 @@ class Codec(Protocol):
     def arguments(self, x: Arrays) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The call's arguments, with the checked leaves `x` in their places."""
 
-    def calling(self, x: Arrays) -> AbstractContextManager[None]:
-        """See `AutodiffBackend.calling`."""
+    def call_context(self, x: Arrays) -> AbstractContextManager[None]:
+        """The context of every call of the user's function: `Environment.call_context`."""
 
     def evaluate(self, function: Callable[..., Any], x: Arrays) -> Arrays:
         """Output leaves of `function` called with `x` in place."""
@@ -138,7 +137,7 @@ class FlatByHand:
 
             def back(w: MaybeArrays) -> MaybeArrays:
                 cotangent = codec.cotangent(w)
-                with codec.calling(x):
+                with codec.call_context(x):
                     gradient = captured[0](cotangent)
                 return codec.gradients(gradient)
 
@@ -150,7 +149,7 @@ class FlatByHand:
         def pull(w: MaybeArrays) -> MaybeArrays:
             args, kwargs = codec.arguments(x)
             cotangent = codec.cotangent(w)
-            with codec.calling(x):
+            with codec.call_context(x):
                 gradient = vjp(*args, cotangent, **kwargs)
             return codec.gradients(gradient)
 
@@ -163,7 +162,7 @@ class FlatByHand:
         args, kwargs = self.codec.arguments(x)
         tangents = self.codec.gradient_tree(v)
         note = "adjudge: raised in the jvp, not in the function"
-        with running(Source.DERIVATIVE, note), self.codec.calling(x):
+        with running(Source.DERIVATIVE, note), self.codec.call_context(x):
             pushed = self.rule.jvp(*args, *tangents, **kwargs)
         return self.codec.cotangent_leaves(pushed)
 
@@ -194,12 +193,12 @@ class GradientCodec:
 
     def evaluate(self, function: Callable[..., Any], x: Arrays) -> Arrays:
         args, kwargs = self.arguments(x)
-        with self.calling(x):
+        with self.call_context(x):
             result = function(*args, **kwargs)
         return self.outputs(result)
 
-    def calling(self, x: Arrays) -> AbstractContextManager[None]:
-        return self.base.calling(self._split(x)[0])
+    def call_context(self, x: Arrays) -> AbstractContextManager[None]:
+        return self.base.call_context(self._split(x)[0])
 
     def outputs(self, result: Any) -> Arrays:
         return self.zeros(self.base.gradients(result), self.x)
@@ -231,8 +230,8 @@ class GradientCodec:
         return self.base.gradients(tree)
 
 
-class HandBackend(WrappedBackend):
-    """The engine of `ByHand` functions; arrays are those of the wrapped backend."""
+class HandBackend(OtherDerivatives):
+    """The engine of `ByHand` functions, with the arrays of another engine."""
 
     way = "by hand"
 
@@ -245,16 +244,6 @@ class HandBackend(WrappedBackend):
     def capabilities(self) -> frozenset[str]:
         return frozenset({"jvp"} if self.rule.jvp is not None else ())
 
-    @property
-    def undefined_cotangents(self) -> bool:
-        return False
-
-    def detached(self, y: Array) -> bool:
-        return False
-
-    def wanted(self, leaf: Array) -> bool | None:
-        return None
-
     def vjp(self, f: FlatFunction, x: Arrays) -> tuple[Arrays, Pullback]:
         assert isinstance(f, FlatByHand)
         linear = f.linearize(x)
@@ -263,7 +252,7 @@ class HandBackend(WrappedBackend):
         y, pull = linear
 
         def checked(w: MaybeArrays) -> MaybeArrays:
-            filled = self.zeros_for_absent(w, y)
+            filled = self.arrays.zeros_for_absent(w, y)
             return self._shaped_as(x, pull(filled), "vjp", "input")
 
         return y, checked
@@ -271,26 +260,20 @@ class HandBackend(WrappedBackend):
     def jvp(self, f: FlatFunction, x: Arrays, v: MaybeArrays) -> tuple[Arrays, MaybeArrays]:
         assert isinstance(f, FlatByHand)
         y = f(x)
-        tangents = f.push(x, self.zeros_for_absent(v, x))
+        tangents = f.push(x, self.arrays.zeros_for_absent(v, x))
         if tangents is None:
             raise self.lacks("forward mode (jvp)", f"{f.rule!r} was given no jvp=")
         return y, self._shaped_as(y, tangents, "jvp", "output")
 
     def vjp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:
         assert isinstance(f, FlatByHand)
-        gradient_map = f.gradient_map(self.zeros_for_absent)
+        gradient_map = f.gradient_map(self.arrays.zeros_for_absent)
         if gradient_map is None:
             raise self.lacks("second order", f"{f.rule!r} was given no double_vjp=")
         return gradient_map
 
     def jvp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:
         raise self.lacks("derivatives of a hand-written jvp")
-
-    def vmap(self, function: Callable[[MaybeArrays], MaybeArrays]) -> Callable[..., MaybeArrays]:
-        raise self.lacks("batching (vmap)")
-
-    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        raise self.lacks("compilation")
 
     def _shaped_as(self, like: Arrays, values: MaybeArrays, rule: str, of: str) -> MaybeArrays:
         for k, (value, leaf) in enumerate(zip(values, like, strict=True)):

@@ -1,12 +1,18 @@
-"""The contract that an adapter implements: one engine, and nothing of checking."""
+"""The contract that an adapter implements: an engine with its arrays and its environment.
+
+`AutodiffBackend` is the engine and takes derivatives. It holds two more objects: `ArrayOperations`
+describes, makes and moves arrays, and `Environment` says what the engine keeps outside of its
+arrays. An adapter must define `name`, `xp`, `owns` and `vjp`; everything else has a default.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, Self, TypeAlias
 
 import numpy as np
@@ -15,20 +21,23 @@ from numpy.typing import NDArray
 from adjudge.errors import NotSupportedError
 
 Array: TypeAlias = Any
-"""An array of the user's framework. We are given it: it is structural, never wrapped."""
+"""An array of the user's framework. We are given it, and so its type is structural."""
 
 Arrays: TypeAlias = tuple[Array, ...]
 MaybeArrays: TypeAlias = tuple[Array | None, ...]
 FlatFunction: TypeAlias = Callable[[Arrays], Arrays]
-"""`f: X -> Y` on leaves: floating or complex arrays in, floating or complex arrays out."""
+"""`f: X -> Y` on leaves: it takes and returns tuples of floating or complex arrays."""
 
 Pullback: TypeAlias = Callable[[MaybeArrays], MaybeArrays]
-"""`w -> J* w`: a cotangent per output leaf (`None`: that output takes no part; `UNDEFINED`:
-see there), a gradient per input leaf (`None`: the engine says that there is no dependence)."""
+"""`w -> J* w` takes a cotangent for each output leaf and returns a gradient for each input leaf.
+
+A cotangent is `None` where that output takes no part, or `UNDEFINED`. A gradient is `None` where
+the engine says that the outputs do not depend on that input.
+"""
 
 UNDEFINED: Final = object()
-"""A cotangent that the engine itself leaves undefined on its way through the graph. Handed to
-pullbacks only where `undefined_cotangents` is true; it must act as zero."""
+"""A cotangent that the engine itself leaves undefined on its way through the graph. Pullbacks are
+given it only where `undefined_cotangents` is true, and it must act as zero."""
 
 HostArray: TypeAlias = NDArray[Any]
 """A NumPy array of float64 or complex128."""
@@ -36,7 +45,7 @@ HostArray: TypeAlias = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class ArrayInfo:
-    """What must agree between a leaf and its gradient."""
+    """What must agree between an array and its gradient, in the engine's own words."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -46,31 +55,252 @@ class ArrayInfo:
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """A node that only the framework can flatten (a registered module, say)."""
+    """The children of a container that only the framework can flatten (a registered module)."""
 
     children: tuple[object, ...]
     names: tuple[str, ...]
     rebuild: Callable[[Sequence[object]], object]
 
 
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """How exactly the engine computes with an array, and which of its settings decides that."""
+
+    product_eps: float = 0.0
+    """The spacing at 1 of what the factors of a product are rounded to, where that is coarser than
+    the dtype (TF32, autocast); 0 where products are as exact as the dtype."""
+    setting: str = ""
+    """The setting that makes products coarser, as a user would type it. Where products are exact:
+    settings that make some other operations coarser (convolutions, say)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusals:
+    """How an engine says that it has no derivative to offer: by which exceptions, and how worded.
+
+    An exception is a refusal where its message contains one of the phrases.
+    """
+
+    exceptions: tuple[type[Exception], ...]
+    phrases: tuple[str, ...]
+
+
+class ArrayOperations:
+    """How arrays of an engine are described, made, copied and moved.
+
+    The defaults use the Array API namespace. Results are new arrays, which share no memory with
+    the arguments, on the device of the array that they were made from.
+    """
+
+    def __init__(self, name: str, xp: Any) -> None:
+        """The operations of the namespace `xp`; `name` is that of the engine, for messages."""
+        self.name = name
+        self.xp = xp
+
+    # ---------------------------------------------------------------- what an array is
+
+    def info(self, array: Array) -> ArrayInfo:
+        """The shape, dtype, device and layout of `array`. The device is named as `devices` does."""
+        return ArrayInfo(tuple(array.shape), str(array.dtype), str(_device(array)))
+
+    def is_differentiable(self, array: Array) -> bool:
+        """Whether the dtype of `array` is real floating or complex."""
+        return bool(self.xp.isdtype(array.dtype, ("real floating", "complex floating")))
+
+    def is_complex(self, array: Array) -> bool:
+        """Whether the dtype of `array` is complex."""
+        return bool(self.xp.isdtype(array.dtype, "complex floating"))
+
+    def eps(self, array: Array) -> float:
+        """The spacing of the dtype of `array` at 1: 2.2e-16 for float64, twice the unit round-off.
+
+        For a complex dtype it is that of its parts.
+        """
+        return float(self.xp.finfo(array.dtype).eps)
+
+    def devices(self) -> list[str]:
+        """The names of the devices on which arrays can be made."""
+        return ["cpu"]
+
+    def dtypes(self) -> list[str]:
+        """The names of the dtypes whose derivatives can be checked."""
+        return ["float32", "float64", "complex64", "complex128"]
+
+    # ---------------------------------------------------------------- between engine and host
+
+    def to_host(self, array: Array, like: Array | None = None) -> HostArray:
+        """The exact values of `array` as a new NumPy array of float64 or complex128.
+
+        With `like` given these are the coordinates of `like`: the entries that move independently,
+        which are all of a dense array, and the stored entries of a sparse one after `stored_only`.
+        """
+        wide = np.complex128 if self.is_complex(array) else np.float64
+        return np.array(array, dtype=wide)
+
+    def from_host(self, host: HostArray, like: Array) -> Array:
+        """A new array of the values of `host`, rounded to the dtype of `like`.
+
+        It has the shape of `host`, and the dtype, device and layout of `like`.
+        """
+        return self.xp.asarray(host, dtype=like.dtype, device=_device(like), copy=True)
+
+    def make(self, values: NDArray[Any], dtype: str, device: str | None = None) -> Array:
+        """A new array of `values`, with the dtype and on the device of these names.
+
+        `dtype` is `float32`, `bfloat16`, `bool` and the like. `device` is one of `devices()`;
+        `None` is the engine's default. Raises `NotSupportedError` where the engine has no such
+        dtype or device.
+        """
+        known = getattr(self.xp, dtype, None)
+        if known is None:
+            raise self.lacks_dtype(dtype)
+        if device is not None and device not in self.devices():
+            raise self.lacks_device(device)
+        there = {} if device is None else {"device": device}
+        return self.xp.asarray(values, dtype=known, copy=True, **there)
+
+    # ---------------------------------------------------------------- from array to array
+
+    def copy(self, array: Array) -> Array:
+        """A copy without the derivative history of `array`, with its strides where it has any."""
+        return self.xp.asarray(array, copy=True)
+
+    def place(self, array: Array, device: str) -> Array:
+        """A copy of `array` on the device of this name. Raises `NotSupportedError`."""
+        raise self.lacks("placement on a device")
+
+    def widen(self, array: Array) -> Array:
+        """The same values in float64 or complex128, which hold those of every narrower dtype."""
+        wide = self.xp.complex128 if self.is_complex(array) else self.xp.float64
+        return self.xp.astype(array, wide)
+
+    def noncontiguous(self, array: Array) -> Array:
+        """The same values in memory that is not contiguous; `array` itself without strides."""
+        return array
+
+    def stack(self, arrays: Sequence[Array]) -> Array:
+        """The arrays, which have one shape and dtype, along a new leading axis."""
+        return self.xp.stack(list(arrays))
+
+    def zeros_for_absent(self, values: MaybeArrays, like: Arrays) -> Arrays:
+        """`values` with zeros of the shape, dtype and device of `like` in place of each `None`."""
+        return tuple(
+            self.xp.zeros_like(leaf) if value is None else value
+            for value, leaf in zip(values, like, strict=True)
+        )
+
+    # ---------------------------------------------------------------- containers and sparse arrays
+
+    def expand(self, node: object) -> Expansion | None:
+        """The children of a container that only this framework knows; `None` if it is not one."""
+        return None
+
+    def stored_only(self) -> Self:
+        """The same operations, for which the coordinates of a sparse array are its stored entries.
+
+        An engine without sparse arrays returns itself.
+        """
+        return self
+
+    # ---------------------------------------------------------------- refusals
+
+    def lacks(self, what: str, reason: str = "") -> NotSupportedError:
+        """The error to raise for what the arrays of this engine cannot do."""
+        return _not_supported(self.name, what, reason)
+
+    def lacks_dtype(self, dtype: str, reason: str = "") -> NotSupportedError:
+        """The error to raise where the engine has no dtype of this name."""
+        return self.lacks(f"dtype {dtype}", reason)
+
+    def lacks_device(self, device: str, reason: str = "") -> NotSupportedError:
+        """The error to raise where the engine has no device of this name. It lists its devices."""
+        there = f"the devices are {', '.join(self.devices())}"
+        return self.lacks(f"device {device!r}", f"{reason}; {there}" if reason else there)
+
+
+class Environment:
+    """What an engine keeps outside of its arrays: global state, random numbers, devices, settings.
+
+    The defaults are those of an engine without any of these.
+    """
+
+    def __init__(self, version: str = "unknown") -> None:
+        """`version` is that of the engine, for reports."""
+        self.version = version
+
+    def unavailable(self) -> str | None:
+        """Why the engine can hold no array on this machine (no driver, say); `None` if it can."""
+        return None
+
+    def isolation(self, leaves: Sequence[Array]) -> AbstractContextManager[None]:
+        """A context after which global state is what it was before, also after an exception.
+
+        Global state is the random state, the default dtype and device, and settings of precision.
+        On entry the context sets what the leaves need (64-bit mode, say).
+        """
+        return contextlib.nullcontext()
+
+    def call_context(self, x: Arrays) -> AbstractContextManager[None]:
+        """The context of every call of the user's function, or of a derivative by hand, at `x`.
+
+        It enters the device and the stream of `x`. On exit it waits for what was launched, so that
+        an asynchronous error is raised by the call that caused it.
+        """
+        return contextlib.nullcontext()
+
+    def random_state(self) -> Hashable:
+        """The engine's global random state, to be compared; `None` where it has none."""
+        return None
+
+    def widening(self) -> AbstractContextManager[None]:
+        """A context in which a function of narrow arrays can be run on wide ones.
+
+        Double precision is to be had in it, and an array of lower precision that meets one of
+        double precision is widened, as type promotion does (a captured weight, say).
+        """
+        return contextlib.nullcontext()
+
+    def highest_precision(self) -> AbstractContextManager[None]:
+        """A context in which arithmetic is as exact as the dtype, without TF32, autocast, …."""
+        return contextlib.nullcontext()
+
+    def precision(self, array: Array) -> Precision:
+        """How exactly the engine computes with arrays of this dtype, on this device."""
+        return Precision()
+
+    def determinism_setting(self, array: Array) -> str:
+        """What makes results on the device of `array` repeatable, as a user would type it.
+
+        It is "" where results are repeatable anyway, as where the order of additions is fixed.
+        """
+        return ""
+
+    def narrowest_eps(self, f: FlatFunction, x: Arrays) -> float:
+        """The spacing at 1 of the narrowest dtype that `f` computes with at `x`; 0 if not known."""
+        return 0.0
+
+
 class AutodiffBackend(ABC):
-    """One automatic differentiation engine.
+    """One automatic differentiation engine, with its arrays and its environment.
 
-    Required: `xp`, `owns`, `vjp`. Every other operation has a default: derived where the
-    Array API is enough, else one that raises `NotSupportedError`, so that a report can say
-    what was not checked.
+    An adapter must define `name`, `xp`, `owns` and `vjp`. A derivative that it does not define
+    raises `NotSupportedError`, so that a report can say what was not checked.
 
-    `J*` is the adjoint for the real inner product `<a, b> = Re sum(conj(a) b)`; an engine
-    with another convention conjugates in its adapter.
+    `J*` is the adjoint for the real inner product `<a, b> = Re sum(conj(a) b)`; the adapter of an
+    engine with another convention conjugates.
     """
 
     name: str
+    """What reports call the engine."""
     way: str = "eager"
-    """How derivatives are taken here, where the engine has several ways: `ways`."""
-    compiles_unasked: bool = False
-    """Whether compiled functions are so usual that they are checked beside others unasked."""
-    compiled: str = "compiled"
-    """The engine's word for functions that `compile` made."""
+    """What reports call this way of taking derivatives, where the engine has several: `ways`."""
+    compiled_way: str = "compiled"
+    """What reports call the derivatives of a function that `compile` made."""
+    usually_compiled: bool = False
+    """Whether users of this engine compile most functions. A check of all modes up to an order then
+    checks the compiled function, too, without being asked."""
+    refusals: Refusals = Refusals((), ())
+    """The engine's own refusals, which `refusing` turns into `NotSupportedError`."""
 
     # ---------------------------------------------------------------- required
 
@@ -81,64 +311,94 @@ class AutodiffBackend(ABC):
 
     @abstractmethod
     def owns(self, leaf: object) -> bool:
-        """Whether `leaf` is an array of this engine, or what stands for one on its way through
-        a function that is differentiated (a tracer, a node of a tape).
+        """Whether `leaf` is an array of this engine, or stands for one inside of a derivative.
+
+        A tracer or a node of a tape stands for an array while a function is differentiated.
         """
 
     @abstractmethod
     def vjp(self, f: FlatFunction, x: Arrays) -> tuple[Arrays, Pullback]:
-        """`(f(x), w -> J* w)`. `f` is called once, on `x` or on aliases of it that carry
-        derivatives; the pullback may be called any number of times.
+        """`(f(x), w -> J* w)`.
+
+        `f` is called once, on `x` or on aliases of it that carry derivatives. The pullback may be
+        called any number of times.
         """
 
-    # ---------------------------------------------------------------- derivatives
+    # ---------------------------------------------------------------- arrays and environment
+
+    @cached_property
+    def arrays(self) -> ArrayOperations:
+        """How the arrays of this engine are described, made, copied and moved."""
+        return ArrayOperations(self.name, self.xp)
+
+    @cached_property
+    def environment(self) -> Environment:
+        """What the engine keeps outside of its arrays."""
+        return Environment(str(getattr(self.xp, "__version__", "unknown")))
+
+    # ---------------------------------------------------------------- further derivatives
 
     def jvp(self, f: FlatFunction, x: Arrays, v: MaybeArrays) -> tuple[Arrays, MaybeArrays]:
-        """`(f(x), J v)`, a tangent per output leaf; `None` in `v` is an undefined tangent."""
+        """`(f(x), J v)`, with a tangent or `None` for each output leaf; `None` in `v` acts as zero.
+
+        Raises `NotSupportedError` by default.
+        """
         raise self.lacks("forward mode (jvp)")
 
     def vjp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:
         """`(x, w) -> J*(x) w` as a function that this engine can differentiate again.
 
-        Derived here from a nested `vjp`, for engines that nest. Absent gradients are zeros.
+        `x_count` is the number of leaves of `x`. Absent gradients are zeros. The default nests
+        `vjp`, for engines that nest.
         """
 
         def gradient_map(x_and_w: Arrays) -> Arrays:
             x, w = x_and_w[:x_count], x_and_w[x_count:]
             _, pullback = self.vjp(f, x)
-            return self.zeros_for_absent(pullback(w), x)
+            return self.arrays.zeros_for_absent(pullback(w), x)
 
         return gradient_map
 
     def jvp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:
-        """`(x, v) -> J(x) v` as a function that this engine can differentiate again."""
+        """`(x, v) -> J(x) v` as a function that this engine can differentiate again.
+
+        `x_count` is the number of leaves of `x`. Absent tangents are zeros. The default nests
+        `jvp`, for engines that nest.
+        """
 
         def tangent_map(x_and_v: Arrays) -> Arrays:
             x, v = x_and_v[:x_count], x_and_v[x_count:]
             y, jv = self.jvp(f, x, v)
-            return self.zeros_for_absent(jv, y)
+            return self.arrays.zeros_for_absent(jv, y)
 
         return tangent_map
 
     def vmap(self, function: Callable[[MaybeArrays], MaybeArrays]) -> Callable[..., MaybeArrays]:
-        """`function` mapped over a new leading axis of each of its arrays."""
+        """`function`, mapped over a new leading axis of each of its arrays.
+
+        Raises `NotSupportedError` by default.
+        """
         raise self.lacks("batching (vmap)")
 
     def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A user's function, of any arguments, compiled by the engine. It may compile late."""
+        """A user's function, of any arguments, compiled by the engine; it may compile late.
+
+        Raises `NotSupportedError` by default.
+        """
         raise self.lacks("compilation")
 
     def ways(self) -> Sequence[AutodiffBackend]:
         """The same engine taking the same derivatives in other ways, whose errors may differ."""
         return ()
 
+    # ---------------------------------------------------------------- what the derivatives are like
+
     @property
     def capabilities(self) -> frozenset[str]:
-        """Names of the operations that this engine offers beyond `vjp`."""
-        optional = ("jvp", "vmap", "compile")
+        """Which of `jvp`, `vmap` and `compile` this engine offers."""
         return frozenset(
             name
-            for name in optional
+            for name in ("jvp", "vmap", "compile")
             if getattr(type(self), name) is not getattr(AutodiffBackend, name)
         )
 
@@ -151,166 +411,41 @@ class AutodiffBackend(ABC):
         """Whether the engine recorded no derivative at all for this output of `vjp`."""
         return False
 
-    # ---------------------------------------------------------------- arrays
-
-    def info(self, array: Array) -> ArrayInfo:
-        """Shape, dtype, device and layout, in the engine's own words."""
-        return ArrayInfo(tuple(array.shape), str(array.dtype), str(self.device(array)))
-
-    def device(self, array: Array) -> object:
-        """The device that `array` lives on."""
-        return getattr(array, "device", "cpu")
-
-    def differentiable(self, leaf: Array) -> bool:
-        """Whether the leaf's dtype is real floating or complex."""
-        return bool(self.xp.isdtype(leaf.dtype, ("real floating", "complex floating")))
-
-    def complex(self, leaf: Array) -> bool:
-        """Whether the leaf's dtype is complex."""
-        return bool(self.xp.isdtype(leaf.dtype, "complex floating"))
-
-    def wanted(self, leaf: Array) -> bool | None:
-        """Whether the user marked the leaf for differentiation; `None` where engines don't."""
+    def requires_grad(self, leaf: Array) -> bool | None:
+        """Whether the user marked `leaf` for differentiation; `None` where engines do not mark."""
         return None
-
-    def eps(self, array: Array) -> float:
-        """Spacing of the dtype at 1 (2.2e-16 for float64); twice the unit round-off u."""
-        return float(self.xp.finfo(array.dtype).eps)
 
     def effective_eps(self, array: Array) -> float:
-        """`eps` of the arithmetic really used: coarser under TF32, autocast and the like."""
-        return self.eps(array)
+        """The spacing at 1 of arithmetic on `array`: that of its dtype, or a coarser one."""
+        return max(self.arrays.eps(array), self.environment.precision(array).product_eps)
 
-    def coarsened_by(self, array: Array) -> str:
-        """The setting that makes `effective_eps` coarser than `eps`, as a user would type it; where
-        it is not coarser, settings that make some operations so (convolutions, say).
-        """
-        return ""
-
-    def repeatable_by(self, array: Array) -> str:
-        """What makes results on the device of `array` repeatable, as a user would type it; ""
-        where they are anyway (the order of atomic additions is fixed).
-        """
-        return ""
-
-    def carried_eps(self, f: FlatFunction, x: Arrays) -> float:
-        """`eps` of the narrowest dtype that `f` computes with at `x`; 0 where that is not known."""
-        return 0.0
-
-    def copy(self, array: Array) -> Array:
-        """A copy that shares no memory with `array`, nor its derivative history."""
-        return self.xp.asarray(array, copy=True)
-
-    def to_host(self, array: Array, like: Array | None = None) -> HostArray:
-        """The exact values in float64 or complex128; the coordinates of `like` where given.
-
-        Coordinates are the entries that move independently: all of a dense array, the stored
-        values of a masked sparse one.
-        """
-        wide = np.complex128 if self.complex(array) else np.float64
-        return np.array(array, dtype=wide)
-
-    def from_host(self, host: HostArray, like: Array) -> Array:
-        """A new array with these values (rounded) and dtype, device and layout of `like`."""
-        return self.xp.asarray(host, dtype=like.dtype, device=self.device(like), copy=True)
-
-    def make(self, values: NDArray[Any], dtype: str, device: str | None = None) -> Array:
-        """A new array of `values`, of the dtype of this name (`float32`, `bfloat16`, `bool`), on
-        the device of this name of `devices()`; `None`: the engine's default.
-
-        Raises `NotSupportedError` where the engine has no such dtype or makes another one of it.
-        """
-        known = getattr(self.xp, dtype, None)
-        if known is None:
-            raise self.lacks(f"dtype {dtype}")
-        if device is not None and device not in self.devices():
-            raise self.lacks(f"device {device!r}", f"the devices are {', '.join(self.devices())}")
-        place = {} if device is None else {"device": device}
-        return self.xp.asarray(values, dtype=known, copy=True, **place)
-
-    def stack(self, arrays: Sequence[Array]) -> Array:
-        """The arrays along a new leading axis."""
-        return self.xp.stack(list(arrays))
-
-    def strided(self, array: Array) -> Array:
-        """The same values in memory that is not contiguous; `array` itself without strides."""
-        return array
-
-    def widen(self, array: Array) -> Array:
-        """The same values in float64 or complex128, which hold those of every narrower dtype."""
-        wide = self.xp.complex128 if self.complex(array) else self.xp.float64
-        return self.xp.astype(array, wide)
-
-    def place(self, array: Array, device: object) -> Array:
-        """A copy of `array` on `device`."""
-        raise self.lacks("placement on a device")
-
-    def expand(self, node: object) -> Expansion | None:
-        """The children of a node that only this framework knows; `None` if it is not one."""
-        return None
-
-    def masked(self, masked: bool | None) -> Self:
-        """This engine with sparse arrays checked at their stored values only (`True`)."""
-        return self
-
-    # ---------------------------------------------------------------- surroundings
-
-    def absent(self) -> str | None:
-        """Why the engine can hold no array on this machine (no driver, say); `None`: it can."""
-        return None
-
-    @property
-    def version(self) -> str:
-        """Version of the engine."""
-        return str(getattr(self.xp, "__version__", "unknown"))
-
-    def devices(self) -> list[str]:
-        """Devices that can be named."""
-        return ["cpu"]
-
-    def dtypes(self) -> list[str]:
-        """Dtypes whose derivatives can be checked."""
-        return ["float32", "float64", "complex64", "complex128"]
-
-    def isolation(self, leaves: Sequence[Array]) -> AbstractContextManager[None]:
-        """Restores random state, default dtype, device and precision flags on exit, and
-        enters whatever the leaves need (64-bit mode, say).
-        """
-        return contextlib.nullcontext()
-
-    def widening(self) -> AbstractContextManager[None]:
-        """Within it double precision is to be had, and an array of lower precision that meets a
-        double one is widened, as type promotion does (a captured weight, say).
-        """
-        return contextlib.nullcontext()
-
-    def highest_precision(self) -> AbstractContextManager[None]:
-        """Within it arithmetic is as precise as the dtype: no TF32, autocast and the like."""
-        return contextlib.nullcontext()
-
-    def calling(self, x: Arrays) -> AbstractContextManager[None]:
-        """Around every call of the user's function, or of a derivative by hand, with arrays at
-        `x`: enters their device and stream, and on exit waits for what was launched, so that an
-        asynchronous error is raised by the call that caused it.
-        """
-        return contextlib.nullcontext()
-
-    def random_state(self) -> Hashable:
-        """The engine's global random state, comparable; `None` where it has none."""
-        return None
-
-    # ---------------------------------------------------------------- helpers for adapters
+    # ---------------------------------------------------------------- refusals
 
     def lacks(self, what: str, reason: str = "") -> NotSupportedError:
         """The error to raise for an operation that this engine does not offer."""
-        return NotSupportedError(
-            f"{what} is not supported by backend '{self.name}'" + (f": {reason}" if reason else ""),
-            "switch that check off, or use an engine that offers it",
-        )
+        return _not_supported(self.name, what, reason)
 
-    def zeros_for_absent(self, values: MaybeArrays, like: Arrays) -> Arrays:
-        """`values` with zeros of the shape, dtype and device of `like` where one is absent."""
-        return tuple(
-            self.xp.zeros_like(leaf) if value is None else value
-            for value, leaf in zip(values, like, strict=True)
-        )
+    @contextlib.contextmanager
+    def refusing(self, what: str, *phrases: str) -> Iterator[None]:
+        """A context in which the engine's own refusals of `what` become `NotSupportedError`.
+
+        Every other exception comes through. `phrases` take the place of those of `refusals`.
+        """
+        try:
+            yield
+        except self.refusals.exceptions as error:
+            refused = any(words in str(error) for words in phrases or self.refusals.phrases)
+            if refused and not isinstance(error, NotSupportedError):
+                raise self.lacks(what, str(error)) from error
+            raise
+
+
+def _device(array: Array) -> object:
+    return getattr(array, "device", "cpu")
+
+
+def _not_supported(name: str, what: str, reason: str) -> NotSupportedError:
+    return NotSupportedError(
+        f"{what} is not supported by backend '{name}'" + (f": {reason}" if reason else ""),
+        "switch that check off, or use an engine that offers it",
+    )

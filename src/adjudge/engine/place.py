@@ -28,8 +28,8 @@ def placed(
     wanted = host.dtype.name if dtype is None else dtype
     if host.dtype.kind in "fc" and wanted in _KNOWN:
         host = host.astype(wanted)
-    array = backend.make(host, wanted, device)
-    info = backend.info(array)
+    array = backend.arrays.make(host, wanted, device)
+    info = backend.arrays.info(array)
     made = info.dtype.rpartition(".")[2]
     if info.shape != host.shape or made != wanted:
         raise InputError(
@@ -37,9 +37,9 @@ def placed(
             f"{info.shape} and dtype {made} of it",
             f"mend make() of backend '{backend.name}', or give a dtype that the engine has",
         )
-    if backend.differentiable(array):
-        with backend.isolation([array]):
-            seen = backend.to_host(array)
+    if backend.arrays.is_differentiable(array):
+        with backend.environment.isolation([array]):
+            seen = backend.arrays.to_host(array)
         if wanted == host.dtype.name and not np.array_equal(seen, host, equal_nan=True):
             raise InputError(
                 f"{name} has other values on {backend.name} than on the host",

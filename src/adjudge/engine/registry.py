@@ -180,7 +180,7 @@ def expand(node: object) -> Expansion | None:
         return None
     for entry in entries():
         imported = sys.modules.get(entry.root) is not None  # None: its import is blocked
-        if imported and (expansion := entry.load().expand(node)) is not None:
+        if imported and (expansion := entry.load().arrays.expand(node)) is not None:
             return expansion
     return None
 

@@ -1,33 +1,45 @@
-"""A backend that forwards every operation to another one: the base of all wrappers."""
+"""Engines that change one object of another engine, and share the rest with it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, Self
-
-from numpy.typing import NDArray
+import copy
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from adjudge.engine.contract import (
     Array,
-    ArrayInfo,
+    ArrayOperations,
     Arrays,
     AutodiffBackend,
-    Expansion,
+    Environment,
     FlatFunction,
-    HostArray,
     MaybeArrays,
     Pullback,
 )
 
+Backend = TypeVar("Backend", bound=AutodiffBackend)
 
-class WrappedBackend(AutodiffBackend):
-    """`inner`, operation by operation; override what should differ. Contract: see there."""
+
+def replaced(
+    backend: Backend,
+    *,
+    arrays: ArrayOperations | None = None,
+    environment: Environment | None = None,
+) -> Backend:
+    """A copy of `backend` with other arrays or another environment, and the same derivatives."""
+    changed = copy.copy(backend)
+    changed.arrays = arrays or backend.arrays
+    changed.environment = environment or backend.environment
+    return changed
+
+
+class OtherDerivatives(AutodiffBackend):
+    """An engine with the arrays and the environment of `inner`, whose derivatives are its own."""
 
     def __init__(self, inner: AutodiffBackend) -> None:
-        """Wraps `inner`."""
-        self.inner = inner
-        self.name = inner.name
+        """`inner` is the engine whose arrays and environment are used."""
+        self.inner, self.name = inner, inner.name
+        self.arrays, self.environment = inner.arrays, inner.environment
 
     @property
     def xp(self) -> Any:
@@ -35,6 +47,10 @@ class WrappedBackend(AutodiffBackend):
 
     def owns(self, leaf: object) -> bool:
         return self.inner.owns(leaf)
+
+
+class WrappedBackend(OtherDerivatives):
+    """The engine `inner`, of which a subclass changes some derivatives."""
 
     def vjp(self, f: FlatFunction, x: Arrays) -> tuple[Arrays, Pullback]:
         return self.inner.vjp(f, x)
@@ -65,96 +81,5 @@ class WrappedBackend(AutodiffBackend):
     def detached(self, y: Array) -> bool:
         return self.inner.detached(y)
 
-    def info(self, array: Array) -> ArrayInfo:
-        return self.inner.info(array)
-
-    def device(self, array: Array) -> object:
-        return self.inner.device(array)
-
-    def differentiable(self, leaf: Array) -> bool:
-        return self.inner.differentiable(leaf)
-
-    def complex(self, leaf: Array) -> bool:
-        return self.inner.complex(leaf)
-
-    def wanted(self, leaf: Array) -> bool | None:
-        return self.inner.wanted(leaf)
-
-    def eps(self, array: Array) -> float:
-        return self.inner.eps(array)
-
-    def effective_eps(self, array: Array) -> float:
-        return self.inner.effective_eps(array)
-
-    def coarsened_by(self, array: Array) -> str:
-        return self.inner.coarsened_by(array)
-
-    def repeatable_by(self, array: Array) -> str:
-        return self.inner.repeatable_by(array)
-
-    def carried_eps(self, f: FlatFunction, x: Arrays) -> float:
-        return self.inner.carried_eps(f, x)
-
-    def copy(self, array: Array) -> Array:
-        return self.inner.copy(array)
-
-    def to_host(self, array: Array, like: Array | None = None) -> HostArray:
-        return self.inner.to_host(array, like)
-
-    def from_host(self, host: HostArray, like: Array) -> Array:
-        return self.inner.from_host(host, like)
-
-    def make(self, values: NDArray[Any], dtype: str, device: str | None = None) -> Array:
-        return self.inner.make(values, dtype, device)
-
-    def stack(self, arrays: Sequence[Array]) -> Array:
-        return self.inner.stack(arrays)
-
-    def strided(self, array: Array) -> Array:
-        return self.inner.strided(array)
-
-    def widen(self, array: Array) -> Array:
-        return self.inner.widen(array)
-
-    def place(self, array: Array, device: object) -> Array:
-        return self.inner.place(array, device)
-
-    def expand(self, node: object) -> Expansion | None:
-        return self.inner.expand(node)
-
-    def masked(self, masked: bool | None) -> Self:
-        wrapper = type(self).__new__(type(self))
-        wrapper.__dict__.update(self.__dict__)
-        wrapper.inner = self.inner.masked(masked)
-        return wrapper
-
-    def absent(self) -> str | None:
-        return self.inner.absent()
-
-    @property
-    def version(self) -> str:
-        return self.inner.version
-
-    def devices(self) -> list[str]:
-        return self.inner.devices()
-
-    def dtypes(self) -> list[str]:
-        return self.inner.dtypes()
-
-    def isolation(self, leaves: Sequence[Array]) -> AbstractContextManager[None]:
-        return self.inner.isolation(leaves)
-
-    def widening(self) -> AbstractContextManager[None]:
-        return self.inner.widening()
-
-    def highest_precision(self) -> AbstractContextManager[None]:
-        return self.inner.highest_precision()
-
-    def calling(self, x: Arrays) -> AbstractContextManager[None]:
-        return self.inner.calling(x)
-
-    def random_state(self) -> Hashable:
-        return self.inner.random_state()
-
-    def zeros_for_absent(self, values: MaybeArrays, like: Arrays) -> Arrays:
-        return self.inner.zeros_for_absent(values, like)
+    def requires_grad(self, leaf: Array) -> bool | None:
+        return self.inner.requires_grad(leaf)

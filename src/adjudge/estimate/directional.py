@@ -365,9 +365,9 @@ def representable(problem: Problem, point: Vector, leaf: int) -> Vector:
         return point
     part = problem.X.slices[leaf]
     spec, like = problem.X.leaves[leaf], problem.x[leaf]
-    rounded = problem.backend.from_host(spec.host(point[part]), like)
+    rounded = problem.backend.arrays.from_host(spec.host(point[part]), like)
     point = point.copy()
-    point[part] = spec.vector(problem.backend.to_host(rounded, like))
+    point[part] = spec.vector(problem.backend.arrays.to_host(rounded, like))
     return point
 
 

@@ -289,9 +289,9 @@ class Linked:
         """
         backend = self.codec.arguments_.backend
         if backend.owns(leaf):
-            floating = backend.differentiable(leaf)
-            complex_ = floating and backend.complex(leaf)
-            host = backend.to_host(leaf)
+            floating = backend.arrays.is_differentiable(leaf)
+            complex_ = floating and backend.arrays.is_complex(leaf)
+            host = backend.arrays.to_host(leaf)
         elif isinstance(leaf, np.ndarray):
             floating, complex_ = leaf.dtype.kind in "fc", leaf.dtype.system == "c"
             host = leaf.copy()

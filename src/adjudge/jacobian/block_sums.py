@@ -29,9 +29,9 @@ from adjudge.engine import (
     AutodiffBackend,
     FlatFunction,
     MaybeArrays,
+    OtherDerivatives,
     PlainBackend,
     Pullback,
-    WrappedBackend,
 )
 from adjudge.errors import Catching, NotSupportedError, Source, UnstableOutputError, running
 from adjudge.estimate import coarsest_eps
@@ -65,7 +65,7 @@ def plus(backend: AutodiffBackend, array: Array, other: Array) -> Array:
     strides.
     """
     with running(Source.ENGINE):  # there may be no memory for it
-        fresh = backend.copy(array)
+        fresh = backend.arrays.copy(array)
     fresh += other
     return fresh
 
@@ -84,11 +84,11 @@ class Blocks:
     @classmethod
     def of(cls, backend: AutodiffBackend, leaf: Leaf, like: Array, factors: Vector) -> Blocks:
         """Returns the blocks of a leaf, with `factors` given as real coordinates of it."""
-        with backend.calling((like,)):
-            there = backend.xp.reshape(backend.from_host(leaf.host(factors), like), (-1,))
+        with backend.environment.call_context((like,)):
+            there = backend.xp.reshape(backend.arrays.from_host(leaf.host(factors), like), (-1,))
             # An engine may mark what it makes for differentiation if it marked `like`; a copy is
             # not marked.
-            return cls(backend, leaf, like, backend.copy(there))
+            return cls(backend, leaf, like, backend.arrays.copy(there))
 
     @property
     def width(self) -> int:
@@ -102,11 +102,11 @@ class Blocks:
 
     @cached_property
     def _zeros(self) -> Array:
-        return self.backend.from_host(np.zeros(self.leaf.host_shape), self.like)
+        return self.backend.arrays.from_host(np.zeros(self.leaf.host_shape), self.like)
 
     @cached_property
     def _some(self) -> Array:
-        return self.backend.copy(self.factors[: self.count])
+        return self.backend.arrays.copy(self.factors[: self.count])
 
     def expanded(self, t: Vector) -> Array:
         """Returns the factors, each times the entry of `t` for its block, in the shape of the
@@ -114,8 +114,8 @@ class Blocks:
         """
         xp, entries = self.backend.xp, self.leaf.entries
         wide = t.astype(np.complex128 if self.leaf.complex else np.float64)
-        with self.backend.calling((self.like,)):
-            column = xp.reshape(self.backend.from_host(wide, self._some), (self.count, 1))
+        with self.backend.environment.call_context((self.like,)):
+            column = xp.reshape(self.backend.arrays.from_host(wide, self._some), (self.count, 1))
             each = xp.reshape(xp.broadcast_to(column, (self.count, self.width)), (-1,))
             whole = xp.reshape(self.factors * each[:entries], self.leaf.host_shape)
             return plus(self.backend, self._zeros, whole)
@@ -129,12 +129,12 @@ class Blocks:
     def sums(self, array: Array) -> Vector:
         """Returns the terms of each block added up, on the host."""
         xp, missing = self.backend.xp, self.count * self.width - self.leaf.entries
-        with self.backend.calling((self.like,)):
-            terms = self.terms(self.backend.copy(array))
+        with self.backend.environment.call_context((self.like,)):
+            terms = self.terms(self.backend.arrays.copy(array))
             if missing:
                 terms = xp.concat([terms, xp.zeros_like(terms[:missing])])
             table = xp.reshape(terms, (self.count, self.width))
-            return np.asarray(self.backend.to_host(xp.sum(table, axis=1)), dtype=np.float64)
+            return np.asarray(self.backend.arrays.to_host(xp.sum(table, axis=1)), dtype=np.float64)
 
 
 @dataclass
@@ -160,10 +160,10 @@ class Sketch:
         backend, moved = self.problem.backend, []
         for array, blocks, entry in zip(self._x, self.inputs, t, strict=True):
             if blocks is None:
-                moved.append(backend.copy(array))
+                moved.append(backend.arrays.copy(array))
                 continue
             v = blocks.expanded(entry)
-            with backend.calling((array,)):
+            with backend.environment.call_context((array,)):
                 moved.append(plus(backend, array, v))
         return tuple(moved)
 
@@ -176,7 +176,7 @@ class Sketch:
 
     @cached_property
     def _x(self) -> Arrays:
-        return tuple(self.problem.backend.copy(array) for array in self.problem.x)
+        return tuple(self.problem.backend.arrays.copy(array) for array in self.problem.x)
 
     def values(self, y: MaybeArrays) -> tuple[Vector, ...]:
         """Returns the block sums of outputs, or of their tangents."""
@@ -196,7 +196,7 @@ class Sketch:
         """Returns the block sums of gradients."""
         found: list[Vector | None] = []
         for array, blocks, leaf in zip(g, self.inputs, self.problem.X.leaves, strict=True):
-            if array is not None and self.problem.backend.info(array) != leaf.info:
+            if array is not None and self.problem.backend.arrays.info(array) != leaf.info:
                 raise UnfitError(f"the gradient of {leaf.name} is another kind of array")
             if blocks is None:
                 found.append(np.zeros(0))
@@ -218,8 +218,8 @@ class Sketch:
         for k in range(rows):
             gradient = self.rows[k][j]
             if gradient is not None:
-                with blocks.backend.calling((blocks.like,)):
-                    found[k] = blocks.backend.to_host(blocks.terms(gradient))
+                with blocks.backend.environment.call_context((blocks.like,)):
+                    found[k] = blocks.backend.arrays.to_host(blocks.terms(gradient))
         with np.errstate(all="ignore"):
             found *= each
             space = self.base.whole
@@ -239,7 +239,7 @@ class Sketch:
         problem, counts = self.problem, [0 if b is None else b.count for b in self.inputs]
         parts = np.split(t, np.cumsum(counts)[:-1])
         v = self.direction(tuple(part if k == j else None for k, part in enumerate(parts)))
-        x = tuple(problem.backend.copy(array) for array in self._x)
+        x = tuple(problem.backend.arrays.copy(array) for array in self._x)
         problem.counts.jvps += 1
         with running(Source.DERIVATIVE):
             _, tangents = problem.backend.jvp(problem.function, x, v)
@@ -247,15 +247,15 @@ class Sketch:
         for blocks, tangent in zip(self.outputs, tangents, strict=True):
             found = np.zeros(blocks.leaf.entries)
             if tangent is not None:
-                with blocks.backend.calling((blocks.like,)):
-                    found[:] = blocks.backend.to_host(blocks.terms(tangent))
+                with blocks.backend.environment.call_context((blocks.like,)):
+                    found[:] = blocks.backend.arrays.to_host(blocks.terms(tangent))
             terms.append(found)
             sums.append(before + np.arange(blocks.leaf.entries) // blocks.width)
             before += blocks.count
         return np.concatenate(terms), np.concatenate(sums)
 
 
-class SketchBackend(WrappedBackend):
+class SketchBackend(OtherDerivatives):
     """The engine of a sketched problem: host vectors in, host vectors out."""
 
     def __init__(self, sketch: Sketch) -> None:
@@ -285,7 +285,7 @@ class SketchBackend(WrappedBackend):
                 taking = [k for k, entry in enumerate(c) if entry is not None]
                 if len(taking) == 1:
                     sketch.rows[taking[0]] = tuple(
-                        None if g is None else engine.copy(g) for g in gradients
+                        None if g is None else engine.arrays.copy(g) for g in gradients
                     )
                 return sketch.gradients(gradients)
 

@@ -16,6 +16,7 @@ from adjudge.engine import (
     backend_of,
     common_backend,
     expand,
+    replaced,
 )
 from adjudge.errors import (
     InputError,
@@ -75,8 +76,8 @@ class Arguments:
         backend = self.backend
 
         def wide(leaf: Any) -> Any:
-            low = backend.owns(leaf) and backend.differentiable(leaf)
-            return backend.widen(leaf) if low else leaf
+            low = backend.owns(leaf) and backend.arrays.is_differentiable(leaf)
+            return backend.arrays.widen(leaf) if low else leaf
 
         with running(Source.ENGINE):  # not every device has double precision
             tree = replace(self.tree, leaves=tuple(wide(leaf) for leaf in self.tree.leaves))
@@ -97,7 +98,7 @@ class Arguments:
             return bool(now.tobytes() == before.tobytes())
         backend = self.backend
         try:
-            now, before = backend.to_host(now), backend.to_host(before)
+            now, before = backend.arrays.to_host(now), backend.arrays.to_host(before)
         except NotSupportedError:  # of a device whose arrays hold no values: nothing is written
             return True
         return bool(np.array_equal(now, before, equal_nan=True))
@@ -107,7 +108,7 @@ class Arguments:
             return leaf
         if isinstance(leaf, np.ndarray):
             return leaf.copy(order="K")
-        return self.backend.copy(leaf) if self.backend.owns(leaf) else leaf
+        return self.backend.arrays.copy(leaf) if self.backend.owns(leaf) else leaf
 
 
 def read_arguments(
@@ -152,13 +153,15 @@ def read_arguments(
     assert engine is not None  # _selected raised where nothing is checked
     if device is not None:
         tree = replace(tree, leaves=_moved(engine, tree, device))
-    return Arguments(tree, checked, engine.masked(masked))
+    if masked:
+        engine = replaced(engine, arrays=engine.arrays.stored_only())
+    return Arguments(tree, checked, engine)
 
 
 def _moved(engine: AutodiffBackend, tree: Tree, device: str) -> tuple[Any, ...]:
     try:
         return tuple(
-            engine.place(leaf, device) if engine.owns(leaf) else leaf for leaf in tree.leaves
+            engine.arrays.place(leaf, device) if engine.owns(leaf) else leaf for leaf in tree.leaves
         )
     except NotSupportedError as error:
         raise InputError(
@@ -177,10 +180,10 @@ def _selected(
 
     An array of an unknown framework is a constant where others are named or marked.
     """
-    floating = [k for k, owner in owners.items() if owner.differentiable(tree.leaves[k])]
+    floating = [k for k, owner in owners.items() if owner.arrays.is_differentiable(tree.leaves[k])]
     if wrt is not None:
         return _resolved(tree, unknown, floating, wrt)
-    wishes = {k: owners[k].wanted(tree.leaves[k]) for k in floating}
+    wishes = {k: owners[k].requires_grad(tree.leaves[k]) for k in floating}
     if any(wishes.values()):
         return tuple(k for k in floating if wishes[k])
     for error in unknown.values():

@@ -43,7 +43,7 @@ class Reverse:
         """
         backend, Y = self.problem.backend, base.Y
         return tuple(
-            backend.from_host(leaf.host(w[part]), like)
+            backend.arrays.from_host(leaf.host(w[part]), like)
             if attached and (zeros or np.any(w[part]))
             else None
             for leaf, part, like, attached in zip(

@@ -88,9 +88,9 @@ class UserCodec:
         return self.arguments_.call(x)
 
     @contextmanager
-    def calling(self, x: Arrays) -> Iterator[None]:
-        """See `AutodiffBackend.calling`: around a derivative that the user wrote."""
-        with running(Source.DERIVATIVE), self.arguments_.backend.calling(x):
+    def call_context(self, x: Arrays) -> Iterator[None]:
+        """The context of a call of a derivative that the user wrote: `Environment.call_context`."""
+        with running(Source.DERIVATIVE), self.arguments_.backend.environment.call_context(x):
             yield
 
     def evaluate(self, function: Callable[..., Any], x: Arrays) -> Arrays:
@@ -102,7 +102,7 @@ class UserCodec:
             f"adjudge: raised in evaluation {self.counts.evaluations} of the function, "
             f"{self.counts.doing}"
         )
-        with running(Source.FUNCTION, note), self.arguments_.backend.calling(x):
+        with running(Source.FUNCTION, note), self.arguments_.backend.environment.call_context(x):
             result = function(*args, **kwargs)
         if self.signature is None:
             self.written = self.arguments_.written(leaves)
@@ -124,7 +124,7 @@ class UserCodec:
             self.differentiable = tuple(
                 k
                 for k, leaf in enumerate(tree.leaves)
-                if backend.owns(leaf) and backend.differentiable(leaf)
+                if backend.owns(leaf) and backend.arrays.is_differentiable(leaf)
             )
             if len(tree.leaves) == 1 and tree.leaves[0] is result and self.differentiable:
                 self.bare = (tuple(result.shape), str(result.dtype))

@@ -39,13 +39,13 @@ def gradient_problem(
         for k, cotangent in zip(kept, xw[count:], strict=True):
             given[k] = cotangent
         with running(Source.DERIVATIVE):
-            return (*backend.zeros_for_absent(pullback(tuple(given)), x), *y)
+            return (*backend.arrays.zeros_for_absent(pullback(tuple(given)), x), *y)
 
     names = [f"grad_outputs[{k}]" for k in range(len(kept))]
     gradient_names = [f"grad({leaf.name})" for leaf in problem.X.leaves]
     weights = np.zeros(Y.size)
     for k, cotangent in zip(kept, w, strict=True):
-        weights[Y.slices[k]] = Y.leaves[k].vector(backend.to_host(cotangent))
+        weights[Y.slices[k]] = Y.leaves[k].vector(backend.arrays.to_host(cotangent))
     return _second_order(
         problem,
         "R",
@@ -68,7 +68,7 @@ def tangent_problem(problem: Problem, outputs: Sequence[Leaf], v: Sequence[Array
         with running(Source.DERIVATIVE):
             y, jv = backend.jvp(problem.function, xv[:count], xv[count:])
         problem.counts.jvps += 1
-        return (*backend.zeros_for_absent(jv, y), *y)
+        return (*backend.arrays.zeros_for_absent(jv, y), *y)
 
     return _second_order(
         problem,
@@ -95,7 +95,7 @@ def _second_order(
     attached: Sequence[slice] = (),
 ) -> Problem:
     backend = problem.backend
-    directions = tuple(backend.copy(direction) for direction in directions)
+    directions = tuple(backend.arrays.copy(direction) for direction in directions)
     more, coordinates = Space.at(backend, directions, direction_names)
     return Problem(
         backend,
@@ -199,7 +199,9 @@ def _cotangents(
     if given is None:
         vector = random_cotangent(Y, seed + COTANGENT)
         arrays = Y.arrays(backend, vector, base.arrays)
-        return tuple(backend.strided(arrays[k]) if strided else arrays[k] for k in kept)
+        return tuple(
+            backend.arrays.noncontiguous(arrays[k]) if strided else arrays[k] for k in kept
+        )
     cotangents = tuple(given) if isinstance(given, tuple | list) else (given,)
     if len(cotangents) != len(kept):
         raise InputError(
@@ -216,24 +218,26 @@ def _cotangents(
 def _fitting(base: Base, k: int, number: int, cotangent: Any) -> Array:
     leaf, backend = base.Y.leaves[k], base.problem.backend
     if cotangent is None:
-        return backend.from_host(leaf.host(np.zeros(leaf.size)), base.arrays[k])
+        return backend.arrays.from_host(leaf.host(np.zeros(leaf.size)), base.arrays[k])
     if not backend.owns(cotangent):
         raise InputError(
             f"grad_outputs[{number}] is a {type(cotangent).__name__}, not an array of "
             f"{backend.name}",
             f"give an array like {leaf.name}: {leaf.info.dtype} of shape {leaf.info.shape}",
         )
-    info = backend.info(cotangent)
+    info = backend.arrays.info(cotangent)
     if info.shape != leaf.info.shape:
         raise InputError(
             f"grad_outputs[{number}] has shape {info.shape}, {leaf.name} has {leaf.info.shape}",
             "give a cotangent of the shape of its output",
         )
-    if leaf.double and backend.eps(cotangent) > leaf.eps:
-        cotangent = backend.widen(cotangent)  # the function was widened, its cotangents with it
+    if leaf.double and backend.arrays.eps(cotangent) > leaf.eps:
+        cotangent = backend.arrays.widen(
+            cotangent
+        )  # the function was widened, its cotangents with it
     if info.device != leaf.info.device:  # the inputs were moved, and their outputs with them
-        return backend.place(cotangent, backend.device(base.arrays[k]))
-    return backend.copy(cotangent)
+        return backend.arrays.from_host(backend.arrays.to_host(cotangent), base.arrays[k])
+    return backend.arrays.copy(cotangent)
 
 
 def require_outputs(base: Base) -> None:

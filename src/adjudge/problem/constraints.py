@@ -201,7 +201,10 @@ def charts_of(
 ) -> Charts:
     """The charts of `arrays`, with their constants as arrays like these."""
     constants = tuple(
-        tuple(backend.copy(backend.from_host(c, like)) for c in (chart.constants if chart else ()))
+        tuple(
+            backend.arrays.copy(backend.arrays.from_host(c, like))
+            for c in (chart.constants if chart else ())
+        )
         for chart, like in zip(charts, arrays, strict=True)
     )
     return Charts(backend, tuple(charts), tuple(leaf.name for leaf in space.leaves), constants)
@@ -234,7 +237,7 @@ def _chart(
     if not leaf.size:
         return Chart(f"an empty array ({name})", affine=True)
     try:
-        return SETS[name](backend.to_host(array), eps)
+        return SETS[name](backend.arrays.to_host(array), eps)
     except OffTheSetError as error:
         found, remedy = error.args
         raise InputError(f"{leaf.name} {found}: it is not {_KINDS[name]}", remedy) from error
@@ -256,23 +259,23 @@ def _written_chart(
 ) -> Chart:
     """The user's own chart. Raises `InputError` where it does not lead from x to x."""
     name = repr(chart) if isinstance(chart, ByHand) else getattr(chart, "__name__", repr(chart))
-    value = chart(backend.copy(array))
+    value = chart(backend.arrays.copy(array))
     remedy = "a chart(z) -> x returns an array like z, and x itself at x"
-    if not backend.owns(value) or backend.info(value).shape != leaf.info.shape:
+    if not backend.owns(value) or backend.arrays.info(value).shape != leaf.info.shape:
         shape = f" of shape {tuple(value.shape)}" if hasattr(value, "shape") else ""
         raise InputError(
             f"the chart {name} of {leaf.name} returns a {type(value).__name__}{shape}, not an "
             f"array of {backend.name} of shape {leaf.info.shape}",
             remedy,
         )
-    if backend.info(value).dtype != leaf.info.dtype:
+    if backend.arrays.info(value).dtype != leaf.info.dtype:
         raise InputError(
-            f"the chart {name} of {leaf.name} returns {backend.info(value).dtype}, not "
+            f"the chart {name} of {leaf.name} returns {backend.arrays.info(value).dtype}, not "
             f"{leaf.info.dtype}",
             remedy,
         )
-    x = leaf.vector(backend.to_host(array))
-    gap, size = leaf.vector(backend.to_host(value)) - x, largest(x)
+    x = leaf.vector(backend.arrays.to_host(array))
+    gap, size = leaf.vector(backend.arrays.to_host(value)) - x, largest(x)
     if not np.all(np.abs(gap) <= tolerance(eps, leaf.size) * size):
         raise InputError(
             f"the chart {name} leads from {leaf.name} to a point that is off it by "
@@ -320,6 +323,6 @@ def at_start(charts: Charts, space: Space, arrays: Arrays, origin: Vector) -> tu
     z, vector = list(arrays), origin.copy()
     for j, start in enumerate(charts.start()):
         if start is not None:
-            z[j] = charts.backend.from_host(start, arrays[j])
+            z[j] = charts.backend.arrays.from_host(start, arrays[j])
             vector[space.slices[j]] = space.leaves[j].vector(start)
     return tuple(z), vector

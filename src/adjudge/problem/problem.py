@@ -197,7 +197,7 @@ def first_order(
         hand = HandBackend(arguments.backend, function)
         arguments = replace(arguments, backend=hand)
     counts = counts or Counts()
-    with arguments.backend.highest_precision() if highest else nullcontext():
+    with arguments.backend.environment.highest_precision() if highest else nullcontext():
         problem = _problem(function, arguments, counts, bounds, directions, reference=reference)
     if reference is not None or all(leaf.double for leaf in problem.X.leaves):
         return problem
@@ -245,7 +245,7 @@ def _problem(
     if directions is None:
         return problem
     rounding = given or [leaf.eps for leaf in space.leaves]
-    with engine.isolation(problem.x):  # as where it will be evaluated
+    with engine.environment.isolation(problem.x):  # as where it will be evaluated
         charts = read_directions(engine, space, problem.x, directions, bounds, rounding)
         return _charted(problem, charts)
 
@@ -360,7 +360,7 @@ def base_of(problem: Problem, outputs: Arrays) -> Base:
     """`Base` from outputs that are already there."""
     backend = problem.backend
     with running(Source.ENGINE):
-        arrays = tuple(backend.copy(y) for y in outputs)
+        arrays = tuple(backend.arrays.copy(y) for y in outputs)
     names = tuple(problem.output_names())[: len(arrays)]
     whole, values = Space.at(backend, arrays, names)
     count = problem.outputs_of(len(arrays))

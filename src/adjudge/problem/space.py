@@ -104,9 +104,9 @@ class Space:
             host = _values(backend, array, name)
             leaf = Leaf(
                 name,
-                backend.info(array),
+                backend.arrays.info(array),
                 tuple(host.shape),
-                backend.complex(array),
+                backend.arrays.is_complex(array),
                 backend.effective_eps(array),
             )
             leaves.append(leaf)
@@ -150,7 +150,7 @@ class Space:
     ) -> HostArray:
         try:
             with running(Source.ENGINE):
-                host = backend.to_host(array, origin)
+                host = backend.arrays.to_host(array, origin)
         except NotSupportedError:  # of a device whose arrays hold no values
             host = None
         if host is None or host.shape != leaf.host_shape:
@@ -184,7 +184,8 @@ class Space:
         ]
         with running(Source.ENGINE):
             return tuple(
-                backend.from_host(host, array) for host, array in zip(hosts, like, strict=True)
+                backend.arrays.from_host(host, array)
+                for host, array in zip(hosts, like, strict=True)
             )
 
 
@@ -192,7 +193,7 @@ def _values(backend: AutodiffBackend, array: Array, name: str) -> HostArray:
     """The values of `array`. Raises `InputError` where it holds none."""
     try:
         with running(Source.ENGINE):
-            return backend.to_host(array)
+            return backend.arrays.to_host(array)
     except NotSupportedError as error:
         raise InputError(
             f"{name} is an array whose values cannot be read: {error.found}",

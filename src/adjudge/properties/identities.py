@@ -77,10 +77,12 @@ class Identities:
     @cached_property
     def _any_order(self) -> bool:
         """Whether a device that is used may add in any order."""
-        return any(self.problem.backend.repeatable_by(array) for array in self.problem.x)
+        return any(
+            self.problem.backend.environment.determinism_setting(array) for array in self.problem.x
+        )
 
     def _spacing(self, arrays: Sequence[Array]) -> list[float]:
-        return [self.problem.backend.eps(array) for array in arrays]
+        return [self.problem.backend.arrays.eps(array) for array in arrays]
 
     def repeatable(self, again: Vector) -> Iterator[Finding]:
         """Two evaluations at x agree within `nondet_tol`."""
@@ -119,7 +121,7 @@ class Identities:
         for leaf, part, array, like in zip(space.leaves, space.slices, arrays, likes, strict=False):
             if array is None:
                 continue
-            now = leaf.vector(backend.to_host(array, like))
+            now = leaf.vector(backend.arrays.to_host(array, like))
             self.compared += now.size
             if not _equal(now, before[part]):
                 yield Finding(
@@ -317,7 +319,7 @@ class Identities:
         rule = "vjp" if letter == "R" else "jvp"
         loop = [function(arrays) for arrays in pair]
         with running(Source.ENGINE):
-            stacked = backend.stack([arrays[0] for arrays in pair])
+            stacked = backend.arrays.stack([arrays[0] for arrays in pair])
         with Catching(UnstableOutputError) as caught, running(Source.DERIVATIVE):
             together = vmap(function)(stacked)
         if (error := caught.error) is not None:  # whatever the batched rule stumbles over
@@ -352,7 +354,7 @@ class Identities:
             )
         if apart:
             with running(Source.DERIVATIVE):
-                twice = vmap(function)(backend.stack([pair[0][0], pair[0][0]]))
+                twice = vmap(function)(backend.arrays.stack([pair[0][0], pair[0][0]]))
             if not _equal(row(twice, 0), row(twice, 1)):
                 text = (
                     f"the vmapped {rule} for {name} is another one in each of two equal rows\n"

@@ -15,7 +15,7 @@ def metadata(checks: Identities, gradients: MaybeArrays) -> Iterator[Finding]:
     for leaf, gradient in zip(checks.problem.X.leaves, gradients, strict=True):
         if gradient is None:
             continue
-        info = backend.info(gradient)
+        info = backend.arrays.info(gradient)
         mode = "R" + checks.problem.modes_taken
         yield from elsewhere(
             checks, mode, "gradient", leaf.name, info.device, "input", leaf.info.device

@@ -32,16 +32,16 @@ def identities(checks: Identities, forward: Forward) -> Iterator[Finding]:
     )
     for tangent, primal, leaf in zip(jv, y, base.Y.leaves, strict=True):
         if tangent is not None:  # the value came with it; f(x) may have been made elsewhere
-            there, here = (problem.backend.info(array).device for array in (tangent, primal))
+            there, here = (problem.backend.arrays.info(array).device for array in (tangent, primal))
             yield from elsewhere(
                 checks, "F" + problem.modes_taken, "tangent", leaf.name, there, "output", here
             )
-        if tangent is not None and problem.backend.complex(tangent) != leaf.complex:
+        if tangent is not None and problem.backend.arrays.is_complex(tangent) != leaf.complex:
             yield Finding(
                 Status.WRONG_DTYPE,
                 "F" + problem.modes_taken,
                 leaf.name,
-                f"the tangent of {leaf.name} is {problem.backend.info(tangent).dtype}, the "
+                f"the tangent of {leaf.name} is {problem.backend.arrays.info(tangent).dtype}, the "
                 f"output is {leaf.info.dtype}\n"
                 "  a tangent is real where its primal is real, complex where it is complex",
             )

@@ -90,7 +90,9 @@ class Script:
     def versions(self) -> list[str]:
         """Of what the numbers come from."""
         return [f"numpy {np.__version__}"] + [
-            f"{one.name} {one.version}" for one in self.engines.values() if one.name != "numpy"
+            f"{one.name} {one.environment.version}"
+            for one in self.engines.values()
+            if one.name != "numpy"
         ]
 
     def literal(self, value: Any) -> str:
@@ -132,17 +134,17 @@ class Script:
 
     def array(self, owner: AutodiffBackend, value: Array) -> str:
         """An array of an engine, from its exact values on the host."""
-        info = owner.info(value)
+        info = owner.arrays.info(value)
         if "sparse" in info.layout:
             return self.named(value, f"sparse_{len(self.setup)}")
         dtype = info.dtype.rpartition(".")[2]
-        if not owner.differentiable(value):
+        if not owner.arrays.is_differentiable(value):
             values = np.asarray(value.tolist(), dtype if dtype in EXACT else None)
         else:
-            with owner.isolation([value]):
-                values = owner.to_host(value)
+            with owner.environment.isolation([value]):
+                values = owner.arrays.to_host(value)
             values = values.astype(dtype) if dtype in NARROW else values
-        usual = owner.info(owner.make(np.zeros(()), "float32")).device
+        usual = owner.arrays.info(owner.arrays.make(np.zeros(()), "float32")).device
         return self.placed(owner, values, dtype, None if info.device == usual else info.device)
 
     def placed(
@@ -212,7 +214,7 @@ def _wanted(inputs: Any, options: Mapping[str, Any]) -> list[str]:
         arguments = read_arguments(inputs, dict(options.get("kwargs") or {}), None, None, None)
     except (BackendError, InputError):
         return []  # the check itself raised this, and does so again
-    marks = [arguments.backend.wanted(leaf) for leaf in arguments.leaves]
+    marks = [arguments.backend.requires_grad(leaf) for leaf in arguments.leaves]
     return list(arguments.names) if any(marks) else []
 
 

@@ -4,20 +4,20 @@ import array_api_compat.numpy
 import numpy as np
 
 from adjudge import ByHand, Status, Verdict, examine
-from adjudge.engine.array_api import PlainBackend
+from adjudge.engine import Environment, PlainBackend, Precision, replaced
 
 
-class Coarse(PlainBackend):
-    """NumPy, said to compute products in TF32, with atomic additions."""
+class Coarse(Environment):
+    """One of which it is said that it computes products in TF32, with atomic additions."""
 
-    def effective_eps(self, array):
-        return 2.0**-10
+    def precision(self, array):
+        return Precision(2.0**-10, "ALLOW_TF32=1")
 
-    def coarsened_by(self, array):
-        return "ALLOW_TF32=1"
-
-    def repeatable_by(self, array):
+    def determinism_setting(self, array):
         return "DETERMINISTIC=1"
+
+
+COARSE = replaced(PlainBackend(array_api_compat.numpy), environment=Coarse())
 
 
 def notes(report):
@@ -29,7 +29,7 @@ SINE = ByHand(np.sin, vjp=lambda x, w: w * np.cos(x))
 
 
 def test_the_setting_that_makes_arithmetic_coarse_is_a_note():
-    report = examine(SINE, X, backend=Coarse(array_api_compat.numpy))
+    report = examine(SINE, X, backend=COARSE)
 
     assert report.verdict is Verdict.PASS
     assert "ALLOW_TF32=1" in notes(report)[Status.IMPRECISE].text
@@ -47,7 +47,7 @@ def test_what_makes_results_repeatable_is_named_where_they_differ():
     def jittered(x):
         return np.sin(x) * np.float32(1 + 1e-3 * random.uniform())
 
-    report = examine(ByHand(jittered, vjp=SINE.vjp), X, backend=Coarse(array_api_compat.numpy))
+    report = examine(ByHand(jittered, vjp=SINE.vjp), X, backend=COARSE)
 
     assert report.verdict is Verdict.FAIL
     assert "differs by" in str(report)

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from adjudge import ByHand, InputError, Verdict, crosscheck
-from adjudge.engine.array_api import PlainBackend
+from adjudge.engine.array_api import PlainArrays, PlainBackend
+from adjudge.engine.contract import Environment
 from adjudge.engine.registry import backend_named
+from adjudge.engine.wrapper import replaced
 from adjudge.errors import BackendNotInstalledError, FlagError, UnknownFrameworkError
 
 ENGINES = ["numpy", "array_api_strict"]
@@ -70,12 +72,12 @@ def test_an_unknown_engine_is_named():
 
 
 def test_an_engine_that_can_hold_nothing_is_refused():
-    class Absent(Named):
-        def absent(self):
+    class NoDriver(Environment):
+        def unavailable(self):
             return "no driver"
 
     with pytest.raises(BackendNotInstalledError, match="no driver"):
-        crosscheck(SQUARE, (X,), ["numpy", Absent()])
+        crosscheck(SQUARE, (X,), ["numpy", replaced(Named(), environment=NoDriver())])
 
 
 def test_engines_without_derivatives_alone_are_refused():
@@ -114,7 +116,7 @@ def test_other_bad_arguments_are_refused():
 
 
 def test_engines_that_make_other_arrays_are_named():
-    class Narrow(Named):
+    class Narrow(PlainArrays):
         def info(self, array):
             info = super().info(array)
             return type(info)(info.shape, "float64", info.device)
@@ -122,12 +124,10 @@ def test_engines_that_make_other_arrays_are_named():
         def make(self, values, dtype, device=None):
             return np.asarray(values, dtype=np.float32)
 
-    class Flat(Narrow):
-        def to_host(self, array, like=None):
-            return super().to_host(array, like)
+    narrow = replaced(Named("narrow"), arrays=Narrow("narrow", np))
 
     with pytest.raises(InputError, match="other values on narrow"):
-        crosscheck(SQUARE, (X / 3,), ["numpy", Flat("narrow")])
+        crosscheck(SQUARE, (X / 3,), ["numpy", narrow])
 
 
 def test_a_result_of_another_shape_is_the_first_divergence():

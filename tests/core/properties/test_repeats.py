@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from adjudge import ByHand, Status, Verdict, examine
-from adjudge.engine.array_api import PlainBackend
+from adjudge.engine import Environment, PlainBackend, replaced
 from adjudge.findings import Finding
 from adjudge.problem.space import Space
 from adjudge.properties.purity import finding
@@ -38,14 +38,14 @@ def gathered(seed, *, factor=1.0, jitter=0.0, forward=False):
     return ByHand(f, vjp=vjp)
 
 
-class Atomic(PlainBackend):
-    """NumPy, said to add with atomics."""
+class Atomic(Environment):
+    """One of which it is said that it adds with atomics."""
 
-    def repeatable_by(self, array):
+    def determinism_setting(self, array):
         return "DETERMINISTIC=1"
 
 
-ATOMIC = Atomic(array_api_compat.numpy)
+ATOMIC = replaced(PlainBackend(array_api_compat.numpy), environment=Atomic())
 
 
 def at(dtype):

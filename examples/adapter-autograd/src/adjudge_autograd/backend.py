@@ -6,6 +6,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from importlib import metadata
 from typing import Any
 
@@ -16,12 +17,17 @@ from autograd.builtins import tuple as traced_tuple
 from autograd.numpy.numpy_boxes import ArrayBox
 from autograd.tracer import isbox
 
-from adjudge.engine import Array, Arrays, AutodiffBackend, FlatFunction, MaybeArrays, Pullback
-from adjudge.errors import NotSupportedError
+from adjudge.engine import (
+    Array,
+    Arrays,
+    AutodiffBackend,
+    Environment,
+    FlatFunction,
+    MaybeArrays,
+    Pullback,
+    Refusals,
+)
 from adjudge_autograd.namespace import namespace
-
-REFUSALS = ("VJP of", "JVP of", "Gradient of", "not implemented", "Can't handle")
-"""What autograd says, by NotImplementedError or AssertionError, where it has no rule."""
 
 
 class AutogradBackend(AutodiffBackend):
@@ -32,10 +38,14 @@ class AutogradBackend(AutodiffBackend):
     """
 
     name = "autograd"
+    refusals = Refusals(
+        (NotImplementedError, AssertionError),
+        ("VJP of", "JVP of", "Gradient of", "not implemented", "Can't handle"),
+    )
 
     def __init__(self) -> None:
         self._cut: dict[int, weakref.ref[Any]] = {}
-        """Outputs without a derivative, while they are alive."""
+        """The outputs without a derivative that are still alive, by their `id`."""
 
     @property
     def xp(self) -> Any:
@@ -45,11 +55,13 @@ class AutogradBackend(AutodiffBackend):
         # reductions return NumPy's scalars
         return isinstance(leaf, np.ndarray | np.generic | ArrayBox)
 
-    # ---------------------------------------------------------------- derivatives
+    @cached_property
+    def environment(self) -> Environment:
+        return Environment(metadata.version("autograd"))
 
     def vjp(self, f: FlatFunction, x: Arrays) -> tuple[Arrays, Pullback]:
         linked: list[bool] = []
-        with self._refusing("reverse mode (vjp)"):
+        with self._derivative("reverse mode (vjp)"):
             transpose, results = make_vjp(self._traced(f, len(x), linked))(traced_tuple(x))
         y = tuple(_array(results[k]) for k in range(len(linked)))
         for leaf, is_linked in zip(y, linked, strict=True):
@@ -63,7 +75,7 @@ class AutogradBackend(AutodiffBackend):
                 anp.zeros(leaf.shape, leaf.dtype) if c is None else anp.conj(c)
                 for leaf, c in zip(y, w, strict=True)
             )
-            with self._refusing("reverse mode (vjp)"):
+            with self._derivative("reverse mode (vjp)"):
                 g = transpose(traced_tuple(cotangents))
             return tuple(_array(anp.conj(g[k])) for k in range(len(x)))
 
@@ -71,8 +83,8 @@ class AutogradBackend(AutodiffBackend):
 
     def jvp(self, f: FlatFunction, x: Arrays, v: MaybeArrays) -> tuple[Arrays, MaybeArrays]:
         linked: list[bool] = []
-        tangents = self.zeros_for_absent(v, x)
-        with self._refusing("forward mode (jvp)"):
+        tangents = self.arrays.zeros_for_absent(v, x)
+        with self._derivative("forward mode (jvp)"):
             push = make_jvp(self._traced(f, len(x), linked))(traced_tuple(x))
             results, pushed = push(traced_tuple(tangents))
         y = tuple(_array(results[k]) for k in range(len(linked)))
@@ -83,6 +95,13 @@ class AutogradBackend(AutodiffBackend):
     def detached(self, y: Array) -> bool:
         known = self._cut.get(id(y))
         return known is not None and known() is y
+
+    @contextmanager
+    def _derivative(self, what: str) -> Iterator[None]:
+        """A context for derivatives of `autograd`, which warns of constant outputs."""
+        with warnings.catch_warnings(), self.refusing(what):
+            warnings.filterwarnings("ignore", "Output seems independent of input")
+            yield
 
     def _forget(self, key: int) -> Callable[[Any], None]:
         def forget(reference: Any) -> None:
@@ -100,32 +119,6 @@ class AutogradBackend(AutodiffBackend):
             return traced_tuple(leaf if isbox(leaf) else np.asarray(leaf) for leaf in y)
 
         return traced
-
-    @contextmanager
-    def _refusing(self, what: str) -> Iterator[None]:
-        """autograd's refusals as `NotSupportedError`; every other exception comes through."""
-        try:
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "Output seems independent of input")
-                yield
-        except (NotImplementedError, AssertionError) as error:
-            if any(words in str(error) for words in REFUSALS) and not isinstance(
-                error, NotSupportedError
-            ):
-                raise self.lacks(what, str(error)) from error
-            raise
-
-    # ---------------------------------------------------------------- arrays and surroundings
-
-    def copy(self, array: Array) -> Array:
-        return np.array(array, copy=True, order="K")
-
-    @property
-    def version(self) -> str:
-        return metadata.version("autograd")
-
-    def dtypes(self) -> list[str]:
-        return ["float64", "float32", "complex128", "complex64"]
 
 
 def _array(value: Any) -> Array:

@@ -1,0 +1,129 @@
+"""PyTorch's tensors: dense ones with their strides, sparse ones, and those of oneDNN."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import array_api_compat.torch
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from adjudge.engine import Array, ArrayInfo, ArrayOperations, HostArray, memory_span
+from adjudge_torch import sparse
+
+VALUELESS = "meta tensors have a shape and a dtype, and hold no values"
+
+
+class TorchArrays(ArrayOperations):
+    """Operations on tensors. Contract: see `ArrayOperations`."""
+
+    def __init__(self, *, stored_only: bool = False) -> None:
+        """`stored_only`: the coordinates of a sparse tensor are its stored entries."""
+        super().__init__("torch", array_api_compat.torch)
+        self._stored_only = stored_only
+
+    def info(self, array: Array) -> ArrayInfo:
+        return ArrayInfo(
+            tuple(array.shape),
+            str(array.dtype).removeprefix("torch."),
+            str(array.device),
+            str(array.layout).removeprefix("torch."),
+        )
+
+    def devices(self) -> list[str]:
+        return ["cpu", *(f"cuda:{k}" for k in range(torch.cuda.device_count()))]
+
+    def dtypes(self) -> list[str]:
+        return ["float64", "float32", "float16", "bfloat16", "complex128", "complex64"]
+
+    def to_host(self, array: Array, like: Array | None = None) -> HostArray:
+        tensor = array.detach()
+        if tensor.is_meta:
+            raise self.lacks("reading a tensor on device 'meta'", VALUELESS)
+        pattern = tensor if like is None else like
+        if _is_plain(tensor) and pattern.layout is torch.strided:  # as most are
+            tensor = tensor.to(device="cpu", dtype=torch.float64)
+            return np.array(tensor.numpy(force=True))
+        if sparse.is_sparse(pattern) and self._stored_only:
+            tensor = sparse.stored_values(tensor, pattern)
+        elif sparse.is_sparse(tensor) or tensor.is_mkldnn:
+            tensor = sparse.dense(tensor)
+        wide = torch.complex128 if tensor.dtype.is_complex else torch.float64
+        tensor = tensor.as_subclass(torch.Tensor).to(device="cpu", dtype=wide)
+        # force: conjugate and negative views and zero tensors (of forward AD) become values
+        return np.array(tensor.numpy(force=True))
+
+    def from_host(self, host: HostArray, like: Array) -> Array:
+        tensor = torch.from_numpy(np.array(host)).to(dtype=like.dtype, device=like.device)
+        if sparse.is_sparse(like):
+            rebuild = sparse.with_stored_values if self._stored_only else sparse.with_implied_zeros
+            tensor = rebuild(tensor, like)
+        elif like.is_mkldnn:
+            tensor = tensor.to_mkldnn()
+        else:
+            tensor = _in_strides(tensor, like)
+        if type(like) not in (torch.Tensor, torch.nn.Parameter):
+            tensor = tensor.as_subclass(type(like))
+        return tensor.requires_grad_(like.requires_grad)
+
+    def make(self, values: NDArray[Any], dtype: str, device: str | None = None) -> Array:
+        wanted = getattr(torch, dtype, None)
+        if not isinstance(wanted, torch.dtype):
+            raise self.lacks_dtype(dtype)
+        # float64 holds every narrower value, also of the dtypes that NumPy has not got
+        narrow = values.dtype.kind not in "biufc" or values.dtype.itemsize < 4
+        host = values.astype(np.float64) if wanted.is_floating_point and narrow else values
+        return torch.from_numpy(np.array(host, order="C")).to(
+            dtype=wanted, device=self._device(device or "cpu")
+        )
+
+    def copy(self, array: Array) -> Array:
+        copied = array.detach().clone()
+        # clone keeps the strides of dense memory only
+        return _in_strides(copied, array) if type(copied) is torch.Tensor else copied
+
+    def place(self, array: Array, device: str) -> Array:
+        there = self._device(device)
+        if array.is_meta:
+            raise self.lacks("copying a tensor from device 'meta'", VALUELESS)
+        # detached, in place of the leaf: the mark is kept, the history is not
+        return array.detach().clone().to(there).requires_grad_(array.requires_grad)
+
+    def widen(self, array: Array) -> Array:
+        wide = torch.complex128 if array.dtype.is_complex else torch.float64
+        widened = _in_strides(array.detach().to(wide), array)
+        return widened.requires_grad_(array.requires_grad)
+
+    def noncontiguous(self, array: Array) -> Array:
+        if array.numel() == 0 or sparse.is_sparse(array):
+            return array
+        wide = array.new_empty((*array.shape, 2))
+        wide[..., 0] = array
+        return wide[..., 0].detach()
+
+    def stored_only(self) -> Self:
+        return type(self)(stored_only=True)
+
+    def _device(self, name: str) -> str:
+        known = self.devices()
+        if name in known or f"{name}:0" in known:
+            return name
+        raise self.lacks_device(name, VALUELESS if name == "meta" else "")
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    real = not tensor.dtype.is_complex
+    return real and type(tensor) is torch.Tensor and tensor.layout is torch.strided
+
+
+def _in_strides(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """`tensor`, which is new, with the strides of `like` where a copy should have them."""
+    if like.layout is not torch.strided or tensor.stride() == like.stride() or tensor.numel() == 0:
+        return tensor
+    if memory_span(like.shape, like.stride()) is None:
+        return tensor
+    placed = torch.empty_strided(
+        like.shape, like.stride(), dtype=tensor.dtype, device=tensor.device
+    )
+    return placed.copy_(tensor)
