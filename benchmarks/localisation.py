@@ -66,12 +66,14 @@ FUNCTIONS: dict[str, Callable[[int, int, np.random.Generator], Planted]] = {
 
 def named(report: adjudge.Report, planted: Planted) -> int:
     """How many of the wrong entries the report names, by output and input."""
-    texts = [f"d {entry.of} / d {entry.wrt}" for entry in report.entries]
-    texts += [finding.text for finding in report.findings]
+    names = [entry.name for entry in report.entries]
+    for finding in report.findings:
+        also = getattr(finding.detail, "also", None)
+        names += [finding.entry, *(also.names if also is not None else ())]
     found = set()
     pattern = r"d (?:out|f)(?:\[(\d+)\])? / d inputs\[0\]\[(\d+)\]"
-    for text in texts:
-        for of, wrt in re.findall(pattern, text):
+    for name in names:
+        for of, wrt in re.findall(pattern, name):
             found.add((int(of or 0), int(wrt)))
     return len(found & set(planted.entries))
 

@@ -98,6 +98,8 @@ def judged(subject: Subject, point: str, options: argparse.Namespace) -> list[Ro
 
 def of_mode(report: Any, way: str, mode: str, usual: bool) -> Row:
     """What a report says of one mode in one way: the verdict, and the first thing found."""
+    import adjudge
+
     verdict = report.ways[way].get(mode, "ABSENT")
     row: Row = {"mode": mode, "verdict": str(verdict)}
     here = [f for f in report.ranked if f.mode in (mode, "") and (f.way or usual) in (way, usual)]
@@ -107,19 +109,16 @@ def of_mode(report: Any, way: str, mode: str, usual: bool) -> Row:
     found = [f for f in here if not f.note and row["verdict"] != "PASS"]
     if found:
         row |= {"status": str(found[0].status), "entry": found[0].entry}
-        row |= {"text": found[0].text[:900], **numbers(found[0].text)}
+        row |= {"text": adjudge.report.text_of(found[0])[:900], **numbers(found[0].detail)}
     return row
 
 
-NUMBERS = re.compile(
-    r"automatic +(?P<automatic>\S+)\n +reference +(?P<reference>\S+) ± (?P<error>\S+)"
-)
-
-
-def numbers(text: str) -> dict[str, float]:
-    """The automatic value, the reference and its error bar, where a finding states them."""
-    found = NUMBERS.search(text)
-    return {key: float(value) for key, value in found.groupdict().items()} if found else {}
+def numbers(detail: Any) -> dict[str, float]:
+    """The automatic value, the reference and its error bar, where a finding has them."""
+    first = getattr(detail, "first", None)
+    if first is None or not hasattr(first, "reference"):
+        return {}
+    return {name: getattr(first, name) for name in ("automatic", "reference", "error")}
 
 
 def said(error: BaseException) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -12,6 +12,8 @@ import numpy as np
 
 import adjudge
 from adjudge.errors import InputError
+from adjudge.findings import Detail, Remedy
+from adjudge.report import said
 
 GRADIENT_TOLERANCE = {
     "bfloat16": 1e-1,
@@ -125,16 +127,44 @@ def check_jvp(
     _require(report, f, err_msg)
 
 
+@dataclass(frozen=True, eq=False)
+class ValueBeside(Detail):
+    """`f_jvp` returns another value than f beside the tangent; both as they are printed."""
+
+    f_jvp: str
+    f: str
+
+
+@dataclass(frozen=True, eq=False)
+class DtypeBeside(Detail):
+    """`f_jvp` returns a tangent of another dtype than the value beside it."""
+
+    found: str
+    expected: str
+
+
+@said.register
+def _value_beside(detail: ValueBeside, finding: adjudge.Finding) -> list[str]:
+    return [
+        "the value that f_jvp returns beside the tangent is not f(x)",
+        f"f_jvp  {detail.f_jvp}",
+        f"f      {detail.f}",
+    ]
+
+
+@said.register
+def _dtype_beside(detail: DtypeBeside, finding: adjudge.Finding) -> list[str]:
+    return [
+        f"the tangent that f_jvp returns is {detail.found}, the value beside it {detail.expected}",
+        "return a tangent of the dtype of its value",
+    ]
+
+
 def _of_primal(value: Any, primal: Any) -> list[adjudge.Finding]:
     if _close(primal, value):
         return []
-    text = (
-        "the value that f_jvp returns beside the tangent is not f(x)\n"
-        f"  f_jvp  {primal}\n"
-        f"  f      {value}\n"
-        "  the rule for the derivative must return the value of the function"
-    )
-    return [adjudge.Finding(adjudge.Status.INCONSISTENT, "F", "out", text)]
+    detail, status = ValueBeside(str(primal), str(value)), adjudge.Status.INCONSISTENT
+    return [adjudge.Finding(status, "F", "out", detail, Remedy.RETURN_VALUE)]
 
 
 def _of_dtypes(primal: Any, tangent: Any) -> list[adjudge.Finding]:
@@ -146,14 +176,7 @@ def _of_dtypes(primal: Any, tangent: Any) -> list[adjudge.Finding]:
         if jnp.issubdtype(jnp.result_type(y), jnp.inexact) and y.dtype != v.dtype
     ]
     return [
-        adjudge.Finding(
-            adjudge.Status.WRONG_DTYPE,
-            "F",
-            "out",
-            f"the tangent that f_jvp returns is {v}, the value beside it {y}\n"
-            "  return a tangent of the dtype of its value",
-        )
-        for y, v in pairs
+        adjudge.Finding(adjudge.Status.WRONG_DTYPE, "F", "out", DtypeBeside(v, y)) for y, v in pairs
     ]
 
 

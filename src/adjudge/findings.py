@@ -1,11 +1,19 @@
-"""Verdicts, and what was found on the way to them."""
+"""Verdicts, and what was found on the way to them.
+
+Everything here is data: a finding says which situation it is by the type of its detail, and holds
+its numbers and names. The sentences are made in `adjudge.report`, and nothing reads them.
+
+A new finding is a detail here, with a remedy if there is one; its sentence in
+`adjudge/report/sentences.py`; and the place that detects it.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import TypeAlias
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum, StrEnum, auto
+from typing import Any, TypeAlias
 
 
 class Verdict(StrEnum):
@@ -71,6 +79,708 @@ class Status(StrEnum):
 Outcome: TypeAlias = Verdict | Status
 """What became of a mode: its verdict; or UNSUPPORTED or RAISED, where there is none."""
 
+
+# -- remedies
+
+
+class Remedy(Enum):
+    """What the user can do about a finding."""
+
+    MOVE_OFF_KINK = auto()
+    MOVE_INTO_DOMAIN = auto()
+    MOVE_INTO_DOMAIN_OR_ALLOW_NAN = auto()
+    WIDEN_DTYPE = auto()
+    GIVE_REFERENCE = auto()
+    GIVE_REFERENCE_FOR_SATURATED = auto()
+    SHARPEN_REFERENCE = auto()
+    MATCH_REFERENCE = auto()
+    ENLARGE_BUDGET = auto()
+    FILL_ARRAYS = auto()
+    MEND_CONSTANT = auto()
+    MEND_NARROW_DTYPE = auto()
+    MULTIPLY_BY_PROBE = auto()
+    APPLY_LINEAR_MAP = auto()
+    ACCEPT_UNDEFINED = auto()
+    ACCEPT_OR_EXCUSE_UNDEFINED = auto()
+    RETURN_VALUE = auto()
+    RETURN_ATTRIBUTE = auto()
+    ZERO_GRADIENT = auto()
+    ZERO_GRADIENT_OR_CHECK_SYMMETRIC = auto()
+    ADD_OTHER_ROWS = auto()
+    SEPARATE_ROWS = auto()
+    WORK_ON_COPY = auto()
+    PASS_RANDOM_NUMBERS = auto()
+    SEED_OR_PASS_RANDOM_NUMBERS = auto()
+    GIVE_BATCHING_RULE = auto()
+    MEND_BATCHING_RULE = auto()
+    USE_HIGHEST_PRECISION = auto()
+    TRY_HIGHEST_PRECISION = auto()
+    ACCEPT_DOUBLE = auto()
+    NOT_NEEDED = auto()
+    """Batching was not asked for."""
+
+
+@dataclass(frozen=True)
+class AllowSpread:
+    """Repair what differs from run to run, or allow for it."""
+
+    nondet_tol: float
+
+
+@dataclass(frozen=True)
+class JudgedBy:
+    """Nothing need be done, since these ways of the engine offer the mode."""
+
+    ways: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the engine says about its own setting."""
+
+    words: str
+
+
+Advice: TypeAlias = Remedy | AllowSpread | JudgedBy | Setting
+
+
+# -- what was seen
+
+
+@dataclass(frozen=True, eq=False)
+class Detail:
+    """Base of all situations. A detail holds numbers and names, and no sentence.
+
+    Two details are equal if their representations are. Numbers that are compared field by field
+    would make two findings of one NaN, which is not equal to itself.
+    """
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and repr(self) == repr(other)
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+
+class Rule(StrEnum):
+    """A rule for derivatives, by what it computes."""
+
+    VJP = "vjp"
+    JVP = "jvp"
+
+    @property
+    def letter(self) -> str:
+        """The letter of its mode."""
+        return "R" if self is Rule.VJP else "F"
+
+    @property
+    def probe(self) -> str:
+        """What it is applied to."""
+        return "cotangent" if self is Rule.VJP else "tangent"
+
+
+def entry_name(of: str, wrt: str) -> str:
+    """The name of an entry of the Jacobian, `d out[1] / d inputs[0][2]`."""
+    return f"d {of} / d {wrt}"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One compared number, kept for the report."""
+
+    mode: str
+    of: str
+    """What is differentiated: the accessor path of an output, or of a projection of it."""
+    wrt: str
+    automatic: float
+    reference: float
+    error: float
+    allowed: float
+    method: str
+    slopes: tuple[float, float] | None = None
+    rounding_level: float = 0.0
+    """The derivative that the rounding of f amounts to over the scale of x, where that is why the
+    entry stayed open."""
+    from_reference: bool = False
+    """Whether the reference was given by the caller."""
+    projected: bool = False
+    """Whether `of` is a projection, so that `slopes` are the least and the largest value."""
+
+    @property
+    def name(self) -> str:
+        """See `entry_name`."""
+        return entry_name(self.of, self.wrt)
+
+    @property
+    def excess(self) -> float:
+        """The difference in multiples of what was allowed."""
+        gap = abs(self.automatic - self.reference)
+        if not math.isfinite(gap):
+            return math.inf
+        return gap / self.allowed if self.allowed > 0 else math.inf if gap else 0.0
+
+
+@dataclass(frozen=True)
+class Raised:
+    """An exception, by its type and message."""
+
+    kind: str
+    message: str
+
+    @classmethod
+    def of(cls, error: BaseException) -> Raised:
+        """The type and the message of an exception, as they are now."""
+        return cls(type(error).__name__, str(error))
+
+
+class Meaning(Enum):
+    """What a number that does not agree with its estimate means."""
+
+    WRONG = auto()
+    """It is not the derivative of the function."""
+    SPURIOUS = auto()
+    """It is not zero, and the function does not move at all."""
+    DETACHED = auto()
+    """The engine recorded nothing for an output that moves."""
+    MISSING = auto()
+    """The engine has no derivative, and the function moves."""
+    SAME_ARRAY = auto()
+    """The function returned the very same array for two inputs, as a cache does."""
+    STALE_VALUES = auto()
+    """The function returned values of another input, as a cache by `id` does."""
+    KINK = auto()
+    NAN_AT_KINK = auto()
+    KINK_ELSEWHERE = auto()
+    """Other outputs have a kink at x; this one has a slope there."""
+    JUMP = auto()
+    WIDE = auto()
+    """The error bar of the differences is too wide."""
+    WIDE_REFERENCE = auto()
+    """The error bar of a reference that was given is too wide."""
+    SATURATED = auto()
+    """The rounding of the function hides a derivative as small as this."""
+    NOT_FINITE = auto()
+    """The function is not finite near x."""
+
+
+@dataclass(frozen=True)
+class AlsoWrong:
+    """The entries that are wrong beside the first one."""
+
+    names: tuple[str, ...]
+    found: int
+    """How many entries were found, with the first one."""
+    tested: int
+    """How many entries were tested one by one."""
+    many: bool
+    """Whether more entries are wrong than were looked for."""
+
+
+@dataclass(frozen=True)
+class Nearby:
+    """What became of points beside a kink."""
+
+    judged: int
+    right: int
+    reach: float
+    """How far x was moved, relative to the scale of each input."""
+
+
+@dataclass(frozen=True, eq=False)
+class Disagreement(Detail):
+    """Automatic values and estimates of one mode that do not agree, by the first one."""
+
+    first: Entry
+    meaning: Meaning
+    count: int
+    compared: int
+    provenance: str
+    """Which engine, device and dtype the numbers are from."""
+    mistake: str = ""
+    """The likely mistake, in the words of `adjudge.report`."""
+    accuracy: float | None = None
+    """The largest relative deviation, where all of them are small."""
+    also: AlsoWrong | None = None
+    nearby: Nearby | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Saturated(Detail):
+    """Entries below the rounding of f, beside larger ones; by the first of them."""
+
+    count: int
+    name: str
+    value: float
+
+
+@dataclass(frozen=True, eq=False)
+class ModesDisagree(Detail):
+    """Forward and reverse mode have different numbers for one entry."""
+
+    forward: float
+    reverse: float
+    count: int
+    compared: int
+
+
+@dataclass(frozen=True, eq=False)
+class AffineOff(Detail):
+    """The function is affine, and its derivative is off by more than rounding."""
+
+    automatic: float
+    difference: float
+    error: float
+    part: float
+    """How far it is off, as a part of the derivative."""
+
+
+class Task(Enum):
+    """What a budget may leave undone, beside rows and columns."""
+
+    UNDEFINED_TANGENTS = auto()
+    UNDEFINED_COTANGENTS = auto()
+    ADDITIVITY = auto()
+    BATCHED_COTANGENTS = auto()
+    BATCHED_TANGENTS = auto()
+    LOCALISATION = auto()
+
+
+@dataclass(frozen=True, eq=False)
+class BudgetSpent(Detail):
+    """What `max_evaluations` left undone."""
+
+    compared: int
+    planned: int
+    spent: int
+    limit: float
+    rows: int
+    """Rows of reverse mode that were not taken, of `all_rows`."""
+    all_rows: int
+    columns: int
+    """Columns that were not compared, of `all_columns`."""
+    all_columns: int
+    doubtful: int
+    """Columns that needed a ladder of steps and got none."""
+    tasks: tuple[Task, ...]
+
+
+# -- identities of the rules
+
+
+@dataclass(frozen=True, eq=False)
+class Unequal(Detail):
+    """Base of situations in which two ways to the same numbers differ; by the largest gap."""
+
+    one: float
+    two: float
+    others: int
+    """How many other entries of the same leaf differ."""
+
+
+@dataclass(frozen=True, eq=False)
+class ValueUnder(Unequal):
+    """The value that comes with a derivative is not f(x)."""
+
+    rule: Rule
+
+
+@dataclass(frozen=True, eq=False)
+class ValueInWay(Unequal):
+    """The function has another value in one way of the engine."""
+
+    way: str
+
+
+@dataclass(frozen=True, eq=False)
+class NotHomogeneous(Unequal):
+    """`A(-2u)` is not `-2 A(u)`."""
+
+    rule: Rule
+
+
+@dataclass(frozen=True, eq=False)
+class NotAdditive(Unequal):
+    """`A(u + v)` is not `A(u) + A(v)`."""
+
+    rule: Rule
+
+
+@dataclass(frozen=True, eq=False)
+class UndefinedNotZeros(Unequal):
+    """Undefined tangents beside that of `leaf` give something else than zeros there."""
+
+    leaf: str
+
+
+@dataclass(frozen=True, eq=False)
+class BatchUnlikeLoop(Unequal):
+    """The vmapped rule is not the loop over the batch."""
+
+    rule: Rule
+    leaf: str
+
+
+@dataclass(frozen=True, eq=False)
+class NonzeroAtZero(Detail):
+    """A zero cotangent or tangent gives something else than zero."""
+
+    value: float
+    rule: Rule
+
+
+@dataclass(frozen=True, eq=False)
+class UndefinedNotZero(Detail):
+    """The gradient is not zero though every cotangent is zero or undefined."""
+
+    output: str
+    """The output whose cotangent is undefined; empty for all of them."""
+    value: float
+
+
+@dataclass(frozen=True, eq=False)
+class UndefinedRaised(Detail):
+    """The vjp raises when a cotangent is undefined."""
+
+    output: str
+    """As for `UndefinedNotZero`."""
+    error: Raised
+
+
+@dataclass(frozen=True, eq=False)
+class BatchRaised(Detail):
+    """The vmapped rule raises."""
+
+    error: Raised
+    rule: Rule
+
+
+@dataclass(frozen=True, eq=False)
+class BatchNotMade(Detail):
+    """No batch could be made for a vmapped rule, since that raises."""
+
+    error: Raised
+
+
+@dataclass(frozen=True, eq=False)
+class EqualRowsDiffer(Detail):
+    """The vmapped rule makes different numbers of two equal rows."""
+
+    rule: Rule
+
+
+@dataclass(frozen=True, eq=False)
+class Asymmetric(Detail):
+    """A second derivative that is not symmetric, in all inputs where no entry is named."""
+
+    of: str
+    """The function of which it is the second derivative."""
+    one: float
+    two: float
+    part: float
+    """How far they are apart, relative to the terms that they are sums of."""
+
+
+@dataclass(frozen=True, eq=False)
+class NothingRead(Detail):
+    """A derivative in a triangle of a matrix that the function does not read."""
+
+    leaf: str
+    upper: bool
+    count: int
+    entries: int
+    largest: float
+
+
+@dataclass(frozen=True, eq=False)
+class RowsMissing(Detail):
+    """Rows of an output depend on other rows of an input, without a derivative."""
+
+    leaf: str
+    rows: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class RowLeaks(Detail):
+    """Rows of outputs have a derivative with respect to a row that they do not depend on."""
+
+    leaf: str
+    row: int
+    outputs: tuple[str, ...]
+    largest: float
+
+
+# -- purity and repeatability
+
+
+class Culprit(Enum):
+    """Who writes into an array."""
+
+    FUNCTION = auto()
+    VJP = auto()
+    JVP = auto()
+
+
+@dataclass(frozen=True, eq=False)
+class WritesInto(Detail):
+    """An array that was handed out holds something else afterwards."""
+
+    by: Culprit
+    """A rule writes into its cotangent or tangent of the entry, the function into the entry."""
+
+
+@dataclass(frozen=True, eq=False)
+class WritesUnchecked(Detail):
+    """The function writes into an array that is not checked."""
+
+
+@dataclass(frozen=True, eq=False)
+class Unrepeatable(Detail):
+    """Two runs at one point differ."""
+
+    rule: Rule | None
+    """`None` for the function itself."""
+    first: float
+    second: float
+    gap: float
+    dtype: str
+    units: float
+    """The gap in units of rounding of the largest entry."""
+    reordering: float
+    """The gap that another order of additions may make."""
+    cancelling: float
+    """The gap that it may make where large terms cancel."""
+    allowed: float | None = None
+    """What the caller allows, where that covers the gap."""
+
+    @property
+    def reordered(self) -> bool:
+        """Whether another order of additions makes as much."""
+        return self.gap <= self.reordering
+
+    @property
+    def rounding(self) -> bool:
+        """Whether it makes as much, if large terms may cancel."""
+        return self.gap <= max(self.reordering, self.cancelling)
+
+
+@dataclass(frozen=True, eq=False)
+class AdditionOrder(Detail):
+    """Additions on a device may be done in another order at every call."""
+
+    device: str
+
+
+@dataclass(frozen=True, eq=False)
+class DrawsRandom(Detail):
+    """The function advances the global random state."""
+
+    agreed: bool
+    """Whether its results agreed all the same where they were compared."""
+
+
+# -- values, shapes, dtypes, devices
+
+
+@dataclass(frozen=True, eq=False)
+class NotFinite(Detail):
+    """The function is not finite at x."""
+
+    value: float
+    count: int
+    entries: int
+
+
+class Attribute(StrEnum):
+    """What a derivative has in common with what it is the derivative of."""
+
+    SHAPE = "shape"
+    DTYPE = "dtype"
+    LAYOUT = "layout"
+    DEVICE = "device"
+
+
+@dataclass(frozen=True, eq=False)
+class WrongAttribute(Detail):
+    """A gradient is unlike its input, or a tangent unlike its output."""
+
+    rule: Rule
+    attribute: Attribute
+    found: str | tuple[int, ...]
+    expected: str | tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class RealForComplex(Detail):
+    """A tangent is real where the output is complex, or the reverse."""
+
+    found: str
+    expected: str
+
+
+@dataclass(frozen=True, eq=False)
+class ReferenceElsewhere(Detail):
+    """The reference has another value at x than the function."""
+
+    function: float
+    reference: float
+    gap: float
+    allowed: float
+    count: int
+    entries: int
+
+
+@dataclass(frozen=True, eq=False)
+class NothingCompared(Detail):
+    """There was nothing to compare: all entries are in arrays that are empty."""
+
+    empty: tuple[tuple[str, tuple[int, ...]], ...]
+    """Names and shapes."""
+
+
+# -- precision
+
+
+@dataclass(frozen=True, eq=False)
+class NarrowWrong(Detail):
+    """The derivative in a narrow dtype is another one than that in double precision."""
+
+    dtype: str
+    narrow: float
+    double: float
+    ulps: float
+    factor: float
+    """By which all entries are off; 1 where they are not."""
+    right: bool
+    """Whether the derivative in double precision is right, and not undecided."""
+
+
+@dataclass(frozen=True, eq=False)
+class NarrowInaccurate(Detail):
+    """The derivative in a narrow dtype loses digits on the way."""
+
+    dtype: str
+    narrow: float
+    double: float
+    ulps: float
+    right: bool
+    """As for `NarrowWrong`."""
+
+
+@dataclass(frozen=True, eq=False)
+class ValueInaccurate(Detail):
+    """The value in a narrow dtype loses digits on the way."""
+
+    output: str
+    dtype: str
+    narrow: float
+    double: float
+    ulps: float
+
+
+@dataclass(frozen=True, eq=False)
+class CarriesLess(Detail):
+    """The function rounds its outputs to a narrower dtype than they have."""
+
+    dtype: str
+    bits: int
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class CoarseProducts(Detail):
+    """Products are computed with less precision than their dtype has."""
+
+    device: str
+    dtype: str
+    eps: float
+    setting: str
+
+
+@dataclass(frozen=True, eq=False)
+class CoarseOperations(Detail):
+    """Some operations round otherwise than their dtype does."""
+
+    device: str
+    dtype: str
+    setting: str
+
+
+class Refusal(Enum):
+    """Why a function is not judged in double precision."""
+
+    RAISES = auto()
+    NOT_SUPPORTED = auto()
+    STAYS_NARROW = auto()
+    OTHER_STRUCTURE = auto()
+    OTHER_VALUE = auto()
+    OTHER_VALUE_BEYOND_ROUNDING = auto()
+    OTHER_DERIVATIVE = auto()
+    NARROW_INSIDE = auto()
+
+
+@dataclass(frozen=True, eq=False)
+class NotInDouble(Detail):
+    """A function is not judged in double precision."""
+
+    refusal: Refusal
+    name: str = ""
+    """What stays in a narrow dtype; the type of the exception."""
+    words: str = ""
+    """That dtype; the message of the exception."""
+    gradient: Rule | None = None
+    """Whether it is the derivative of `name` that stays narrow."""
+    eps: float | None = None
+    """The spacing at 1 of the narrowest dtype inside, where that is known."""
+
+
+# -- exceptions
+
+
+@dataclass(frozen=True, eq=False)
+class NotSupported(Detail):
+    """The engine does not offer a mode."""
+
+    found: str
+    remedy: str
+    """Both in the words of the adapter."""
+
+
+@dataclass(frozen=True, eq=False)
+class DerivativeRaised(Detail):
+    """The derivative raises."""
+
+    error: Raised
+    beside: bool = False
+    """Whether the function itself does not run in this way of the engine."""
+
+
+class Raiser(Enum):
+    """Who raises at one of several points."""
+
+    FUNCTION = auto()
+    DERIVATIVE = auto()
+    UNSTABLE_OUTPUT = auto()
+    """The library, since the function changes the shape or dtype of its output."""
+
+
+@dataclass(frozen=True, eq=False)
+class RaisedAtPoint(Detail):
+    """No check can be made at a point, since something raises there."""
+
+    by: Raiser
+    error: Raised
+
+
+@dataclass(frozen=True, eq=False)
+class NoCheck(Detail):
+    """No check can be made at a point, since the input makes no sense there."""
+
+    error: Raised
+
+
+# -- findings
+
+
 _OPEN = {
     Status.NONSMOOTH,
     Status.UNRESOLVED,
@@ -82,13 +792,14 @@ _OPEN = {
 
 @dataclass(frozen=True)
 class Finding:
-    """One status, where it was seen, and the sentence about it."""
+    """One status, where it was seen, what was seen, and what to do about it."""
 
     status: Status
     mode: str
     entry: str
-    text: str
-    """The first line stands alone."""
+    detail: Detail
+    """The situation, with its numbers. `adjudge.report.text_of` makes the sentence."""
+    remedy: Advice | None = None
     open: bool = False
     """Whether this finding leaves the question undecided, whatever its status."""
     note: bool = False
@@ -96,8 +807,10 @@ class Finding:
     cause: BaseException | None = None
     way: str = ""
     """In which of the engine's ways of taking derivatives, where not in its usual one."""
-    rounding: bool = False
-    """Whether two runs differ by no more than another order of additions may make."""
+    point: str = ""
+    """At which of several points, by name."""
+    moved: float = 0.0
+    """How far x was moved off a kink for this, relative to the scale of each input."""
 
     @property
     def verdict(self) -> Verdict:
@@ -108,7 +821,7 @@ class Finding:
             return Verdict.INCONCLUSIVE
         return Verdict.FAIL
 
-    def to_dict(self) -> dict[str, str]:
+    def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         return {
             "status": str(self.status),
@@ -116,8 +829,59 @@ class Finding:
             "entry": self.entry,
             "verdict": str(self.verdict),
             "way": self.way,
-            "text": self.text,
+            "point": self.point,
+            "situation": type(self.detail).__name__,
+            "detail": plain(self.detail),
+            "remedy": plain(self.remedy),
         }
+
+
+def plain(value: Any) -> Any:
+    """Strings, numbers, lists and dicts; a number that is not finite is a string."""
+    if isinstance(value, Enum):
+        return str(value) if isinstance(value, str) else value.name
+    if is_dataclass(value):
+        return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, tuple):
+        return [plain(one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
+
+
+class Reason(Enum):
+    """Why a point decides nothing."""
+
+    RAISES = auto()
+    NOT_FINITE = auto()
+    NOT_FINITE_NEARBY = auto()
+    KINK = auto()
+    JUMP = auto()
+    VERTICAL_TANGENT = auto()
+    OUT_OF_RANGE = auto()
+    """The derivative lies where its dtype ends."""
+    ROUNDING_OF_X = auto()
+    """The rounding of x moves f as much as a step does."""
+    ONLY_ROUNDING = auto()
+    HARDLY_MOVES = auto()
+    """Some input hardly moves f."""
+    STEPS = auto()
+    """f moves in steps."""
+    INTEGERS = auto()
+    """x is made of integers, and f may round them."""
+    UNCONFIRMED = auto()
+    """What is wrong along one set of probes is not wrong along another."""
+
+
+@dataclass(frozen=True)
+class Silence:
+    """Why a point decides nothing, and what it is about."""
+
+    reason: Reason
+    name: str = ""
+    """The type of an exception; an input."""
+    modes_taken: str = ""
+    """The derivatives that were taken before, where one of them explains it, and not f."""
 
 
 def worst(verdicts: list[Verdict]) -> Verdict:

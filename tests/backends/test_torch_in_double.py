@@ -42,7 +42,8 @@ def test_a_kernel_that_is_wrong_in_low_precision_alone(rule, dtype, plant):
     assert report.provenance.note == "formula judged in float64"
     if plant != "right":
         assert [Status.MISMATCH] == [finding.status for finding in report.findings]
-        assert "float64 derivative right" in report.findings[0].text
+        assert report.findings[0].detail.right
+        assert "float64 derivative right" in report.headline
 
 
 @pytest.mark.parametrize("dtype", LOW)
@@ -115,7 +116,8 @@ def test_a_saturated_derivative_is_a_note(dtype, values):
 
     assert report.verdict is Verdict.PASS, report
     assert {Status.INACCURATE} == {finding.status for finding in report.findings}
-    assert "formula PASS; float" in report.findings[0].text
+    assert report.findings[0].detail.right
+    assert "formula PASS; float" in str(report)
 
 
 def test_an_operator_without_double_is_judged_natively(rule):

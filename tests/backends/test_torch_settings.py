@@ -7,6 +7,7 @@ import pytest
 
 import adjudge
 from adjudge import Status, Verdict
+from adjudge.findings import CoarseOperations, CoarseProducts, Rule
 
 with suppress(ImportError):  # absent: every test here is skipped by its mark
     import torch
@@ -150,7 +151,7 @@ def test_a_cpu_is_asked_what_its_products_are(newer, monkeypatch, exact):
     report = adjudge.examine(lambda x: x @ w, x, in_double=False, seed=0)
 
     assert report.verdict is Verdict.PASS
-    notes = [f.text for f in report.findings if f.status is Status.IMPRECISE]
+    notes = [f.detail.setting for f in report.findings if f.status is Status.IMPRECISE]
     assert exact == (notes == [])
     assert exact or "torch.backends.mkldnn.matmul.fp32_precision = 'bf16'" in notes[0]
     assert exact or report.tolerance["rtol"] > 0.05
@@ -177,9 +178,8 @@ def test_autocast_is_named_with_its_dtype(narrow):
         )
         double = adjudge.examine(torch.sin, tensor(3).double())
 
-    (note,) = [
-        f.text for f in report.findings if f.status is Status.IMPRECISE and "autoc" in f.text
-    ]
+    kinds = (CoarseProducts, CoarseOperations)
+    (note,) = [f.detail.setting for f in report.findings if isinstance(f.detail, kinds)]
     assert f"torch.autocast('cpu', dtype=torch.{narrow})" in note
     assert not double.findings
 
@@ -250,8 +250,9 @@ def test_a_gradient_by_atomics_of_threads_is_named_with_its_setting(threads):
         torch.use_deterministic_algorithms(False)
 
     found, note = (one for one in report.findings if one.status is Status.NONDETERMINISTIC)
-    assert "as another order of additions makes" in found.text
-    assert "the vjp at inputs[0]" in found.text
-    assert "torch.use_deterministic_algorithms(True), or torch.set_num_threads(1)" in note.text
+    assert found.detail.reordered
+    assert Rule.VJP is found.detail.rule
+    words = "torch.use_deterministic_algorithms(True), or torch.set_num_threads(1)"
+    assert words in note.remedy.words
     assert fixed.verdict is Verdict.PASS
     assert not fixed.findings

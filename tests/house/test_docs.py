@@ -19,13 +19,14 @@ from adjudge.jacobian.comparison import Tolerance
 DOCS = ROOT / "docs"
 NUMERICS = (DOCS / "numerics.md").read_text(encoding="utf-8")
 REPORTS = (DOCS / "read-a-report.md").read_text(encoding="utf-8")
-NAMES = ["cube", "one entry", "shift", "relu", "versine", "sigmoid"]
+NAMES = ["cube", "one entry", "shift", "relu", "versine", "sigmoid", "as data"]
 
 FACTS = {
     "cube": [" 4 evaluations"],
     "one entry": ["d out[700] / d inputs[0][700]"],
     "shift": ["1/40 times the reference", "a mean for a sum"],
     "relu": ["right at 2 points nearby"],
+    "as data": ["MISMATCH Disagreement WRONG"],
 }
 """What an example is there to show, beside its headline and statuses."""
 

@@ -10,11 +10,10 @@ import numpy as np
 
 from adjudge.check.one_problem import FULL_MODE, Judgement, Part, Settings, judge
 from adjudge.errors import attempt
-from adjudge.findings import Finding, Status, Verdict
+from adjudge.findings import Disagreement, Finding, Nearby, Status, Verdict
 from adjudge.floats import SHORT, Vector, scale
-from adjudge.jacobian import least_work
+from adjudge.jacobian import least_work, mode_verdict
 from adjudge.problem import Base, Problem, observe, signed
-from adjudge.report import mode_verdict
 
 POINTS = 2
 
@@ -59,7 +58,7 @@ def judge_here_or_nearby(
         judged.append(judge(moved, there, replace(closer, seed=seed), provenance, part))
         if judged[-1].verdict is Verdict.FAIL or len(judged) == POINTS:
             break
-    _combined(outcome, judged, open_, f"x moved by up to {reach:.0%} of the scale of each input")
+    _combined(outcome, judged, open_, reach)
     return outcome
 
 
@@ -98,44 +97,32 @@ def _moved(problem: Problem, move: Vector) -> Problem | None:
     return replace(problem, x=x, origin=origin)
 
 
-def _combined(outcome: Judgement, judged: list[Judgement], modes: set[str], moved: str) -> None:
+def _combined(outcome: Judgement, judged: list[Judgement], modes: set[str], reach: float) -> None:
     """What the judgements nearby make of the findings at x."""
     for there in judged:
         if there.verdict is Verdict.FAIL:
             outcome.findings += [
-                replace(f, text=_at(f.text, f"at a point nearby: {moved}, off its kink or jump"))
-                for f in there.findings
-                if f.verdict is Verdict.FAIL
+                replace(f, moved=reach) for f in there.findings if f.verdict is Verdict.FAIL
             ]
             outcome.tallies += there.tallies
             outcome.modes |= {m: v for m, v in there.modes.items() if v is Verdict.FAIL}
             return
     right = sum(there.verdict is Verdict.PASS for there in judged)
+    near = Nearby(len(judged), right, reach)
     for tally in outcome.tallies:
         if tally.mode not in modes:
             continue
         settled = right == POINTS and tally.mode not in outcome.undecidable
         for k, finding in enumerate(outcome.findings):
             if finding.mode == tally.mode and finding.status is Status.NONSMOOTH:
-                outcome.findings[k] = _noted(finding, settled, right, len(judged), moved)
+                outcome.findings[k] = _noted(finding, near, settled=settled)
         if settled:
             tally.kinks = 0
             outcome.modes[tally.mode] = mode_verdict(tally, outcome.findings)
 
 
-def _noted(finding: Finding, settled: bool, right: int, judged: int, moved: str) -> Finding:
-    if not settled:
-        words = f"right at {right} of {judged} points nearby ({moved})"
-        return replace(finding, text=f"{finding.text}\n  {words}" if judged else finding.text)
-    kink = (
-        "kink at x; the automatic value lies between the one-sided slopes; right at "
-        f"{POINTS} points nearby"
-    )
-    lines = finding.text.split("\n")[:-1]  # but for the remedy
-    text = "\n".join([kink, f"  {lines[0]}", *lines[1:-1], f"  {moved}"])
-    return replace(finding, text=text, open=False, note=True)
-
-
-def _at(text: str, where: str) -> str:
-    first, _, rest = text.partition("\n")
-    return f"{first}\n  {where}\n{rest}"
+def _noted(finding: Finding, near: Nearby, *, settled: bool) -> Finding:
+    """The finding of a kink at x, with what was found nearby: a note where that settles it."""
+    assert isinstance(finding.detail, Disagreement)
+    finding = replace(finding, detail=replace(finding.detail, nearby=near))
+    return replace(finding, open=False, note=True, remedy=None) if settled else finding

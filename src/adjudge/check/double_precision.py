@@ -12,11 +12,21 @@ from adjudge.check.at_kinks import judge_here_or_nearby
 from adjudge.check.one_problem import Judgement, Part, Settings, judge
 from adjudge.errors import AdjudgeError, Catching, NotSupportedError, Source, running
 from adjudge.estimate import coarsest_eps
-from adjudge.findings import Finding, Status, Verdict, worst
+from adjudge.findings import (
+    Finding,
+    NotInDouble,
+    Refusal,
+    Remedy,
+    Rule,
+    Status,
+    Verdict,
+    worst,
+)
 from adjudge.floats import scale
 from adjudge.jacobian import Evaluator
-from adjudge.problem import Base, Forward, Problem, Reverse, Space, evaluate, observe
+from adjudge.problem import Base, Forward, Problem, Purpose, Reverse, Space, evaluate, observe
 from adjudge.properties import Transport, transport
+from adjudge.report import why_not_in_double
 
 STEPS = (2.0**-18, 2.0**-28)
 """Steps relative to x of which float32 shows the first and not the second."""
@@ -25,7 +35,11 @@ ROUGH = 0.1
 
 
 class RefusedError(Exception):
-    """The function does not run in double precision; the message says why."""
+    """The function does not run in double precision, or is another one there."""
+
+    def __init__(self, detail: NotInDouble) -> None:
+        super().__init__(why_not_in_double(detail))
+        self.detail = detail
 
 
 @dataclass
@@ -36,7 +50,7 @@ class DoublePrecision:
     """
 
     low: Problem
-    refused: str = ""
+    refused: NotInDouble | None = None
     """Why there is none."""
     carried: set[str] = field(default_factory=set)
     """Modes whose derivatives were compared with those in double precision already."""
@@ -58,18 +72,25 @@ class DoublePrecision:
             problem = make(self._problem)
             base = observe(problem)
         if isinstance(caught.error, NotSupportedError):
-            raise RefusedError(_first_line(caught.error)) from caught.error
+            words = _first_line(caught.error)
+            raise _refused(Refusal.NOT_SUPPORTED, words=words) from caught.error
         refuse_if_raised(caught)
         for leaf in (*problem.X.leaves, *base.whole.leaves):
             if not leaf.double:
-                raise RefusedError(f"{leaf.name} stays {leaf.info.dtype}")
+                raise _refused(Refusal.STAYS_NARROW, leaf.name, leaf.info.dtype)
         return problem, base
 
 
 def refuse_if_raised(caught: Catching) -> None:
     """Raises `RefusedError` where the function has raised in double precision."""
     if (error := caught.error) is not None:
-        raise RefusedError(f"it raises {type(error).__name__}: {_first_line(error)}") from error
+        raise _refused(Refusal.RAISES, type(error).__name__, _first_line(error)) from error
+
+
+def _refused(
+    refusal: Refusal, name: str = "", words: str = "", gradient: Rule | None = None
+) -> RefusedError:
+    return RefusedError(NotInDouble(refusal, name, words, gradient))
 
 
 def alike(one: Space, other: Space) -> bool:
@@ -82,21 +103,21 @@ def alike(one: Space, other: Space) -> bool:
 def require_double(problem: Problem, base: Base, backward: bool, forward: bool) -> None:
     """Raises `RefusedError` where a derivative is not in double precision, as its function is."""
     backend = problem.backend
-    found: list[tuple[str, object]] = []
+    found: list[tuple[Rule, str, object]] = []
     if backward:
         reverse = Reverse(problem)
         w = reverse.cotangent(base, np.ones(base.Y.size))
         gradients = reverse.pull(w) if any(reverse.attached) and base.Y.size else ()
-        found += zip(
-            (f"the gradient of {x.name}" for x in problem.X.leaves), gradients, strict=False
-        )
+        leaves = zip(problem.X.leaves, gradients, strict=False)
+        found += [(Rule.VJP, leaf.name, gradient) for leaf, gradient in leaves]
     if forward and problem.X.size:
         forward_mode = Forward(problem)
         _, tangents = forward_mode.push(forward_mode.tangent(np.ones(problem.X.size)))
-        found += zip((f"the tangent of {y.name}" for y in base.Y.leaves), tangents, strict=True)
-    for name, array in found:
+        leaves = zip(base.Y.leaves, tangents, strict=True)
+        found += [(Rule.JVP, leaf.name, tangent) for leaf, tangent in leaves]
+    for rule, name, array in found:
         if array is not None and backend.arrays.eps(array) > np.finfo(np.float64).eps:
-            raise RefusedError(f"{name} stays {backend.arrays.info(array).dtype}")
+            raise _refused(Refusal.STAYS_NARROW, name, backend.arrays.info(array).dtype, rule)
 
 
 def carries_double(problem: Problem, base: Base, seed: int) -> bool:
@@ -111,7 +132,7 @@ def carries_double(problem: Problem, base: Base, seed: int) -> bool:
     with np.errstate(all="ignore"):
         for step in STEPS:
             plus, minus = (
-                evaluate(problem, base, problem.origin + sign * step * v, "to see its precision")
+                evaluate(problem, base, problem.origin + sign * step * v, Purpose.PRECISION)
                 for sign in ends
             )
             slopes.append((plus - minus) / (2 * step))
@@ -148,8 +169,8 @@ def note_of(problem: Problem, double: DoublePrecision | None) -> str:
         return f"judged by a reference ({problem.reference.reference.name})"
     if double is None:
         return ""
-    if double.refused:
-        return f"judged natively: in float64 {double.refused}"
+    if double.refused is not None:
+        return f"judged natively: in float64 {why_not_in_double(double.refused)}"
     return "formula judged in float64"
 
 
@@ -168,10 +189,10 @@ def judged(
     if double is None:
         return judge_here_or_nearby(top, base, settings, words)
     try:
-        if not double.refused:
+        if double.refused is None:
             return _in_double(top, base, settings, words, double, make)
     except RefusedError as error:
-        double.refused = str(error)
+        double.refused = error.detail
     outcome = judge_here_or_nearby(top, base, settings, words)
     if outcome.verdict is Verdict.PASS:
         return outcome
@@ -181,19 +202,16 @@ def judged(
         carried = backend.environment.narrowest_eps(top.function, top.point())
     if carried <= coarsest_eps(top, base):
         return outcome
-    double.refused += f", and with an eps of {carried:.2g} inside"
+    assert double.refused is not None
+    double.refused = replace(double.refused, eps=carried)
     return judge_here_or_nearby(*_narrower(top, base, carried), settings, words)
 
 
 def refusal(double: DoublePrecision | None, settings: Settings) -> list[Finding]:
     """What is open where the caller insists on double precision."""
-    if double is None or not double.refused or not settings.in_double:
+    if double is None or double.refused is None or not settings.in_double:
         return []
-    text = (
-        f"the formula is not judged in float64: {double.refused}\n"
-        "  let the function accept float64, or leave out in_double=True"
-    )
-    return [Finding(Status.UNSUPPORTED, "", "", text)]
+    return [Finding(Status.UNSUPPORTED, "", "", double.refused, Remedy.ACCEPT_DOUBLE)]
 
 
 def _in_double(
@@ -211,7 +229,7 @@ def _in_double(
     with double.widening():
         high, base64 = double.composed(make)
         if not alike(top.X, high.X) or not alike(base.whole, base64.whole):
-            raise RefusedError("its outputs have another structure")
+            raise _refused(Refusal.OTHER_STRUCTURE)
         with Catching(AdjudgeError) as caught:
             require_double(high, base64, asked.backward, asked.forward)
             formula = judge_here_or_nearby(
@@ -222,7 +240,7 @@ def _in_double(
             )
         refuse_if_raised(caught)
     if rough:
-        raise RefusedError("it computes with less than double precision inside")
+        raise _refused(Refusal.NARROW_INSIDE)
     pairs = [(Evaluator(top, base), Evaluator(high, base64, double.widening), letters)]
     if len(top.modes_taken) == 1:  # the first derivative, which the same evaluations judge
         with double.widening():
@@ -255,10 +273,10 @@ def _narrower(top: Problem, base: Base, eps: float) -> tuple[Problem, Base]:
 
 def _consequence(found: Transport, formula: Judgement, mode: str) -> None:
     """Raises `RefusedError` where the double run says nothing about the function."""
-    if found.different:
-        raise RefusedError(found.different)
+    if found.different is not None:
+        raise _refused(found.different)
     if found.wrong and formula.modes.get(mode) is Verdict.FAIL:
-        raise RefusedError("the derivative is another one, and wrong itself")
+        raise _refused(Refusal.OTHER_DERIVATIVE)
 
 
 def _together(outcome: Judgement, formula: Judgement) -> Judgement:

@@ -7,12 +7,13 @@ differences speaks for both, and where it does not, each is judged by itself.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 
 from adjudge.check.one_problem import Judgement
-from adjudge.findings import Finding, Status
+from adjudge.findings import Finding, Status, ValueInWay
 from adjudge.floats import Vector
 from adjudge.jacobian import Tally
 from adjudge.problem import Base, Forward, Probes, Problem, Reverse, Space, signed
@@ -57,13 +58,9 @@ def other_value(known: Judged, base: Base, way: str) -> list[Finding]:
     checks = Identities(known.top, known.base, probes, known.outcome.tolerance, 0.0)
     size = known.base.Y.size
     one, two = base.values[:size], known.base.values[:size]
-    names = (way, f"without {way}")
-    remedy = "one of the two evaluates another function, or loses digits"
-    sentence = f"the function has another value under {way}"
-    found = checks.equal(
-        Status.INCONSISTENT, "", known.base.Y, one, two, np.abs(two), sentence, names, remedy
-    )
-    return list(found)
+    differ = partial(ValueInWay, way=way)
+    Y = known.base.Y
+    return list(checks.equal(Status.INCONSISTENT, "", Y, (one, two), np.abs(two), differ))
 
 
 def same_as(letter: str, top: Problem, known: Judged) -> int:

@@ -5,14 +5,26 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from adjudge.check.one_problem import Judgement
 from adjudge.engine import Array
-from adjudge.findings import Finding, Status
+from adjudge.findings import (
+    AdditionOrder,
+    CoarseOperations,
+    CoarseProducts,
+    Detail,
+    DrawsRandom,
+    Finding,
+    Remedy,
+    Setting,
+    Status,
+    Unrepeatable,
+    WritesUnchecked,
+)
 from adjudge.problem import Leaf, Problem
 
 
@@ -61,25 +73,18 @@ def _same(a: Any, b: Any) -> bool:
 
 def noticed(problem: Problem, seen: Surroundings, outcomes: Sequence[Judgement]) -> list[Finding]:
     """What the function did beside computing its value."""
-    found = [finding.status for outcome in outcomes for finding in outcome.findings]
-    draws = _DRAWS
-    if Status.NONDETERMINISTIC in found:
-        first, _, _ = draws.text.partition("\n")
-        draws = replace(
-            draws, text=f"{first}\n  seed it inside of the function, or pass the numbers in"
-        )
-    notes = [draws] * seen.drawn + [*_coarse(problem, {*found} & _DIGITS != set())]
-    if any(finding.rounding for outcome in outcomes for finding in outcome.findings):
+    findings = [finding for outcome in outcomes for finding in outcome.findings]
+    statuses = {finding.status for finding in findings}
+    notes = []
+    if seen.drawn:
+        agreed = Status.NONDETERMINISTIC not in statuses
+        remedy = None if agreed else Remedy.SEED_OR_PASS_RANDOM_NUMBERS
+        notes.append(Finding(Status.DRAWS_RANDOM, "", "", DrawsRandom(agreed), remedy, note=True))
+    notes += _coarse(problem, bool(statuses & _DIGITS))
+    if any(isinstance(f.detail, Unrepeatable) and f.detail.rounding for f in findings):
         notes += _unrepeatable(problem)
     return notes + [
-        Finding(
-            Status.MUTATES_INPUT,
-            "",
-            name,
-            f"the function writes into {name}, which is not checked\n"
-            "  every evaluation had a copy of its own, so the comparison stands",
-            note=True,
-        )
+        Finding(Status.MUTATES_INPUT, "", name, WritesUnchecked(), note=True)
         for name in problem.written()
     ]
 
@@ -93,28 +98,24 @@ def _coarse(problem: Problem, asked: bool) -> Iterator[Finding]:
         problem, lambda array: backend.environment.precision(array).setting
     ):
         info, eps = leaf.info, backend.effective_eps(array)
+        detail: Detail
         if eps > backend.arrays.eps(array):
-            text = f"products of {info.dtype} on {info.device} are computed to {eps:.1e}: {setting}"
-            remedy = "allowed for here; highest_precision=True checks without it"
+            detail = CoarseProducts(info.device, info.dtype, eps, setting)
+            remedy = Remedy.USE_HIGHEST_PRECISION
         elif asked:
-            text = f"on {info.device} some operations round otherwise than {info.dtype}: {setting}"
-            remedy = "if they are used here, see what is left without it: highest_precision=True"
+            detail = CoarseOperations(info.device, info.dtype, setting)
+            remedy = Remedy.TRY_HIGHEST_PRECISION
         else:
             continue
-        yield Finding(Status.IMPRECISE, "", leaf.name, f"{text}\n  {remedy}", note=True)
+        yield Finding(Status.IMPRECISE, "", leaf.name, detail, remedy, note=True)
 
 
 def _unrepeatable(problem: Problem) -> Iterator[Finding]:
     """Why results on this device may differ from call to call, with what makes them repeatable."""
     for leaf, _, setting in _set_by(problem, problem.backend.environment.determinism_setting):
-        yield Finding(
-            Status.NONDETERMINISTIC,
-            "",
-            leaf.name,
-            f"on {leaf.info.device} additions may be done in another order at every call\n"
-            f"  {setting}",
-            note=True,
-        )
+        detail = AdditionOrder(leaf.info.device)
+        remedy = Setting(setting)
+        yield Finding(Status.NONDETERMINISTIC, "", leaf.name, detail, remedy, note=True)
 
 
 def _set_by(
@@ -132,12 +133,3 @@ _DIGITS = {
     *(Status.INCONSISTENT, Status.REFERENCE),
 }
 """What operations that are coarser than their dtype look like."""
-
-_DRAWS = Finding(
-    Status.DRAWS_RANDOM,
-    "",
-    "",
-    "the function advances the global random state\n"
-    "  its results agreed where they were compared; the state is restored after the check",
-    note=True,
-)

@@ -21,10 +21,27 @@ from adjudge.check.summary import provenance_of, rows_of
 from adjudge.engine import AutodiffBackend
 from adjudge.errors import Catching, InputError, NotSupportedError
 from adjudge.estimate import coarsest_eps
-from adjudge.findings import Finding, Outcome, Status, Verdict, worst
+from adjudge.findings import (
+    DerivativeRaised,
+    Finding,
+    JudgedBy,
+    Outcome,
+    Raised,
+    Status,
+    Verdict,
+    worst,
+)
 from adjudge.floats import Vector
 from adjudge.jacobian import least_work
-from adjudge.problem import COTANGENT, Base, Problem, composed, observe, require_outputs
+from adjudge.problem import (
+    COTANGENT,
+    DIFFERENTIATING,
+    Base,
+    Problem,
+    composed,
+    observe,
+    require_outputs,
+)
 from adjudge.report import combined, place
 
 
@@ -197,9 +214,8 @@ class Matrix:
                     isinstance(o, Verdict) for o in self.rows[finding.way].values()
                 )
                 if finding.status is Status.UNSUPPORTED and where and not barren:
-                    first, _, _ = finding.text.partition("\n")
-                    text = f"{first}\n  judged by {', '.join(where)}"
-                    outcome.findings[k] = replace(finding, note=True, text=text)
+                    judged_by = JudgedBy(tuple(where))
+                    outcome.findings[k] = replace(finding, note=True, remedy=judged_by)
                     outcome.modes.pop(finding.mode, None)
 
 
@@ -272,7 +288,7 @@ def guarded(
         return composition(problem, taken, settings, words, double, make)
     error = caught.error
     assert error is not None
-    if not taken and not beside and "under" not in problem.counts.doing:
+    if not taken and not beside and problem.counts.purpose not in DIFFERENTIATING:
         raise error
     if settings.backward and settings.forward:
         parts = [
@@ -282,18 +298,8 @@ def guarded(
         return Found(parts[0].top, None, _joined([part.outcome for part in parts]))
     mode = ("R" if settings.backward else "F") + taken
     status = Status.UNSUPPORTED if beside else Status.RAISED
-    said = str(error).strip() or "no message"
-    does = "does not run in this way: it raises" if beside else "raises"
-    outcome = Judgement()
-    outcome.findings.append(
-        Finding(
-            status,
-            mode,
-            "",
-            f"{mode}: the derivative {does} {type(error).__name__}: {said}",
-            cause=error,
-        )
-    )
+    outcome, detail = Judgement(), DerivativeRaised(Raised.of(error), beside)
+    outcome.findings.append(Finding(status, mode, "", detail, cause=error))
     outcome.modes[mode] = outcome.findings[-1].verdict
     return Found(problem, None, outcome)
 

@@ -9,11 +9,22 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import partial
 
-import numpy as np
-
 from adjudge.errors import Catching, NotSupportedError
 from adjudge.estimate import SIGNIFICANT_BITS, coarsest_eps
-from adjudge.findings import Finding, Status, Verdict, worst
+from adjudge.findings import (
+    BatchNotMade,
+    CarriesLess,
+    Finding,
+    NothingCompared,
+    NotSupported,
+    Raised,
+    Remedy,
+    Rule,
+    Status,
+    Task,
+    Verdict,
+    worst,
+)
 from adjudge.floats import Vector
 from adjudge.jacobian import (
     ENTRY_WORK,
@@ -22,7 +33,10 @@ from adjudge.jacobian import (
     Tally,
     Tolerance,
     compare_block_sums,
+    findings_of,
     fits_block_sums,
+    identity_findings,
+    mode_verdict,
 )
 from adjudge.problem import Base, Forward, Probes, Problem, Reverse
 from adjudge.properties import (
@@ -31,19 +45,13 @@ from adjudge.properties import (
     again,
     another,
     caching,
+    only_cached,
     opened,
     pullbacks,
     pushforwards,
     symmetric,
 )
-from adjudge.report import (
-    Traced,
-    findings_of,
-    identity_findings,
-    likely_mistake,
-    localise,
-    mode_verdict,
-)
+from adjudge.report import Traced, likely_mistake, localise
 
 
 def structure(table: Table) -> Iterator[Finding]:
@@ -89,16 +97,16 @@ def mapped(
     """
     outputs, inputs = len(table.base.Y.leaves), len(table.problem.X.leaves)
     if isinstance(mode, Reverse):
-        what, work, name = "batched cotangents", 3 * outputs, "vmap(R)"
+        task, work, name = Task.BATCHED_COTANGENTS, 3 * outputs, "vmap(R)"
         findings = _supported(name, lambda: pullbacks.batched(checks, mode))
     else:
-        what, work, name = "batched tangents", 3 * inputs, "vmap(F)"
+        task, work, name = Task.BATCHED_TANGENTS, 3 * inputs, "vmap(F)"
         findings = _supported(name, lambda: pushforwards.batched(checks, mode))
     # forward mode over a graph that is built inside of a batch is no transform of every engine
     plain = isinstance(mode, Reverse) or not table.problem.modes_taken
     offered = plain and "vmap" in table.problem.backend.capabilities
     if asked:
-        if table.budget.affords(what, work):
+        if table.budget.affords(task, work):
             yield from findings
     elif offered and table.budget.allows(work):
         found: list[Finding] = []
@@ -106,13 +114,10 @@ def mapped(
             warnings.simplefilter("ignore")
             found += findings
         if (error := caught.error) is not None:  # arrays that cannot be stacked, say: sparse ones
-            text = f"the batch for {name} raises {type(error).__name__}: {error}"
-            found = [Finding(Status.RAISED, name, "", text, cause=error)]
+            found = [Finding(Status.RAISED, name, "", BatchNotMade(Raised.of(error)), cause=error)]
         for finding in found:
             unable = finding.status is not Status.INCONSISTENT
-            first = finding.text.partition("\n")[0]
-            noted = replace(finding, note=True, text=f"{first}\n  batching was not asked for")
-            yield noted if unable else finding
+            yield replace(finding, note=True, remedy=Remedy.NOT_NEEDED) if unable else finding
 
 
 def _supported(mode: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
@@ -124,7 +129,8 @@ def _supported(mode: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Fi
 
 def unsupported(mode: str, error: NotSupportedError) -> Finding:
     """The finding that the engine does not offer `mode`."""
-    return Finding(Status.UNSUPPORTED, mode, "", f"{mode}: {error}", cause=error.bare())
+    detail = NotSupported(error.found, error.remedy)
+    return Finding(Status.UNSUPPORTED, mode, "", detail, cause=error.bare())
 
 
 FULL_MODE = 4
@@ -264,7 +270,7 @@ def judge(
     if (
         forward is not None
         and settings.undefined
-        and table.budget.affords("undefined tangents", len(table.pushed))
+        and table.budget.affords(Task.UNDEFINED_TANGENTS, len(table.pushed))
     ):
         outcome.findings += pushforwards.undefined(checks, forward, table.pushed)
     if part is not Part.TABLE and forward is not None:
@@ -298,7 +304,7 @@ def _reverse(
         outcome.findings.append(unsupported(mode, error))
         return None, None
     value = base.Y.vector(problem.backend, reverse.outputs, base.arrays[: len(base.Y.leaves)])
-    outcome.findings += checks.value_under("Reverse mode", value)
+    outcome.findings += checks.value_under(Rule.VJP, value)
     try:  # some engines find out on the way back only
         row, findings = pullbacks.identities(checks, reverse)
     except NotSupportedError as error:
@@ -341,10 +347,10 @@ def _after_rows(
     if table.probes.rows > 1 and whole and table.rows is not None:
         yield from pullbacks.additive(checks, reverse, known, table.rows)
     elif (table.probes.rows > 1 or (not undefined and not table.probes.full)) and budget.affords(
-        "additivity of the vjp", 2
+        Task.ADDITIVITY, 2
     ):
         yield from pullbacks.additive_pair(checks, reverse, known)
-    if undefined and budget.affords("undefined cotangents", 1 + outputs):
+    if undefined and budget.affords(Task.UNDEFINED_COTANGENTS, 1 + outputs):
         yield from pullbacks.undefined(checks, reverse)
     if settings.batched or settings.thorough:
         yield from mapped(table, checks, reverse, asked=settings.batched)
@@ -352,8 +358,6 @@ def _after_rows(
 
 CONFIRMING = 16
 """Evaluations of the ladders that must confirm an entry."""
-
-_UNTRACED = "the search for the wrong entries behind a projection"
 
 TRACED = 4
 """Projections of a mode that are traced to entries, the first or the most significant ones."""
@@ -369,11 +373,11 @@ def _localised(table: Table, settings: Settings, traced: dict[str, Traced]) -> N
         tried[mode] += 1
         if tried[mode] > TRACED or failure.entry not in tally.wrong:
             continue
-        if not table.budget.affords(_UNTRACED, ENTRY_WORK):
+        if not table.budget.affords(Task.LOCALISATION, ENTRY_WORK):
             return
         found = localise(table, failure)
         if found.cut_short:
-            table.budget.affords(_UNTRACED, np.inf)
+            table.budget.leave(Task.LOCALISATION)
         if found.entries:
             before = traced.setdefault(mode, Traced())
             tally.wrong.remove(failure.entry)
@@ -393,11 +397,11 @@ def _suspected(table: Table, settings: Settings, traced: dict[str, Traced]) -> N
         tried[suspect.mode] += 1
         if tally.failed or tried[suspect.mode] > TRACED:
             continue
-        if not table.budget.affords(_UNTRACED, ENTRY_WORK + CONFIRMING):
+        if not table.budget.affords(Task.LOCALISATION, ENTRY_WORK + CONFIRMING):
             return
         found = localise(table, suspect, suspected=True)
         if found.cut_short:
-            table.budget.affords(_UNTRACED, np.inf)
+            table.budget.leave(Task.LOCALISATION)
         if found.entries:
             tally.failed += 1
             tally.wrong[:0] = found.entries
@@ -417,14 +421,16 @@ def _conclude(
             outcome.findings += identity_findings(tally)
             checks.compared += tally.compared
             continue
-        cached = caching(table, tally)
-        found = findings_of(
-            tally,
-            provenance,
-            cached or (likely_mistake(table, tally.mode) if table.budget.allows(128) else None),
-            traced.get(tally.mode, Traced()).sentence,
-        )
-        outcome.findings += opened(found, tally, cached) if cached else found
+        cache, mistake = caching(table, tally), None
+        if cache is None and table.budget.allows(128):
+            mistake = likely_mistake(table, tally.mode)
+        also = traced.get(tally.mode, Traced()).also
+        found = findings_of(tally, provenance, mistake or "", also)
+        if cache is not None:
+            if only_cached(found, cache):
+                tally.leave_open()
+            found = opened(found, cache)
+        outcome.findings += found
         outcome.tallies.append(tally)
         outcome.modes[tally.mode] = mode_verdict(tally, outcome.findings)
     if part is not Part.IDENTITIES and not any(
@@ -462,25 +468,13 @@ def _unfinished(outcome: Judgement, table: Table) -> None:
 
 def _carries(table: Table) -> Finding:
     assert table.carried_dtype is not None
-    names = ", ".join(leaf.name for leaf in table.base.Y.leaves)
-    return Finding(
-        Status.IMPRECISE,
-        "",
-        "",
-        f"the function carries {table.carried_dtype} precision ({names} is rounded to "
-        f"{SIGNIFICANT_BITS[table.carried_dtype]} bits)\n"
-        "  it is judged by that; a smaller error in its derivative cannot be seen",
-        note=True,
-    )
+    names = tuple(leaf.name for leaf in table.base.Y.leaves)
+    detail = CarriesLess(table.carried_dtype, SIGNIFICANT_BITS[table.carried_dtype], names)
+    return Finding(Status.IMPRECISE, "", "", detail, note=True)
 
 
 def _nothing(table: Table) -> Finding:
     leaves = (*table.problem.X.leaves, *table.base.Y.leaves)
-    empty = ", ".join(f"{leaf.name} {leaf.info.shape}" for leaf in leaves if not leaf.size)
-    return Finding(
-        Status.UNRESOLVED,
-        table.problem.modes_taken,
-        "",
-        f"nothing was compared: no entries in {empty}\n"
-        "  check at inputs and outputs that are not empty",
-    )
+    empty = tuple((leaf.name, leaf.info.shape) for leaf in leaves if not leaf.size)
+    detail, mode = NothingCompared(empty), table.problem.modes_taken
+    return Finding(Status.UNRESOLVED, mode, "", detail, Remedy.FILL_ARRAYS)

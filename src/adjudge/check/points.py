@@ -15,10 +15,25 @@ from adjudge.check.one_problem import Settings
 from adjudge.check.options import Options, problem_of, settings_of
 from adjudge.check.special_points import SpecialPoint, special_points
 from adjudge.errors import Catching, FlagError, InputError, Source, UnstableOutputError, source_of
-from adjudge.estimate import OUT_OF_RANGE, Irregularity, irregularity
-from adjudge.findings import Finding, Outcome, Status, Verdict, worst
+from adjudge.estimate import Irregularity, irregularity
+from adjudge.findings import (
+    Disagreement,
+    Entry,
+    Finding,
+    Meaning,
+    NoCheck,
+    Outcome,
+    Raised,
+    RaisedAtPoint,
+    Raiser,
+    Reason,
+    Silence,
+    Status,
+    Verdict,
+    worst,
+)
 from adjudge.floats import FLUSHED
-from adjudge.jacobian import UNDERFLOW, Entry
+from adjudge.jacobian import UNDERFLOW
 from adjudge.problem import Bounds, Problem, composed, observe
 from adjudge.report import Report, combined, place
 
@@ -47,23 +62,25 @@ def at_points(
     with np.errstate(all="ignore"):
         for point in found:
             report = _at(point, check, rest, given, own=own)
-            reason = _silent(report) or _explained(f, point, rest, settings, report)
-            reports[point.name] = _silenced(report, reason) if reason else report
+            why = _silent(report) or _explained(f, point, rest, settings, report)
+            reports[point.name] = _silenced(report, why) if why else report
     return _combined(reports, left_out)
 
 
-def silence(f: Callable[..., Any], inputs: Any, report: Report, options: Options) -> str:
+def silence(
+    f: Callable[..., Any], inputs: Any, report: Report, options: Options
+) -> tuple[Silence, ...]:
     """Why `inputs` decide nothing though `report` of them is not a PASS: f is not finite or not
     smooth there, or the derivative lies beyond its dtype. Empty where they count.
     """
     if report.verdict is Verdict.PASS:
-        return ""
+        return ()
     point = SpecialPoint(GIVEN, inputs, options.get("kwargs") or {})
     with np.errstate(all="ignore"):
         why = _silent(report) or _explained(f, point, options, settings_of(options), report)
     stairs = any(finding.status is Status.IMPRECISE for finding in report.findings)
     if not why and stairs and all(entry.automatic == 0 for entry in report.entries):
-        return "f moves in steps, as stairs do"
+        return (Silence(Reason.STEPS),)
     return why
 
 
@@ -120,17 +137,17 @@ def _at(
     error = caught.error
     assert error is not None
     if isinstance(error, UnstableOutputError):
-        finding = _raised(error, "f changes the shape or dtype of its output", "")
+        finding = _raised(error, Raiser.UNSTABLE_OUTPUT)
     elif isinstance(error, InputError):
         if own:
             error.add_note(f"adjudge: at {point.name}")
             raise error
-        text = f"no check can be made: {error}"
-        finding = Finding(Status.UNRESOLVED, next(iter(given.modes), ""), "", text)
+        mode, detail = next(iter(given.modes), ""), NoCheck(Raised.of(error))
+        finding = Finding(Status.UNRESOLVED, mode, "", detail)
     elif source_of(error) is Source.FUNCTION:
-        finding = _raised(error, "f", "")
+        finding = _raised(error, Raiser.FUNCTION)
     else:
-        finding = _raised(error, "f does not raise; its derivative", next(iter(given.modes), "R"))
+        finding = _raised(error, Raiser.DERIVATIVE, next(iter(given.modes), "R"))
     return replace(
         given,
         verdict=finding.verdict,
@@ -143,29 +160,31 @@ def _at(
     )
 
 
-def _raised(error: Exception, who: str, mode: str) -> Finding:
+def _raised(error: Exception, by: Raiser, mode: str = "") -> Finding:
     """An exception at a point: with a mode it is the derivative's, and leaves that mode open."""
-    text = f"{who} raises {type(error).__name__}: {error}"
-    return Finding(Status.RAISED, mode, "", text, open=True, cause=error)
+    detail = RaisedAtPoint(by, Raised.of(error))
+    return Finding(Status.RAISED, mode, "", detail, open=True, cause=error)
 
 
-def _silent(report: Report) -> str:
+def _silent(report: Report) -> tuple[Silence, ...]:
     """Why the point of `report` says nothing about the derivative, as its findings have it: f
     raises, is not finite, or is not smooth. Empty where the point counts.
     """
     for finding in report.findings:
-        if finding.status is Status.RAISED and finding.open and not finding.mode:
-            return f"f raises {type(finding.cause).__name__}"
+        detail = finding.detail
+        if isinstance(detail, RaisedAtPoint) and detail.by is not Raiser.DERIVATIVE:
+            return (Silence(Reason.RAISES, detail.error.kind),)
     if any(f.status is Status.NONFINITE and f.entry.startswith("out") for f in report.findings):
-        return "f is not finite"
+        return (Silence(Reason.NOT_FINITE),)
     doubts = [finding for finding in report.findings if finding.verdict is not Verdict.PASS]
     if not doubts or report.verdict is Verdict.FAIL:
-        return ""
+        return ()
     statuses = {finding.status for finding in doubts}
     if Status.NONSMOOTH in statuses and statuses <= {Status.NONSMOOTH, Status.NONFINITE}:
-        jump = any("the function jumps" in finding.text for finding in doubts)
-        return f"f is not smooth ({'jump' if jump else 'kink'})"
-    return ""
+        details = [f.detail for f in doubts if isinstance(f.detail, Disagreement)]
+        jump = any(detail.meaning is Meaning.JUMP for detail in details)
+        return (Silence(Reason.JUMP if jump else Reason.KINK),)
+    return ()
 
 
 def _explained(
@@ -174,42 +193,39 @@ def _explained(
     options: Mapping[str, Any],
     settings: Settings,
     report: Report,
-) -> str:
+) -> tuple[Silence, ...]:
     """Why f itself explains that the check did not pass at `point`; empty where it does not.
 
     Of a second order the derivative that is differentiated may do so, as well.
     """
     if report.verdict is Verdict.PASS or any(x.status is Status.RAISED for x in report.findings):
-        return ""
+        return ()
     stays_open = report.verdict is Verdict.INCONCLUSIVE
     if report.entries and all(_at_an_end(x, stays_open) for x in report.entries):
-        return OUT_OF_RANGE
+        return (Silence(Reason.OUT_OF_RANGE),)
     here: Any = {**options, "kwargs": point.kwargs}
     problem = problem_of(f, point.inputs, here)
     unsettled = (Verdict.FAIL, Verdict.INCONCLUSIVE)
     before = {mode[1:] for mode, outcome in report.modes.items() if outcome in unsettled}
-    reasons: list[str] = []
+    reasons: list[Silence] = []
     # what is wrong by nothing but the range of the dtype is zero, infinite or NaN
     ends = all(not FLUSHED <= abs(x.automatic) < np.inf for x in report.entries)
     with surroundings(problem, highest=settings.highest_precision):
         for taken in sorted({"", *before}, key=len):
             why = _reasons(problem, taken, settings)
-            reason = (
-                why.nonsmooth
-                or why.out_of_range * (ends or stays_open)
-                or why.below_rounding * stays_open
-            )
-            if not reason and ends and _subnormal(problem):
-                reason = OUT_OF_RANGE
-            if not reason and _flat(problem, report):
-                reason = "x has no fraction: stairs look straight"
-            if reason and not taken:
-                return reason
-            if not reason and taken in before:
-                return ""
-            if reason:
-                reasons.append(reason.replace("f ", f"mode {taken} of f ", 1))
-    return "; ".join(reasons)
+            reason = why.nonsmooth or (why.out_of_range if ends or stays_open else None)
+            reason = reason or (why.below_rounding if stays_open else None)
+            if reason is None and ends and _subnormal(problem):
+                reason = Silence(Reason.OUT_OF_RANGE)
+            if reason is None and _flat(problem, report):
+                reason = Silence(Reason.INTEGERS)
+            if reason is not None and not taken:
+                return (reason,)
+            if reason is None and taken in before:
+                return ()
+            if reason is not None:
+                reasons.append(replace(reason, modes_taken=taken))
+    return tuple(reasons)
 
 
 def _reasons(problem: Problem, taken: str, settings: Settings) -> Irregularity:
@@ -257,10 +273,10 @@ def _at_an_end(entry: Entry, stays_open: bool) -> bool:
     return max(sizes) < FLUSHED or (stays_open and max(sizes) > 1 / FLUSHED)
 
 
-def _silenced(report: Report, reason: str) -> Report:
-    """`report` of a point that decides nothing, for that reason."""
+def _silenced(report: Report, why: tuple[Silence, ...]) -> Report:
+    """`report` of a point that decides nothing, for these reasons."""
     modes = dict.fromkeys(report.modes, Verdict.INCONCLUSIVE)
-    return replace(report, verdict=Verdict.INCONCLUSIVE, modes=modes, silent=reason)
+    return replace(report, verdict=Verdict.INCONCLUSIVE, modes=modes, silence=why)
 
 
 def _together(rows: Sequence[Mapping[str, Outcome]]) -> dict[str, Outcome]:
@@ -271,7 +287,7 @@ def _together(rows: Sequence[Mapping[str, Outcome]]) -> dict[str, Outcome]:
 
 def _combined(reports: Mapping[str, Report], left_out: Sequence[str]) -> Report:
     given = reports[GIVEN]
-    deciding = {name: report for name, report in reports.items() if not report.silent}
+    deciding = {name: report for name, report in reports.items() if not report.silence}
     rows = [report.modes for report in deciding.values()]
     return replace(
         given,
@@ -282,7 +298,7 @@ def _combined(reports: Mapping[str, Report], left_out: Sequence[str]) -> Report:
             for way in given.ways
         },
         findings=tuple(
-            replace(finding, text=f"at {name}: {finding.text}")
+            replace(finding, point=name)
             for name, report in deciding.items()
             for finding in report.findings
             if name == GIVEN or finding.verdict is not Verdict.PASS

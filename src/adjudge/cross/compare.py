@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.cross.engine import Engine, Numbers, Output, Question
-from adjudge.cross.report import VALUE, Divergence, quantity
+from adjudge.cross.report import VALUE, Cause, Divergence
 from adjudge.errors import AdjudgeError, Catching, NotSupportedError
 from adjudge.estimate import coarsest_eps
 from adjudge.findings import Status, Verdict
@@ -310,10 +310,12 @@ class Bench:
     words: Sequence[str]
     seed: int
     divergences: list[Divergence] = field(default_factory=list)
-    comparisons: dict[str, dict[str, int]] = field(default_factory=dict)
+    comparisons: dict[str, dict[tuple[str, str], int]] = field(default_factory=dict)
+    """By quantity and pair of engines, how many numbers were compared."""
     lacking: dict[tuple[str, str], tuple[Status, str]] = field(default_factory=dict)
     """By word and engine, why there is no answer: UNSUPPORTED or RAISED, and the reason."""
-    left_out: list[str] = field(default_factory=list)
+    other_in_double: bool = False
+    """Whether the function in double precision has another value than on every engine."""
     owners: dict[str, str] = field(default_factory=dict)
     """By name of a reference in double precision, the engine that it is taken on."""
     _answers: dict[tuple[str, str, bool], Numbers] = field(default_factory=dict)
@@ -363,7 +365,7 @@ class Bench:
         another = all(d is not None and d.verdict is Verdict.FAIL for d in found)
         if another:
             self.comparisons.pop(VALUE, None)
-            self.left_out.append("in float64 f has another value than on every engine")
+        self.other_in_double |= another
         return another
 
     def failing(self, word: str) -> list[Divergence]:
@@ -381,28 +383,20 @@ class Bench:
         (first, a), (second, b) = self.outputs[one.name], self.outputs[two.name]
         names = (one.name, two.name)
         if first != second or len(a) != len(b):
-            text = (
-                f"the results differ in structure: {_listed(a)} on {one.name} and {_listed(b)} on "
-                f"{two.name}\n  return the same structure on every engine; nothing else is compared"
-            )
-            self._unlike(names, Status.INCONSISTENT, "out", text)
+            sides = _listed(a), _listed(b)
+            self._unlike(names, Status.INCONSISTENT, "out", Cause.STRUCTURE, sides)
             return True
         for left, right in zip(a, b, strict=True):
-            for what, status in (("shape", Status.WRONG_SHAPE), ("dtype", Status.WRONG_DTYPE)):
-                here, there = getattr(left, what), getattr(right, what)
+            for cause, status, here, there in (
+                (Cause.SHAPE, Status.WRONG_SHAPE, left.shape, right.shape),
+                (Cause.DTYPE, Status.WRONG_DTYPE, left.dtype, right.dtype),
+            ):
                 if here != there:
-                    text = (
-                        f"{left.name} has {what} {here} on {one.name} and {there} on {two.name}\n"
-                        f"  return the same {what} on every engine; nothing else is compared"
-                    )
-                    self._unlike(names, status, left.name, text)
+                    self._unlike(names, status, left.name, cause, (str(here), str(there)))
                     return True
             if not left.floating and not _equal(left.value, right.value):
-                text = (
-                    f"{left.name} is {_short(left.value)} on {one.name} and {_short(right.value)} "
-                    f"on {two.name}\n  derivatives not compared: the values differ already"
-                )
-                self._unlike(names, Status.MISMATCH, left.name, text, VALUE)
+                sides = _short(left.value), _short(right.value)
+                self._unlike(names, Status.MISMATCH, left.name, Cause.VALUES, sides)
                 return True
         return False
 
@@ -411,13 +405,14 @@ class Bench:
         names: tuple[str, str],
         status: Status,
         entry: str,
-        text: str,
-        word: str = STRUCTURE,
+        cause: Cause,
+        sides: tuple[str, str],
     ) -> None:
+        word = VALUE if cause is Cause.VALUES else STRUCTURE
         kinks = word == VALUE and self._kinks(names)
         verdict = Verdict.INCONCLUSIVE if kinks else Verdict.FAIL
         self.divergences.append(
-            Divergence(word, names, status, verdict, entry, None, 0.0, 1, 1, (), text)
+            Divergence(word, names, status, verdict, entry, None, 0.0, 1, 1, (), cause, sides)
         )
 
     # ------------------------------------------------------------------ numbers
@@ -439,7 +434,7 @@ class Bench:
         found = compared(question, first, second, u, again)
         if found.count:
             pairs = self.comparisons.setdefault(word, {})
-            pairs[f"{one.name}, {two.name}"] = found.count
+            pairs[one.name, two.name] = found.count
         if found.gap is None:
             return None
         return self._divergence(question, (one.name, two.name), found.gap, found.count)
@@ -479,54 +474,32 @@ class Bench:
     ) -> Divergence:
         word = question.word or VALUE
         accused = self._accused(question.word, names)
-        status, verdict, sentence = self._judged(question, names, gap, accused)
-        entry = question.entry(gap.entry, gap.probe)
-        blame = f"; its own differences accuse {accused[0]}" if len(accused) == 1 else ""
-        blame = "; the differences of both accuse them" if len(accused) > 1 else blame
-        width = max(len("difference"), *map(len, names))
-        one, two = (f"{n:.12g}" for n in (gap.one, gap.two))
-        lines = [
-            f"{quantity(word)}: {names[0]} and {names[1]} differ in {entry}: {_apart(gap)} "
-            f"({gap.apart} of {count} numbers{blame})",
-            f"  {names[0]:<{width}}  {one}",
-            f"  {names[1]:<{width}}  {two}",
-            f"  {'difference':<{width}}  {abs(gap.one - gap.two):.3g}   "
-            f"(allowed {gap.allowed:.3g})",
-            f"  {sentence}",
-        ]
-        if not question.word and verdict is Verdict.FAIL:
-            lines.append("  derivatives not compared: the values differ already")
+        status, verdict, cause = self._judged(names, gap, accused)
         return Divergence(
-            word, names, status, verdict, entry, (gap.one, gap.two), gap.allowed, gap.apart, count,
-            accused if verdict is Verdict.FAIL else (), "\n".join(lines),
+            word, names, status, verdict, question.entry(gap.entry, gap.probe),
+            (gap.one, gap.two), gap.allowed, gap.apart, count,
+            accused if verdict is Verdict.FAIL else (), cause,
         )  # fmt: skip
 
     def _judged(
-        self, question: Question, names: tuple[str, str], gap: Gap, accused: Sequence[str]
-    ) -> tuple[Status, Verdict, str]:
+        self, names: tuple[str, str], gap: Gap, accused: Sequence[str]
+    ) -> tuple[Status, Verdict, Cause]:
         odd = not np.isfinite(gap.ratio)
         if gap.hidden and not accused:
-            note = "f could not show so small a part of its derivative, for its own rounding"
-            return Status.INACCURATE, Verdict.PASS, note
+            return Status.INACCURATE, Verdict.PASS, Cause.HIDDEN
         if gap.lasting or accused:
-            said = "the difference is the same at points around x, as rounding is not"
             status = Status.NONFINITE if odd else Status.MISMATCH
-            return status, Verdict.FAIL, said if gap.lasting else "their own differences say so"
+            return status, Verdict.FAIL, Cause.LASTING if gap.lasting else Cause.ACCUSED
         if self._kinks(names):
-            said = "f has a kink or a jump at x, and the difference is gone beside it: "
-            said += "one is not finite" if odd else "both may be right"
-            return Status.NONSMOOTH, Verdict.INCONCLUSIVE, said
+            cause = Cause.NOT_FINITE_AT_KINK if odd else Cause.KINK
+            return Status.NONSMOOTH, Verdict.INCONCLUSIVE, cause
         if odd:
-            said = "one of the two is not finite"
-            return Status.NONFINITE, Verdict.FAIL, said
+            return Status.NONFINITE, Verdict.FAIL, Cause.NOT_FINITE
         if self._imprecise(names):
-            said = "f computes in a narrower dtype inside: it is another rounding at every point"
-            return Status.INACCURATE, Verdict.PASS, said
+            return Status.INACCURATE, Verdict.PASS, Cause.NARROW_INSIDE
         if gap.ratio > STRAY:
-            said = "too large for rounding, but not the same at points around x"
-            return Status.INCONSISTENT, Verdict.INCONCLUSIVE, said
-        said = "another one at every point around x: f loses digits on the way"
-        return Status.INACCURATE, Verdict.PASS, said
+            return Status.INCONSISTENT, Verdict.INCONCLUSIVE, Cause.STRAY
+        return Status.INACCURATE, Verdict.PASS, Cause.LOST_DIGITS
 
     def _accused(self, word: str, names: Sequence[str]) -> tuple[str, ...]:
         """The engines whose own differences contradict this derivative."""
@@ -563,9 +536,7 @@ class Bench:
         (name,) = common
         for k, found in enumerate(self.divergences):
             if found in failing:
-                first, _, rest = found.text.partition("\n")
-                text = f"{first}; the others agree against {name}\n{rest}"
-                self.divergences[k] = replace(found, accused=(name,), text=text)
+                self.divergences[k] = replace(found, accused=(name,), outlier=True)
 
 
 def first_line(error: BaseException) -> str:
@@ -588,12 +559,3 @@ def _equal(a: object, b: object) -> bool:
 def _short(value: object) -> str:
     text = " ".join(str(value).split())
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _apart(gap: Gap) -> str:
-    """Both numbers with as many digits, six at least, as it takes to tell them apart."""
-    for digits in (6, 9, 12, 17):
-        one, two = f"{gap.one:.{digits}g}", f"{gap.two:.{digits}g}"
-        if one != two:
-            break
-    return f"{one} and {two}"

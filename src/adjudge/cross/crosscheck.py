@@ -12,7 +12,7 @@ import numpy as np
 from adjudge.check import Options, carries_double, function_name, settings_of
 from adjudge.cross.compare import STRUCTURE, Bench, Outputs, first_line
 from adjudge.cross.engine import Engine, carried, engine_of, widened
-from adjudge.cross.report import VALUE, CrosscheckError, CrossReport
+from adjudge.cross.report import VALUE, CrosscheckError, CrossReport, LeftOut, Omission
 from adjudge.engine import AutodiffBackend, ByHand, backend_named, names
 from adjudge.errors import AdjudgeError, BackendNotInstalledError, Catching, FlagError, InputError
 from adjudge.findings import Status, Verdict, worst
@@ -98,7 +98,7 @@ class _Check:
         self.seed = int(options["seed"] or 0)
         self.raised: dict[str, str] = {}
         self.errors: list[Exception] = []
-        self.left_out: list[str] = []
+        self.omissions: list[LeftOut] = []
         self.reports: dict[str, Report] = {}
         self.outputs: dict[str, Outputs] = {}
 
@@ -135,14 +135,11 @@ class _Check:
         if not engine.differentiates:
             donors = [e for e in alive if e.differentiates and self._alike(e, engine)]
             if not donors:
-                self.left_out.append(f"derivatives on {engine.name}: no other engine has them")
+                self.omissions.append(LeftOut(Omission.NO_DONOR, engine.name))
                 return True
             donor, order = donors[0], 1
             function = carried(engine, donor, forward="jvp" in _capabilities(donor))
-            self.left_out.append(
-                f"derivatives on {engine.name}, which has none: those of {donor.name} are held "
-                "against its differences"
-            )
+            self.omissions.append(LeftOut(Omission.DONATED, engine.name, donor.name))
         with Catching(AdjudgeError) as caught:
             modes = ["R"] if isinstance(function, ByHand) and function.jvp is None else None
             modes = modes if order == 1 else None
@@ -159,22 +156,20 @@ class _Check:
 
     # ------------------------------------------------------------------ what is held against what
 
-    def _compare(self, bench: Bench, alive: Sequence[Engine], reference: str | None) -> str:
-        """Compares; returns what with what, in words."""
+    def _compare(self, bench: Bench, alive: Sequence[Engine], reference: str | None) -> str | None:
+        """Compares; returns what was held against what: see `CrossReport.held_against`."""
         pairs = [*combinations(alive, 2)]
         if not pairs:
-            return "nothing to compare with"
+            return None
         if reference is not None and reference != DOUBLE:
             pairs = [(one, two) for one, two in pairs if reference in (one.name, two.name)]
             bench.judge(pairs)
-            return f"held against {reference}"
+            return reference
         truth = None
         if reference == DOUBLE and self.options.get("in_double") is not False:
             truth = self._truth(bench, alive)
         bench.judge(pairs, truth)
-        if truth is None or bench.left_out:
-            return "held against one another"
-        return f"held against {truth.name}"
+        return "" if truth is None or bench.other_in_double else truth.name
 
     def _truth(self, bench: Bench, alive: Sequence[Engine]) -> Engine | None:
         """f in double precision, on the first engine where it runs so; `None` where it has to."""
@@ -191,21 +186,22 @@ class _Check:
             if good:
                 bench.owners[truth.name] = engine.name
                 return truth
-            error = caught.error
-            why = "it computes with less inside" if error is None else first_line(error)
-            self.left_out.append(f"f in float64 on {engine.name}: {why}")
+            why = "" if caught.error is None else first_line(caught.error)
+            self.omissions.append(LeftOut(Omission.NOT_IN_DOUBLE, engine.name, reason=why))
         return None
 
     # ------------------------------------------------------------------ what it comes to
 
-    def _summed(self, bench: Bench, words: Sequence[str], against: str) -> CrossReport:
+    def _summed(self, bench: Bench, words: Sequence[str], against: str | None) -> CrossReport:
         divergences = sorted(
             bench.divergences, key=lambda d: [STRUCTURE, VALUE, *words].index(d.quantity)
         )
         cells = {VALUE: {e.name: self._value_cell(bench, e) for e in self.engines}}
         for word in words:
             cells[word] = {e.name: self._cell(bench, e, word) for e in self.engines}
-        lacking = self._lacking(bench, words)
+        lacking, optional = self._lacking(bench)
+        self.omissions += optional
+        other = [LeftOut(Omission.OTHER_IN_DOUBLE)] if bench.other_in_double else []
         verdicts = [d.verdict for d in divergences]
         verdicts += [_own(report, self.order) for report in self.reports.values()]
         verdicts += [Verdict.INCONCLUSIVE] * len(self.raised)
@@ -216,29 +212,28 @@ class _Check:
             verdict=worst(verdicts),
             backends=tuple(engine.name for engine in self.engines),
             reports=self.reports,
-            comparisons=bench.comparisons,
+            comparisons={
+                word: {", ".join(pair): n for pair, n in found.items()}
+                for word, found in bench.comparisons.items()
+            },
             divergences=tuple(divergences),
             cells=cells,
             raised=self.raised,
-            left_out=(*lacking, *bench.left_out, *self.left_out),
-            reference=against,
+            omissions=(*lacking, *other, *self.omissions),
+            held_against=against,
             seed=self.seed,
             order=self.order,
         )
 
-    def _lacking(self, bench: Bench, words: Sequence[str]) -> list[str]:
-        """What had to be compared between engines and was not; what need not be is left out."""
-        required = [
-            f"{word} on {name}: {reason}"
-            for (word, name), (status, reason) in bench.lacking.items()
-            if (not word.strip("R") or status is Status.RAISED) and name not in bench.owners
-        ]
-        self.left_out += [
-            f"{word} on {name}: {reason}"
-            for (word, name), (_, reason) in bench.lacking.items()
-            if f"{word} on {name}: {reason}" not in required
-        ]
-        return required
+    def _lacking(self, bench: Bench) -> tuple[list[LeftOut], list[LeftOut]]:
+        """What had to be compared between engines and was not; and what need not be."""
+        required: list[LeftOut] = []
+        optional: list[LeftOut] = []
+        for (word, name), (status, reason) in bench.lacking.items():
+            must = not word.strip("R") or status is Status.RAISED
+            group = required if must and name not in bench.owners else optional
+            group.append(LeftOut(Omission.LACKING, name, word, reason))
+        return required, optional
 
     def _value_cell(self, bench: Bench, engine: Engine) -> str:
         if engine.name in self.raised:
@@ -270,7 +265,7 @@ class _Check:
             and (not d.accused or engine.name in d.accused)
         ]
         pairs = [pair for kind in kinds for pair in bench.comparisons.get(kind, ())]
-        if any(engine.name in pair.split(", ") for pair in pairs):
+        if any(engine.name in pair for pair in pairs):
             found.append(Verdict.PASS)
         return worst(found) if found else ""
 

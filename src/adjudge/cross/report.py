@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Any
-
-import numpy as np
 
 from adjudge._version import __version__
 from adjudge.errors import AdjudgeError
-from adjudge.findings import Status, Verdict
-from adjudge.report import Report, table_of
+from adjudge.findings import Status, Verdict, plain
+from adjudge.report import Report, table_of, told_apart
 
 VALUE = "value"
 QUANTITIES = {"": VALUE, "R": "vjp", "F": "jvp"}
@@ -20,6 +19,47 @@ QUANTITIES = {"": VALUE, "R": "vjp", "F": "jvp"}
 def quantity(word: str) -> str:
     """What a word is called in a sentence: value, vjp, jvp, RR."""
     return QUANTITIES.get(word, word)
+
+
+class Cause(Enum):
+    """What a difference of two engines is put down to."""
+
+    LASTING = auto()
+    """The difference is the same at points around x."""
+    ACCUSED = auto()
+    """The differences of an engine contradict it."""
+    HIDDEN = auto()
+    """The function cannot show so small a part of its derivative, for its own rounding."""
+    KINK = auto()
+    NOT_FINITE_AT_KINK = auto()
+    NOT_FINITE = auto()
+    NARROW_INSIDE = auto()
+    """The function computes in a narrower dtype inside."""
+    STRAY = auto()
+    """It is too large for rounding, and not the same at points around x."""
+    LOST_DIGITS = auto()
+    STRUCTURE = auto()
+    """The results differ in structure, and `sides` names their arrays."""
+    SHAPE = auto()
+    DTYPE = auto()
+    VALUES = auto()
+    """Results that are no floating numbers differ."""
+
+
+_CAUSES = {
+    Cause.LASTING: "the difference is the same at points around x, as rounding is not",
+    Cause.ACCUSED: "their own differences say so",
+    Cause.HIDDEN: "f could not show so small a part of its derivative, for its own rounding",
+    Cause.KINK: "f has a kink or a jump at x, and the difference is gone beside it: both may be "
+    "right",
+    Cause.NOT_FINITE_AT_KINK: "f has a kink or a jump at x, and the difference is gone beside it: "
+    "one is not finite",
+    Cause.NOT_FINITE: "one of the two is not finite",
+    Cause.NARROW_INSIDE: "f computes in a narrower dtype inside: it is another rounding at every "
+    "point",
+    Cause.STRAY: "too large for rounding, but not the same at points around x",
+    Cause.LOST_DIGITS: "another one at every point around x: f loses digits on the way",
+}
 
 
 @dataclass(frozen=True)
@@ -40,8 +80,17 @@ class Divergence:
     compared: int
     accused: tuple[str, ...]
     """The engines that are wrong by their own differences."""
-    text: str
-    """The first line stands alone."""
+    cause: Cause
+    sides: tuple[str, str] = ("", "")
+    """What the first and the second engine return, as it is printed, where there are no `numbers`.
+    """
+    outlier: bool = False
+    """Whether the accused engine is the only one that the others do not agree with."""
+
+    @property
+    def text(self) -> str:
+        """What differs, and what that means. The first line stands alone."""
+        return "\n  ".join(_unlike(self) if self.numbers is None else _apart(self, self.numbers))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -51,13 +100,99 @@ class Divergence:
             "status": str(self.status),
             "verdict": str(self.verdict),
             "entry": self.entry,
-            "numbers": None if self.numbers is None else [_plain(n) for n in self.numbers],
+            "numbers": plain(self.numbers),
             "allowed": self.allowed,
             "apart": self.apart,
             "compared": self.compared,
             "accused": list(self.accused),
+            "cause": self.cause.name,
             "text": self.text,
         }
+
+
+def _unlike(found: Divergence) -> list[str]:
+    """Results that differ in more than numbers."""
+    (one, two), (here, there) = found.pair, found.sides
+    if found.cause is Cause.STRUCTURE:
+        return [
+            f"the results differ in structure: {here} on {one} and {there} on {two}",
+            "return the same structure on every engine; nothing else is compared",
+        ]
+    if found.cause is Cause.VALUES:
+        return [f"{found.entry} is {here} on {one} and {there} on {two}", NOT_COMPARED]
+    what = found.cause.name.lower()
+    return [
+        f"{found.entry} has {what} {here} on {one} and {there} on {two}",
+        f"return the same {what} on every engine; nothing else is compared",
+    ]
+
+
+NOT_COMPARED = "derivatives not compared: the values differ already"
+
+
+def _apart(found: Divergence, numbers: tuple[float, float]) -> list[str]:
+    """Two numbers for one entry."""
+    names, blame = found.pair, ""
+    if len(found.accused) > 1:
+        blame = "; the differences of both accuse them"
+    elif found.accused and not found.outlier:
+        blame = f"; its own differences accuse {found.accused[0]}"
+    against = f"; the others agree against {found.accused[0]}" if found.outlier else ""
+    width = max(len("difference"), *map(len, names))
+    lines = [
+        f"{quantity(found.quantity)}: {names[0]} and {names[1]} differ in {found.entry}: "
+        f"{' and '.join(told_apart(*numbers))} ({found.apart} of {found.compared} numbers{blame})"
+        f"{against}",
+        *(f"{name:<{width}}  {n:.12g}" for name, n in zip(names, numbers, strict=True)),
+        f"{'difference':<{width}}  {abs(numbers[0] - numbers[1]):.3g}   "
+        f"(allowed {found.allowed:.3g})",
+        _CAUSES[found.cause],
+    ]
+    derived = found.quantity == VALUE and found.verdict is Verdict.FAIL
+    return [*lines, NOT_COMPARED] if derived else lines
+
+
+class Omission(Enum):
+    """Why something was not compared."""
+
+    NO_DONOR = auto()
+    """No other engine has derivatives that the differences of this one could judge."""
+    DONATED = auto()
+    """The differences of an engine without derivatives judge those of another one."""
+    NOT_IN_DOUBLE = auto()
+    """The function does not run in double precision on an engine."""
+    OTHER_IN_DOUBLE = auto()
+    """In double precision the function has another value than on every engine."""
+    LACKING = auto()
+    """An engine has no answer for a quantity."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Something that was not compared, and why."""
+
+    omission: Omission
+    engine: str = ""
+    other: str = ""
+    """The engine whose derivatives are judged instead; the quantity that is lacking."""
+    reason: str = ""
+    """What an exception says."""
+
+    def __str__(self) -> str:
+        """In one sentence."""
+        if self.omission is Omission.NO_DONOR:
+            return f"derivatives on {self.engine}: no other engine has them"
+        if self.omission is Omission.DONATED:
+            return (
+                f"derivatives on {self.engine}, which has none: those of {self.other} are held "
+                "against its differences"
+            )
+        if self.omission is Omission.OTHER_IN_DOUBLE:
+            return "in float64 f has another value than on every engine"
+        if self.omission is Omission.NOT_IN_DOUBLE:
+            why = self.reason or "it computes with less inside"
+            return f"f in float64 on {self.engine}: {why}"
+        return f"{self.other} on {self.engine}: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -81,16 +216,29 @@ class CrossReport:
     only its own differences speak for it, `-` where nothing does."""
     raised: Mapping[str, str]
     """By engine, what f raised there."""
-    left_out: Sequence[str]
+    omissions: Sequence[LeftOut]
     """What was not compared, and why."""
-    reference: str
-    """What every engine was held against."""
+    held_against: str | None
+    """The engine that all were held against; empty for one another, `None` where there was but one.
+    """
     seed: int
     order: int
 
     def __bool__(self) -> bool:
         """Whether the verdict is PASS."""
         return self.verdict is Verdict.PASS
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """`omissions` in words."""
+        return tuple(map(str, self.omissions))
+
+    @property
+    def reference(self) -> str:
+        """`held_against` in words."""
+        if self.held_against is None:
+            return "nothing to compare with"
+        return f"held against {self.held_against or 'one another'}"
 
     @property
     def ranked(self) -> list[Divergence]:
@@ -102,13 +250,10 @@ class CrossReport:
     def headline(self) -> str:
         """One line that stands alone: the first divergence, else what else kept it from a PASS."""
         head = f"{self.verdict} {self.function}: "
-        first = next((d for d in self.ranked if d.verdict is self.verdict), None)
-        if first is not None and self.verdict is not Verdict.PASS:
-            return head + first.text.partition("\n")[0]
-        for name, report in self.reports.items():
-            if self.verdict is not Verdict.PASS and report.verdict is self.verdict:
-                own = report.headline.removeprefix(f"{report.verdict} ")
-                return f"{head}on {name}: {own}"
+        if self._first is not None:
+            return head + self._first.text.partition("\n")[0]
+        if self._worst:
+            return f"{head}on {self._worst}: {self.reports[self._worst].outline}"
         if self.raised:
             name, error = next(iter(self.raised.items()))
             return f"{head}it raises on {name}: {error}"
@@ -119,6 +264,21 @@ class CrossReport:
         return f"{head}{', '.join(self.backends)} agree in {count} numbers ({words})"
 
     @property
+    def _first(self) -> Divergence | None:
+        """The divergence that the verdict is due to, and the headline about."""
+        if self.verdict is Verdict.PASS:
+            return None
+        return next((d for d in self.ranked if d.verdict is self.verdict), None)
+
+    @property
+    def _worst(self) -> str:
+        """The engine whose own report the headline is about; empty where it is about none."""
+        if self.verdict is Verdict.PASS or self._first is not None:
+            return ""
+        of_verdict = (name for name, r in self.reports.items() if r.verdict is self.verdict)
+        return next(of_verdict, "")
+
+    @property
     def table(self) -> str:
         """Outcomes by quantity and engine."""
         rows: Mapping[str, Mapping[str, Any]] = self.cells
@@ -127,16 +287,14 @@ class CrossReport:
     def __str__(self) -> str:
         """The headline, every divergence, what each engine's differences say, and the table."""
         lines = [self.headline]
-        for k, found in enumerate(self.ranked):
-            first, _, rest = found.text.partition("\n")
-            said = lines[0].endswith(first) and k == 0
-            lines += [] if said else [f"{found.status}: {first}"]
-            lines += [rest] if rest else []
+        for found in self.ranked:
+            first, *rest = found.text.split("\n")
+            lines += rest if found is self._first else [f"{found.status}: {first}", *rest]
         lines += [f"on {name}, f raises {error}" for name, error in self.raised.items()]
         lines += [
             f"on {name}: {report.headline}"
             for name, report in self.reports.items()
-            if not report and not lines[0].endswith(report.headline.partition(" ")[2])
+            if not report and name != self._worst
         ]
         lines += [f"note: {sentence}" for sentence in self.left_out]
         lines += [self.table, self.footer]
@@ -216,7 +374,3 @@ def _summed(report: CrossReport, name: str) -> str:
 def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
-
-
-def _plain(number: float) -> float | str:
-    return number if np.isfinite(number) else str(number)

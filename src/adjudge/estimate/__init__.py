@@ -27,7 +27,7 @@ from adjudge.estimate.directional import (
     with_second_ladder,
     with_steps,
 )
-from adjudge.estimate.kinks import OUT_OF_RANGE, Irregularity, irregularity, with_jumps
+from adjudge.estimate.kinks import Irregularity, irregularity, with_jumps
 from adjudge.estimate.long_double import NumpyDifferences
 from adjudge.estimate.multiprecision import Mpmath
 from adjudge.estimate.noise import (
@@ -40,7 +40,6 @@ from adjudge.estimate.reference import Direction, Link, Reference, bind
 from adjudge.estimate.stencils import Estimate, Sample
 
 __all__ = [
-    "OUT_OF_RANGE",
     "SIGNIFICANT_BITS",
     "Column",
     "Direction",

@@ -22,7 +22,7 @@ from adjudge.estimate.stencils import (
     ladder_steps,
 )
 from adjudge.floats import SHORT, Vector, relative_step
-from adjudge.problem import Base, Problem, Tangent, evaluate
+from adjudge.problem import Base, Move, Problem, Tangent, evaluate
 
 STEP_REDUCTIONS = (1.0, 2.0**-8, 2.0**-16)
 """The factors on the first step that are tried in turn where a neighbour of x is not finite: close
@@ -390,8 +390,8 @@ def _no_motion(problem: Problem, tangent: Tangent, step: float) -> InputError:
     )
 
 
-def describe_move(problem: Problem, tangent: Tangent, step: float) -> str:
-    """Returns the words for an evaluation, which are noted on an exception that it raises."""
+def describe_move(problem: Problem, tangent: Tangent, step: float) -> Move:
+    """Returns what an evaluation is for, which is noted on an exception that it raises."""
     if tangent.coordinate is not None:
-        return f"with {problem.X.entry(tangent.coordinate)} moved by {step:+.3g}"
-    return f"with {problem.X.leaves[tangent.leaf].name} moved by {step:+.3g} times a random tangent"
+        return Move(problem.X.entry(tangent.coordinate), step, tangent=False)
+    return Move(problem.X.leaves[tangent.leaf].name, step, tangent=True)

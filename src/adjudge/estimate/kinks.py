@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from adjudge.errors import attempt
 from adjudge.estimate.directional import Column, coarsest_eps
+from adjudge.findings import Reason, Silence
 from adjudge.floats import SHORT, Vector, scale
-from adjudge.problem import Base, Problem, Space, evaluate, signed
+from adjudge.problem import Base, Problem, Purpose, Space, evaluate, signed
 
 UNCHANGED = 0.15
 """A part of the samples that is the same to this part of itself, over steps that shrink by powers
@@ -41,9 +42,8 @@ def with_jumps(problem: Problem, base: Base, found: Column) -> Column:
     odd, even = [], []
     for k in range(3):
         move = found.step * ratio**k * found.vector
-        doing = "close to x, to tell a jump from a slope"
         plus, minus = (
-            evaluate(problem, base, problem.clipped(problem.origin + sign * move), doing)
+            evaluate(problem, base, problem.clipped(problem.origin + sign * move), Purpose.JUMP)
             for sign in (1, -1)
         )
         with np.errstate(all="ignore"):
@@ -83,9 +83,6 @@ RANGE_MARGIN = 64.0
 """Within this factor of the ends of the range of a dtype a derivative is not expected to be right,
 since products in its rule overflow."""
 
-OUT_OF_RANGE = "the derivative leaves the range of the dtype"
-"""The words for a derivative that its dtype does not hold."""
-
 Slopes = list[Vector]
 
 
@@ -117,8 +114,8 @@ class LocalSlopes:
         at x.
         """
         point = self.problem.clipped(self.problem.origin + move)
-        doing = "close to a special point"
-        values = attempt(lambda: evaluate(self.problem, self.base, point, doing))
+        purpose = Purpose.SPECIAL_POINT
+        values = attempt(lambda: evaluate(self.problem, self.base, point, purpose))
         if values is None:
             return None
         finite = np.isfinite(values) | ~np.isfinite(self.base.values)
@@ -150,15 +147,15 @@ class LocalSlopes:
 
 @dataclass(frozen=True)
 class Irregularity:
-    """Why values of f say nothing about a derivative at x; each reason is empty where nothing was
-    seen.
+    """Why values of f say nothing about a derivative at x; each reason is `None` where nothing
+    was seen.
     """
 
-    nonsmooth: str = ""
+    nonsmooth: Silence | None = None
     """f is not finite nearby, or not smooth: it has no derivative there."""
-    out_of_range: str = ""
+    out_of_range: Silence | None = None
     """f has a derivative that the dtype does not hold."""
-    below_rounding: str = ""
+    below_rounding: Silence | None = None
     """Differences cannot show the derivative."""
 
 
@@ -186,27 +183,28 @@ def irregularity(problem: Problem, base: Base, given: Space, seed: int) -> Irreg
         v = np.abs(v)
         one, other = around.slopes(v), around.slopes(-v)
     if one is None and other is None:
-        return Irregularity("f is not finite nearby")
+        return Irregularity(Silence(Reason.NOT_FINITE_NEARBY))
     sided = one is None or other is None
     if one is None:
         assert other is not None
         v, one = -v, other
     if _rounding_dominates(around, around.steps[0] * v, v, eps):
-        return Irregularity(below_rounding="rounding of x moves f as much as a step")
+        return Irregularity(below_rounding=Silence(Reason.ROUNDING_OF_X))
     kind = _defect(around, one, None if sided else other)
     second = signed(random, lengths.size) * lengths
     if sided:
         second = np.copysign(second, v)
-    if not kind and (two := around.slopes(second)) and (both := around.slopes(v + second)):
+    if kind is None and (two := around.slopes(second)) and (both := around.slopes(v + second)):
         with np.errstate(all="ignore"):
             bent = [a + b - c for a, b, c in zip(one, two, both, strict=True)]
-        kind = "kink" * around.persists(bent, both)
-    if kind:
-        return Irregularity(f"f is not smooth ({kind})")
+        kind = Reason.KINK if around.persists(bent, both) else None
+    if kind is not None:
+        return Irregularity(Silence(kind))
     below_rounding = _unread_input(around, v)
-    if not below_rounding and _rounding_dominates(around, np.zeros_like(v), v, eps):
-        below_rounding = "f is nothing but rounding"
-    return Irregularity(out_of_range=_out_of_range(given, v, one), below_rounding=below_rounding)
+    if below_rounding is None and _rounding_dominates(around, np.zeros_like(v), v, eps):
+        below_rounding = Silence(Reason.ONLY_ROUNDING)
+    out_of_range = Silence(Reason.OUT_OF_RANGE) if _out_of_range(given, v, one) else None
+    return Irregularity(out_of_range=out_of_range, below_rounding=below_rounding)
 
 
 def _local_slopes(problem: Problem, base: Base, eps: float) -> LocalSlopes:
@@ -218,27 +216,25 @@ def _local_slopes(problem: Problem, base: Base, eps: float) -> LocalSlopes:
     return LocalSlopes(problem, base, [2.0**-k for k in exponents], unit)
 
 
-def _defect(around: LocalSlopes, one: Slopes, other: Slopes | None) -> str:
-    """Returns the defect along one tangent: a jump, a vertical tangent or a kink; empty without
+def _defect(around: LocalSlopes, one: Slopes, other: Slopes | None) -> Reason | None:
+    """Returns the defect along one tangent: a jump, a vertical tangent or a kink; `None` without
     any.
     """
     with np.errstate(all="ignore"):
         if around.grows(one) or (other is not None and around.grows(other)):
-            return "jump"
+            return Reason.JUMP
         for side in (one, other):
             changes = [b - a for a, b in pairwise(side)] if side else []
             if changes and around.persists(changes, one):
-                return "vertical tangent"
+                return Reason.VERTICAL_TANGENT
         if other is not None:
             gaps = [a + b for a, b in zip(one, other, strict=True)]
-            return "kink" * around.persists(gaps, one)
-    return ""
+            return Reason.KINK if around.persists(gaps, one) else None
+    return None
 
 
-def _out_of_range(given: Space, v: Vector, slopes: Slopes) -> str:
-    """Says that the derivative lies at an end of the range of a dtype, where products overflow;
-    empty elsewhere.
-    """
+def _out_of_range(given: Space, v: Vector, slopes: Slopes) -> bool:
+    """Whether the derivative lies at an end of the range of a dtype, where products overflow."""
     least = max(leaf.tiny or np.finfo(np.float64).tiny for leaf in given.leaves)
     most_held = min(np.finfo(np.float64).max if x.double else x.huge for x in given.leaves)
     moved = np.abs(v[v != 0])
@@ -246,9 +242,7 @@ def _out_of_range(given: Space, v: Vector, slopes: Slopes) -> str:
         most = np.max(np.abs(slopes[-1]), initial=0.0)
         steepest = most / np.min(moved, initial=np.inf)
         flattest = most / np.max(moved, initial=0.0)
-    if steepest > most_held / RANGE_MARGIN or 0 < flattest < RANGE_MARGIN * least:
-        return OUT_OF_RANGE
-    return ""
+    return bool(steepest > most_held / RANGE_MARGIN or 0 < flattest < RANGE_MARGIN * least)
 
 
 def _rounding_dominates(around: LocalSlopes, at: Vector, v: Vector, eps: float) -> bool:
@@ -265,9 +259,9 @@ def _rounding_dominates(around: LocalSlopes, at: Vector, v: Vector, eps: float) 
         )
 
 
-def _unread_input(around: LocalSlopes, v: Vector) -> str:
-    """Names an input that hardly moves f beyond its rounding when it is moved by a part of its
-    size; empty without any.
+def _unread_input(around: LocalSlopes, v: Vector) -> Silence | None:
+    """The first input that hardly moves f beyond its rounding when it is moved by a part of its
+    size; `None` without any.
     """
     for leaf, part in zip(around.problem.X.leaves, around.problem.X.slices, strict=True):
         move = np.zeros_like(v)
@@ -278,5 +272,5 @@ def _unread_input(around: LocalSlopes, v: Vector) -> str:
         with np.errstate(all="ignore"):
             moves = np.abs(there - around.base.values) > ENOUGH_UNITS * around.unit
         if not np.any(moves):
-            return f"{leaf.name} hardly moves f"
-    return ""
+            return Silence(Reason.HARDLY_MOVES, leaf.name)
+    return None

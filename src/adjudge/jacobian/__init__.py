@@ -3,6 +3,7 @@
 Its modules, each of which may import those above it:
 
 - `comparison`: the tolerance, one comparison of numbers, and the tally of many.
+- `verdict`: what the entries of a tally that do not agree amount to.
 - `rounding`: whether two automatic numbers differ by rounding or by an error.
 - `column`: the comparisons of one column, mode by mode.
 - `budget`: what still fits into `max_evaluations`.
@@ -21,7 +22,7 @@ compared is counted in a tally.
 from adjudge.jacobian.affine import Affine
 from adjudge.jacobian.block_sums import compare_block_sums, fits_block_sums
 from adjudge.jacobian.budget import ENTRY_WORK, least_work
-from adjudge.jacobian.comparison import ERRORS, UNDERFLOW, Entry, Tally, Tolerance
+from adjudge.jacobian.comparison import ERRORS, UNDERFLOW, Tally, Tolerance
 from adjudge.jacobian.refine import INHERITED_UNITS
 from adjudge.jacobian.rounding import (
     DERIVATIVE_UNITS,
@@ -46,6 +47,7 @@ from adjudge.jacobian.rounding import (
     rounding_neighbours,
 )
 from adjudge.jacobian.table import Failure, Table
+from adjudge.jacobian.verdict import findings_of, identity_findings, mode_verdict
 
 __all__ = [
     "DERIVATIVE_UNITS",
@@ -58,7 +60,6 @@ __all__ = [
     "Affine",
     "Array",
     "DerivativeAtPoints",
-    "Entry",
     "Evaluator",
     "Failure",
     "Table",
@@ -68,10 +69,13 @@ __all__ = [
     "compare_block_sums",
     "constant",
     "derivatives_of_both",
+    "findings_of",
     "finite_deviation",
     "fits_block_sums",
+    "identity_findings",
     "is_systematic",
     "least_work",
+    "mode_verdict",
     "perturbed",
     "points_farther_off",
     "points_within_ulps",

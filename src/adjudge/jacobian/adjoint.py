@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from adjudge.estimate import Column
+from adjudge.findings import Entry
 from adjudge.floats import Vector, norm
 from adjudge.jacobian.column import Columns
-from adjudge.jacobian.comparison import Entry, Tally
+from adjudge.jacobian.comparison import Tally
 from adjudge.jacobian.rounding import SUM_UNITS, is_systematic, perturbed
 from adjudge.problem import Forward, Reverse, undetectable_slope
 

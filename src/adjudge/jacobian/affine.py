@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from adjudge.errors import NotSupportedError, UnstableOutputError, attempt
 from adjudge.estimate import Column, Sample, describe_move, moved_by
-from adjudge.findings import Finding, Status
+from adjudge.findings import AffineOff, Finding, Remedy, Status, entry_name
 from adjudge.floats import Vector, norm, scale
 from adjudge.jacobian.rounding import is_systematic, perturbed
-from adjudge.problem import Base, Forward, Probes, Problem, Reverse, evaluate
+from adjudge.problem import Base, Forward, Probes, Problem, Purpose, Reverse, evaluate
 
 BIDIAGONAL_STEPS = 8
 """The steps of the bidiagonalisation, each of which takes a difference and a vjp."""
@@ -60,7 +60,7 @@ def condition(problem: Problem, base: Base, leaf: int, w: Vector) -> float:
         if problem.room(v) < unit:
             return np.inf
         ends = [
-            evaluate(problem, base, problem.origin + sign * unit * v, "along a singular vector")
+            evaluate(problem, base, problem.origin + sign * unit * v, Purpose.SINGULAR_VECTOR)
             for sign in (1.0, -1.0)
         ]
         u = np.where(w != 0, (ends[0] - ends[1])[: base.Y.size] / (2 * unit), 0.0)
@@ -288,7 +288,7 @@ class Affine:
         def gap_at(point: Vector) -> float:
             d, w = perturbed(secant.direction, random), perturbed(row, random)
             ahead, behind = (
-                evaluate(self.problem, self.base, point + sign * d, "near x")
+                evaluate(self.problem, self.base, point + sign * d, Purpose.NEAR_X)
                 for sign in (1.0, -1.0)
             )
             value = (ahead - behind)[: self.base.Y.size] / 2
@@ -347,12 +347,6 @@ class Affine:
         wrt = f"{leaf} along v" if coordinate is None else self.problem.X.entry(coordinate)
         of = Y.entry(k) if each else f"<w, {Y.leaves[k].name}>"
         off = abs(automatic[k] - reference[k]) / max(abs(reference[k]), bound[k])
-        return Finding(
-            Status.MISMATCH,
-            letter + self.problem.modes_taken,
-            f"d {of} / d {wrt}",
-            f"d {of} / d {wrt}: off by a part of {off:.1e}, and the function is affine there\n"
-            f"  automatic   {automatic[k]: .17g}\n"
-            f"  difference  {reference[k]: .17g} ± {bound[k]:.1g}   (over the scale of x)\n"
-            "  there is no truncation: mend the constant, or the precision, of the rule",
-        )
+        detail = AffineOff(float(automatic[k]), float(reference[k]), float(bound[k]), float(off))
+        mode = letter + self.problem.modes_taken
+        return Finding(Status.MISMATCH, mode, entry_name(of, wrt), detail, Remedy.MEND_CONSTANT)

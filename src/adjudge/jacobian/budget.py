@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from adjudge.findings import Finding, Status
+from adjudge.findings import BudgetSpent, Finding, Remedy, Status, Task
 from adjudge.problem import Probes, Problem
 
 ENTRY_WORK = 7
@@ -39,10 +39,9 @@ class Budget:
     rows: int = 0
     columns: int = 0
     doubtful: int = 0
-    """The number of columns that needed a ladder of steps and were not compared, for want
-    of one."""
-    left: list[str] = field(default_factory=list)
-    """What else was not done, in words."""
+    """Columns that needed a ladder of steps, and were not compared without one."""
+    left: list[Task] = field(default_factory=list)
+    """What else was not done."""
 
     def allows(self, work: float) -> bool:
         """Returns whether there is room for `work` evaluations, each of which may be one of a
@@ -83,38 +82,38 @@ class Budget:
         self.doubtful += not room
         return room
 
-    def affords(self, what: str, work: float) -> bool:
-        """Returns whether there is room for `work`; without it `what` is listed among what was
-        left.
-        """
-        if not self.allows(work) and what not in self.left:
-            self.left.append(what)
-        return self.allows(work)
+    def affords(self, task: Task, work: float) -> bool:
+        """Returns whether there is room for the `work` of a task; else it is left."""
+        if self.allows(work):
+            return True
+        self.leave(task)
+        return False
+
+    def leave(self, task: Task) -> None:
+        """Remembers that a task was left."""
+        if task not in self.left:
+            self.left.append(task)
 
     def finding(self, compared: int) -> Finding | None:
         """Returns the finding about what was left; `None` if nothing was."""
-        probes, left = self.probes, []
-        if self.backward and self.rows < probes.rows:
-            left.append(f"{probes.rows - self.rows} of {probes.rows} rows of reverse mode")
-        if self.columns < probes.columns:
-            left.append(f"{probes.columns - self.columns} of {probes.columns} columns")
-        if self.doubtful:
-            left.append(
-                f"{self.doubtful} columns that two evaluations do not settle: no ladder was climbed"
-            )
-        left += self.left
-        if not left:
+        probes, counts = self.probes, self.problem.counts
+        rows = max(probes.rows - self.rows, 0) if self.backward else 0
+        columns = max(probes.columns - self.columns, 0)
+        if not (rows or columns or self.doubtful or self.left):
             return None
-        counts = self.problem.counts
-        return Finding(
-            Status.UNFINISHED,
-            "",
-            "",
-            f"the budget is spent: {compared} of {self.planned} comparisons made, "
-            f"{counts.spent} of max_evaluations={counts.limit:.0f}\n"
-            f"  left: {'; '.join(left)}\n"
-            "  give a larger max_evaluations, or mode='projected'",
+        detail = BudgetSpent(
+            compared,
+            self.planned,
+            counts.spent,
+            counts.limit,
+            rows=rows,
+            all_rows=probes.rows,
+            columns=columns,
+            all_columns=probes.columns,
+            doubtful=self.doubtful,
+            tasks=tuple(self.left),
         )
+        return Finding(Status.UNFINISHED, "", "", detail, Remedy.ENLARGE_BUDGET)
 
     @property
     def incomplete(self) -> bool:

@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from adjudge.findings import Entry
 from adjudge.floats import SHORT, Vector
 
 SIGNIFICANT = 1 / 4
@@ -373,35 +374,6 @@ class Comparison:
         return float(ratio.max()) if ratio.size else 0.0
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One compared number, kept for the report."""
-
-    mode: str
-    of: str
-    """What is differentiated: the accessor path of an output, or of a projection of it."""
-    wrt: str
-    automatic: float
-    reference: float
-    error: float
-    allowed: float
-    method: str
-    slopes: tuple[float, float] | None = None
-    rounding_level: float = 0.0
-    """The derivative that the rounding of f amounts to over the scale of x, where that is why the
-    entry stayed open."""
-    from_reference: bool = False
-    """Says whether the reference was given by the caller."""
-
-    @property
-    def excess(self) -> float:
-        """The difference in multiples of what was allowed."""
-        gap = abs(self.automatic - self.reference)
-        if not np.isfinite(gap):
-            return float("inf")
-        return gap / self.allowed if self.allowed > 0 else float("inf") if gap else 0.0
-
-
 ERRORS = (1e-2, 1e-4, 1e-6)
 """The relative errors of a single entry for which the report says how likely they would
 have shown."""
@@ -433,8 +405,8 @@ class Tally:
     saturated: int = 0
     """The number of entries that are neither zero nor left open, and lie below the rounding of f:
     they were accepted beside larger entries, and no difference has seen them."""
-    saturated_example: str = ""
-    """One of the saturated entries in words, with its value."""
+    saturated_example: tuple[str, float] = ("", 0.0)
+    """One of the saturated entries, by its name and value."""
 
     KEPT = 8
 
@@ -455,6 +427,10 @@ class Tally:
             before + now for before, now in zip(self.detectable, detectable, strict=True)
         ]
         return weighed - detectable[0]
+
+    def leave_open(self) -> None:
+        """Counts what fails as undecided."""
+        self.undecided, self.failed = self.undecided + self.failed, 0
 
     def keep(self, entries: list[Entry], entry: Entry) -> None:
         """Keeps `entry` among the worst of `entries`."""

@@ -40,6 +40,7 @@ from adjudge.problem import (
     Forward,
     Probes,
     Problem,
+    Purpose,
     Reverse,
     evaluate,
     undetectable_slope,
@@ -339,7 +340,7 @@ class Refinement:
         """Returns the automatic values of these rows at another point."""
         v, width = found.vector, self.base.Y.size
         if kind == "first":
-            values = evaluate(self.problem, self.base, point, "with x moved by rounding")
+            values = evaluate(self.problem, self.base, point, Purpose.ROUNDING)
             return np.array([values[:width] @ v[:width]])
         if kind == "each":
             forward = Forward(self.problem, point)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from adjudge.errors import UnstableOutputError, attempt
 from adjudge.floats import Vector, scale
-from adjudge.problem import Base, Forward, Problem, Reverse, Space, evaluate, signed
+from adjudge.problem import Base, Forward, Problem, Purpose, Reverse, Space, evaluate, signed
 
 DISTANCES = (46, 30, 20, 16, 13, 11, 9)
 """Binary exponents of the distances from x, over its scale, at which a difference is taken again.
@@ -208,7 +208,7 @@ class Evaluator:
     def value(self, point: Vector) -> Vector:
         """Returns the outputs of f at `point`, without those that are only observed."""
         with self.context():
-            value = evaluate(self.problem, self.base, point, "near x")
+            value = evaluate(self.problem, self.base, point, Purpose.NEAR_X)
         return value[: self.base.Y.size]
 
 

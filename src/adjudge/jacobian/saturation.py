@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from adjudge.errors import attempt
 from adjudge.estimate import Column, coarsest_eps, describe_move, moved_by
+from adjudge.findings import entry_name
 from adjudge.floats import Vector, lowest_bit
 from adjudge.jacobian.column import ModeComparison
 from adjudge.jacobian.comparison import ERRORS, FLOOR, Comparison, Tally
@@ -175,8 +176,8 @@ def _value(problem: Problem, base: Base, found: Column, t: float) -> Vector | No
     if abs(step) > problem.room(np.sign(t) * found.tangent.vector, both=False):
         return None
     point = moved_by(problem, found.tangent, step)
-    words = describe_move(problem, found.tangent, step)
-    value = attempt(lambda: evaluate(problem, base, point, words))
+    move = describe_move(problem, found.tangent, step)
+    value = attempt(lambda: evaluate(problem, base, point, move))
     return None if value is None else value[: base.Y.size]
 
 
@@ -277,5 +278,5 @@ def count_saturated(
             row = int(np.argmax(size[:, k]))
             of, wrt = f"<w, {base.Y.leaves[row].name}>", probes.X.entry(part.start + k)
             value = its[row, k]
-        tally.saturated_example = f"d {of} / d {wrt} is {value:.2g}"
+        tally.saturated_example = entry_name(of, wrt), float(value)
     tally.saturated += int(faint.size)

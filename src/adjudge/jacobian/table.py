@@ -16,13 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.estimate import SIGNIFICANT_BITS, Column, column
+from adjudge.findings import Entry
 from adjudge.floats import Vector
 from adjudge.jacobian.adjoint import AdjointTest
 from adjudge.jacobian.affine import Affine
 from adjudge.jacobian.budget import Budget
 from adjudge.jacobian.coloring import colored_tangents
 from adjudge.jacobian.column import Columns, ModeComparison, RowKind, kinks, slopes_of
-from adjudge.jacobian.comparison import Comparison, Entry, Tally, Tolerance
+from adjudge.jacobian.comparison import Comparison, Tally, Tolerance
 from adjudge.jacobian.refine import Refinement, count_entries, worst_entries
 from adjudge.jacobian.saturation import (
     all_saturated,
@@ -495,6 +496,7 @@ class Table:
             else (float(slopes[0][k]), float(slopes[1][k])),
             comparison.rounding_level(k),
             found.from_reference,
+            projected=kind == "first" or (kind == "rows" and not self.probes.full),
         )
 
     def _forward_against_reverse(

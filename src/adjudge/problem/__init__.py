@@ -21,7 +21,13 @@ is counted.
 
 from adjudge.problem.arguments import Arguments, Path, read_arguments
 from adjudge.problem.autodiff import Forward, Reverse
-from adjudge.problem.calls import Counts, UserCodec
+from adjudge.problem.calls import (
+    DIFFERENTIATING,
+    Counts,
+    Move,
+    Purpose,
+    UserCodec,
+)
 from adjudge.problem.charts import SETS, OffTheSetError
 from adjudge.problem.composition import (
     COTANGENT,
@@ -61,6 +67,7 @@ from adjudge.problem.space import DOUBLE, Leaf, Space, largest
 __all__ = [
     "ABOVE_ZERO",
     "COTANGENT",
+    "DIFFERENTIATING",
     "DOUBLE",
     "INTERVALS",
     "SETS",
@@ -74,10 +81,12 @@ __all__ = [
     "Forward",
     "Leaf",
     "Member",
+    "Move",
     "OffTheSetError",
     "Path",
     "Probes",
     "Problem",
+    "Purpose",
     "Reverse",
     "Space",
     "Sums",

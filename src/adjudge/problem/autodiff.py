@@ -9,6 +9,7 @@ import numpy as np
 from adjudge.engine import Arrays, MaybeArrays
 from adjudge.errors import Source, running
 from adjudge.floats import Vector
+from adjudge.problem.calls import Purpose
 from adjudge.problem.problem import Base, Problem
 
 BLOCK_BYTES = 128 * 2**20
@@ -22,7 +23,7 @@ class Reverse:
     def __init__(self, problem: Problem, at: Vector | None = None) -> None:
         """One evaluation of f under the engine's reverse mode, at x or at another point."""
         self.problem = problem
-        problem.counts.doing = "at x, under reverse mode"
+        problem.counts.purpose = Purpose.REVERSE
         self.x = problem.point(at)
         with running(Source.DERIVATIVE):
             self.outputs, self._pullback = problem.backend.vjp(problem.function, self.x)
@@ -105,7 +106,7 @@ class Forward:
         """The engine's jvp itself, at `x` where that is made already."""
         problem = self.problem
         problem.counts.jvps += 1
-        problem.counts.doing = "at x, under forward mode"
+        problem.counts.purpose = Purpose.FORWARD
         x = problem.point(self.at) if x is None else x
         with running(Source.DERIVATIVE):
             return problem.backend.jvp(problem.function, x, v)

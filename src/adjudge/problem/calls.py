@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Any
 
 import numpy as np
@@ -19,14 +20,74 @@ KEPT_BYTES = 2**20
 """Of all points together that are kept alive; points of more than a sixteenth of it are not."""
 
 
+class Purpose(Enum):
+    """What the function is being evaluated for."""
+
+    FIRST = auto()
+    AT_X = auto()
+    AGAIN_AT_X = auto()
+    REVERSE = auto()
+    """The engine evaluates it to differentiate it in reverse mode."""
+    FORWARD = auto()
+    """The engine evaluates it to differentiate it in forward mode."""
+    NEAR_X = auto()
+    REFERENCE = auto()
+    ROUNDING = auto()
+    SINGULAR_VECTOR = auto()
+    BLOCK = auto()
+    PRECISION = auto()
+    CACHE = auto()
+    JUMP = auto()
+    SPECIAL_POINT = auto()
+
+
+DIFFERENTIATING = (Purpose.REVERSE, Purpose.FORWARD)
+"""Purposes for which the engine evaluates the function, not adjudge."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """The function is evaluated with one entry moved, or a whole leaf along a random tangent."""
+
+    name: str
+    step: float
+    tangent: bool
+
+
+_PURPOSES = {
+    Purpose.FIRST: "the first evaluation",
+    Purpose.AT_X: "at x",
+    Purpose.AGAIN_AT_X: "a second time at x",
+    Purpose.REVERSE: "at x, under reverse mode",
+    Purpose.FORWARD: "at x, under forward mode",
+    Purpose.NEAR_X: "near x",
+    Purpose.REFERENCE: "near x, to compare it with the reference",
+    Purpose.ROUNDING: "with x moved by rounding",
+    Purpose.SINGULAR_VECTOR: "along a singular vector",
+    Purpose.BLOCK: "with a block of an input moved",
+    Purpose.PRECISION: "to see its precision",
+    Purpose.CACHE: "at x and beside it, to tell a cache",
+    Purpose.JUMP: "close to x, to tell a jump from a slope",
+    Purpose.SPECIAL_POINT: "close to a special point",
+}
+
+
+def purpose_in_words(purpose: Purpose | Move) -> str:
+    """How the note on an exception says what an evaluation was for."""
+    if isinstance(purpose, Purpose):
+        return _PURPOSES[purpose]
+    times = " times a random tangent" if purpose.tangent else ""
+    return f"with {purpose.name} moved by {purpose.step:+.3g}{times}"
+
+
 @dataclass
 class Counts:
-    """What a check has cost so far, and what it is doing now (for notes on exceptions)."""
+    """What a check has cost so far, and what f is evaluated for now (for notes on exceptions)."""
 
     evaluations: int = 0
     vjps: int = 0
     jvps: int = 0
-    doing: str = "the first evaluation"
+    purpose: Purpose | Move = Purpose.FIRST
     limit: float = np.inf
     """The budget: work that may be spent before no more is begun."""
     kept: deque[Arrays] = field(default_factory=deque)
@@ -100,7 +161,7 @@ class UserCodec:
         self.counts.evaluations += 1
         note = (
             f"adjudge: raised in evaluation {self.counts.evaluations} of the function, "
-            f"{self.counts.doing}"
+            f"{purpose_in_words(self.counts.purpose)}"
         )
         with running(Source.FUNCTION, note), self.arguments_.backend.environment.call_context(x):
             result = function(*args, **kwargs)
@@ -211,15 +272,16 @@ def _matched(like: Any, tree: Any, name: str) -> list[Any]:
 
 
 def _unstable(before: Signature, now: Signature, counts: Counts) -> UnstableOutputError:
+    when = f"in evaluation {counts.evaluations}, {purpose_in_words(counts.purpose)}"
     for first, then in zip(before.arrays, now.arrays, strict=False):
         if first != then and first is not None and then is not None:
             return UnstableOutputError(
                 f"{first[0]} was {first[2]} of shape {first[1]} and is {then[2]} of shape "
-                f"{then[1]} in evaluation {counts.evaluations}, {counts.doing}",
+                f"{then[1]} {when}",
                 "a derivative needs outputs of one shape and dtype near x: fix the size of the "
                 "output, or move x away from where it changes",
             )
     return UnstableOutputError(
-        f"the structure of the output changed in evaluation {counts.evaluations}, {counts.doing}",
+        f"the structure of the output changed {when}",
         "return the same structure at every call",
     )

@@ -15,7 +15,7 @@ from adjudge.engine import Arrays, AutodiffBackend, ByHand, FlatByHand, FlatFunc
 from adjudge.errors import FlagError, InputError, Source, running
 from adjudge.floats import SAMPLED, SHORT, Vector, scale
 from adjudge.problem.arguments import Arguments, Path, read_arguments
-from adjudge.problem.calls import Counts, UserCodec
+from adjudge.problem.calls import Counts, Move, Purpose, UserCodec
 from adjudge.problem.constraints import (
     ChartedByHand,
     Charts,
@@ -342,16 +342,16 @@ def undetectable_slope(base: Base, vector: Vector, eps: float) -> Vector:
         return np.asarray(UNDETECTABLE * eps * f * step / lengths)
 
 
-def evaluate(problem: Problem, base: Base, x: Vector, doing: str) -> Vector:
+def evaluate(problem: Problem, base: Base, x: Vector, purpose: Purpose | Move) -> Vector:
     """All outputs at the point `x` of X, as a vector; the arrays are fresh ones."""
-    problem.counts.doing = doing
+    problem.counts.purpose = purpose
     outputs = problem.evaluate(problem.point(x))
     return base.whole.vector(problem.backend, outputs, base.arrays)
 
 
 def observe(problem: Problem) -> Base:
     """The function at x, evaluated once, and the spaces of its outputs."""
-    problem.counts.doing = "at x"
+    problem.counts.purpose = Purpose.AT_X
     x = problem.point()
     return base_of(problem, problem.evaluate(x))
 

@@ -20,7 +20,7 @@ answers with findings.
 from adjudge.properties import pullbacks, pushforwards
 from adjudge.properties.identities import Identities, again, only
 from adjudge.properties.low_precision import Transport, transport
-from adjudge.properties.purity import caching, opened
+from adjudge.properties.purity import caching, only_cached, opened
 from adjudge.properties.same_function import another
 from adjudge.properties.sparsity import Structure
 from adjudge.properties.symmetry import symmetric
@@ -33,6 +33,7 @@ __all__ = [
     "another",
     "caching",
     "only",
+    "only_cached",
     "opened",
     "pullbacks",
     "pushforwards",

@@ -4,17 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.engine import Array, Arrays, MaybeArrays
 from adjudge.errors import Catching, Source, UnstableOutputError, running
-from adjudge.findings import Finding, Status
+from adjudge.findings import (
+    Advice,
+    BatchRaised,
+    BatchUnlikeLoop,
+    Culprit,
+    EqualRowsDiffer,
+    Finding,
+    NonzeroAtZero,
+    NotFinite,
+    NotHomogeneous,
+    Raised,
+    Remedy,
+    Rule,
+    Status,
+    Unequal,
+    ValueUnder,
+    WritesInto,
+)
 from adjudge.floats import Vector
 from adjudge.jacobian import UNDERFLOW, Tolerance
-from adjudge.problem import Base, Probes, Problem, Space, evaluate
+from adjudge.problem import Base, Probes, Problem, Purpose, Space, evaluate
 from adjudge.properties import purity as repeats
 from adjudge.properties.purity import largest_gap, spread
 
@@ -45,7 +62,7 @@ class Identities:
 
     # -- the function
 
-    def value_under(self, mode: str, value: Vector) -> Iterator[Finding]:
+    def value_under(self, rule: Rule, value: Vector) -> Iterator[Finding]:
         """The value that comes with a derivative is f(x).
 
         Bit for bit, or else to rounding, where plain evaluations agree among themselves: rules
@@ -60,14 +77,12 @@ class Identities:
         if all(finding.note for finding in findings):
             yield from self.equal(
                 Status.INCONSISTENT,
-                mode[0],
+                rule.letter,
                 self.base.Y,
-                value,
-                plain,
+                (value, plain),
                 np.abs(plain),
-                f"the value under {mode.lower()} is not f(x)",
-                (mode.lower(), "f(x)"),
-                "the rule for the derivative must return the value of the function",
+                partial(ValueUnder, rule=rule),
+                Remedy.RETURN_VALUE,
             )
 
     def spread(self, again: Vector) -> float:
@@ -99,10 +114,8 @@ class Identities:
                 self._spacing(self.base.arrays),
                 values,
                 again,
-                "{entry}",
-                "evaluations at the same x",
+                None,
                 self.problem.modes_taken,
-                "fix the randomness or hidden state of the function",
                 self.nondet_tol,
                 self._any_order,
             )
@@ -113,8 +126,7 @@ class Identities:
         likes: Sequence[Array],
         space: Space,
         before: Vector,
-        by: str,
-        which: str = "",
+        by: Culprit,
     ) -> Iterator[Finding]:
         """The arrays that were handed out still hold what they held."""
         backend = self.problem.backend
@@ -128,8 +140,8 @@ class Identities:
                     Status.MUTATES_INPUT,
                     self.problem.modes_taken,
                     leaf.name,
-                    f"{by} writes into {which}{leaf.name}, which it was handed\n"
-                    "  work on a copy; a caller's array must not change",
+                    WritesInto(by),
+                    Remedy.WORK_ON_COPY,
                 )
 
     def finite(self) -> Iterator[Finding]:
@@ -142,10 +154,8 @@ class Identities:
                 Status.NONFINITE,
                 self.problem.modes_taken,
                 space.entry(k),
-                f"{space.entry(k)} is {values[k]} at x: {bad.size} of {values.size} output "
-                "entries are not finite\n"
-                "  move x into the domain of the function, or pass equal_nan=True to let agreeing "
-                "NaNs pass",
+                NotFinite(float(values[k]), int(bad.size), int(values.size)),
+                Remedy.MOVE_INTO_DOMAIN_OR_ALLOW_NAN,
                 open=True,
             )
 
@@ -153,15 +163,13 @@ class Identities:
 
     def linear(
         self,
-        rule: str,
+        rule: Rule,
         apply: Callable[[Vector], Vector],
         u: Vector,
         first: Vector,
         space: Space,
-        word: str,
     ) -> Iterator[Finding]:
         """`A(-2u) = -2 A(u)`, to the last bit for a repeatable linear map, and `A(0) = 0`."""
-        letter = "R" if rule == "vjp" else "F"
         doubled = apply(-2.0 * u)
         self.compared += first.size
         if not _equal(doubled, -2.0 * first):
@@ -171,19 +179,17 @@ class Identities:
             if not _equal(*pairs[0]):
                 pairs += [(first, apply(u)) for _ in range(MORE)]
             gap = max(spread(*pair) for pair in pairs)
-            varying = list(self._varying(rule, pairs, space, word))
+            varying = list(self._varying(rule, pairs, space))
             yield from varying
             if all(finding.note for finding in varying):
                 yield from self.equal(
                     Status.NONLINEAR,
-                    letter,
+                    rule.letter,
                     space,
-                    doubled,
-                    -2.0 * first,
+                    (doubled, -2.0 * first),
                     2.0 * np.abs(first) + gap,
-                    f"the {rule} is not linear in its {word}: {rule}(-2u) is not -2 {rule}(u)",
-                    (f"{rule}(-2u)", f"-2 {rule}(u)"),
-                    f"multiply by the {word}, and by nothing that depends on it",
+                    partial(NotHomogeneous, rule=rule),
+                    Remedy.MULTIPLY_BY_PROBE,
                 )
         elif self._any_order:
             # sums of the few digits of probes are exact, and so the same in every order
@@ -192,26 +198,24 @@ class Identities:
             if not _equal(*pairs[0]):
                 pairs += [(pairs[0][0], apply(dense)) for _ in range(MORE)]
             self.compared += first.size
-            yield from self._varying(rule, pairs, space, word)
-        if rule == "vjp":
-            yield from self.zero(apply, np.zeros_like(u), space)
+            yield from self._varying(rule, pairs, space)
+        if rule is Rule.VJP:
+            yield from self.zero(rule, apply, np.zeros_like(u), space)
 
     def _varying(
-        self, rule: str, pairs: Sequence[tuple[Vector, Vector]], space: Space, word: str
+        self, rule: Rule, pairs: Sequence[tuple[Vector, Vector]], space: Space
     ) -> Iterator[Finding]:
         """The pair of runs of a rule that differs most, if any does."""
         one, two = max(pairs, key=lambda pair: spread(*pair))
         if spread(one, two) > 0:
-            arrays = self.problem.x if rule == "vjp" else self.base.arrays
+            arrays = self.problem.x if rule is Rule.VJP else self.base.arrays
             yield repeats.finding(
                 space,
                 self._spacing(arrays[: len(space.leaves)]),
                 one,
                 two,
-                f"the {rule} at {{entry}}",
-                f"calls with the same {word}",
-                ("R" if rule == "vjp" else "F") + self.problem.modes_taken,
-                f"make the {rule} repeatable",
+                rule,
+                rule.letter + self.problem.modes_taken,
                 self.nondet_tol,
                 self._any_order,
                 self.noise(space),
@@ -219,10 +223,10 @@ class Identities:
 
     def zero(
         self,
+        rule: Rule,
         apply: Callable[[Vector], Vector],
         zero: Vector,
         space: Space,
-        letter: str = "R",
         largest: float = 0.0,
     ) -> Iterator[Finding]:
         """A zero cotangent (tangent, in forward mode) gives zero; or the rounding of `largest`,
@@ -239,17 +243,11 @@ class Identities:
         if bad.size:
             k = int(bad[0])
             finite = bool(np.all(np.isfinite(at_zero)))
-            word, rule = ("cotangent", "backward") if letter == "R" else ("tangent", "forward")
             yield Finding(
                 Status.NONLINEAR if finite else Status.NONFINITE,
-                letter + self.problem.modes_taken,
+                rule.letter + self.problem.modes_taken,
                 space.entry(k),
-                f"a zero {word} gives {at_zero[k]:.6g} for {space.entry(k)}, not zero\n"
-                + (
-                    f"  the {rule} pass is not multiplied by its {word}"
-                    if finite
-                    else "  the local derivative is not finite: zero times infinity is NaN"
-                ),
+                NonzeroAtZero(float(at_zero[k]), rule),
                 open=not finite,
             )
 
@@ -274,14 +272,13 @@ class Identities:
         status: Status,
         letter: str,
         space: Space,
-        one: Vector,
-        two: Vector,
+        sides: tuple[Vector, Vector],
         size: Vector,
-        sentence: str,
-        names: tuple[str, str],
-        remedy: str,
+        differ: Callable[..., Unequal],
+        remedy: Advice | None = None,
     ) -> Iterator[Finding]:
-        """`one` equals `two` to rounding, leaf by leaf."""
+        """Both sides are equal to rounding, leaf by leaf; `differ` makes the detail where not."""
+        one, two = sides
         self.compared += one.size
         for leaf, part in zip(space.leaves, space.slices, strict=True):
             if part.stop == part.start:
@@ -294,20 +291,18 @@ class Identities:
                 apart = finite & ~(np.abs(one[part] - two[part]) <= bound)
             if np.any(apart):
                 k = part.start + largest_gap(one[part], two[part])
-                width = max(len(name) for name in names)
+                others = int(apart.sum()) - 1
                 yield Finding(
                     status,
                     letter + self.problem.modes_taken,
                     space.entry(k),
-                    f"{sentence}, at {space.entry(k)} and {int(apart.sum()) - 1} others\n"
-                    f"  {names[0]:<{width}}  {one[k]: .12g}\n"
-                    f"  {names[1]:<{width}}  {two[k]: .12g}\n"
-                    f"  {remedy}",
+                    differ(float(one[k]), float(two[k]), others),
+                    remedy,
                 )
 
     def batched(
         self,
-        letter: str,
+        rule: Rule,
         name: str,
         function: Callable[[MaybeArrays], MaybeArrays],
         pair: list[Arrays],
@@ -316,7 +311,7 @@ class Identities:
         vmap: Callable[[Callable[[MaybeArrays], MaybeArrays]], Callable[..., MaybeArrays]],
     ) -> Iterator[Finding]:
         backend = self.problem.backend
-        rule = "vjp" if letter == "R" else "jvp"
+        mode = rule.letter + self.problem.modes_taken
         loop = [function(arrays) for arrays in pair]
         with running(Source.ENGINE):
             stacked = backend.arrays.stack([arrays[0] for arrays in pair])
@@ -325,10 +320,10 @@ class Identities:
         if (error := caught.error) is not None:  # whatever the batched rule stumbles over
             yield Finding(
                 Status.RAISED,
-                letter + self.problem.modes_taken,
+                mode,
                 name,
-                f"the vmapped {rule} for {name} raises {type(error).__name__}: {error}\n"
-                f"  give the {rule} a batching rule, or leave out the check of batched gradients",
+                BatchRaised(Raised.of(error), rule),
+                Remedy.GIVE_BATCHING_RULE,
                 cause=error,
             )
             return
@@ -343,31 +338,25 @@ class Identities:
             two = space.vector(backend, single, tuple(likes))
             apart += self.equal(
                 Status.INCONSISTENT,
-                letter,
+                rule.letter,
                 space,
-                row(together, s),
-                two,
+                (row(together, s), two),
                 np.abs(two),
-                f"the vmapped {rule} for {name} is not the loop over the batch",
-                ("vmap", "loop"),
-                f"mend the batching rule of the {rule}",
+                partial(BatchUnlikeLoop, rule=rule, leaf=name),
+                Remedy.MEND_BATCHING_RULE,
             )
         if apart:
             with running(Source.DERIVATIVE):
                 twice = vmap(function)(backend.arrays.stack([pair[0][0], pair[0][0]]))
             if not _equal(row(twice, 0), row(twice, 1)):
-                text = (
-                    f"the vmapped {rule} for {name} is another one in each of two equal rows\n"
-                    "  random numbers that the function draws differ there: pass them in"
-                )
-                mode = letter + self.problem.modes_taken
-                apart = [Finding(Status.NONDETERMINISTIC, mode, name, text)]
+                differ, remedy = EqualRowsDiffer(rule), Remedy.PASS_RANDOM_NUMBERS
+                apart = [Finding(Status.NONDETERMINISTIC, mode, name, differ, remedy)]
         yield from apart
 
 
 def again(problem: Problem, base: Base) -> Vector:
     """All outputs, evaluated a second time at x."""
-    return evaluate(problem, base, problem.origin, "a second time at x")
+    return evaluate(problem, base, problem.origin, Purpose.AGAIN_AT_X)
 
 
 def _equal(a: Vector, b: Vector) -> bool:

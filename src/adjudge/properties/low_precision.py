@@ -14,7 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.estimate import coarsest_eps
-from adjudge.findings import Finding, Status, Verdict
+from adjudge.findings import (
+    Finding,
+    NarrowInaccurate,
+    NarrowWrong,
+    Refusal,
+    Remedy,
+    Status,
+    ValueInaccurate,
+    Verdict,
+    entry_name,
+)
 from adjudge.floats import SHORT, Vector, norm, scale
 from adjudge.jacobian import (
     DERIVATIVE_UNITS,
@@ -57,39 +67,29 @@ class Transport:
     """Whether the low-precision derivative deviates by what is no rounding."""
     factor: float = 1.0
     """What all entries are multiplied by, where that is what is wrong."""
-    value: str = ""
-    """What is to be said about the value of f."""
-    different: str = ""
+    value: ValueInaccurate | None = None
+    """How inaccurate the value of f is, where it is."""
+    different: Refusal | None = None
     """Why the function in double precision is another one."""
 
     def findings(self, formula: Verdict) -> list[Finding]:
         """A failure, a note, or nothing; beside an undecided formula a failure stays open."""
-        notes = []
-        if self.value:
-            notes.append(Finding(Status.INACCURATE, self.mode[1:], "", self.value, note=True))
-        if not self.entry:
-            return notes
-        passed = formula is Verdict.PASS
-        off = f"off by {self.ulps:.3g} ulp" if np.isfinite(self.low) else "not finite"
-        lines = [f"  {self.dtype:<9}{self.low: .9g}", f"  {'float64':<9}{self.high: .9g}"]
-        if self.wrong:
-            first = (
-                f"{self.entry}: float64 derivative {'right' if passed else 'undecided'}, "
-                f"{self.dtype} derivative wrong: {self.low:.6g}, in float64 {self.high:.6g}"
-            )
-            factor = f", all entries by the factor {self.factor:.6g}" if self.factor != 1 else ""
-            lines.append(f"  {off}{factor}: at every point and probe alike, as rounding is not")
-            lines.append("  look for what depends on the dtype: a kernel, a cast, a constant")
-            text = "\n".join([first, *lines])
+        found, right = [], formula is Verdict.PASS
+        if self.entry and self.wrong:
+            detail = NarrowWrong(self.dtype, self.low, self.high, self.ulps, self.factor, right)
             undecided = formula is Verdict.INCONCLUSIVE
-            found = Finding(Status.MISMATCH, self.mode, self.entry, text, open=undecided)
-            return [found, *notes]
-        first = f"{'formula PASS; ' if passed else ''}{self.dtype} derivative {off} at {self.entry}"
-        lines.append(
-            "  f loses digits on the way (cancellation, saturation), or is ill-conditioned"
-        )
-        text = "\n".join([first, *lines])
-        return [Finding(Status.INACCURATE, self.mode, self.entry, text, note=True), *notes]
+            found.append(
+                Finding(
+                    Status.MISMATCH, self.mode, self.entry, detail, Remedy.MEND_NARROW_DTYPE,
+                    open=undecided,
+                )
+            )  # fmt: skip
+        elif self.entry:
+            inaccurate = NarrowInaccurate(self.dtype, self.low, self.high, self.ulps, right)
+            found.append(Finding(Status.INACCURATE, self.mode, self.entry, inaccurate, note=True))
+        if self.value is not None:
+            found.append(Finding(Status.INACCURATE, self.mode[1:], "", self.value, note=True))
+        return found
 
 
 def transport(low: Evaluator, high: Evaluator, letter: str, seed: int) -> Transport:
@@ -148,7 +148,7 @@ class _Link:
                 apart = pair_at_x
             moved = self._moved(shift, apart)
             if np.any(shift[moved] > WRONG):
-                return replace(self.nothing, different="its value is another one, beyond rounding")
+                return replace(self.nothing, different=Refusal.OTHER_VALUE_BEYOND_ROUNDING)
             if shifted:
                 self.nothing = replace(self.nothing, value=self._value(int(np.argmax(shift))))
             still, by_leaf = self._lasting(seen, suspects, apart, pair_at_x, few)
@@ -158,7 +158,7 @@ class _Link:
                 wrong = True
                 factor = float(by_leaf[np.argmax(np.abs(by_leaf - 1) * biased)])
             if wrong and np.any(moved):
-                return replace(self.nothing, different="its value is another one")
+                return replace(self.nothing, different=Refusal.OTHER_VALUE)
         if not wrong and not np.any(ratio > 1):
             return self.nothing
         named = np.flatnonzero(seen.broken)
@@ -207,14 +207,10 @@ class _Link:
             rms(e, 0) / rounding_allowance(self.u, rms(f, 0), motion, self.low.base.Y)
         )
 
-    def _value(self, k: int) -> str:
+    def _value(self, k: int) -> ValueInaccurate:
         low, high = (float(one.base.values[k]) for one in (self.low, self.high))
         off = abs(low - high) / _ulp(high or low, self.eps)
-        return (
-            f"{self.nothing.dtype} value off by {off:.3g} ulp at {self.low.base.Y.entry(k)}\n"
-            f"  {self.nothing.dtype:<9}{low: .9g}\n  {'float64':<9}{high: .9g}\n"
-            "  f loses digits on the way (cancellation, saturation), or is ill-conditioned"
-        )
+        return ValueInaccurate(self.low.base.Y.entry(k), self.nothing.dtype, low, high, off)
 
     def _moved(self, shift: Vector, at: Sequence[DerivativeAtPoints]) -> NDArray[np.bool_]:
         """The outputs of f itself whose value is off, at all points alike, and by no rounding."""
@@ -341,9 +337,9 @@ class _Link:
         of, by = self.of.entry(k), probed[0] if len(probed) == 1 else ""
         if self.letter == "R":
             projected = f"<w, {by or 'f'}>" if self.by.size > 1 else self.by.entry(0)
-            entry = f"d {projected} / d {of}"
+            entry = entry_name(projected, of)
         else:
-            entry = f"d {of} / d {by or 'inputs'} along v"
+            entry = entry_name(of, f"{by or 'inputs'} along v")
         return replace(
             self.nothing, entry=entry, low=low, high=high, ulps=ulps, wrong=wrong,
             factor=factor,

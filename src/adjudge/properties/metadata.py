@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from adjudge.engine import MaybeArrays
-from adjudge.findings import Finding, Status
+from adjudge.findings import Attribute, Finding, Remedy, Rule, Status, WrongAttribute
 from adjudge.properties.identities import Identities
 
 
@@ -15,25 +15,17 @@ def metadata(checks: Identities, gradients: MaybeArrays) -> Iterator[Finding]:
     for leaf, gradient in zip(checks.problem.X.leaves, gradients, strict=True):
         if gradient is None:
             continue
-        info = backend.arrays.info(gradient)
+        info, like = backend.arrays.info(gradient), leaf.info
         mode = "R" + checks.problem.modes_taken
-        yield from elsewhere(
-            checks, mode, "gradient", leaf.name, info.device, "input", leaf.info.device
-        )
-        for status, what, found, expected in (
-            (Status.WRONG_SHAPE, "shape", info.shape, leaf.info.shape),
-            (Status.WRONG_DTYPE, "dtype", info.dtype, leaf.info.dtype),
-            (Status.WRONG_LAYOUT, "layout", info.layout, leaf.info.layout),
+        yield from elsewhere(checks, mode, Rule.VJP, leaf.name, info.device, like.device)
+        for status, attribute, found, expected in (
+            (Status.WRONG_SHAPE, Attribute.SHAPE, info.shape, like.shape),
+            (Status.WRONG_DTYPE, Attribute.DTYPE, info.dtype, like.dtype),
+            (Status.WRONG_LAYOUT, Attribute.LAYOUT, info.layout, like.layout),
         ):
             if found != expected:
-                yield Finding(
-                    status,
-                    mode,
-                    leaf.name,
-                    f"the gradient of {leaf.name} has {what} {found}, the input has "
-                    f"{what} {expected}\n"
-                    f"  return a gradient of the {what} of its input",
-                )
+                detail = WrongAttribute(Rule.VJP, attribute, found, expected)
+                yield Finding(status, mode, leaf.name, detail, Remedy.RETURN_ATTRIBUTE)
 
 
 def first_elsewhere(checks: Identities) -> Iterator[Finding]:
@@ -42,22 +34,15 @@ def first_elsewhere(checks: Identities) -> Iterator[Finding]:
     if problem.modes_taken.startswith("R"):
         inputs = problem.X.leaves[: problem.base_inputs]
         for leaf, gradient in zip(inputs, checks.base.Y.leaves, strict=True):
-            yield from elsewhere(
-                checks, problem.modes_taken, "gradient", leaf.name, gradient.info.device, "input",
-                leaf.info.device,
-            )  # fmt: skip
+            found, expected = gradient.info.device, leaf.info.device
+            yield from elsewhere(checks, problem.modes_taken, Rule.VJP, leaf.name, found, expected)
 
 
 def elsewhere(
-    checks: Identities, mode: str, what: str, name: str, found: str, like: str, expected: str
+    checks: Identities, mode: str, rule: Rule, name: str, found: str, expected: str
 ) -> Iterator[Finding]:
-    """`what` of `name` is on the device of `like`."""
+    """What a rule made of `name` is on the device of what it belongs to."""
     checks.compared += 1
     if found != expected:
-        yield Finding(
-            Status.WRONG_DEVICE,
-            mode,
-            name,
-            f"the {what} of {name} is on device {found}, the {like} is on {expected}\n"
-            f"  return a {what} on the device of its {like}",
-        )
+        detail = WrongAttribute(rule, Attribute.DEVICE, found, expected)
+        yield Finding(Status.WRONG_DEVICE, mode, name, detail, Remedy.RETURN_ATTRIBUTE)

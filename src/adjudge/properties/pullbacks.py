@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
 from adjudge.engine import UNDEFINED, Array, MaybeArrays
 from adjudge.errors import AdjudgeError, Catching
-from adjudge.findings import Finding, Status
+from adjudge.findings import (
+    Culprit,
+    Finding,
+    NotAdditive,
+    Raised,
+    Remedy,
+    Rule,
+    Status,
+    UndefinedNotZero,
+    UndefinedRaised,
+)
 from adjudge.floats import Vector
 from adjudge.problem import Reverse, random_cotangent, signed
 from adjudge.properties.identities import Identities, masked, only
@@ -32,19 +43,16 @@ def identities(checks: Identities, reverse: Reverse) -> tuple[Vector, list[Findi
     findings = [
         *first_elsewhere(checks),
         *metadata(checks, gradients),
+        *checks.unchanged(handed, base.arrays, base.Y, before, Culprit.VJP),
         *checks.unchanged(
-            handed, base.arrays, base.Y, before, "the vjp (backward pass)", "the cotangent of "
-        ),
-        *checks.unchanged(
-            reverse.x, checks.problem.x, space, checks.problem.origin, "the function"
+            reverse.x, checks.problem.x, space, checks.problem.origin, Culprit.FUNCTION
         ),
         *checks.linear(
-            "vjp",
+            Rule.VJP,
             lambda w: reverse.vector(reverse.pull(reverse.cotangent(base, w, zeros=True))),
             u,
             first,
             space,
-            "cotangent",
         ),
     ]
     return first, findings
@@ -85,12 +93,10 @@ def _additive(
         Status.NONLINEAR,
         "R",
         checks.problem.X,
-        together,
-        apart,
+        (together, apart),
         size,
-        "the vjp is not additive in its cotangent: vjp(u + v) is not vjp(u) + vjp(v)",
-        ("vjp(u+v)", "vjp(u)+vjp(v)"),
-        "the backward pass must apply a linear map to its cotangent",
+        partial(NotAdditive, rule=Rule.VJP),
+        Remedy.APPLY_LINEAR_MAP,
     )
 
 
@@ -104,7 +110,7 @@ def undefined(checks: Identities, reverse: Reverse) -> Iterator[Finding]:
     if len(attached) > 1:
         cases += [[k] for k in attached]
     for case in cases:
-        which = "every output" if case is attached else checks.base.Y.leaves[case[0]].name
+        output = "" if case is attached else checks.base.Y.leaves[case[0]].name
         w = tuple(UNDEFINED if k in case else array for k, array in enumerate(zero))
         with Catching(AdjudgeError) as caught:
             gradients = reverse.pull(w)
@@ -112,11 +118,9 @@ def undefined(checks: Identities, reverse: Reverse) -> Iterator[Finding]:
             yield Finding(
                 Status.UNDEFINED,
                 "R" + checks.problem.modes_taken,
-                which,
-                f"the vjp raises {type(error).__name__} when the cotangent of {which} is "
-                f"undefined: {error}\n"
-                "  treat an undefined (None) cotangent as zeros, or pass "
-                "check_undefined_grad=False if it cannot occur",
+                output,
+                UndefinedRaised(output, Raised.of(error)),
+                Remedy.ACCEPT_OR_EXCUSE_UNDEFINED,
                 cause=error,
             )
             continue
@@ -128,9 +132,8 @@ def undefined(checks: Identities, reverse: Reverse) -> Iterator[Finding]:
                 Status.UNDEFINED,
                 "R" + checks.problem.modes_taken,
                 checks.problem.X.entry(k),
-                f"the gradient of {checks.problem.X.entry(k)} is {vector[k]:.6g} when the "
-                f"cotangent of {which} is undefined\n"
-                "  an undefined (None) cotangent acts as zeros",
+                UndefinedNotZero(output, float(vector[k])),
+                Remedy.ACCEPT_UNDEFINED,
             )
 
 
@@ -149,7 +152,7 @@ def batched(checks: Identities, reverse: Reverse) -> Iterator[Finding]:
             return reverse.pull(tuple(whole))
 
         yield from checks.batched(
-            "R",
+            Rule.VJP,
             leaf.name,
             pull,
             [(cotangent,) for cotangent in cotangents],

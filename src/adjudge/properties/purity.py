@@ -9,10 +9,18 @@ from dataclasses import replace
 import numpy as np
 
 from adjudge.estimate import column
-from adjudge.findings import Finding, Status
+from adjudge.findings import (
+    AllowSpread,
+    Disagreement,
+    Finding,
+    Meaning,
+    Rule,
+    Status,
+    Unrepeatable,
+)
 from adjudge.floats import Vector
 from adjudge.jacobian import Table, Tally
-from adjudge.problem import Space, largest
+from adjudge.problem import Purpose, Space, largest
 
 FEW = 1024
 """Units of rounding of the largest entry that another order of additions makes, at most."""
@@ -26,16 +34,14 @@ def finding(
     eps: Sequence[float],
     first: Vector,
     second: Vector,
-    what: str,
-    calls: str,
+    rule: Rule | None,
     mode: str,
-    remedy: str,
     allowed: float,
     any_order: bool,
     noise: Vector | float = 0.0,
 ) -> Finding:
-    """`what` differs between two `calls` (at `entry`): a note where `allowed` covers the spread, or
-    where the device adds in `any_order`, and the spread is what that makes.
+    """Two runs of a rule, or of the function itself, differ: a note where `allowed` covers the
+    spread, or where the device adds in `any_order`, and the spread is what that makes.
 
     `eps`: the spacing at 1 of the dtype of each leaf of `space`, in which the spread is measured.
     `noise`: the rounding of f that every entry inherits, which may be all of a leaf that is zero.
@@ -48,54 +54,34 @@ def finding(
     with np.errstate(all="ignore"):
         bound = np.array(fews)[space.owner] + noise
         k = int(np.argmax(np.where(gaps > 0, gaps / bound, 0.0)))
-    j, whole, widest = int(space.owner[k]), float(np.max(gaps)), int(np.argmax(gaps))
-    gap, few, size, name = float(gaps[k]), fews[j], sizes[j], space.entry(k)
-    dtype = space.leaves[j].info.dtype.rpartition(".")[2]
-    excused = any_order and gap <= float(bound[k])
-    if whole <= allowed:
-        end = f"nondet_tol={allowed:.3g} allows it"
-    elif excused:
-        end = "allowed for on this device"
-    else:
-        unit = eps[int(space.owner[widest])] * sizes[int(space.owner[widest])]
-        end = f"{remedy}, or allow the spread: nondet_tol={_tolerance(whole, unit)}"
-    return Finding(
-        Status.NONDETERMINISTIC,
-        mode,
-        name,
-        f"{what.format(entry=name)} differs by {gap:.3g} between two {calls}\n"
-        f"  first   {first[k]:.17g}\n"
-        f"  second  {second[k]:.17g}\n"
-        f"  {_units(gap, eps[j] * size)} of {dtype} at the largest entry: "
-        f"{_looks(gap, few, size)}\n"
-        f"  {end}",
-        note=whole <= allowed or excused,
-        rounding=gap <= max(few, CANCELLED * size),
+        j, gap = int(space.owner[k]), float(gaps[k])
+        units = float(np.float64(gap) / (eps[j] * sizes[j]))
+    whole, widest = float(np.max(gaps)), int(space.owner[int(np.argmax(gaps))])
+    note = whole <= allowed or (any_order and gap <= float(bound[k]))
+    detail = Unrepeatable(
+        rule,
+        float(first[k]),
+        float(second[k]),
+        gap,
+        space.leaves[j].info.dtype.rpartition(".")[2],
+        units,
+        reordering=float(fews[j]),
+        cancelling=float(CANCELLED * sizes[j]),
+        allowed=allowed if whole <= allowed else None,
     )
+    remedy = None if note else AllowSpread(_tolerance(whole, eps[widest] * sizes[widest]))
+    return Finding(Status.NONDETERMINISTIC, mode, space.entry(k), detail, remedy, note=note)
 
 
-def _units(gap: float, unit: float) -> str:
-    with np.errstate(all="ignore"):
-        return f"{float(np.float64(gap) / unit):.2g} units of rounding"
-
-
-def _looks(gap: float, few: float, size: float) -> str:
-    if gap <= few:
-        return "as another order of additions makes (atomics, threads)"
-    if gap <= CANCELLED * size:
-        return "randomness, hidden state, or additions whose large terms cancel"
-    return "randomness or hidden state, more than an order of additions makes"
-
-
-def _tolerance(gap: float, unit: float) -> str:
+def _tolerance(gap: float, unit: float) -> float:
     """Four times the spread, and no less than some units of rounding, rounded up to one digit: two
     other runs may be farther apart.
     """
     wide = 4 * max(gap, 4 * unit)
     if not math.isfinite(wide):
-        return "inf"
+        return math.inf
     exponent = math.floor(math.log10(wide))
-    return f"{math.ceil(wide / 10.0**exponent) * 10.0**exponent:g}"
+    return math.ceil(wide / 10.0**exponent) * 10.0**exponent
 
 
 def same(a: Vector, b: Vector) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
@@ -122,18 +108,8 @@ def _gaps(a: Vector, b: Vector) -> Vector:
     return np.where(np.isnan(gap), np.inf, gap)
 
 
-SAME = (
-    "the function returned the very same array for two different inputs: is it cached "
-    "(lru_cache, memo by id)?"
-)
-STALE = (
-    "the function returned the values of another input, and does not while every input is kept "
-    "alive: is it cached by id?"
-)
-
-
-def caching(table: Table, tally: Tally) -> str | None:
-    """What shows that f stands still in `tally` by a cache alone; `None` where nothing does.
+def caching(table: Table, tally: Tally) -> Meaning | None:
+    """The kind of cache that alone makes f stand still in `tally`; `None` where nothing shows one.
 
     Two evaluations at points that are both alive, so that neither takes the other's `id`; where
     they give two objects, four more: differences with and without earlier points kept alive.
@@ -150,32 +126,36 @@ def caching(table: Table, tally: Tally) -> str | None:
         else failure.tangent
     )
     if tally.spurious:
-        problem.counts.doing = "at x and beside it, to tell a cache"
+        problem.counts.purpose = Purpose.CACHE
         x, there = problem.point(), problem.point(problem.origin + tangent.vector * tangent.length)
         before, after = problem.evaluate(x), problem.evaluate(there)
         if any(one is two for one, two in zip(before, after, strict=True)):
-            return SAME
+            return Meaning.SAME_ARRAY
     plain = column(problem, table.base, tangent, None).estimate.value
     with problem.counts.keeping():
         alive = column(problem, table.base, tangent, None).estimate.value
-    return STALE if not plain.any() and alive.any() else None
+    return Meaning.STALE_VALUES if not plain.any() and alive.any() else None
 
 
-def opened(findings: Sequence[Finding], tally: Tally, sentence: str) -> list[Finding]:
-    """`findings` left open, since the comparison was with a cache: all of them where values were
-    stale, those about what does not move where one array came back; `tally` accordingly.
+def opened(findings: Sequence[Finding], cache: Meaning) -> list[Finding]:
+    """`findings` left open, since the comparison was with a cache: see `_doubted`."""
+    return [_opened(one, cache) if one.status in _doubted(cache) else one for one in findings]
+
+
+def only_cached(findings: Sequence[Finding], cache: Meaning) -> bool:
+    """Whether a cache accounts for all of these findings."""
+    return _doubted(cache) >= {finding.status for finding in findings}
+
+
+def _doubted(cache: Meaning) -> set[Status]:
+    """What a cache puts in doubt: everything where it returned the values of another input; where
+    it returned one array twice, what does not move.
     """
-    still = {Status.SPURIOUS} if sentence is SAME else set(Status)
-    if still >= {f.status for f in findings}:
-        tally.undecided, tally.failed = tally.undecided + tally.failed, 0
-    return [
-        replace(
-            finding,
-            status=Status.SPURIOUS,
-            open=True,
-            text=finding.text if sentence in finding.text else f"{finding.text}\n  {sentence}",
-        )
-        if finding.status in still
-        else finding
-        for finding in findings
-    ]
+    return {Status.SPURIOUS} if cache is Meaning.SAME_ARRAY else set(Status)
+
+
+def _opened(finding: Finding, cache: Meaning) -> Finding:
+    detail = finding.detail
+    if isinstance(detail, Disagreement):
+        detail = replace(detail, meaning=cache, accuracy=None)
+    return replace(finding, status=Status.SPURIOUS, open=True, detail=detail, remedy=None)

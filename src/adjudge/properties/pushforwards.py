@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 import numpy as np
 
 from adjudge.engine import Array, Arrays, MaybeArrays
-from adjudge.findings import Finding, Status
+from adjudge.findings import (
+    Culprit,
+    Finding,
+    NotAdditive,
+    RealForComplex,
+    Remedy,
+    Rule,
+    Status,
+    UndefinedNotZeros,
+)
 from adjudge.floats import Vector
 from adjudge.problem import Forward, random_cotangent
 from adjudge.properties.identities import Identities, only
@@ -21,29 +31,26 @@ def identities(checks: Identities, forward: Forward) -> Iterator[Finding]:
     x, handed = problem.point(), forward.tangent(v)
     y, jv = forward.push(handed, x)
     value = forward.vector(base, y)
-    yield from checks.value_under("Forward mode", value)
+    yield from checks.value_under(Rule.JVP, value)
     yield from first_elsewhere(checks)
-    yield from checks.unchanged(x, problem.x, problem.X, problem.origin, "the function")
-    yield from checks.unchanged(handed, problem.x, problem.X, v, "the jvp", "the tangent of ")
+    yield from checks.unchanged(x, problem.x, problem.X, problem.origin, Culprit.FUNCTION)
+    yield from checks.unchanged(handed, problem.x, problem.X, v, Culprit.JVP)
     first = forward.vector(base, jv)
     checks.images["F" + problem.modes_taken] = v, first
-    yield from checks.linear(
-        "jvp", lambda w: forward.column(base, w)[1], v, first, base.Y, "tangent"
-    )
+    push = lambda w: forward.column(base, w)[1]  # noqa: E731
+    yield from checks.linear(Rule.JVP, push, v, first, base.Y)
     for tangent, primal, leaf in zip(jv, y, base.Y.leaves, strict=True):
         if tangent is not None:  # the value came with it; f(x) may have been made elsewhere
             there, here = (problem.backend.arrays.info(array).device for array in (tangent, primal))
             yield from elsewhere(
-                checks, "F" + problem.modes_taken, "tangent", leaf.name, there, "output", here
+                checks, "F" + problem.modes_taken, Rule.JVP, leaf.name, there, here
             )
         if tangent is not None and problem.backend.arrays.is_complex(tangent) != leaf.complex:
             yield Finding(
                 Status.WRONG_DTYPE,
                 "F" + problem.modes_taken,
                 leaf.name,
-                f"the tangent of {leaf.name} is {problem.backend.arrays.info(tangent).dtype}, the "
-                f"output is {leaf.info.dtype}\n"
-                "  a tangent is real where its primal is real, complex where it is complex",
+                RealForComplex(problem.backend.arrays.info(tangent).dtype, leaf.info.dtype),
             )
 
 
@@ -58,16 +65,14 @@ def additive(checks: Identities, forward: Forward) -> Iterator[Finding]:
         Status.NONLINEAR,
         "F",
         base.Y,
-        together,
-        apart,
+        (together, apart),
         size,
-        "the jvp is not additive in its tangent: jvp(u + v) is not jvp(u) + jvp(v)",
-        ("jvp(u+v)", "jvp(u)+jvp(v)"),
-        "the forward rule must apply a linear map to its tangent",
+        partial(NotAdditive, rule=Rule.JVP),
+        Remedy.APPLY_LINEAR_MAP,
     )
     largest = float(np.max(size, initial=0.0, where=np.isfinite(size)))
     push = lambda w: forward.column(base, w)[1]  # noqa: E731
-    yield from checks.zero(push, np.zeros_like(u), base.Y, "F", largest)
+    yield from checks.zero(Rule.JVP, push, np.zeros_like(u), base.Y, largest)
 
 
 def pushed(checks: Identities, forward: Forward) -> dict[int, tuple[Vector, Vector]]:
@@ -94,12 +99,10 @@ def undefined(
             Status.UNDEFINED,
             "F",
             base.Y,
-            without,
-            zeros,
+            (without, zeros),
             np.abs(zeros),
-            f"undefined tangents beside that of {X.leaves[j].name} do not act as zeros",
-            ("undefined", "zeros"),
-            "treat an undefined (None) tangent as zeros",
+            partial(UndefinedNotZeros, leaf=X.leaves[j].name),
+            Remedy.ACCEPT_UNDEFINED,
         )
 
 
@@ -120,7 +123,7 @@ def batched(checks: Identities, forward: Forward) -> Iterator[Finding]:
 
         likes = base.arrays[: len(base.Y.leaves)]
         yield from checks.batched(
-            "F",
+            Rule.JVP,
             leaf.name,
             push,
             [(tangent,) for tangent in tangents],

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.findings import Finding, Status
+from adjudge.findings import Finding, ReferenceElsewhere, Remedy, Status
 from adjudge.floats import Vector
 from adjudge.jacobian import Tolerance
-from adjudge.problem import Base, Problem, Space, evaluate
+from adjudge.problem import Base, Problem, Purpose, Space, evaluate
 
 UNITS = 64
 """Units of rounding of f, relative to the median of its leaf, that need no explanation."""
@@ -42,18 +42,15 @@ def another(problem: Problem, base: Base, tolerance: Tolerance) -> list[Finding]
     with np.errstate(all="ignore"):
         worst = int(np.argmax(np.where(off, np.nan_to_num(np.abs(gap), nan=np.inf), -1.0)))
     mine = float(base.values[first + worst])
-    return [
-        Finding(
-            Status.REFERENCE,
-            "",
-            space.entry(worst),
-            f"the reference is another function: at {space.entry(worst)} it differs from f(x) "
-            f"by {abs(gap[worst]):.3g} ({int(off.sum())} of {off.size} entries)\n"
-            f"  function   {mine: .17g}\n"
-            f"  reference  {mine - gap[worst]: .17g}   (allowed difference {allowed[worst]:.3g})\n"
-            "  nothing is compared with it: give the same function, constants included",
-        )
-    ]
+    detail = ReferenceElsewhere(
+        mine,
+        mine - float(gap[worst]),
+        abs(float(gap[worst])),
+        float(allowed[worst]),
+        count=int(off.sum()),
+        entries=off.size,
+    )
+    return [Finding(Status.REFERENCE, "", space.entry(worst), detail, Remedy.MATCH_REFERENCE)]
 
 
 def _outputs(problem: Problem, base: Base) -> Space:
@@ -79,7 +76,7 @@ def _scattered(problem: Problem, base: Base, gap: Vector, first: int) -> NDArray
         move = far * reach * random.uniform(0.5, 1.0, problem.X.size)
         point = problem.origin + move * random.choice([-1.0, 1.0], problem.X.size)
         point = problem.X.vector(problem.backend, problem.point(problem.clipped(point)), problem.x)
-        values = evaluate(problem, base, point, "near x, to compare it with the reference")
+        values = evaluate(problem, base, point, Purpose.REFERENCE)
         there = _gap(problem, base, point, values, first)
         assert there is not None  # it was not at x
         gaps.append(there)

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from adjudge.errors import UnstableOutputError, attempt
 from adjudge.estimate import column, moved_by, with_ladder, with_second_ladder
-from adjudge.findings import Finding, Status
+from adjudge.findings import Finding, NothingRead, Remedy, RowLeaks, RowsMissing, Status
 from adjudge.floats import Vector, norm, scale
 from adjudge.jacobian import Table
-from adjudge.problem import Leaf, Reverse, Tangent, evaluate, signed
+from adjudge.problem import Leaf, Purpose, Reverse, Tangent, evaluate, signed
 
 Mask = NDArray[np.bool_]
 
@@ -91,17 +91,7 @@ class Structure:
                 continue
             other = leaf.host(here).swapaxes(-1, -2).reshape(-1)
             symmetric = np.allclose(leaf.host(here).reshape(-1), other, rtol=1e-6, atol=0)
-            convention = (
-                "; it is symmetric, so the input likely stands for a symmetric matrix: check "
-                "along symmetric matrices: directions='symmetric'"
-            )
-            yield self._spurious(
-                j,
-                f"the strict {name} triangle of {leaf.name}",
-                mask,
-                here,
-                "zero the gradient there" + (convention if symmetric else ""),
-            )
+            yield self._spurious(j, mask, here, upper=name == "upper", symmetric=symmetric)
 
     def _unread(self, j: int, mask: Mask, gradient: Vector) -> bool:
         """Whether f stands still, to the last bit, under moves of the block of all lengths, though
@@ -121,21 +111,17 @@ class Structure:
         moved = self._moved(self._tangent(j, ~mask, 0), LENGTHS[2])
         return moved is not None and bool(np.any(moved))  # or f stands still as a whole: a cache
 
-    def _spurious(self, j: int, block: str, mask: Mask, here: Vector, remedy: str) -> Finding:
+    def _spurious(
+        self, j: int, mask: Mask, here: Vector, *, upper: bool, symmetric: bool
+    ) -> Finding:
         leaf = self.table.problem.X.leaves[j]
         step = 2 if leaf.complex else 1
         inside = np.flatnonzero(mask & (here != 0))
         k = int(inside[np.argmax(here[inside])])
-        return Finding(
-            Status.SPURIOUS,
-            "R",
-            leaf.entry(k),
-            f"a derivative where the function reads nothing: {block}: {mask.sum() // step} of "
-            f"{leaf.entries} entries\n"
-            "  the outputs do not change by a bit when other values stand there; the derivative "
-            f"is up to {here[k]:.6g}, at {leaf.entry(k)}\n"
-            f"  {remedy}",
-        )
+        count, largest = int(mask.sum()) // step, float(here[k])
+        detail = NothingRead(leaf.name, upper, count, leaf.entries, largest)
+        remedy = Remedy.ZERO_GRADIENT_OR_CHECK_SYMMETRIC if symmetric else Remedy.ZERO_GRADIENT
+        return Finding(Status.SPURIOUS, "R", leaf.entry(k), detail, remedy)
 
     # -- between the entries of a batch
 
@@ -180,15 +166,9 @@ class Structure:
             if spurious and self._leaks(j, mask, w, here):
                 return self._leak(j, leaf, outputs, half, here)
             if not spurious and not np.any(here[mask]) and self._slope(j, mask, w):
-                b = _names(np.flatnonzero(half))
-                return Finding(
-                    Status.MISSING,
-                    "R",
-                    f"{leaf.name}[{b}]",
-                    f"no derivative between entries of the batch, where the function moves: other "
-                    f"rows of the output depend on {leaf.name}[{b}]\n"
-                    "  the vjp must add what the other rows give to the gradient of each row",
-                )
+                which = tuple(int(row) for row in np.flatnonzero(half))
+                entry, detail = f"{leaf.name}[{_names(which)}]", RowsMissing(leaf.name, which)
+                return Finding(Status.MISSING, "R", entry, detail, Remedy.ADD_OTHER_ROWS)
         return None
 
     def _leaks(self, j: int, mask: Mask, w: Vector, here: Vector) -> bool:
@@ -214,17 +194,10 @@ class Structure:
         width = here.size // half.size
         largest = np.where(half, here.reshape(half.size, width).max(axis=1, initial=0.0), 0.0)
         b = int(np.argmax(largest))
-        names = ", ".join(self.table.base.Y.leaves[i].name for i in outputs)
-        return Finding(
-            Status.SPURIOUS,
-            "R",
-            f"{leaf.name}[{b}]",
-            f"a derivative where the function does not move: rows of {names} other than {b} leak "
-            f"into the gradient of {leaf.name}[{b}]\n"
-            f"  these rows do not change by a bit when {leaf.name}[{b}] moves; their gradient "
-            f"there is up to {largest[b]:.6g}\n"
-            "  keep the entries of the batch apart in the vjp",
-        )
+        names = tuple(self.table.base.Y.leaves[i].name for i in outputs)
+        detail = RowLeaks(leaf.name, b, names, float(largest[b]))
+        entry = f"{leaf.name}[{b}]"
+        return Finding(Status.SPURIOUS, "R", entry, detail, Remedy.SEPARATE_ROWS)
 
     def _slope(self, j: int, mask: Mask, w: Vector) -> bool:
         """Whether `<w, f>` has a slope along the block that rounding does not explain."""
@@ -268,7 +241,7 @@ class Structure:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             values = attempt(
-                lambda: evaluate(problem, base, point, "with a block of an input moved"),
+                lambda: evaluate(problem, base, point, Purpose.BLOCK),
                 UnstableOutputError,
             )
         if values is None:  # so far from x f need not be defined
@@ -294,6 +267,6 @@ def _rows(leaf: Leaf, chosen: Mask) -> Mask:
     return np.repeat(chosen, leaf.size // chosen.size)
 
 
-def _names(rows: NDArray[np.int64]) -> str:
+def _names(rows: tuple[int, ...]) -> str:
     shown = ", ".join(str(row) for row in rows[:4])
-    return shown if rows.size <= 4 else f"{shown}, …"
+    return shown if len(rows) <= 4 else f"{shown}, …"

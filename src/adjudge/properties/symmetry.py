@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from adjudge.findings import Finding, Status
+from adjudge.findings import Asymmetric, Finding, Status
 from adjudge.floats import Vector, norm, scale
 from adjudge.jacobian import SUM_UNITS, is_systematic, perturbed
 from adjudge.problem import Forward, Reverse, signed
@@ -65,7 +65,7 @@ def _of_output(
     )
     one, two = (signed(random, count) * lengths for _ in range(2))
     if len(leaves) > LEAVES:
-        parts, names = [one], ["the inputs"]
+        parts, names = [one], [""]
     else:
         parts = [only(checks.base.Y, one, j) for j in leaves]
         names = [problem.X.leaves[j].name for j in leaves]
@@ -91,17 +91,8 @@ def _of_output(
             return float(np.sum(b * H(a)) - np.sum(a * H(b)))
 
         if is_systematic(problem, checks.tolerance.eps, checks.probes.seed, gap, gap_at):
-            yield Finding(
-                Status.INCONSISTENT,
-                letter + problem.modes_taken,
-                name,
-                f"the second derivative of {of} is not symmetric in {name}: <u, H v> is not "
-                "<v, H u>\n"
-                f"  <u, H v>  {left: .12g}\n"
-                f"  <v, H u>  {right: .12g}   (apart by {abs(gap) / size:.1e} of their terms)\n"
-                "  no differences are involved: the derivative of the vjp is wrong, or the vjp is "
-                "not the gradient of any function",
-            )
+            detail = Asymmetric(of, left, right, abs(gap) / size)
+            yield Finding(Status.INCONSISTENT, letter + problem.modes_taken, name, detail)
 
 
 def _at(checks: Identities, mode: Reverse | Forward, point: Vector) -> Hessian:

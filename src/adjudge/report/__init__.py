@@ -7,8 +7,9 @@ Its modules, each of which may import those above it:
 - `mistake_patterns`: hypotheses about a wrong derivative: a factor, a sign, a transpose.
 - `mistakes`: the likely mistake, from two derivatives side by side.
 - `modes`: compositions of modes as words, and which rule their verdicts accuse.
+- `sentences`: the sentence of every situation that a finding may be about, and of every remedy.
 - `text`: the table of several points.
-- `report`: the report of a check and the sentences of its findings.
+- `report`: the report of a check.
 - `reproduce`: a script that repeats a check bit by bit.
 
 Invariant: what is decided was decided below; this room turns findings into sentences and never
@@ -18,15 +19,9 @@ the other way round.
 from adjudge.report.locate import Traced, localise
 from adjudge.report.mistakes import likely_mistake
 from adjudge.report.modes import asked_for, combined, place, table_of
-from adjudge.report.report import (
-    GradcheckError,
-    Provenance,
-    Report,
-    findings_of,
-    identity_findings,
-    mode_verdict,
-)
+from adjudge.report.report import GradcheckError, Provenance, Report
 from adjudge.report.reproduce import reproduction
+from adjudge.report.sentences import said, text_of, told_apart, why_not_in_double, why_silent
 
 __all__ = [
     "GradcheckError",
@@ -35,12 +30,14 @@ __all__ = [
     "Traced",
     "asked_for",
     "combined",
-    "findings_of",
-    "identity_findings",
     "likely_mistake",
     "localise",
-    "mode_verdict",
     "place",
     "reproduction",
+    "said",
     "table_of",
+    "text_of",
+    "told_apart",
+    "why_not_in_double",
+    "why_silent",
 ]

@@ -16,9 +16,10 @@ from adjudge.estimate import (
     with_measured_noise,
     with_second_ladder,
 )
+from adjudge.findings import AlsoWrong, Entry
 from adjudge.floats import Vector, norm
-from adjudge.jacobian import ENTRY_WORK, INHERITED_UNITS, Entry, Failure, Table, rounding_neighbours
-from adjudge.problem import Forward, Reverse, Tangent, evaluate, undetectable_slope
+from adjudge.jacobian import ENTRY_WORK, INHERITED_UNITS, Failure, Table, rounding_neighbours
+from adjudge.problem import Forward, Purpose, Reverse, Tangent, evaluate, undetectable_slope
 from adjudge.report.group_testing import NAMED, Indices, Residual, Search
 
 ROUNDING = 16
@@ -46,15 +47,12 @@ class Traced:
         return self
 
     @property
-    def sentence(self) -> str | None:
+    def also(self) -> AlsoWrong | None:
         """What is wrong beside the first entry; `None` if nothing is."""
-        more = [f"d {entry.of} / d {entry.wrt}" for entry in self.entries[1:]]
-        if self.many:
-            return (
-                f"many entries are wrong: {len(self.entries)} of the {self.tested} that were "
-                "tested one by one, and others untested"
-            )
-        return f"wrong as well: {', '.join(more[:NAMED])}" if more else None
+        more = tuple(entry.name for entry in self.entries[1 : NAMED + 1])
+        if not more and not self.many:
+            return None
+        return AlsoWrong(more, len(self.entries), self.tested, self.many)
 
 
 def localise(table: Table, failure: Failure, *, suspected: bool = False) -> Traced:
@@ -303,6 +301,7 @@ class _Trace:
                 allowed=float(allowed),
                 method=method,
                 slopes=None,
+                projected=entry.projected and row is None,
             )
             self.found.entries.append(wrong)
         return True
@@ -335,8 +334,7 @@ class _Trace:
         changes = [0.0]
         for point in rounding_neighbours(table.problem, self.failure.tangent.leaf):
             if row is None:
-                doing = "with x moved by rounding"
-                there = evaluate(table.problem, table.base, point, doing)[coordinate]
+                there = evaluate(table.problem, table.base, point, Purpose.ROUNDING)[coordinate]
             elif self.failure.kind == "each":
                 tangent = np.zeros(table.problem.X.size)
                 tangent[coordinate] = 1.0

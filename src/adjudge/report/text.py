@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from adjudge.findings import Finding, Status, Verdict
+from adjudge.report.sentences import first_line, text_of
 
 WIDTH = 88
 """Of the last column of the table."""
@@ -62,5 +63,5 @@ def _row(name: str, report: Reported) -> tuple[str, str, str]:
 
 
 def _brief(finding: Finding) -> str:
-    text = f"{finding.status}: {finding.text.partition(chr(10))[0]}"
+    text = f"{finding.status}: {first_line(text_of(finding))}"
     return text if len(text) <= WIDTH else text[: WIDTH - 1] + "…"

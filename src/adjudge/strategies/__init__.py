@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from adjudge.check import Options, silence
 from adjudge.engine import AutodiffBackend, HostArray, backend_named, placed_tree
 from adjudge.errors import Catching
-from adjudge.findings import Verdict
+from adjudge.findings import Reason, Silence, Verdict
 from adjudge.problem import INTERVALS, SETS, Path
-from adjudge.report import GradcheckError, Report, reproduction
+from adjudge.report import GradcheckError, Report, reproduction, why_silent
 from adjudge.strategies.drawing import Domain, Strategy, drawn_array, require_domain
 from adjudge.verbs import examine
 
@@ -177,7 +177,7 @@ def judge(
         raise caught.error
     if report:
         return report
-    why = ""
+    why: tuple[Silence, ...] = ()
     if options.get("points") is None:
         known: Any = {name: options[name] for name in Options.__annotations__ if name in options}
         known |= {"backend": engine, "seed": seed}
@@ -187,7 +187,8 @@ def judge(
         # among hundreds of points some probe lies oddly: what is wrong is so along others, too
         with np.errstate(all="ignore"):
             again = examine(f, point, seed=seed + 1, backend=engine, **options)
-        why = "" if again.verdict is Verdict.FAIL else "other probes do not confirm it"
+        confirmed = again.verdict is Verdict.FAIL
+        why = () if confirmed else (Silence(Reason.UNCONFIRMED),)
     if not why and (strict or failed):
         failure = GradcheckError(report)
         failure.add_note(script.text())
@@ -195,9 +196,9 @@ def judge(
     if hypothesis.currently_in_test_context():
         undecided = [x for x in report.ranked if x.verdict is Verdict.INCONCLUSIVE]
         status = undecided[0].status if undecided else report.verdict
-        hypothesis.event(f"adjudge: decides nothing ({why or status})")
+        hypothesis.event(f"adjudge: decides nothing ({why_silent(why) or status})")
         hypothesis.reject()
-    return replace(report, verdict=Verdict.INCONCLUSIVE, silent=why)
+    return replace(report, verdict=Verdict.INCONCLUSIVE, silence=why)
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ def test_the_setting_that_makes_arithmetic_coarse_is_a_note():
     report = examine(SINE, X, backend=COARSE)
 
     assert report.verdict is Verdict.PASS
-    assert "ALLOW_TF32=1" in notes(report)[Status.IMPRECISE].text
+    assert "ALLOW_TF32=1" in notes(report)[Status.IMPRECISE].detail.setting
     assert "highest_precision=True" in str(report)
     assert Status.NONDETERMINISTIC not in notes(report)
 
@@ -51,4 +51,4 @@ def test_what_makes_results_repeatable_is_named_where_they_differ():
 
     assert report.verdict is Verdict.FAIL
     assert "differs by" in str(report)
-    assert "DETERMINISTIC=1" in notes(report)[Status.NONDETERMINISTIC].text
+    assert "DETERMINISTIC=1" in notes(report)[Status.NONDETERMINISTIC].remedy.words

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from adjudge import ByHand, InputError, Status, Verdict, examine, gradcheck
+from adjudge.findings import Attribute, Rule, WrongAttribute
 
 X = np.asarray([0.3, -0.8])
 
@@ -29,7 +30,8 @@ def test_a_pullback_beside_its_forward_is_compared_with_it():
 
     assert report.verdict is Verdict.FAIL
     assert Status.INCONSISTENT in [finding.status for finding in report.findings]
-    assert "the value under reverse mode is not f(x)" in report.findings[0].text
+    assert Rule.VJP is report.findings[0].detail.rule
+    assert "the value under reverse mode is not f(x)" in str(report)
 
 
 def test_a_wrong_pullback_fails():
@@ -130,7 +132,9 @@ def test_a_gradient_of_another_dtype_is_a_finding():
     report = examine(rule, x)
 
     assert report.verdict is Verdict.FAIL
-    assert "has dtype float64, the input has dtype float32" in report.findings[0].text
+    expected = WrongAttribute(Rule.VJP, Attribute.DTYPE, "float64", "float32")
+    assert expected == report.findings[0].detail
+    assert "has dtype float64, the input has dtype float32" in str(report)
 
 
 def test_the_vjp_gets_the_keyword_arguments_too():

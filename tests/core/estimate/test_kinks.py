@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from adjudge import ByHand, Status, Verdict, examine, gradgradcheck
+from adjudge.findings import Meaning
+from adjudge.report import text_of
 
 X = np.asarray([1.0, 0.0, -2.0])
 
@@ -39,8 +41,9 @@ def test_a_kink_states_both_slopes():
 
     finding = report.findings[0]
     assert finding.entry == "d out[1] / d inputs[0][1]"
-    assert "slopes      -1 left, 1 right" in finding.text
-    assert "right at 2 points nearby" in finding.text
+    assert (-1.0, 1.0) == finding.detail.first.slopes
+    assert "slopes      -1 left, 1 right" in text_of(finding)
+    assert "right at 2 points nearby" in text_of(finding)
     assert 0 == report.counts["undecided"]
 
 
@@ -66,7 +69,7 @@ def test_the_slopes_of_a_concave_kink_stand_on_their_own_sides():
 
     report = examine(rule, X, mode="full")
 
-    assert "slopes       1 left, -1 right" in report.findings[0].text
+    assert "slopes       1 left, -1 right" in text_of(report.findings[0])
 
 
 def test_a_projection_over_many_kinks_states_the_bounds_of_its_slopes():
@@ -75,7 +78,7 @@ def test_a_projection_over_many_kinks_states_the_bounds_of_its_slopes():
     report = examine(relu(0.0), x, mode="projected", seed=0)
 
     assert [Status.NONSMOOTH] == [finding.status for finding in report.findings]
-    assert " least, " in report.findings[0].text
+    assert " least, " in text_of(report.findings[0])
 
 
 def test_a_kink_does_not_hide_a_wrong_entry_elsewhere():
@@ -154,7 +157,8 @@ def test_at_a_kink_the_derivative_is_judged_on_both_sides():
             finding = report.ranked[0]
             assert Status.MISMATCH is finding.status
             assert finding.entry.startswith("d out[")
-            assert "at a point nearby: x moved by up to 1% of the scale" in finding.text
+            assert 0.01 == finding.moved
+            assert "at a point nearby: x moved by up to 1% of the scale" in text_of(finding)
 
 
 def test_a_wrong_entry_near_a_kink_is_named():
@@ -214,7 +218,7 @@ def test_a_subgradient_at_a_kink_passes_with_a_note_and_a_wrong_one_nearby_fails
     assert right.verdict is Verdict.PASS
     assert [Status.NONSMOOTH] == [finding.status for finding in right.findings]
     assert right.findings[0].note
-    assert right.findings[0].text.startswith("kink at x; ")
+    assert 2 == right.findings[0].detail.nearby.right
     assert near.verdict is Verdict.FAIL
 
 
@@ -288,8 +292,8 @@ def test_a_jump_at_x_stays_open_and_a_wrong_derivative_beside_it_fails(f, x, dty
 
     assert right.verdict is Verdict.INCONCLUSIVE
     assert [Status.NONSMOOTH] == [finding.status for finding in right.findings]
-    assert "jumps at x" in right.findings[0].text
-    assert "right at 2 of 2 points nearby" in right.findings[0].text
+    assert Meaning.JUMP is right.findings[0].detail.meaning
+    assert "right at 2 of 2 points nearby" in text_of(right.findings[0])
     assert through.verdict is Verdict.FAIL
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from adjudge import ByHand, InputError, Status, Verdict, examine, gradcheck, gradgradcheck
+from adjudge.report import text_of
 
 LADDER = 2 * 2 * 12
 """At most this much work is in flight: a ladder of twelve steps of a derivative."""
@@ -76,8 +77,12 @@ def test_a_third_of_what_full_mode_takes_compares_a_part_and_says_so(monkeypatch
     assert 0 < report.counts["comparisons"] < free.counts["comparisons"]
     (finding,) = unfinished(report)
     made, planned = report.counts["comparisons"], free.counts["comparisons"]
-    assert finding.text.startswith(f"the budget is spent: {made} of {planned} comparisons made")
-    assert f"of {n} columns" in finding.text or f"of {2 * n} columns" in finding.text
+    assert (made, planned) == (finding.detail.compared, finding.detail.planned)
+    assert finding.detail.all_columns in (n, 2 * n)
+    first, left, remedy = text_of(finding).splitlines()
+    assert first.startswith(f"the budget is spent: {made} of {planned} comparisons made")
+    assert f"{finding.detail.columns} of {finding.detail.all_columns} columns" in left
+    assert "max_evaluations" in remedy
 
 
 def test_an_error_that_a_part_shows_fails_all_the_same():
@@ -93,7 +98,8 @@ def test_a_disagreement_without_room_for_a_ladder_is_left_open():
 
     assert report.verdict is Verdict.INCONCLUSIVE
     assert 0 == report.counts["failed"]
-    assert "no ladder was climbed" in unfinished(report)[0].text
+    assert unfinished(report)[0].detail.doubtful == 1
+    assert "no ladder was climbed" in str(report)
 
 
 @pytest.mark.parametrize("budget", [60, 90, 120, 500])

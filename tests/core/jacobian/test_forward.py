@@ -121,7 +121,7 @@ def test_one_mode_supported_and_one_not_says_so_for_each():
     report = examine(rule, X, **BOTH)
 
     assert {"R": Verdict.PASS, "F": Status.UNSUPPORTED} == dict(report.modes)
-    assert "forward mode (jvp) is not supported" in report.findings[0].text
+    assert "forward mode (jvp) is not supported" in report.findings[0].detail.found
 
 
 def test_the_words_of_modes_choose_the_mode():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from adjudge import ByHand, Status, Verdict, examine
+from adjudge.findings import Meaning, NotFinite
 
 
 def quiet(function):
@@ -28,7 +29,8 @@ def test_an_output_that_is_infinite_at_x_is_named(mode):
     finding = report.findings[0]
     assert Status.NONFINITE is finding.status
     assert finding.entry == "out[1]"
-    assert "out[1] is -inf at x: 1 of 3 output entries" in finding.text
+    assert NotFinite(-np.inf, 1, 3) == finding.detail
+    assert "out[1] is -inf at x: 1 of 3 output entries" in str(report)
     assert not report
 
 
@@ -86,7 +88,7 @@ def test_a_function_that_is_not_finite_near_x_is_inconclusive_and_names_the_entr
     assert report.verdict is Verdict.INCONCLUSIVE
     assert Status.NONFINITE in statuses(report)
     assert report.findings[0].entry == "d out[1] / d inputs[0][1]"
-    assert "not finite near x" in report.findings[0].text
+    assert Meaning.NOT_FINITE is report.findings[0].detail.meaning
 
 
 def test_at_the_edge_of_the_domain_differences_are_one_sided():

@@ -11,6 +11,7 @@ from adjudge.estimate.noise import (
     lattice_noise,
     significant_bits,
 )
+from adjudge.findings import CarriesLess
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -149,7 +150,7 @@ def test_float32_inside_is_named_and_judged_as_such(name, mode):
 
     assert [Verdict.PASS, Verdict.FAIL] == [report.verdict for report in reports]
     notes = [f for f in reports[0].findings if f.status is Status.IMPRECISE]
-    assert "carries float32 precision" in notes[0].text
+    assert CarriesLess("float32", 24, ("out",)) == notes[0].detail
     assert reports[0].tolerance["rtol"] > 1e-4
 
 
@@ -159,7 +160,8 @@ def test_a_derivative_with_a_constant_in_float32_is_called_that_accurate():
     report = examine(rule(lambda x: x / 6, lambda x: sixth + 0 * x), np.asarray([0.3, 1.2]))
 
     assert report.verdict is Verdict.FAIL
-    assert "accurate to 3.0e-08 only" in report.findings[0].text
+    assert 2.95e-8 < report.findings[0].detail.accuracy < 3.05e-8
+    assert "accurate to 3.0e-08 only" in str(report)
 
 
 # ---------------------------------------------------------------- leaves that span decades

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from adjudge import ByHand, Status, Verdict, examine
+from adjudge.report import text_of
 
 X = np.asarray([0.3, -1.2, 2.0])
 
@@ -128,7 +129,7 @@ def test_a_finding_of_nondeterminism_shows_both_values_under_one_another():
     report = examine(ByHand(drifting(0.5), vjp=lambda x, w: w * np.cos(x)), X)
     finding = next(f for f in report.findings if f.status is Status.NONDETERMINISTIC)
 
-    lines = finding.text.splitlines()
+    lines = text_of(finding).splitlines()
 
     assert finding.entry.startswith("out[")
     assert lines[1].startswith("  first   ")

@@ -16,6 +16,7 @@ from adjudge import (
     gradgradcheck,
 )
 from adjudge.problem.probes import fresh_seed
+from adjudge.report import text_of
 
 X = np.asarray([[0.3, -1.2], [0.8, 2.0]])
 BOTH = {"vjp": lambda x, w: w * np.cos(x), "jvp": lambda x, v: v * np.cos(x)}
@@ -161,7 +162,7 @@ def test_the_two_values_of_the_first_line_can_be_told_apart():
 def test_the_compared_numbers_stand_under_one_another():
     report = REPORTS["fail"]()
 
-    lines = report.findings[0].text.splitlines()
+    lines = text_of(report.findings[0]).splitlines()
     automatic, reference = (
         next(line for line in lines if line.startswith(f"  {word} "))
         for word in ("automatic", "reference")

@@ -1,0 +1,802 @@
+"""The sentences about findings: one function for each situation, and one line for each remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import singledispatch
+
+import numpy as np
+
+from adjudge.findings import (
+    AdditionOrder,
+    Advice,
+    AffineOff,
+    AllowSpread,
+    AlsoWrong,
+    Asymmetric,
+    Attribute,
+    BatchNotMade,
+    BatchRaised,
+    BatchUnlikeLoop,
+    BudgetSpent,
+    CarriesLess,
+    CoarseOperations,
+    CoarseProducts,
+    Culprit,
+    DerivativeRaised,
+    Detail,
+    Disagreement,
+    DrawsRandom,
+    Entry,
+    EqualRowsDiffer,
+    Finding,
+    JudgedBy,
+    Meaning,
+    ModesDisagree,
+    NarrowInaccurate,
+    NarrowWrong,
+    NoCheck,
+    NonzeroAtZero,
+    NotAdditive,
+    NotFinite,
+    NothingCompared,
+    NothingRead,
+    NotHomogeneous,
+    NotInDouble,
+    NotSupported,
+    Raised,
+    RaisedAtPoint,
+    Raiser,
+    RealForComplex,
+    Reason,
+    ReferenceElsewhere,
+    Refusal,
+    Remedy,
+    RowLeaks,
+    RowsMissing,
+    Rule,
+    Saturated,
+    Setting,
+    Silence,
+    Status,
+    Task,
+    UndefinedNotZero,
+    UndefinedNotZeros,
+    UndefinedRaised,
+    Unequal,
+    Unrepeatable,
+    ValueInaccurate,
+    ValueInWay,
+    ValueUnder,
+    WritesInto,
+    WritesUnchecked,
+    WrongAttribute,
+)
+
+
+def text_of(finding: Finding, modes: str = "") -> str:
+    """What a finding says, with its remedy. The first line stands alone.
+
+    `modes`: the modes that it says the same of, where there are several.
+    """
+    first, *rest = said(finding.detail, finding)
+    if _names_its_mode(finding):
+        first = f"{modes or finding.mode}: {first}"
+    if finding.point:
+        first = f"at {finding.point}: {first}"
+    if finding.moved:
+        rest.insert(0, f"at a point nearby: {_moved(finding.moved)}, off its kink or jump")
+    if finding.remedy is Remedy.NOT_NEEDED or isinstance(finding.remedy, JudgedBy):
+        first, rest = first_line(first), []  # nobody has to read the whole message
+    if finding.remedy is not None:
+        rest.append(advice(finding.remedy, finding))
+    return "\n  ".join([first, *rest])
+
+
+def without_repeats(findings: Sequence[Finding]) -> Iterator[tuple[Finding, str]]:
+    """Every finding with its text; those that say the same of several modes or ways are one."""
+    told: set[tuple[object, ...]] = set()
+    for finding in findings:
+        alike = [one for one in findings if _about(one) == _about(finding)]
+        if not _names_its_mode(finding) or finding.point or len(alike) == 1:
+            yield finding, text_of(finding)
+        elif _about(finding) not in told:
+            told.add(_about(finding))
+            modes = (f"{one.mode} ({one.way})" if one.way else one.mode for one in alike)
+            yield finding, text_of(finding, ", ".join(dict.fromkeys(modes)))
+
+
+def first_line(text: str) -> str:
+    """What stands alone."""
+    return text.partition("\n")[0]
+
+
+def _names_its_mode(finding: Finding) -> bool:
+    return isinstance(finding.detail, NotSupported | DerivativeRaised)
+
+
+def _about(finding: Finding) -> tuple[object, ...]:
+    """All that a finding says, but for the mode and the way."""
+    return finding.status, finding.note, finding.detail, finding.remedy, finding.point
+
+
+@singledispatch
+def said(detail: Detail, finding: Finding) -> list[str]:
+    """What a finding says: a line that stands alone, and the lines under it."""
+    raise NotImplementedError(f"no sentence for {type(detail).__name__}")
+
+
+# -- automatic values against estimates
+
+
+MODE_NAMES = {"R": "reverse mode", "F": "forward mode"}
+
+
+@said.register
+def _disagreement(detail: Disagreement, finding: Finding) -> list[str]:
+    entry = detail.first
+    mode = " over ".join(MODE_NAMES.get(letter, letter) for letter in finding.mode)
+    automatic, reference = told_apart(entry.automatic, entry.reference)
+    gap = abs(entry.automatic - entry.reference)
+    lines = [
+        f"{entry.name}: automatic {automatic}, reference {reference} "
+        f"({detail.count} of {detail.compared} {finding.mode} comparisons)",
+        f"{mode}, {detail.provenance}",
+        f"automatic   {entry.automatic: .12g}",
+        f"reference   {entry.reference: .12g} ± {entry.error:.1g}   ({entry.method})",
+        f"difference  {gap: .3g}   (allowed {entry.allowed:.3g})",
+    ]
+    if entry.slopes is not None and np.all(np.isfinite(entry.slopes)):
+        one, two = entry.slopes
+        left, right = ("least", "most") if entry.projected else ("left", "right")
+        lines.append(f"slopes      {one: .12g} {left}, {two:.12g} {right}")
+    near = detail.nearby
+    if near is not None and finding.note:
+        kink = "kink at x; the automatic value lies between the one-sided slopes"
+        kink += f"; right at {near.right} points nearby"
+        return [kink, *lines, _moved(near.reach)]
+    if detail.also is not None:
+        lines.append(_also(detail.also))
+    lines.append(_meaning(detail))
+    if near is not None and near.judged:
+        lines.append(f"right at {near.right} of {near.judged} points nearby ({_moved(near.reach)})")
+    return lines
+
+
+def _also(also: AlsoWrong) -> str:
+    if also.many:
+        return (
+            f"many entries are wrong: {also.found} of the {also.tested} that were "
+            "tested one by one, and others untested"
+        )
+    return f"wrong as well: {', '.join(also.names)}"
+
+
+_MEANINGS = {
+    Meaning.WRONG: "the automatic derivative is not the derivative of the function",
+    Meaning.SPURIOUS: "a derivative where the function does not move at all",
+    Meaning.DETACHED: "the output is cut off from the graph (detach, .data, no_grad), yet it moves",
+    Meaning.MISSING: "no derivative (the engine has none) where the function moves",
+    Meaning.SAME_ARRAY: "the function returned the very same array for two different inputs: is it "
+    "cached (lru_cache, memo by id)?",
+    Meaning.STALE_VALUES: "the function returned the values of another input, and does not while "
+    "every input is kept alive: is it cached by id?",
+    Meaning.KINK: "the function has a kink here; the automatic value lies between the one-sided "
+    "slopes",
+    Meaning.NAN_AT_KINK: "the function has a kink here, and the automatic value is not a number",
+    Meaning.KINK_ELSEWHERE: "x lies on a kink of other outputs, and the automatic value is not the "
+    "slope of this",
+    Meaning.JUMP: "the function jumps at x: no value is its derivative there",
+    Meaning.WIDE: "differences cannot decide: the error bar is too wide",
+    Meaning.WIDE_REFERENCE: "the reference cannot decide: its error bar, or the rounding of the "
+    "automatic derivative, is too wide",
+    Meaning.NOT_FINITE: "the function is not finite near x",
+}
+
+
+def _meaning(detail: Disagreement) -> str:
+    if detail.mistake:
+        return detail.mistake
+    if detail.accuracy is not None:
+        return f"the automatic derivative is accurate to {detail.accuracy:.1e} only"
+    if detail.meaning is Meaning.SATURATED:
+        return _saturated(detail.first)
+    return _MEANINGS[detail.meaning]
+
+
+def _saturated(entry: Entry) -> str:
+    what = (
+        f"a derivative of {abs(entry.automatic):.2g} cannot be seen in f"
+        if entry.automatic
+        else "f moves farther off, so that zero is in doubt"
+    )
+    return f"{what}: the rounding of f alone makes {entry.rounding_level:.1g} over the scale of x"
+
+
+@said.register
+def _saturated_entries(detail: Saturated, finding: Finding) -> list[str]:
+    entries = "1 entry lies" if detail.count == 1 else f"{detail.count} entries lie"
+    one = f"{detail.name} is {detail.value:.2g}"
+    return [f"{entries} below the rounding of f, beside larger ones: {one}"]
+
+
+@said.register
+def _modes_disagree(detail: ModesDisagree, finding: Finding) -> list[str]:
+    return [
+        f"forward and reverse mode disagree on {finding.entry} "
+        f"({detail.count} of {detail.compared} compared)",
+        f"<w, J v>   {detail.forward: .12g}",
+        f"<J* w, v>  {detail.reverse: .12g}",
+        "no differences are involved: one of the two rules is wrong",
+    ]
+
+
+@said.register
+def _affine_off(detail: AffineOff, finding: Finding) -> list[str]:
+    return [
+        f"{finding.entry}: off by a part of {detail.part:.1e}, and the function is affine there",
+        f"automatic   {detail.automatic: .17g}",
+        f"difference  {detail.difference: .17g} ± {detail.error:.1g}   (over the scale of x)",
+    ]
+
+
+_TASKS = {
+    Task.UNDEFINED_TANGENTS: "undefined tangents",
+    Task.UNDEFINED_COTANGENTS: "undefined cotangents",
+    Task.ADDITIVITY: "additivity of the vjp",
+    Task.BATCHED_COTANGENTS: "batched cotangents",
+    Task.BATCHED_TANGENTS: "batched tangents",
+    Task.LOCALISATION: "the search for the wrong entries behind a projection",
+}
+
+
+@said.register
+def _budget_spent(detail: BudgetSpent, finding: Finding) -> list[str]:
+    left = []
+    if detail.rows:
+        left.append(f"{detail.rows} of {detail.all_rows} rows of reverse mode")
+    if detail.columns:
+        left.append(f"{detail.columns} of {detail.all_columns} columns")
+    if detail.doubtful:
+        left.append(
+            f"{detail.doubtful} columns that two evaluations do not settle: no ladder was climbed"
+        )
+    left += [_TASKS[task] for task in detail.tasks]
+    return [
+        f"the budget is spent: {detail.compared} of {detail.planned} comparisons made, "
+        f"{detail.spent} of max_evaluations={detail.limit:.0f}",
+        f"left: {'; '.join(left)}",
+    ]
+
+
+@said.register
+def _nothing_compared(detail: NothingCompared, finding: Finding) -> list[str]:
+    empty = ", ".join(f"{name} {shape}" for name, shape in detail.empty)
+    return [f"nothing was compared: no entries in {empty}"]
+
+
+# -- identities of the rules
+
+
+def _side_by_side(
+    detail: Unequal, finding: Finding, sentence: str, names: tuple[str, str]
+) -> list[str]:
+    width = max(map(len, names))
+    return [
+        f"{sentence}, at {finding.entry} and {detail.others} others",
+        f"{names[0]:<{width}}  {detail.one: .12g}",
+        f"{names[1]:<{width}}  {detail.two: .12g}",
+    ]
+
+
+@said.register
+def _value_under(detail: ValueUnder, finding: Finding) -> list[str]:
+    mode = MODE_NAMES[detail.rule.letter]
+    sentence = f"the value under {mode} is not f(x)"
+    return _side_by_side(detail, finding, sentence, (mode, "f(x)"))
+
+
+@said.register
+def _value_in_way(detail: ValueInWay, finding: Finding) -> list[str]:
+    sentence = f"the function has another value under {detail.way}"
+    names = (detail.way, f"without {detail.way}")
+    return [
+        *_side_by_side(detail, finding, sentence, names),
+        "one of the two evaluates another function, or loses digits",
+    ]
+
+
+@said.register
+def _not_homogeneous(detail: NotHomogeneous, finding: Finding) -> list[str]:
+    rule = detail.rule
+    sentence = f"the {rule} is not linear in its {rule.probe}: {rule}(-2u) is not -2 {rule}(u)"
+    return _side_by_side(detail, finding, sentence, (f"{rule}(-2u)", f"-2 {rule}(u)"))
+
+
+@said.register
+def _not_additive(detail: NotAdditive, finding: Finding) -> list[str]:
+    rule = detail.rule
+    sentence = (
+        f"the {rule} is not additive in its {rule.probe}: "
+        f"{rule}(u + v) is not {rule}(u) + {rule}(v)"
+    )
+    return _side_by_side(detail, finding, sentence, (f"{rule}(u+v)", f"{rule}(u)+{rule}(v)"))
+
+
+@said.register
+def _undefined_not_zeros(detail: UndefinedNotZeros, finding: Finding) -> list[str]:
+    sentence = f"undefined tangents beside that of {detail.leaf} do not act as zeros"
+    return _side_by_side(detail, finding, sentence, ("undefined", "zeros"))
+
+
+@said.register
+def _batch_unlike_loop(detail: BatchUnlikeLoop, finding: Finding) -> list[str]:
+    sentence = f"the vmapped {detail.rule} for {detail.leaf} is not the loop over the batch"
+    return _side_by_side(detail, finding, sentence, ("vmap", "loop"))
+
+
+@said.register
+def _nonzero_at_zero(detail: NonzeroAtZero, finding: Finding) -> list[str]:
+    probe = detail.rule.probe
+    rule = "backward" if detail.rule is Rule.VJP else "forward"
+    return [
+        f"a zero {probe} gives {detail.value:.6g} for {finding.entry}, not zero",
+        "the local derivative is not finite: zero times infinity is NaN"
+        if finding.status is Status.NONFINITE
+        else f"the {rule} pass is not multiplied by its {probe}",
+    ]
+
+
+@said.register
+def _undefined_not_zero(detail: UndefinedNotZero, finding: Finding) -> list[str]:
+    which = detail.output or "every output"
+    return [
+        f"the gradient of {finding.entry} is {detail.value:.6g} when the cotangent of {which} is "
+        "undefined"
+    ]
+
+
+@said.register
+def _undefined_raised(detail: UndefinedRaised, finding: Finding) -> list[str]:
+    which, error = detail.output or "every output", detail.error
+    return [
+        f"the vjp raises {error.kind} when the cotangent of {which} is undefined: {error.message}"
+    ]
+
+
+@said.register
+def _batch_raised(detail: BatchRaised, finding: Finding) -> list[str]:
+    return [f"the vmapped {detail.rule} for {finding.entry} {_raises(detail.error)}"]
+
+
+@said.register
+def _batch_not_made(detail: BatchNotMade, finding: Finding) -> list[str]:
+    return [f"the batch for {finding.mode} {_raises(detail.error)}"]
+
+
+@said.register
+def _equal_rows_differ(detail: EqualRowsDiffer, finding: Finding) -> list[str]:
+    return [
+        f"the vmapped {detail.rule} for {finding.entry} is another one in each of two equal rows"
+    ]
+
+
+@said.register
+def _asymmetric(detail: Asymmetric, finding: Finding) -> list[str]:
+    inputs = finding.entry or "the inputs"
+    return [
+        f"the second derivative of {detail.of} is not symmetric in {inputs}: <u, H v> is not "
+        "<v, H u>",
+        f"<u, H v>  {detail.one: .12g}",
+        f"<v, H u>  {detail.two: .12g}   (apart by {detail.part:.1e} of their terms)",
+        "no differences are involved: the derivative of the vjp is wrong, or the vjp is not the "
+        "gradient of any function",
+    ]
+
+
+@said.register
+def _nothing_read(detail: NothingRead, finding: Finding) -> list[str]:
+    triangle = f"the strict {'upper' if detail.upper else 'lower'} triangle of {detail.leaf}"
+    return [
+        f"a derivative where the function reads nothing: {triangle}: {detail.count} of "
+        f"{detail.entries} entries",
+        "the outputs do not change by a bit when other values stand there; the derivative is up "
+        f"to {detail.largest:.6g}, at {finding.entry}",
+    ]
+
+
+@said.register
+def _rows_missing(detail: RowsMissing, finding: Finding) -> list[str]:
+    return [
+        "no derivative between entries of the batch, where the function moves: other rows of the "
+        f"output depend on {finding.entry}"
+    ]
+
+
+@said.register
+def _row_leaks(detail: RowLeaks, finding: Finding) -> list[str]:
+    return [
+        f"a derivative where the function does not move: rows of {', '.join(detail.outputs)} other "
+        f"than {detail.row} leak into the gradient of {finding.entry}",
+        f"these rows do not change by a bit when {finding.entry} moves; their gradient there is up "
+        f"to {detail.largest:.6g}",
+    ]
+
+
+# -- purity and repeatability
+
+
+_CULPRITS = {
+    Culprit.FUNCTION: "the function",
+    Culprit.VJP: "the vjp (backward pass)",
+    Culprit.JVP: "the jvp",
+}
+
+
+@said.register
+def _writes_into(detail: WritesInto, finding: Finding) -> list[str]:
+    probe = {Culprit.VJP: "the cotangent of ", Culprit.JVP: "the tangent of "}
+    what = probe.get(detail.by, "") + finding.entry
+    return [f"{_CULPRITS[detail.by]} writes into {what}, which it was handed"]
+
+
+@said.register
+def _writes_unchecked(detail: WritesUnchecked, finding: Finding) -> list[str]:
+    return [
+        f"the function writes into {finding.entry}, which is not checked",
+        "every evaluation had a copy of its own, so the comparison stands",
+    ]
+
+
+@said.register
+def _unrepeatable(detail: Unrepeatable, finding: Finding) -> list[str]:
+    what, calls = finding.entry, "evaluations at the same x"
+    if detail.rule is not None:
+        what = f"the {detail.rule} at {finding.entry}"
+        calls = f"calls with the same {detail.rule.probe}"
+    lines = [
+        f"{what} differs by {detail.gap:.3g} between two {calls}",
+        f"first   {detail.first:.17g}",
+        f"second  {detail.second:.17g}",
+        f"{detail.units:.2g} units of rounding of {detail.dtype} at the largest entry: "
+        f"{_looks(detail)}",
+    ]
+    if detail.allowed is not None:
+        lines.append(f"nondet_tol={detail.allowed:.3g} allows it")
+    elif finding.note:
+        lines.append("allowed for on this device")
+    return lines
+
+
+def _looks(detail: Unrepeatable) -> str:
+    if detail.reordered:
+        return "as another order of additions makes (atomics, threads)"
+    if detail.rounding:
+        return "randomness, hidden state, or additions whose large terms cancel"
+    return "randomness or hidden state, more than an order of additions makes"
+
+
+@said.register
+def _addition_order(detail: AdditionOrder, finding: Finding) -> list[str]:
+    return [f"on {detail.device} additions may be done in another order at every call"]
+
+
+@said.register
+def _draws_random(detail: DrawsRandom, finding: Finding) -> list[str]:
+    state = "its results agreed where they were compared; the state is restored after the check"
+    return ["the function advances the global random state", *([state] if detail.agreed else [])]
+
+
+# -- values, shapes, dtypes, devices
+
+
+@said.register
+def _not_finite(detail: NotFinite, finding: Finding) -> list[str]:
+    return [
+        f"{finding.entry} is {detail.value} at x: {detail.count} of {detail.entries} output "
+        "entries are not finite"
+    ]
+
+
+@said.register
+def _wrong_attribute(detail: WrongAttribute, finding: Finding) -> list[str]:
+    what, like = _derivative(detail.rule)
+    if detail.attribute is Attribute.DEVICE:
+        return [
+            f"the {what} of {finding.entry} is on device {detail.found}, the {like} is on "
+            f"{detail.expected}"
+        ]
+    return [
+        f"the {what} of {finding.entry} has {detail.attribute} {detail.found}, the {like} has "
+        f"{detail.attribute} {detail.expected}"
+    ]
+
+
+def _derivative(rule: Rule) -> tuple[str, str]:
+    """What a rule makes, and what that belongs to."""
+    return ("gradient", "input") if rule is Rule.VJP else ("tangent", "output")
+
+
+@said.register
+def _real_for_complex(detail: RealForComplex, finding: Finding) -> list[str]:
+    return [
+        f"the tangent of {finding.entry} is {detail.found}, the output is {detail.expected}",
+        "a tangent is real where its primal is real, complex where it is complex",
+    ]
+
+
+@said.register
+def _reference_elsewhere(detail: ReferenceElsewhere, finding: Finding) -> list[str]:
+    return [
+        f"the reference is another function: at {finding.entry} it differs from f(x) by "
+        f"{detail.gap:.3g} ({detail.count} of {detail.entries} entries)",
+        f"function   {detail.function: .17g}",
+        f"reference  {detail.reference: .17g}   (allowed difference {detail.allowed:.3g})",
+    ]
+
+
+# -- precision
+
+
+LOSES_DIGITS = "f loses digits on the way (cancellation, saturation), or is ill-conditioned"
+
+
+def _two_precisions(detail: NarrowWrong | NarrowInaccurate | ValueInaccurate) -> list[str]:
+    return [f"{detail.dtype:<9}{detail.narrow: .9g}", f"{'float64':<9}{detail.double: .9g}"]
+
+
+def _off(detail: NarrowWrong | NarrowInaccurate) -> str:
+    return f"off by {detail.ulps:.3g} ulp" if np.isfinite(detail.narrow) else "not finite"
+
+
+@said.register
+def _narrow_wrong(detail: NarrowWrong, finding: Finding) -> list[str]:
+    factor = f", all entries by the factor {detail.factor:.6g}" if detail.factor != 1 else ""
+    return [
+        f"{finding.entry}: float64 derivative {'right' if detail.right else 'undecided'}, "
+        f"{detail.dtype} derivative wrong: {detail.narrow:.6g}, in float64 {detail.double:.6g}",
+        *_two_precisions(detail),
+        f"{_off(detail)}{factor}: at every point and probe alike, as rounding is not",
+    ]
+
+
+@said.register
+def _narrow_inaccurate(detail: NarrowInaccurate, finding: Finding) -> list[str]:
+    return [
+        f"{'formula PASS; ' if detail.right else ''}{detail.dtype} derivative {_off(detail)} at "
+        f"{finding.entry}",
+        *_two_precisions(detail),
+        LOSES_DIGITS,
+    ]
+
+
+@said.register
+def _value_inaccurate(detail: ValueInaccurate, finding: Finding) -> list[str]:
+    return [
+        f"{detail.dtype} value off by {detail.ulps:.3g} ulp at {detail.output}",
+        *_two_precisions(detail),
+        LOSES_DIGITS,
+    ]
+
+
+@said.register
+def _carries_less(detail: CarriesLess, finding: Finding) -> list[str]:
+    return [
+        f"the function carries {detail.dtype} precision ({', '.join(detail.outputs)} is rounded "
+        f"to {detail.bits} bits)",
+        "it is judged by that; a smaller error in its derivative cannot be seen",
+    ]
+
+
+@said.register
+def _coarse_products(detail: CoarseProducts, finding: Finding) -> list[str]:
+    return [
+        f"products of {detail.dtype} on {detail.device} are computed to {detail.eps:.1e}: "
+        f"{detail.setting}"
+    ]
+
+
+@said.register
+def _coarse_operations(detail: CoarseOperations, finding: Finding) -> list[str]:
+    return [
+        f"on {detail.device} some operations round otherwise than {detail.dtype}: {detail.setting}"
+    ]
+
+
+@said.register
+def _not_in_double(detail: NotInDouble, finding: Finding) -> list[str]:
+    return [f"the formula is not judged in float64: {why_not_in_double(detail)}"]
+
+
+_REFUSALS = {
+    Refusal.OTHER_STRUCTURE: "its outputs have another structure",
+    Refusal.OTHER_VALUE: "its value is another one",
+    Refusal.OTHER_VALUE_BEYOND_ROUNDING: "its value is another one, beyond rounding",
+    Refusal.OTHER_DERIVATIVE: "the derivative is another one, and wrong itself",
+    Refusal.NARROW_INSIDE: "it computes with less than double precision inside",
+}
+
+
+def why_not_in_double(detail: NotInDouble) -> str:
+    """Why a function is not judged in double precision, after `in float64`."""
+    if detail.refusal is Refusal.RAISES:
+        words = f"it raises {detail.name}: {detail.words}"
+    elif detail.refusal is Refusal.NOT_SUPPORTED:
+        words = detail.words
+    elif detail.refusal is Refusal.STAYS_NARROW:
+        of = "" if detail.gradient is None else f"the {_derivative(detail.gradient)[0]} of "
+        words = f"{of}{detail.name} stays {detail.words}"
+    else:
+        words = _REFUSALS[detail.refusal]
+    return words + ("" if detail.eps is None else f", and with an eps of {detail.eps:.2g} inside")
+
+
+# -- exceptions
+
+
+def _raises(error: Raised) -> str:
+    return f"raises {error.kind}: {error.message}"
+
+
+@said.register
+def _not_supported(detail: NotSupported, finding: Finding) -> list[str]:
+    return [detail.found, *([detail.remedy] if detail.remedy else [])]
+
+
+@said.register
+def _derivative_raised(detail: DerivativeRaised, finding: Finding) -> list[str]:
+    message = detail.error.message.strip() or "no message"
+    does = "does not run in this way: it " if detail.beside else ""
+    return [f"the derivative {does}raises {detail.error.kind}: {message}"]
+
+
+@said.register
+def _raised_at_point(detail: RaisedAtPoint, finding: Finding) -> list[str]:
+    if detail.by is Raiser.UNSTABLE_OUTPUT:
+        return [f"f changes the shape or dtype of its output: {detail.error.message}"]
+    who = "f" if detail.by is Raiser.FUNCTION else "f does not raise; its derivative"
+    return [f"{who} {_raises(detail.error)}"]
+
+
+@said.register
+def _no_check(detail: NoCheck, finding: Finding) -> list[str]:
+    return [f"no check can be made: {detail.error.message}"]
+
+
+# -- remedies
+
+
+def advice(remedy: Advice, finding: Finding) -> str:
+    """The line that says what to do."""
+    if isinstance(remedy, Setting):
+        return remedy.words
+    if isinstance(remedy, JudgedBy):
+        return f"judged by {', '.join(remedy.ways)}"
+    if isinstance(remedy, AllowSpread):
+        rule = finding.detail.rule if isinstance(finding.detail, Unrepeatable) else None
+        repair = (
+            "fix the randomness or hidden state of the function"
+            if rule is None
+            else f"make the {rule} repeatable"
+        )
+        return f"{repair}, or allow the spread: nondet_tol={remedy.nondet_tol:g}"
+    words = REMEDIES[remedy]
+    return words if isinstance(words, str) else words(finding)
+
+
+def _rule(finding: Finding) -> Rule:
+    """The rule that a finding is about."""
+    rule = getattr(finding.detail, "rule", None)
+    return rule if isinstance(rule, Rule) else Rule.JVP if finding.mode[:1] == "F" else Rule.VJP
+
+
+def _return_attribute(finding: Finding) -> str:
+    what, like = _derivative(_rule(finding))
+    detail = finding.detail
+    attribute = detail.attribute if isinstance(detail, WrongAttribute) else Attribute.SHAPE
+    if attribute is Attribute.DEVICE:
+        return f"return a {what} on the device of its {like}"
+    return f"return a {what} of the {attribute} of its {like}"
+
+
+def _apply_linear_map(finding: Finding) -> str:
+    rule = _rule(finding)
+    what = "backward pass" if rule is Rule.VJP else "forward rule"
+    return f"the {what} must apply a linear map to its {rule.probe}"
+
+
+REMEDIES: dict[Remedy, str | Callable[[Finding], str]] = {
+    Remedy.MOVE_OFF_KINK: "move x off the kink to check the derivative itself",
+    Remedy.MOVE_INTO_DOMAIN: "move x into the domain of the function",
+    Remedy.MOVE_INTO_DOMAIN_OR_ALLOW_NAN: "move x into the domain of the function, or pass "
+    "equal_nan=True to let agreeing NaNs pass",
+    Remedy.WIDEN_DTYPE: "check in a wider dtype, or at a point where the function is less noisy",
+    Remedy.GIVE_REFERENCE: "pass reference= (f in mpmath, say), or evaluate a form of f that keeps "
+    "its tail",
+    Remedy.GIVE_REFERENCE_FOR_SATURATED: "not verified, whatever the verdict: pass reference= to "
+    "compare them, too",
+    Remedy.SHARPEN_REFERENCE: "give adjudge.reference.mpmath(g), or a derivative that keeps its "
+    "digits",
+    Remedy.MATCH_REFERENCE: "nothing is compared with it: give the same function, constants "
+    "included",
+    Remedy.ENLARGE_BUDGET: "give a larger max_evaluations, or mode='projected'",
+    Remedy.FILL_ARRAYS: "check at inputs and outputs that are not empty",
+    Remedy.MEND_CONSTANT: "there is no truncation: mend the constant, or the precision, of the "
+    "rule",
+    Remedy.MEND_NARROW_DTYPE: "look for what depends on the dtype: a kernel, a cast, a constant",
+    Remedy.MULTIPLY_BY_PROBE: lambda finding: (
+        f"multiply by the {_rule(finding).probe}, and by nothing that depends on it"
+    ),
+    Remedy.APPLY_LINEAR_MAP: _apply_linear_map,
+    Remedy.ACCEPT_UNDEFINED: lambda finding: (
+        f"treat an undefined (None) {_rule(finding).probe} as zeros"
+    ),
+    Remedy.ACCEPT_OR_EXCUSE_UNDEFINED: "treat an undefined (None) cotangent as zeros, or pass "
+    "check_undefined_grad=False if it cannot occur",
+    Remedy.RETURN_VALUE: "the rule for the derivative must return the value of the function",
+    Remedy.RETURN_ATTRIBUTE: _return_attribute,
+    Remedy.ZERO_GRADIENT: "zero the gradient there",
+    Remedy.ZERO_GRADIENT_OR_CHECK_SYMMETRIC: "zero the gradient there; it is symmetric, so the "
+    "input likely stands for a symmetric matrix: check along symmetric matrices: "
+    "directions='symmetric'",
+    Remedy.ADD_OTHER_ROWS: "the vjp must add what the other rows give to the gradient of each row",
+    Remedy.SEPARATE_ROWS: "keep the entries of the batch apart in the vjp",
+    Remedy.WORK_ON_COPY: "work on a copy; a caller's array must not change",
+    Remedy.PASS_RANDOM_NUMBERS: "random numbers that the function draws differ there: pass them in",
+    Remedy.SEED_OR_PASS_RANDOM_NUMBERS: "seed it inside of the function, or pass the numbers in",
+    Remedy.GIVE_BATCHING_RULE: lambda finding: (
+        f"give the {_rule(finding)} a batching rule, or leave out the check of batched gradients"
+    ),
+    Remedy.MEND_BATCHING_RULE: lambda finding: f"mend the batching rule of the {_rule(finding)}",
+    Remedy.USE_HIGHEST_PRECISION: "allowed for here; highest_precision=True checks without it",
+    Remedy.TRY_HIGHEST_PRECISION: "if they are used here, see what is left without it: "
+    "highest_precision=True",
+    Remedy.ACCEPT_DOUBLE: "let the function accept float64, or leave out in_double=True",
+    Remedy.NOT_NEEDED: "batching was not asked for",
+}
+
+
+# -- why a point decides nothing
+
+
+_REASONS = {
+    Reason.RAISES: "{f} raises {name}",
+    Reason.NOT_FINITE: "{f} is not finite",
+    Reason.NOT_FINITE_NEARBY: "{f} is not finite nearby",
+    Reason.KINK: "{f} is not smooth (kink)",
+    Reason.JUMP: "{f} is not smooth (jump)",
+    Reason.VERTICAL_TANGENT: "{f} is not smooth (vertical tangent)",
+    Reason.OUT_OF_RANGE: "the derivative leaves the range of the dtype",
+    Reason.ROUNDING_OF_X: "rounding of x moves {f} as much as a step",
+    Reason.ONLY_ROUNDING: "{f} is nothing but rounding",
+    Reason.HARDLY_MOVES: "{name} hardly moves {f}",
+    Reason.STEPS: "{f} moves in steps, as stairs do",
+    Reason.INTEGERS: "x has no fraction: stairs look straight",
+    Reason.UNCONFIRMED: "other probes do not confirm it",
+}
+
+
+def why_silent(silence: Sequence[Silence]) -> str:
+    """Why a point decides nothing; empty where it counts."""
+    return "; ".join(
+        _REASONS[one.reason].format(
+            f=f"mode {one.modes_taken} of f" if one.modes_taken else "f", name=one.name
+        )
+        for one in silence
+    )
+
+
+# -- shared
+
+
+def _moved(reach: float) -> str:
+    return f"x moved by up to {reach:.0%} of the scale of each input"
+
+
+def told_apart(a: float, b: float) -> tuple[str, str]:
+    """Both with as many digits, six at least, as it takes to tell them apart."""
+    for digits in (6, 9, 12, 17):
+        one, two = f"{a:.{digits}g}", f"{b:.{digits}g}"
+        if one != two:
+            break
+    return one, two
