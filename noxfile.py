@@ -127,13 +127,10 @@ def integration(session: nox.Session) -> None:
 
 @nox.session(python=PYTHON, default=False)
 def engines(session: nox.Session) -> None:
-    """Checks layers, operators, tapes and CuPy's kernels, as far as a CPU runs them; see the table
-    of benchmarks/engines.py.
-    """
+    """Checks layers, operators, tapes and CuPy's kernels, as far as a CPU runs them."""
     install(session, *ENGINES, "test", "engines", "cupy")
     session.install("nvidia-cuda-nvrtc-cu12")
     run_tests(session, "numpy", *ENGINES, paths=("tests/engines",))
-    session.run("python", "benchmarks/engines.py")
 
 
 @nox.session(python=PYTHON, tags=["tests"])

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import importlib
 import importlib.metadata
 import json
 import os
@@ -27,12 +28,11 @@ import warnings
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from isolation import OutOfTimeError, deadline, isolated, spread
+from harness import Family, OutOfTimeError, SkippedError, deadline, isolated, quiet, spread
 
 PINNED = {
     "PYTHONHASHSEED": "0",
@@ -108,281 +108,50 @@ def tallied(kinds: Iterator[list[Any]]) -> list[str]:
     return [f"{count} {kind}" for kind, count in sorted(counts.items())]
 
 
-# ---------------------------------------------------------------- the parts
-
-
-@dataclass(frozen=True)
-class Part:
-    """One family of cases. A unit is what is set up once, and judged right and with errors."""
-
-    units: Callable[[], list[str]]
-    """The names of all units. It is called in a process of its own, since it imports engines."""
-    prepare: Callable[[], Callable[[str], list[Record]]]
-    """What makes the records of a unit. It is called in the process that does the work."""
-
-
-def zoo_units() -> list[str]:
-    """Every hostile function of both halves in four dtypes at two random points."""
-    from zoo import DTYPES
-    from zoo_functions import ZOO
-
-    return [f"{dtype} {seed} {s.name}" for s in ZOO for dtype in DTYPES for seed in (0, 1)]
-
-
-def zoo_prepare() -> Callable[[str], list[Record]]:
-    """Asks about a hostile function, right and with every planted error that shows in it."""
-    import torch
-    from zoo import Problem, prepare
-    from zoo_functions import ZOO
-
-    import adjudge
-
-    torch.set_num_threads(1)
-    by_name = {specimen.name: specimen for specimen in ZOO}
-
-    def work(unit: str) -> list[Record]:
-        dtype, seed, name = unit.split(" ", 2)
-        problem = Problem(by_name[name], dtype, int(seed))
-        prepared = prepare(problem)
-        if prepared.left_out:
-            return []
-        records = []
-        for corruption in (None, *prepared.corruptions):
-            plant = "right" if corruption is None else str(corruption.plant)
-            f, tensors = Problem(by_name[name], dtype, int(seed), corruption).torch()
-            check = functools.partial(adjudge.examine, f, tensors, seed=int(seed))
-            records.append(judged(f"zoo {unit} | {plant}", check))
-        return records
-
-    return work
-
-
-def torch_units() -> list[str]:
-    """Every operator of PyTorch's database, with its index there, in float64 and complex128."""
-    from operator_cases import name
-    from torch.testing._internal.common_methods_invocations import op_db
-
-    dtypes = ("float64", "complex128")
-    return [f"{dtype} {k} {name(op)}" for k, op in enumerate(op_db) for dtype in dtypes]
-
-
-def torch_prepare() -> Callable[[str], list[Record]]:
-    """Asks about an operator in a process of its own, since some operators end theirs."""
-    import torch
-    from torch.testing._internal import common_methods_invocations
-
-    import adjudge
-
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    x = torch.linspace(0.1, 1.0, 3, dtype=torch.float64, requires_grad=True)
-    adjudge.examine(torch.sin, (x,))  # what is imported late is imported before the forks
-    assert common_methods_invocations.op_db
-
-    def work(unit: str) -> list[Record]:
-        try:
-            return isolated(operator_records, unit, seconds=20 * LIMIT)  # type: ignore[no-any-return]
-        except RuntimeError as error:
-            reason = str(error).strip().splitlines()[-1]
-            return [{"key": f"torch {unit} | right", "ended": f"the process: {reason}"}]
-
-    return work
-
-
-def operator_records(unit: str) -> list[Record]:
-    """The records of an operator as it is, and with each planted error."""
-    import torch
-    from operator_cases import case, planted, spot
-    from torch.testing._internal.common_methods_invocations import op_db
-
-    import adjudge
-
-    dtype, index, name = unit.split(" ", 2)
-    operator, kind = op_db[int(index)], getattr(torch, dtype)
-    try:
-        right = case(operator, kind)
-    except Exception:  # an operator without a usable sample is no case
-        return []
-    try:
-        place = spot(right, f"{name} {dtype}")
-    except Exception:  # an operator without a gradient to falsify is judged as it is
-        place = None
-    records = []
-    for delta in (0.0, *DELTAS) if place else (0.0,):
-        asked = case(operator, kind)
-        if place and delta:
-            asked = planted(asked, place, delta)
-        check = functools.partial(
-            adjudge.gradcheck,
-            asked.function,
-            asked.inputs,
-            nondet_tol=asked.nondet_tol,
-            raise_exception=False,
-            seed=0,
-        )
-        records.append(judged(f"torch {unit} | {planted_name(delta)}", check))
-    return records
-
-
-def planted_name(delta: float) -> str:
-    """What a case with this relative error is called."""
-    return f"{delta:g}" if delta else "right"
-
-
-def jax_units() -> list[str]:
-    """Every group of JAX's harnesses, which stands for a primitive, in float64 and float32."""
-    from jax_primitives import all_harnesses
-
-    dtypes = ("float64", "float32")
-    there = {(np.dtype(h.dtype).name, str(h.group_name)) for h in all_harnesses()}
-    return sorted(f"{dtype} {group}" for dtype, group in there if dtype in dtypes)
-
-
-def jax_prepare() -> Callable[[str], list[Record]]:
-    """Asks about the first harness of a group that JAX can differentiate."""
-    import jax
-    from jax_primitives import DOUBLE, all_harnesses, of_group, plant, site_of
-
-    import adjudge
-
-    groups: dict[str, list[Any]] = {}
-    for harness in sorted(all_harnesses(), key=lambda h: str(h.fullname)):
-        unit = f"{np.dtype(harness.dtype).name} {harness.group_name}"
-        groups.setdefault(unit, []).append(harness)
-
-    def work(unit: str) -> list[Record]:
-        dtype = unit.split(" ")[0]
-        records = []
-        jax.clear_caches()
-        with jax.enable_x64(dtype in DOUBLE):
-            cases, _ = of_group(groups[unit], dtype, every=False)
-            for case in cases:
-                site = site_of(case)
-                for delta in (0.0, *DELTAS) if site else (0.0,):
-                    wrong = bool(site and delta)
-                    f = plant(case.f, case.args[site.leaf], site, delta) if wrong else case.f
-                    check = functools.partial(
-                        adjudge.gradcheck,
-                        f,
-                        case.args,
-                        check_forward_ad="fwd" in case.modes,
-                        check_backward_ad="rev" in case.modes,
-                        raise_exception=False,
-                        seed=0,
-                    )
-                    records.append(judged(f"jax {unit} | {planted_name(delta)}", check))
-        return records
-
-    return work
-
-
-def modes_units() -> list[str]:
-    """Every function whose derivative is known to be wrong in some composition of modes."""
-    from mode_known import KNOWN
-
-    return [f"{k} {known.framework} {known.name}, {known.point}" for k, known in enumerate(KNOWN)]
-
-
-def modes_prepare() -> Callable[[str], list[Record]]:
-    """Asks about a known finding in all compositions of modes and all ways of the engine."""
-    import jax
-    import jax.numpy as jnp
-    import torch
-    from mode_known import KNOWN
-
-    import adjudge
-
-    torch.set_num_threads(1)
-    jax.config.update("jax_enable_x64", True)
-
-    def work(unit: str) -> list[Record]:
-        known = KNOWN[int(unit.split(" ")[0])]
-        points = [np.asarray(a, float) for a in known.x]
-        if known.framework == "torch":
-            inputs = tuple(torch.tensor(a, requires_grad=True) for a in points)
-        else:
-            inputs = tuple(jnp.asarray(a) for a in points)
-        check = functools.partial(adjudge.examine, known.f(), inputs, order=2, seed=0)
-        return [judged(f"modes {unit} | right", check)]
-
-    return work
-
-
-def cross_units() -> list[str]:
-    """Every function of the tables of crosscheck, in every dtype of its table."""
-    return [f"{title} {name}" for title, (table, _) in cross_tables().items() for name in table]
-
-
-def cross_tables() -> dict[str, tuple[Any, str]]:
-    """The tables of functions, and the dtype to which their inputs are cast."""
-    from cross_functions import COMPLEX, EASY, HARD
-
-    return {
-        "float64": (EASY, "float64"),
-        "float32": (EASY, "float32"),
-        "complex128": (COMPLEX, "float64"),
-        "complex64": (COMPLEX, "float32"),
-        "hard,float64": (HARD, "float64"),
-        "hard,float32": (HARD, "float32"),
-    }
-
-
-def cross_prepare() -> Callable[[str], list[Record]]:
-    """Asks about one function on several engines: as it is, and with PyTorch's gradient wrong."""
-    import optree
-    import torch
-    from operator_cases import ScaledGradient
-
-    import adjudge
-
-    torch.set_num_threads(1)
-    tables = cross_tables()
-
-    def cast(tree: Any, dtype: str) -> Any:
-        narrow = {"float32": np.complex64, "float64": np.complex128}[dtype]
-        return optree.tree_map(
-            lambda a: np.asarray(a, dtype=narrow if np.iscomplexobj(a) else dtype), tree
-        )
-
-    def wrong(f: Callable[..., Any], element: int, delta: float) -> Callable[..., Any]:
-        def planted(xp: Any, *arrays: Any) -> Any:
-            leaves, structure = optree.tree_flatten(arrays)
-            if isinstance(leaves[0], torch.Tensor):
-                place = element % leaves[0].numel()
-                leaves[0] = ScaledGradient.apply(leaves[0], place, 1 + delta)
-            return f(xp, *optree.tree_unflatten(structure, leaves))
-
-        return planted
-
-    def work(unit: str) -> list[Record]:
-        title, name = unit.split(" ", 1)
-        table, dtype = tables[title]
-        f, arrays = table[name]
-        records = []
-        for delta in (0.0, *DELTAS):
-            engines = ["torch", "jax"] if delta else ["torch", "jax", "numpy"]
-            g = wrong(f, list(table).index(name), delta) if delta else f
-            check = functools.partial(
-                adjudge.crosscheck,
-                g,
-                cast(arrays, dtype),
-                engines,
-                seed=7,
-                raise_exception=False,
-            )
-            records.append(judged(f"cross {unit} | {planted_name(delta)}", check))
-        return records
-
-    return work
-
+# ---------------------------------------------------------------- the cases of a part
 
 PARTS = {
-    "zoo": Part(zoo_units, zoo_prepare),
-    "torch": Part(torch_units, torch_prepare),
-    "jax": Part(jax_units, jax_prepare),
-    "modes": Part(modes_units, modes_prepare),
-    "cross": Part(cross_units, cross_prepare),
+    "zoo": "zoo",
+    "torch": "torch_operators",
+    "jax": "jax_primitives",
+    "modes": "known_findings",
+    "cross": "crosscheck",
 }
+"""The parts of the gate, and the modules that hold their cases."""
+
+
+def family_of(part: str) -> Family:
+    """The cases of a part; engines are imported for it."""
+    return importlib.import_module(PARTS[part]).FAMILY  # type: ignore[no-any-return]
+
+
+def prepare(part: str) -> Callable[[str], list[Record]]:
+    """What makes the records of a unit, in the process that does the work."""
+    import adjudge
+
+    family = family_of(part)
+    cases = family.prepare(DELTAS)
+
+    def records(unit: str) -> list[Record]:
+        found = []
+        try:
+            for case in cases(unit):
+                check = functools.partial(
+                    getattr(adjudge, case.check), *case.make(""), **quiet(case)
+                )
+                found.append(judged(f"{part} {unit} | {case.plant}", check))
+        except SkippedError:
+            return []
+        return found
+
+    def alone(unit: str) -> list[Record]:
+        try:
+            return isolated(records, unit, seconds=20 * LIMIT)  # type: ignore[no-any-return]
+        except RuntimeError as error:
+            reason = str(error).strip().splitlines()[-1]
+            return [{"key": f"{part} {unit} | right", "ended": f"the process: {reason}"}]
+
+    return alone if family.alone else records
 
 
 # ---------------------------------------------------------------- running
@@ -396,21 +165,22 @@ def in_slice(part: str, unit: str, every: int) -> bool:
     return zlib.crc32(f"{part} {unit}".encode()) % every == 0
 
 
-def run(name: str, every: int, processes: int) -> dict[str, Record]:
+def run(part: str, every: int, processes: int) -> dict[str, Record]:
     """The records of a slice of one part by their keys; progress goes to standard error."""
-    part, start = PARTS[name], time.perf_counter()
-    units = isolated(part.units, seconds=LIMIT)
-    units = [unit for unit in units if in_slice(name, unit, every)]
+    start = time.perf_counter()
+    units = isolated(lambda: family_of(part).units(), seconds=LIMIT)
+    units = [unit for unit in units if in_slice(part, unit, every)]
     records: dict[str, Record] = {}
-    for number, (unit, found) in enumerate(spread(part.prepare, units, processes), start=1):
+    work = functools.partial(prepare, part)
+    for number, (unit, found) in enumerate(spread(work, units, processes), start=1):
         for record in found:
             if record["key"] in records:
                 raise RuntimeError(f"two cases have the key {record['key']!r}")
             records[record["key"]] = record
         if number % 50 == 0:
-            told(f"{name} {number}/{len(units)} {time.perf_counter() - start:.0f} s, {unit}")
+            told(f"{part} {number}/{len(units)} {time.perf_counter() - start:.0f} s, {unit}")
     seconds = time.perf_counter() - start
-    told(f"{name}: {len(units)} units, {len(records)} cases, {seconds:.0f} s")
+    told(f"{part}: {len(units)} units, {len(records)} cases, {seconds:.0f} s")
     return records
 
 

@@ -3,7 +3,8 @@
 `PYTHONPATH=src:adapters python benchmarks/gpu.py --engines cupy,torch,jax --out gpu.json` needs no
 installation of adjudge, only what it stands on. Every part runs in a process of its own, with a
 time limit of its own. `--dry-run` runs every part on the CPU, in little; `--page FILE` prints
-docs/gpu.md as it follows from a JSON. Nothing but the standard library is imported here.
+docs/gpu.md as it follows from a JSON. What runs in the processes is in gpu_parts.py; nothing
+but the standard library is imported here.
 """
 
 from __future__ import annotations
@@ -22,17 +23,19 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpu_page import MADE, page, problems, summary
+from harness import ORDINARY, RIGHT, Row, report, table
 
 ROOT = Path(__file__).resolve().parents[1]
 REQUIRED = {"numpy": "numpy", "optree": "optree", "array_api_compat": "array-api-compat"}
 """Modules that adjudge stands on, and what pip calls them."""
 ENGINES = ("cupy", "torch", "jax")
+COMMAND = "PYTHONPATH=src:adapters python benchmarks/gpu.py --out benchmarks/gpu.json"
 RESTARTS = 5
 """How often a part goes on after its process died."""
 LEAST = 10.0
@@ -279,15 +282,12 @@ def run_all(
     asked: argparse.Namespace,
     env: dict[str, str],
     keep: Callable[[dict[str, Any]], None],
-    already: Collection[tuple[str, str]] = (),
 ) -> Iterator[dict[str, Any]]:
     """Every part in turn, while there is time; what is not run says why."""
     end = time.time() + 60 * asked.minutes
     parts = [p for p in (DRY if asked.dry_run else PARTS) if p.engine in (*asked.engines, "numpy")]
     parts = [p for p in parts if not asked.parts or p.name in asked.parts]
     for part in parts:
-        if (part.name, part.engine) in already:
-            continue
         left = end - time.time()
         # the kernels of CuPy have no CPU to run on
         device = "cuda:0" if part.engine == "cupy" or not asked.dry_run else "cpu"
@@ -309,6 +309,242 @@ def run_all(
         yield done
 
 
+# ---------------------------------------------------------------- counting
+
+
+def summary(part: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The rows of a part in numbers, with every failure by name."""
+    failures = [
+        {"name": row["name"], "text": row.get("text", "")}
+        for row in rows
+        if not row.get("ok", True)
+    ]
+    skipped = Counter(row["skipped"] for row in rows if isinstance(row.get("skipped"), str))
+    common = {
+        "items": len(rows),
+        "passed": sum(bool(row.get("ok")) for row in rows),
+        "failed": len(failures),
+        "skipped": skipped.total(),
+        "failures": failures,
+        "skips": dict(skipped),
+    }
+    if part == "conformance":
+        return common | {"comparisons": sum(row.get("comparisons", 0) for row in rows)}
+    if part == "tests":
+        return common | tested(rows)
+    if part.endswith("operators"):
+        return common | judged(rows)
+    return common | {"rows": [dict(row) for row in rows]}
+
+
+def tested(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What pytest counted, over all files."""
+    counts = {
+        key: sum(row[key] for row in rows if isinstance(row.get(key), int))
+        for key in ("passed", "failed", "skipped")
+    }
+    reasons: Counter[str] = Counter()
+    for row in rows:
+        reasons.update(row.get("skips", {}))
+    died = sum("skips" not in row for row in rows)
+    return {**counts, "failed": counts["failed"] + died, "skips": dict(reasons)}
+
+
+def judged(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The tables about operators with planted errors, and how many right ones adjudge rejects."""
+    found = [Row(**row) for one in rows for row in one.get("rows", ())]
+    alarms = [
+        row
+        for row in found
+        if (row.judge, row.plant, row.kind, row.verdict) == ("adjudge", RIGHT, ORDINARY, "FAIL")
+    ]
+    judges = list(dict.fromkeys(row.judge for row in found))
+    return {"false_alarms": len(alarms), "tables": report(found, {}, judges) if found else ""}
+
+
+# ---------------------------------------------------------------- what a file has to hold
+
+
+def problems(run: dict[str, Any], *, gpu: bool = True) -> list[str]:
+    """What keeps this from being the JSON of a run; with `gpu`: of a run on a GPU."""
+    found = []
+    for part in run["parts"]:
+        found += [f"{titled(part)}: {text}" for text in of_part(part)]
+    if not gpu:
+        return found
+    if run["dry_run"]:
+        found.append("a dry run is no run on a GPU")
+    found += [
+        f"machine: no {key}" for key in ("gpu", "driver", "cuda") if not run["machine"].get(key)
+    ]
+    if not run["commit"].get("hash"):
+        found.append("commit: no hash")
+    done = [part for part in run["parts"] if part["summary"]]
+    if not done:
+        found.append("no part was run")
+    for part in done:
+        found += [f"{titled(part)}: {text}" for text in elsewhere(part)]
+    return found
+
+
+def of_part(part: dict[str, Any]) -> list[str]:
+    """What is wrong about one part."""
+    if part["status"] != "ran" and not part["reason"]:
+        return [f"{part['status']} without a reason"]
+    if part["status"] == "ran" and not part["summary"].get("items"):
+        return ["ran, and holds nothing"]
+    return []
+
+
+def elsewhere(part: dict[str, Any]) -> list[str]:
+    """Where a part was not on a GPU."""
+    found = []
+    if part["on"] and part["on"].get("platform") != "cuda":
+        found.append(f"on {part['on'].get('device')}, which is no GPU")
+    if not part["on"] and part["summary"].get("items"):
+        found.append("does not say on which device it ran")
+    on_cpu = [
+        row["name"]
+        for row in part["summary"].get("rows", ())
+        # an example may hand its arrays from the CPU to a kernel: its table says where they are
+        if part["name"] == "large"
+        and str(row.get("device", "cuda")).partition(":")[0] not in ("cuda", "gpu")
+    ]
+    return found + [f"{name} was not on the GPU" for name in on_cpu]
+
+
+def titled(part: dict[str, Any]) -> str:
+    """Part and engine."""
+    return f"{part['name']}, {part['engine']}"
+
+
+# ---------------------------------------------------------------- the page
+
+HEAD = """\
+# On a GPU
+
+<!-- written by `python benchmarks/gpu.py --page`; a test holds it to benchmarks/gpu.json -->
+
+"""
+
+NEVER = f"""\
+**It has not run on a GPU yet.** What this documentation says of CUDA devices was tested as far as a
+CPU reaches: on arrays of NumPy, on the devices of array-api-strict, on PyTorch's `meta`, on several
+CPU devices of JAX, and with CUDA kernels that are compiled and not launched. No number of it is one
+of a GPU.
+
+On a machine with an NVIDIA driver, with CuPy, PyTorch or JAX (those that are absent are left out,
+and the file says so), this is one command:
+
+```console
+$ {COMMAND}
+```
+
+or `nox -s gpu`, which installs what fits the driver first. It takes 20 minutes at most
+(`--minutes`), and this page is then `python benchmarks/gpu.py --page benchmarks/gpu.json`.
+"""
+
+RUNS = """\
+## What it runs
+
+In this order, every part in a process of its own with a time limit of its own, so that an error
+from which a device does not recover ends one part only:
+
+- the conformance kit on CuPy, PyTorch (eager and `torch.func`) and JAX, with the GPU as the device
+  on which every array is made;
+- the examples with CUDA kernels, right and wrong, each with its expected verdict;
+- the check of an elementwise kernel pair of 1e5 to 1e7 entries, as a multiple of the pair's time;
+- the tests of engines and of device placement;
+- operators of PyTorch and primitives of JAX, as they are and with planted errors.
+
+`--dry-run` does the same on the CPU, in little, and its file is not accepted as that of a run.
+"""
+
+
+def page(run: dict[str, Any] | None) -> str:
+    """docs/gpu.md as it follows from the JSON of a run on a GPU; `None`: there is none."""
+    if run is None:
+        return HEAD + NEVER + "\n" + RUNS
+    return HEAD + "\n".join([ran(run), overview(run["parts"]), *details(run["parts"]), RUNS])
+
+
+def ran(run: dict[str, Any]) -> str:
+    """When, on what, of which commit."""
+    on, commit = run["machine"], run["commit"]
+    dirty = ", with changes that are not committed" if commit.get("dirty") else ""
+    known = ", ".join(f"{name} {found}" for name, found in run["versions"].items() if found)
+    gpu = f"{on['gpu']} ({on.get('memory')}), driver {on['driver']}, CUDA {on['cuda']}"
+    return (
+        f"It ran last on {run['date'][:10]}, on one {gpu}, Python {on['python']}, commit "
+        f"`{commit['hash'][:12]}`{dirty}, in {run['seconds'] / 60:.1f} minutes.\n\n"
+        f"{known}.\n\n```console\n$ {COMMAND}\n```\n"
+    )
+
+
+def overview(parts: Sequence[dict[str, Any]]) -> str:
+    """One line a part."""
+    lines = []
+    keys = ("items", "passed", "failed", "skipped", "comparisons")
+    for part in parts:
+        counts = part["summary"]
+        status = part["status"] + (f": {part['reason']}" if part["reason"] else "")
+        where = (part["name"], part["engine"], part["on"].get("device", "-"), status)
+        numbers = [counts.get(key, "-") for key in keys]
+        lines.append((*where, *numbers, f"{part['seconds']:.0f}"))
+    columns = ("part", "engine", "device", "status", *keys, "s")
+    return "## Parts\n\n" + table(columns, lines)
+
+
+def details(parts: Sequence[dict[str, Any]]) -> list[str]:
+    """The tables of the parts, and everything that failed."""
+    sections = []
+    for name, make in (("large", large), ("examples", examples)):
+        rows = [row for p in parts if p["name"] == name for row in p["summary"].get("rows", ())]
+        if rows:
+            sections.append(make(rows))
+    sections += [
+        f"## {part['name']} on {part['on'].get('device', '-')}\n\n{part['summary']['tables']}"
+        for part in parts
+        if part["summary"].get("tables")
+    ]
+    failures = [
+        (titled(part), one["name"], one["text"][:300])
+        for part in parts
+        for one in part["summary"].get("failures", ())
+    ]
+    failures += [(titled(part), "-", text[:300]) for part in parts for text in part["errors"]]
+    told = table(["part", "what", "found"], failures) if failures else "Nothing failed.\n"
+    skips = [
+        (titled(part), reason, count)
+        for part in parts
+        for reason, count in part["summary"].get("skips", {}).items()
+    ]
+    left_out = "\n## What was skipped\n\n" + table(["part", "reason", "number"], skips)
+    return [*sections, "## What failed\n\n" + told + (left_out if skips else "")]
+
+
+def large(rows: Sequence[dict[str, Any]]) -> str:
+    """The check of a large kernel pair."""
+    from cost import LARGE_COLUMNS, large_cells
+
+    lines = [large_cells(row) for row in rows if "own" in row or "wrong" in row]
+    return (
+        "## A large kernel pair\n\n`y = x exp(-x²)` and its pullback; times are warm and "
+        "synchronised, memory is the peak in arrays of the size of x.\n\n"
+        + table(LARGE_COLUMNS, lines)
+    )
+
+
+def examples(rows: Sequence[dict[str, Any]]) -> str:
+    """The verdicts on the examples."""
+    lines = [
+        (row["name"], row["device"], row["expected"], row["verdict"], row["text"][:160])
+        for row in rows
+        if "verdict" in row
+    ]
+    return "## Examples\n\n" + table(["case", "device", "expected", "verdict", "found"], lines)
+
+
 # ---------------------------------------------------------------- command line
 
 
@@ -319,7 +555,6 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--parts", nargs="+", choices=sorted({p.name for p in PARTS}))
     parser.add_argument("--minutes", type=float, default=20.0, help="for all parts together")
     parser.add_argument("--out", type=Path, default=Path("gpu.json"))
-    parser.add_argument("--resume", action="store_true", help="keep what --out holds that ran")
     parser.add_argument("--commit", help="the commit that this is, where git does not say it")
     parser.add_argument("--dry-run", action="store_true", help="on the CPU, in little")
     parser.add_argument("--page", metavar="FILE", help="print docs/gpu.md from a JSON; -: of none")
@@ -351,7 +586,6 @@ def main(given: Sequence[str] | None = None) -> int:
         print("no GPU: nvidia-smi names none\n  --dry-run runs on the CPU", file=sys.stderr)
         return 2
     run: dict[str, Any] = {
-        "format": MADE,
         "date": datetime.datetime.now(tz=datetime.UTC).isoformat(timespec="seconds"),
         "dry_run": asked.dry_run,
         "engines": asked.engines,
@@ -362,38 +596,21 @@ def main(given: Sequence[str] | None = None) -> int:
         "versions": versions(),
         "parts": [],
     }
-    if asked.resume and asked.out.exists():
-        before = json.loads(asked.out.read_text(encoding="utf-8"))
-        if found := problems(before, gpu=False) or differences(before, run):
-            print("cannot go on with --out:\n  " + "\n  ".join(found), file=sys.stderr)
-            return 2
-        run["parts"] = [part for part in before["parts"] if part["status"] in ("ran", "stopped")]
-    spent = sum(part["seconds"] for part in run["parts"])
     start = time.time()
 
     def keep(part: dict[str, Any]) -> None:
         """After each part, so that a run that is ended from outside leaves what it did."""
         run["parts"].append(part)
-        run["seconds"] = round(spent + time.time() - start, 1)
+        run["seconds"] = round(time.time() - start, 1)
         asked.out.write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
 
-    already = {(part["name"], part["engine"]) for part in run["parts"]}
     with tempfile.TemporaryDirectory() as folder:
-        list(run_all(asked, environment(Path(folder)), keep, already))
+        list(run_all(asked, environment(Path(folder)), keep))
     found = problems(run, gpu=not asked.dry_run)
     for problem in found:
         print(problem, file=sys.stderr)
     went_wrong = [p for p in run["parts"] if p["status"] == "broken" or p["summary"].get("failed")]
     return 1 if went_wrong or found else 0
-
-
-def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """Why two runs cannot be one."""
-    return [
-        f"{key} was {before[key]}, and is {now[key]}"
-        for key in ("dry_run", "commit", "machine", "versions")
-        if before[key] != now[key]
-    ]
 
 
 if __name__ == "__main__":

@@ -14,10 +14,11 @@ import importlib.util
 import json
 import math
 import random
+import re
+import subprocess
 import sys
 import time
 import traceback
-import types
 import unittest
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -26,6 +27,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
+from harness import SkippedError, stand_in
+from harness import judged as rows_of
 
 import adjudge
 from adjudge.conformance import checks
@@ -240,47 +243,22 @@ def own_tests(place: Place) -> Iterator[Item]:
 
 
 def tested(path: Path) -> dict[str, Any]:
-    """The counts of pytest on one file, the reasons for what it skipped, what failed."""
-    pytest = importlib.import_module("pytest")
+    """The counts of pytest on one file, the reasons for what it skipped, and what failed."""
+    command = [sys.executable, "-m", "pytest", "-q", "-rsfE", "--tb=line", "-p", "no:cacheprovider"]
+    done = subprocess.run(  # noqa: S603  this interpreter
+        [*command, "--rootdir", str(ROOT), str(path)], capture_output=True, text=True, check=False
+    )
     counts = {"passed": 0, "failed": 0, "skipped": 0}
-    failed: list[str] = []
-    skipped: dict[str, int] = {}
-
-    class Seen:
-        def pytest_runtest_logreport(self, report: Any) -> None:
-            self.note(report, report.when == "call")
-
-        def pytest_collectreport(self, report: Any) -> None:
-            if not report.passed:
-                self.note(report, True)
-
-        def note(self, report: Any, whole: bool) -> None:
-            absent = last_line(report.longreprtext) if report.failed else ""
-            if absent.startswith("ModuleNotFoundError: "):
-                counts["skipped"] += 1
-                skipped[absent.removeprefix("ModuleNotFoundError: ")] = 1
-            elif report.failed:
-                counts["failed"] += 1
-                failed.append(f"{report.nodeid}: {last_line(report.longreprtext)}")
-            elif report.skipped:
-                counts["skipped"] += 1
-                reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else "expected"
-                skipped[reason] = skipped.get(reason, 0) + 1
-            elif whole:
-                counts["passed"] += 1
-
-    options = ["-q", "-p", "no:cacheprovider", "--rootdir", str(ROOT), str(path)]
-    code = int(pytest.main(options, plugins=[Seen()]))
-    # 2: a file that could not be imported, which is among what failed or was skipped
-    ok = not failed and (code in (0, 5) or (code == 2 and counts["skipped"] > 0))
-    text = "" if ok else "\n".join(failed)[:TEXT] or f"pytest ended with {code}"
-    return {"ok": ok, **counts, "skips": skipped, "text": text}
-
-
-def last_line(text: str) -> str:
-    """What pytest says at the end of a failure."""
-    lines = [line.removeprefix("E").strip() for line in text.splitlines() if line.startswith("E")]
-    return (lines or text.splitlines() or [""])[0][:300]
+    absent = re.search(r"ModuleNotFoundError: (.*)", done.stdout)
+    if done.returncode == 2 and absent:  # the file cannot be imported here, which is no failure
+        return {"ok": True, **counts, "skipped": 1, "skips": {absent[1]: 1}, "text": ""}
+    lines = done.stdout.splitlines() or [done.stderr]
+    counts |= {word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|skipped)", lines[-1])}
+    reasons = re.findall(r"SKIPPED \[(\d+)\] \S+: (.*)", done.stdout)
+    failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
+    ok = done.returncode in (0, 5)  # 5: there is no test for this machine
+    text = "" if ok else "\n".join(failed)[:TEXT] or f"pytest ended with {done.returncode}"
+    return {"ok": ok, **counts, "skips": {r: int(n) for n, r in reasons}, "text": text}
 
 
 # ---------------------------------------------------------------- operators
@@ -293,63 +271,15 @@ def shuffled(names: Sequence[Any], place: Place, most: int) -> list[Any]:
     return chosen[:4] if place.small else chosen[:most]
 
 
-def stand_in(name: str, **contents: Any) -> None:
-    """A module of this name, where none is installed. The lists of operators of PyTorch and JAX
-    are in their test suites, which import test frameworks that no list needs.
-    """
-    if importlib.util.find_spec(name.partition(".")[0]) is None:
-        module = types.ModuleType(name)
-        vars(module).update(contents)
-        PROVIDED[name] = module
-
-
-PROVIDED: dict[str, types.ModuleType] = {}
-"""The modules of `stand_in`, which Python imports once they are in `sys.modules`."""
-
-
 def torch_operators(place: Place) -> Iterator[Item]:
     """PyTorch's operators with planted errors, judged by adjudge and by PyTorch's fast mode."""
-    stand_in("expecttest", TestCase=unittest.TestCase)
-    sys.modules.update(PROVIDED)
-    import torch
-    from judges import JUDGES, warm_up
-    from operator_tables import Options
-    from torch.testing._internal.common_methods_invocations import op_db
-    from torch_operators import examine, label
+    stand_in("expecttest", {"expecttest": {"TestCase": unittest.TestCase}})
+    import torch_operators as operators
 
-    names = ["adjudge", "torch fast"]
-    judges = {name: JUDGES[name](0) for name in names}
-    for judge in judges.values():
-        warm_up(judge)
-    options = Options(names, names, DELTAS, limit=60.0, patience=1.0, seed=0, repeats=1)
-
-    def judged_pair(index: int, dtype: torch.dtype) -> dict[str, Any]:
-        result = examine(index, dtype, options, judges, place.device)
-        if result.skipped:
-            return {"skipped": result.skipped}
-        rulings = [
-            {**ruling(r.judge, r.delta, WORDS[r.verdict], r.message), "seconds": r.seconds}
-            for r in result.rows
-        ]
-        return {"ok": True, "rulings": rulings, "known": result.wrong, "excused": excused(result)}
-
-    differentiable = [k for k, operator in enumerate(op_db) if operator.supports_autograd]
-    for index in shuffled(differentiable, place, 150):
-        for dtype in (torch.float64, torch.float32):
-            yield label(op_db[index], dtype), partial(judged_pair, index, dtype)
-
-
-WORDS = {"accepts": "pass", "rejects": "reject", "inconclusive": "inconclusive", "crashes": "crash"}
-
-
-def ruling(judge: str, delta: float, verdict: str, text: str) -> dict[str, Any]:
-    """One judge on one derivative; `delta` is 0 where nothing was planted."""
-    return {"judge": judge, "delta": delta, "verdict": verdict, "text": text[:300]}
-
-
-def excused(result: Any) -> bool:
-    """Whether PyTorch's own test of this gradient is skipped or expected to fail."""
-    return any(row.excused for row in result.rows)
+    units = operators.units(("float64", "float32"))
+    cases = operators.prepare(DELTAS, place.device)
+    for unit in shuffled(units, place, 400):
+        yield unit, partial(judged_unit, cases, unit, ["adjudge", "torch fast"])
 
 
 def jax_primitives(place: Place) -> Iterator[Item]:
@@ -357,51 +287,35 @@ def jax_primitives(place: Place) -> Iterator[Item]:
     import jax
     import jax_primitives as primitives
 
-    parameterized = types.SimpleNamespace(TestCase=unittest.TestCase)
-    stand_in("absl")
-    absltest = types.SimpleNamespace(TestLoader=unittest.TestLoader, TestCase=unittest.TestCase)
-    stand_in("absl.testing", parameterized=parameterized, absltest=absltest)
-    if PROVIDED:
-        importlib.import_module("jax._src.config").parse_flags_with_absl = dict  # no flags
-    sys.modules.update(PROVIDED)
-    primitives.take_platform(place.device)
-    judges = {"adjudge": "default", "check_grads": "jax"}
+    # JAX makes its arrays there from now on
+    kind = place.device.partition(":")[0]
+    jax.config.update("jax_platforms", "cpu" if kind == "cpu" else f"{kind},cpu")
+    cases = primitives.prepare(DELTAS)
 
-    def judged_case(harness: Any, dtype: str) -> dict[str, Any]:
+    def judged_case(unit: str) -> dict[str, Any]:
         # TF32 products, JAX's default on a GPU, would have both judge to three digits
-        highest = jax.default_matmul_precision("highest")
-        with jax.enable_x64(dtype in primitives.DOUBLE), highest:
-            case = primitives.case_of(harness, dtype)
-            if isinstance(case, primitives.Skip):
-                return {"skipped": case.reason}
-            site = primitives.site_of(case)
-            rulings = []
-            for delta in (0.0, *DELTAS) if site else (0.0,):
-                f = primitives.plant(case.f, case.args[site.leaf], site, delta) if delta else case.f
-                for name, judge in judges.items():
-                    one = primitives.rule(judge, case, f, delta)
-                    told = ruling(name, delta, one.verdict, one.line)
-                    rulings.append({**told, "seconds": one.seconds})
-        known = True if case.kind == "wrong" else None
-        irregular = case.kind == "not finite"
-        return {"ok": True, "rulings": rulings, "known": known, "excused": irregular}
+        with jax.default_matmul_precision("highest"):
+            return judged_unit(cases, unit, ["adjudge", "check_grads"])
 
-    groups: dict[tuple[str, str], Any] = {}
-    for harness in sorted(primitives.all_harnesses(), key=lambda h: (h.group_name, h.fullname)):
-        dtype = np.dtype(harness.dtype).name
-        if dtype in ("float64", "float32"):
-            groups.setdefault((harness.group_name, dtype), harness)
-    for (_, dtype), harness in shuffled(list(groups.items()), place, 120):
-        named = f"{harness.fullname} {dtype}"
-        yield named, partial(judged_case, harness, dtype)
+    for unit in shuffled(primitives.units(), place, 200):
+        yield unit, partial(judged_case, unit)
+
+
+def judged_unit(cases: Callable[[str], Any], unit: str, judges: Sequence[str]) -> dict[str, Any]:
+    """The rows of a unit, or the reason why it is left out."""
+    try:
+        rows = rows_of(cases(unit), judges, limit=60.0, repeats=1)
+    except SkippedError as skipped:
+        return {"skipped": str(skipped)}
+    return {"ok": True, "rows": [asdict(row) for row in rows]}
 
 
 # ---------------------------------------------------------------- time
 
 
 def large(place: Place) -> Iterator[Item]:
-    """The large kernel pair of `large.py`: right ones of every size, then wrong ones."""
-    from large import DTYPES, SIZES, measure, measure_wrong
+    """The large kernel pair of `cost.py`: right ones of every size, then wrong ones."""
+    from cost import DTYPES, SIZES, measure, measure_wrong
 
     def right(n: int, dtype: str) -> dict[str, Any]:
         row = measure(place.engine, n, dtype, place.device, repeats=1 if place.small else 3)

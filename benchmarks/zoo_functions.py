@@ -1,10 +1,11 @@
 """Functions that are hard on gradient checkers, written once for PyTorch and for JAX.
 
-Each takes a namespace `xp`, the shim below, and arrays. Captured constants are multiples of 1/8
-below 2 or powers of ten: all but the latter are the same numbers in every dtype.
+Each takes a namespace `xp`, which is one of those below, and arrays. Captured constants are
+multiples of 1/8 below 2 or powers of ten: all but the latter are the same numbers in every dtype.
 """
 
 import enum
+import functools
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -57,142 +58,68 @@ class Draw:
         return at + self.signs(*shape) * least * self.uniform(1, 2, *shape)
 
 
-class TorchNamespace:
-    """PyTorch, with the few names that differ from those of `jax.numpy`."""
+class Namespace:
+    """The functions of a framework under common names: those given here, and its own."""
 
-    erf = staticmethod(torch.special.erf)
-    solve = staticmethod(torch.linalg.solve)
-    rfft = staticmethod(torch.fft.rfft)
-    relu = staticmethod(torch.relu)
-    concatenate = staticmethod(torch.cat)
+    def __init__(self, module: Any, **functions: Callable[..., Any]) -> None:
+        self.module = module
+        vars(self).update(functions)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(torch, name)
-
-    @staticmethod
-    def const(values: Any, like: torch.Tensor) -> torch.Tensor:
-        """A captured array in the dtype of `like`."""
-        return torch.tensor(np.asarray(values), dtype=like.dtype, device=like.device)
-
-    @staticmethod
-    def take(x: torch.Tensor, indices: Any) -> torch.Tensor:
-        """`x[indices]`."""
-        return x[torch.as_tensor(np.asarray(indices), device=x.device)]
-
-    @staticmethod
-    def cast(x: torch.Tensor, dtype: str) -> torch.Tensor:
-        """`x` in another dtype."""
-        return x.to(getattr(torch, dtype))
-
-    @staticmethod
-    def stop(x: torch.Tensor) -> torch.Tensor:
-        """`x` as a constant."""
-        return x.detach()
-
-    @staticmethod
-    def sort(x: torch.Tensor) -> torch.Tensor:
-        """Sorted values."""
-        return torch.sort(x).values
-
-    @staticmethod
-    def softmax(x: torch.Tensor) -> torch.Tensor:
-        """Over the last axis."""
-        return torch.softmax(x, -1)
-
-    @staticmethod
-    def log_softmax(x: torch.Tensor) -> torch.Tensor:
-        """Over the last axis."""
-        return torch.log_softmax(x, -1)
-
-    @staticmethod
-    def logsumexp(x: torch.Tensor) -> torch.Tensor:
-        """Over the last axis."""
-        return torch.logsumexp(x, -1)
-
-    @staticmethod
-    def cumprod(x: torch.Tensor) -> torch.Tensor:
-        """Along the first axis."""
-        return torch.cumprod(x, 0)
-
-    @staticmethod
-    def norm(x: torch.Tensor) -> torch.Tensor:
-        """The Euclidean norm."""
-        return torch.linalg.vector_norm(x)
-
-    @staticmethod
-    def slogdet(x: torch.Tensor) -> torch.Tensor:
-        """The logarithm of the magnitude of the determinant."""
-        return torch.linalg.slogdet(x)[1]
-
-    @staticmethod
-    def cholesky(x: torch.Tensor) -> torch.Tensor:
-        """The lower factor."""
-        return torch.linalg.cholesky(x)
-
-    @staticmethod
-    def eigenvalues(x: torch.Tensor) -> torch.Tensor:
-        """Of a symmetric matrix."""
-        return torch.linalg.eigvalsh(x)
-
-    @staticmethod
-    def conv(x: torch.Tensor, kernel: torch.Tensor) -> torch.Tensor:
-        """One dimension, no padding: `NCL, OIK -> NOL`."""
-        return torch.nn.functional.conv1d(x, kernel)
+        return getattr(self.module, name)
 
 
-class JaxNamespace:
-    """`jax.numpy`, with the few names that are not in it."""
+TORCH = Namespace(
+    torch,
+    erf=torch.special.erf,
+    solve=torch.linalg.solve,
+    rfft=torch.fft.rfft,
+    concatenate=torch.cat,
+    const=lambda values, like: torch.tensor(np.asarray(values), dtype=like.dtype),
+    take=lambda x, indices: x[torch.as_tensor(np.asarray(indices))],
+    cast=lambda x, dtype: x.to(getattr(torch, dtype)),
+    stop=lambda x: x.detach(),
+    sort=lambda x: torch.sort(x).values,
+    softmax=lambda x: torch.softmax(x, -1),
+    log_softmax=lambda x: torch.log_softmax(x, -1),
+    logsumexp=lambda x: torch.logsumexp(x, -1),
+    cumprod=lambda x: torch.cumprod(x, 0),
+    norm=torch.linalg.vector_norm,
+    slogdet=lambda x: torch.linalg.slogdet(x)[1],
+    cholesky=torch.linalg.cholesky,
+    eigenvalues=torch.linalg.eigvalsh,
+    conv=torch.nn.functional.conv1d,
+)
 
-    def __init__(self) -> None:
-        import jax
-        import jax.numpy as jnp
 
-        self.jnp = jnp
-        self.erf = jax.scipy.special.erf
-        self.softmax = jax.nn.softmax
-        self.log_softmax = jax.nn.log_softmax
-        self.relu = jax.nn.relu
-        self.stop = jax.lax.stop_gradient
-        self.sigmoid = jax.nn.sigmoid
-        self.complex = jax.lax.complex
-        self.solve = jnp.linalg.solve
-        self.rfft = jnp.fft.rfft
-        self.norm = jnp.linalg.norm
-        self.cholesky = jnp.linalg.cholesky
-        self.eigenvalues = jnp.linalg.eigvalsh
-        self._lax = jax.lax
-        self._logsumexp = jax.scipy.special.logsumexp
+@functools.cache
+def jax_namespace() -> Namespace:
+    """JAX, which is imported when it is asked for."""
+    import jax
+    import jax.numpy as jnp
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.jnp, name)
-
-    def const(self, values: Any, like: Any) -> Any:
-        """A captured array in the dtype of `like`."""
-        return self.jnp.asarray(values, like.dtype)
-
-    def take(self, x: Any, indices: Any) -> Any:
-        """`x[indices]`."""
-        return x[np.asarray(indices)]
-
-    def cast(self, x: Any, dtype: str) -> Any:
-        """`x` in another dtype."""
-        return x.astype(dtype)
-
-    def logsumexp(self, x: Any) -> Any:
-        """Over the last axis."""
-        return self._logsumexp(x, axis=-1)
-
-    def cumprod(self, x: Any) -> Any:
-        """Along the first axis."""
-        return self.jnp.cumprod(x, axis=0)
-
-    def slogdet(self, x: Any) -> Any:
-        """The logarithm of the magnitude of the determinant."""
-        return self.jnp.linalg.slogdet(x)[1]
-
-    def conv(self, x: Any, kernel: Any) -> Any:
-        """One dimension, no padding: `NCL, OIK -> NOL`."""
-        return self._lax.conv(x, kernel, (1,), "VALID")
+    return Namespace(
+        jnp,
+        erf=jax.scipy.special.erf,
+        solve=jnp.linalg.solve,
+        rfft=jnp.fft.rfft,
+        relu=jax.nn.relu,
+        sigmoid=jax.nn.sigmoid,
+        complex=jax.lax.complex,
+        const=lambda values, like: jnp.asarray(values, like.dtype),
+        take=lambda x, indices: x[np.asarray(indices)],
+        cast=lambda x, dtype: x.astype(dtype),
+        stop=jax.lax.stop_gradient,
+        softmax=jax.nn.softmax,
+        log_softmax=jax.nn.log_softmax,
+        logsumexp=lambda x: jax.scipy.special.logsumexp(x, axis=-1),
+        cumprod=lambda x: jnp.cumprod(x, axis=0),
+        norm=jnp.linalg.norm,
+        slogdet=lambda x: jnp.linalg.slogdet(x)[1],
+        cholesky=jnp.linalg.cholesky,
+        eigenvalues=jnp.linalg.eigvalsh,
+        conv=lambda x, kernel: jax.lax.conv(x, kernel, (1,), "VALID"),
+    )
 
 
 Inputs = np.ndarray | tuple[np.ndarray, ...]
@@ -203,7 +130,6 @@ class Specimen:
     """A function `f(xp, *arrays)` and the points at which it is checked."""
 
     name: str
-    group: str
     draw: Callable[[Draw], Inputs]
     f: Callable[..., Any]
     kind: Kind = Kind.SMOOTH
@@ -423,241 +349,221 @@ KINK, LOOSE = Kind.KINK, Kind.LOOSE
 
 ZOO: Sequence[Specimen] = [
     # smooth
-    S("sin", "smooth", lambda d: d.normal(6), lambda xp, x: xp.sin(x)),
-    S("polynomial", "smooth", lambda d: d.normal(5), _horner),
-    S("quadratic form", "smooth", lambda d: d.normal(5),
+    S("sin", lambda d: d.normal(6), lambda xp, x: xp.sin(x)),
+    S("polynomial", lambda d: d.normal(5), _horner),
+    S("quadratic form", lambda d: d.normal(5),
       lambda xp, x: x @ (xp.const(eighths("qf", 5, 5), x) @ x)),
-    S("gaussian", "smooth", lambda d: d.normal(6), lambda xp, x: xp.exp(-x * x / 2)),
-    S("gelu", "smooth", lambda d: d.normal(6), lambda xp, x: x * (1 + xp.erf(x * 0.70710678)) / 2),
-    S("softplus", "smooth", lambda d: 3 * d.normal(6), _soft_plus),
-    S("bilinear", "smooth", lambda d: (d.normal(4), d.normal(3)),
+    S("gaussian", lambda d: d.normal(6), lambda xp, x: xp.exp(-x * x / 2)),
+    S("gelu", lambda d: d.normal(6), lambda xp, x: x * (1 + xp.erf(x * 0.70710678)) / 2),
+    S("softplus", lambda d: 3 * d.normal(6), _soft_plus),
+    S("bilinear", lambda d: (d.normal(4), d.normal(3)),
       lambda xp, x, y: x @ (xp.const(eighths("bl", 4, 3), x) @ y)),
-    S("atan2", "smooth", lambda d: (d.normal(5), d.uniform(0.5, 2, 5)),
-      lambda xp, x, y: xp.arctan2(x, y)),
-    S("rational", "smooth", lambda d: d.normal(5), lambda xp, x: x / (1 + x * x)),
-    S("tanh network", "smooth", lambda d: d.normal(5), lambda xp, x: _mlp(xp, x, xp.tanh)),
-    S("matmul chain", "smooth", lambda d: (d.normal(2, 3), d.normal(3, 4), d.normal(4, 2)),
+    S("atan2", lambda d: (d.normal(5), d.uniform(0.5, 2, 5)), lambda xp, x, y: xp.arctan2(x, y)),
+    S("rational", lambda d: d.normal(5), lambda xp, x: x / (1 + x * x)),
+    S("tanh network", lambda d: d.normal(5), lambda xp, x: _mlp(xp, x, xp.tanh)),
+    S("matmul chain", lambda d: (d.normal(2, 3), d.normal(3, 4), d.normal(4, 2)),
       lambda xp, a, b, c: a @ b @ c),
-    S("linear", "smooth", lambda d: d.normal(4),
-      lambda xp, x: xp.const(eighths("lin", 3, 4), x) @ x),
-    S("rotation", "smooth", lambda d: (d.normal(4), d.normal(3)), _quaternion_rotation),
-    S("continued fraction", "smooth", lambda d: d.uniform(0.5, 2, 4), _continued_fraction),
-    S("gru cell", "smooth", lambda d: (d.normal(3), d.normal(3)), _gru),
-    S("exp of log", "smooth", lambda d: d.uniform(0.5, 3, 5),
-      lambda xp, x: xp.exp(1.5 * xp.log(x))),
+    S("linear", lambda d: d.normal(4), lambda xp, x: xp.const(eighths("lin", 3, 4), x) @ x),
+    S("rotation", lambda d: (d.normal(4), d.normal(3)), _quaternion_rotation),
+    S("continued fraction", lambda d: d.uniform(0.5, 2, 4), _continued_fraction),
+    S("gru cell", lambda d: (d.normal(3), d.normal(3)), _gru),
+    S("exp of log", lambda d: d.uniform(0.5, 3, 5), lambda xp, x: xp.exp(1.5 * xp.log(x))),
     # stiff and saturated
-    S("exp(30 x)", "stiff", lambda d: d.normal(5), lambda xp, x: xp.exp(30 * x)),
-    S("x^20", "stiff", lambda d: d.uniform(0.7, 1.3, 4), lambda xp, x: x**20),
-    S("steep sigmoid", "stiff", lambda d: 0.05 * d.normal(5), lambda xp, x: xp.sigmoid(50 * x)),
-    S("steep step off center", "stiff", lambda d: 1 + 0.02 * d.normal(4),
+    S("exp(30 x)", lambda d: d.normal(5), lambda xp, x: xp.exp(30 * x)),
+    S("x^20", lambda d: d.uniform(0.7, 1.3, 4), lambda xp, x: x**20),
+    S("steep sigmoid", lambda d: 0.05 * d.normal(5), lambda xp, x: xp.sigmoid(50 * x)),
+    S("steep step off center", lambda d: 1 + 0.02 * d.normal(4),
       lambda xp, x: xp.tanh(100 * (x - 1))),
-    S("saturated tanh", "stiff", lambda d: 6 * d.signs(4) + d.normal(4), lambda xp, x: xp.tanh(x)),
-    S("deeply saturated tanh", "stiff", lambda d: 12 * d.signs(4) + d.normal(4),
-      lambda xp, x: xp.tanh(x)),
-    S("y (1 - y), saturated", "stiff", lambda d: 6 + d.normal(4),
+    S("saturated tanh", lambda d: 6 * d.signs(4) + d.normal(4), lambda xp, x: xp.tanh(x)),
+    S("deeply saturated tanh", lambda d: 12 * d.signs(4) + d.normal(4), lambda xp, x: xp.tanh(x)),
+    S("y (1 - y), saturated", lambda d: 6 + d.normal(4),
       lambda xp, x: xp.sigmoid(x) * (1 - xp.sigmoid(x))),
-    S("stiff decay", "stiff", lambda d: d.uniform(0.5, 1.5, 3), _stiff_decay),
+    S("stiff decay", lambda d: d.uniform(0.5, 1.5, 3), _stiff_decay),
     # scales
-    S("inputs of 1e-12", "scales", lambda d: 1e-12 * d.normal(5), lambda xp, x: xp.sin(1e12 * x)),
-    S("inputs of 1e12", "scales", lambda d: 1e12 * d.uniform(1, 9, 5), lambda xp, x: xp.log(x)),
-    S("squares of 1e-6", "scales", lambda d: 1e-6 * d.normal(5), lambda xp, x: x * x),
-    S("outputs of 1e12", "scales", lambda d: d.normal(5), lambda xp, x: 1e12 * xp.sin(x)),
-    S("outputs of 1e-12", "scales", lambda d: d.normal(5), lambda xp, x: 1e-12 * xp.exp(x)),
-    S("inputs of 1e-6 and 1e6", "scales",
-      lambda d: (1e-6 * d.uniform(1, 2, 4), 1e6 * d.uniform(1, 2, 4)),
+    S("inputs of 1e-12", lambda d: 1e-12 * d.normal(5), lambda xp, x: xp.sin(1e12 * x)),
+    S("inputs of 1e12", lambda d: 1e12 * d.uniform(1, 9, 5), lambda xp, x: xp.log(x)),
+    S("squares of 1e-6", lambda d: 1e-6 * d.normal(5), lambda xp, x: x * x),
+    S("outputs of 1e12", lambda d: d.normal(5), lambda xp, x: 1e12 * xp.sin(x)),
+    S("outputs of 1e-12", lambda d: d.normal(5), lambda xp, x: 1e-12 * xp.exp(x)),
+    S("inputs of 1e-6 and 1e6", lambda d: (1e-6 * d.uniform(1, 2, 4), 1e6 * d.uniform(1, 2, 4)),
       lambda xp, x, y: xp.sin(x * y)),
-    S("nine decades in one array", "scales",
+    S("nine decades in one array",
       lambda d: d.signs(10) * np.geomspace(1e-9, 1, 10) * d.uniform(1, 2, 10),
       lambda xp, x: xp.sum(x * x) + xp.sum(x)),
-    S("four decades, elementwise", "scales",
-      lambda d: np.geomspace(1e-4, 1, 6) * d.uniform(1, 2, 6),
+    S("four decades, elementwise", lambda d: np.geomspace(1e-4, 1, 6) * d.uniform(1, 2, 6),
       lambda xp, x: xp.log(x)),
-    S("outputs of 1e-6 and 1e6", "scales", lambda d: d.normal(4),
+    S("outputs of 1e-6 and 1e6", lambda d: d.normal(4),
       lambda xp, x: xp.concatenate([1e-6 * xp.sin(x), 1e6 * xp.cos(x)])),
     # high curvature
-    S("sin(50 x)", "curvature", lambda d: d.normal(5), lambda xp, x: xp.sin(50 * x)),
-    S("sin(1000 x)", "curvature", lambda d: d.normal(4), lambda xp, x: xp.sin(1000 * x)),
-    S("ripple", "curvature", lambda d: d.normal(5),
-      lambda xp, x: xp.cos(x) + 1e-3 * xp.sin(500 * x)),
-    S("Rosenbrock", "curvature", lambda d: d.normal(5), _rosenbrock),
-    S("1 / x near 0", "curvature", lambda d: d.near(0, 1e-3, 4), lambda xp, x: 1 / x),
-    S("narrow bell", "curvature", lambda d: 0.01 * d.normal(4) + 0.5,
+    S("sin(50 x)", lambda d: d.normal(5), lambda xp, x: xp.sin(50 * x)),
+    S("sin(1000 x)", lambda d: d.normal(4), lambda xp, x: xp.sin(1000 * x)),
+    S("ripple", lambda d: d.normal(5), lambda xp, x: xp.cos(x) + 1e-3 * xp.sin(500 * x)),
+    S("Rosenbrock", lambda d: d.normal(5), _rosenbrock),
+    S("1 / x near 0", lambda d: d.near(0, 1e-3, 4), lambda xp, x: 1 / x),
+    S("narrow bell", lambda d: 0.01 * d.normal(4) + 0.5,
       lambda xp, x: xp.exp(-1e4 * (x - 0.5) ** 2)),
-    S("narrow Lorentz curve", "curvature", lambda d: 1 + 0.003 * d.normal(4),
+    S("narrow Lorentz curve", lambda d: 1 + 0.003 * d.normal(4),
       lambda xp, x: 1 / (1 + 1e5 * (x - 1) ** 2)),
-    S("logistic map", "curvature", lambda d: d.uniform(0.2, 0.8, 3), _logistic_map),
-    S("Lorenz attractor", "curvature", lambda d: d.uniform(1, 3, 3), _lorenz),
+    S("logistic map", lambda d: d.uniform(0.2, 0.8, 3), _logistic_map),
+    S("Lorenz attractor", lambda d: d.uniform(1, 3, 3), _lorenz),
     # near a kink or a jump
-    S("relu, 1e-2 off", "near a kink", lambda d: d.near(0, 1e-2, 5), lambda xp, x: xp.relu(x)),
-    S("relu, 1e-4 off one entry", "near a kink",
+    S("relu, 1e-2 off", lambda d: d.near(0, 1e-2, 5), lambda xp, x: xp.relu(x)),
+    S("relu, 1e-4 off one entry",
       lambda d: np.concatenate([d.near(0, 1e-4, 1), d.normal(4)]), lambda xp, x: xp.relu(x)),
-    S("abs, 1e-6 off one entry", "near a kink",
+    S("abs, 1e-6 off one entry",
       lambda d: np.concatenate([d.near(0, 1e-6, 1), d.normal(4)]), lambda xp, x: xp.abs(x)),
-    S("maximum, 1e-3 from a tie", "near a kink",
+    S("maximum, 1e-3 from a tie",
       lambda d: (lambda x: (x, x + d.near(0, 1e-3, 4)))(d.uniform(0.5, 1, 4)),
       lambda xp, x, y: xp.maximum(x, y)),
-    S("clip, 1e-3 from an edge", "near a kink", lambda d: d.near(1, 1e-3, 4),
-      lambda xp, x: xp.clip(x, -1, 1) * x),
-    S("Huber, near its joint", "near a kink", lambda d: d.near(1, 1e-3, 4), _huber),
-    S("relu network", "near a kink", lambda d: d.normal(5), lambda xp, x: _mlp(xp, x, xp.relu)),
-    S("jump, 1e-3 off", "near a kink", lambda d: d.near(1, 1e-3, 4),
-      lambda xp, x: xp.where(x > 1, 1 + x, x * x)),
-    S("staircase between steps", "near a kink", lambda d: np.arange(4) + d.uniform(0.3, 0.7, 4),
+    S("clip, 1e-3 from an edge", lambda d: d.near(1, 1e-3, 4), lambda xp, x: xp.clip(x, -1, 1) * x),
+    S("Huber, near its joint", lambda d: d.near(1, 1e-3, 4), _huber),
+    S("relu network", lambda d: d.normal(5), lambda xp, x: _mlp(xp, x, xp.relu)),
+    S("jump, 1e-3 off", lambda d: d.near(1, 1e-3, 4), lambda xp, x: xp.where(x > 1, 1 + x, x * x)),
+    S("staircase between steps", lambda d: np.arange(4) + d.uniform(0.3, 0.7, 4),
       lambda xp, x: xp.floor(x) + 0 * x),
-    S("ramp of stairs between steps", "near a kink",
+    S("ramp of stairs between steps",
       lambda d: np.arange(1, 5) + d.uniform(0.3, 0.7, 4), lambda xp, x: xp.floor(x) * x),
     # no derivative
-    S("relu at 0", "kink", _with_kink(lambda d: d.normal(4), 0.0), lambda xp, x: xp.relu(x), KINK),
-    S("abs at 0", "kink", _with_kink(lambda d: d.normal(4), 0.0), lambda xp, x: xp.abs(x), KINK),
-    S("maximum of a tie", "kink", lambda d: (lambda x: (x, x.copy()))(d.normal(3)),
+    S("relu at 0", _with_kink(lambda d: d.normal(4), 0.0), lambda xp, x: xp.relu(x), KINK),
+    S("abs at 0", _with_kink(lambda d: d.normal(4), 0.0), lambda xp, x: xp.abs(x), KINK),
+    S("maximum of a tie", lambda d: (lambda x: (x, x.copy()))(d.normal(3)),
       lambda xp, x, y: xp.maximum(x, y), KINK),
-    S("largest of a tie", "kink", lambda d: np.array([0.5, 1.25, 1.25, -1.0]),
+    S("largest of a tie", lambda d: np.array([0.5, 1.25, 1.25, -1.0]),
       lambda xp, x: xp.amax(x), KINK),
-    S("norm at 0", "kink", lambda d: np.zeros(4), lambda xp, x: xp.norm(x), KINK),
-    S("sort with ties", "kink", lambda d: d.rng.permutation([0.5, 0.5, -1.0, 1.5, 1.5]),
+    S("norm at 0", lambda d: np.zeros(4), lambda xp, x: xp.norm(x), KINK),
+    S("sort with ties", lambda d: d.rng.permutation([0.5, 0.5, -1.0, 1.5, 1.5]),
       lambda xp, x: xp.sort(x) * xp.const([1, -1, 2, 0.5, -2], x), KINK),
-    S("clip at an edge", "kink", _with_kink(lambda d: d.normal(4), 1.0),
+    S("clip at an edge", _with_kink(lambda d: d.normal(4), 1.0),
       lambda xp, x: xp.clip(x, -1, 1), KINK),
-    S("x log x at 0", "kink", _with_kink(lambda d: d.uniform(0.5, 2, 4), 0.0), _x_log_x, KINK),
-    S("jump at x", "kink", _with_kink(lambda d: d.normal(4), 0.0),
+    S("x log x at 0", _with_kink(lambda d: d.uniform(0.5, 2, 4), 0.0), _x_log_x, KINK),
+    S("jump at x", _with_kink(lambda d: d.normal(4), 0.0),
       lambda xp, x: xp.where(x > 0, 1 + x, x), KINK),
-    S("staircase on a step", "kink", lambda d: np.arange(1.0, 4.0), lambda xp, x: xp.floor(x),
-      KINK),
-    S("relu network, dead bias", "kink", lambda d: np.zeros(5),
+    S("staircase on a step", lambda d: np.arange(1.0, 4.0), lambda xp, x: xp.floor(x), KINK),
+    S("relu network, dead bias", lambda d: np.zeros(5),
       lambda xp, x: xp.relu(xp.const(eighths("dead", 4, 5), x) @ x), KINK),
-    S("l1 norm, sparse x", "kink", lambda d: d.normal(6) * np.array([1, 0, 1, 0, 1, 1]),
+    S("l1 norm, sparse x", lambda d: d.normal(6) * np.array([1, 0, 1, 0, 1, 1]),
       lambda xp, x: xp.sum(xp.abs(x)) + xp.sum(x * x), KINK),
     # effective precision below the dtype, long sums
-    S("mean in float32", "low precision", lambda d: d.normal(50),
-      lambda xp, x: xp.mean(xp.cast(x, "float32") ** 2)),
-    S("matmul in bfloat16", "low precision", lambda d: (d.normal(4, 6), d.normal(6, 3)),
+    S("mean in float32", lambda d: d.normal(50), lambda xp, x: xp.mean(xp.cast(x, "float32") ** 2)),
+    S("matmul in bfloat16", lambda d: (d.normal(4, 6), d.normal(6, 3)),
       lambda xp, x, y: xp.cast(xp.cast(x, "bfloat16") @ xp.cast(y, "bfloat16"), "float32")),
-    S("network in float16", "low precision", lambda d: d.normal(5),
+    S("network in float16", lambda d: d.normal(5),
       lambda xp, x: xp.cast(_mlp(xp, xp.cast(x, "float16"), xp.tanh), "float32")),
-    S("sum of 500", "low precision", lambda d: d.normal(500), lambda xp, x: xp.sum(xp.sin(x))),
-    S("mean square of 300", "low precision", lambda d: 10 * d.normal(300),
-      lambda xp, x: xp.mean(x * x)),
+    S("sum of 500", lambda d: d.normal(500), lambda xp, x: xp.sum(xp.sin(x))),
+    S("mean square of 300", lambda d: 10 * d.normal(300), lambda xp, x: xp.mean(x * x)),
     # cancellation
-    S("sqrt(x + 1) - sqrt(x)", "cancellation", lambda d: 1e4 * d.uniform(1, 9, 4),
+    S("sqrt(x + 1) - sqrt(x)", lambda d: 1e4 * d.uniform(1, 9, 4),
       lambda xp, x: xp.sqrt(x + 1) - xp.sqrt(x)),
-    S("(1 - cos x) / x^2", "cancellation", lambda d: 0.02 * d.uniform(1, 2, 4),
+    S("(1 - cos x) / x^2", lambda d: 0.02 * d.uniform(1, 2, 4),
       lambda xp, x: (1 - xp.cos(x)) / (x * x)),
-    S("naive variance", "cancellation", lambda d: 30 + d.normal(8), _naive_variance),
-    S("naive variance, far off", "cancellation", lambda d: 3000 + d.normal(8), _naive_variance),
-    S("exp(x) - 1", "cancellation", lambda d: 1e-5 * d.normal(4), lambda xp, x: xp.exp(x) - 1),
-    S("log(1 + x)", "cancellation", lambda d: 1e-6 * d.normal(4), lambda xp, x: xp.log(1 + x)),
-    S("difference of squares", "cancellation",
+    S("naive variance", lambda d: 30 + d.normal(8), _naive_variance),
+    S("naive variance, far off", lambda d: 3000 + d.normal(8), _naive_variance),
+    S("exp(x) - 1", lambda d: 1e-5 * d.normal(4), lambda xp, x: xp.exp(x) - 1),
+    S("log(1 + x)", lambda d: 1e-6 * d.normal(4), lambda xp, x: xp.log(1 + x)),
+    S("difference of squares",
       lambda d: (lambda x: (x, x * (1 + 1e-3 * d.normal(4))))(100 * d.uniform(1, 2, 4)),
       lambda xp, x, y: x * x - y * y),
     # softmax and its kin
-    S("softmax", "softmax", lambda d: d.normal(3, 4), lambda xp, x: xp.softmax(x)),
-    S("softmax, large logits", "softmax", lambda d: 8 * d.normal(5), lambda xp, x: xp.softmax(x)),
-    S("log softmax", "softmax", lambda d: 5 * d.normal(2, 5), lambda xp, x: xp.log_softmax(x)),
-    S("logsumexp", "softmax", lambda d: d.normal(3, 5), lambda xp, x: xp.logsumexp(x)),
-    S("logsumexp, one entry far above", "softmax",
-      lambda d: d.normal(5) + np.array([30, 0, 0, 0, 0]),
+    S("softmax", lambda d: d.normal(3, 4), lambda xp, x: xp.softmax(x)),
+    S("softmax, large logits", lambda d: 8 * d.normal(5), lambda xp, x: xp.softmax(x)),
+    S("log softmax", lambda d: 5 * d.normal(2, 5), lambda xp, x: xp.log_softmax(x)),
+    S("logsumexp", lambda d: d.normal(3, 5), lambda xp, x: xp.logsumexp(x)),
+    S("logsumexp, one entry far above", lambda d: d.normal(5) + np.array([30, 0, 0, 0, 0]),
       lambda xp, x: xp.logsumexp(x)),
-    S("cross entropy", "softmax", lambda d: 3 * d.normal(4, 5),
+    S("cross entropy", lambda d: 3 * d.normal(4, 5),
       lambda xp, x: -xp.mean(xp.sum(xp.log_softmax(x) * xp.const(np.eye(5)[[1, 0, 3, 3]], x), 1))),
-    S("softmax of a shift", "softmax", lambda d: 1000 + d.normal(5), lambda xp, x: xp.softmax(x)),
+    S("softmax of a shift", lambda d: 1000 + d.normal(5), lambda xp, x: xp.softmax(x)),
     # norms
-    S("norm", "norms", lambda d: d.normal(5), lambda xp, x: xp.norm(x)),
-    S("norm of 1e-6", "norms", lambda d: 1e-6 * d.normal(5), lambda xp, x: xp.norm(x)),
-    S("norm, offset x", "norms", lambda d: 1 + 1e-3 * d.normal(4), lambda xp, x: xp.norm(x - 1)),
-    S("3-norm", "norms", lambda d: d.normal(5),
-      lambda xp, x: xp.sum(xp.abs(x) ** 3) ** (1 / 3)),
-    S("unit vector", "norms", lambda d: 0.01 * d.normal(4), lambda xp, x: x / xp.norm(x)),
-    S("cosine similarity", "norms", lambda d: (d.normal(5), d.normal(5)), _cosine_similarity),
+    S("norm", lambda d: d.normal(5), lambda xp, x: xp.norm(x)),
+    S("norm of 1e-6", lambda d: 1e-6 * d.normal(5), lambda xp, x: xp.norm(x)),
+    S("norm, offset x", lambda d: 1 + 1e-3 * d.normal(4), lambda xp, x: xp.norm(x - 1)),
+    S("3-norm", lambda d: d.normal(5), lambda xp, x: xp.sum(xp.abs(x) ** 3) ** (1 / 3)),
+    S("unit vector", lambda d: 0.01 * d.normal(4), lambda xp, x: x / xp.norm(x)),
+    S("cosine similarity", lambda d: (d.normal(5), d.normal(5)), _cosine_similarity),
     # edges of a domain
-    S("log near 0", "domain", lambda d: 1e-6 * d.uniform(1, 9, 4), lambda xp, x: xp.log(x)),
-    S("log near 0, one entry", "domain",
+    S("log near 0", lambda d: 1e-6 * d.uniform(1, 9, 4), lambda xp, x: xp.log(x)),
+    S("log near 0, one entry",
       lambda d: np.concatenate([d.uniform(1e-3, 2e-3, 1), d.uniform(1, 2, 3)]),
       lambda xp, x: xp.log(x)),
-    S("sqrt near 0", "domain", lambda d: 1e-8 * d.uniform(1, 9, 4), lambda xp, x: xp.sqrt(x)),
-    S("sqrt(1 - x) near 1", "domain", lambda d: 1 - max(1e-4, 8 * d.eps) * d.uniform(1, 2, 4),
+    S("sqrt near 0", lambda d: 1e-8 * d.uniform(1, 9, 4), lambda xp, x: xp.sqrt(x)),
+    S("sqrt(1 - x) near 1", lambda d: 1 - max(1e-4, 8 * d.eps) * d.uniform(1, 2, 4),
       lambda xp, x: xp.sqrt(1 - x)),
-    S("acosh near 1", "domain", lambda d: 1 + max(1e-3, 8 * d.eps) * d.uniform(1, 2, 4),
+    S("acosh near 1", lambda d: 1 + max(1e-3, 8 * d.eps) * d.uniform(1, 2, 4),
       lambda xp, x: xp.arccosh(x)),
-    S("asin near 1", "domain", lambda d: 1 - max(1e-4, 8 * d.eps) * d.uniform(1, 2, 4),
+    S("asin near 1", lambda d: 1 - max(1e-4, 8 * d.eps) * d.uniform(1, 2, 4),
       lambda xp, x: xp.arcsin(x)),
-    S("atanh near 1", "domain", lambda d: 1 - max(1e-3, 8 * d.eps) * d.uniform(1, 2, 4),
+    S("atanh near 1", lambda d: 1 - max(1e-3, 8 * d.eps) * d.uniform(1, 2, 4),
       lambda xp, x: xp.arctanh(x)),
-    S("log1p near -1", "domain", lambda d: -1 + max(1e-3, 8 * d.eps) * d.uniform(1, 2, 4),
+    S("log1p near -1", lambda d: -1 + max(1e-3, 8 * d.eps) * d.uniform(1, 2, 4),
       lambda xp, x: xp.log1p(x)),
-    S("x^1.5 near 0", "domain", lambda d: 1e-4 * d.uniform(1, 9, 4), lambda xp, x: x**1.5),
-    S("x log x near 0", "domain", lambda d: 1e-6 * d.uniform(1, 9, 4), _x_log_x),
+    S("x^1.5 near 0", lambda d: 1e-4 * d.uniform(1, 9, 4), lambda xp, x: x**1.5),
+    S("x log x near 0", lambda d: 1e-6 * d.uniform(1, 9, 4), _x_log_x),
     # order
-    S("sort", "order", lambda d: d.apart(6, 0.3), lambda xp, x: xp.sort(x) ** 2),
-    S("sort, 1e-3 apart", "order", lambda d: 1 + d.apart(5, max(1e-3, 16 * d.eps)),
+    S("sort", lambda d: d.apart(6, 0.3), lambda xp, x: xp.sort(x) ** 2),
+    S("sort, 1e-3 apart", lambda d: 1 + d.apart(5, max(1e-3, 16 * d.eps)),
       lambda xp, x: xp.sort(x) * xp.const([1, -1, 2, 0.5, -2], x)),
-    S("largest two", "order", lambda d: d.apart(6, 0.3), lambda xp, x: xp.sort(x)[-2:]),
-    S("median", "order", lambda d: d.apart(5, 0.3), lambda xp, x: xp.sort(x)[2] ** 2),
+    S("largest two", lambda d: d.apart(6, 0.3), lambda xp, x: xp.sort(x)[-2:]),
+    S("median", lambda d: d.apart(5, 0.3), lambda xp, x: xp.sort(x)[2] ** 2),
     # iterations
-    S("square root by Newton, 1e-13", "solvers", lambda d: d.uniform(1, 4, 4),
+    S("square root by Newton, 1e-13", lambda d: d.uniform(1, 4, 4),
       _solver(lambda y, x: y * y - x, lambda y, x: 2 * y, 1e-13)),
-    S("cube root by Newton, 1e-9", "solvers", lambda d: d.uniform(1, 4, 4),
+    S("cube root by Newton, 1e-9", lambda d: d.uniform(1, 4, 4),
       _solver(lambda y, x: y**3 - x, lambda y, x: 3 * y * y, 1e-9)),
-    S("cubic by Newton, 1e-6", "solvers", lambda d: d.uniform(1, 4, 4),
+    S("cubic by Newton, 1e-6", lambda d: d.uniform(1, 4, 4),
       _solver(lambda y, x: y**3 + y - x, lambda y, x: 3 * y * y + 1, 1e-6), LOOSE),
-    S("cubic by Newton, 1e-3", "solvers", lambda d: d.uniform(1, 4, 4),
+    S("cubic by Newton, 1e-3", lambda d: d.uniform(1, 4, 4),
       _solver(lambda y, x: y**3 + y - x, lambda y, x: 3 * y * y + 1, 1e-3), LOOSE),
-    S("fixed point, 1e-13", "solvers", lambda d: d.uniform(0.3, 0.9, 4), _fixed_point(1e-13)),
-    S("fixed point, 1e-2", "solvers", lambda d: d.uniform(0.3, 0.9, 4), _fixed_point(1e-2), LOOSE),
-    S("bisection, 12 steps", "solvers", lambda d: d.uniform(0.5, 2, 4), _bisection, LOOSE),
-    S("square root, unrolled", "solvers", lambda d: d.uniform(0.5, 4, 4), _unrolled_sqrt),
-    S("power method, unrolled", "solvers", lambda d: d.normal(4, 4), _power_method),
+    S("fixed point, 1e-13", lambda d: d.uniform(0.3, 0.9, 4), _fixed_point(1e-13)),
+    S("fixed point, 1e-2", lambda d: d.uniform(0.3, 0.9, 4), _fixed_point(1e-2), LOOSE),
+    S("bisection, 12 steps", lambda d: d.uniform(0.5, 2, 4), _bisection, LOOSE),
+    S("square root, unrolled", lambda d: d.uniform(0.5, 4, 4), _unrolled_sqrt),
+    S("power method, unrolled", lambda d: d.normal(4, 4), _power_method),
     # offsets
-    S("sin(x) + 1e6", "offsets", lambda d: d.normal(4), lambda xp, x: xp.sin(x) + 1e6),
-    S("sum + 1e8", "offsets", lambda d: d.normal(5), lambda xp, x: xp.sum(x * x) + 1e8),
-    S("small entry beside large ones", "offsets",
-      lambda d: np.concatenate([1e4 * d.normal(4), d.normal(1)]),
+    S("sin(x) + 1e6", lambda d: d.normal(4), lambda xp, x: xp.sin(x) + 1e6),
+    S("sum + 1e8", lambda d: d.normal(5), lambda xp, x: xp.sum(x * x) + 1e8),
+    S("small entry beside large ones", lambda d: np.concatenate([1e4 * d.normal(4), d.normal(1)]),
       lambda xp, x: xp.sum(x[:4]) + xp.exp(x[4])),
-    S("(x - 1000)^2", "offsets", lambda d: 1000 + d.normal(4), lambda xp, x: (x - 1000) ** 2),
-    S("sin(x), x of 1e4", "offsets", lambda d: 1e4 + d.normal(4), lambda xp, x: xp.sin(x - 1e4)),
+    S("(x - 1000)^2", lambda d: 1000 + d.normal(4), lambda xp, x: (x - 1000) ** 2),
+    S("sin(x), x of 1e4", lambda d: 1e4 + d.normal(4), lambda xp, x: xp.sin(x - 1e4)),
     # linear algebra
-    S("solve, condition 1", "linear algebra", lambda d: d.normal(4, 1),
+    S("solve, condition 1", lambda d: d.normal(4, 1),
       lambda xp, x: xp.solve(xp.const(_conditioned(4, 1.0), x), x)),
-    S("solve, condition 1e2", "linear algebra",
+    S("solve, condition 1e2",
       lambda d: (_conditioned(4, 1e2) + 1e-3 * d.normal(4, 4), d.normal(4, 1)),
       lambda xp, a, b: xp.solve(a, b)),
-    S("solve, condition 1e4", "linear algebra",
+    S("solve, condition 1e4",
       lambda d: (_conditioned(4, 1e4) + 1e-6 * d.normal(4, 4), d.normal(4, 1)),
       lambda xp, a, b: xp.solve(a, b)),
-    S("solve, condition 1e6", "linear algebra",
+    S("solve, condition 1e6",
       lambda d: (_conditioned(4, 1e6) + 1e-8 * d.normal(4, 4), d.normal(4, 1)),
       lambda xp, a, b: xp.solve(a, b)),
-    S("log determinant", "linear algebra", lambda d: d.normal(4, 4),
-      lambda xp, x: xp.slogdet(_spd(xp, x))),
-    S("Cholesky", "linear algebra", lambda d: d.normal(3, 3),
-      lambda xp, x: xp.cholesky(_spd(xp, x))),
-    S("eigenvalues", "linear algebra", lambda d: d.normal(4, 4),
-      lambda xp, x: xp.eigenvalues(x + x.T)),
-    S("matrix power", "linear algebra", lambda d: d.normal(3, 3), lambda xp, x: x @ x @ x @ x),
+    S("log determinant", lambda d: d.normal(4, 4), lambda xp, x: xp.slogdet(_spd(xp, x))),
+    S("Cholesky", lambda d: d.normal(3, 3), lambda xp, x: xp.cholesky(_spd(xp, x))),
+    S("eigenvalues", lambda d: d.normal(4, 4), lambda xp, x: xp.eigenvalues(x + x.T)),
+    S("matrix power", lambda d: d.normal(3, 3), lambda xp, x: x @ x @ x @ x),
     # indices, products, networks
-    S("gather with repeats", "indices", lambda d: d.normal(5),
+    S("gather with repeats", lambda d: d.normal(5),
       lambda xp, x: xp.take(x, [0, 0, 1, 3, 3, 3, 4]) ** 2),
-    S("product of neighbours", "indices", lambda d: d.normal(6), lambda xp, x: x[1:] * x[:-1]),
-    S("cumprod", "indices", lambda d: d.normal(6), lambda xp, x: xp.cumprod(x)),
-    S("cumprod through 0", "indices", lambda d: d.normal(6) * np.array([1, 1, 0, 1, 1, 1]),
+    S("product of neighbours", lambda d: d.normal(6), lambda xp, x: x[1:] * x[:-1]),
+    S("cumprod", lambda d: d.normal(6), lambda xp, x: xp.cumprod(x)),
+    S("cumprod through 0", lambda d: d.normal(6) * np.array([1, 1, 0, 1, 1, 1]),
       lambda xp, x: xp.cumprod(x)),
-    S("product of twelve", "indices", lambda d: 2 * d.normal(12), lambda xp, x: xp.prod(x)),
-    S("convolution", "networks", lambda d: (d.normal(2, 2, 7), d.normal(3, 2, 3)),
+    S("product of twelve", lambda d: 2 * d.normal(12), lambda xp, x: xp.prod(x)),
+    S("convolution", lambda d: (d.normal(2, 2, 7), d.normal(3, 2, 3)),
       lambda xp, x, kernel: xp.conv(x, kernel)),
-    S("batch norm", "networks", lambda d: 3 + 2 * d.normal(6, 3), _normalised),
-    S("batch norm of nearly constant columns", "networks", lambda d: 1 + 1e-3 * d.normal(6, 2),
+    S("batch norm", lambda d: 3 + 2 * d.normal(6, 3), _normalised),
+    S("batch norm of nearly constant columns", lambda d: 1 + 1e-3 * d.normal(6, 2),
       lambda xp, x: _normalised(xp, x, 1e-8)),
-    S("attention", "networks", lambda d: (d.normal(3, 4), d.normal(5, 4), d.normal(5, 2)),
-      _attention),
-    S("sharp attention", "networks",
+    S("attention", lambda d: (d.normal(3, 4), d.normal(5, 4), d.normal(5, 2)), _attention),
+    S("sharp attention",
       lambda d: (6 * d.normal(3, 4), 6 * d.normal(5, 4), d.normal(5, 2)), _attention),
-    S("predators and prey", "networks", lambda d: d.uniform(0.5, 2, 2), _predators),
+    S("predators and prey", lambda d: d.uniform(0.5, 2, 2), _predators),
     # complex numbers inside
-    S("power spectrum", "complex", lambda d: d.normal(8),
-      lambda xp, x: xp.abs(xp.rfft(x)) ** 2),
-    S("real part of a complex exponential", "complex", lambda d: (d.normal(4), d.normal(4)),
+    S("power spectrum", lambda d: d.normal(8), lambda xp, x: xp.abs(xp.rfft(x)) ** 2),
+    S("real part of a complex exponential", lambda d: (d.normal(4), d.normal(4)),
       lambda xp, x, y: xp.real(xp.exp(xp.complex(x, y)))),
-    S("phase", "complex", lambda d: (d.normal(4), d.normal(4)),
+    S("phase", lambda d: (d.normal(4), d.normal(4)),
       lambda xp, x, y: xp.angle(xp.complex(x, y) ** 2)),
-    S("modulus of a complex polynomial", "complex", lambda d: (d.normal(3), d.normal(3)),
+    S("modulus of a complex polynomial", lambda d: (d.normal(3), d.normal(3)),
       lambda xp, x, y: xp.abs(xp.complex(x, y) ** 3 - 1)),
 ]  # fmt: skip

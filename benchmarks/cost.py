@@ -1,0 +1,425 @@
+"""What a check costs: time beside other checkers, large arrays, the start of pytest.
+
+All three without arguments, on a quiet machine, or some of them:
+
+    python benchmarks/cost.py peers start
+    python benchmarks/cost.py large --engines numpy torch jax      # 1e7 needs many GB of memory
+    python benchmarks/cost.py large --engines cupy torch --device cuda --sizes 1e6 1e7
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read once, on import
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+from harness import header, table
+
+SHORT = 0.05
+"""Seconds: what is shorter is timed in batches of about this length."""
+Function = Callable[..., Any]
+
+
+def timed(run: Callable[[], Any], wait: Callable[[Any], object], repeats: int) -> float:
+    """The median of the seconds of a call, which is warm: the first one is not counted."""
+    start = time.perf_counter()
+    wait(run())
+    batch = max(1, int(SHORT / max(time.perf_counter() - start, 1e-6)))
+    found = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        for _ in range(batch):
+            y = run()
+        wait(y)
+        found.append((time.perf_counter() - start) / batch)
+    return statistics.median(found)
+
+
+def host_peak(*, reset: bool = False) -> int | None:
+    """The largest resident memory of this process in bytes; on Linux only, `None` elsewhere."""
+    status = Path("/proc/self/status")
+    if reset:
+        try:
+            Path("/proc/self/clear_refs").write_text("5")
+        except OSError:
+            return None
+    if not status.exists():
+        return None
+    line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+    return 1024 * int(line.split()[1])
+
+
+# ---------------------------------------------------------------- beside other checkers
+
+
+def elementary(framework: str, operation: str, n: int) -> tuple[Function, tuple[Any, ...]]:
+    """`sin(x)` or `A @ x` of a square matrix with n entries."""
+    side = int(n**0.5)
+    rng = np.random.default_rng(n)
+    x, a = rng.standard_normal((side, side)), rng.standard_normal((side, side)) / side**0.5
+    if framework == "torch":
+        import torch
+
+        torch.set_num_threads(1)
+        matrix = torch.tensor(a)
+        f = torch.sin if operation == "sin" else lambda x: matrix @ x
+        return f, (torch.tensor(x, requires_grad=True),)
+    import jax
+    import jax.numpy as jnp
+
+    jax.config.update("jax_enable_x64", True)
+    left = jnp.asarray(a)
+    return jnp.sin if operation == "sin" else lambda x: left @ x, (jnp.asarray(x),)
+
+
+def checkers(framework: str) -> dict[str, Function]:
+    """The checkers of a framework, each called with a function and its inputs."""
+    import adjudge
+
+    default = functools.partial(adjudge.gradcheck, seed=0)
+    if framework == "jax":
+        import jax.test_util
+
+        both = functools.partial(default, check_forward_ad=True)
+        return {"check_grads": functools.partial(jax.test_util.check_grads, order=1), "ours": both}
+    import torch
+
+    return {
+        "torch fast": functools.partial(torch.autograd.gradcheck, fast_mode=True),
+        "ours": default,
+        "torch slow": functools.partial(torch.autograd.gradcheck, fast_mode=False),
+        "ours, full": functools.partial(default, fast_mode=False),
+    }
+
+
+def done(y: Any) -> object:
+    """Waits for an array of JAX, which is computed in the background."""
+    return y.block_until_ready()
+
+
+PEERS = (
+    ("torch", "torch fast", "ours", (100, 10_000, 1_000_000)),
+    ("torch", "torch slow", "ours, full", (100, 900)),
+    ("jax", "check_grads", "ours", (100, 10_000, 1_000_000)),
+)
+
+
+def peers(repeats: int) -> str:
+    """The time of each check beside that of the framework's own."""
+    rows = []
+    for framework, peer, ours, sizes in PEERS:
+        for operation in ("sin", "matmul"):
+            for n in sizes:
+                f, inputs = elementary(framework, operation, n)
+                wait = done if framework == "jax" else id
+                own = timed(functools.partial(f, *inputs), wait, repeats)
+                asked = [functools.partial(checkers(framework)[c], f, inputs) for c in (peer, ours)]
+                one, two = (timed(check, id, repeats) for check in asked)
+                seconds = [f"{1e3 * s:.3g}" for s in (own, one, two)]
+                rows.append((framework, operation, n, peer, ours, *seconds, f"{two / one:.2f}"))
+    head = ("engine", "f", "n = m", "peer", "adjudge", "f, ms", "peer, ms", "adjudge, ms", "ratio")
+    return f"### Time beside other checkers\n\n{table(head, rows)}"
+
+
+# ---------------------------------------------------------------- large arrays
+
+ENGINES = ("numpy", "torch", "jax", "cupy")
+SIZES = (100_000, 1_000_000, 10_000_000)
+DTYPES = ("float64", "float32")
+LARGEST_WRONG = 100_000
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The kernels of one engine, and what is needed to time and to check them."""
+
+    x: Any
+    forward: Function
+    backward: Function
+    """It takes `(x, w)` and gives `J* w`."""
+    checked: Function
+    wrong: Function
+    """The same with a backward kernel that forgets the factor 2."""
+    wait: Callable[[Any], object] = id
+    """It waits until the device has done what it was asked for."""
+    device_peak: Callable[[], int | None] = lambda: None
+    """The largest number of bytes that were allocated on the device, where that is known."""
+    reset: Callable[[], object] = dict
+
+
+def formulas(exp: Function, factor: float) -> tuple[Function, Function]:
+    """`y = x exp(-x²)` and its pullback `w (1 - 2x²) exp(-x²)`, with another factor for 2."""
+
+    def forward(x: Any) -> Any:
+        return x * exp(-x * x)
+
+    def backward(x: Any, w: Any) -> Any:
+        return w * (1 - factor * x * x) * exp(-x * x)
+
+    return forward, backward
+
+
+def numpy_pair(x: np.ndarray, _device: str) -> Pair:
+    """Expressions of NumPy, with `ByHand`."""
+    import adjudge
+
+    forward, backward = formulas(np.exp, 2)
+    _, wrong = formulas(np.exp, 1)
+    hands = [adjudge.ByHand(forward, vjp=rule) for rule in (backward, wrong)]
+    return Pair(x, forward, backward, *hands)
+
+
+def torch_pair(x: np.ndarray, device: str) -> Pair:
+    """A `torch.autograd.Function`."""
+    import torch
+
+    def function(factor: float) -> Any:
+        forward, backward = formulas(torch.exp, factor)
+
+        class Kernel(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx: Any, x: Any) -> Any:
+                ctx.save_for_backward(x)
+                return forward(x)
+
+            @staticmethod
+            def backward(ctx: Any, w: Any) -> Any:
+                return backward(*ctx.saved_tensors, w)
+
+        return Kernel.apply
+
+    there = torch.from_numpy(x).to(device)
+    kernels = (*formulas(torch.exp, 2), function(2), function(1))
+    if not device.startswith("cuda"):
+        return Pair(there, *kernels)
+
+    def reset() -> None:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+
+    wait = functools.partial(torch.cuda.synchronize, device)
+    return Pair(
+        there, *kernels, lambda _: wait(), lambda: torch.cuda.max_memory_allocated(device), reset
+    )
+
+
+def jax_pair(x: np.ndarray, device: str) -> Pair:
+    """A jitted `jax.custom_vjp`."""
+    import jax
+    import jax.numpy as jnp
+
+    jax.config.update("jax_enable_x64", True)
+
+    def function(factor: float) -> Any:
+        forward, backward = formulas(jnp.exp, factor)
+        kernel = jax.custom_vjp(forward)
+        kernel.defvjp(lambda x: (forward(x), x), lambda x, w: (backward(x, w),))
+        return jax.jit(kernel)
+
+    kind, _, number = device.partition(":")
+    there = jax.devices(kind)[int(number or 0)]
+    kernels = [jax.jit(f) for f in formulas(jnp.exp, 2)]
+    return Pair(
+        jax.device_put(x, there),
+        *kernels,
+        function(2),
+        function(1),
+        jax.block_until_ready,
+        lambda: (there.memory_stats() or {}).get("peak_bytes_in_use"),  # of the whole process
+    )
+
+
+def cupy_pair(x: np.ndarray, device: str) -> Pair:
+    """Two CUDA kernels, with `ByHand`."""
+    import adjudge
+
+    cupy: Any = importlib.import_module("cupy")
+    there = cupy.cuda.Device(int(device.partition(":")[2] or 0))
+    there.use()
+    pool = cupy.get_default_memory_pool()  # it keeps what it got: its size is a peak
+    bump = cupy.ElementwiseKernel("T x", "T y", "y = x * exp(-x * x)", "bump")
+    rules = [
+        cupy.ElementwiseKernel(
+            "T x, T w", "T g", f"g = w * (1 - {factor} * x * x) * exp(-x * x)", f"back{factor}"
+        )
+        for factor in (2, 1)
+    ]
+
+    def forward(x: Any) -> Any:
+        return bump(x)
+
+    hands = [adjudge.ByHand(forward, vjp=lambda x, w, r=r: r(x, w)) for r in rules]
+    return Pair(
+        cupy.asarray(x),
+        forward,
+        rules[0],
+        *hands,
+        lambda _: there.synchronize(),
+        lambda: int(pool.total_bytes()),
+        pool.free_all_blocks,
+    )
+
+
+def pair_of(engine: str, n: int, dtype: str, device: str) -> Pair:
+    """The kernels of an engine at n normal numbers."""
+    makers = {"numpy": numpy_pair, "torch": torch_pair, "jax": jax_pair, "cupy": cupy_pair}
+    x = np.random.default_rng(0).standard_normal(n).astype(dtype)
+    return makers[engine](x, device)
+
+
+def measure(engine: str, n: int, dtype: str, device: str, repeats: int) -> dict[str, Any]:
+    """Times and memory of a right pair, and the verdict on it."""
+    import adjudge
+
+    pair = pair_of(engine, n, dtype, device)
+    w = 0 * pair.x + 1
+    own = timed(lambda: pair.backward(pair.forward(pair.x), w), pair.wait, max(repeats, 5))
+    adjudge.examine(pair.checked, pair.x[:100], seed=0)  # imports
+    pair.reset()
+    before, start = host_peak(reset=True), time.perf_counter()
+    report = adjudge.examine(pair.checked, pair.x, seed=0)
+    check = time.perf_counter() - start
+    host, on_device = host_peak(), pair.device_peak()
+    if repeats > 1:
+        check = timed(lambda: adjudge.examine(pair.checked, pair.x, seed=0), pair.wait, repeats - 1)
+    return {
+        "engine": engine,
+        "device": str(report.provenance.device),
+        "n": n,
+        "dtype": dtype,
+        "own": own,
+        "check": check,
+        "multiple": check / own,
+        "verdict": str(report.verdict.value),
+        "evaluations": report.counts["evaluations"],
+        "vjps": report.counts["vjps"],
+        "array_bytes": n * np.dtype(dtype).itemsize,
+        "host_peak": None if before is None or host is None else host - before,
+        "device_peak": on_device,
+    }
+
+
+def measure_wrong(engine: str, n: int, dtype: str, device: str) -> dict[str, Any]:
+    """The verdict on a wrong pair, every entry of which is wrong, and the seconds until it."""
+    import adjudge
+
+    pair = pair_of(engine, n, dtype, device)
+    start = time.perf_counter()
+    report = adjudge.examine(pair.wrong, pair.x, seed=0)
+    return {
+        "engine": engine,
+        "device": str(report.provenance.device),
+        "wrong": str(report.verdict.value),
+        "wrong_seconds": time.perf_counter() - start,
+        "wrong_evaluations": report.counts["evaluations"],
+    }
+
+
+LARGE_COLUMNS = (
+    "engine", "device", "n", "dtype", "pair, ms", "check, s", "multiple", "evaluations", "vjps",
+    "verdict", "host, arrays", "device, arrays",
+)  # fmt: skip
+
+
+def large_cells(row: dict[str, Any]) -> tuple[object, ...]:
+    """One line of the table of large arrays; memory is in units of the array x."""
+    what = [row[key] for key in ("engine", "device", "n", "dtype")]
+    if "wrong" in row:
+        verdict = f"{row['wrong']}, of a wrong pair"
+        seconds = f"{row['wrong_seconds']:.3g}"
+        return (*what, "-", seconds, "-", row["wrong_evaluations"], "-", verdict, "-", "-")
+    peaks = [
+        "-" if row.get(key) is None else f"{row[key] / row['array_bytes']:.1f}"
+        for key in ("host_peak", "device_peak")
+    ]
+    times = [f"{t:.3g}" for t in (1e3 * row["own"], row["check"], row["multiple"])]
+    return (*what, *times, row["evaluations"], row["vjps"], row["verdict"], *peaks)
+
+
+def large(asked: argparse.Namespace) -> str:
+    """A check of a large elementwise pair of kernels, as a multiple of the pair's own time."""
+    rows = []
+    for engine in asked.engines:
+        for dtype in DTYPES:
+            for n in map(int, asked.sizes):
+                rows.append(measure(engine, n, dtype, asked.device, asked.repeats))
+                if n <= LARGEST_WRONG:
+                    wrong = measure_wrong(engine, n, dtype, asked.device)
+                    rows.append({"n": n, "dtype": dtype, **wrong})
+                print(*large_cells(rows[-1]), file=sys.stderr, flush=True)
+    note = (
+        "The pair is `x exp(-x²)` and its pullback, forward and backward once each, warm and "
+        "synchronised. Memory is the peak during the first check above what was held before.\n"
+    )
+    lines = table(LARGE_COLUMNS, map(large_cells, rows))
+    return f"### One large elementwise kernel pair\n\n{lines}\n{note}"
+
+
+# ---------------------------------------------------------------- the start of pytest
+
+
+def start(repeats: int) -> str:
+    """What the plugin adds to a run of pytest that does not use it: one empty test, in turn with
+    and without the plugin, in fresh processes.
+    """
+    variants = {"with the plugin": (), "-p no:adjudge": ("-p", "no:adjudge")}
+    # a variable that requires an engine would import it
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("ADJUDGE_", "PYTEST_"))}
+    times: dict[str, list[float]] = {name: [] for name in variants}
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "test_empty.py").write_text("def test_nothing():\n    pass\n")
+        for k in range(-1, 8 * repeats):  # the first run compiles the files, and does not count
+            for variant, flags in list(variants.items())[:: 1 if k % 2 else -1]:
+                command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *flags]
+                begin = time.perf_counter()
+                subprocess.run(  # noqa: S603  this interpreter
+                    command, cwd=folder, env=environment, capture_output=True, check=True
+                )
+                times[variant] += [1e3 * (time.perf_counter() - begin)] if k >= 0 else []
+    added = statistics.median(a - b for a, b in zip(*times.values(), strict=True))
+    rows = [(name, f"{statistics.median(spent):.1f}") for name, spent in times.items()]
+    rows.append(("added, median of the differences", f"{added:.1f}"))
+    return f"### The start of pytest\n\n{table(('one empty test', 'ms'), rows)}"
+
+
+# ---------------------------------------------------------------- command line
+
+PARTS: dict[str, Callable[[argparse.Namespace], str]] = {
+    "peers": lambda asked: peers(asked.repeats),
+    "large": large,
+    "start": lambda asked: start(asked.repeats),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"some of {', '.join(PARTS)}")
+    parser.add_argument("--engines", choices=ENGINES, nargs="+", default=["numpy", "torch", "jax"])
+    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1")
+    parser.add_argument("--sizes", type=float, nargs="+", default=list(SIZES))
+    parser.add_argument("--repeats", type=int, default=5)
+    asked = parser.parse_args(arguments)
+    warnings.simplefilter("ignore")
+    print(header("What a check costs", ["adjudge", "numpy", "torch", "jax"]))
+    for part in asked.parts or PARTS:
+        print(PARTS[part](asked), flush=True)
+
+
+if __name__ == "__main__":
+    main()
