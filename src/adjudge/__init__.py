@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any  # noqa: TID251 names that are imported la
 from adjudge import reference
 from adjudge._version import __version__
 from adjudge.case import Case
-from adjudge.check import SpecialPoint, special_points
+from adjudge.check import Options, SpecialPoint, special_points
 from adjudge.engine import AutodiffBackend, ByHand
 from adjudge.errors import (
     AdjudgeError,
@@ -37,6 +37,7 @@ __all__ = [
     "GradcheckError",
     "InputError",
     "NotSupportedError",
+    "Options",
     "Report",
     "SpecialPoint",
     "Status",

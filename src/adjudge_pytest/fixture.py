@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pytest
@@ -92,7 +92,11 @@ class EngineUnderTest:
         return tuple(self.array(spec, None if _integers(spec) else dtype, device) for spec in specs)
 
     def check(
-        self, f: Callable[..., Any], *inputs: Any, subtests: bool = False, **options: Any
+        self,
+        f: Callable[..., Any],
+        *inputs: Any,
+        subtests: bool = False,
+        **options: Unpack[adjudge.Options],
     ) -> adjudge.Report:
         """`adjudge.examine(f, inputs, **options)` on this engine, and on the device that
         `--adjudge-device` names. Raises `GradcheckError` unless the verdict is PASS.
@@ -127,7 +131,7 @@ class EngineUnderTest:
         __tracebackhide__ = True
         return adjudge.gradgradcheck(f, inputs, grad_outputs, **self._fixed(options))
 
-    def _fixed(self, options: dict[str, Any]) -> dict[str, Any]:
+    def _fixed(self, options: Mapping[str, Any]) -> Any:
         """`options` with this engine and, unless given, the device of the run and a seed of its
         own for every check.
         """

@@ -8,7 +8,8 @@ from functools import partial
 
 import numpy as np
 
-from adjudge.check.one_problem import FULL_MODE, Judgement, Part, Settings, judge
+from adjudge.check.one_problem import FULL_MODE, Judgement, Part, judge
+from adjudge.check.options import Settings
 from adjudge.errors import attempt
 from adjudge.findings import Disagreement, Finding, Nearby, Status, Verdict
 from adjudge.floats import SHORT, Vector, scale
@@ -33,22 +34,20 @@ def judge_here_or_nearby(
     """
     outcome = judge(problem, base, settings, provenance, part)
     open_ = {f.mode for f in outcome.findings if f.status is Status.NONSMOOTH and not f.note}
-    needed = least_work(problem.modes_taken, backward=settings.backward, forward=settings.forward)
+    needed = least_work(problem.modes_taken, settings.letters)
     room = problem.counts.allows(needed)
     if not open_ or outcome.verdict is Verdict.FAIL or not room:
         return outcome
     closer = replace(
         settings,
-        backward=settings.backward and "R" + problem.modes_taken in open_ | {problem.modes_taken},
-        forward=settings.forward and "F" + problem.modes_taken in open_ | {problem.modes_taken},
+        letters="".join(c for c in settings.letters if c + problem.modes_taken in open_)
+        or settings.letters,
         full=settings.full and problem.X.size + base.Y.size <= FULL_MODE,
-        undefined=False,
-        batched=False,
-        batched_forward=False,
+        check_undefined_grad=False,
+        check_batched_grad=False,
+        check_batched_forward_grad=False,
         thorough=False,
     )
-    if not (closer.backward or closer.forward):
-        closer = replace(closer, backward=settings.backward, forward=settings.forward)
     reach = _reach(base)
     judged: list[Judgement] = []
     for number, (moved, there) in enumerate(_points(problem, base, settings.seed, reach)):

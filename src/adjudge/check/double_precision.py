@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from adjudge.check.at_kinks import judge_here_or_nearby
-from adjudge.check.one_problem import Judgement, Part, Settings, judge
+from adjudge.check.one_problem import Judgement, Part, judge
+from adjudge.check.options import Settings
 from adjudge.errors import AdjudgeError, Catching, NotSupportedError, Source, running
 from adjudge.estimate import coarsest_eps
 from adjudge.findings import (
@@ -100,17 +101,17 @@ def alike(one: Space, other: Space) -> bool:
     ]
 
 
-def require_double(problem: Problem, base: Base, backward: bool, forward: bool) -> None:
+def require_double(problem: Problem, base: Base, letters: str) -> None:
     """Raises `RefusedError` where a derivative is not in double precision, as its function is."""
     backend = problem.backend
     found: list[tuple[Rule, str, object]] = []
-    if backward:
+    if "R" in letters:
         reverse = Reverse(problem)
         w = reverse.cotangent(base, np.ones(base.Y.size))
         gradients = reverse.pull(w) if any(reverse.attached) and base.Y.size else ()
         leaves = zip(problem.X.leaves, gradients, strict=False)
         found += [(Rule.VJP, leaf.name, gradient) for leaf, gradient in leaves]
-    if forward and problem.X.size:
+    if "F" in letters and problem.X.size:
         forward_mode = Forward(problem)
         _, tangents = forward_mode.push(forward_mode.tangent(np.ones(problem.X.size)))
         leaves = zip(base.Y.leaves, tangents, strict=True)
@@ -218,20 +219,16 @@ def _in_double(
     top: Problem, base: Base, settings: Settings, words: str, double: DoublePrecision, make: Make
 ) -> Judgement:
     outcome = judge(top, base, settings, words, Part.IDENTITIES)
-    asked = replace(
-        settings,
-        backward=settings.backward and "R" + top.modes_taken not in outcome.modes,
-        forward=settings.forward and "F" + top.modes_taken not in outcome.modes,
-    )
-    if not asked.backward and not asked.forward:
+    letters = "".join(c for c in settings.letters if c + top.modes_taken not in outcome.modes)
+    if not letters:
         return outcome
-    letters = [letter for letter in "RF" if (asked.backward, asked.forward)["RF".index(letter)]]
+    asked = replace(settings, letters=letters)
     with double.widening():
         high, base64 = double.composed(make)
         if not alike(top.X, high.X) or not alike(base.whole, base64.whole):
             raise _refused(Refusal.OTHER_STRUCTURE)
         with Catching(AdjudgeError) as caught:
-            require_double(high, base64, asked.backward, asked.forward)
+            require_double(high, base64, letters)
             formula = judge_here_or_nearby(
                 high, base64, asked, f"{words}, {note_of(high, double)}", Part.TABLE
             )
@@ -246,7 +243,7 @@ def _in_double(
         with double.widening():
             first, first64 = double.composed(lambda problem: problem)
         low = Evaluator(double.low, observe(double.low))
-        pairs.insert(0, (low, Evaluator(first, first64, double.widening), [top.modes_taken]))
+        pairs.insert(0, (low, Evaluator(first, first64, double.widening), top.modes_taken))
     for one, other, wanted in pairs:
         for letter in wanted:
             mode = letter + one.problem.modes_taken

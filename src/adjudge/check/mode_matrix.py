@@ -16,7 +16,8 @@ from adjudge.check.equivalence import (
     same_as,
     shared_tangent,
 )
-from adjudge.check.one_problem import Judgement, Part, Settings, judge, unsupported
+from adjudge.check.one_problem import Judgement, Part, judge, unsupported
+from adjudge.check.options import Settings
 from adjudge.check.summary import provenance_of, rows_of
 from adjudge.engine import AutodiffBackend
 from adjudge.errors import Catching, InputError, NotSupportedError
@@ -92,7 +93,7 @@ class Matrix:
         words = str(provenance_of(self.problem, self.settings, False))
         if taken == "F":
             chosen = self._by_agreement(self.problem, chosen, words, "")
-        if chosen.backward or chosen.forward:
+        if chosen.letters:
             judge_on = guarded if self.guards else composition
             found = judge_on(self.problem, taken, chosen, words, self.double, self._make(taken))
             if found.base is not None:
@@ -119,7 +120,12 @@ class Matrix:
             top = self._make("F")(problem)
             base = observe(top)
             # at the cotangent of `known`, to see the same Hessian
-            at_w = replace(chosen, seed=chosen.seed + COTANGENT, undefined=False, thorough=False)
+            at_w = replace(
+                chosen,
+                seed=chosen.seed + COTANGENT,
+                check_undefined_grad=False,
+                thorough=False,
+            )
             outcome = judge(top, base, at_w, words, Part.IDENTITIES)
             agreed = self._agreed(known, top, base, outcome, chosen)
         if caught.error is not None:  # it is met again, and reported, where the mode is judged
@@ -132,7 +138,7 @@ class Matrix:
             outcome.modes.setdefault(mode, worst([Verdict.PASS, *own]))
             outcome.tallies.append(inherited(mode, compared, coarsest_eps(top, base)))
         # what is to be judged once more says its identities there
-        again = [word + "F" for word in "RF" if getattr(left, _SWITCH[word])]
+        again = [letter + "F" for letter in left.letters]
         outcome.findings = [f for f in outcome.findings if f.mode not in again]
         if not way:
             self._found["F"] = Judged(top, base, outcome)
@@ -167,9 +173,9 @@ class Matrix:
         if known is not None:
             with Catching(NotSupportedError) as caught:
                 top = make(way.problem)
-                for letter in "RF":
+                for letter in chosen.letters:
                     mode = letter + taken
-                    if getattr(chosen, _SWITCH[letter]) and isinstance(usual.get(mode), Verdict):
+                    if isinstance(usual.get(mode), Verdict):
                         compared = same_as(letter, top, known)
                         if compared:
                             known.outcome.identities += compared
@@ -178,9 +184,9 @@ class Matrix:
             if caught.error is not None and not isinstance(caught.error, NotSupportedError):
                 left = chosen  # it is met again, and reported, where the mode is judged
         words = f"{provenance_of(self.problem, self.settings, False)}, {way.name}"
-        if taken == "F" and (left.backward or left.forward) and way.name in self.rows:
+        if taken == "F" and left.letters and way.name in self.rows:
             left = self._by_agreement(way.problem, left, words, way.name)
-        if not left.backward and not left.forward:
+        if not left.letters:
             return
         double = double_precision_of(way.problem, self.settings)
         # where f itself does not run, its derivatives are not to be had, and not at fault
@@ -234,18 +240,15 @@ def _does_not_run(finding: Finding) -> bool:
     return finding.status is Status.UNSUPPORTED and finding.cause is not None and not refused
 
 
-_SWITCH = {"R": "backward", "F": "forward"}
-
-
 def _without(settings: Settings, letter: str) -> Settings:
-    return replace(settings, backward=False) if letter == "R" else replace(settings, forward=False)
+    return replace(settings, letters=settings.letters.replace(letter, ""))
 
 
 def by_modes_taken(words: Sequence[str], settings: Settings) -> list[tuple[str, Settings]]:
     """By the modes taken before: in which modes the outermost derivative is to be judged."""
     before = dict.fromkeys(word[1:] for word in sorted(words, key=place))
     return [
-        (taken, replace(settings, backward="R" + taken in words, forward="F" + taken in words))
+        (taken, replace(settings, letters="".join(c for c in "RF" if c + taken in words)))
         for taken in before
     ]
 
@@ -256,7 +259,7 @@ def shares(problem: Problem, steps: Sequence[tuple[str, Settings]]) -> Iterator[
     Raises `InputError` where the whole is too small for a comparison in each.
     """
     budget = steps[0][1].max_evaluations
-    needs = [least_work(taken, backward=s.backward, forward=s.forward) for taken, s in steps]
+    needs = [least_work(taken, one.letters) for taken, one in steps]
     if budget is not None and budget < sum(needs):
         raise InputError(
             f"max_evaluations={budget} has no room for a single comparison in each mode",
@@ -290,13 +293,21 @@ def guarded(
     assert error is not None
     if not taken and not beside and problem.counts.purpose not in DIFFERENTIATING:
         raise error
-    if settings.backward and settings.forward:
+    if len(settings.letters) > 1:
         parts = [
-            guarded(problem, taken, _without(settings, o), words, double, make, beside=beside)
-            for o in "FR"
+            guarded(
+                problem,
+                taken,
+                replace(settings, letters=letter),
+                words,
+                double,
+                make,
+                beside=beside,
+            )
+            for letter in settings.letters
         ]
         return Found(parts[0].top, None, _joined([part.outcome for part in parts]))
-    mode = ("R" if settings.backward else "F") + taken
+    mode = settings.letters + taken
     status = Status.UNSUPPORTED if beside else Status.RAISED
     outcome, detail = Judgement(), DerivativeRaised(Raised.of(error), beside)
     outcome.findings.append(Finding(status, mode, "", detail, cause=error))
@@ -336,11 +347,10 @@ def composition(
         outcome = Judgement()
         if alone and taken == "R":  # then the first derivative can be judged at least
             outcome = judged(problem, observe(problem), settings, words, double, lambda same: same)
-        for letter, asked in (("R", settings.backward), ("F", settings.forward)):
-            if asked:
-                mode = letter + taken
-                outcome.findings.append(unsupported(mode, error))
-                outcome.modes[mode] = outcome.findings[-1].verdict
+        for letter in settings.letters:
+            mode = letter + taken
+            outcome.findings.append(unsupported(mode, error))
+            outcome.modes[mode] = outcome.findings[-1].verdict
         return Found(problem, None, outcome)
     require_outputs(base)
     return Found(top, base, judged(top, base, settings, words, double, make))

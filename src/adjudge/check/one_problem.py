@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import partial
 
+from adjudge.check.options import Settings
 from adjudge.errors import Catching, NotSupportedError
 from adjudge.estimate import SIGNIFICANT_BITS, coarsest_eps
 from adjudge.findings import (
@@ -141,37 +142,6 @@ GIVEN_MODE = 64
 """The same where a reference gives the derivative: f itself is not evaluated for it."""
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What to compare, and how closely. `None` means automatic."""
-
-    seed: int
-    eps: float | None = None
-    atol: float | None = None
-    rtol: float | None = None
-    nondet_tol: float = 0.0
-    equal_nan: bool = False
-    full: bool | None = None
-    backward: bool = True
-    forward: bool = False
-    undefined: bool = True
-    grad_dtypes: bool = True
-    batched: bool = False
-    batched_forward: bool = False
-    masked: bool | None = None
-    max_evaluations: int | None = None
-    in_double: bool | None = None
-    highest_precision: bool = False
-    thorough: bool = False
-    """Whether to look for more than was asked for, at some cost: see `adjudge.thorough`."""
-
-    @property
-    def fixed(self) -> bool:
-        """Whether the caller chose a number that belongs to the dtype at hand, or a budget."""
-        numbers = (self.eps, self.atol, self.rtol, self.max_evaluations)
-        return any(number is not None for number in numbers) or self.nondet_tol > 0
-
-
 class Part(Enum):
     """What of a judgement is made."""
 
@@ -213,7 +183,12 @@ def judge(
 ) -> Judgement:
     """Compares all that `settings` ask for; `base` is `problem` at x."""
     if part is Part.TABLE:
-        settings = replace(settings, undefined=False, batched=False, batched_forward=False)
+        settings = replace(
+            settings,
+            check_undefined_grad=False,
+            check_batched_grad=False,
+            check_batched_forward_grad=False,
+        )
     tolerance = Tolerance(
         coarsest_eps(problem, base), settings.rtol, settings.atol, settings.equal_nan
     )
@@ -235,8 +210,8 @@ def judge(
         tolerance = replace(tolerance, noisy=base.noise > 0)
 
     if part is Part.TABLE:
-        reverse, known = _row(problem, checks) if settings.backward else (None, None)
-        forward = Forward(problem) if settings.forward else None
+        reverse, known = _row(problem, checks) if "R" in settings.letters else (None, None)
+        forward = Forward(problem) if "F" in settings.letters else None
     else:
         reverse, known = _reverse(problem, base, checks, settings, outcome)
         forward = _forward(problem, checks, settings, outcome)
@@ -257,27 +232,28 @@ def judge(
             letters = "R" * (reverse is not None) + "F" * (forward is not None)
             table.block_sums = partial(compare_block_sums, problem, base, letters, settings.seed)
         table.fill()
-        if table.replaced_by_sums and forward is not None and settings.undefined:
+        if table.replaced_by_sums and forward is not None and settings.check_undefined_grad:
             table.pushed = pushforwards.pushed(checks, forward)
         if table.carried_dtype is not None:
             checks.tolerance = outcome.tolerance = table.tolerance
             outcome.findings.append(_carries(table))
-    elif forward is not None and settings.undefined:
+    elif forward is not None and settings.check_undefined_grad:
         table.pushed = pushforwards.pushed(checks, forward)
     rules = part is not Part.TABLE
     if rules and reverse is not None and known is not None and any(reverse.attached):
         outcome.findings += _after_rows(table, checks, reverse, known, settings)
     if (
         forward is not None
-        and settings.undefined
+        and settings.check_undefined_grad
         and table.budget.affords(Task.UNDEFINED_TANGENTS, len(table.pushed))
     ):
         outcome.findings += pushforwards.undefined(checks, forward, table.pushed)
     if part is not Part.TABLE and forward is not None:
         if settings.thorough:
             outcome.findings += linear(table, checks, forward)
-        if settings.batched_forward or settings.thorough:
-            outcome.findings += mapped(table, checks, forward, asked=settings.batched_forward)
+        if settings.check_batched_forward_grad or settings.thorough:
+            asked = settings.check_batched_forward_grad
+            outcome.findings += mapped(table, checks, forward, asked=asked)
     differs = part is not Part.IDENTITIES and settings.eps is None
     differs = differs and tolerance.automatic and not tolerance.noisy and problem.reference is None
     if differs and settings.thorough:
@@ -295,7 +271,7 @@ def judge(
 def _reverse(
     problem: Problem, base: Base, checks: Identities, settings: Settings, outcome: Judgement
 ) -> tuple[Reverse | None, Vector | None]:
-    if not settings.backward:
+    if "R" not in settings.letters:
         return None, None
     mode = "R" + problem.modes_taken
     try:
@@ -323,7 +299,7 @@ def _row(problem: Problem, checks: Identities) -> tuple[Reverse, Vector]:
 def _forward(
     problem: Problem, checks: Identities, settings: Settings, outcome: Judgement
 ) -> Forward | None:
-    if not settings.forward:
+    if "F" not in settings.letters:
         return None
     forward = Forward(problem)
     try:
@@ -331,7 +307,7 @@ def _forward(
     except NotSupportedError as error:
         outcome.findings.append(unsupported("F" + problem.modes_taken, error))
         return None
-    if not settings.grad_dtypes:
+    if not settings.check_grad_dtypes:
         findings = [f for f in findings if f.status is not Status.WRONG_DTYPE]
     # reverse mode may have seen the function write into its input already
     outcome.findings += [f for f in findings if f not in outcome.findings]
@@ -341,7 +317,7 @@ def _forward(
 def _after_rows(
     table: Table, checks: Identities, reverse: Reverse, known: Vector, settings: Settings
 ) -> Iterator[Finding]:
-    undefined = settings.undefined and table.problem.backend.undefined_cotangents
+    undefined = settings.check_undefined_grad and table.problem.backend.undefined_cotangents
     budget, outputs = table.budget, len(table.base.Y.leaves)
     whole = table.rows is not None and budget.rows == table.probes.rows
     if table.probes.rows > 1 and whole and table.rows is not None:
@@ -352,8 +328,8 @@ def _after_rows(
         yield from pullbacks.additive_pair(checks, reverse, known)
     if undefined and budget.affords(Task.UNDEFINED_COTANGENTS, 1 + outputs):
         yield from pullbacks.undefined(checks, reverse)
-    if settings.batched or settings.thorough:
-        yield from mapped(table, checks, reverse, asked=settings.batched)
+    if settings.check_batched_grad or settings.thorough:
+        yield from mapped(table, checks, reverse, asked=settings.check_batched_grad)
 
 
 CONFIRMING = 16

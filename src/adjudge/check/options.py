@@ -1,14 +1,20 @@
-"""The keyword arguments of the verbs, validated, as the settings of a judgement."""
+"""The options of the verbs: names, types, defaults and meaning, and what a check makes of them.
+
+Each option is defined here and nowhere else. They stand in groups, since not every verb takes every
+option; a group is a `TypedDict`, so that a type checker knows the keywords of a call.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import partial
 from typing import Any, Literal, TypedDict
 
 import numpy as np
 
-from adjudge.check.one_problem import Settings
 from adjudge.engine import AutodiffBackend
 from adjudge.errors import FlagError, InputError
 from adjudge.estimate import Reference, bind
@@ -21,19 +27,45 @@ from adjudge.problem import (
     Problem,
     first_order,
     fresh_seed,
+    read_arguments,
 )
 from adjudge.reference import require_reference
+from adjudge.report import asked_for
 
 Mode = Literal["auto", "full", "projected"]
+Points = Literal["special"] | Sequence[Any] | Mapping[str, Any]
 
 
-class Options(TypedDict, total=False):
-    """See `gradcheck` for each of them."""
+class TorchOptions(TypedDict, total=False):
+    """The options that `torch.autograd.gradcheck` has as well, under the same names.
 
-    kwargs: Mapping[str, Any] | None
-    wrt: Path | Sequence[Path] | None
+    Attributes:
+        eps: The absolute step of the differences. By default (`None`) the step follows the scale
+            and the dtype of each input.
+        atol: The absolute part of the tolerance: allowed is
+            `|automatic - reference| <= atol + rtol |reference|`. By default (`None`) there is no
+            absolute part.
+        rtol: The relative part of the tolerance. By default (`None`) it follows from the dtype,
+            and the error bar of the differences is allowed beside it.
+        nondet_tol: The largest absolute difference that is allowed between two evaluations, or two
+            vjps, at one point. Default: 0.
+        check_undefined_grad: Whether undefined (`None`) cotangents and tangents have to act as
+            zeros. Default: `True`.
+        check_grad_dtypes: Whether tangents have to be complex exactly where their outputs are. The
+            dtype of a gradient is compared with that of its input in any case. Default: `True`.
+        check_batched_grad: Whether the vjp under `vmap` has to equal the loop. Default: `False`.
+        check_batched_forward_grad: Whether the jvp under `vmap` has to equal the loop. Default:
+            `False`.
+        check_forward_ad: Whether forward mode is checked. Default: `False`.
+        check_backward_ad: Whether reverse mode is checked; one of the two modes has to be.
+            Default: `True`.
+        fast_mode: `True` stands for `mode="projected"`, `False` for `mode="full"`. By default
+            (`None`) `mode` decides.
+        masked: Of sparse inputs, whether the stored values alone are checked. By default (`None`)
+            all entries are.
+    """
+
     eps: float | None
-    bounds: Bounds
     atol: float | None
     rtol: float | None
     nondet_tol: float
@@ -45,84 +77,255 @@ class Options(TypedDict, total=False):
     check_backward_ad: bool
     fast_mode: bool | None
     masked: bool | None
+
+
+class SharedOptions(TypedDict, total=False):
+    """The options that every verb takes, `crosscheck` among them.
+
+    Attributes:
+        wrt: Which inputs are checked: the index of a positional argument, an accessor path like
+            `"inputs[0]['w']"` or `"kwargs['b']"`, or several of them. By default (`None`) all
+            floating and complex arrays are; or, where the engine marks arrays (`requires_grad`)
+            and any of them is marked, the marked ones.
+        bounds: A pair `(low, high)` of numbers or arrays that no evaluation leaves in any checked
+            input; or a mapping from paths as for `wrt` to such pairs. Where x is too close to a
+            bound, or on it, differences are one-sided. By default (`None`) there are no bounds.
+        directions: A set that inputs live on, along which they are checked: no evaluation leaves
+            it, and gradients are compared along its tangents. `"symmetric"` (Hermitian where
+            complex), `"positive definite"`, `"simplex"`, `"sphere"`, `"orthogonal"`, `"sorted"`,
+            `"positive"`, or a callable `chart(z) -> x` with `chart(x) = x`, for all checked
+            inputs; or a mapping from paths as for `wrt` to these. By default (`None`) inputs move
+            in all directions.
+        device: The name of the device to check on, as `adjudge backends` lists it: the function
+            sees copies of all arrays there. By default (`None`) every array stays where it is.
+        mode: `"full"` compares every entry of the Jacobian. `"projected"` compares one random
+            signed projection for each pair of an input and an output and, where that fails or is
+            suspicious, the entries that it is traced to. The default, `"auto"`, is full for
+            problems of a few numbers and projected for all others.
+        seed: The seed of the random tangents and cotangents. By default (`None`) it is a fresh
+            one, which the report states.
+        equal_nan: Whether NaNs and infinities pass where they agree. Default: `False`.
+        max_evaluations: A budget of work, of which an evaluation, a vjp and a jvp are one unit
+            each (a jvp evaluates `f` as well). When it is spent nothing more is begun, and what
+            was left open is a finding, `UNFINISHED`: INCONCLUSIVE, if nothing failed before. A
+            ladder of steps that has begun is climbed to its end. By default (`None`) there is no
+            limit.
+        in_double: Whether the formula is judged in float64 where an input is narrower, and the
+            narrow derivative against that one. By default (`None`) this is done where the function
+            runs in float64 and none of `eps`, `atol`, `rtol`, `nondet_tol` and `max_evaluations`
+            is given. With `True` the verdict is INCONCLUSIVE at best where it cannot be done;
+            `False` leaves it out.
+        highest_precision: Whether everything is evaluated without TF32, autocast and other
+            arithmetic that is narrower than the dtype, instead of allowing for it. Default:
+            `False`.
+        thorough: Whether more is looked at than what was asked for, at some cost: functions that
+            are found affine are compared to rounding, derivatives in forward mode have to be
+            additive and zero at zero, `vmap` of a derivative has to equal the loop, second
+            derivatives have to be symmetric along further tangents, and gradients must not reach
+            entries that the function never reads. By default (`None`) this is done where `order`
+            or `modes` is given.
+    """
+
+    wrt: Path | Sequence[Path] | None
+    bounds: Bounds
+    directions: Directions
+    device: str | None
     mode: Mode
     seed: int | None
     equal_nan: bool
     max_evaluations: int | None
     in_double: bool | None
     highest_precision: bool
-    directions: Directions
-    points: Literal["special"] | Sequence[Any] | Mapping[str, Any] | None
-    domain: Domains
+    thorough: bool | None
+
+
+class EngineOptions(SharedOptions, total=False):
+    """The options of the verbs that check on one engine.
+
+    Attributes:
+        kwargs: Keyword arguments of `f`, which are checked like the positional ones. By default
+            (`None`) there are none.
+        reference: What automatic derivatives are compared with in place of differences of `f`,
+            where `f` cannot show its derivative: `adjudge.reference.mpmath(g)`, `.twin(g)` or
+            `.derivative(jvp=...)`. By default (`None`) differences are taken.
+        backend: The name or an instance of the engine. By default (`None`) the arrays decide.
+    """
+
+    kwargs: Mapping[str, Any] | None
     reference: Reference | None
-    device: str | None
     backend: str | AutodiffBackend | None
+
+
+class ScopeOptions(TypedDict, total=False):
+    """Which derivatives are checked, and at which points, beside the first one at x.
+
+    Attributes:
+        order: 1, 2 or 3: all compositions of reverse (`R`) and forward mode (`F`) up to this
+            order, in every way in which the engine takes derivatives (of PyTorch, eager and
+            `torch.func`; of JAX, eager and `jit`): `Report.modes` and `Report.ways`. What a
+            derivative raises is RAISED, what the engine lacks UNSUPPORTED; neither is a PASS. By
+            default (`None`) the first derivative is checked in the engine's usual way.
+        modes: The compositions to check, outermost first, such as `["R", "F", "RR", "FR"]`; what
+            they raise and lack is told as for `order`. By default (`None`) all up to `order`;
+            without an order `R` and `F`, as `check_backward_ad` and `check_forward_ad` say.
+        compile: Whether the compiled function is checked as well. By default (`None`) it is where
+            `order` is given and the engine is mostly used like that (JAX).
+        points: Further points at which the same check is made, each with the same options and
+            budget: `"special"` for `special_points`, a list of inputs, or a mapping from names to
+            inputs. The report has one report for each point in `.points`. A point at which `f`
+            raises, is not finite or not smooth is listed as such and decides nothing. By default
+            (`None`) there are none.
+        domain: Where `f` is defined, for the special points: see `special_points`. Steps keep
+            within its intervals where there are no `bounds`. By default (`None`) `f` is defined
+            everywhere.
+    """
+
+    order: int | None
+    modes: Sequence[str] | None
+    compile: bool | None
+    points: Points | None
+    domain: Domains
+
+
+class MoreOptions(EngineOptions, ScopeOptions, total=False):
+    """What `gradcheck` takes beside the parameters that PyTorch's has, too."""
+
+
+class Options(TorchOptions, MoreOptions, total=False):
+    """All options of a check on one engine, as `examine` takes them.
+
+    They are explained in the groups `adjudge.check.TorchOptions`, `SharedOptions`, `EngineOptions`
+    and `ScopeOptions`. It is a `TypedDict`, so that a wrapper can pass options on with their types:
+    `def check(f, x, **options: Unpack[adjudge.Options])`.
+    """
+
+
+class CrossOptions(TorchOptions, SharedOptions, total=False):
+    """The options of `crosscheck`, which passes them to the check on each engine."""
+
+
+DEFAULTS: Options = {
+    "nondet_tol": 0.0,
+    "check_undefined_grad": True,
+    "check_grad_dtypes": True,
+    "check_batched_grad": False,
+    "check_batched_forward_grad": False,
+    "check_forward_ad": False,
+    "check_backward_ad": True,
+    "mode": "auto",
+    "equal_nan": False,
+    "highest_precision": False,
+}
+"""What an option is where it is not given; all that are missing here are `None`."""
+
+
+def known_options(verb: str, given: Mapping[str, Any], group: type) -> Options:
+    """The keywords of a call. Raises `TypeError` where one is no option of the group."""
+    for name in given:
+        if name not in group.__annotations__:
+            close = get_close_matches(name, group.__annotations__, 1)
+            hint = f". Did you mean {close[0]!r}?" if close else ""
+            raise TypeError(f"{verb}() got an unexpected keyword argument {name!r}{hint}")
+    known: Any = dict(given)  # every group is a part of `Options`
+    return known  # type: ignore[no-any-return]
 
 
 def problem_of(
     f: Callable[..., Any], inputs: Any, options: Options, counts: Counts | None = None
 ) -> Problem:
-    """The problem of `f` at `inputs` that `options` describe; see `first_order`."""
-    reference = options.get("reference")
-    return first_order(
-        f,
+    """The problem of `f` at `inputs`, with the inputs, the engine and the sets that `options` name.
+
+    Raises the errors of bad input. What it costs is added to `counts`.
+    """
+    if not callable(f):
+        raise InputError(
+            f"the function to check is a {type(f).__name__}, which cannot be called",
+            "pass the function first, then its inputs",
+        )
+    arguments = read_arguments(
         inputs,
-        kwargs=options.get("kwargs"),
+        options.get("kwargs"),
         wrt=options.get("wrt"),
         backend=options.get("backend"),
         masked=options.get("masked"),
-        bounds=options.get("bounds"),
-        directions=options.get("directions"),
-        reference=None if reference is None else partial(bind, reference),
-        highest=options.get("highest_precision", False),
         device=options.get("device"),
-        counts=counts,
     )
+    reference, highest = options.get("reference"), options.get("highest_precision", False)
+    with arguments.backend.environment.highest_precision() if highest else nullcontext():
+        return first_order(
+            f,
+            arguments,
+            bounds=options.get("bounds"),
+            directions=options.get("directions"),
+            reference=None if reference is None else partial(bind, reference),
+            counts=counts,
+        )
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a judgement looks at, and how closely: the options that concern it, validated.
+
+    Names are those of the options, whose meaning stands there; `None` means automatic.
+    """
+
+    letters: str
+    """The outermost modes that are judged: R, F or both."""
+    full: bool | None
+    """Whether every entry is compared; from `mode` and `fast_mode`."""
+    seed: int
+    eps: float | None
+    atol: float | None
+    rtol: float | None
+    nondet_tol: float
+    equal_nan: bool
+    check_undefined_grad: bool
+    check_grad_dtypes: bool
+    check_batched_grad: bool
+    check_batched_forward_grad: bool
+    max_evaluations: int | None
+    in_double: bool | None
+    highest_precision: bool
+    thorough: bool
+
+    @property
+    def fixed(self) -> bool:
+        """Whether the caller chose a number that belongs to the dtype at hand, or a budget."""
+        numbers = (self.eps, self.atol, self.rtol, self.max_evaluations)
+        return any(number is not None for number in numbers) or self.nondet_tol > 0
 
 
 def settings_of(options: Options, *, second: bool = False) -> Settings:
     """The settings that `options` ask for.
 
-    Raises `InputError` for values without meaning, `FlagError` for contradictions, `TypeError`
-    for an unknown keyword. `second`: the modes are those of `gradgradcheck`, for the names in
-    messages.
+    Raises `InputError` for values without meaning, `FlagError` for contradictions. `second`: the
+    modes are those of `gradgradcheck`, for the names in messages.
     """
-    for name in options:
-        if name not in Options.__annotations__:
-            raise TypeError(f"unexpected keyword argument {name!r}")
-    seed = options.get("seed")
+    chosen: Options = {**DEFAULTS, **options}
+    seed, thorough = chosen.get("seed"), chosen.get("thorough")
+    named = asked_for(chosen.get("order"), chosen.get("modes")) is not None
     settings = Settings(
+        letters="R" * chosen["check_backward_ad"] + "F" * chosen["check_forward_ad"],
+        full=_full(chosen["mode"], chosen.get("fast_mode")),
         seed=fresh_seed() if seed is None else seed,
-        eps=options.get("eps"),
-        atol=options.get("atol"),
-        rtol=options.get("rtol"),
-        nondet_tol=options.get("nondet_tol", 0.0),
-        equal_nan=options.get("equal_nan", False),
-        full=_full(options.get("mode", "auto"), options.get("fast_mode")),
-        backward=options.get("check_backward_ad", True),
-        forward=options.get("check_forward_ad", False),
-        undefined=options.get("check_undefined_grad", True),
-        grad_dtypes=options.get("check_grad_dtypes", True),
-        batched=options.get("check_batched_grad", False),
-        batched_forward=options.get("check_batched_forward_grad", False),
-        masked=options.get("masked"),
-        max_evaluations=options.get("max_evaluations"),
-        in_double=options.get("in_double"),
-        highest_precision=options.get("highest_precision", False),
+        eps=chosen.get("eps"),
+        atol=chosen.get("atol"),
+        rtol=chosen.get("rtol"),
+        nondet_tol=chosen["nondet_tol"],
+        equal_nan=chosen["equal_nan"],
+        check_undefined_grad=chosen["check_undefined_grad"],
+        check_grad_dtypes=chosen["check_grad_dtypes"],
+        check_batched_grad=chosen["check_batched_grad"],
+        check_batched_forward_grad=chosen["check_batched_forward_grad"],
+        max_evaluations=chosen.get("max_evaluations"),
+        in_double=chosen.get("in_double"),
+        highest_precision=chosen["highest_precision"],
+        thorough=named if thorough is None else thorough,
     )
-    _validate(settings, second=second)
+    _validate_numbers(settings)
+    _validate_modes(settings, second=second)
     _validate_reference(options)
     return settings
-
-
-def _validate_reference(options: Options) -> None:
-    reference = options.get("reference")
-    require_reference(reference)
-    for name in ("eps", "in_double"):
-        if reference is not None and options.get(name):
-            raise FlagError(
-                f"{name}= is about differences of f, which reference= replaces", "give one of them"
-            )
 
 
 def _full(mode: str, fast_mode: bool | None) -> bool | None:
@@ -135,7 +338,7 @@ def _full(mode: str, fast_mode: bool | None) -> bool | None:
     return not fast_mode
 
 
-def _validate(settings: Settings, *, second: bool) -> None:
+def _validate_numbers(settings: Settings) -> None:
     for name in ("eps", "atol", "rtol", "nondet_tol"):
         value = getattr(settings, name)
         if value is None and name != "nondet_tol":
@@ -158,9 +361,12 @@ def _validate(settings: Settings, *, second: bool) -> None:
     seed: Any = settings.seed
     if not isinstance(seed, int | np.integer) or seed < 0:
         raise InputError(f"seed={seed!r}", "give a non-negative integer, or None")
+
+
+def _validate_modes(settings: Settings, *, second: bool) -> None:
     backward = "check_rev_over_rev" if second else "check_backward_ad"
     forward = "check_fwd_over_rev" if second else "check_forward_ad"
-    if not settings.backward and not settings.forward:
+    if not settings.letters:
         raise FlagError(
             f"{backward}=False and {forward}=False leave nothing to check",
             "switch at least one of them on",
@@ -170,13 +376,30 @@ def _validate(settings: Settings, *, second: bool) -> None:
             "in_double=True needs automatic tolerances, and a function that may not be noisy",
             "leave out eps=, atol=, rtol= and nondet_tol=, or in_double=",
         )
-    if settings.batched and not settings.backward:
+    if settings.check_batched_grad and "R" not in settings.letters:
         raise FlagError(
             f"check_batched_grad=True needs {backward}=True",
             "switch the one off or the other on",
         )
-    if settings.batched_forward and not settings.forward:
+    if settings.check_batched_forward_grad and "F" not in settings.letters:
         raise FlagError(
             f"check_batched_forward_grad=True needs {forward}=True",
             "switch the one off or the other on",
+        )
+
+
+def _validate_reference(options: Options) -> None:
+    reference = options.get("reference")
+    require_reference(reference)
+    if reference is None:
+        return
+    for name in ("eps", "in_double"):
+        if options.get(name):
+            raise FlagError(
+                f"{name}= is about differences of f, which reference= replaces", "give one of them"
+            )
+    if options.get("directions") is not None:
+        raise FlagError(
+            "directions= and reference=: a reference does not know the coordinates of a set",
+            "give one of them",
         )

@@ -11,8 +11,8 @@ import numpy as np
 
 from adjudge.check.double_precision import RefusedError, double_precision_of
 from adjudge.check.isolation import surroundings
-from adjudge.check.one_problem import Settings
-from adjudge.check.options import Options, problem_of, settings_of
+from adjudge.check.one_point import at_one_point
+from adjudge.check.options import Options, Settings, problem_of, settings_of
 from adjudge.check.special_points import SpecialPoint, special_points
 from adjudge.errors import Catching, FlagError, InputError, Source, UnstableOutputError, source_of
 from adjudge.estimate import Irregularity, irregularity
@@ -41,27 +41,22 @@ GIVEN = "given"
 """The name of the inputs that were given."""
 
 
-def at_points(
-    f: Callable[..., Any], check: Callable[..., Report], inputs: Any, options: Options
-) -> Report:
-    """`check(inputs, **options)` at the inputs given and at the points of `options`, as one report.
+def at_points(f: Callable[..., Any], inputs: Any, options: Options) -> Report:
+    """The check at the inputs given and at the points of `options`, as one report.
 
     Raises what the check raises at the inputs given, and `InputError` for points that make no
     sense.
     """
     found, left_out, bounds = _read(inputs, options)
-    rest: dict[str, Any] = {
-        name: value for name, value in options.items() if name not in ("points", "domain")
-    }
     settings = settings_of(options)
-    rest |= {"seed": settings.seed, "bounds": bounds}
-    given = check(inputs, **rest)
+    rest: Options = {**options, "seed": settings.seed, "bounds": bounds}
+    given = at_one_point(f, inputs, rest)
     reports = {GIVEN: given}
     own = not isinstance(options.get("points"), str)
     # overflow and division by zero belong to such points: what they lead to is judged
     with np.errstate(all="ignore"):
         for point in found:
-            report = _at(point, check, rest, given, own=own)
+            report = _at(f, point, rest, given, own=own)
             why = _silent(report) or _explained(f, point, rest, settings, report)
             reports[point.name] = _silenced(report, why) if why else report
     return _combined(reports, left_out)
@@ -124,16 +119,16 @@ def _read(inputs: Any, options: Options) -> tuple[Sequence[SpecialPoint], Sequen
 
 
 def _at(
+    f: Callable[..., Any],
     point: SpecialPoint,
-    check: Callable[..., Report],
-    options: Mapping[str, Any],
+    options: Options,
     given: Report,
     *,
     own: bool,
 ) -> Report:
     """The report at `point`; where the check cannot be made there, one that says so."""
     with Catching(UnstableOutputError, InputError) as caught:
-        return check(point.inputs, **{**options, "kwargs": point.kwargs})
+        return at_one_point(f, point.inputs, {**options, "kwargs": point.kwargs})
     error = caught.error
     assert error is not None
     if isinstance(error, UnstableOutputError):
@@ -190,7 +185,7 @@ def _silent(report: Report) -> tuple[Silence, ...]:
 def _explained(
     f: Callable[..., Any],
     point: SpecialPoint,
-    options: Mapping[str, Any],
+    options: Options,
     settings: Settings,
     report: Report,
 ) -> tuple[Silence, ...]:
@@ -203,7 +198,7 @@ def _explained(
     stays_open = report.verdict is Verdict.INCONCLUSIVE
     if report.entries and all(_at_an_end(x, stays_open) for x in report.entries):
         return (Silence(Reason.OUT_OF_RANGE),)
-    here: Any = {**options, "kwargs": point.kwargs}
+    here: Options = {**options, "kwargs": point.kwargs}
     problem = problem_of(f, point.inputs, here)
     unsettled = (Verdict.FAIL, Verdict.INCONCLUSIVE)
     before = {mode[1:] for mode, outcome in report.modes.items() if outcome in unsettled}

@@ -236,7 +236,7 @@ def special_points(
     Raises:
         InputError: A domain without meaning, or one that the given inputs lie outside of.
     """
-    arguments = read_arguments(inputs, dict(kwargs or {}), wrt, backend, masked)
+    arguments = read_arguments(inputs, kwargs, wrt=wrt, backend=backend, masked=masked)
     engine, arrays = arguments.backend, arguments.leaves
     space, origin = Space.at(engine, arrays, arguments.names)
     domains = domains_of(space.leaves, domain)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from adjudge._version import __version__
-from adjudge.check.one_problem import Judgement, Settings
+from adjudge.check.one_problem import Judgement
+from adjudge.check.options import Settings
 from adjudge.engine import ByHand
 from adjudge.findings import Outcome, outcome_of, worst
 from adjudge.jacobian import ERRORS, Tally

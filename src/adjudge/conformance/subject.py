@@ -22,7 +22,7 @@ from adjudge.engine import (
     PlainBackend,
 )
 from adjudge.errors import AdjudgeError
-from adjudge.problem import first_order
+from adjudge.problem import first_order, read_arguments
 
 EPS = {
     "float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7,
@@ -128,7 +128,7 @@ class Point:
         self.closed = ClosedForms(scenario)
         self.placed = Placed(scenario, subject.backend, dtype, device)
         function = self.placed.by_hand() if subject.plain else self.placed.function
-        problem = first_order(function, self.placed.inputs, backend=subject.backend)
+        problem = first_order(function, read_arguments(self.placed.inputs, backend=subject.backend))
         self.engine: AutodiffBackend = problem.backend
         self.f: FlatFunction = problem.function
         self.x: Arrays = problem.x

@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import combinations
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
-from adjudge.check import Options, carries_double, function_name, settings_of
+from adjudge.check import (
+    CrossOptions,
+    Options,
+    carries_double,
+    function_name,
+    known_options,
+    settings_of,
+)
 from adjudge.cross.compare import STRUCTURE, Bench, Outputs, first_line
 from adjudge.cross.engine import Engine, carried, engine_of, widened
 from adjudge.cross.report import VALUE, CrosscheckError, CrossReport, LeftOut, Omission
@@ -33,7 +40,7 @@ def crosscheck(
     reference: str | None = DOUBLE,
     compile: bool | None = None,
     raise_exception: bool = True,
-    **options: Any,
+    **options: Unpack[CrossOptions],
 ) -> CrossReport:
     """Whether `f` has the same values and derivatives on every engine, and the right ones.
 
@@ -55,7 +62,7 @@ def crosscheck(
         compile: As for `examine`: `None` judges compiled derivatives, too, where an engine is
             mostly used like that (JAX), which takes most of the time; `False` does not.
         raise_exception: `False` returns a falsy report instead of raising `CrosscheckError`.
-        options: Keywords of `gradcheck`, for the comparison with differences; not `kwargs`,
+        options: See `adjudge.Options`, for the comparison with differences; not `kwargs`, `modes`,
             `points`, `domain`, `backend`.
 
     Returns:
@@ -69,14 +76,7 @@ def crosscheck(
     __tracebackhide__ = True
     if order not in (1, 2) or isinstance(order, bool):
         raise InputError(f"order={order!r}", "give order=1 or order=2")
-    for name in ("kwargs", "points", "domain", "backend"):
-        if options.get(name) is not None:
-            raise FlagError(
-                f"{name}= is not for crosscheck",
-                "bind keyword arguments in f; call crosscheck once for each point",
-            )
-    given: Options = {**options}  # type: ignore[typeddict-item]
-    given["seed"] = settings_of(given).seed
+    given = _for_every_engine(options)
     engines = _engines(f, arrays, _backends(backends), given)
     _require_reference(reference, engines)
     with ExitStack() as surroundings:
@@ -144,9 +144,13 @@ class _Check:
             modes = ["R"] if isinstance(function, ByHand) and function.jvp is None else None
             modes = modes if order == 1 else None
             compile = self.compile and not isinstance(function, ByHand)
-            self.reports[engine.name] = examine(
-                function, engine.inputs, order=order, modes=modes, compile=compile, **engine.options
-            )
+            options: Options = {
+                **engine.options,
+                "order": order,
+                "modes": modes,
+                "compile": compile,
+            }
+            self.reports[engine.name] = examine(function, engine.inputs, **options)
         return self._went_through(engine, caught)
 
     def _alike(self, one: Engine, two: Engine) -> bool:
@@ -291,6 +295,20 @@ def _capabilities(engine: Engine) -> frozenset[str]:
 
 
 # ---------------------------------------------------------------------- arguments
+
+
+def _for_every_engine(options: Mapping[str, Any]) -> Options:
+    """The options for the check on each engine, with one seed for all."""
+    elsewhere = ("kwargs", "points", "domain", "backend")
+    for name in elsewhere:
+        if options.get(name) is not None:
+            raise FlagError(
+                f"{name}= is not for crosscheck",
+                "bind keyword arguments in f; call crosscheck once for each point",
+            )
+    rest = {name: value for name, value in options.items() if name not in elsewhere}
+    given = known_options("crosscheck", rest, CrossOptions)
+    return {**given, "seed": settings_of(given).seed}
 
 
 def _backends(given: Sequence[str | AutodiffBackend]) -> list[AutodiffBackend]:

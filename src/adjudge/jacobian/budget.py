@@ -12,17 +12,17 @@ ENTRY_WORK = 7
 one entry takes six evaluations at any size (docs/architecture.md)."""
 
 
-def least_work(taken: str, *, backward: bool, forward: bool) -> int:
-    """Returns the work that one comparison of each mode takes on top of `modes_taken`, with what
-    comes before it: the value, the identities of the mode, a row and a column. A budget below this
-    is refused, since its check could compare nothing.
+def least_work(taken: str, letters: str) -> int:
+    """Returns the work that one comparison takes in each of the modes `letters` after the modes
+    `taken`, with what comes before it: the value, the identities of the mode, a row and a column. A
+    budget below this is refused, since its check could compare nothing.
     """
     order, evaluation = len(taken), 2 if taken else 1
     # Reverse mode evaluates f once, tries linearity with three cotangents, and pulls back one row.
-    reverse = 5 if backward else 0
+    reverse = 5 if "R" in letters else 0
     # Forward mode tries linearity with two tangents and pushes forward one; each of them also
     # evaluates f.
-    pushed = 6 + 3 * order if forward else 0
+    pushed = 6 + 3 * order if "F" in letters else 0
     return 1 + 3 * order + 2 * evaluation + reverse + pushed
 
 

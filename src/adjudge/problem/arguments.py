@@ -113,10 +113,11 @@ class Arguments:
 
 def read_arguments(
     inputs: object,
-    kwargs: dict[str, Any],
-    wrt: Path | Sequence[Path] | None,
-    backend: str | AutodiffBackend | None,
-    masked: bool | None,
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    wrt: Path | Sequence[Path] | None = None,
+    backend: str | AutodiffBackend | None = None,
+    masked: bool | None = None,
     device: str | None = None,
 ) -> Arguments:
     """The call `f(*inputs, **kwargs)`, flattened; with `device` on copies of all its arrays there.
@@ -125,7 +126,7 @@ def read_arguments(
     """
     args = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
     positional = flatten(args, "inputs", expand)
-    named = flatten(kwargs, "kwargs", expand)
+    named = flatten(dict(kwargs or {}), "kwargs", expand)
     count = len(positional.leaves)
     tree = Tree(
         positional.leaves + named.leaves,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol, TypeAlias
@@ -12,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.engine import Arrays, AutodiffBackend, ByHand, FlatByHand, FlatFunction, HandBackend
-from adjudge.errors import FlagError, InputError, Source, running
+from adjudge.errors import Source, running
 from adjudge.floats import SAMPLED, SHORT, Vector, scale
-from adjudge.problem.arguments import Arguments, Path, read_arguments
+from adjudge.problem.arguments import Arguments
 from adjudge.problem.calls import Counts, Move, Purpose, UserCodec
 from adjudge.problem.constraints import (
     ChartedByHand,
@@ -164,90 +163,74 @@ class Problem:
 
 def first_order(
     function: Callable[..., Any],
-    inputs: object,
+    arguments: Arguments,
     *,
-    kwargs: Mapping[str, Any] | None = None,
-    wrt: Path | Sequence[Path] | None = None,
-    backend: str | AutodiffBackend | None = None,
-    masked: bool | None = None,
     bounds: Bounds = None,
     directions: Directions = None,
     reference: BindReference | None = None,
-    highest: bool = False,
-    device: str | None = None,
     counts: Counts | None = None,
 ) -> Problem:
-    """The problem of `function(*inputs, **kwargs)`. Raises the errors of bad input.
+    """The problem of `function` at its arguments. What it costs is added to `counts`.
 
-    `highest`: it will be evaluated with the engine's highest precision. `counts`: what it costs
-    is added there.
+    Raises `InputError` for bounds and sets that do not fit the arguments.
     """
-    if directions is not None and reference is not None:
-        raise FlagError(
-            "directions= and reference=: a reference does not know the coordinates of a set",
-            "give one of them",
-        )
-    if not callable(function):
-        raise InputError(
-            f"the function to check is a {type(function).__name__}, which cannot be called",
-            "pass the function first, then its inputs",
-        )
-    arguments = read_arguments(inputs, dict(kwargs or {}), wrt, backend, masked, device)
     if isinstance(function, ByHand):
         hand = HandBackend(arguments.backend, function)
         arguments = replace(arguments, backend=hand)
-    counts = counts or Counts()
-    with arguments.backend.environment.highest_precision() if highest else nullcontext():
-        problem = _problem(function, arguments, counts, bounds, directions, reference=reference)
+    user = _UserFunction(function, counts or Counts(), bounds, directions)
+    problem = user.at(arguments, reference)
     if reference is not None or all(leaf.double for leaf in problem.X.leaves):
         return problem
     given = [leaf.eps for leaf in problem.X.leaves]
-    return replace(
-        problem,
-        widened=lambda: _problem(
-            function, arguments.widened(), counts, bounds, directions, given=given
-        ),
-    )
+    return replace(problem, widened=lambda: user.at(arguments.widened(), given=given))
 
 
-def _problem(
-    function: Callable[..., Any],
-    arguments: Arguments,
-    counts: Counts,
-    bounds: Bounds,
-    directions: Directions,
-    *,
-    reference: BindReference | None = None,
-    given: Sequence[float] | None = None,
-) -> Problem:
-    """`given`: the spacing of the dtypes of the user's own leaves, where these are wider."""
-    codec = UserCodec(arguments, counts)
-    flat: FlatFunction = (
-        FlatByHand(function, codec)
-        if isinstance(function, ByHand)
-        else lambda x: codec.evaluate(function, x)
-    )
-    engine = arguments.backend
-    space, origin = Space.at(engine, arguments.leaves, arguments.names)
-    problem = Problem(
-        engine,
-        flat,
-        flat,
-        arguments.leaves,
-        space,
-        origin,
-        counts,
-        output_names=lambda: codec.output_names,
-        written=lambda: codec.written,
-        bounds=read_bounds(space, origin, bounds),
-        reference=None if reference is None else reference(codec, space),
-    )
-    if directions is None:
-        return problem
-    rounding = given or [leaf.eps for leaf in space.leaves]
-    with engine.environment.isolation(problem.x):  # as where it will be evaluated
-        charts = read_directions(engine, space, problem.x, directions, bounds, rounding)
-        return _charted(problem, charts)
+@dataclass(frozen=True)
+class _UserFunction:
+    """The user's function, and where it may be evaluated."""
+
+    function: Callable[..., Any]
+    counts: Counts
+    bounds: Bounds
+    directions: Directions
+
+    def at(
+        self,
+        arguments: Arguments,
+        reference: BindReference | None = None,
+        given: Sequence[float] | None = None,
+    ) -> Problem:
+        """The problem at `arguments`. `given`: the spacing of the dtypes of the user's own leaves,
+        where those of `arguments` are wider.
+        """
+        function, counts, directions = self.function, self.counts, self.directions
+        codec = UserCodec(arguments, counts)
+        flat: FlatFunction = (
+            FlatByHand(function, codec)
+            if isinstance(function, ByHand)
+            else lambda x: codec.evaluate(function, x)
+        )
+        engine = arguments.backend
+        space, origin = Space.at(engine, arguments.leaves, arguments.names)
+        problem = Problem(
+            engine,
+            flat,
+            flat,
+            arguments.leaves,
+            space,
+            origin,
+            counts,
+            output_names=lambda: codec.output_names,
+            written=lambda: codec.written,
+            bounds=read_bounds(space, origin, self.bounds),
+            reference=None if reference is None else reference(codec, space),
+        )
+        if directions is None:
+            return problem
+        rounding = given or [leaf.eps for leaf in space.leaves]
+        with engine.environment.isolation(problem.x):  # as where it will be evaluated
+            charts = read_directions(engine, space, problem.x, directions, self.bounds, rounding)
+            return _charted(problem, charts)
 
 
 def _charted(problem: Problem, charts: Charts) -> Problem:

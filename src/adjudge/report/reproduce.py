@@ -211,7 +211,7 @@ def _wanted(inputs: Any, options: Mapping[str, Any]) -> list[str]:
     if options.get("wrt") is not None:
         return []
     try:
-        arguments = read_arguments(inputs, dict(options.get("kwargs") or {}), None, None, None)
+        arguments = read_arguments(inputs, options.get("kwargs"))
     except (BackendError, InputError):
         return []  # the check itself raised this, and does so again
     marks = [arguments.backend.requires_grad(leaf) for leaf in arguments.leaves]

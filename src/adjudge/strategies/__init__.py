@@ -18,7 +18,7 @@ import hypothesis
 import numpy as np
 from hypothesis import strategies as st
 
-from adjudge.check import Options, silence
+from adjudge.check import Options, known_options, silence
 from adjudge.engine import AutodiffBackend, HostArray, backend_named, placed_tree
 from adjudge.errors import Catching
 from adjudge.findings import Reason, Silence, Verdict
@@ -160,33 +160,33 @@ def judge(
         domain: That of the inputs, or domains by path as for `wrt`: the check keeps within. Names
             of sets act as `directions=`, intervals as `bounds=`.
         seed: Of the probes. A fixed one: the same point has the same verdict, as Hypothesis needs.
-        options: The other keywords of `examine`.
+        options: See `adjudge.Options`.
 
     Raises:
         GradcheckError: The verdict is FAIL. Its notes hold the script of `reproduction`.
     """
     __tracebackhide__ = True
     engine = backend_named(backend) if isinstance(backend, str) else backend
-    options = {**_within(domain), **options}
+    given = {**_within(domain), **options, "backend": engine, "seed": seed}
+    chosen = known_options("judge", given, Options)
     point = inputs if engine is None else placed_tree(engine, inputs, device)
-    script = Note(f, inputs, {**options, "backend": engine, "seed": seed})
+    script = Note(f, inputs, chosen)
     with Catching() as caught, np.errstate(all="ignore"):  # what overflow makes is judged
-        report = examine(f, point, seed=seed, backend=engine, **options)
+        report = examine(f, point, **chosen)
     if caught.error is not None:
         caught.error.add_note(script.text())
         raise caught.error
     if report:
         return report
     why: tuple[Silence, ...] = ()
-    if options.get("points") is None:
-        known: Any = {name: options[name] for name in Options.__annotations__ if name in options}
-        known |= {"backend": engine, "seed": seed}
-        why = silence(f, point, report, known)
+    if chosen.get("points") is None:
+        why = silence(f, point, report, chosen)
     failed = report.verdict is Verdict.FAIL and not why
     if failed:
         # among hundreds of points some probe lies oddly: what is wrong is so along others, too
+        other: Options = {**chosen, "seed": seed + 1}
         with np.errstate(all="ignore"):
-            again = examine(f, point, seed=seed + 1, backend=engine, **options)
+            again = examine(f, point, **other)
         confirmed = again.verdict is Verdict.FAIL
         why = () if confirmed else (Silence(Reason.UNCONFIRMED),)
     if not why and (strict or failed):

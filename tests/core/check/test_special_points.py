@@ -18,6 +18,7 @@ from adjudge import (
 from adjudge.errors import FlagError
 from adjudge.estimate.kinks import irregularity
 from adjudge.findings import Reason, Silence
+from adjudge.problem.arguments import read_arguments
 from adjudge.problem.problem import first_order, observe
 
 X = np.asarray([0.3, -1.2, 0.8, 2.0])
@@ -262,7 +263,7 @@ SMOOTH = {
 def test_a_smooth_function_is_not_called_rough_at_any_special_point(name):
     for point in special_points(X):
         with np.errstate(all="ignore"):
-            problem = first_order(SMOOTH[name], point.inputs)
+            problem = first_order(SMOOTH[name], read_arguments(point.inputs))
             why = irregularity(problem, observe(problem), problem.X, seed=3)
         assert why.nonsmooth is None or "large" in point.name or "huge" in point.name, point.name
 
@@ -287,7 +288,7 @@ def test_a_rough_function_is_called_rough_at_zero_and_not_beside_it(name):
     f, kind = ROUGH[name]
 
     def why(x):
-        problem = first_order(f, x)
+        problem = first_order(f, read_arguments(x))
         return irregularity(problem, observe(problem), problem.X, seed=3).nonsmooth
 
     assert Silence(kind) == why(np.zeros(4))

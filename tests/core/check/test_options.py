@@ -1,0 +1,137 @@
+"""The options are defined once: every verb has the names, types and defaults of that one set."""
+
+import inspect
+import re
+from typing import get_type_hints
+
+import numpy as np
+import pytest
+
+import adjudge
+from adjudge import ByHand
+from adjudge.check import (
+    CrossOptions,
+    EngineOptions,
+    MoreOptions,
+    Options,
+    ScopeOptions,
+    SharedOptions,
+    TorchOptions,
+)
+from adjudge.check.options import DEFAULTS, settings_of
+from adjudge.cross import crosscheck
+
+GROUPS = (TorchOptions, SharedOptions, EngineOptions, ScopeOptions)
+SQUARE = ByHand(lambda x: x**2, vjp=lambda x, w: 2 * x * w)
+X = np.array([1.0, 2.0, 3.0])
+
+
+def explained(group):
+    """By the name of an option, what the docstring of its group says of it."""
+    entries = re.split(r"^    (\w+): ", inspect.getdoc(group), flags=re.MULTILINE)[1:]
+    return dict(zip(entries[::2], (" ".join(text.split()) for text in entries[1::2]), strict=True))
+
+
+def own(group):
+    """The names that a group adds to those of every verb."""
+    shared = () if group is SharedOptions else SharedOptions.__annotations__
+    return [name for name in group.__annotations__ if name not in shared]
+
+
+def named(verb):
+    """The options that a verb names in its signature, by name."""
+    parameters = inspect.signature(verb).parameters
+    return {
+        name: parameter
+        for name, parameter in parameters.items()
+        if name in TorchOptions.__annotations__
+    }
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_option_is_explained_once_where_it_is_defined(group):
+    assert own(group) == list(explained(group))
+
+
+def test_the_groups_share_no_option():
+    names = [name for group in GROUPS for name in own(group)]
+
+    assert sorted(names) == sorted(Options.__annotations__)
+
+
+@pytest.mark.parametrize("verb", [adjudge.gradcheck, adjudge.gradgradcheck])
+def test_a_verb_names_options_with_the_types_and_defaults_of_the_set(verb):
+    hints, known = get_type_hints(verb), get_type_hints(Options)
+
+    for name, parameter in named(verb).items():
+        assert known[name] == hints[name], name
+        assert DEFAULTS.get(name) == parameter.default, name
+
+
+def test_gradcheck_names_exactly_those_of_torch():
+    assert set(TorchOptions.__annotations__) == set(named(adjudge.gradcheck))
+    assert set(Options.__annotations__) == {*named(adjudge.gradcheck), *MoreOptions.__annotations__}
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_the_default_that_is_said_is_the_default(group):
+    for name, text in explained(group).items():
+        default = DEFAULTS.get(name)
+        if default is None:
+            assert "By default (`None`)" in text, name
+        elif name == "mode":
+            assert f'The default, `"{default}"`' in text
+        else:
+            assert text.endswith((f"Default: `{default}`.", f"Default: {default:g}.")), name
+
+
+def test_what_is_left_out_is_the_default():
+    assert settings_of({"seed": 1}) == settings_of({**DEFAULTS, "seed": 1})
+
+
+@pytest.mark.parametrize(
+    ("verb", "keyword", "closest"),
+    [
+        (adjudge.gradcheck, "atoll", "atol"),
+        (adjudge.examine, "mod", "mode"),
+        (adjudge.gradgradcheck, "bound", "bounds"),
+    ],
+)
+def test_a_misspelt_keyword_is_refused_and_the_closest_one_named(verb, keyword, closest):
+    with pytest.raises(TypeError) as caught:
+        verb(SQUARE, X, **{keyword: 1})
+
+    assert str(caught.value) == (
+        f"{verb.__name__}() got an unexpected keyword argument {keyword!r}. "
+        f"Did you mean {closest!r}?"
+    )
+
+
+def test_a_keyword_of_another_verb_is_refused():
+    with pytest.raises(TypeError, match=r"gradgradcheck.* 'points'"):
+        adjudge.gradgradcheck(SQUARE, X, points="special")
+    with pytest.raises(TypeError, match=r"crosscheck.* 'modes'"):
+        crosscheck(SQUARE, (X,), ["numpy", "torch"], modes=["R"])
+
+
+def test_crosscheck_takes_what_all_verbs_share():
+    assert {*TorchOptions.__annotations__, *SharedOptions.__annotations__} == {
+        *CrossOptions.__annotations__
+    }
+
+
+def test_gradcheck_takes_an_order():
+    report = adjudge.gradcheck(SQUARE, X, order=1, seed=0, raise_exception=False)
+
+    assert "R" in report.modes
+    assert "F" in report.modes
+
+
+def test_modes_and_thorough_are_told_apart():
+    plain = adjudge.examine(SQUARE, X, seed=0)
+    named = adjudge.examine(SQUARE, X, seed=0, modes=["R"], thorough=False)
+    more = adjudge.examine(SQUARE, X, seed=0, modes=["R"])
+
+    assert plain.counts == named.counts
+    assert more.counts != plain.counts
+    assert more.counts == adjudge.examine(SQUARE, X, seed=0, thorough=True).counts
