@@ -411,11 +411,11 @@ def compare_block_sums(
     with Catching(UnfitError, UnstableOutputError, NotSupportedError, MemoryError) as caught:
         if "F" in modes:
             compared.doubt(seed)
-        hidden = compared.table(seed, None)
+        too_small = compared.table(seed, None)
         for depth in range(1, SEPARATIONS + 1):
-            if not hidden:
+            if not too_small:
                 break
-            hidden = compared.table(seed + depth, hidden)
+            too_small = compared.table(seed + depth, too_small)
     return compared.tallies if caught.error is None else None
 
 

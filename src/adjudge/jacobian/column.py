@@ -269,11 +269,11 @@ def kinks(
     made = comparison.automatic.size
     slopes = slopes[0][:made], slopes[1][:made]
     off = (comparison.fails | comparison.undecided) & ~np.isnan(slopes[0])
-    odd = off & (np.isinf(slopes[0]) | np.isnan(comparison.automatic))
+    undecidable = off & (np.isinf(slopes[0]) | np.isnan(comparison.automatic))
     if ties and np.any(np.isfinite(slopes[0])):
-        odd |= (comparison.fails | comparison.undecided) & np.isnan(slopes[0])
+        undecidable |= (comparison.fails | comparison.undecided) & np.isnan(slopes[0])
     between = between_slopes(slopes, comparison.automatic, comparison.allowed)
-    return odd | (off & between), bool(np.any(odd))
+    return undecidable | (off & between), bool(np.any(undecidable))
 
 
 def _bounds(w: Vector, slopes: tuple[Vector, Vector], value: Vector) -> tuple[Vector, Vector]:

@@ -302,10 +302,10 @@ class Refinement:
             with np.errstate(all="ignore"):
                 error = np.fmin(comparison.error, other.error + np.abs(other.reference))
                 wide = error > ZERO_UNITS * DOUBLE * comparison.scales.secant
-            hidden = wide & comparison.agrees & comparison.moved
+            unconfirmed = wide & comparison.agrees & comparison.moved
             if comparison.left_open is not None:
-                hidden |= comparison.left_open
-            opened.append(ModeComparison(letter, replace(comparison, left_open=hidden), kind))
+                unconfirmed |= comparison.left_open
+            opened.append(ModeComparison(letter, replace(comparison, left_open=unconfirmed), kind))
         return opened
 
     def _steady_below_rounding(
@@ -314,9 +314,9 @@ class Refinement:
         """Marks the values below the rounding of f that are steady where x moves by a unit of
         rounding: each is a derivative, and not its own rounding.
         """
-        hidden = comparison.saturated & (comparison.automatic != 0) & comparison.agrees
-        tried = worst_entries(comparison, hidden & ~comparison.undecided)
-        saturated = np.zeros_like(hidden)
+        candidates = comparison.saturated & (comparison.automatic != 0) & comparison.agrees
+        tried = worst_entries(comparison, candidates & ~comparison.undecided)
+        saturated = np.zeros_like(candidates)
         if tried:
             with np.errstate(all="ignore"):
                 here = comparison.automatic[tried]

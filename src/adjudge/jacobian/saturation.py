@@ -220,8 +220,8 @@ def undetectable(
         share = np.max(np.abs(terms) / comparison.significance_bound[:, None], axis=0)
     # A zero has no part in any sum. Against differences it says nothing more when taken alone; a
     # reference may contradict it.
-    hidden = ((share > 0) | found.from_reference) & (share < 1 / ERRORS[0])
-    return np.asarray(hidden) if np.any(hidden) else None
+    too_small = ((share > 0) | found.from_reference) & (share < 1 / ERRORS[0])
+    return np.asarray(too_small) if np.any(too_small) else None
 
 
 def mark_uncompared(sums: Sums, comparison: Comparison, found: Column) -> None:
@@ -255,12 +255,12 @@ def count_saturated(
     """
     values = np.abs(base.values[: base.Y.size])
     eps, j = comparison.tolerance.eps, found.tangent.coordinate
-    settled = comparison.agrees & ~comparison.undecided
+    agreeing = comparison.agrees & ~comparison.undecided
     with np.errstate(all="ignore"):
         if j is not None:
             own = np.abs(comparison.automatic)
-            small = settled & (own * found.tangent.length <= eps * values[: own.size])
-            faint = np.flatnonzero(small & (own > 0) & (own <= FLOOR * comparison.scales.block))
+            small = agreeing & (own * found.tangent.length <= eps * values[: own.size])
+            saturated = np.flatnonzero(small & (own > 0) & (own <= FLOOR * comparison.scales.block))
         else:
             part = probes.X.slices[found.tangent.leaf]
             its = rows[:, part.start - block.start : part.stop - block.start]
@@ -268,10 +268,10 @@ def count_saturated(
             largest = np.array([np.max(weighed[p], initial=0.0) for p in base.Y.slices])
             size = np.abs(its * found.vector[part])
             lost = size <= eps * largest[: len(its), None]
-            small = np.all(lost, axis=0) & np.any(size > 0, axis=0) & bool(np.all(settled))
-            faint = np.flatnonzero(small & bool(np.any(~lost)))
-    if faint.size and not tally.saturated:
-        k = int(faint[0])
+            small = np.all(lost, axis=0) & np.any(size > 0, axis=0) & bool(np.all(agreeing))
+            saturated = np.flatnonzero(small & bool(np.any(~lost)))
+    if saturated.size and not tally.saturated:
+        k = int(saturated[0])
         if j is not None:
             of, wrt, value = base.Y.entry(k), probes.X.entry(j), comparison.automatic[k]
         else:
@@ -279,4 +279,4 @@ def count_saturated(
             of, wrt = f"<w, {base.Y.leaves[row].name}>", probes.X.entry(part.start + k)
             value = its[row, k]
         tally.saturated_example = entry_name(of, wrt), float(value)
-    tally.saturated += int(faint.size)
+    tally.saturated += int(saturated.size)

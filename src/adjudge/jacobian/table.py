@@ -349,15 +349,15 @@ class Table:
         if not self.tolerance.automatic or self.eps is not None:
             return
         seen = (self.problem, self.base, self.probes, tally, comparison, found, block, rows)
-        hidden = undetectable(*seen, again=depth > 0)
-        if hidden is None or depth == SEPARATIONS or tally.failed or self.problem.modes_taken:
+        too_small = undetectable(*seen, again=depth > 0)
+        if too_small is None or depth == SEPARATIONS or tally.failed or self.problem.modes_taken:
             return
         if self.problem.sketch is not None:
-            self.problem.sketch.undetectable[found.tangent.leaf] = hidden
-        elif not np.all(hidden):
+            self.problem.sketch.undetectable[found.tangent.leaf] = too_small
+        elif not np.all(too_small):
             part = self.problem.X.slices[found.tangent.leaf]
             vector = np.zeros_like(found.vector)
-            vector[part] = np.where(hidden, found.tangent.vector[part], 0.0)
+            vector[part] = np.where(too_small, found.tangent.vector[part], 0.0)
             self.compare_separately(replace(found.tangent, vector=vector), block, rows, depth + 1)
 
     def compare_separately(
@@ -430,8 +430,8 @@ class Table:
             return
         fails, undecided = comparison.fails, comparison.undecided
         slopes = slopes_of(self.problem, self.probes, kind, found, self.base.Y.size)
-        kink, odd = kinks(slopes, comparison, ties=self.probes.full)
-        if odd:
+        kink, undecidable = kinks(slopes, comparison, ties=self.probes.full)
+        if undecidable:
             self.undecidable.add(tally.mode)
         fails, undecided = fails & ~kink, undecided & ~kink
         tally.nonzero += int(np.count_nonzero(comparison.automatic))
