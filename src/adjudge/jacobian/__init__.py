@@ -22,6 +22,7 @@ compared is counted in a tally.
 from adjudge.jacobian.affine import Affine
 from adjudge.jacobian.block_sums import compare_block_sums, fits_block_sums
 from adjudge.jacobian.budget import ENTRY_WORK, least_work
+from adjudge.jacobian.column import ColumnBlock
 from adjudge.jacobian.comparison import ERRORS, UNDERFLOW, Tally, Tolerance
 from adjudge.jacobian.refine import INHERITED_UNITS
 from adjudge.jacobian.rounding import (
@@ -59,6 +60,7 @@ __all__ = [
     "UNDERFLOW",
     "Affine",
     "Array",
+    "ColumnBlock",
     "DerivativeAtPoints",
     "Evaluator",
     "Failure",

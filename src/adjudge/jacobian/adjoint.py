@@ -15,7 +15,7 @@ import numpy as np
 from adjudge.estimate import Column
 from adjudge.findings import Entry
 from adjudge.floats import Vector, norm
-from adjudge.jacobian.column import Columns
+from adjudge.jacobian.column import ColumnBlock, Columns
 from adjudge.jacobian.comparison import Tally
 from adjudge.jacobian.rounding import SUM_UNITS, is_systematic, perturbed
 from adjudge.problem import Forward, Reverse, undetectable_slope
@@ -44,8 +44,7 @@ class AdjointTest:
         tally: Tally,
         wrt: str,
         found: Column,
-        block: slice,
-        rows: Vector,
+        block: ColumnBlock,
         pushed: Vector,
     ) -> None:
         """Compares both modes along the tangent of `found`, to rounding.
@@ -55,9 +54,9 @@ class AdjointTest:
         if it is the same at points nearby.
         """
         probes, tolerance = columns.probes, columns.tolerance
-        reverse = columns.reverse(found, block, rows, final=True)
+        reverse = columns.reverse(found, block, final=True)
         with np.errstate(all="ignore"):
-            one, two = probes.contract(pushed)[: rows.shape[0]], reverse.automatic
+            one, two = probes.contract(pushed)[: reverse.automatic.size], reverse.automatic
             length = norm(np.where(np.isfinite(two), two, 0.0))
             size = np.maximum(reverse.size, length if probes.full else np.abs(two))
             size = np.maximum(size, np.abs(one))

@@ -19,6 +19,7 @@ from adjudge.errors import NotSupportedError, UnstableOutputError, attempt
 from adjudge.estimate import Column, Sample, describe_move, moved_by
 from adjudge.findings import AffineOff, Finding, Remedy, Status, entry_name
 from adjudge.floats import Vector, norm, scale
+from adjudge.jacobian.column import ColumnBlock
 from adjudge.jacobian.rounding import is_systematic, perturbed
 from adjudge.problem import Base, Forward, Probes, Problem, Purpose, Reverse, evaluate
 
@@ -139,9 +140,7 @@ class Affine:
     tried: int = 0
     failed: set[str] = field(default_factory=set)
 
-    def compare(
-        self, found: Column, block: slice, rows: Vector | None, forward: Forward | None
-    ) -> None:
+    def compare(self, found: Column, block: ColumnBlock, forward: Forward | None) -> None:
         """Compares what each mode says along the tangent of `found`, if f is affine along it."""
         most = MOST_COLUMNS if self.probes.full else 2 * len(self.problem.X.leaves)
         if found.sample is None or self.tried >= most or not self.problem.counts.allows(16):
@@ -152,8 +151,8 @@ class Affine:
         secant = self._secant(found)
         if secant is None or not any(secant.holds):
             return
-        if rows is not None and "R" not in self.failed:
-            self._rows(found, secant, block, rows)
+        if block.rows is not None and "R" not in self.failed:
+            self._rows(found, secant, block)
         if forward is not None and "F" not in self.failed:
             self._pushed(found, secant, forward)
 
@@ -225,12 +224,11 @@ class Affine:
 
     # -- what the modes say
 
-    def _rows(self, found: Column, secant: Secant, block: slice, rows: Vector) -> None:
+    def _rows(self, found: Column, secant: Secant, block: ColumnBlock) -> None:
         """Compares reverse mode with the secant."""
         whole = self.problem.X.slices[found.tangent.leaf]
-        part = slice(max(whole.start, block.start), min(whole.stop, block.stop))
-        d, pulled = secant.direction[part], rows.shape[0]
-        its = rows[:, part.start - block.start : part.stop - block.start]
+        d, its = secant.direction[block.within(whole)], block.of_leaf(whole)
+        pulled = its.shape[0]
         with np.errstate(all="ignore"):
             automatic = np.sum(its * d, axis=1)
             size = np.maximum(norm(its * d), np.abs(automatic))
@@ -274,7 +272,6 @@ class Affine:
         self.compared += int(np.count_nonzero(holds))
         with np.errstate(all="ignore"):
             gap = np.abs(automatic - reference)
-            # See `CURVATURE_BARS`.
             bound = CURVATURE_BARS * bound
             apart = holds & np.isfinite(automatic) & ~(gap <= bound)
             if not np.any(apart):
@@ -315,9 +312,9 @@ class Affine:
         w[self.base.Y.slices[leaf]] = self.probes.cotangent[self.base.Y.slices[leaf]]
         try:
             ratio = condition(self.problem, self.base, found.tangent.leaf, w)
-        # With forward mode alone there are no vjps to iterate with. A jvp takes the same steps as f
-        # does, so that its rounding is alike.
         except NotSupportedError:
+            # With forward mode alone there are no vjps to iterate with. A jvp takes the same steps
+            # as f does, so that its rounding is alike.
             ratio = 1.0
         return CONDITION_UNITS * self.eps * ratio**2
 

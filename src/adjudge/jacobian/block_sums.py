@@ -36,6 +36,7 @@ from adjudge.engine import (
 from adjudge.errors import Catching, NotSupportedError, Source, UnstableOutputError, running
 from adjudge.estimate import coarsest_eps
 from adjudge.floats import SAMPLED, Vector, scale
+from adjudge.jacobian.column import ColumnBlock
 from adjudge.jacobian.comparison import Tally, Tolerance
 from adjudge.jacobian.table import SEPARATIONS, Table
 from adjudge.problem import (
@@ -436,9 +437,9 @@ class _BlockSumComparison:
         probes = Probes(problem.X, base.Y, False, seed)
         tolerance, forward = Tolerance(coarsest_eps(problem, base)), Forward(problem)
         table = Table(problem, base, probes, tolerance, None, None, forward, {})
-        block = slice(0, problem.X.size)
-        for tangent in probes.tangents(problem.origin, block):
-            _, _, ((_, comparison, _),) = table.from_two_evaluations(tangent, block, None)
+        block = ColumnBlock(slice(0, problem.X.size))
+        for tangent in probes.tangents(problem.origin, block.columns):
+            ((_, comparison, _),) = table.from_two_evaluations(tangent, block).compared
             entries = table.doubtful(comparison) | comparison.undecided
             self.doubted[tangent.leaf] = np.concatenate(
                 [

@@ -32,6 +32,25 @@ class ModeComparison(NamedTuple):
     kind: RowKind
 
 
+@dataclass(frozen=True)
+class ColumnBlock:
+    """Consecutive columns of the table, with their rows by reverse mode where there are such."""
+
+    columns: slice
+    rows: Vector | None = None
+
+    def within(self, part: slice) -> slice:
+        """Returns the coordinates of the leaf at `part` that lie in this block."""
+        start = max(part.start, self.columns.start)
+        return slice(start, max(start, min(part.stop, self.columns.stop)))
+
+    def of_leaf(self, part: slice) -> Vector:
+        """Returns the rows at the coordinates of the leaf at `part` that lie in this block."""
+        assert self.rows is not None  # reverse mode is compared only where there are rows
+        kept, start = self.within(part), self.columns.start
+        return self.rows[:, kept.start - start : kept.stop - start]
+
+
 @dataclass
 class Columns:
     """Makes comparisons of the columns of one table."""
@@ -45,8 +64,7 @@ class Columns:
     def comparisons(
         self,
         found: Column,
-        block: slice,
-        rows: Vector | None,
+        block: ColumnBlock,
         pushed: Vector | None,
         *,
         final: bool = False,
@@ -75,8 +93,8 @@ class Columns:
                 ),
                 "each",
             )
-        if rows is not None:
-            yield ModeComparison("R", self.reverse(found, block, rows, final=final), "rows")
+        if block.rows is not None:
+            yield ModeComparison("R", self.reverse(found, block, final=final), "rows")
         if self.problem.modes_taken and estimate.value.size > count:
             observed = self._observed(found, count)
             if observed is not None:
@@ -100,9 +118,7 @@ class Columns:
             1.0 if self.probes.full else float(norm(found.vector)),
         )
 
-    def reverse(
-        self, found: Column, block: slice, rows: Vector, *, final: bool = False
-    ) -> Comparison:
+    def reverse(self, found: Column, block: ColumnBlock, *, final: bool = False) -> Comparison:
         """Reverse mode against the estimate: one entry for each cotangent that was pulled back."""
         probes, count = self.probes, self.base.Y.size
         estimate = found.estimate
@@ -111,20 +127,19 @@ class Columns:
         if self.base.constant is not None:
             value, error = (np.where(self.base.constant[:count], 0.0, v) for v in (value, error))
         if found.tangent.coordinate is not None:
-            automatic = rows[:, found.tangent.coordinate - block.start]
+            assert block.rows is not None  # reverse mode is compared only where there are rows
+            automatic = block.rows[:, found.tangent.coordinate - block.columns.start]
             size = self._floor(value, final=final)
         else:
             whole = self.problem.X.slices[found.tangent.leaf]
-            part = slice(max(whole.start, block.start), min(whole.stop, block.stop))
-            v = found.vector[part]
-            its = rows[:, part.start - block.start : part.stop - block.start]
+            v, its = found.vector[block.within(whole)], block.of_leaf(whole)
             with np.errstate(all="ignore"):
                 automatic = its @ v
                 size = norm(its * v)
         if not probes.full:
             moved = np.array([moved[p].any() for p in self.base.Y.slices])
         # The budget may have allowed fewer rows than there are cotangents.
-        pulled = rows.shape[0]
+        pulled = automatic.size
         return Comparison(
             automatic,
             probes.contract(value)[:pulled],
@@ -132,18 +147,19 @@ class Columns:
             size[:pulled],
             moved[:pulled],
             self.tolerance,
-            partial(self._row_scales, found, block, rows, size),
+            partial(self._row_scales, found, block, size),
             not probes.full,
             from_reference=found.from_reference,
         )
 
-    def _row_scales(self, found: Column, block: slice, rows: Vector, size: Vector) -> Scales:
+    def _row_scales(self, found: Column, block: ColumnBlock, size: Vector) -> Scales:
         """Returns the scales of every row of reverse mode; `size` is that of the projections, where
         rows are such.
         """
-        probes, each, pulled = self.probes, self._scales(found), rows.shape[0]
+        assert block.rows is not None  # reverse mode is compared only where there are rows
+        probes, each, pulled = self.probes, self._scales(found), block.rows.shape[0]
         if probes.full:
-            block_size = self._block_size(found.tangent.leaf, block, rows)[:pulled]
+            block_size = self._block_size(found.tangent.leaf, block)[:pulled]
             return Scales(each.secant[:pulled], each.quantum[:pulled], block_size)
         lengths = (float(np.linalg.norm(probes.cotangent[p])) for p in self.base.Y.slices)
         # An output that stands still has rounding, but moves nothing, so a derivative does not
@@ -215,20 +231,20 @@ class Columns:
             return np.zeros_like(values)
         return self.tolerance.eps * space.largest(values) / found.step
 
-    def _block_size(self, leaf: int, block: slice, rows: Vector) -> Vector:
+    def _block_size(self, leaf: int, block: ColumnBlock) -> Vector:
         """Returns the largest entry of reverse mode between each output leaf and this input
         leaf.
         """
-        if self._blocks_of[0] is not rows:
-            self._blocks_of = (rows, {})
+        if self._blocks_of[0] is not block.rows:
+            self._blocks_of = (block.rows, {})
         known = self._blocks_of[1]
         if leaf not in known:
             part = self.problem.X.slices[leaf]
-            columns = slice(max(part.start - block.start, 0), max(part.stop - block.start, 0))
+            its = block.of_leaf(part)
             size = np.zeros(self.base.Y.size)
             for output in self.base.Y.slices:
                 size[output] = max(
-                    (largest(row[columns]) for row in rows[output]),
+                    (largest(row) for row in its[output]),
                     default=0.0,
                 )
             known[leaf] = size

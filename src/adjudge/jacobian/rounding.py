@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -170,12 +171,20 @@ def constant(e: Array, ratio: float, held: NDArray[np.bool_]) -> NDArray[np.bool
     return np.asarray((count[0] > 2) & sure)
 
 
-def _moments(values: Array, held: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
+class Moments(NamedTuple):
+    """Mean, variance and number of the values at some points."""
+
+    mean: Array
+    variance: Array
+    number: Array
+
+
+def _moments(values: Array, held: NDArray[np.bool_]) -> Moments:
     """Returns mean and variance over the points that are held, and the number of these."""
     count = np.sum(held, axis=0)
     mean = np.sum(values, axis=0) / np.maximum(count, 1)
     scatter = np.sum(held * (values - mean) ** 2, axis=0) / np.maximum(count - 1, 1)
-    return mean, scatter, np.asarray(count, dtype=np.float64)
+    return Moments(mean, scatter, np.asarray(count, dtype=np.float64))
 
 
 NEAR_ULPS = 2

@@ -18,7 +18,7 @@ from adjudge.errors import attempt
 from adjudge.estimate import Column, coarsest_eps, describe_move, moved_by
 from adjudge.findings import entry_name
 from adjudge.floats import Vector, lowest_bit
-from adjudge.jacobian.column import ModeComparison
+from adjudge.jacobian.column import ColumnBlock, Columns, ModeComparison
 from adjudge.jacobian.comparison import ERRORS, FLOOR, Comparison, Tally
 from adjudge.problem import Base, Probes, Problem, Reverse, Sums, evaluate
 
@@ -182,14 +182,11 @@ def _value(problem: Problem, base: Base, found: Column, t: float) -> Vector | No
 
 
 def undetectable(
-    problem: Problem,
-    base: Base,
-    probes: Probes,
+    columns: Columns,
     tally: Tally,
     comparison: Comparison,
     found: Column,
-    block: slice,
-    rows: Vector,
+    block: ColumnBlock,
     *,
     again: bool = False,
 ) -> NDArray[np.bool_] | None:
@@ -200,12 +197,11 @@ def undetectable(
     """
     if found.tangent.coordinate is not None:
         if tally.weigh(comparison.automatic, comparison.allowed) and not found.from_reference:
-            count_saturated(base, probes, tally, comparison, found, block, rows)
+            count_saturated(columns, tally, comparison, found, block)
         return None
     leaf = found.tangent.leaf
-    part = probes.X.slices[leaf]
-    v = found.vector[part]
-    its = rows[:, part.start - block.start : part.stop - block.start]
+    problem, part = columns.problem, columns.probes.X.slices[leaf]
+    v, its = found.vector[part], block.of_leaf(part)
     with np.errstate(all="ignore"):
         terms = its * v if problem.sketch is None else problem.sketch.terms(leaf, v, len(its))
         count = [
@@ -213,7 +209,7 @@ def undetectable(
             for row, bound in zip(terms, comparison.significance_bound, strict=True)
         ]
     if not again and any(count) and not found.from_reference and not problem.modes_taken:
-        count_saturated(base, probes, tally, comparison, found, block, rows)
+        count_saturated(columns, tally, comparison, found, block)
     if not found.from_reference and min(count, default=0) <= CHANCE_PART * terms.shape[1]:
         return None
     with np.errstate(all="ignore"):
@@ -241,18 +237,17 @@ def mark_uncompared(sums: Sums, comparison: Comparison, found: Column) -> None:
 
 
 def count_saturated(
-    base: Base,
-    probes: Probes,
+    columns: Columns,
     tally: Tally,
     comparison: Comparison,
     found: Column,
-    block: slice,
-    rows: Vector,
+    block: ColumnBlock,
 ) -> None:
     """Counts entries of reverse mode that agree beside larger ones although a move of x over its
     scale changes f by less than its rounding through them: no difference has seen these, and the
     report says so in a note.
     """
+    base, probes = columns.base, columns.probes
     values = np.abs(base.values[: base.Y.size])
     eps, j = comparison.tolerance.eps, found.tangent.coordinate
     agreeing = comparison.agrees & ~comparison.undecided
@@ -263,7 +258,7 @@ def count_saturated(
             saturated = np.flatnonzero(small & (own > 0) & (own <= FLOOR * comparison.scales.block))
         else:
             part = probes.X.slices[found.tangent.leaf]
-            its = rows[:, part.start - block.start : part.stop - block.start]
+            its = block.of_leaf(part)
             weighed = np.abs(probes.cotangent) * values
             largest = np.array([np.max(weighed[p], initial=0.0) for p in base.Y.slices])
             size = np.abs(its * found.vector[part])

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ from adjudge.jacobian.adjoint import AdjointTest
 from adjudge.jacobian.affine import Affine
 from adjudge.jacobian.budget import Budget
 from adjudge.jacobian.coloring import colored_tangents
-from adjudge.jacobian.column import Columns, ModeComparison, RowKind, kinks, slopes_of
+from adjudge.jacobian.column import ColumnBlock, Columns, ModeComparison, RowKind, kinks, slopes_of
 from adjudge.jacobian.comparison import Comparison, Tally, Tolerance
 from adjudge.jacobian.refine import Refinement, count_entries, worst_entries
 from adjudge.jacobian.saturation import (
@@ -76,6 +77,15 @@ LADDER_COLUMNS = 32
 """After this many columns with a disagreement, or as many with a doubt, the rest are judged by
 their two evaluations. The verdict stands by then, and a wrong rule would otherwise cost two ladders
 for every column of a large input. The value is ours."""
+
+
+class TwoEvaluations(NamedTuple):
+    """What two evaluations say of a column."""
+
+    found: Column
+    pushed: Vector | None
+    """The image of the tangent by forward mode."""
+    compared: list[ModeComparison]
 
 
 @dataclass
@@ -142,16 +152,18 @@ class Table:
 
     def fill(self) -> None:
         """Compares all columns. Differences are taken once and shared by every mode."""
-        for block, rows in self._blocks():
-            self.rows = rows if block == slice(0, self.problem.X.size) else None
-            settled = self._compare_colored(block, rows)
-            for tangent in self.probes.tangents(self.problem.origin, block, self._gradient(rows)):
+        for block in self._blocks():
+            whole = block.columns == slice(0, self.problem.X.size)
+            self.rows = block.rows if whole else None
+            settled = self._compare_colored(block)
+            along = self._gradient(block.rows)
+            for tangent in self.probes.tangents(self.problem.origin, block.columns, along):
                 if tangent.coordinate in settled:
                     continue
                 if not self.budget.allows(self.budget.column):
                     return
                 self.budget.columns += 1
-                self._column(tangent, block, rows)
+                self._column(tangent, block)
                 if self.replaced_by_sums:
                     self.budget.columns = self.probes.columns
                     return
@@ -159,7 +171,7 @@ class Table:
             if not self.budget.allows(self.budget.rows_allowed):
                 return
 
-    def _compare_colored(self, block: slice, rows: Vector | None) -> set[int]:
+    def _compare_colored(self, block: ColumnBlock) -> set[int]:
         """Compares columns of a sparse table together, and returns the coordinates that this
         settles.
 
@@ -168,12 +180,14 @@ class Table:
         """
         settled: set[int] = set()
         plain = self.probes.full and self.eps is None and not self.problem.modes_taken
+        rows = block.rows
         if not plain or rows is None or rows.shape[0] < self.probes.rows:
             return settled
-        for tangent, coordinates in colored_tangents(self.probes, self.problem.origin, block, rows):
+        origin = self.problem.origin
+        for tangent, coordinates in colored_tangents(self.probes, origin, block.columns, rows):
             if not self.budget.allows(self.budget.column):
                 break
-            found, pushed, compared = self.from_two_evaluations(tangent, block, rows)
+            found, pushed, compared = self.from_two_evaluations(tangent, block)
             if not all(comparison.agrees_clearly for _, comparison, _ in compared):
                 continue
             settled.update(coordinates)
@@ -183,22 +197,23 @@ class Table:
                 self._record(tally, comparison, kind, found)
                 tally.weigh(comparison.automatic, comparison.allowed)
             if pushed is not None:
-                self._forward_against_reverse(found, block, rows, pushed)
+                self._forward_against_reverse(found, block, pushed)
         self.budget.columns += len(settled)
         return settled
 
-    def _blocks(self) -> Iterator[tuple[slice, Vector | None]]:
+    def _blocks(self) -> Iterator[ColumnBlock]:
         """Yields blocks of columns with their rows by reverse mode, so that a large table need not
         be held at once.
         """
         if self.reverse is None:
-            yield slice(0, self.problem.X.size), None
+            yield ColumnBlock(slice(0, self.problem.X.size))
             return
         rows = self.budget.rows = self.budget.rows_allowed
         cotangents = islice(self.probes.cotangents(), rows)
         # A random tangent moves every column, so the rows must be whole.
         whole = not self.probes.full
-        yield from self.reverse.blocks(self.base, cotangents, rows, self.known_row, whole=whole)
+        blocks = self.reverse.blocks(self.base, cotangents, rows, self.known_row, whole=whole)
+        yield from (ColumnBlock(columns, table) for columns, table in blocks)
 
     def _gradient(self, rows: Vector | None) -> Vector | None:
         """Returns the gradient that random tangents lean towards: that of all projected outputs
@@ -209,9 +224,7 @@ class Table:
         with np.errstate(all="ignore"):
             return np.asarray(rows[0] if rows.shape[0] == 1 else np.sum(rows, axis=0))
 
-    def from_two_evaluations(
-        self, tangent: Tangent, block: slice, rows: Vector | None
-    ) -> tuple[Column, Vector | None, list[ModeComparison]]:
+    def from_two_evaluations(self, tangent: Tangent, block: ColumnBlock) -> TwoEvaluations:
         """Returns a column from two evaluations, its image by forward mode, and the comparisons of
         both modes.
         """
@@ -221,17 +234,18 @@ class Table:
             pushed = self.forward.column(self.base, found.vector, tangent.leaf)[1]
             self.pushed.setdefault(tangent.leaf, (found.vector, pushed))
         if self.affine is not None:
-            self.affine.compare(found, block, rows, self.forward)
-        return found, pushed, list(self.columns.comparisons(found, block, rows, pushed))
+            self.affine.compare(found, block, self.forward)
+        compared = list(self.columns.comparisons(found, block, pushed))
+        return TwoEvaluations(found, pushed, compared)
 
-    def _column(self, tangent: Tangent, block: slice, rows: Vector | None) -> None:
+    def _column(self, tangent: Tangent, block: ColumnBlock) -> None:
         """Compares one column, and refines it where two evaluations leave a doubt."""
-        found, pushed, compared = self.from_two_evaluations(tangent, block, rows)
+        found, pushed, compared = self.from_two_evaluations(tangent, block)
         # A step that the caller fixed with `eps=` is not refined: what it shows is what was asked
         # for.
         settled = self.eps is not None or all(c.agrees_clearly for _, c, _ in compared)
         # A column that a huge constant hides is compared without it; everything was recorded there.
-        if not settled and self._without_constants(found, tangent, block, rows):
+        if not settled and self._without_constants(found, tangent, block):
             return
         disagrees = not settled and any(bool(np.any(self.doubtful(c))) for _, c, _ in compared)
         doubt = (disagrees and self.failed_columns < LADDER_COLUMNS) or (
@@ -253,7 +267,7 @@ class Table:
         if doubt or saturated:
             if not self.budget.allows_ladder():
                 return
-            refinement = self._refinement(block, rows, pushed)
+            refinement = self._refinement(block, pushed)
             outcome = refinement.refine(
                 found,
                 compared,
@@ -267,7 +281,7 @@ class Table:
             # tolerances.
             if dtype is not None:
                 self._use_dtype(dtype)
-                self._column(tangent, block, rows)
+                self._column(tangent, block)
                 return
             if saturated:
                 compared = refinement.open_saturated(compared, found)
@@ -276,13 +290,11 @@ class Table:
                 self.saturated_columns += not saturated
             self.failed_columns += bool(count_entries(compared, "fails"))
             self.open_columns += bool(count_entries(compared, "undecided"))
-        self._record_all(compared, found, block, rows)
-        if pushed is not None and rows is not None:
-            self._forward_against_reverse(found, block, rows, pushed)
+        self._record_all(compared, found, block)
+        if pushed is not None and block.rows is not None:
+            self._forward_against_reverse(found, block, pushed)
 
-    def _without_constants(
-        self, found: Column, tangent: Tangent, block: slice, rows: Vector | None
-    ) -> bool:
+    def _without_constants(self, found: Column, tangent: Tangent, block: ColumnBlock) -> bool:
         """Compares the column without outputs whose size hides the others, if there are such.
 
         These stand still, and reverse mode says so, too; see `dominating_constants`. Returns
@@ -291,12 +303,12 @@ class Table:
         if self.probes.full or found.from_reference or self.base.constant is not None:
             return False
         still = dominating_constants(
-            self.base, self.probes, found, None if rows is None else self.reverse
+            self.base, self.probes, found, None if block.rows is None else self.reverse
         )
         if still is None:
             return False
         self._use_base(replace(self.base, constant=still))
-        self._column(tangent, block, rows)
+        self._column(tangent, block)
         self._use_base(replace(self.base, constant=None))
         return True
 
@@ -322,8 +334,7 @@ class Table:
         self,
         compared: list[ModeComparison],
         found: Column,
-        block: slice,
-        rows: Vector | None,
+        block: ColumnBlock,
         depth: int = 0,
     ) -> None:
         """Counts and weighs the comparisons of a column."""
@@ -331,16 +342,15 @@ class Table:
             self._record(self.tally(letter), comparison, kind, found)
             if kind == "each" and self.problem.sketch is not None:
                 mark_uncompared(self.problem.sketch, comparison, found)
-            if kind == "rows" and rows is not None:
-                self._weigh_entries(self.tally(letter), comparison, found, block, rows, depth)
+            if kind == "rows":
+                self._weigh_entries(self.tally(letter), comparison, found, block, depth)
 
     def _weigh_entries(
         self,
         tally: Tally,
         comparison: Comparison,
         found: Column,
-        block: slice,
-        rows: Vector,
+        block: ColumnBlock,
         depth: int = 0,
     ) -> None:
         """Compares once more by itself what has too small a part in a comparison for any error to
@@ -348,8 +358,7 @@ class Table:
         """
         if not self.tolerance.automatic or self.eps is not None:
             return
-        seen = (self.problem, self.base, self.probes, tally, comparison, found, block, rows)
-        too_small = undetectable(*seen, again=depth > 0)
+        too_small = undetectable(self.columns, tally, comparison, found, block, again=depth > 0)
         if too_small is None or depth == SEPARATIONS or tally.failed or self.problem.modes_taken:
             return
         if self.problem.sketch is not None:
@@ -358,10 +367,10 @@ class Table:
             part = self.problem.X.slices[found.tangent.leaf]
             vector = np.zeros_like(found.vector)
             vector[part] = np.where(too_small, found.tangent.vector[part], 0.0)
-            self.compare_separately(replace(found.tangent, vector=vector), block, rows, depth + 1)
+            self.compare_separately(replace(found.tangent, vector=vector), block, depth + 1)
 
     def compare_separately(
-        self, tangent: Tangent, block: slice, rows: Vector, depth: int = SEPARATIONS
+        self, tangent: Tangent, block: ColumnBlock, depth: int = SEPARATIONS
     ) -> None:
         """Compares entries that are too small to show among the others by themselves.
 
@@ -370,7 +379,7 @@ class Table:
         """
         if not self.budget.allows(self.budget.column):
             return
-        found, pushed, compared = self.from_two_evaluations(tangent, block, rows)
+        found, pushed, compared = self.from_two_evaluations(tangent, block)
         if found.from_reference or not all(
             comparison.agrees_clearly for _, comparison, _ in compared
         ):
@@ -378,22 +387,20 @@ class Table:
             if agree and not found.from_reference:
                 for letter, comparison, kind in compared:
                     if kind == "rows":
-                        self._weigh_entries(
-                            self.tally(letter), comparison, found, block, rows, depth
-                        )
+                        self._weigh_entries(self.tally(letter), comparison, found, block, depth)
                 return
-            refinement = self._refinement(block, rows, pushed)
+            refinement = self._refinement(block, pushed)
             outcome = refinement.refine(found, compared, disagrees=True, carried_dtype=True)
             if outcome is None or not (found.from_reference or count_entries(outcome[1], "fails")):
                 return
             found, compared = outcome[:2]
-        self._record_all(compared, found, block, rows, depth)
+        self._record_all(compared, found, block, depth)
 
-    def _refinement(self, block: slice, rows: Vector | None, pushed: Vector | None) -> Refinement:
+    def _refinement(self, block: ColumnBlock, pushed: Vector | None) -> Refinement:
         """Returns what it takes to judge a column of this block again."""
 
         def compare(found: Column) -> list[ModeComparison]:
-            return list(self.columns.comparisons(found, block, rows, pushed, final=True))
+            return list(self.columns.comparisons(found, block, pushed, final=True))
 
         return Refinement(self.problem, self.base, self.probes, self.budget, compare)
 
@@ -499,10 +506,8 @@ class Table:
             projected=kind == "first" or (kind == "rows" and not self.probes.full),
         )
 
-    def _forward_against_reverse(
-        self, found: Column, block: slice, rows: Vector, pushed: Vector
-    ) -> None:
+    def _forward_against_reverse(self, found: Column, block: ColumnBlock, pushed: Vector) -> None:
         """Makes the adjoint test along the tangent of this column."""
         tally, wrt = Tally("identity"), column_name(self.problem, found.tangent)
         tally = self.tallies.setdefault(tally.mode, tally)
-        self.adjoint_test.compare(self.columns, tally, wrt, found, block, rows, pushed)
+        self.adjoint_test.compare(self.columns, tally, wrt, found, block, pushed)

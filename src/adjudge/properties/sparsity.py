@@ -13,7 +13,7 @@ from adjudge.errors import UnstableOutputError, attempt
 from adjudge.estimate import column, moved_by, with_ladder, with_second_ladder
 from adjudge.findings import Finding, NothingRead, Remedy, RowLeaks, RowsMissing, Status
 from adjudge.floats import Vector, norm, scale
-from adjudge.jacobian import Table
+from adjudge.jacobian import ColumnBlock, Table
 from adjudge.problem import Leaf, Purpose, Reverse, Tangent, evaluate, signed
 
 Mask = NDArray[np.bool_]
@@ -74,7 +74,8 @@ class Structure:
             return  # where something failed, that is traced
         rows = table.known_row[None, :] if table.known_row is not None else table.rows
         assert rows is not None  # or there would be no gradient
-        table.compare_separately(self._tangent(j, mask, 0), slice(0, table.problem.X.size), rows)
+        block = ColumnBlock(slice(0, table.problem.X.size), rows)
+        table.compare_separately(self._tangent(j, mask, 0), block)
 
     # -- a derivative where f does not move
 
