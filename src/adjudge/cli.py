@@ -167,7 +167,10 @@ def _backends(parsed: argparse.Namespace) -> int:
         try:
             backend = entry.load()
         except BackendError as error:
-            rows.append((entry.root, "-", error.found.partition(",")[2].strip(), error.remedy))
+            cause = error.__cause__
+            missing = isinstance(cause, ModuleNotFoundError) and cause.name == entry.root
+            state = "not installed" if missing else "fails to import"
+            rows.append((entry.root, "-", state, error.remedy))
             continue
         if reason := backend.environment.unavailable():
             rows.append((backend.name, backend.environment.version, "none", reason))

@@ -151,8 +151,8 @@ Advice: TypeAlias = Remedy | AllowSpread | JudgedBy | Setting
 class Detail:
     """Base of all situations. A detail holds numbers and names, and no sentence.
 
-    Two details are equal if their representations are. Numbers that are compared field by field
-    would make two findings of one NaN, which is not equal to itself.
+    Two details are equal if their representations are. Compared field by field, two details about
+    the same NaN would differ, since NaN is not equal to itself, and a report would say it twice.
     """
 
     def __eq__(self, other: object) -> bool:
@@ -180,7 +180,7 @@ class Rule(StrEnum):
 
 
 def entry_name(of: str, wrt: str) -> str:
-    """The name of an entry of the Jacobian, `d out[1] / d inputs[0][2]`."""
+    """Returns the name of an entry of the Jacobian, such as `d out[1] / d inputs[0][2]`."""
     return f"d {of} / d {wrt}"
 
 
@@ -229,7 +229,7 @@ class Raised:
 
     @classmethod
     def of(cls, error: BaseException) -> Raised:
-        """The type and the message of an exception, as they are now."""
+        """Returns the type and the message of an exception, as they are now."""
         return cls(type(error).__name__, str(error))
 
 
@@ -837,7 +837,7 @@ class Finding:
 
 
 def plain(value: Any) -> Any:
-    """Strings, numbers, lists and dicts; a number that is not finite is a string."""
+    """Returns strings, numbers, lists and dicts; a number that is not finite becomes a string."""
     if isinstance(value, Enum):
         return str(value) if isinstance(value, str) else value.name
     if is_dataclass(value):

@@ -155,8 +155,7 @@ def _engines(item: pytest.Item, mark: pytest.Mark) -> tuple[str, ...]:
         if not isinstance(name, str):
             _refuse(item, mark, f"{name!r} is no name", "give the names of engines, as text")
         if reason := engines.unknown(name):
-            found, _, remedy = reason.partition("\n")
-            _refuse(item, mark, found, remedy.strip())
+            raise pytest.UsageError(f"{item.nodeid}: mark {mark.name}: {reason}")
     return tuple(names)
 
 

@@ -203,6 +203,7 @@ def test_an_engine_that_is_missing_is_listed_with_its_command(monkeypatch, capsy
     line = capsys.readouterr().out.splitlines()[2]
     assert code == OK
     assert line.startswith("nowhere")
+    assert "fails to import" in line
 
 
 def test_the_example_runs_as_it_is(capsys):

@@ -75,7 +75,7 @@ from adjudge.findings import (
 
 
 def text_of(finding: Finding, modes: str = "") -> str:
-    """What a finding says, with its remedy. The first line stands alone.
+    """Returns what a finding says, with its remedy; the first line stands alone.
 
     `modes`: the modes that it says the same of, where there are several.
     """
@@ -94,7 +94,9 @@ def text_of(finding: Finding, modes: str = "") -> str:
 
 
 def without_repeats(findings: Sequence[Finding]) -> Iterator[tuple[Finding, str]]:
-    """Every finding with its text; those that say the same of several modes or ways are one."""
+    """Yields every finding with its text; those that say the same of several modes or ways are
+    told once.
+    """
     told: set[tuple[object, ...]] = set()
     for finding in findings:
         alike = [one for one in findings if _about(one) == _about(finding)]
@@ -107,7 +109,7 @@ def without_repeats(findings: Sequence[Finding]) -> Iterator[tuple[Finding, str]
 
 
 def first_line(text: str) -> str:
-    """What stands alone."""
+    """Returns the line that stands alone."""
     return text.partition("\n")[0]
 
 
@@ -116,13 +118,13 @@ def _names_its_mode(finding: Finding) -> bool:
 
 
 def _about(finding: Finding) -> tuple[object, ...]:
-    """All that a finding says, but for the mode and the way."""
+    """Returns all that a finding says, but for the mode and the way."""
     return finding.status, finding.note, finding.detail, finding.remedy, finding.point
 
 
 @singledispatch
 def said(detail: Detail, finding: Finding) -> list[str]:
-    """What a finding says: a line that stands alone, and the lines under it."""
+    """Returns what a finding says: a line that stands alone, and the lines under it."""
     raise NotImplementedError(f"no sentence for {type(detail).__name__}")
 
 
@@ -513,7 +515,7 @@ def _wrong_attribute(detail: WrongAttribute, finding: Finding) -> list[str]:
 
 
 def _derivative(rule: Rule) -> tuple[str, str]:
-    """What a rule makes, and what that belongs to."""
+    """Returns what a rule makes, and what that belongs to."""
     return ("gradient", "input") if rule is Rule.VJP else ("tangent", "output")
 
 
@@ -618,7 +620,7 @@ _REFUSALS = {
 
 
 def why_not_in_double(detail: NotInDouble) -> str:
-    """Why a function is not judged in double precision, after `in float64`."""
+    """Says why a function is not judged in double precision; the words follow on `in float64`."""
     if detail.refusal is Refusal.RAISES:
         words = f"it raises {detail.name}: {detail.words}"
     elif detail.refusal is Refusal.NOT_SUPPORTED:
@@ -667,7 +669,7 @@ def _no_check(detail: NoCheck, finding: Finding) -> list[str]:
 
 
 def advice(remedy: Advice, finding: Finding) -> str:
-    """The line that says what to do."""
+    """Returns the line that says what to do."""
     if isinstance(remedy, Setting):
         return remedy.words
     if isinstance(remedy, JudgedBy):
@@ -685,7 +687,7 @@ def advice(remedy: Advice, finding: Finding) -> str:
 
 
 def _rule(finding: Finding) -> Rule:
-    """The rule that a finding is about."""
+    """Returns the rule that a finding is about."""
     rule = getattr(finding.detail, "rule", None)
     return rule if isinstance(rule, Rule) else Rule.JVP if finding.mode[:1] == "F" else Rule.VJP
 
@@ -777,7 +779,7 @@ _REASONS = {
 
 
 def why_silent(silence: Sequence[Silence]) -> str:
-    """Why a point decides nothing; empty where it counts."""
+    """Says why a point decides nothing; empty where it counts."""
     return "; ".join(
         _REASONS[one.reason].format(
             f=f"mode {one.modes_taken} of f" if one.modes_taken else "f", name=one.name
@@ -794,7 +796,7 @@ def _moved(reach: float) -> str:
 
 
 def told_apart(a: float, b: float) -> tuple[str, str]:
-    """Both with as many digits, six at least, as it takes to tell them apart."""
+    """Returns both numbers with as many digits as it takes to tell them apart, six at least."""
     for digits in (6, 9, 12, 17):
         one, two = f"{a:.{digits}g}", f"{b:.{digits}g}"
         if one != two:
