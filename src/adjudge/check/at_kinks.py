@@ -71,7 +71,7 @@ def _points(
 ) -> Iterator[tuple[Problem, Base]]:
     """The problem at points nearby at which f is finite wherever it is finite at x."""
     X, random = problem.X, np.random.default_rng([seed, 4])
-    leaves = problem.base_inputs or len(X.leaves)  # of a derivative its cotangents stay
+    leaves = problem.primal_inputs or len(X.leaves)  # of a derivative its cotangents stay
     one, two = np.zeros(X.size), np.zeros(X.size)
     for here in X.slices[:leaves]:
         sides = signed(random, here.stop - here.start)

@@ -68,8 +68,8 @@ class DoublePrecision:
         """
         with Catching(AdjudgeError) as caught:
             if self._problem is None:
-                assert self.low.widened is not None
-                self._problem = self.low.widened()
+                assert self.low.in_double is not None
+                self._problem = self.low.in_double()
             problem = make(self._problem)
             base = observe(problem)
         if isinstance(caught.error, NotSupportedError):
@@ -156,7 +156,7 @@ def double_precision_of(problem: Problem, settings: Settings) -> DoublePrecision
     """
     if (
         problem.reference is not None
-        or problem.widened is None
+        or problem.in_double is None
         or settings.in_double is False
         or settings.fixed
     ):

@@ -88,7 +88,7 @@ def shared_tangent(known: Judged, seed: int) -> Vector | None:
     which is zero only where there is nothing to reproduce. `None` where `RR` says nothing.
     """
     image = known.outcome.images.get("RR")
-    if image is None or known.top.weights is None or not np.all(known.top.weights):
+    if image is None or known.top.cotangent is None or not np.all(known.top.cotangent):
         return None
     c = image[0]
     return np.asarray(np.where(c == 0, signed(np.random.default_rng([seed, 31]), c.size), c))
@@ -102,7 +102,7 @@ def hessian_by_forward(known: Judged, top: Problem, base: Base, image: Image) ->
     `<w, D²f(x)(u, v)>`: pulling `w` back through `J(x) v` gives `H v`, where `H` is the Hessian of
     `<w, f>`, and `J* w` beside it; pulling `v` back through `J*(x) w` gives the same, and `J v`.
     """
-    w, of_v = known.top.weights, known.outcome.images["RR"][1]
+    w, of_v = known.top.cotangent, known.outcome.images["RR"][1]
     n, count = top.X.size // 2, base.Y.size
     if w is None or not np.array_equal(image[0], w) or of_v.size != n + count:
         return 0
@@ -122,9 +122,9 @@ def forward_by_reverse(top: Problem, base: Base, row: Image, column: Image, seed
     if len(base.Y.leaves) > 1:
         reverse = Reverse(top)
         rows = [reverse.row(base, only(base.Y, w, k)) for k in range(len(base.Y.leaves))]
-    if top.base_inputs > 1:  # an error in one leaf must not drown in another
+    if top.primal_inputs > 1:  # an error in one leaf must not drown in another
         forward, columns = Forward(top), []
-        for part in (*top.X.slices[: top.base_inputs], slice(top.X.size // 2, top.X.size)):
+        for part in (*top.X.slices[: top.primal_inputs], slice(top.X.size // 2, top.X.size)):
             t = np.zeros(top.X.size)
             t[part] = signed(random, part.stop - part.start)
             columns.append((t, forward.column(base, t)[1]))

@@ -85,7 +85,7 @@ def noticed(problem: Problem, seen: Surroundings, outcomes: Sequence[Judgement])
         notes += _unrepeatable(problem)
     return notes + [
         Finding(Status.MUTATES_INPUT, "", name, WritesUnchecked(), note=True)
-        for name in problem.written()
+        for name in problem.mutated()
     ]
 
 

@@ -105,7 +105,7 @@ class Matrix:
             return partial(composed, taken=taken, seed=self.settings.seed)
         outputs = self._found[""].base.Y.leaves if "" in self._found else None
         seed, along = self.settings.seed, self._along
-        return partial(composed, taken=taken, seed=seed, along=along, outputs=outputs)
+        return partial(composed, taken=taken, seed=seed, tangent=along, outputs=outputs)
 
     def _by_agreement(self, problem: Problem, chosen: Settings, words: str, way: str) -> Settings:
         """Which of RF and FF are left to be judged by differences, after what agrees with RR."""
@@ -360,11 +360,11 @@ def ways_of(problem: Problem) -> list[Way]:
     """The engine's other ways of taking derivatives."""
 
     def by(backend: AutodiffBackend) -> Problem:
-        widened = problem.widened
-        if widened is None:
+        in_double = problem.in_double
+        if in_double is None:
             return replace(problem, backend=backend)
         return replace(
-            problem, backend=backend, widened=lambda: replace(widened(), backend=backend)
+            problem, backend=backend, in_double=lambda: replace(in_double(), backend=backend)
         )
 
     return [Way(backend.way, by(backend), False) for backend in problem.backend.ways()]

@@ -29,7 +29,7 @@ def provenance_of(problem: Problem, settings: Settings, full: bool, note: str = 
         "+".join(dict.fromkeys(info.dtype for info in infos)),
         settings.seed,
         "full" if full else "projected",
-        ", ".join([*([note] if note else []), *problem.along]),
+        ", ".join([*([note] if note else []), *problem.constraints]),
     )
 
 

@@ -18,7 +18,7 @@ from adjudge.check import (
     settings_of,
 )
 from adjudge.cross.compare import STRUCTURE, Bench, Outputs, first_line
-from adjudge.cross.engine import Engine, carried, engine_of, widened
+from adjudge.cross.engine import Engine, carried, engine_of, in_double
 from adjudge.cross.report import VALUE, CrosscheckError, CrossReport, LeftOut, Omission
 from adjudge.engine import AutodiffBackend, ByHand, backend_named, names
 from adjudge.errors import AdjudgeError, BackendNotInstalledError, Catching, FlagError, InputError
@@ -177,11 +177,11 @@ class _Check:
 
     def _truth(self, bench: Bench, alive: Sequence[Engine]) -> Engine | None:
         """f in double precision, on the first engine where it runs so; `None` where it has to."""
-        narrow = [e for e in alive if e.differentiates and e.problem.widened is not None]
+        narrow = [e for e in alive if e.differentiates and e.problem.in_double is not None]
         for engine in narrow:
             good = False
             with Catching(AdjudgeError) as caught:
-                truth = widened(engine)
+                truth = in_double(engine)
                 with truth.inside():
                     base = truth.base()
                     leaves = (*truth.problem.X.leaves, *base.whole.leaves)

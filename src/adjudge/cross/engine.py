@@ -241,11 +241,11 @@ def engine_of(
     return Engine(backend.name, backend, function, arrays, given, inputs, problem)
 
 
-def widened(engine: Engine) -> Engine:
+def in_double(engine: Engine) -> Engine:
     """The same with inputs, of which some are narrower, widened to double precision."""
-    assert engine.problem.widened is not None
+    assert engine.problem.in_double is not None
     with engine.backend.environment.widening():
-        problem = engine.problem.widened()
+        problem = engine.problem.in_double()
     name = f"float64 on {engine.name}"
     return replace(engine, name=name, problem=problem, widening=True, _tops={})
 

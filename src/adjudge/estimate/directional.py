@@ -79,14 +79,14 @@ def column(problem: Problem, base: Base, tangent: Tangent, eps: float | None) ->
     if problem.reference is not None:
         return by_reference(problem, base, tangent)
     if eps is not None:
-        if eps > problem.room(tangent.vector):
+        if eps > problem.longest_step(tangent.vector):
             raise _out_of_bounds(problem, tangent, eps)
         taken = sample_at(problem, base, tangent, eps)
         if taken is None:
             raise _no_motion(problem, tangent, eps)
         return Column(tangent, taken[1], central_difference(taken[0], u, base.noise), eps, relative)
     best: Column | None = None
-    room = problem.room(tangent.vector)
+    room = problem.longest_step(tangent.vector)
     for factor in STEP_REDUCTIONS if u <= SHORT else SHORT_STEP_REDUCTIONS:
         step = power_of_two(relative * factor * tangent.length)
         # At a bound short steps are for float64 only, since rounding drowns them in narrower
@@ -113,7 +113,9 @@ def column(problem: Problem, base: Base, tangent: Tangent, eps: float | None) ->
 def by_reference(problem: Problem, base: Base, tangent: Tangent) -> Column:
     """Returns the column that the caller's reference gives at `problem.origin`."""
     assert problem.reference is not None
-    ahead, behind = (problem.room(sign * tangent.vector, both=False) for sign in (1.0, -1.0))
+    ahead, behind = (
+        problem.longest_step(sign * tangent.vector, both=False) for sign in (1.0, -1.0)
+    )
     v = Direction(tangent.vector, tangent.length, ahead, behind)
     estimate = problem.reference.along(base.whole, problem.origin, v)
     return Column(tangent, tangent.vector, estimate, 0.0, 0.0, from_reference=True)
@@ -137,7 +139,7 @@ def _one_sided(problem: Problem, base: Base, tangent: Tangent, u: float) -> Colu
     # The side on which f is defined far off comes first, then the one on which it is defined close
     # by.
     for side, tried in ((1.0, 0), (-1.0, 0), (1.0, -1), (-1.0, -1)):
-        room = problem.room(side * tangent.vector, both=False)
+        room = problem.longest_step(side * tangent.vector, both=False)
         steps = _within(ladder_steps(step, relative, u), room)
         if not steps:
             continue
@@ -194,7 +196,9 @@ def with_second_ladder(problem: Problem, base: Base, found: Column) -> Column:
     if found.step == 0.0:
         return found
     steps = steps_around(problem, base, found)
-    room = problem.room(np.sign(found.step) * found.tangent.vector, both=not found.one_sided)
+    room = problem.longest_step(
+        np.sign(found.step) * found.tangent.vector, both=not found.one_sided
+    )
     factor = interleaving_factor(problem, found)
     second = with_steps(problem, base, found, _within([factor * step for step in steps[:-1]], room))
     if second is None:
@@ -227,7 +231,7 @@ def steps_around(problem: Problem, base: Base, found: Column, *, far: bool = Fal
     u = coarsest_eps(problem, base)
     steps = ladder_steps(abs(found.step), found.relative, u, far=far, finer=finer)
     direction = np.sign(found.step) * found.tangent.vector
-    return _within(steps, problem.room(direction, both=not found.one_sided))
+    return _within(steps, problem.longest_step(direction, both=not found.one_sided))
 
 
 def with_steps(

@@ -173,7 +173,7 @@ def irregularity(problem: Problem, base: Base, given: Space, seed: int) -> Irreg
     around = _local_slopes(problem, base, eps)
     random = np.random.default_rng([seed, 5])
     lengths = np.zeros(problem.X.size)
-    leaves = problem.base_inputs or len(problem.X.leaves)
+    leaves = problem.primal_inputs or len(problem.X.leaves)
     for part in problem.X.slices[:leaves]:
         lengths[part] = scale(problem.origin[part])
     v = signed(random, lengths.size) * lengths

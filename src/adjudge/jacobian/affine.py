@@ -58,7 +58,7 @@ def condition(problem: Problem, base: Base, leaf: int, w: Vector) -> float:
         v, bidiagonal[k, k], done = v / alpha, alpha, k + 1
         rights.append(v)
         unit = length / float(np.max(np.abs(v)))
-        if problem.room(v) < unit:
+        if problem.longest_step(v) < unit:
             return np.inf
         ends = [
             evaluate(problem, base, problem.origin + sign * unit * v, Purpose.SINGULAR_VECTOR)
@@ -185,7 +185,7 @@ class Affine:
         so the long steps to either side and a third point must all give the slope of the short one.
         """
         problem, base, tangent = self.problem, self.base, found.tangent
-        length = min(tangent.length, problem.room(tangent.vector))
+        length = min(tangent.length, problem.longest_step(tangent.vector))
         if length < SHORTEST_LENGTH * tangent.length:
             return None
         points = [moved_by(problem, tangent, step * length) for step in (1.0, -1.0, THIRD_POINT)]

@@ -150,11 +150,11 @@ class Sketch:
     rows: dict[int, Arrays] = field(default_factory=dict)
     """By output, the gradients that its cotangent was pulled back to last."""
     undetectable: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
-    """See `Sums`."""
+    """See `BlockSums`."""
     doubted: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
-    """See `Sums`."""
+    """See `BlockSums`."""
     uncompared: bool = False
-    """See `Sums`."""
+    """See `BlockSums`."""
 
     def point(self, t: Arrays) -> Arrays:
         """Returns `x + v t`, in fresh arrays."""
@@ -341,8 +341,8 @@ def sketch_of(
         x=origins,
         X=space,
         origin=origin,
-        widened=None,
-        sketch=sketch,
+        in_double=None,
+        block_sums=sketch,
     )
 
 
@@ -374,7 +374,7 @@ def fits_block_sums(problem: Problem, base: Base) -> bool:
     leaves = (*problem.X.leaves, *base.whole.leaves)
     return bool(
         problem.X.size + base.whole.size >= LARGE
-        and not (problem.modes_taken or problem.along)
+        and not (problem.modes_taken or problem.constraints)
         and problem.bounds is None
         and problem.reference is None
         and all(leaf.double and leaf.size and leaf.info.layout in DENSE for leaf in leaves)
@@ -455,7 +455,7 @@ class _BlockSumComparison:
         open.
         """
         top = sketch_of(self.problem, self.base, seed, only)
-        sketch, base = top.sketch, observe(top)
+        sketch, base = top.block_sums, observe(top)
         assert isinstance(sketch, Sketch)
         if only is None:
             sketch.doubted = self.doubted

@@ -127,6 +127,6 @@ class Budget:
         probes, problem = self.probes, self.problem
         rows = probes.Y.size if probes.full else sum(leaf.size > 0 for leaf in probes.Y.leaves)
         each = self.backward * rows + self.forward * probes.Y.size
-        first = problem.X.leaves[: problem.base_inputs] if problem.weights is not None else ()
+        first = problem.X.leaves[: problem.primal_inputs] if problem.cotangent is not None else ()
         observed = sum(leaf.size if probes.full else leaf.size > 0 for leaf in first)
         return probes.columns * each + observed

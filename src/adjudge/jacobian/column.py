@@ -180,9 +180,9 @@ class Columns:
         `<J* w, v>`.
         """
         problem = self.problem
-        if found.tangent.leaf >= problem.base_inputs or problem.weights is None:
+        if found.tangent.leaf >= problem.primal_inputs or problem.cotangent is None:
             return None
-        estimate, w = found.estimate, problem.weights
+        estimate, w = found.estimate, problem.cotangent
         g = self.base.values[:count]
         v = found.vector[:count]
         with np.errstate(all="ignore"):
@@ -263,8 +263,8 @@ def slopes_of(
     left, right = found.estimate.slopes
     value = found.estimate.value
     if kind == "first":
-        assert problem.weights is not None
-        return _bounds(problem.weights, (left[count:], right[count:]), value[count:])
+        assert problem.cotangent is not None
+        return _bounds(problem.cotangent, (left[count:], right[count:]), value[count:])
     if kind == "rows":
         return probes.contract_slopes(left[:count], right[:count], value[:count])
     return left[:count], right[:count]

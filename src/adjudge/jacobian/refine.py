@@ -261,7 +261,7 @@ class Refinement:
         none = np.zeros(self.base.Y.size, bool)
         zero = all(not np.any(comparison.automatic) for _, comparison, _ in compared)
         # Across a constraint set the coordinates of its chart move nothing.
-        zero &= not self.problem.along
+        zero &= not self.problem.constraints
         room = zero and not count_entries(compared, "fails") and self.budget.allows(TAIL_COST)
         tail = in_tail(self.problem, self.base, found) if room else none
         if not self.probes.full:
@@ -287,7 +287,7 @@ class Refinement:
         zeros = not count_entries(compared, "fails") and all(
             np.any(c.moved) for _, c, _ in compared
         )
-        zeros &= not self.problem.along
+        zeros &= not self.problem.constraints
         double = self.base.noise == 0 and coarsest_eps(self.problem, self.base) <= DOUBLE
         if not zeros or not double or found.one_sided or not self.budget.allows(TAIL_COST):
             return compared

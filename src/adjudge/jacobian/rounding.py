@@ -74,7 +74,9 @@ def _nearby_points(problem: Problem, eps: float, seed: int) -> Iterator[Vector]:
     random = np.random.default_rng([seed, 29])
     for distance in DISTANCES:
         move = (
-            max(2.0**-distance, 4 * eps) * problem.lengths * random.uniform(-1, 1, problem.X.size)
+            max(2.0**-distance, 4 * eps)
+            * problem.length_scales
+            * random.uniform(-1, 1, problem.X.size)
         )
         yield problem.clipped(problem.origin + move)
 

@@ -20,7 +20,7 @@ from adjudge.findings import entry_name
 from adjudge.floats import Vector, lowest_bit
 from adjudge.jacobian.column import ColumnBlock, Columns, ModeComparison
 from adjudge.jacobian.comparison import ERRORS, FLOOR, Comparison, Tally
-from adjudge.problem import Base, Probes, Problem, Reverse, Sums, evaluate
+from adjudge.problem import Base, BlockSums, Probes, Problem, Reverse, evaluate
 
 CLOSE = 2.0**-8
 """The distance from x, over its scale, at which f must still have its value at x for a tail. A
@@ -173,7 +173,7 @@ def _value(problem: Problem, base: Base, found: Column, t: float) -> Vector | No
     there.
     """
     step = t * found.tangent.length
-    if abs(step) > problem.room(np.sign(t) * found.tangent.vector, both=False):
+    if abs(step) > problem.longest_step(np.sign(t) * found.tangent.vector, both=False):
         return None
     point = moved_by(problem, found.tangent, step)
     move = describe_move(problem, found.tangent, step)
@@ -203,7 +203,9 @@ def undetectable(
     problem, part = columns.problem, columns.probes.X.slices[leaf]
     v, its = found.vector[part], block.of_leaf(part)
     with np.errstate(all="ignore"):
-        terms = its * v if problem.sketch is None else problem.sketch.terms(leaf, v, len(its))
+        terms = (
+            its * v if problem.block_sums is None else problem.block_sums.terms(leaf, v, len(its))
+        )
         count = [
             tally.weigh(row, bound, again=again)
             for row, bound in zip(terms, comparison.significance_bound, strict=True)
@@ -220,7 +222,7 @@ def undetectable(
     return np.asarray(too_small) if np.any(too_small) else None
 
 
-def mark_uncompared(sums: Sums, comparison: Comparison, found: Column) -> None:
+def mark_uncompared(sums: BlockSums, comparison: Comparison, found: Column) -> None:
     """Notes in `sums` where an output shows neither in its sum nor in two evaluations: its tangent
     has not been compared, so the block sums must not replace the whole check.
     """

@@ -340,8 +340,8 @@ class Table:
         """Counts and weighs the comparisons of a column."""
         for letter, comparison, kind in compared:
             self._record(self.tally(letter), comparison, kind, found)
-            if kind == "each" and self.problem.sketch is not None:
-                mark_uncompared(self.problem.sketch, comparison, found)
+            if kind == "each" and self.problem.block_sums is not None:
+                mark_uncompared(self.problem.block_sums, comparison, found)
             if kind == "rows":
                 self._weigh_entries(self.tally(letter), comparison, found, block, depth)
 
@@ -361,8 +361,8 @@ class Table:
         too_small = undetectable(self.columns, tally, comparison, found, block, again=depth > 0)
         if too_small is None or depth == SEPARATIONS or tally.failed or self.problem.modes_taken:
             return
-        if self.problem.sketch is not None:
-            self.problem.sketch.undetectable[found.tangent.leaf] = too_small
+        if self.problem.block_sums is not None:
+            self.problem.block_sums.undetectable[found.tangent.leaf] = too_small
         elif not np.all(too_small):
             part = self.problem.X.slices[found.tangent.leaf]
             vector = np.zeros_like(found.vector)

@@ -53,8 +53,8 @@ from adjudge.problem.domain import (
 from adjudge.problem.probes import Probes, Tangent, fresh_seed, random_cotangent, signed
 from adjudge.problem.problem import (
     Base,
+    BlockSums,
     Problem,
-    Sums,
     base_of,
     evaluate,
     first_order,
@@ -73,6 +73,7 @@ __all__ = [
     "SETS",
     "Arguments",
     "Base",
+    "BlockSums",
     "Bounds",
     "Counts",
     "Directions",
@@ -89,7 +90,6 @@ __all__ = [
     "Purpose",
     "Reverse",
     "Space",
-    "Sums",
     "Tangent",
     "Tree",
     "UserCodec",

@@ -71,7 +71,7 @@ class Arguments:
         args, kwargs = self.tree.rebuild(leaves)
         return tuple(args), kwargs
 
-    def widened(self) -> Arguments:
+    def in_double(self) -> Arguments:
         """The same arguments with every floating array of the engine in double precision."""
         backend = self.backend
 
@@ -83,7 +83,7 @@ class Arguments:
             tree = replace(self.tree, leaves=tuple(wide(leaf) for leaf in self.tree.leaves))
         return replace(self, tree=tree)
 
-    def written(self, leaves: Sequence[Any]) -> tuple[str, ...]:
+    def mutated(self, leaves: Sequence[Any]) -> tuple[str, ...]:
         """Names of the unchecked arrays among `leaves` that no longer hold the user's values."""
         return tuple(
             name

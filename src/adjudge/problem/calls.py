@@ -139,7 +139,7 @@ class UserCodec:
     result: Tree | None = None
     signature: Signature | None = None
     differentiable: tuple[int, ...] = ()
-    written: tuple[str, ...] = ()
+    mutated: tuple[str, ...] = ()
     """Unchecked arrays that the first evaluation wrote into."""
     bare: tuple[tuple[int, ...], str] | None = None
     """Shape and dtype, where the function returns a single array."""
@@ -166,7 +166,7 @@ class UserCodec:
         with running(Source.FUNCTION, note), self.arguments_.backend.environment.call_context(x):
             result = function(*args, **kwargs)
         if self.signature is None:
-            self.written = self.arguments_.written(leaves)
+            self.mutated = self.arguments_.mutated(leaves)
         return self.outputs(result)
 
     def outputs(self, result: Any) -> Arrays:

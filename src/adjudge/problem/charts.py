@@ -28,7 +28,7 @@ class Chart:
     The maps get the Array API namespace first and the constants, as arrays like x, last.
     """
 
-    along: str
+    set_name: str
     """The set, in words."""
     value: Map | None = None
     """`(xp, z, *constants) -> x`; `None`: the identity, within `reach`."""
@@ -83,7 +83,7 @@ def positive_definite(x: HostArray, eps: float) -> Chart:
             "pass a matrix whose smallest eigenvalue is larger than the rounding of its largest",
         )
     room = np.broadcast_to(_everywhere(x) * least / (2 * x.shape[-1]), x.shape)
-    return replace(chart, along="positive definite matrices", reach=(x - room, x + room))
+    return replace(chart, set_name="positive definite matrices", reach=(x - room, x + room))
 
 
 # ---------------------------------------------------------------- simplex and sphere

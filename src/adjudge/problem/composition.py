@@ -108,8 +108,8 @@ def _second_order(
         letter + problem.modes_taken,
         lambda: output_names,
         differentiated=differentiated,
-        base_inputs=len(problem.x),
-        weights=weights,
+        primal_inputs=len(problem.x),
+        cotangent=weights,
         reference=problem.reference and problem.reference.over(letter, attached),
         bounds=None
         if problem.bounds is None
@@ -157,17 +157,17 @@ def over_reverse(problem: Problem, given: Any, seed: int, *, strided: bool) -> P
 def over_forward(
     problem: Problem,
     seed: int,
-    along: Vector | None = None,
+    tangent: Vector | None = None,
     outputs: Sequence[Leaf] | None = None,
 ) -> Problem:
-    """`(x, v) -> J(x) v` at the tangent `along`, or at random signed tangents. `outputs`: those
+    """`(x, v) -> J(x) v` at `tangent`, or at random signed tangents. `outputs`: those
     of the problem, where they are known.
     """
     if outputs is None:
         base = observe(problem)
         require_outputs(base)
         outputs = base.Y.leaves
-    v = random_cotangent(problem.X, seed + 11) if along is None else along
+    v = random_cotangent(problem.X, seed + 11) if tangent is None else tangent
     return tangent_problem(problem, outputs, problem.X.arrays(problem.backend, v, problem.x))
 
 
@@ -175,18 +175,18 @@ def composed(
     problem: Problem,
     taken: str,
     seed: int,
-    along: Vector | None = None,
+    tangent: Vector | None = None,
     outputs: Sequence[Leaf] | None = None,
 ) -> Problem:
     """The problem after the derivatives in the modes `taken`, the last letter first.
 
-    `along`, `outputs`: as for `over_forward`, where that takes the first derivative.
+    `tangent`, `outputs`: as for `over_forward`, where that takes the first derivative.
     """
     for k, letter in enumerate(reversed(taken)):
         problem = (
             over_reverse(problem, None, seed, strided=False)
             if letter == "R"
-            else over_forward(problem, seed, *((along, outputs) if k == 0 else ()))
+            else over_forward(problem, seed, *((tangent, outputs) if k == 0 else ()))
         )
     return problem
 

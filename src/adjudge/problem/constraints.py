@@ -42,10 +42,10 @@ class Charts:
     """Those of each chart, as arrays: made once, outside of what an engine traces."""
 
     @property
-    def along(self) -> tuple[str, ...]:
+    def descriptions(self) -> tuple[str, ...]:
         """Which inputs are checked along what."""
         pairs = zip(self.names, self.charts, strict=True)
-        return tuple(f"{name} along {chart.along}" for name, chart in pairs if chart is not None)
+        return tuple(f"{name} along {chart.set_name}" for name, chart in pairs if chart is not None)
 
     @property
     def identity(self) -> bool:
@@ -82,7 +82,7 @@ class Charts:
         return tuple(
             value
             if chart is None or chart.value is None or not self._like(leaf, value)
-            else self._written(chart, name)(self.backend.xp, leaf, value, *self.constants[j])
+            else self._rule(chart, name)(self.backend.xp, leaf, value, *self.constants[j])
             for j, (chart, leaf, value) in enumerate(zip(self.charts, z, values, strict=True))
         )
 
@@ -94,15 +94,15 @@ class Charts:
         )
 
     @staticmethod
-    def _written(chart: Chart, name: str) -> Callable[..., Array]:
-        written: Callable[..., Array] | None = getattr(chart, name)
-        if written is None:
-            rule = "jvp" if name == "push" else "vjp"
+    def _rule(chart: Chart, name: str) -> Callable[..., Array]:
+        rule: Callable[..., Array] | None = getattr(chart, name)
+        if rule is None:
+            missing = "jvp" if name == "push" else "vjp"
             raise NotSupportedError(
-                f"the derivative of {chart.along} has no engine, since the function is a ByHand",
-                f"give that as a ByHand, too, with {rule}=",
+                f"the derivative of {chart.set_name} has no engine, since the function is a ByHand",
+                f"give that as a ByHand, too, with {missing}=",
             )
-        return written
+        return rule
 
 
 class ChartedByHand(FlatByHand):
@@ -154,7 +154,7 @@ class ChartedByHand(FlatByHand):
         if self.gradient or not self.charts.affine:
             raise NotSupportedError(
                 "the second derivative of a ByHand along a curved set needs the second derivative "
-                f"of its chart ({', '.join(self.charts.along)}), which nobody wrote",
+                f"of its chart ({', '.join(self.charts.descriptions)}), which nobody wrote",
                 "check the second derivative with bounds=, or of a function that an engine "
                 "differentiates",
             )
@@ -227,7 +227,7 @@ def _chart(
     if "sparse" in leaf.info.layout or leaf.host_shape != leaf.info.shape:
         raise InputError(f"directions= for {leaf.name}, which is sparse", "pass a dense array")
     if callable(wish):
-        return _written_chart(backend, leaf, array, wish, eps)
+        return _user_chart(backend, leaf, array, wish, eps)
     name = wish.replace("_", " ") if isinstance(wish, str) else ""
     if name not in SETS:
         raise InputError(
@@ -254,7 +254,7 @@ _KINDS = {
 }
 
 
-def _written_chart(
+def _user_chart(
     backend: AutodiffBackend, leaf: Leaf, array: Array, chart: Callable[[Any], Any], eps: float
 ) -> Chart:
     """The user's own chart. Raises `InputError` where it does not lead from x to x."""
@@ -282,11 +282,11 @@ def _written_chart(
             f"{np.max(np.abs(gap)):.3g}",
             remedy,
         )
-    push, pull = _written_derivatives(chart)
+    push, pull = _user_derivatives(chart)
     return Chart(f"the chart {name}", lambda xp, z: chart(z), push, pull)
 
 
-def _written_derivatives(
+def _user_derivatives(
     chart: Callable[[Any], Any],
 ) -> tuple[Callable[..., Array] | None, Callable[..., Array] | None]:
     if not isinstance(chart, ByHand):

@@ -53,11 +53,11 @@ class Probes:
         return random_cotangent(self.Y, self.seed)
 
     def tangents(
-        self, origin: Vector, block: slice, along: Vector | None = None
+        self, origin: Vector, block: slice, gradient: Vector | None = None
     ) -> Iterator[Tangent]:
         """Tangents at `origin`; in full mode those of the coordinates in `block`.
 
-        `along`: a gradient, with whose signs three of four entries of a random tangent agree. A
+        `gradient`: one with whose signs three of four entries of a random tangent agree. A
         common factor on all entries then cannot hide in a tangent that happens to be orthogonal
         to the gradient, and one wrong entry still counts as it does under random signs.
         """
@@ -79,9 +79,9 @@ class Probes:
                     length = shortest = 2.0 ** min(round(np.log2(shortest)), 1023)
                 entries = signed(random, size, wide=wide)
                 entries *= length
-                if along is not None:
+                if gradient is not None:
                     agree = random.integers(0, 2, size, dtype=np.uint8).view(np.bool_)
-                    agree &= np.signbit(along[part]) != np.signbit(entries)
+                    agree &= np.signbit(gradient[part]) != np.signbit(entries)
                     np.negative(entries, out=entries, where=agree)
                 if size == self.X.size:
                     vector = entries

@@ -27,7 +27,7 @@ from adjudge.problem.domain import Bounds, read_bounds
 from adjudge.problem.space import Space
 
 
-class Sums(Protocol):
+class BlockSums(Protocol):
     """What the coordinates of a problem stand for that are blocks of entries."""
 
     undetectable: dict[int, NDArray[np.bool_]]
@@ -92,27 +92,27 @@ class Problem:
     """The derivatives already taken, outermost first: "" for f itself, "R" for its vjp."""
     output_names: Callable[[], Sequence[str]] = field(default=lambda: ())
     """Accessor paths of what `evaluate` returns; known after the first evaluation."""
-    written: Callable[[], Sequence[str]] = field(default=lambda: ())
+    mutated: Callable[[], Sequence[str]] = field(default=lambda: ())
     """Unchecked arrays that the function wrote into; known after the first evaluation."""
     differentiated: int | None = None
     """How many outputs `function` has, where `evaluate` gives more."""
-    base_inputs: int = 0
+    primal_inputs: int = 0
     """How many leaves of X are those of the original function, where there are more."""
 
-    weights: Vector | None = None
+    cotangent: Vector | None = None
     """For a vjp: its cotangent as a vector over all outputs of f, zero where detached."""
     bounds: tuple[Vector, Vector] | None = None
     """What no evaluation leaves: the lowest and highest point of X."""
-    widened: Callable[[], Problem] | None = None
+    in_double: Callable[[], Problem] | None = None
     """Makes the same problem in double precision, where x has a leaf of less."""
-    along: tuple[str, ...] = ()
+    constraints: tuple[str, ...] = ()
     """Which inputs are checked along which set: x is their coordinates."""
     reference: BoundReference | None = None
     """What gives the derivative in place of differences."""
-    sketch: Sums | None = None
+    block_sums: BlockSums | None = None
     """Of a large problem that is seen through sums of blocks: its entries."""
 
-    def room(self, v: Vector, *, both: bool = True) -> float:
+    def longest_step(self, v: Vector, *, both: bool = True) -> float:
         """The longest step along `v`, and back along it where `both`, within the bounds."""
         if self.bounds is None:
             return np.inf
@@ -139,7 +139,7 @@ class Problem:
         return point if self.bounds is None else np.asarray(np.clip(point, *self.bounds))
 
     @cached_property
-    def lengths(self) -> Vector:
+    def length_scales(self) -> Vector:
         """The scale of every coordinate of x."""
         with np.errstate(all="ignore"):
             scales = [scale(self.origin[part]) for part in self.X.slices]
@@ -182,7 +182,7 @@ def first_order(
     if reference is not None or all(leaf.double for leaf in problem.X.leaves):
         return problem
     given = [leaf.eps for leaf in problem.X.leaves]
-    return replace(problem, widened=lambda: user.at(arguments.widened(), given=given))
+    return replace(problem, in_double=lambda: user.at(arguments.in_double(), given=given))
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ class _UserFunction:
             origin,
             counts,
             output_names=lambda: codec.output_names,
-            written=lambda: codec.written,
+            mutated=lambda: codec.mutated,
             bounds=read_bounds(space, origin, self.bounds),
             reference=None if reference is None else reference(codec, space),
         )
@@ -238,7 +238,7 @@ def _charted(problem: Problem, charts: Charts) -> Problem:
     flat, counts, size = problem.function, problem.counts, 8 * problem.X.size
     z, start = at_start(charts, problem.X, problem.x, problem.origin)
     bounds = within(problem.X, start, problem.bounds, charts)
-    problem = replace(problem, x=z, origin=start, bounds=bounds, along=charts.along)
+    problem = replace(problem, x=z, origin=start, bounds=bounds, constraints=charts.descriptions)
     if charts.identity:
         return problem
 
@@ -248,12 +248,12 @@ def _charted(problem: Problem, charts: Charts) -> Problem:
         counts.keep(x, size)  # it is x, and not z, that the function may remember by `id`
         return flat(x)
 
-    along: FlatFunction = (
+    function: FlatFunction = (
         ChartedByHand(flat, charts)
         if isinstance(flat, FlatByHand)
         else lambda z: flat(charts.value(z))
     )
-    return replace(problem, function=along, evaluate=evaluate)
+    return replace(problem, function=function, evaluate=evaluate)
 
 
 UNDETECTABLE = 64
@@ -318,10 +318,10 @@ def undetectable_slope(base: Base, vector: Vector, eps: float) -> Vector:
     f = float(np.max(np.abs(observed), initial=0.0, where=np.isfinite(observed)))
     lengths = np.ones(width)
     if problem.modes_taken[0] == "R":
-        lengths = problem.lengths[:width]
+        lengths = problem.length_scales[:width]
     moves = vector != 0
     with np.errstate(all="ignore"):
-        step = float(np.max(np.abs(vector[moves]) / problem.lengths[moves], initial=0.0))
+        step = float(np.max(np.abs(vector[moves]) / problem.length_scales[moves], initial=0.0))
         return np.asarray(UNDETECTABLE * eps * f * step / lengths)
 
 

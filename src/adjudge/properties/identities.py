@@ -257,7 +257,7 @@ class Identities:
         """
         largest = np.max(np.abs(self.base.values), initial=0.0, where=self._finite)
         with np.errstate(all="ignore"):
-            x = self.problem.lengths
+            x = self.problem.length_scales
             unit = RESIDUE * self.tolerance.eps * largest
             if space is self.problem.X:
                 return np.asarray(unit / x)

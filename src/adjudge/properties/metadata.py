@@ -32,7 +32,7 @@ def first_elsewhere(checks: Identities) -> Iterator[Finding]:
     """Gradients that are differentiated again are on the devices of their inputs."""
     problem = checks.problem
     if problem.modes_taken.startswith("R"):
-        inputs = problem.X.leaves[: problem.base_inputs]
+        inputs = problem.X.leaves[: problem.primal_inputs]
         for leaf, gradient in zip(inputs, checks.base.Y.leaves, strict=True):
             found, expected = gradient.info.device, leaf.info.device
             yield from elsewhere(checks, problem.modes_taken, Rule.VJP, leaf.name, found, expected)

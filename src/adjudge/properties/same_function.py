@@ -69,9 +69,9 @@ def _gap(problem: Problem, base: Base, point: Vector, values: Vector, first: int
 def _scattered(problem: Problem, base: Base, gap: Vector, first: int) -> NDArray[np.bool_]:
     """Where the gap is no more at x than it varies nearby, and has no sign of its own."""
     random, gaps = np.random.default_rng(31), [gap]
-    reach = problem.lengths.copy()
+    reach = problem.length_scales.copy()
     if problem.modes_taken:  # cotangents stay
-        reach[problem.X.slices[problem.base_inputs - 1].stop :] = 0.0
+        reach[problem.X.slices[problem.primal_inputs - 1].stop :] = 0.0
     for far in REACH:
         move = far * reach * random.uniform(0.5, 1.0, problem.X.size)
         point = problem.origin + move * random.choice([-1.0, 1.0], problem.X.size)

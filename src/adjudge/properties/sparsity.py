@@ -234,7 +234,7 @@ class Structure:
     def _moved(self, tangent: Tangent, length: float) -> Mask | None:
         """Which outputs change at all by a move; `None` where it cannot be made."""
         problem, base = self.table.problem, self.table.base
-        if problem.room(np.sign(length) * tangent.vector, both=False) < abs(length):
+        if problem.longest_step(np.sign(length) * tangent.vector, both=False) < abs(length):
             return None
         point = moved_by(problem, tangent, length)
         if np.array_equal(point, problem.origin):

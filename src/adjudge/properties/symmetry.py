@@ -35,7 +35,7 @@ def symmetric(
         yield from _of_output(checks, mode, problem.origin, "<w, f>", lambda u: u @ rows[:, :count])
     if not each:
         return
-    cotangents = range(problem.base_inputs, len(problem.X.leaves))
+    cotangents = range(problem.primal_inputs, len(problem.X.leaves))
     if len(cotangents) == 1 or len(cotangents) > LEAVES:
         if rows is None:
             yield from _of_output(checks, mode, problem.origin, "<w, f>")
@@ -59,7 +59,7 @@ def _of_output(
     problem, count = checks.problem, checks.base.Y.size
     hessian = hessian or _at(checks, mode, point)
     random = np.random.default_rng([checks.probes.seed, 31])
-    leaves = [j for j, leaf in enumerate(problem.X.leaves[: problem.base_inputs]) if leaf.size]
+    leaves = [j for j, leaf in enumerate(problem.X.leaves[: problem.primal_inputs]) if leaf.size]
     lengths = np.concatenate(
         [*(scale(problem.origin[problem.X.slices[j]]) for j in leaves), np.zeros(0)]
     )

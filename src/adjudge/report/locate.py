@@ -84,8 +84,8 @@ class _Trace:
         base, count = table.base, table.base.Y.size
         self.part = slice(count, None) if failure.kind == "first" else slice(0, count)
         if failure.kind == "first":
-            assert table.problem.weights is not None
-            self.w, self.row = table.problem.weights, base.values[:count]
+            assert table.problem.cotangent is not None
+            self.w, self.row = table.problem.cotangent, base.values[:count]
             return
         self.w = np.zeros(count)
         if failure.kind == "each":
@@ -209,7 +209,7 @@ class _Trace:
         found = column(table.problem, table.base, tangent, None)
         if found.step == 0.0 or found.one_sided:  # of one side there is a ladder already
             return found, unit
-        if 4 * found.step > table.problem.room(unit):
+        if 4 * found.step > table.problem.longest_step(unit):
             return with_ladder(table.problem, table.base, found), unit
         far = attempt(lambda: column(table.problem, table.base, tangent, 4 * found.step))
         if far is None:  # f is not defined that far off
