@@ -183,7 +183,7 @@ AFTERWARDS = {
     "estimate.directional.sample_at": (1, lambda: examine(WRONG, POINT, seed=0)),
     "jacobian.rounding.DerivativeAtPoints.add": (2, lambda: examine(NARROW, SINGLE)),
     "cross.engine.Engine._at": (1, lambda: crosscheck(SQUARE, POINT, ENGINES, seed=0)),
-    "verbs.problem_of": (1, two_points),
+    "check.one_point.problem_of": (1, two_points),
 }
 """The same, where what comes first is not passed over."""
 
