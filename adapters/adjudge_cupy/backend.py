@@ -39,19 +39,23 @@ arithmetic: Any = importlib.import_module("cupy._core._routines_linalg")
 generators: Any = importlib.import_module("cupy.random._generator")
 
 KEPT = 1 / 64
-"""Part of a device's memory that may lie free in CuPy's pool after a check. CuPy itself empties the
-pool where it runs out (cuda/memory.pyx, `_try_malloc`), so what is kept is in the way of other
-libraries and processes alone, while a block that is given back costs the next check a `cudaMalloc`,
-and giving it back waits for the device. Hence not bytes, but a part of what all of them share."""
+"""The part of a device's memory that may lie free in CuPy's pool after a check.
+
+CuPy itself empties the pool where it runs out of memory (cuda/memory.pyx, `_try_malloc`), so that
+what is kept is in the way of other libraries and processes alone. A block that is given back waits
+for the device, and costs the next check a `cudaMalloc`. The limit is a part of what all of them
+share, and not a number of bytes; its size is ours."""
 
 DTYPES = frozenset(np.dtype(code).name for code in "?bhilqBHILQefdFD")
-"""Names of the dtypes of NumPy that CuPy has."""
+"""The names of the dtypes of NumPy that CuPy has."""
 
 
 @cache
 def why_absent() -> str | None:
-    """Why no array can be held; `None` where one can. CuPy imports without a GPU, so an import
-    says nothing (https://docs.cupy.dev, `cupy.is_available`).
+    """Returns why no array can be held; `None` where one can.
+
+    CuPy imports without a GPU, so that an import says nothing (https://docs.cupy.dev,
+    `cupy.is_available`).
     """
     if cupy.is_available():
         return None
@@ -171,7 +175,7 @@ class CupyArrays(PlainArrays):
 
 
 def _laid_out(array: Array, like: Array) -> Array:
-    """`array`, which is new, with the strides of `like` where a copy should have them.
+    """Returns `array`, which is new, with the strides of `like` where a copy should have them.
 
     There are zeros in the gaps.
     """
@@ -207,7 +211,7 @@ class CupyEnvironment(Environment):
         return _calling([leaf.device for leaf in x])
 
     def random_state(self) -> Hashable:
-        """Which generators there are, and the part of their state that can be read.
+        """Returns which generators there are, and the part of their state that can be read.
 
         Within `isolation` there is none at first, so that one that is made says that numbers were
         drawn; cuRAND does not say how many.
@@ -250,8 +254,8 @@ class _Place:
     device: Any
     streams: list[Any]
     used: set[int] = field(default_factory=set)
-    """Devices on which the check has arrays: no other one is made current, which would cost a
-    context of some hundred megabytes there."""
+    """The devices on which the check has arrays. No other device is made current, which would cost
+    a context of some hundred megabytes there."""
 
     @classmethod
     def now(cls) -> _Place:
@@ -259,8 +263,10 @@ class _Place:
         return cls(cupy.cuda.Device(), [cupy.cuda.get_current_stream(k) for k in range(count)])
 
     def restore(self) -> None:
-        """By `use()`: a `with` would restore the stream of the user's own `with`, and not the one
-        that `use()` made current (cuda/stream.pyx, `pop_stream`).
+        """Makes the device and the streams current again.
+
+        This is done by `use()`. A `with` would restore the stream of the user's own `with`, and not
+        the one that `use()` made current (cuda/stream.pyx, `pop_stream`).
         """
         for k, stream in enumerate(self.streams):
             if cupy.cuda.get_current_stream(k) is not stream:
@@ -269,25 +275,27 @@ class _Place:
         self.device.use()
 
     def home(self, devices: Sequence[Any]) -> Any:
-        """Where to run what has arrays on these: on the user's device, if that is one of them."""
+        """Returns the device on which to run what has arrays on these: the user's where it is one
+        of them.
+        """
         home = self.device if not devices or self.device in devices else devices[0]
         self.used |= {home.id, *(device.id for device in devices)}
         return home
 
     def wait(self) -> None:
-        """For all streams of the devices in use: a call may launch on streams of its own."""
+        """Waits for all streams of the devices in use: a call may launch on streams of its own."""
         with ExitStack() as each:
             for k in sorted(self.used):
                 each.callback(cupy.cuda.Device(k).synchronize)
 
 
 _ENTRY: ContextVar[_Place | None] = ContextVar("entry", default=None)
-"""Where the check was entered."""
+"""The device and the streams at the entry of the check."""
 
 
 @contextmanager
 def _on(array: Array) -> Iterator[None]:
-    """Within the device of `array`, which the calls that follow wait for, too."""
+    """Enters the device of `array`, for which later calls of the function wait, too."""
     if (entry := _ENTRY.get()) is not None:
         entry.used.add(array.device.id)
     with array.device:
@@ -296,8 +304,9 @@ def _on(array: Array) -> Iterator[None]:
 
 @contextmanager
 def _afterwards(step: Callable[[], None]) -> Iterator[None]:
-    """Takes the step at the end. What the device reports then does not take the place of an
-    exception that is on its way.
+    """Takes the step at the end.
+
+    What the device reports then does not take the place of an exception that is on its way.
     """
     try:
         yield
@@ -312,7 +321,7 @@ def _afterwards(step: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def _isolated(devices: Sequence[Any]) -> Iterator[None]:
-    """Device, streams and generators are as before afterwards, and large pools are emptied."""
+    """Restores device, streams and generators at the end, and empties large pools."""
     if why_absent():
         yield
         return
@@ -336,8 +345,10 @@ def _isolated(devices: Sequence[Any]) -> Iterator[None]:
 
 @contextmanager
 def _calling(devices: Sequence[Any]) -> Iterator[None]:
-    """Within the device of the arrays and the streams at the entry of the check; waits for what
-    was launched, also where the call raises, so that an error of a kernel is raised by its call.
+    """Runs a call on the device of its arrays and on the streams at the entry of the check.
+
+    Afterwards it waits for what was launched, also where the call raises, so that an error of a
+    kernel is raised by its call.
     """
     before = _Place.now()
     entry = _ENTRY.get() or before
@@ -365,8 +376,9 @@ class _StandIns(dict[int, Any]):
 
 
 def _release(devices: set[int]) -> None:
-    """Gives back what lies free in large pools; blocks in use stay. Pinned memory, whose pool does
-    not say how large it is, mirrors what was copied to the devices.
+    """Gives back what lies free in large pools; blocks in use stay.
+
+    Pinned memory, whose pool does not say how large it is, mirrors what was copied to the devices.
     """
     pool = cupy.get_default_memory_pool()  # of the current device
     for k in sorted(devices):

@@ -12,7 +12,7 @@ from adjudge import ByHand, InputError
 
 
 def linear(operator: Any, *, adjoint: Callable[[Any], Any] | None = None) -> ByHand:
-    """`x -> A x` with all its derivatives, for an operator with its adjoint.
+    """Returns `x -> A x` with all its derivatives, for an operator with its adjoint.
 
     `operator` has `matvec` and `rmatvec`, as those of PyLops and SciPy, on vectors of `shape[1]`
     and `shape[0]` entries; or it is a function `A`, with `adjoint=` its adjoint for the real inner
@@ -42,12 +42,15 @@ def linear(operator: Any, *, adjoint: Callable[[Any], Any] | None = None) -> ByH
 
 
 def layer(forward: Callable[..., tuple[Any, Callable[[Any], Any]]]) -> ByHand:
-    """`forward(*x) -> (y, backprop)`, where `backprop(w)` returns the gradient of every input."""
+    """Returns the rule of a layer with a callback: `forward(*x) -> (y, backprop)`.
+
+    `backprop(w)` returns the gradient of every input.
+    """
     return ByHand(pullback=forward)
 
 
 def model(model: Any, *, train: bool = True) -> ByHand:
-    """A model of Thinc 9, or another with its methods, as a function of its parameters and input.
+    """Returns a model of Thinc 9, or another with its methods, as a function with a pullback.
 
     The function is called as `f(parameters, X)`, with `parameters` as `parameters_of(model)` gives
     them. Every evaluation sets them in the model. Every pullback begins with gradients of zero and
@@ -86,7 +89,7 @@ def model(model: Any, *, train: bool = True) -> ByHand:
 
 
 def parameters_of(model: Any) -> dict[str, Any]:
-    """Copies of the parameters of a model of Thinc by name, `0.linear.W`: node and parameter."""
+    """Returns copies of the parameters of a model of Thinc, by node and parameter: `0.linear.W`."""
     return {
         name: node.get_param(own).copy() for name, (node, own) in _parameter_nodes(model).items()
     }

@@ -17,7 +17,7 @@ def warp_kernel(
     *,
     constants: Sequence[Any] = (),
 ) -> ByHand:
-    """A Warp kernel as a function of arrays, differentiated by `warp.Tape`.
+    """Returns a Warp kernel as a function of arrays, differentiated by `warp.Tape`.
 
     The kernel is launched as `kernel(*inputs, *constants, *outputs)` over `dim`. `like`: one array
     per output, of its shape and dtype, or a function of the inputs that makes them. Inputs and
@@ -61,7 +61,7 @@ def _on_gpu(array: Any) -> bool:
 
 @contextmanager
 def _stream_of(wp: Any, array: Any) -> Iterator[None]:
-    """Warp on CuPy's current stream of the array's device.
+    """Runs Warp on CuPy's current stream of the array's device.
 
     Warp launches on a stream of its own, which waits for no stream of CuPy's: kernels would read
     arrays that are still being written. Either stream waits for the other at entry and exit, for

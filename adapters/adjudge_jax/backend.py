@@ -135,13 +135,17 @@ class JaxArrays(ArrayOperations):
 
 
 def _committed(array: Any) -> bool:
-    """Whether JAX computes where this array is: one that nobody put anywhere is moved freely."""
+    """Returns whether JAX computes where this array is. One that nobody put anywhere is moved
+    freely.
+    """
     return bool(getattr(array, "committed", getattr(array, "_committed", True)))
 
 
 def _at_home(value: Array, like: Array) -> Array:
-    """`value` where `like` is, unless it was put elsewhere. JAX makes the zeros of what does not
-    depend on an input on its default device, and commits them to none.
+    """Returns `value` where `like` is, unless it was put elsewhere.
+
+    JAX makes the zeros of what does not depend on an input on its default device, and commits them
+    to none.
     """
     if isinstance(value, jax.core.Tracer) or isinstance(like, jax.core.Tracer):
         return value
@@ -151,7 +155,7 @@ def _at_home(value: Array, like: Array) -> Array:
 
 
 def _put(host: NDArray[Any], like: Array) -> Array:
-    """An array where `like` is, which other arrays of a computation move as they move `like`."""
+    """Returns an array where `like` is. Computations may move it wherever they may move `like`."""
     if _committed(like):
         return jax.device_put(host, like.sharding)
     with jax.default_device(next(iter(like.devices()))):
@@ -159,7 +163,7 @@ def _put(host: NDArray[Any], like: Array) -> Array:
 
 
 def _devices() -> list[Any]:
-    """The devices of the default platform, and the CPU, which JAX has beside every other one."""
+    """Returns the devices of the default platform, and the CPU, which JAX always has beside it."""
     found: list[Any] = list(jax.devices())
     if found[0].platform != "cpu":
         try:
@@ -170,7 +174,7 @@ def _devices() -> list[Any]:
 
 
 def _kinds(device: Any) -> tuple[str, ...]:
-    """What a kind of device is called: CUDA's are `gpu` by platform, and `cuda:0` by name."""
+    """Returns the names of a kind of device. CUDA's are `gpu` by platform, and `cuda:0` by name."""
     return device.platform, str(device).partition(":")[0]
 
 
@@ -213,7 +217,7 @@ class JaxEnvironment(Environment):
 
 @contextmanager
 def _isolated(wide: bool) -> Iterator[None]:
-    """A context after which JAX's settings are what they were; in 64-bit mode where `wide`."""
+    """Restores JAX's settings at the end; meanwhile it is in 64-bit mode where `wide`."""
     with restored(*_SETTINGS), _x64() if wide else nullcontext():
         yield
 
@@ -228,7 +232,10 @@ _SETTINGS = tuple(
 
 
 def _product_eps(array: Array) -> float:
-    """The spacing at 1 of what the factors of products are rounded to; 0 where to their dtype."""
+    """Returns the spacing at 1 of what factors of products are rounded to, or 0.
+
+    It is 0 where products are as exact as the dtype.
+    """
     platform = next(iter(array.devices())).platform
     if array.dtype not in (jnp.float32, jnp.complex64) or platform not in ACCELERATED_EPS:
         return 0.0
@@ -240,13 +247,13 @@ def _product_eps(array: Array) -> float:
 
 
 def _flag(name: str) -> str:
-    """The value of XLA's flag in the environment, the last one given; "" where none is."""
+    """Returns the value of a flag of XLA in the environment, the last one given, or ""."""
     given = [word for word in os.environ.get("XLA_FLAGS", "").split() if word.startswith(name)]
     return (given[-1].partition("=")[2] or "true").lower() if given else ""
 
 
 def _in_flags(array: Array) -> str:
-    """Flags of XLA by which some operations round otherwise than the dtype."""
+    """Returns the flags of XLA by which some operations round otherwise than the dtype."""
     fast, excess = "--xla_cpu_enable_fast_math", "--xla_allow_excess_precision"
     if next(iter(array.devices())).platform == "cpu" and _flag(fast) in ("true", "1"):
         return f"XLA_FLAGS={fast}=true"
@@ -263,7 +270,7 @@ def _x64() -> AbstractContextManager[Any]:
 
 
 def _dtypes(jaxpr: Any) -> Iterator[Any]:
-    """The floating dtypes of all results in a traced function."""
+    """Returns the floating dtypes of all results in a traced function."""
     for equation in jaxpr.eqns:
         for variable in equation.outvars:
             dtype = getattr(variable.aval, "dtype", None)
@@ -348,7 +355,7 @@ class JaxBackend(AutodiffBackend):
 def _of_arrays(
     function: Callable[..., Any], leaves: Sequence[Any], traced: Sequence[bool], structure: Any
 ) -> Callable[[Sequence[Array]], Any]:
-    """`function` of its arrays alone; the other leaves stay as they are."""
+    """Returns `function` as one of its arrays alone; the other leaves stay as they are."""
     rest = [None if is_array else leaf for leaf, is_array in zip(leaves, traced, strict=True)]
 
     def of_arrays(arrays: Sequence[Array]) -> Any:

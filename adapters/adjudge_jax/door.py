@@ -38,10 +38,10 @@ def check_grads(
     rtol: Tolerance = None,
     eps: float | None = None,
 ) -> None:
-    """`jax.test_util.check_grads` with its signature.
+    """Answers like `jax.test_util.check_grads`, with its signature.
 
-    All derivatives up to `order` in every composition of `modes`. `atol`, `rtol` and `eps` left
-    out are automatic. Differences on purpose: docs/parity.md.
+    It checks all derivatives up to `order` in every composition of `modes`. `atol`, `rtol` and
+    `eps` left out are automatic. Differences on purpose: docs/parity.md.
 
     Raises:
         AssertionError: A wrong derivative (an `adjudge.GradcheckError`, with its report).
@@ -71,7 +71,7 @@ def check_vjp(
     eps: float | None = None,
     err_msg: str = "",
 ) -> None:
-    """`jax.test_util.check_vjp`: `f_vjp(*args) -> (f(*args), transpose)` against differences."""
+    """Answers like `jax.test_util.check_vjp`: `f_vjp(*args) -> (f(*args), transpose)`."""
     __tracebackhide__ = True
 
     def pullback(*inputs: Any) -> tuple[Any, Callable[[Any], Any]]:
@@ -98,7 +98,7 @@ def check_jvp(
     eps: float | None = None,
     err_msg: str = "",
 ) -> None:
-    """`jax.test_util.check_jvp`: `f_jvp(args, tangents) -> (f(*args), J v)` against differences."""
+    """Answers like `jax.test_util.check_jvp`: `f_jvp(args, tangents) -> (f(*args), J v)`."""
     __tracebackhide__ = True
 
     values: list[Any] = []
@@ -191,7 +191,7 @@ def _require(report: adjudge.Report, f: Callable[..., Any], message: str = "") -
 
 
 def _compositions(letters: Sequence[str], order: int) -> list[str]:
-    """All words of `letters` up to the length `order`."""
+    """Returns all words of `letters` up to the length `order`."""
     words = [""]
     found: list[str] = []
     for _ in range(order):
@@ -201,7 +201,7 @@ def _compositions(letters: Sequence[str], order: int) -> list[str]:
 
 
 def _arrays(args: Sequence[Any]) -> tuple[Any, ...]:
-    """NumPy arrays and Python floats among the arguments as JAX arrays, as JAX takes them."""
+    """Returns the arguments with NumPy arrays and Python floats as arrays, as JAX takes them."""
 
     def convert(leaf: Any) -> Any:
         if isinstance(leaf, np.ndarray | np.floating | np.complexfloating | float | complex):
@@ -214,7 +214,10 @@ def _arrays(args: Sequence[Any]) -> tuple[Any, ...]:
 def _tolerances(
     inputs: Sequence[Any], atol: Tolerance, rtol: Tolerance
 ) -> tuple[float | None, float | None]:
-    """Both numbers, or `None` for both. One of them, or dicts by dtype, as JAX fills them up."""
+    """Returns both tolerances, or `None` for both.
+
+    Where one of them or a dict by dtype is given, the others are filled up as JAX does.
+    """
     if atol is None and rtol is None:
         return None, None
     dtypes = {
@@ -236,12 +239,12 @@ def _conjugate(g: Any) -> Any:
 
 
 def _tangent(leaf: Any, v: Any) -> Any:
-    """`v`, or what JAX takes for the tangent of a leaf that is not differentiated."""
+    """Returns `v`, or what JAX takes for the tangent of a leaf that is not differentiated."""
     return np.zeros(np.shape(leaf), jax.dtypes.float0) if v is None else v
 
 
 def _cotangent(w: Any, y: Any) -> Any:
-    """`conj(w)` with the container types of `y`, and float0 for its integers."""
+    """Returns `conj(w)` with the container types of `y`, and float0 for its integers."""
 
     def absent(node: Any) -> bool:
         return node is None
@@ -257,7 +260,10 @@ def _cotangent(w: Any, y: Any) -> Any:
 
 
 def _close(a: Any, b: Any) -> bool:
-    """Whether two results agree to `sqrt(eps)` of their largest entry, as all identities do."""
+    """Returns whether two results agree to `sqrt(eps)` of their largest entry.
+
+    All identities are judged so.
+    """
     ones, others = jax.tree_util.tree_leaves(a), jax.tree_util.tree_leaves(b)
     return len(ones) == len(others) and all(map(_close_arrays, ones, others))
 

@@ -118,7 +118,7 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 
 def _in_strides(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """`tensor`, which is new, with the strides of `like` where a copy should have them."""
+    """Returns `tensor`, which is new, with the strides of `like` where a copy should have them."""
     if like.layout is not torch.strided or tensor.stride() == like.stride() or tensor.numel() == 0:
         return tensor
     if memory_span(like.shape, like.stride()) is None:

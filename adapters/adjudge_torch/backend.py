@@ -224,7 +224,7 @@ class FunctionalBackend(_Torch):
 
 
 def _functional_jvp(f: FlatFunction, x: Arrays, v: MaybeArrays) -> tuple[Arrays, MaybeArrays]:
-    """`torch.func.jvp`, which can be differentiated again."""
+    """Returns what `torch.func.jvp` gives, which can be differentiated again."""
     # leaves without a tangent take no part: a zero one would be written into in place
     moved = [k for k, tangent in enumerate(v) if tangent is not None]
 
@@ -239,7 +239,7 @@ def _functional_jvp(f: FlatFunction, x: Arrays, v: MaybeArrays) -> tuple[Arrays,
 
 
 def _recording(leaf: torch.Tensor) -> torch.Tensor:
-    """`leaf`, or an alias of it, with derivatives recorded."""
+    """Returns `leaf`, or an alias of it, with derivatives recorded."""
     if leaf.requires_grad:
         return leaf
     try:
@@ -252,7 +252,7 @@ def _recording(leaf: torch.Tensor) -> torch.Tensor:
 
 
 def _gradients(y: Arrays, x: Arrays, w: MaybeArrays, *, create_graph: bool) -> MaybeArrays:
-    """`J* w`, which can be differentiated again with `create_graph`."""
+    """Returns `J* w`; with `create_graph` it can be differentiated again."""
     outputs: list[torch.Tensor] = []
     cotangents: list[torch.Tensor] = []
     output: Any

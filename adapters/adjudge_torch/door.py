@@ -34,10 +34,10 @@ def gradcheck(
     fast_mode: bool = False,
     masked: bool | None = None,
 ) -> bool:
-    """`torch.autograd.gradcheck` with its signature; `True`, or `False` if asked not to raise.
+    """Answers like `torch.autograd.gradcheck`, with its signature: `True`, or it raises.
 
-    `eps`, `atol` and `rtol` left out are automatic; numbers fix them. Differences on purpose:
-    docs/parity.md.
+    With `raise_exception=False` it returns `False` in place of raising. `eps`, `atol` and `rtol`
+    left out are automatic; numbers fix them. Differences on purpose: docs/parity.md.
 
     Raises:
         GradcheckError: A wrong derivative.
@@ -75,7 +75,7 @@ def gradgradcheck(
     fast_mode: bool = False,
     masked: bool = False,
 ) -> bool:
-    """`torch.autograd.gradgradcheck` with its signature; see `gradcheck`."""
+    """Answers like `torch.autograd.gradgradcheck`, with its signature; see `gradcheck`."""
     inputs = _checked_inputs(inputs)
     report = adjudge.gradgradcheck(
         _dense_outputs(func), inputs, grad_outputs, eps=eps, atol=atol, rtol=rtol,
@@ -107,7 +107,7 @@ def _answer(report: adjudge.Report, raise_exception: bool) -> bool:
 
 
 def _checked_inputs(given: Any) -> tuple[Any, ...]:
-    """The inputs as a tuple; `ValueError` unless a top-level tensor requires grad."""
+    """Returns the inputs as a tuple; `ValueError` unless a top-level tensor requires grad."""
     inputs = tuple(given) if isinstance(given, list | tuple) else (given,)
     if not any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs):
         raise ValueError(

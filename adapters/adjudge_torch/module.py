@@ -11,7 +11,8 @@ import torch
 def functional(
     module: torch.nn.Module,
 ) -> tuple[Callable[..., Any], dict[str, torch.Tensor]]:
-    """`(f, params)` with `f(params, *inputs) = module(*inputs)`; check `f, (params, *inputs)`.
+    """Returns `(f, params)` with `f(params, *inputs) = module(*inputs)`; check `f, (params,
+    *inputs)`.
 
     `params` holds the module's own parameters by name; buffers stay as they are.
     """

@@ -55,7 +55,7 @@ class _Watching(TorchFunctionMode):
 
 
 def narrowest(run: Callable[[], Any]) -> float:
-    """The spacing at 1 of the narrowest floating dtype that operators return during `run`."""
+    """Returns the spacing at 1 of the narrowest floating dtype that operators return in `run`."""
     watching = _Watching()
     with watching:
         run()
@@ -63,12 +63,12 @@ def narrowest(run: Callable[[], Any]) -> float:
 
 
 def widening() -> TorchFunctionMode:
-    """The mode for `Environment.widening`."""
+    """Returns the mode for `Environment.widening`."""
     return _Widening()
 
 
 def _in_place(name: str) -> bool:
-    """Whether an operator writes into its first argument, which then stays what it is."""
+    """Returns whether an operator writes into its first argument, which then stays what it is."""
     if name.startswith("__"):
         return name == "__setitem__" or name.startswith("__i")
     return name.endswith("_")
@@ -90,7 +90,7 @@ def _tensors(node: Any) -> list[torch.Tensor]:
 
 
 def _mapped(node: Any) -> Any:
-    """`node` with all floating tensors in it double."""
+    """Returns `node` with all floating tensors in it double."""
     if isinstance(node, torch.Tensor):
         if node.dtype.is_complex:
             return node.to(torch.complex128)

@@ -38,7 +38,7 @@ REDUCTIONS = (
 
 
 def of_products(array: torch.Tensor) -> Precision | None:
-    """How coarse products of this dtype are on this device, and by which setting.
+    """Returns how coarse products of this dtype are on this device, and by which setting.
 
     The answer is `None` where they are as exact as the dtype.
     """
@@ -60,7 +60,7 @@ def of_products(array: torch.Tensor) -> Precision | None:
 
 
 def of_operators(array: torch.Tensor) -> str:
-    """The settings that make some operators coarser than the dtype, but not all products."""
+    """Returns the settings that make some operators coarser than the dtype, and not products."""
     if array.device.type != "cuda":
         return ""
     found = []
@@ -75,7 +75,7 @@ def of_operators(array: torch.Tensor) -> str:
 
 
 def of_repeatability(array: torch.Tensor) -> str:
-    """What makes results on the device of `array` repeatable; "" where they are already.
+    """Returns what makes results on the device of `array` repeatable; "" where they are already.
 
     It covers the operators of PyTorch, which can choose an order of additions. Of a kernel of the
     user's own it can only remind.
@@ -114,7 +114,8 @@ def _named(operator: str, flag: str) -> str:
 
 @cache
 def products_are_exact(setting: str) -> bool:
-    """Whether this CPU multiplies float32 matrices in float32 under a setting that allows less.
+    """Returns whether this CPU multiplies float32 matrices exactly under a setting that allows
+    less.
 
     Few processors have instructions that do less. A factor of thirteen bits tells: where factors
     are rounded, its last bit is lost.
@@ -133,7 +134,7 @@ def _at(path: str) -> Any:
 
 
 def _precision(path: str) -> str | None:
-    """The `fp32_precision` at this path that takes effect; `None` where there is none."""
+    """Returns the `fp32_precision` at this path that takes effect; `None` where there is none."""
     try:
         value: str = _at(path).fp32_precision
     except AttributeError:
@@ -148,7 +149,7 @@ def _set(path: str, value: str) -> None:
 
 
 def _own() -> dict[str, str]:
-    """The value of `fp32_precision` of every root and operator, without what it inherits."""
+    """Returns the `fp32_precision` of every root and operator, without what it inherits."""
     roots = {path: now for path in ROOTS if (now := _precision(path)) is not None}
     inherited = [path for path, now in roots.items() if now != "none"]
     own = {}
@@ -168,7 +169,9 @@ def _own() -> dict[str, str]:
 
 
 def _older(name: str) -> Any:
-    """The value of an older flag; `None` where it is unreadable, since newer ones were used."""
+    """Returns the value of an older flag; `None` where newer ones were used, so that it is
+    unreadable.
+    """
     try:
         return (
             torch.get_float32_matmul_precision()
@@ -181,7 +184,7 @@ def _older(name: str) -> Any:
 
 @contextmanager
 def kept() -> Iterator[None]:
-    """A context after which every setting of precision is what it was before."""
+    """Restores every setting of precision at the end."""
     cuda: Any = torch.backends.cuda.matmul
     flags = {name: getattr(cuda, name) for name in REDUCTIONS if hasattr(cuda, name)}
     own, matmul, convolution = _own(), _older("matmul"), _older("cudnn")
@@ -205,7 +208,7 @@ def kept() -> Iterator[None]:
 
 @contextmanager
 def highest() -> Iterator[None]:
-    """A context without TF32, products of float32 matrices in bfloat16, and autocast."""
+    """Switches off TF32, products of float32 matrices in bfloat16, and autocast."""
     cuda: Any = torch.backends.cuda.matmul
     with ExitStack() as stack:
         for kind in ("cpu", "cuda"):

@@ -11,12 +11,12 @@ LAYOUTS = (torch.sparse_coo, *COMPRESSED)
 
 
 def is_sparse(tensor: torch.Tensor) -> bool:
-    """Whether the layout is one of PyTorch's sparse ones."""
+    """Returns whether the layout is one of PyTorch's sparse ones."""
     return tensor.layout in LAYOUTS
 
 
 def dense(tensor: torch.Tensor) -> torch.Tensor:
-    """All entries, zeros where none is stored."""
+    """Returns all entries, with zeros where none is stored."""
     return tensor.to_dense()
 
 
@@ -44,25 +44,25 @@ def _with_values(like: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
 
 
 def stored(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor with its stored entries in canonical order."""
+    """Returns the tensor with its stored entries in canonical order."""
     tensor = tensor.detach()
     return tensor.coalesce() if tensor.layout is torch.sparse_coo else tensor
 
 
 def pattern(like: torch.Tensor) -> torch.Tensor:
-    """Dense boolean tensor: where `like` stores an entry."""
+    """Returns a dense boolean tensor that says where `like` stores an entry."""
     like = stored(like)
     ones = torch.ones_like(like.values(), dtype=torch.float64)
     return _with_values(like, ones).to_dense() != 0
 
 
 def stored_values(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """Entries of `tensor` where `like` stores one, in row-major order."""
+    """Returns the entries of `tensor` where `like` stores one, in row-major order."""
     return dense(tensor.detach())[pattern(like)]
 
 
 def with_stored_values(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """A tensor with the pattern of `like` and these values in row-major order."""
+    """Returns a tensor with the pattern of `like` and these values in row-major order."""
     whole = torch.zeros(like.shape, dtype=values.dtype, device=values.device)
     whole[pattern(like)] = values
     like = stored(like)
@@ -79,7 +79,7 @@ def _gather(whole: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 
 
 def _coordinates(like: torch.Tensor) -> torch.Tensor:
-    """Flat dense index of every stored entry of a compressed tensor, in storage order."""
+    """Returns the flat dense index of every stored entry of a compressed tensor, as stored."""
     by_row = like.layout in COMPRESSED_BY_ROW
     compressed = like.crow_indices() if by_row else like.ccol_indices()
     plain = like.col_indices() if by_row else like.row_indices()
@@ -96,7 +96,8 @@ def _coordinates(like: torch.Tensor) -> torch.Tensor:
 
 
 def with_implied_zeros(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """The dense `values` in the layout of `like`: what `like` stores, and all that is not zero.
+    """Returns the dense `values` in the layout of `like`, which stores what `like` does and what is
+    not zero.
 
     At x itself that is the user's own pattern, so that a gradient cut down to it is found out.
     """

@@ -1,4 +1,4 @@
-"""What the kit asks of a backend about arrays: values, dtypes and devices are what they are."""
+"""What the kit asks of a backend's arrays: values, dtypes and devices survive every operation."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ LIMITS = {
     "float16": (2.0**-14, (2 - 2.0**-10) * 2.0**15, 2.0**-24),
     "bfloat16": (2.0**-126, (2 - 2.0**-7) * 2.0**127, 2.0**-133),
 }
-"""Of every real dtype the smallest normal number, the largest one, the smallest subnormal one."""
+"""For each real dtype: its smallest normal number, its largest one, its smallest subnormal one."""
 
 
 def real_part(dtype: str) -> str:
-    """The dtype of the parts of complex numbers; that of real ones is their own."""
+    """Returns the dtype of the real part: that of complex numbers, or the dtype itself."""
     return {"complex128": "float64", "complex64": "float32"}.get(dtype, dtype)
 
 
 def values(dtype: str) -> Host:
-    """Numbers that a dtype holds exactly, and that conversions like to lose."""
+    """Returns numbers that the dtype holds exactly, and that a careless conversion changes."""
     eps, (tiny, most, _) = EPS[dtype], LIMITS[real_part(dtype)]
     reals = np.array([-0.0, 1.0, 1 + eps, -1.5, tiny, -most, np.inf, -np.inf, np.nan, 0.0, 2 - eps])
     if not dtype.startswith("complex"):
@@ -38,7 +38,7 @@ def values(dtype: str) -> Host:
 
 
 def arrangements(host: Host) -> Iterator[tuple[str, Host]]:
-    """The same kind of numbers in other shapes, and in memory that is not contiguous."""
+    """Returns the same kind of numbers in other shapes, and in memory that is not contiguous."""
     square = np.resize(host, (3, 4))
     yield "a vector", host
     yield "no dimensions", host[2:3].reshape(())
@@ -52,12 +52,14 @@ def arrangements(host: Host) -> Iterator[tuple[str, Host]]:
 
 
 def rounded(host: Host, dtype: str) -> Host:
-    """As NumPy has it before `make`: bfloat16 stays float64."""
+    """Returns `host` as NumPy holds it before `make`: rounded to its dtype, and bfloat16 as
+    float64.
+    """
     return host if dtype == "bfloat16" else host.astype(dtype)
 
 
 def places(subject: Subject, dtype: str) -> list[str | None]:
-    """The default device, and every device that holds the dtype."""
+    """Returns the default device, and every device that holds the dtype."""
     found: list[str | None] = [None]
     devices = subject.arrays.devices()
     if len(devices) > 1:
@@ -66,7 +68,7 @@ def places(subject: Subject, dtype: str) -> list[str | None]:
 
 
 def _holds(arrays: ArrayOperations, dtype: str, device: str) -> bool:
-    """Whether arrays of this dtype can be on that device."""
+    """Returns whether arrays of this dtype can be on that device."""
     try:
         arrays.make(np.zeros(1), dtype, device)
     except NotSupportedError:
@@ -77,7 +79,9 @@ def _holds(arrays: ArrayOperations, dtype: str, device: str) -> bool:
 def on_every_device(
     check: Callable[[Subject, str, str | None], None],
 ) -> Callable[[Subject, str], None]:
-    """`check` on the default device and on every one that holds the dtype."""
+    """Returns a check that runs `check` on the default device and on every one that holds the
+    dtype.
+    """
 
     def everywhere(subject: Subject, dtype: str) -> None:
         for device in places(subject, dtype):
@@ -94,7 +98,7 @@ def _at(operation: str, dtype: str, device: str | None) -> str:
 
 @on_every_device
 def round_trip(subject: Subject, dtype: str, device: str | None) -> None:
-    """Values come back bit by bit, with their shape, dtype and device."""
+    """Checks that values come back bit by bit, with their shape, dtype and device."""
     arrays = subject.arrays
     like = arrays.make(np.zeros(2), dtype, device)
     for name, host in arrangements(values(dtype)):
@@ -144,7 +148,7 @@ def _same_array(subject: Subject, where: str, array: Array, host: Host, like: Ar
 
 @on_every_device
 def separate(subject: Subject, dtype: str, device: str | None) -> None:
-    """Copies share no memory with what they were made from."""
+    """Checks that copies share no memory with what they were made from."""
     arrays = subject.arrays
     host = np.resize(np.array([0.5, -1.5, 2.0, 3.0], _wide(dtype)), (2, 2))
     made: dict[str, Callable[[Array], Array]] = {
@@ -183,7 +187,7 @@ def separate(subject: Subject, dtype: str, device: str | None) -> None:
 
 @on_every_device
 def described(subject: Subject, dtype: str, device: str | None) -> None:
-    """What is said about arrays of a dtype is so."""
+    """Checks that `info`, `eps`, `stack` and the like tell the truth about arrays of a dtype."""
     arrays, environment = subject.arrays, subject.backend.environment
     host = np.resize(np.array([0.5, -1.5, 2.0, 3.0], _wide(dtype)), (2, 3))
     array = arrays.make(rounded(host, dtype), dtype, device)
@@ -225,7 +229,7 @@ def described(subject: Subject, dtype: str, device: str | None) -> None:
 
 
 def _widens(subject: Subject, array: Array) -> bool:
-    """Whether the device of `array` holds double precision at all."""
+    """Returns whether the device of `array` holds double precision at all."""
     arrays = subject.arrays
     device = arrays.info(array).device
     doubles = [
@@ -237,7 +241,7 @@ def _widens(subject: Subject, array: Array) -> bool:
 
 
 def refusals(subject: Subject) -> None:
-    """What the engine has not got is refused as not supported, and by no other error."""
+    """Checks that the engine refuses what it lacks by `NotSupportedError` and by no other error."""
     arrays = subject.arrays
     one, dtype = np.zeros(2), subject.dtypes[0]
     _refused(subject, "make of dtype 'float12'", lambda: arrays.make(one, "float12"))
@@ -257,7 +261,9 @@ def _refused(subject: Subject, what: str, attempt: Callable[[], object]) -> None
 
 
 def names(subject: Subject) -> None:
-    """What the engine is called, and what it says that it has."""
+    """Checks that the engine has a name and a version, lists its dtypes and devices, and owns
+    arrays alone.
+    """
     backend, arrays = subject.backend, subject.arrays
     for what in ("name", "way", "compiled_way"):
         found = getattr(backend, what)
@@ -286,7 +292,7 @@ def names(subject: Subject) -> None:
 
 
 def integers(subject: Subject) -> None:
-    """Integers and booleans are arrays without derivatives."""
+    """Checks that integers and booleans are arrays without derivatives."""
     backend, arrays = subject.backend, subject.arrays
     for host in (np.array([3, 0, -1]), np.array([True, False])):
         dtype = host.dtype.name
@@ -303,7 +309,7 @@ def integers(subject: Subject) -> None:
 
 
 def devices(subject: Subject) -> None:
-    """Devices are told apart, and `place` moves a copy."""
+    """Checks that `info` tells devices apart, and that `place` moves a copy."""
     arrays = subject.arrays
     for device in arrays.devices():
         holds = [d for d in subject.dtypes if _holds(arrays, d, device)]

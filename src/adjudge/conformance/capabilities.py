@@ -1,4 +1,4 @@
-"""What an engine may do without, and whether it does."""
+"""The capabilities that an engine may lack, and how the kit finds out whether it does."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DERIVATIVES = {
     "vmap": "batching",
     "compile": "compiled functions",
 }
-"""Missing where `NotSupportedError` is raised, and by no other error."""
+"""Derivatives. An engine lacks one where it raises `NotSupportedError`, and no other error."""
 
 FUNCTIONS = {
     "float64": "double precision",
@@ -30,24 +30,24 @@ FUNCTIONS = {
     "integer inputs": "integer and boolean arrays among the inputs",
     "place": "several devices, or arrays that are moved between them",
 }
-"""Missing where the engine raises anything at all."""
+"""What a function may need. An engine lacks it where it raises any error."""
 
 CAPABILITIES = {**DERIVATIVES, **FUNCTIONS}
 MODES = {"jvp": "F", "vmap": "F", "compile": "F"}
-"""The mode of the scenarios on which a derivative is tried, where it is not its name."""
+"""The mode of the scenarios on which a derivative is tried, where its name is not a mode."""
 BY_HAND = ("FR", "RF", "FF", "vmap", "compile")
-"""What derivatives by hand never have: not asked of an array namespace alone."""
+"""What derivatives by hand never have, and an array namespace is not asked for."""
 
 
 class OtherError(ConformanceError):
-    """Another error than `NotSupportedError` where an engine lacks something."""
+    """An engine that says by another error than `NotSupportedError` that it lacks something."""
 
 
 def missing(subject: Subject, name: str, scenarios: Sequence[Scenario]) -> Exception | None:
-    """Why the engine lacks the capability; `None`: it has it.
+    """Returns why the engine lacks the capability; `None` where it has it.
 
-    Raises `ConformanceError` where it has it and it is wrong, and where another error says that it
-    is missing than the one that should.
+    Raises `ConformanceError` where the engine has it and it is wrong, and where another error than
+    the right one says that it is missing.
     """
     try:
         _tried(subject, name, scenarios)
@@ -92,7 +92,7 @@ def _tried(subject: Subject, name: str, scenarios: Sequence[Scenario]) -> None:
 
 
 def _first(name: str, scenarios: Sequence[Scenario]) -> Scenario:
-    """The first scenario that needs the capability, or for a derivative: one that has it."""
+    """Returns the first scenario that needs the capability, or that has the derivative."""
     if name in FUNCTIONS:
         return next((s for s in scenarios if name in s.needs), scenarios[0])
     mode = MODES.get(name, name)
@@ -104,7 +104,7 @@ def _first_line(error: Exception) -> str:
 
 
 def present(subject: Subject, name: str, scenarios: Sequence[Scenario]) -> None:
-    """The engine has the capability. Raises `ConformanceError` with what to do."""
+    """Checks that the engine has the capability. Raises `ConformanceError` with what to do."""
     error = missing(subject, name, scenarios)
     subject.comparisons += 1
     if error is not None:
@@ -115,7 +115,7 @@ def present(subject: Subject, name: str, scenarios: Sequence[Scenario]) -> None:
 
 
 def truly_missing(subject: Subject, name: str, scenarios: Sequence[Scenario]) -> None:
-    """The excuse holds. Raises `ConformanceError` where the engine has it after all."""
+    """Checks that the excuse holds. Raises `ConformanceError` where the engine has it after all."""
     try:
         error = missing(subject, name, scenarios)
     except ConformanceError:

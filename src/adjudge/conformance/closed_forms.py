@@ -31,14 +31,14 @@ Hosts = list[Host]
 
 
 def precise(dtype: str, host: Host) -> str:
-    """The name of the dtype that `host` has in a scenario that runs at the real dtype `dtype`."""
+    """Returns the name of the dtype of `host` where a scenario runs at the real dtype `dtype`."""
     if host.dtype.kind == "c":
         return {"float64": "complex128", "float32": "complex64"}[dtype]
     return dtype if host.dtype.kind == "f" else host.dtype.name
 
 
 def leaves_of(tree: Any) -> Tree:
-    """`tree` flattened in the order of the core."""
+    """Returns `tree`, flattened in the order of the core."""
     return flatten(tree, "tree", lambda node: None)
 
 
@@ -70,19 +70,19 @@ class ClosedForms:
         return [k for k, kind in enumerate(kinds) if kind in "fc"]
 
     def value(self, x: Sequence[Host]) -> Hosts:
-        """The floating and complex outputs."""
+        """Returns the floating and complex outputs."""
         leaves = leaves_of(
             self.scenario.forward(np, *self.scenario.constants, *self._trees(x))
         ).leaves
         return [np.asarray(leaves[k]) for k in self.outputs]
 
     def vjp(self, x: Sequence[Host], w: Sequence[Host]) -> list[Host | None]:
-        """One gradient per differentiated leaf, or `None`."""
+        """Returns one gradient or `None` for each differentiated leaf."""
         found = self.vjp_rule(np, *self.scenario.constants, *self._trees(x), self._cotangent(w))
         return self._gradients(found)
 
     def jvp(self, x: Sequence[Host], v: Sequence[Host]) -> Hosts:
-        """One tangent per differentiated output."""
+        """Returns one tangent for each differentiated output."""
         assert self.jvp_rule is not None
         found = self.jvp_rule(
             np, *self.scenario.constants, *self._trees(x), *self._trees(v, empty=True)
@@ -93,7 +93,7 @@ class ClosedForms:
     def double_vjp(
         self, x: Sequence[Host], w: Sequence[Host], u: Sequence[Host]
     ) -> list[Host | None]:
-        """One gradient per differentiated leaf of x, then one per cotangent."""
+        """Returns one gradient for each differentiated leaf of x, then one for each cotangent."""
         assert self.double_rule is not None
         trees = self._trees(u, empty=True)
         *of_x, of_w = self.double_rule(
@@ -139,7 +139,7 @@ class Placed:
 
     @cached_property
     def constants(self) -> Arrays:
-        """What the function captures."""
+        """The arrays that the function captures."""
         return tuple(self._array(host) for host in self.scenario.constants)
 
     @cached_property
@@ -150,11 +150,11 @@ class Placed:
 
     @cached_property
     def function(self) -> Rule:
-        """What is differentiated, of the inputs alone."""
+        """The function that is differentiated, which takes the inputs alone."""
         return partial(self.scenario.forward, self.backend.xp, *self.constants)
 
     def by_hand(self, wrong: WrongRule | None = None) -> ByHand:
-        """The function with its right derivatives, or wrong ones, in the engine's own arrays."""
+        """Returns the function with its derivatives, or with wrong ones, on the engine's arrays."""
         closed = ClosedForms(self.scenario, wrong)
 
         def rule(given: Rule | None) -> Any:
@@ -169,13 +169,14 @@ class Placed:
 
 
 class PlantedBackend(OtherDerivatives):
-    """`inner`, which runs the function of a scenario and differentiates it by closed forms.
+    """An engine that runs the function of a scenario, and differentiates it by closed forms.
 
-    They are computed on the host, in double precision, and placed like the arrays they belong to.
+    The derivatives are computed on the host, in double precision, and placed like the arrays that
+    they belong to.
     """
 
     def __init__(self, inner: AutodiffBackend, closed: ClosedForms) -> None:
-        """`closed`: of the scenario whose function will be differentiated, and of no other."""
+        """`closed` are the closed forms of the only function that will be differentiated."""
         super().__init__(inner)
         self.closed = closed
 
@@ -213,14 +214,14 @@ class PlantedBackend(OtherDerivatives):
         raise self.lacks("derivatives of a jvp in closed form")
 
     def _run(self, f: FlatFunction, x: Arrays) -> Arrays:
-        """The engine runs f as it does under its own vjp, where it has one."""
+        """Returns `f(x)`, evaluated as the engine does under its own vjp, where it has one."""
         if isinstance(f, _GradientMap) or isinstance(self.inner, PlainBackend):
             return f(x)
         y, _ = self.inner.vjp(f, x)
         return tuple(self.arrays.copy(leaf) for leaf in y)
 
     def _filled(self, values: MaybeArrays, like: Arrays) -> list[HostArray]:
-        """Host copies, of zeros where a value is absent."""
+        """Returns host copies of the values, with zeros where a value is absent."""
         return [
             np.zeros(tuple(leaf.shape)) if value is None else self.arrays.to_host(value)
             for value, leaf in zip(values, like, strict=True)

@@ -20,7 +20,9 @@ ADJOINT = (
 
 
 def vjp(subject: Subject, scenario: Scenario, dtype: str, device: str | None = None) -> None:
-    """Gradients are the closed form, of the kind of their inputs, whatever was asked before."""
+    """Checks that gradients are the closed form, are like their inputs, and do not depend on
+    earlier calls.
+    """
     p = Point(subject, scenario, dtype, device)
     with p.isolated():
         y, pullback = p.engine.vjp(p.f, p.x)
@@ -47,7 +49,7 @@ _ACCUMULATES = "a pullback may be called any number of times: each call gives J*
 
 
 def unchanged(p: Point, arrays: Arrays, hosts: Sequence[Host], what: str) -> None:
-    """The arrays still have the values with which they were handed over."""
+    """Checks that the arrays still have the values with which they were handed over."""
     for k, (array, host) in enumerate(zip(arrays, hosts, strict=True)):
         p.subject.same(
             p.at(f"afterwards {what} {k}"), p.engine.arrays.to_host(array), host,
@@ -83,7 +85,9 @@ def _attached(p: Point, y: Arrays, w: Hosts) -> None:
 
 
 def jvp(subject: Subject, scenario: Scenario, dtype: str, device: str | None = None) -> None:
-    """Tangents are the closed form, and forward and reverse mode are adjoint to each other."""
+    """Checks that tangents are the closed form, and that the jvp and the vjp are adjoint to each
+    other.
+    """
     p = Point(subject, scenario, dtype, device)
     remedy = "jvp must return (f(x), J v), a tangent per output, of its shape, dtype and device"
     with p.isolated():
@@ -110,7 +114,7 @@ def jvp(subject: Subject, scenario: Scenario, dtype: str, device: str | None = N
 
 
 def close(p: Point, what: str, one: float, two: float, a: Hosts, b: Hosts) -> None:
-    """Two sums over the same terms agree to the rounding of these."""
+    """Checks that two sums over the same terms agree to the rounding of these."""
     size = sum(float(np.sum(np.abs(x) * np.abs(y))) for x, y in zip(a, b, strict=True))
     p.subject.comparisons += 1
     if not abs(one - two) <= 8 * p.units * (size + abs(two)):
@@ -130,7 +134,7 @@ def _hosts(p: Point, arrays: MaybeArrays, like: Arrays) -> Hosts:
 def second_order(
     subject: Subject, scenario: Scenario, dtype: str, mode: str, device: str | None = None
 ) -> None:
-    """The derivative by `mode[0]` of the map of `mode[1]` is the closed form."""
+    """Checks that the derivative by `mode[0]` of the map of `mode[1]` is the closed form."""
     p = Point(subject, scenario, dtype, device)
     engine, closed, n = p.engine, p.closed, len(p.x)
     reverse = mode[1] == "R"
@@ -175,7 +179,7 @@ def _filled(values: Sequence[Host | None], like: Sequence[Host]) -> Hosts:
 
 
 def batched(subject: Subject, scenario: Scenario, dtype: str) -> None:
-    """The mapped pullback, and the mapped jvp, are the loops over two cotangents and tangents."""
+    """Checks that the mapped pullback and the mapped jvp do what loops over two vectors do."""
     p = Point(subject, scenario, dtype)
     engine = p.engine
     with p.isolated(), warnings.catch_warnings():
@@ -214,7 +218,7 @@ def _compare(
 
 
 def compiled(subject: Subject, scenario: Scenario, dtype: str) -> None:
-    """A compiled function has the values and the derivatives of the function."""
+    """Checks that a compiled function has the values and the derivatives of the function."""
     p = Point(subject, scenario, dtype)
     with p.isolated(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the compiler's own parts

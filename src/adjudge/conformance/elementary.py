@@ -27,7 +27,7 @@ def elementwise(
     wrong_rules: Callable[[Any, Any, Any], tuple[WrongRule, ...]],
     dtypes: tuple[str, ...] = ("float64",),
 ) -> Scenario:
-    """`y_i = value(x_i)` with its first and, in double precision, second derivative."""
+    """Returns `y_i = value(x_i)` with its first and, in double precision, second derivative."""
 
     def vjp(xp: Any, x: Any, w: Any) -> Any:
         return w * first(xp, x)

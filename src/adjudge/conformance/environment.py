@@ -21,12 +21,14 @@ class _Raised(Exception):
 
 
 def default_dtype(backend: AutodiffBackend) -> str:
-    """The dtype that the namespace gives where nobody names one."""
+    """Returns the dtype of arrays that are made without naming one."""
     return str(backend.xp.zeros(1).dtype)
 
 
 def isolation(subject: Subject) -> None:
-    """Whatever the leaves, the default dtype is what it was, and exceptions come through."""
+    """Checks that isolation restores the default dtype, whatever the leaves, and lets exceptions
+    through.
+    """
     arrays, environment = subject.arrays, subject.backend.environment
     before = default_dtype(subject.backend)
     state = environment.random_state()
@@ -64,7 +66,7 @@ def isolation(subject: Subject) -> None:
 
 
 def _left(subject: Subject, leaf: Any, raising: bool, act: Callable[[], object] = dict) -> None:
-    """Through the isolation of `leaf` once, by an exception where asked for."""
+    """Enters and leaves the isolation of `leaf` once, by an exception where asked for."""
     came_through = False
     try:
         with subject.backend.environment.isolation([leaf]):
@@ -79,7 +81,7 @@ def _left(subject: Subject, leaf: Any, raising: bool, act: Callable[[], object] 
 
 
 def disturbed(subject: Subject, name: str, disturbance: Disturbance) -> None:
-    """A piece of global state that is changed within isolation is what it was afterwards."""
+    """Checks that global state which is changed within isolation is restored afterwards."""
     act, read = disturbance
     look = subject.backend.environment.random_state if read is None else read
     leaf = subject.arrays.make(np.ones(2), subject.dtypes[0])
@@ -110,7 +112,9 @@ def disturbed(subject: Subject, name: str, disturbance: Disturbance) -> None:
 
 
 def randomness(subject: Subject, disturbances: Disturbances) -> None:
-    """The random state compares, and where there is one its restoration was tried."""
+    """Checks that the random state can be compared, and that its restoration was tried where there
+    is one.
+    """
     environment = subject.backend.environment
     one, two = environment.random_state(), environment.random_state()
     subject.equal("random_state() read twice is the same", one == two, True, "return a value")

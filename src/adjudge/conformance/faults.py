@@ -1,4 +1,4 @@
-"""Engines with one fault, by its name, and engines that have only what is required."""
+"""Engines with one planted fault, and engines with the required derivative alone."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def _without_an_entry(leaf: Host) -> Host:
 
 @dataclass(frozen=True)
 class Fault:
-    """What an engine does wrong, and to which derivatives that can be done."""
+    """A fault of an engine: what it does to derivatives, and where a check must see it."""
 
     change: Change | None = None
-    """What it makes of the right numbers, where it is that; gradients and tangents alike."""
+    """What it makes of right gradients and tangents; `None` where it changes no numbers."""
     applies: Applies = _moving
-    """Whether it does anything to these gradients."""
+    """Returns whether the fault changes anything about these gradients."""
     status: Status = Status.MISMATCH
-    """A finding that is among those of a check."""
+    """The status of a finding that a check must have."""
 
 
 FAULTS: dict[str, Fault] = {
@@ -89,7 +89,7 @@ OTHER = {
 
 
 class FaultyBackend(WrappedBackend):
-    """`inner` with one fault, by name: see `FAULTS`. A check of it must fail."""
+    """An engine with one fault, by its name in `FAULTS`. A check of it must fail."""
 
     def __init__(self, inner: AutodiffBackend, fault: str) -> None:
         """Raises `InputError` for a fault that is not known."""
@@ -152,7 +152,7 @@ class FaultyBackend(WrappedBackend):
     def _made(
         self, g: MaybeArrays, change: Change, others: dict[str, str] | None, devices: Any
     ) -> MaybeArrays:
-        """Arrays of other shapes, of other dtypes, or on another device."""
+        """Returns the gradients in another shape, in another dtype, or on another device."""
         made: list[Array | None] = []
         for array in g:
             if array is None:
@@ -183,7 +183,7 @@ class PrimitiveBackend(OtherDerivatives):
 
 
 def elsewhere(backend: AutodiffBackend, array: Array, devices: Sequence[str]) -> str:
-    """The name of a device on which an array of this dtype can be, and `array` is not."""
+    """Returns the name of another device on which an array of this dtype can be."""
     info = backend.arrays.info(array)
     for name in devices:
         if here(backend, info.device) != name and _holds(backend, info.dtype, name):
@@ -200,7 +200,9 @@ def _holds(backend: AutodiffBackend, dtype: str, device: str) -> bool:
 
 
 def here(backend: AutodiffBackend, device: str) -> str | None:
-    """The name in `devices()` of the device that `info` calls so; `None`: the default."""
+    """Returns the name in `devices()` of the device that `info` calls `device`; `None` for the
+    default.
+    """
     for name in backend.arrays.devices():
         for dtype in ("float32", "float64"):
             if _holds(backend, dtype, name):
@@ -212,7 +214,7 @@ def here(backend: AutodiffBackend, device: str) -> str | None:
 
 
 def write(array: Array) -> bool:
-    """Writes into `array`; whether that could be done."""
+    """Writes into `array`, and returns whether that could be done."""
     try:
         operator.setitem(array, ..., array * 2 + 1)
     except (TypeError, ValueError, RuntimeError):

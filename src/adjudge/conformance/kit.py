@@ -30,10 +30,10 @@ SCENARIOS: tuple[Scenario, ...] = (
     *shapes.SCENARIOS,
     *linear.SCENARIOS,
 )
-"""Every scenario of the kit, by name."""
+"""All scenarios of the kit."""
 
 FEW = 2
-"""How many faults every scenario is tried with, where not thorough; the next one gets others."""
+"""The number of faults that a scenario is tried with unless `thorough`. The next gets others."""
 
 
 class Check(NamedTuple):
@@ -55,7 +55,7 @@ class Summary:
     excused: tuple[str, ...]
 
     def __str__(self) -> str:
-        """One line."""
+        """Returns the summary in one line."""
         excused = f", excused: {', '.join(self.excused)}" if self.excused else ""
         return (
             f"{self.backend} conforms: {self.checks} checks, {self.comparisons} comparisons, "
@@ -71,17 +71,17 @@ def assert_conforms(
     thorough: bool = False,
     disturb: Disturbances | None = None,
 ) -> Summary:
-    """That an adapter keeps the contract: `AutodiffBackend`, docs/how-to/write-an-adapter.md.
+    """Raises unless an adapter keeps the contract (docs/how-to/write-an-adapter.md).
 
     Args:
-        backend: Name or instance. Of an array namespace without derivatives (`"numpy"`) the arrays
-            are checked, and the closed forms as derivatives by hand.
-        excused: Capabilities that the engine has not got, each with the reason. An excuse that
-            is not true fails.
-        scenarios: Names of `SCENARIOS`, or your own; default: all.
-        thorough: Every scenario in each of its dtypes, with every fault that applies to it.
-        disturb: Global state of the engine that has to be restored, by name: what changes it,
-            and what reads it (`None`: `random_state()`).
+        backend: The name of the backend, or an instance. An array namespace without derivatives
+            (`"numpy"`) is checked for its arrays, and with the closed forms as derivatives by hand.
+        excused: The capabilities that the engine lacks, each with the reason. An excuse that is
+            not true fails.
+        scenarios: Names of `SCENARIOS`, or scenarios of your own; all where it is left out.
+        thorough: Whether every scenario runs in each of its dtypes, with every fault that applies.
+        disturb: Global state of the engine that has to be restored, by name: what changes it, and
+            what reads it (`None` where `random_state()` does).
 
     Returns:
         How much was compared.
@@ -126,7 +126,9 @@ def checks(
     thorough: bool = False,
     disturb: Disturbances | None = None,
 ) -> Iterator[Check]:
-    """The checks of `assert_conforms`, one by one, each with a name: a test each."""
+    """Yields the checks of `assert_conforms` one by one, each with a name, so that each can be a
+    test.
+    """
     kit = _Kit(backend, excused, scenarios, thorough, disturb)
     for name, run in kit.checks():
         yield Check(name, partial(_alone, kit, run))
@@ -217,7 +219,9 @@ class _Kit:
             )
 
     def _for(self, name: str) -> Sequence[Scenario]:
-        """Scenarios to try a capability on: all of them where none of the selection needs it."""
+        """Returns the scenarios to try a capability on: all of them where none of the selection
+        needs it.
+        """
         mode = capabilities.MODES.get(name, name)
         mine = [s for s in self.scenarios if name in s.needs or mode in s.modes]
         return mine or SCENARIOS
@@ -234,7 +238,7 @@ class _Kit:
         return self._missing[name]
 
     def _needing(self, names: Sequence[str], run: Callable[[], None]) -> Callable[[], None]:
-        """`run`, where the engine has all of this."""
+        """Returns `run`, which is skipped where the engine lacks one of these capabilities."""
 
         def guarded() -> None:
             for name in names:
@@ -306,7 +310,7 @@ class _Kit:
     def _judged(
         self, scenario: Scenario, dtype: str, modes: Sequence[str], number: int
     ) -> Iterator[Check]:
-        """What the checker says of right and of wrong derivatives."""
+        """Yields the checks of what the checker says of right and of wrong derivatives."""
         subject, needs = self.subject, list(scenario.needs)
         words = tuple(modes if self.thorough or number == 0 else modes[:2])
         run = partial(verdicts.right, subject, scenario, dtype, words)

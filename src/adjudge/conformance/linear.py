@@ -26,7 +26,7 @@ COMPLEX, LINALG = frozenset({"complex"}), frozenset({"linalg"})
 
 
 def adjoint(xp: Any, a: Any) -> Any:
-    """The conjugate transpose."""
+    """Returns the conjugate transpose."""
     t = xp.matrix_transpose(a)
     return xp.conj(t) if xp.isdtype(t.dtype, "complex floating") else t
 

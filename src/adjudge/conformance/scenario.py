@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Rule = Callable[..., Any]
-"""A function or a derivative of it, of the Array API namespace, captured constants, and inputs."""
+"""A function or a derivative of it. It takes the Array API namespace, constants, and inputs."""
 
 
 @dataclass(frozen=True)
@@ -38,19 +38,19 @@ class Scenario:
     forward: Rule
     vjp: Rule
     inputs: tuple[Any, ...]
-    """One pytree of NumPy arrays a positional input, float64 or complex128 where differentiated.
+    """The positional inputs: pytrees of NumPy arrays, float64 or complex128 where differentiated.
     Their values have few bits, so that narrow dtypes hold them exactly."""
     jvp: Rule | None = None
     double_vjp: Rule | None = None
     constants: tuple[Any, ...] = ()
-    """Arrays that the function captures."""
+    """The arrays that the function captures."""
     dtypes: tuple[str, ...] = ("float64",)
-    """Real dtypes at which it is run; complex inputs have the complex dtype of that precision."""
+    """The real dtypes at which it runs. Complex inputs have the complex dtype of that precision."""
     needs: frozenset[str] = frozenset()
-    """Capabilities without which an engine cannot run it."""
+    """The capabilities without which an engine cannot run it."""
     wrong_rules: tuple[WrongRule, ...] = ()
     rounding: float = 64.0
-    """How many units of rounding of the largest entry a derivative may be off by."""
+    """How far a derivative may be off, in units of rounding of its largest entry."""
 
     @property
     def modes(self) -> tuple[str, ...]:
@@ -63,7 +63,7 @@ class Scenario:
 
 
 def mapped(change: Callable[[Any], Any], tree: Any) -> Any:
-    """`tree` with every array changed; `None` stays."""
+    """Returns `tree` with every array changed; `None` stays."""
     if isinstance(tree, dict):
         return {key: mapped(change, node) for key, node in tree.items()}
     if isinstance(tree, tuple | list):
@@ -75,12 +75,14 @@ def mapped(change: Callable[[Any], Any], tree: Any) -> Any:
 
 
 def scaled(rule: Rule, by: float) -> Rule:
-    """All that `rule` returns times `by`."""
+    """Returns the rule with its result times `by`."""
     return lambda xp, *arguments: mapped(lambda leaf: leaf * by, rule(xp, *arguments))
 
 
 def dropped(rule: Rule, part: int | None = None, entry: int = 0) -> Rule:
-    """One entry of what `rule` returns is zero; `part`: of which of its arrays, where several."""
+    """Returns the rule with a zero in place of one entry of its result, of array `part` where there
+    are several.
+    """
 
     def wrong(xp: Any, *arguments: Any) -> Any:
         def without(leaf: Any) -> Any:
@@ -94,19 +96,19 @@ def dropped(rule: Rule, part: int | None = None, entry: int = 0) -> Rule:
 
 
 def transposed(rule: Rule, part: int | None = None) -> Rule:
-    """A matrix that `rule` returns is the transpose of the right one."""
+    """Returns the rule with a matrix of its result transposed."""
     return lambda xp, *arguments: _at(
         part, lambda leaf: xp.matrix_transpose(leaf), rule(xp, *arguments)
     )
 
 
 def conjugated(rule: Rule, part: int | None = None) -> Rule:
-    """What `rule` returns, conjugated."""
+    """Returns the rule with its result conjugated."""
     return lambda xp, *arguments: _at(part, lambda leaf: xp.conj(leaf), rule(xp, *arguments))
 
 
 def as_transpose(rule: Rule) -> Rule:
-    """A vjp that is the transpose of J in place of the adjoint: conjugations are missing."""
+    """Returns the rule as the transpose of J in place of its adjoint: conjugations are missing."""
 
     def wrong(xp: Any, *arguments: Any) -> Any:
         def conj(leaf: Any) -> Any:

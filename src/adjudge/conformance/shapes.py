@@ -57,7 +57,9 @@ def _take_vjp(xp: Any, k: Any, e: Any, x: Any, w: Any) -> Any:
 
 
 def _last_one_wins(xp: Any, k: Any, e: Any, x: Any, w: Any) -> Any:
-    """What writing in place of adding makes of an index that occurs three times."""
+    """Returns the gradient that writing gives in place of adding, where an index occurs three
+    times.
+    """
     last = xp.concat([xp.zeros_like(e[:3, :2]), e[:3, 2:3] * 0.0, e[:3, 3:]], axis=1)
     return 2.0 * x * xp.matmul(xp.matrix_transpose(xp.concat([last, e[3:, :]], axis=0)), w)
 

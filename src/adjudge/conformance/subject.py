@@ -55,17 +55,17 @@ class Subject:
 
     @cached_property
     def dtypes(self) -> list[str]:
-        """The dtypes of `dtypes()` by their bare names: `float64 (in 64-bit mode)` is float64."""
+        """The names in `dtypes()` without remarks: `float64 (in 64-bit mode)` is float64."""
         return [name.partition(" ")[0] for name in self.backend.arrays.dtypes()]
 
     def dtypes_of(self, scenario: Scenario) -> list[str]:
-        """The dtypes at which the scenario runs on this engine."""
+        """Returns the dtypes at which the scenario runs on this engine."""
         found = [dtype for dtype in scenario.dtypes if dtype in self.dtypes]
         narrow = "float64" in scenario.dtypes and "float32" in self.dtypes
         return found or (["float32"] if narrow else [])
 
     def modes_of(self, scenario: Scenario) -> list[str]:
-        """The modes of a scenario that the engine is not excused from."""
+        """Returns the modes of a scenario that the engine is not excused from."""
         without = {name: "F" for name in ("jvp",) if name in self.excused}
         return [
             mode
@@ -74,9 +74,10 @@ class Subject:
         ]
 
     def same(self, where: str, found: Host, expected: Host, remedy: str, units: float = 0) -> None:
-        """`found` is `expected`, entry by entry; to `units` of the largest entry where given.
+        """Checks that `found` is `expected`, entry by entry, to `units` of the largest entry where
+        given.
 
-        Without units also signs of zeros count, and NaN is NaN.
+        Without units the signs of zeros count, too, and NaN is NaN.
         """
         if found.shape != expected.shape:
             raise ConformanceError(
@@ -98,19 +99,19 @@ class Subject:
             )
 
     def equal(self, where: str, found: object, expected: object, remedy: str) -> None:
-        """Two plain values are equal."""
+        """Checks that two plain values are equal."""
         self.comparisons += 1
         if found != expected:
             raise ConformanceError(f"{where} is {found!r}, expected {expected!r}", remedy)
 
 
 def bare(dtype: str) -> str:
-    """The name of a dtype without that of its namespace."""
+    """Returns the name of a dtype without that of its namespace."""
     return dtype.rpartition(".")[2]
 
 
 def bits(host: Host) -> Host:
-    """The bit patterns of float64 numbers; every NaN has the same."""
+    """Returns the bit patterns of float64 numbers; every NaN has the same."""
     wide = np.ascontiguousarray(host, dtype=np.complex128).reshape(host.shape)
     parts = np.stack([wide.real, wide.imag], axis=-1)
     patterns = np.where(np.isnan(parts), np.nan, parts).view(np.int64)
@@ -139,16 +140,18 @@ class Point:
 
     @property
     def units(self) -> float:
-        """What a derivative may be off by, of its largest entry."""
+        """How far a derivative may be off, as a part of its largest entry."""
         return self.scenario.rounding * EPS[self.dtype]
 
     def at(self, operation: str) -> str:
-        """Where a comparison stands, for messages."""
+        """Returns the place of a comparison in words, for messages."""
         return f"{self.scenario.name} ({self.dtype}, {self.device}): {operation}"
 
     @contextmanager
     def isolated(self) -> Iterator[None]:
-        """As the core runs it; afterwards inputs still have their values."""
+        """Enters the isolation of every check; on exit, checks that the inputs still have their
+        values.
+        """
         with self.engine.environment.isolation(self.x):
             yield
             for k, (leaf, host) in enumerate(zip(self.x, self.closed.inputs, strict=True)):
@@ -160,7 +163,7 @@ class Point:
                 )
 
     def drawn(self, likes: Sequence[Host]) -> Hosts:
-        """Random numbers of few bits, shaped like these."""
+        """Returns random numbers of few bits, shaped like these."""
         return [self._draw(like) for like in likes]
 
     def _draw(self, like: Host) -> Host:
@@ -170,7 +173,7 @@ class Point:
         return np.asarray(real / 16 + 1j * (self.random.integers(-32, 32, like.shape) / 16))
 
     def arrays(self, hosts: Sequence[Host], like: Arrays) -> Arrays:
-        """Host arrays on the engine."""
+        """Returns host arrays, placed on the engine."""
         pairs = zip(hosts, like, strict=True)
         return tuple(self.engine.arrays.from_host(host, leaf) for host, leaf in pairs)
 
@@ -238,5 +241,5 @@ class Point:
 
 
 def inner(a: Sequence[Host], b: Sequence[Host]) -> float:
-    """`<a, b> = Re sum(conj(a) b)`."""
+    """Returns `<a, b> = Re sum(conj(a) b)`."""
     return float(sum(np.vdot(one, two).real for one, two in zip(a, b, strict=True)))

@@ -25,7 +25,7 @@ SEED = 5
 
 
 def right(subject: Subject, scenario: Scenario, dtype: str, modes: tuple[str, ...]) -> None:
-    """The scenario passes in these modes."""
+    """Checks that the scenario passes in these modes."""
     placed = Placed(scenario, subject.backend, dtype)
     function = placed.by_hand() if subject.plain else placed.function
     report = examine(function, placed.inputs, backend=subject.backend, modes=modes, seed=SEED)
@@ -38,7 +38,7 @@ def right(subject: Subject, scenario: Scenario, dtype: str, modes: tuple[str, ..
 
 
 def wrong_rule(subject: Subject, scenario: Scenario, dtype: str, wrong: WrongRule) -> None:
-    """The scenario with wrong derivatives planted in the engine fails."""
+    """Checks that the scenario fails where wrong derivatives are planted in the engine."""
     placed = Placed(scenario, subject.backend, dtype)
     planted = PlantedBackend(subject.backend, ClosedForms(scenario, wrong))
     report = examine(
@@ -60,9 +60,10 @@ def wrong_rule(subject: Subject, scenario: Scenario, dtype: str, wrong: WrongRul
 
 
 def faulty(subject: Subject, scenario: Scenario, dtype: str, fault: str) -> None:
-    """The scenario fails on the engine with a fault, where the fault applies to it.
+    """Checks that the scenario fails on the engine with this fault.
 
-    Raises `ConformanceError`; and where a fault that should apply does not, too.
+    Raises `ConformanceError` where it does not, and where the fault should apply to it and does
+    not.
     """
     placed = Placed(scenario, subject.backend, dtype)
     try:
@@ -101,21 +102,21 @@ def _must_fail(report: Report, scenario: Scenario, dtype: str, fault: str) -> No
 
 
 def engine_of(subject: Subject, scenario: Scenario) -> AutodiffBackend:
-    """The engine itself, or where it has no derivatives the closed forms."""
+    """Returns the engine itself, or the closed forms on its arrays where it has no derivatives."""
     if subject.plain:
         return PlantedBackend(subject.backend, ClosedForms(scenario))
     return subject.backend
 
 
 def forward_too(subject: Subject, scenario: Scenario, fault: str) -> bool:
-    """Whether the engine has forward mode, and the fault changes its numbers for sure."""
+    """Returns whether the engine has forward mode, and the fault surely changes its numbers."""
     # f: R^n -> C has real gradients and complex tangents, f: C^n -> R the other way round
     shaped = fault in ("conjugate", "transpose")
     return FAULTS[fault].change is not None and not shaped and "F" in subject.modes_of(scenario)
 
 
 def applicable(subject: Subject, scenario: Scenario, dtype: str, fault: str) -> bool:
-    """Whether the fault does anything to the gradients of the scenario on this engine."""
+    """Returns whether the fault does anything to the gradients of the scenario on this engine."""
     closed = ClosedForms(scenario)
     if not FAULTS[fault].applies(_gradients(closed)):
         return False
@@ -153,7 +154,7 @@ def _gradients(closed: ClosedForms) -> Hosts:
 
 
 def primitive(subject: Subject, scenario: Scenario, dtype: str) -> None:
-    """With the required methods alone reverse mode passes, and forward mode is not supported."""
+    """Checks that the required methods alone give reverse mode, and no forward mode."""
     placed = Placed(scenario, subject.backend, dtype)
     engine = PrimitiveBackend(engine_of(subject, scenario))
     report = examine(placed.function, placed.inputs, backend=engine, modes=("R", "F"), seed=SEED)
@@ -166,7 +167,7 @@ def primitive(subject: Subject, scenario: Scenario, dtype: str) -> None:
 
 
 def unsupported(subject: Subject, scenario: Scenario, dtype: str, mode: str) -> None:
-    """A mode that the engine lacks is UNSUPPORTED in a report, and neither an error nor a PASS."""
+    """Checks that a mode that the engine lacks is UNSUPPORTED in a report, and no error or PASS."""
     p = Point(subject, scenario, dtype)
     report = examine(
         p.placed.function, p.placed.inputs, backend=engine_of(subject, scenario),

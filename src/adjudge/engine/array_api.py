@@ -64,7 +64,9 @@ class PlainArrays(ArrayOperations):
         return array_api_compat.to_device(self.copy(array), self._device(device))
 
     def _device(self, name: str | None) -> Any:
-        """The device of this name, which a namespace may print as a call: `Device('device1')`."""
+        """Returns the device of this name, which some namespaces print as a call:
+        `Device('device1')`.
+        """
         if name is None:
             return None
         for device in self.xp.__array_namespace_info__().devices():

@@ -82,31 +82,31 @@ class ByHand:
 
 
 class Codec(Protocol):
-    """Between the leaves that the core speaks and the arguments that the user's functions take."""
+    """Translates between the leaves of the core and the arguments of the user's functions."""
 
     def arguments(self, x: Arrays) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The call's arguments, with the checked leaves `x` in their places."""
+        """Returns the call's arguments, with the checked leaves `x` in their places."""
 
     def call_context(self, x: Arrays) -> AbstractContextManager[None]:
-        """The context of every call of the user's function: `Environment.call_context`."""
+        """Returns the context of every call of the user's function: `Environment.call_context`."""
 
     def evaluate(self, function: Callable[..., Any], x: Arrays) -> Arrays:
-        """Output leaves of `function` called with `x` in place."""
+        """Returns the output leaves of `function`, called with `x` in place."""
 
     def outputs(self, result: Any) -> Arrays:
-        """Differentiable leaves of what the user's function returned."""
+        """Returns the differentiable leaves of what the user's function returned."""
 
     def gradients(self, result: Any) -> MaybeArrays:
-        """One gradient per checked leaf, from what the user's vjp returned."""
+        """Returns one gradient for each checked leaf, from what the user's vjp returned."""
 
     def gradient_tree(self, leaves: MaybeArrays) -> tuple[Any, ...]:
-        """The inverse of `gradients`: one tree per positional input."""
+        """Returns the inverse of `gradients`: one tree for each positional input."""
 
     def cotangent(self, w: MaybeArrays) -> Any:
-        """`w` in the structure of the user's outputs."""
+        """Returns `w` in the structure of the user's outputs."""
 
     def cotangent_leaves(self, tree: Any) -> MaybeArrays:
-        """The inverse of `cotangent`."""
+        """Returns the inverse of `cotangent`."""
 
 
 class FlatByHand:
@@ -122,7 +122,7 @@ class FlatByHand:
         return self.codec.evaluate(self.rule, x)
 
     def linearize(self, x: Arrays) -> tuple[Arrays, Pullback] | None:
-        """`(f(x), w -> J* w)`; `None` if no reverse derivative was given."""
+        """Returns `(f(x), w -> J* w)`; `None` if no reverse derivative was given."""
         codec, rule = self.codec, self.rule
         if rule.pullback is not None:
             captured: list[Callable[..., Any]] = []
@@ -156,7 +156,7 @@ class FlatByHand:
         return self(x), pull
 
     def push(self, x: Arrays, v: Arrays) -> MaybeArrays | None:
-        """`J v`; `None` if no forward derivative was given."""
+        """Returns `J v`; `None` if no forward derivative was given."""
         if self.rule.jvp is None:
             return None
         args, kwargs = self.codec.arguments(x)
@@ -167,7 +167,7 @@ class FlatByHand:
         return self.codec.cotangent_leaves(pushed)
 
     def gradient_map(self, zeros: Callable[[MaybeArrays, Arrays], Arrays]) -> FlatByHand | None:
-        """`(x, w) -> J*(x) w` if the vjp carries derivatives of its own, else `None`."""
+        """Returns `(x, w) -> J*(x) w` if the vjp carries derivatives of its own, else `None`."""
         if not isinstance(self.rule.vjp, ByHand):
             return None
         return FlatByHand(self.rule.vjp, GradientCodec(self.codec, zeros))
@@ -236,7 +236,7 @@ class HandBackend(OtherDerivatives):
     way = "by hand"
 
     def __init__(self, inner: AutodiffBackend, rule: ByHand) -> None:
-        """`inner` handles the arrays; `rule` says what derivatives there are."""
+        """`inner` has the arrays, and `rule` the derivatives."""
         super().__init__(inner)
         self.rule = rule
 

@@ -100,36 +100,40 @@ class ArrayOperations:
     # ---------------------------------------------------------------- what an array is
 
     def info(self, array: Array) -> ArrayInfo:
-        """The shape, dtype, device and layout of `array`. The device is named as `devices` does."""
+        """Returns the shape, dtype, device and layout of `array`.
+
+        The device is named as `devices` names it.
+        """
         return ArrayInfo(tuple(array.shape), str(array.dtype), str(_device(array)))
 
     def is_differentiable(self, array: Array) -> bool:
-        """Whether the dtype of `array` is real floating or complex."""
+        """Returns whether the dtype of `array` is real floating or complex."""
         return bool(self.xp.isdtype(array.dtype, ("real floating", "complex floating")))
 
     def is_complex(self, array: Array) -> bool:
-        """Whether the dtype of `array` is complex."""
+        """Returns whether the dtype of `array` is complex."""
         return bool(self.xp.isdtype(array.dtype, "complex floating"))
 
     def eps(self, array: Array) -> float:
-        """The spacing of the dtype of `array` at 1: 2.2e-16 for float64, twice the unit round-off.
+        """Returns the spacing of the dtype of `array` at 1: 2.2e-16 for float64, twice the unit
+        round-off.
 
         For a complex dtype it is that of its parts.
         """
         return float(self.xp.finfo(array.dtype).eps)
 
     def devices(self) -> list[str]:
-        """The names of the devices on which arrays can be made."""
+        """Returns the names of the devices on which arrays can be made."""
         return ["cpu"]
 
     def dtypes(self) -> list[str]:
-        """The names of the dtypes whose derivatives can be checked."""
+        """Returns the names of the dtypes whose derivatives can be checked."""
         return ["float32", "float64", "complex64", "complex128"]
 
     # ---------------------------------------------------------------- between engine and host
 
     def to_host(self, array: Array, like: Array | None = None) -> HostArray:
-        """The exact values of `array` as a new NumPy array of float64 or complex128.
+        """Returns the exact values of `array` as a new NumPy array of float64 or complex128.
 
         With `like` given these are the coordinates of `like`: the entries that move independently,
         which are all of a dense array, and the stored entries of a sparse one after `stored_only`.
@@ -138,14 +142,14 @@ class ArrayOperations:
         return np.array(array, dtype=wide)
 
     def from_host(self, host: HostArray, like: Array) -> Array:
-        """A new array of the values of `host`, rounded to the dtype of `like`.
+        """Returns a new array of the values of `host`, rounded to the dtype of `like`.
 
         It has the shape of `host`, and the dtype, device and layout of `like`.
         """
         return self.xp.asarray(host, dtype=like.dtype, device=_device(like), copy=True)
 
     def make(self, values: NDArray[Any], dtype: str, device: str | None = None) -> Array:
-        """A new array of `values`, with the dtype and on the device of these names.
+        """Returns a new array of `values`, with the dtype and on the device of these names.
 
         `dtype` is `float32`, `bfloat16`, `bool` and the like. `device` is one of `devices()`;
         `None` is the engine's default. Raises `NotSupportedError` where the engine has no such
@@ -162,28 +166,34 @@ class ArrayOperations:
     # ---------------------------------------------------------------- from array to array
 
     def copy(self, array: Array) -> Array:
-        """A copy without the derivative history of `array`, with its strides where it has any."""
+        """Returns a copy without the derivative history of `array`, with its strides where it has
+        any.
+        """
         return self.xp.asarray(array, copy=True)
 
     def place(self, array: Array, device: str) -> Array:
-        """A copy of `array` on the device of this name. Raises `NotSupportedError`."""
+        """Returns a copy of `array` on the device of this name. Raises `NotSupportedError`."""
         raise self.lacks("placement on a device")
 
     def widen(self, array: Array) -> Array:
-        """The same values in float64 or complex128, which hold those of every narrower dtype."""
+        """Returns the same values in float64 or complex128, which hold those of every narrower
+        dtype.
+        """
         wide = self.xp.complex128 if self.is_complex(array) else self.xp.float64
         return self.xp.astype(array, wide)
 
     def noncontiguous(self, array: Array) -> Array:
-        """The same values in memory that is not contiguous; `array` itself without strides."""
+        """Returns the same values in memory with gaps; `array` itself where none can have gaps."""
         return array
 
     def stack(self, arrays: Sequence[Array]) -> Array:
-        """The arrays, which have one shape and dtype, along a new leading axis."""
+        """Returns the arrays, which have one shape and dtype, along a new leading axis."""
         return self.xp.stack(list(arrays))
 
     def zeros_for_absent(self, values: MaybeArrays, like: Arrays) -> Arrays:
-        """`values` with zeros of the shape, dtype and device of `like` in place of each `None`."""
+        """Returns `values` with zeros of the shape, dtype and device of `like` in place of each
+        `None`.
+        """
         return tuple(
             self.xp.zeros_like(leaf) if value is None else value
             for value, leaf in zip(values, like, strict=True)
@@ -192,11 +202,14 @@ class ArrayOperations:
     # ---------------------------------------------------------------- containers and sparse arrays
 
     def expand(self, node: object) -> Expansion | None:
-        """The children of a container that only this framework knows; `None` if it is not one."""
+        """Returns the children of a container that only this framework knows; `None` if it is not
+        one.
+        """
         return None
 
     def stored_only(self) -> Self:
-        """The same operations, for which the coordinates of a sparse array are its stored entries.
+        """Returns the same operations, for which the coordinates of a sparse array are its stored
+        entries.
 
         An engine without sparse arrays returns itself.
         """
@@ -205,15 +218,18 @@ class ArrayOperations:
     # ---------------------------------------------------------------- refusals
 
     def lacks(self, what: str, reason: str = "") -> NotSupportedError:
-        """The error to raise for what the arrays of this engine cannot do."""
+        """Returns the error to raise for what the arrays of this engine cannot do."""
         return _not_supported(self.name, what, reason)
 
     def lacks_dtype(self, dtype: str, reason: str = "") -> NotSupportedError:
-        """The error to raise where the engine has no dtype of this name."""
+        """Returns the error to raise where the engine has no dtype of this name."""
         return self.lacks(f"dtype {dtype}", reason)
 
     def lacks_device(self, device: str, reason: str = "") -> NotSupportedError:
-        """The error to raise where the engine has no device of this name. It lists its devices."""
+        """Returns the error to raise where the engine has no device of this name.
+
+        It lists the devices that there are.
+        """
         there = f"the devices are {', '.join(self.devices())}"
         return self.lacks(f"device {device!r}", f"{reason}; {there}" if reason else there)
 
@@ -229,11 +245,15 @@ class Environment:
         self.version = version
 
     def unavailable(self) -> str | None:
-        """Why the engine can hold no array on this machine (no driver, say); `None` if it can."""
+        """Returns why the engine can hold no array on this machine; `None` where it can.
+
+        The reason may be that there is no driver.
+        """
         return None
 
     def isolation(self, leaves: Sequence[Array]) -> AbstractContextManager[None]:
-        """A context after which global state is what it was before, also after an exception.
+        """Returns a context after which global state is what it was before, also after an
+        exception.
 
         Global state is the random state, the default dtype and device, and settings of precision.
         On entry the context sets what the leaves need (64-bit mode, say).
@@ -241,7 +261,7 @@ class Environment:
         return contextlib.nullcontext()
 
     def call_context(self, x: Arrays) -> AbstractContextManager[None]:
-        """The context of every call of the user's function, or of a derivative by hand, at `x`.
+        """Returns the context of every call of the user's function, or of a derivative by hand.
 
         It enters the device and the stream of `x`. On exit it waits for what was launched, so that
         an asynchronous error is raised by the call that caused it.
@@ -249,11 +269,11 @@ class Environment:
         return contextlib.nullcontext()
 
     def random_state(self) -> Hashable:
-        """The engine's global random state, to be compared; `None` where it has none."""
+        """Returns the engine's global random state, to be compared; `None` where it has none."""
         return None
 
     def widening(self) -> AbstractContextManager[None]:
-        """A context in which a function of narrow arrays can be run on wide ones.
+        """Returns a context in which a function of narrow arrays can be run on wide ones.
 
         Double precision is to be had in it, and an array of lower precision that meets one of
         double precision is widened, as type promotion does (a captured weight, say).
@@ -261,22 +281,25 @@ class Environment:
         return contextlib.nullcontext()
 
     def highest_precision(self) -> AbstractContextManager[None]:
-        """A context in which arithmetic is as exact as the dtype, without TF32, autocast, …."""
+        """Returns a context in which arithmetic is as exact as the dtype: no TF32, no autocast."""
         return contextlib.nullcontext()
 
     def precision(self, array: Array) -> Precision:
-        """How exactly the engine computes with arrays of this dtype, on this device."""
+        """Returns how exactly the engine computes with arrays of this dtype, on this device."""
         return Precision()
 
     def determinism_setting(self, array: Array) -> str:
-        """What makes results on the device of `array` repeatable, as a user would type it.
+        """Returns what makes results on the device of `array` repeatable, as a user would type it.
 
         It is "" where results are repeatable anyway, as where the order of additions is fixed.
         """
         return ""
 
     def narrowest_eps(self, f: FlatFunction, x: Arrays) -> float:
-        """The spacing at 1 of the narrowest dtype that `f` computes with at `x`; 0 if not known."""
+        """Returns the spacing at 1 of the narrowest dtype that `f` computes with at `x`, or 0.
+
+        It is 0 where that is not known.
+        """
         return 0.0
 
 
@@ -311,14 +334,15 @@ class AutodiffBackend(ABC):
 
     @abstractmethod
     def owns(self, leaf: object) -> bool:
-        """Whether `leaf` is an array of this engine, or stands for one inside of a derivative.
+        """Returns whether `leaf` is an array of this engine, or stands for one inside of a
+        derivative.
 
         A tracer or a node of a tape stands for an array while a function is differentiated.
         """
 
     @abstractmethod
     def vjp(self, f: FlatFunction, x: Arrays) -> tuple[Arrays, Pullback]:
-        """`(f(x), w -> J* w)`.
+        """Returns `(f(x), w -> J* w)`.
 
         `f` is called once, on `x` or on aliases of it that carry derivatives. The pullback may be
         called any number of times.
@@ -339,14 +363,14 @@ class AutodiffBackend(ABC):
     # ---------------------------------------------------------------- further derivatives
 
     def jvp(self, f: FlatFunction, x: Arrays, v: MaybeArrays) -> tuple[Arrays, MaybeArrays]:
-        """`(f(x), J v)`, with a tangent or `None` for each output leaf; `None` in `v` acts as zero.
+        """Returns `(f(x), J v)`, with a tangent or `None` for each output leaf.
 
-        Raises `NotSupportedError` by default.
+        `None` in `v` acts as zero. Raises `NotSupportedError` by default.
         """
         raise self.lacks("forward mode (jvp)")
 
     def vjp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:
-        """`(x, w) -> J*(x) w` as a function that this engine can differentiate again.
+        """Returns `(x, w) -> J*(x) w` as a function that this engine can differentiate again.
 
         `x_count` is the number of leaves of `x`. Absent gradients are zeros. The default nests
         `vjp`, for engines that nest.
@@ -360,7 +384,7 @@ class AutodiffBackend(ABC):
         return gradient_map
 
     def jvp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:
-        """`(x, v) -> J(x) v` as a function that this engine can differentiate again.
+        """Returns `(x, v) -> J(x) v` as a function that this engine can differentiate again.
 
         `x_count` is the number of leaves of `x`. Absent tangents are zeros. The default nests
         `jvp`, for engines that nest.
@@ -374,21 +398,21 @@ class AutodiffBackend(ABC):
         return tangent_map
 
     def vmap(self, function: Callable[[MaybeArrays], MaybeArrays]) -> Callable[..., MaybeArrays]:
-        """`function`, mapped over a new leading axis of each of its arrays.
+        """Returns `function`, mapped over a new leading axis of each of its arrays.
 
         Raises `NotSupportedError` by default.
         """
         raise self.lacks("batching (vmap)")
 
     def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A user's function, of any arguments, compiled by the engine; it may compile late.
+        """Returns a user's function, of any arguments, compiled by the engine; it may compile late.
 
         Raises `NotSupportedError` by default.
         """
         raise self.lacks("compilation")
 
     def ways(self) -> Sequence[AutodiffBackend]:
-        """The same engine taking the same derivatives in other ways, whose errors may differ."""
+        """Returns the engine taking the same derivatives in other ways, whose errors may differ."""
         return ()
 
     # ---------------------------------------------------------------- what the derivatives are like
@@ -408,26 +432,26 @@ class AutodiffBackend(ABC):
         return False
 
     def detached(self, y: Array) -> bool:
-        """Whether the engine recorded no derivative at all for this output of `vjp`."""
+        """Returns whether the engine recorded no derivative at all for this output of `vjp`."""
         return False
 
     def requires_grad(self, leaf: Array) -> bool | None:
-        """Whether the user marked `leaf` for differentiation; `None` where engines do not mark."""
+        """Returns whether the user marked `leaf` for differentiation; `None` where nobody can."""
         return None
 
     def effective_eps(self, array: Array) -> float:
-        """The spacing at 1 of arithmetic on `array`: that of its dtype, or a coarser one."""
+        """Returns the spacing at 1 of arithmetic on `array`: that of the dtype or a coarser one."""
         return max(self.arrays.eps(array), self.environment.precision(array).product_eps)
 
     # ---------------------------------------------------------------- refusals
 
     def lacks(self, what: str, reason: str = "") -> NotSupportedError:
-        """The error to raise for an operation that this engine does not offer."""
+        """Returns the error to raise for an operation that this engine does not offer."""
         return _not_supported(self.name, what, reason)
 
     @contextlib.contextmanager
     def refusing(self, what: str, *phrases: str) -> Iterator[None]:
-        """A context in which the engine's own refusals of `what` become `NotSupportedError`.
+        """Returns a context in which refusals of `what` by the engine become `NotSupportedError`.
 
         Every other exception comes through. `phrases` take the place of those of `refusals`.
         """

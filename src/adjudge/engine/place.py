@@ -18,11 +18,12 @@ def placed(
     device: str | None = None,
     name: str = "values",
 ) -> Array:
-    """A new array of `backend` with exactly these values, of `dtype` (default: that of `values`).
+    """Returns a new array of `backend` with exactly these values.
 
-    `values`: a NumPy array, or nested lists of numbers, which are float64, int64 or bool as in
-    NumPy. With a narrower `dtype` they are rounded to it once, on the host. Raises `InputError`
-    for what is no array of numbers, and where the engine makes another array of it.
+    `values` is a NumPy array, or nested lists of numbers, which are float64, int64 or bool as in
+    NumPy. The dtype is that of `values` unless `dtype` names another; to a narrower one they are
+    rounded once, on the host. Raises `InputError` for what is no array of numbers, and where the
+    engine makes another array of it.
     """
     host = host_array(values, name)
     wanted = host.dtype.name if dtype is None else dtype
@@ -52,7 +53,7 @@ _KNOWN = ("float16", "float32", "float64", "complex64", "complex128")
 
 
 def host_array(values: object, name: str = "values") -> NDArray[Any]:
-    """`values` as a NumPy array of numbers. Raises `InputError` for anything else."""
+    """Returns `values` as a NumPy array of numbers. Raises `InputError` for anything else."""
     try:
         host = np.asarray(values)
     except (TypeError, ValueError, RuntimeError) as error:  # what arrays of engines raise here
@@ -72,8 +73,9 @@ def host_array(values: object, name: str = "values") -> NDArray[Any]:
 def placed_tree(
     backend: AutodiffBackend, tree: object, device: str | None = None, name: str = "inputs"
 ) -> Any:
-    """Dicts, tuples and lists of host arrays with each array placed; nested lists of numbers are
-    arrays, and numbers and other objects stay what they are.
+    """Returns a tree of dicts, tuples and lists with each host array placed on the engine.
+
+    Nested lists of numbers are arrays. Numbers and other objects stay what they are.
     """
     if isinstance(tree, dict):
         return {
@@ -93,7 +95,7 @@ def placed_tree(
 
 
 def _numbers(tree: object) -> bool:
-    """Whether these are nested lists of numbers, and so an array."""
+    """Returns whether these are nested lists of numbers, and so an array."""
     if isinstance(tree, list):
         return bool(tree) and all(_numbers(node) for node in tree)
     return isinstance(tree, bool | int | float | complex)

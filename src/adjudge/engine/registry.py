@@ -18,11 +18,11 @@ from adjudge.errors import BackendNotInstalledError, MixedFrameworksError, Unkno
 
 GROUP = "adjudge.backends"
 ARRAYS = "adjudge.arrays"
-"""Engines of arrays alone, whose derivatives are supplied by hand."""
+"""The group of entry points of engines of arrays alone, whose derivatives are by hand."""
 
 
 def is_array_like(leaf: object) -> bool:
-    """Whether `leaf` looks like an array of some framework."""
+    """Returns whether `leaf` looks like an array of some framework."""
     return hasattr(leaf, "shape") and hasattr(leaf, "dtype")
 
 
@@ -43,14 +43,14 @@ class Entry:
     """An adapter that is registered, imported or not."""
 
     root: str
-    """Root module of the arrays' types: the name of the entry point."""
+    """The root module of the arrays' types, which is the name of the entry point."""
     point: EntryPoint
     arrays_only: bool = False
-    """Whether it has no derivatives of its own."""
+    """Whether the engine has no derivatives of its own."""
 
     @property
     def command(self) -> str:
-        """What installs the framework."""
+        """The command that installs the framework."""
         distribution = self.point.dist
         if distribution is None:
             return f"pip install {self.root}"
@@ -59,7 +59,7 @@ class Entry:
         return f"pip install '{distribution.name}{extra}'"
 
     def load(self) -> AutodiffBackend:
-        """The backend; raises `BackendNotInstalledError` with the cause and the remedy."""
+        """Returns the backend; raises `BackendNotInstalledError` with the cause and the remedy."""
         return _loaded(self)
 
 
@@ -90,7 +90,10 @@ def _broken(entry: Entry, error: Exception) -> BackendNotInstalledError:
 
 @lru_cache(maxsize=1)
 def entries() -> tuple[Entry, ...]:
-    """The registered adapters, by name; nothing is imported. Two of one name: the first wins."""
+    """Returns the registered adapters in the order of their names, and imports nothing.
+
+    Of two with one name the first counts.
+    """
     from importlib import metadata  # a quarter of the import time of this library
 
     found: dict[str, Entry] = {}
@@ -101,7 +104,9 @@ def entries() -> tuple[Entry, ...]:
 
 
 def backend_named(name: str) -> AutodiffBackend:
-    """The backend of that name. Raises `UnknownFrameworkError`, `BackendNotInstalledError`."""
+    """Returns the backend of that name. Raises `UnknownFrameworkError` or
+    `BackendNotInstalledError`.
+    """
     for entry in entries():
         if entry.root == name:
             return entry.load()
@@ -116,11 +121,11 @@ def backend_named(name: str) -> AutodiffBackend:
 
 
 PLAIN = ("numpy", "array_api_strict")
-"""Array namespaces that can be named though no adapter stands for them: derivatives by hand."""
+"""The array namespaces that can be named without an adapter; their derivatives are by hand."""
 
 
 def names() -> list[str]:
-    """Every engine that can be named, once, in an order that is the same in every process."""
+    """Returns the names of all engines, each once, in an order that all processes share."""
     found: dict[str, str] = {}
     for entry in entries():
         found.setdefault(entry.point.value, entry.root)
@@ -128,7 +133,7 @@ def names() -> list[str]:
 
 
 def differentiating() -> list[str]:
-    """Those of `names` that have derivatives of their own; nothing is imported."""
+    """Returns those of `names` that have derivatives of their own, and imports nothing."""
     by_hand = {*PLAIN, *(entry.root for entry in entries() if entry.arrays_only)}
     return [name for name in names() if name not in by_hand]
 
@@ -145,7 +150,7 @@ def _plain_named(name: str) -> AutodiffBackend:
 
 
 def backend_of(leaf: object, name: str) -> AutodiffBackend | None:
-    """The backend that owns `leaf`; `None` if `leaf` is no array. `name` is for messages.
+    """Returns the backend that owns `leaf`; `None` if `leaf` is no array. `name` is for messages.
 
     Raises `UnknownFrameworkError` for an array that nobody owns.
     """
@@ -175,7 +180,7 @@ def _plain(namespace: object) -> AutodiffBackend:
 
 
 def expand(node: object) -> Expansion | None:
-    """The children of a node that only an imported framework knows; `None` if there is none."""
+    """Returns the children of a node that only an imported framework knows, or `None`."""
     if node is None or isinstance(node, bool | int | float | complex | str | bytes):
         return None
     for entry in entries():
@@ -186,7 +191,9 @@ def expand(node: object) -> Expansion | None:
 
 
 def common_backend(backends: Iterable[tuple[str, AutodiffBackend]]) -> AutodiffBackend | None:
-    """The one backend of all checked leaves. Raises `MixedFrameworksError` if there are two."""
+    """Returns the one backend of all checked leaves. Raises `MixedFrameworksError` if there are
+    two.
+    """
     first: tuple[str, AutodiffBackend] | None = None
     for name, backend in backends:
         if first is None:

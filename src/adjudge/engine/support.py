@@ -20,7 +20,7 @@ class Setting(NamedTuple):
 
 @contextmanager
 def restored(*settings: Setting) -> Iterator[None]:
-    """A context after which the settings are what they were before, also after an exception.
+    """Returns a context after which the settings are what they were, also after an exception.
 
     They are put back in the order given, and only where they changed.
     """
@@ -34,7 +34,7 @@ def restored(*settings: Setting) -> Iterator[None]:
 
 
 def memory_span(shape: Sequence[int], strides: Sequence[int]) -> int | None:
-    """How many entries of memory an array of this shape spans, from its first to its last one.
+    """Returns how many entries of memory an array spans, from its first entry to its last one.
 
     `strides` are counted in entries, and their signs do not matter. The answer is `None` where a
     new array should not be given these strides: where an entry of memory stands for several entries

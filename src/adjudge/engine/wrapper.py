@@ -26,7 +26,7 @@ def replaced(
     arrays: ArrayOperations | None = None,
     environment: Environment | None = None,
 ) -> Backend:
-    """A copy of `backend` with other arrays or another environment, and the same derivatives."""
+    """Returns a copy of `backend` with other arrays or another environment."""
     changed = copy.copy(backend)
     changed.arrays = arrays or backend.arrays
     changed.environment = environment or backend.environment

@@ -93,7 +93,8 @@ def dominating_constants(
     for part in base.Y.slices:
         if np.any(moved[part]):
             top = np.max(size[part], initial=0.0, where=moved[part] & np.isfinite(size[part]))
-            still[part] = ~moved[part] & (size[part] > DOMINATING * top)
+            with np.errstate(over="ignore"):  # beyond the largest number nothing dominates
+                still[part] = ~moved[part] & (size[part] > DOMINATING * top)
     for t in (FAR[1], -FAR[1]):
         if not np.any(still):
             return None

@@ -98,7 +98,7 @@ class AutogradBackend(AutodiffBackend):
 
     @contextmanager
     def _derivative(self, what: str) -> Iterator[None]:
-        """A context for derivatives of `autograd`, which warns of constant outputs."""
+        """Runs a derivative of autograd, which warns where all outputs are constants."""
         with warnings.catch_warnings(), self.refusing(what):
             warnings.filterwarnings("ignore", "Output seems independent of input")
             yield
@@ -111,7 +111,10 @@ class AutogradBackend(AutodiffBackend):
 
     @staticmethod
     def _traced(f: FlatFunction, count: int, linked: list[bool]) -> Callable[[Any], Any]:
-        """`f` of one tuple; `linked` is told which outputs carry derivatives of this trace."""
+        """Returns `f` as a function of one tuple.
+
+        It writes into `linked` which outputs carry derivatives of this trace.
+        """
 
         def traced(x: Any) -> Any:
             y = f(tuple(x[k] for k in range(count)))
@@ -122,5 +125,5 @@ class AutogradBackend(AutodiffBackend):
 
 
 def _array(value: Any) -> Array:
-    """An array where autograd has a NumPy scalar; boxes of an outer trace stay."""
+    """Returns an array where autograd has a NumPy scalar; boxes of an outer trace stay."""
     return value if isbox(value) else np.asarray(value)

@@ -39,52 +39,52 @@ defjvp(_cast, lambda g, ans, x, dtype: astype(g, dtype), argnums=(0,))
 
 
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
-    """`x` in another dtype, with the derivative in both modes (autograd: reverse mode alone)."""
+    """Returns `x` in another dtype, with a derivative in both modes; autograd has reverse mode."""
     if not isbox(x):
         return np.astype(np.asarray(x), dtype, copy=copy)
     return x if x.dtype == dtype else _cast(x, dtype)
 
 
 def asarray(x: Any, /, **options: Any) -> Any:
-    """A box is an array already."""
+    """Returns an array. A box is one already."""
     return x if isbox(x) else np.asarray(x, **options)
 
 
 def concat(arrays: Any, /, *, axis: int | None = 0) -> Any:
-    """autograd.numpy.concat makes an array of objects."""
+    """Returns the arrays joined along an axis; autograd.numpy.concat makes an array of objects."""
     if axis is None:
         return anp.concatenate([anp.reshape(one, (-1,)) for one in arrays])
     return anp.concatenate(list(arrays), axis=axis)
 
 
 def permute_dims(x: Any, /, axes: tuple[int, ...]) -> Any:
-    """By the name that every autograd has a rule for."""
+    """Returns `x` with permuted axes, by the name for which every autograd has a rule."""
     return anp.transpose(x, axes)
 
 
 def matrix_transpose(x: Any, /) -> Any:
-    """The last two axes exchanged."""
+    """Returns `x` with its last two axes exchanged."""
     return anp.swapaxes(x, -1, -2)
 
 
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
-    """The first argument is conjugated."""
+    """Returns the dot products along an axis, of which the first argument is conjugated."""
     return anp.sum(anp.conj(x1) * x2, axis=axis)
 
 
 def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
-    """By indexing."""
+    """Returns entries along an axis, by indexing."""
     return x[(slice(None),) * ((0 if axis is None else axis) % anp.ndim(x)) + (indices,)]
 
 
 def flip(x: Any, /, *, axis: Any = None) -> Any:
-    """By indexing."""
+    """Returns `x` in reverse order along the axes, by indexing."""
     axes = range(anp.ndim(x)) if axis is None else np.atleast_1d(axis) % anp.ndim(x)
     return x[tuple(slice(None, None, -1 if k in axes else None) for k in range(anp.ndim(x)))]
 
 
 def unstack(x: Any, /, *, axis: int = 0) -> Any:
-    """By indexing."""
+    """Returns the slices along an axis, by indexing."""
     moved = anp.moveaxis(x, axis, 0)
     return tuple(moved[k] for k in range(moved.shape[0]))
 
@@ -92,7 +92,7 @@ def unstack(x: Any, /, *, axis: int = 0) -> Any:
 def cumulative_sum(
     x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> Any:
-    """By cumsum."""
+    """Returns cumulative sums, by `cumsum`."""
     axis = 0 if axis is None else axis
     sums = anp.cumsum(x if dtype is None else astype(x, dtype), axis=axis)
     if not include_initial:
@@ -102,29 +102,31 @@ def cumulative_sum(
 
 
 def broadcast_to(x: Any, /, shape: tuple[int, ...]) -> Any:
-    """autograd has no rule where axes are added."""
+    """Returns `x` in this shape. autograd has no rule where axes are added, so they are added
+    first.
+    """
     there = anp.reshape(x, (1,) * (len(shape) - anp.ndim(x)) + anp.shape(x))
     return anp.broadcast_to(there, shape)
 
 
 def broadcast_arrays(*arrays: Any) -> Any:
-    """Each to the shape of all."""
+    """Returns the arrays, each broadcast to the shape of all."""
     shape = np.broadcast_shapes(*(anp.shape(one) for one in arrays))
     return tuple(broadcast_to(one, shape) for one in arrays)
 
 
 def positive(x: Any, /) -> Any:
-    """The array itself."""
+    """Returns the array itself."""
     return x
 
 
 def var(x: Any, /, *, axis: Any = None, correction: float = 0, keepdims: bool = False) -> Any:
-    """autograd's rule does not know `correction=`."""
+    """Returns the variance, for `correction=`, which autograd's rule does not know."""
     return anp.var(x, axis=axis, ddof=correction, keepdims=keepdims)
 
 
 def std(x: Any, /, *, axis: Any = None, correction: float = 0, keepdims: bool = False) -> Any:
-    """The same of the standard deviation."""
+    """Returns the standard deviation, for `correction=`, which autograd's rule does not know."""
     return anp.std(x, axis=axis, ddof=correction, keepdims=keepdims)
 
 
@@ -143,7 +145,7 @@ defvjp(cholesky, grad_cholesky)
 
 
 def _cholesky_forward(g: Any, ans: Any, x: Any) -> Any:
-    """Murray, Differentiation of the Cholesky decomposition, arXiv:1602.07527, equation 8."""
+    """Returns the tangent of the factor: Murray, arXiv:1602.07527, equation 8."""
     inner = solve(ans, anp.conj(matrix_transpose(solve(ans, g))))
     inner = anp.conj(matrix_transpose(inner))
     return anp.matmul(ans, anp.tril(inner) / (1.0 + np.eye(inner.shape[-1])))
