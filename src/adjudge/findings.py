@@ -184,6 +184,37 @@ def entry_name(of: str, wrt: str) -> str:
     return f"d {of} / d {wrt}"
 
 
+class Scheme(Enum):
+    """How a number was come by that automatic values are compared with."""
+
+    CENTRAL = auto()
+    """One central difference, or two with different steps."""
+    CENTRAL_LADDER = auto()
+    """Central differences over a ladder of steps, extrapolated."""
+    ONE_SIDED_LADDER = auto()
+    REFERENCE = auto()
+    REFERENCE_DIFFERENCES = auto()
+    """Differences of a reference that was given."""
+    REVERSE = auto()
+    """Reverse mode, for forward mode to agree with."""
+    NOT_FINITE = auto()
+    """None, since x is not finite."""
+    NO_ROOM = auto()
+    """None, since no step fits between the bounds."""
+    TOO_SMALL = auto()
+    """None, since no step moves x, which lies among the smallest numbers of its dtype."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A scheme, with what it took."""
+
+    scheme: Scheme
+    evaluations: int = 0
+    reference: str = ""
+    """What the reference calls itself."""
+
+
 @dataclass(frozen=True)
 class Entry:
     """One compared number, kept for the report."""
@@ -196,7 +227,7 @@ class Entry:
     reference: float
     error: float
     allowed: float
-    method: str
+    method: Method
     slopes: tuple[float, float] | None = None
     rounding_level: float = 0.0
     """The derivative that the rounding of f amounts to over the scale of x, where that is why the

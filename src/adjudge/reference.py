@@ -11,6 +11,7 @@ import numpy as np
 
 from adjudge.errors import InputError
 from adjudge.estimate import Direction, Estimate, Link, Mpmath, NumpyDifferences, Reference
+from adjudge.findings import Method, Scheme
 from adjudge.floats import Vector
 
 
@@ -105,7 +106,7 @@ class Analytic(Reference):
                 terms = link.rows(self.vjp, x)[:, moves] * v.vector[moves]
                 value, size = terms.sum(axis=1), np.abs(terms).sum(axis=1)
             error = 8 * 2.0**-52 * size
-        return Estimate(value, error, value != 0, 0, self.name)
+        return Estimate(value, error, value != 0, Method(Scheme.REFERENCE, reference=self.name))
 
 
 def _callable(g: object, constructor: str) -> None:

@@ -20,7 +20,7 @@ SOURCES = sorted(
     for path in root.rglob("*.py")
     if not any(path.is_relative_to(one) for one in WORDED)
 )
-WORDS = {"text_of", "said", "why_silent", "why_not_in_double", "purpose_in_words"}
+WORDS = {"text_of", "said", "how", "why_silent", "why_not_in_double", "purpose_in_words"}
 """What makes words of data, by function."""
 RENDERED = {"text", "headline", "outline", "silent", "left_out"}
 """The same by property."""

@@ -21,6 +21,7 @@ from adjudge.estimate.stencils import (
     ladder,
     ladder_steps,
 )
+from adjudge.findings import Method, Scheme
 from adjudge.floats import SHORT, Vector, relative_step
 from adjudge.problem import Base, Move, Problem, Tangent, evaluate
 
@@ -74,7 +75,7 @@ def column(problem: Problem, base: Base, tangent: Tangent, eps: float | None) ->
         # An infinity stays itself under any step. Nothing can be said of a NaN.
         unknown = bool(np.any(np.isnan(problem.origin[tangent.vector != 0])))
         still = np.full(base.whole.size, np.nan if unknown else 0.0)
-        estimate = Estimate(still, still, np.zeros(still.shape, bool), 0, "x is not finite there")
+        estimate = Estimate(still, still, np.zeros(still.shape, bool), Method(Scheme.NOT_FINITE))
         return Column(tangent, tangent.vector, estimate, 0.0, relative)
     if problem.reference is not None:
         return by_reference(problem, base, tangent)
@@ -165,10 +166,7 @@ def _unknown(base: Base, tangent: Tangent, relative: float, room: float) -> Colu
         unknown,
         unknown + np.inf,
         np.ones(unknown.shape, bool),
-        0,
-        "no step of the ladder fits between the bounds"
-        if np.isfinite(room)
-        else "no step of the ladder moves x: it lies among the smallest numbers of its dtype",
+        Method(Scheme.NO_ROOM if np.isfinite(room) else Scheme.TOO_SMALL),
     )
     return Column(tangent, tangent.vector, estimate, 0.0, relative)
 

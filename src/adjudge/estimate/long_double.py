@@ -21,6 +21,7 @@ from adjudge.estimate.stencils import (
     ladder,
     ladder_steps,
 )
+from adjudge.findings import Method, Scheme
 from adjudge.floats import Vector, relative_step
 
 
@@ -64,7 +65,8 @@ class NumpyDifferences(Reference):
         unread = ~both.moved & np.all(stays, axis=0)
         error = np.asarray(both.error, np.float64) + 2.0**-52 * np.abs(value)
         slopes = both.slopes and (both.slopes[0].astype(float), both.slopes[1].astype(float))
-        return Estimate(value, error, ~unread, 0, f"differences of the {self.name}", slopes)
+        method = Method(Scheme.REFERENCE_DIFFERENCES, reference=self.name)
+        return Estimate(value, error, ~unread, method, slopes)
 
     def _samples(
         self,

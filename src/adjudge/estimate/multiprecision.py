@@ -14,12 +14,18 @@ import numpy as np
 from adjudge.errors import InputError
 from adjudge.estimate.reference import Direction, Link, Numbers, Reference, flat_entries
 from adjudge.estimate.stencils import Estimate
+from adjudge.findings import Method, Scheme
 from adjudge.floats import Vector
 
 MOST_DIGITS = 600
 """The digits to which outputs are taken that do not move with fewer. A difference at a step of
 `10^(-digits/3)` keeps two thirds of them, so 600 digits show every derivative that float64 holds,
 down to 5e-324, of a value near 1."""
+
+
+def _name(digits: int) -> str:
+    """Returns what a reference with so many digits calls itself."""
+    return f"mpmath, {digits} digits"
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,7 @@ class Mpmath(Reference):
     @property
     def name(self) -> str:
         """`mpmath, 50 digits`."""
-        return f"mpmath, {self.digits} digits"
+        return _name(self.digits)
 
     @property
     def second_order(self) -> bool:
@@ -156,7 +162,7 @@ class Mpmath(Reference):
                 continue
             side = _from_two_steps(to_one_side, sign * move, h, here, digits)
             value = sign * side.value
-            found = Estimate(value, side.error, side.moved, side.evaluations, side.method)
+            found = Estimate(value, side.error, side.moved, side.method)
             if not _not_finite(found, here):
                 return found
         if found is None:
@@ -291,7 +297,8 @@ def _from_two_steps(
     found, bar = _floats(value), _floats(error)
     bar = np.where(np.isnan(found), np.nan, bar + 2.0**-52 * np.abs(found))
     moved = ~still
-    return Estimate(found, bar, moved, 0, f"mpmath, {digits} digits", slopes)
+    method = Method(Scheme.REFERENCE, reference=_name(digits))
+    return Estimate(found, bar, moved, method, slopes)
 
 
 def _per_unit(estimate: Estimate, v: Direction) -> Estimate:

@@ -5,12 +5,13 @@ Richardson ladder, as arithmetic without any evaluation.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from adjudge.findings import Method, Scheme
 from adjudge.floats import SHORT, Vector, lowest_bit
 
 LONGEST_STEP = 0.25
@@ -28,8 +29,7 @@ class Estimate:
     error: Vector
     moved: NDArray[np.bool_]
     """Says whether the output changed at all between the samples."""
-    evaluations: int
-    method: str
+    method: Method
     slopes: tuple[Vector, Vector] | None = None
     """The one-sided slopes where a kink was seen; NaN elsewhere."""
     contradiction: Vector | None = None
@@ -82,8 +82,7 @@ def central_difference(sample: Sample, eps: float, noise: float = 0.0) -> Estima
         value = sample.slope
         error = np.where(np.isnan(value), np.nan, (2 * eps * sample.size + noise) / sample.step)
     moved = ~((sample.plus == sample.minus) & np.isfinite(sample.plus))
-    kind = "central difference, 2 evaluations"
-    return Estimate(value, error, moved, 2, kind, size=sample.size)
+    return Estimate(value, error, moved, Method(Scheme.CENTRAL, 2), size=sample.size)
 
 
 def ladder_ratio(eps: float) -> float:
@@ -175,15 +174,14 @@ def ladder(
         off = np.abs(plain[-1] - better[best, columns])
         explained = 16 * (eps * size + noise + unit) / steps[-1] + bar
         contradiction = np.where(off > explained, off, 0.0)
-    evaluations = len(samples) * (1 if one_sided else 2)
+    scheme = Scheme.ONE_SIDED_LADDER if one_sided else Scheme.CENTRAL_LADDER
     return Estimate(
         better[best, columns],
         bar,
         # What counts is whether the output moved in the window that was chosen, since a jump may
         # lie beyond it.
         ~still[best, columns],
-        evaluations,
-        f"{METHODS[one_sided]}, Richardson, {evaluations} evaluations",
+        Method(scheme, len(samples) * (1 if one_sided else 2)),
         None if at_x is None or one_sided else _one_sided(samples, at_x, eps),
         contradiction,
         steps[best + window - 1],
@@ -220,10 +218,6 @@ def _rounding_unit(
     values = np.array([value for s in samples for value in (s.plus, s.minus)])
     rounded = unit <= np.fmin(8 * np.min(lowest_bit(values), axis=0), size / 16)
     return np.where(np.isfinite(unit) & (rounded | (unit <= 64 * eps * largest)), unit, 0.0)
-
-
-METHODS = {False: "central differences", True: "one-sided differences"}
-"""The words for the differences in a report."""
 
 
 def eliminated_powers(*, one_sided: bool) -> tuple[int, ...]:
@@ -273,13 +267,12 @@ def combined(one: Estimate, two: Estimate) -> Estimate:
         for estimate in (one, two):
             if estimate.contradiction is not None:
                 error = np.fmax(error, estimate.contradiction)
-    evaluations = one.evaluations + two.evaluations
+    evaluations = one.method.evaluations + two.method.evaluations
     return Estimate(
         value,
         error,
         one.moved | two.moved,
-        evaluations,
-        one.method.replace(f" {one.evaluations} ", f" {evaluations} "),
+        replace(one.method, evaluations=evaluations),
         one.slopes,
         size=one.size,
         steps=None

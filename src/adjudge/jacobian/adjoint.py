@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from adjudge.estimate import Column
-from adjudge.findings import Entry
+from adjudge.findings import Entry, Method, Scheme
 from adjudge.floats import Vector, norm
 from adjudge.jacobian.column import ColumnBlock, Columns
 from adjudge.jacobian.comparison import Tally
@@ -93,7 +93,7 @@ class AdjointTest:
                 float(two[k]),
                 0.0,
                 float(bound[k]),
-                "reverse mode",
+                Method(Scheme.REVERSE),
             )
             tally.keep(tally.wrong, entry)
 

@@ -16,7 +16,7 @@ from adjudge.estimate import (
     with_measured_noise,
     with_second_ladder,
 )
-from adjudge.findings import AlsoWrong, Entry
+from adjudge.findings import AlsoWrong, Entry, Method, Scheme
 from adjudge.floats import Vector, norm
 from adjudge.jacobian import ENTRY_WORK, INHERITED_UNITS, Failure, Table, rounding_neighbours
 from adjudge.problem import Forward, Purpose, Reverse, Tangent, evaluate, undetectable_slope
@@ -217,7 +217,7 @@ class _Trace:
         near, longer = found.estimate, far.estimate
         with np.errstate(all="ignore"):
             error = np.fmax(near.error, np.abs(near.value - longer.value))
-        method = "central differences, 4 evaluations"
+        method = Method(Scheme.CENTRAL, 4)
         return replace(found, estimate=replace(near, error=error, method=method)), unit
 
     def _outputs(self, found: Column, coordinate: int, total: Residual) -> None:

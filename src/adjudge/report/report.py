@@ -9,7 +9,7 @@ from typing import Any
 from adjudge.errors import AdjudgeError
 from adjudge.findings import Entry, Finding, Outcome, Silence, Verdict, plain
 from adjudge.report.modes import conclusion, table_of
-from adjudge.report.sentences import first_line, text_of, why_silent, without_repeats
+from adjudge.report.sentences import first_line, how, text_of, why_silent, without_repeats
 from adjudge.report.text import by_point, counted
 
 
@@ -167,5 +167,5 @@ class GradcheckError(AdjudgeError, AssertionError, RuntimeError):
 
 
 def _plain(entry: Entry) -> dict[str, Any]:
-    numbers = ("mode", "of", "wrt", "automatic", "reference", "error", "allowed", "method")
-    return {name: plain(getattr(entry, name)) for name in numbers}
+    names = ("mode", "of", "wrt", "automatic", "reference", "error", "allowed")
+    return {name: plain(getattr(entry, name)) for name in names} | {"method": how(entry.method)}

@@ -32,6 +32,7 @@ from adjudge.findings import (
     Finding,
     JudgedBy,
     Meaning,
+    Method,
     ModesDisagree,
     NarrowInaccurate,
     NarrowWrong,
@@ -56,6 +57,7 @@ from adjudge.findings import (
     RowsMissing,
     Rule,
     Saturated,
+    Scheme,
     Setting,
     Silence,
     Status,
@@ -145,7 +147,7 @@ def _disagreement(detail: Disagreement, finding: Finding) -> list[str]:
         f"({detail.count} of {detail.compared} {finding.mode} comparisons)",
         f"{mode}, {detail.provenance}",
         f"automatic   {entry.automatic: .12g}",
-        f"reference   {entry.reference: .12g} ± {entry.error:.1g}   ({entry.method})",
+        f"reference   {entry.reference: .12g} ± {entry.error:.1g}   ({how(entry.method)})",
         f"difference  {gap: .3g}   (allowed {entry.allowed:.3g})",
     ]
     if entry.slopes is not None and np.all(np.isfinite(entry.slopes)):
@@ -163,6 +165,28 @@ def _disagreement(detail: Disagreement, finding: Finding) -> list[str]:
     if near is not None and near.judged:
         lines.append(f"right at {near.right} of {near.judged} points nearby ({_moved(near.reach)})")
     return lines
+
+
+def how(method: Method) -> str:
+    """Says how a number was come by that automatic values are compared with."""
+    scheme, many = method.scheme, method.evaluations > 2
+    took = f", {method.evaluations} evaluations" if method.evaluations else ""
+    if scheme is Scheme.CENTRAL:
+        return f"central difference{'s' * many}{took}"
+    if scheme is Scheme.REFERENCE_DIFFERENCES:
+        return f"differences of the {method.reference}"
+    return f"{_SCHEMES.get(scheme, method.reference)}{took}"
+
+
+_SCHEMES = {
+    Scheme.CENTRAL_LADDER: "central differences, Richardson",
+    Scheme.ONE_SIDED_LADDER: "one-sided differences, Richardson",
+    Scheme.REVERSE: "reverse mode",
+    Scheme.NOT_FINITE: "x is not finite there",
+    Scheme.NO_ROOM: "no step of the ladder fits between the bounds",
+    Scheme.TOO_SMALL: "no step of the ladder moves x: it lies among the smallest numbers of its "
+    "dtype",
+}
 
 
 def _also(also: AlsoWrong) -> str:

@@ -30,7 +30,7 @@ def test_a_central_difference_of_a_parabola_is_exact():
 
     assert [8.0] == estimate.value.tolist()
     assert estimate.moved.tolist() == [True]
-    assert estimate.evaluations == 2
+    assert estimate.method.evaluations == 2
 
 
 @pytest.mark.parametrize("degree", range(6))
@@ -51,7 +51,7 @@ def test_one_extrapolation_removes_the_cubic_term():
     estimate = ladder(cubic, EPS, None)
 
     assert estimate.value[0] == pytest.approx(3 * x**2, rel=1e-14)
-    assert estimate.evaluations == 6
+    assert estimate.method.evaluations == 6
     assert estimate.slopes is None
 
 
