@@ -2,8 +2,8 @@
 
 Its modules, each of which may import those above it:
 
-- `pytree`: nested arguments as flat leaves with their access paths.
-- `arguments`: which leaves are checked, and how the call is put together again.
+- `arguments`: nested arguments as flat leaves with their access paths, which of them are
+  checked, and how the call is put together again.
 - `calls`: the call of the user's function, counted, and the structure of its outputs.
 - `space`: real inner-product spaces of leaves and their coordinates.
 - `domain`: the boxes and sets within which f may be evaluated.
@@ -19,7 +19,7 @@ arrays made from them, so that no function can spoil its inputs. Every evaluatio
 is counted.
 """
 
-from adjudge.problem.arguments import Arguments, Path, read_arguments
+from adjudge.problem.arguments import Arguments, Path, Tree, flatten, read_arguments
 from adjudge.problem.autodiff import Forward, Reverse
 from adjudge.problem.calls import (
     DIFFERENTIATING,
@@ -61,7 +61,6 @@ from adjudge.problem.problem import (
     observe,
     undetectable_slope,
 )
-from adjudge.problem.pytree import Tree, flatten
 from adjudge.problem.space import DOUBLE, Leaf, Space, largest
 
 __all__ = [

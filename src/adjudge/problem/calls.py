@@ -13,8 +13,7 @@ import numpy as np
 
 from adjudge.engine import Arrays, MaybeArrays, expand, is_array_like
 from adjudge.errors import InputError, Source, UnstableOutputError, running
-from adjudge.problem.arguments import Arguments
-from adjudge.problem.pytree import Tree, flatten
+from adjudge.problem.arguments import Arguments, Tree, flatten
 
 KEPT_BYTES = 2**20
 """Of all points together that are kept alive; points of more than a sixteenth of it are not."""

@@ -4,11 +4,10 @@ Its modules, each of which may import those above it:
 
 - `group_testing`: which of many candidates are wrong, from few measurements.
 - `locate`: the wrong entries behind a projection that failed.
-- `mistake_patterns`: hypotheses about a wrong derivative: a factor, a sign, a transpose.
 - `mistakes`: the likely mistake, from two derivatives side by side.
-- `modes`: compositions of modes as words, and which rule their verdicts accuse.
 - `sentences`: the sentence of every situation that a finding may be about, and of every remedy.
-- `text`: the table of several points.
+- `tables`: compositions of modes as words, which rule their verdicts accuse, and the tables of
+  outcomes by mode and by point.
 - `report`: the report of a check.
 - `reproduce`: a script that repeats a check bit by bit.
 
@@ -18,10 +17,10 @@ the other way round.
 
 from adjudge.report.locate import Traced, localise
 from adjudge.report.mistakes import likely_mistake
-from adjudge.report.modes import asked_for, combined, place, table_of
 from adjudge.report.report import GradcheckError, Provenance, Report
 from adjudge.report.reproduce import reproduction
 from adjudge.report.sentences import said, text_of, told_apart, why_not_in_double, why_silent
+from adjudge.report.tables import asked_for, combined, place, table_of
 
 __all__ = [
     "GradcheckError",

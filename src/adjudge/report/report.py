@@ -8,9 +8,8 @@ from typing import Any
 
 from adjudge.errors import AdjudgeError
 from adjudge.findings import Entry, Finding, Outcome, Silence, Verdict, plain
-from adjudge.report.modes import conclusion, table_of
 from adjudge.report.sentences import first_line, how, text_of, why_silent, without_repeats
-from adjudge.report.text import by_point, counted
+from adjudge.report.tables import by_point, conclusion, counted, table_of
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from adjudge.jacobian.comparison import FLOOR as FLOOR_OF_COMPARISONS
-from adjudge.report.mistake_patterns import FLOOR
-from adjudge.report.mistakes import diagnose, diagnose_block
+from adjudge.report.mistakes import FLOOR, diagnose, diagnose_block
 
 RTOL = 4e-7
 DTYPES = {"float64": (4e-7, 1e-9), "float32": (1.3e-3, 1e-4), "bfloat16": (0.11, 1e-2)}

@@ -3,7 +3,7 @@
 import pytest
 
 from adjudge import InputError, Status, Verdict
-from adjudge.report.modes import asked_for, combined, conclusion, table_of
+from adjudge.report.tables import asked_for, combined, conclusion, table_of
 
 SECOND = ["R", "F", "RR", "FR", "RF", "FF"]
 
