@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
-SAMPLED = 4096
+QUANTILE_ENTRIES = 4096
 """Of how many entries of a large leaf, about, quantiles are taken."""
-SHORT = 2.0**-12
+COARSE_EPS = 2.0**-12
 """Dtypes with a coarser `eps` than this (float16, bfloat16) have room for a short ladder only."""
 
 
@@ -32,7 +32,7 @@ EPS = {
 """The spacing at 1 of numeric formats. TensorFloat-32, to which NVIDIA's tensor cores may round the
 factors of float32 products, has ten explicit significand bits, as float16 has."""
 
-FLUSHED = 2.0**-960
+COUNTS_AS_ZERO = 2.0**-960
 """Below this a number is zero for all that its differences, and products with them, can show."""
 
 
@@ -49,15 +49,15 @@ def scale(x: Vector) -> Vector:
     if not np.isfinite(largest):
         magnitude = magnitude[np.isfinite(magnitude)]
         largest = float(np.max(magnitude, initial=0.0))
-    if largest < FLUSHED:
+    if largest < COUNTS_AS_ZERO:
         return np.ones_like(x)
     rms = largest * float(np.sqrt(np.mean((magnitude / largest) ** 2)))
-    few = magnitude[:: max(1, magnitude.size // SAMPLED)]
+    few = magnitude[:: max(1, magnitude.size // QUANTILE_ENTRIES)]
     few = few[few > 0]
     chance = few.size // 1000
     smallest = np.partition(few, chance)[chance] if few.size else largest
     if largest / 1e4 > smallest:
-        return np.where(np.isfinite(x) & (np.abs(x) >= FLUSHED), np.abs(x), rms)
+        return np.where(np.isfinite(x) & (np.abs(x) >= COUNTS_AS_ZERO), np.abs(x), rms)
     return np.broadcast_to(np.float64(rms), x.shape)  # takes no memory
 
 

@@ -12,9 +12,9 @@ from adjudge.check.one_problem import FULL_MODE, Judgement, Part, judge
 from adjudge.check.options import Settings
 from adjudge.errors import attempt
 from adjudge.findings import Disagreement, Finding, Nearby, Status, Verdict
-from adjudge.floats import SHORT, Vector, scale
+from adjudge.floats import COARSE_EPS, Vector, scale
 from adjudge.jacobian import least_work, mode_verdict
-from adjudge.problem import Base, Problem, observe, signed
+from adjudge.problem import Base, Problem, observe, random_entries
 
 POINTS = 2
 
@@ -63,7 +63,7 @@ def judge_here_or_nearby(
 
 def _reach(base: Base) -> float:
     """Of the scale of each input; sixteen bits hold no less."""
-    return 0.06 if any(leaf.eps > SHORT for leaf in base.problem.X.leaves) else 0.01
+    return 0.06 if any(leaf.eps > COARSE_EPS for leaf in base.problem.X.leaves) else 0.01
 
 
 def _points(
@@ -74,10 +74,10 @@ def _points(
     leaves = problem.primal_inputs or len(X.leaves)  # of a derivative its cotangents stay
     one, two = np.zeros(X.size), np.zeros(X.size)
     for here in X.slices[:leaves]:
-        sides = signed(random, here.stop - here.start)
+        sides = random_entries(random, here.stop - here.start)
         lengths = reach * scale(problem.origin[here])
         one[here] = lengths * sides
-        two[here] = -lengths * np.sign(sides) * np.abs(signed(random, sides.size))
+        two[here] = -lengths * np.sign(sides) * np.abs(random_entries(random, sides.size))
     moves = [one, two, np.abs(one), -np.abs(two)]
     for move in (*moves, *(move / 16 for move in moves)):
         there = _moved(problem, move)

@@ -16,7 +16,7 @@ from adjudge.check.one_problem import Judgement
 from adjudge.findings import Finding, Status, ValueInWay
 from adjudge.floats import Vector
 from adjudge.jacobian import Tally
-from adjudge.problem import Base, Forward, Probes, Problem, Reverse, Space, signed
+from adjudge.problem import Base, Forward, Probes, Problem, Reverse, Space, random_entries
 from adjudge.properties import Identities, only
 
 CLOSE = 2.0**10
@@ -91,7 +91,9 @@ def shared_tangent(known: Judged, seed: int) -> Vector | None:
     if image is None or known.top.cotangent is None or not np.all(known.top.cotangent):
         return None
     c = image[0]
-    return np.asarray(np.where(c == 0, signed(np.random.default_rng([seed, 31]), c.size), c))
+    return np.asarray(
+        np.where(c == 0, random_entries(np.random.default_rng([seed, 31]), c.size), c)
+    )
 
 
 def hessian_by_forward(known: Judged, top: Problem, base: Base, image: Image) -> int:
@@ -126,7 +128,7 @@ def forward_by_reverse(top: Problem, base: Base, row: Image, column: Image, seed
         forward, columns = Forward(top), []
         for part in (*top.X.slices[: top.primal_inputs], slice(top.X.size // 2, top.X.size)):
             t = np.zeros(top.X.size)
-            t[part] = signed(random, part.stop - part.start)
+            t[part] = random_entries(random, part.stop - part.start)
             columns.append((t, forward.column(base, t)[1]))
     compared = 0
     for t, image in columns:

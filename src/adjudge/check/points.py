@@ -32,7 +32,7 @@ from adjudge.findings import (
     Verdict,
     worst,
 )
-from adjudge.floats import FLUSHED
+from adjudge.floats import COUNTS_AS_ZERO
 from adjudge.jacobian import UNDERFLOW
 from adjudge.problem import Bounds, Problem, composed, observe
 from adjudge.report import Report, combined, place
@@ -204,7 +204,7 @@ def _explained(
     before = {mode[1:] for mode, outcome in report.modes.items() if outcome in unsettled}
     reasons: list[Silence] = []
     # what is wrong by nothing but the range of the dtype is zero, infinite or NaN
-    ends = all(not FLUSHED <= abs(x.automatic) < np.inf for x in report.entries)
+    ends = all(not COUNTS_AS_ZERO <= abs(x.automatic) < np.inf for x in report.entries)
     with surroundings(problem, highest=settings.highest_precision):
         for taken in sorted({"", *before}, key=len):
             why = _reasons(problem, taken, settings)
@@ -265,7 +265,7 @@ def _at_an_end(entry: Entry, stays_open: bool) -> bool:
     there products are flushed, and sums overflow.
     """
     sizes = abs(entry.automatic), abs(entry.reference)
-    return max(sizes) < FLUSHED or (stays_open and max(sizes) > 1 / FLUSHED)
+    return max(sizes) < COUNTS_AS_ZERO or (stays_open and max(sizes) > 1 / COUNTS_AS_ZERO)
 
 
 def _silenced(report: Report, why: tuple[Silence, ...]) -> Report:

@@ -30,7 +30,7 @@ from adjudge.jacobian import (
     rms,
     rounding_allowance,
 )
-from adjudge.problem import Leaf, Space, signed
+from adjudge.problem import Leaf, Space, random_entries
 from adjudge.report import Report
 
 NEAR = 4
@@ -66,7 +66,7 @@ def questions(first: Engine, words: Sequence[str], seed: int) -> list[Question]:
         domain, codomain, origin, along = X, Y, x, None
         if len(word) == 2:
             more = Y if word[1] == "R" else X
-            along = signed(np.random.default_rng([seed, 59, len(more.leaves)]), more.size)
+            along = random_entries(np.random.default_rng([seed, 59, len(more.leaves)]), more.size)
             origin = np.concatenate([x, along])
             name, image = ("grad_outputs", "grad") if word[1] == "R" else ("tangents", "tangent")
             named = [replace(leaf, name=f"{name}[{j}]") for j, leaf in enumerate(more.leaves)]

@@ -22,7 +22,7 @@ from adjudge.estimate.stencils import (
     ladder_steps,
 )
 from adjudge.findings import Method, Scheme
-from adjudge.floats import SHORT, Vector, relative_step
+from adjudge.floats import COARSE_EPS, Vector, relative_step
 from adjudge.problem import Base, Move, Problem, Tangent, evaluate
 
 STEP_REDUCTIONS = (1.0, 2.0**-8, 2.0**-16)
@@ -88,7 +88,7 @@ def column(problem: Problem, base: Base, tangent: Tangent, eps: float | None) ->
         return Column(tangent, taken[1], central_difference(taken[0], u, base.noise), eps, relative)
     best: Column | None = None
     room = problem.longest_step(tangent.vector)
-    for factor in STEP_REDUCTIONS if u <= SHORT else SHORT_STEP_REDUCTIONS:
+    for factor in STEP_REDUCTIONS if u <= COARSE_EPS else SHORT_STEP_REDUCTIONS:
         step = power_of_two(relative * factor * tangent.length)
         # At a bound short steps are for float64 only, since rounding drowns them in narrower
         # dtypes.

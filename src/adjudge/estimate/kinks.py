@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from adjudge.errors import attempt
 from adjudge.estimate.directional import Column, coarsest_eps
 from adjudge.findings import Reason, Silence
-from adjudge.floats import SHORT, Vector, scale
-from adjudge.problem import Base, Problem, Purpose, Space, evaluate, signed
+from adjudge.floats import COARSE_EPS, Vector, scale
+from adjudge.problem import Base, Problem, Purpose, Space, evaluate, random_entries
 
 UNCHANGED = 0.15
 """A part of the samples that is the same to this part of itself, over steps that shrink by powers
@@ -38,7 +38,7 @@ def with_jumps(problem: Problem, base: Base, found: Column) -> Column:
         suspects = estimate.moved & (estimate.error > wide)
     if found.step == 0 or not np.any(suspects):
         return found
-    ratio = 2.0**-2 if eps > SHORT else 2.0**-8 if eps < 2.0**-40 else 2.0**-4
+    ratio = 2.0**-2 if eps > COARSE_EPS else 2.0**-8 if eps < 2.0**-40 else 2.0**-4
     odd, even = [], []
     for k in range(3):
         move = found.step * ratio**k * found.vector
@@ -168,7 +168,7 @@ def irregularity(problem: Problem, base: Base, given: Space, seed: int) -> Irreg
     the inputs in the dtypes of the caller, where `problem` is in double precision.
     """
     eps = coarsest_eps(problem, base)
-    if eps > SHORT or not np.all(np.isfinite(base.values)) or not problem.finite:
+    if eps > COARSE_EPS or not np.all(np.isfinite(base.values)) or not problem.finite:
         return Irregularity()
     around = _local_slopes(problem, base, eps)
     random = np.random.default_rng([seed, 5])
@@ -176,7 +176,7 @@ def irregularity(problem: Problem, base: Base, given: Space, seed: int) -> Irreg
     leaves = problem.primal_inputs or len(problem.X.leaves)
     for part in problem.X.slices[:leaves]:
         lengths[part] = scale(problem.origin[part])
-    v = signed(random, lengths.size) * lengths
+    v = random_entries(random, lengths.size) * lengths
     one, other = around.slopes(v), around.slopes(-v)
     # With all signs alike f may be defined on one side (sqrt at zeros).
     if one is None or other is None:
@@ -191,7 +191,7 @@ def irregularity(problem: Problem, base: Base, given: Space, seed: int) -> Irreg
     if _rounding_dominates(around, around.steps[0] * v, v, eps):
         return Irregularity(below_rounding=Silence(Reason.ROUNDING_OF_X))
     kind = _defect(around, one, None if sided else other)
-    second = signed(random, lengths.size) * lengths
+    second = random_entries(random, lengths.size) * lengths
     if sided:
         second = np.copysign(second, v)
     if kind is None and (two := around.slopes(second)) and (both := around.slopes(v + second)):

@@ -26,7 +26,7 @@ from adjudge.estimate.directional import (
     with_steps,
 )
 from adjudge.estimate.stencils import Sample, combined, ladder
-from adjudge.floats import SHORT, Vector, lowest_bit
+from adjudge.floats import COARSE_EPS, Vector, lowest_bit
 from adjudge.problem import Base, Problem, evaluate
 
 POINTS = (32, 31, 29, 28, 25, 24, 21, 19, 18, 16)
@@ -131,7 +131,7 @@ def with_measured_noise(
         if abs(shorter) > abs(step) / 8:
             break
         step = shorter
-    if coarsest_eps(problem, base) > SHORT and found.tangent.coordinate is not None:
+    if coarsest_eps(problem, base) > COARSE_EPS and found.tangent.coordinate is not None:
         return _with_shorter_steps(problem, base, found)
     return found
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.findings import Method, Scheme
-from adjudge.floats import SHORT, Vector, lowest_bit
+from adjudge.floats import COARSE_EPS, Vector, lowest_bit
 
 LONGEST_STEP = 0.25
 """The longest step of the ladder, relative to the scale of x. Over longer ones most functions are
@@ -89,7 +89,7 @@ def ladder_ratio(eps: float) -> float:
     """Returns the ratio of neighbouring steps: 4, or 2 in sixteen bits, whose range of useful steps
     is short. Both are ours.
     """
-    return 2.0 if eps > SHORT else 4.0
+    return 2.0 if eps > COARSE_EPS else 4.0
 
 
 def ladder_steps(
@@ -104,7 +104,7 @@ def ladder_steps(
     """
     ratio = ladder_ratio(eps)
     if finer is None:
-        finer = 1 if eps > SHORT else 3
+        finer = 1 if eps > COARSE_EPS else 3
     reach = range(8 if far else 4, 0, -1)
     coarser = [k for k in reach if relative * ratio**k <= LONGEST_STEP]
     return [step * ratio**k for k in (*coarser, *range(0, -finer - 1, -1))]

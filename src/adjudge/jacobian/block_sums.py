@@ -35,7 +35,7 @@ from adjudge.engine import (
 )
 from adjudge.errors import Catching, NotSupportedError, Source, UnstableOutputError, running
 from adjudge.estimate import coarsest_eps
-from adjudge.floats import SAMPLED, Vector, scale
+from adjudge.floats import QUANTILE_ENTRIES, Vector, scale
 from adjudge.jacobian.column import ColumnBlock
 from adjudge.jacobian.comparison import Tally, Tolerance
 from adjudge.jacobian.table import SEPARATIONS, Table
@@ -49,7 +49,7 @@ from adjudge.problem import (
     Space,
     largest,
     observe,
-    signed,
+    random_entries,
 )
 
 BLOCKS = 4096
@@ -313,7 +313,7 @@ def sketch_of(
         if not leaf.size or (only is not None and j not in only):
             inputs.append(None)
             continue
-        factors = signed(random, leaf.size) * _powers_of_two(scale(problem.origin[part]))
+        factors = random_entries(random, leaf.size) * _powers_of_two(scale(problem.origin[part]))
         if only is not None:
             kept = np.repeat(only[j], 2) if leaf.complex else only[j]
             factors = np.where(kept, factors, 0.0)
@@ -321,7 +321,7 @@ def sketch_of(
     random = np.random.default_rng([seed, 43])
     arrays: Any = base.arrays
     outputs = [
-        Blocks.of(backend, leaf, like, signed(random, leaf.size))
+        Blocks.of(backend, leaf, like, random_entries(random, leaf.size))
         for leaf, like in zip(base.whole.leaves, arrays, strict=True)
     ]
     sketch = Sketch(problem, base, inputs, outputs)
@@ -391,7 +391,7 @@ def _looks_narrow(base: Base) -> bool:
     narrower dtype.
     """
     for part in base.whole.slices:
-        some = base.values[part][:: max(1, (part.stop - part.start) // SAMPLED)]
+        some = base.values[part][:: max(1, (part.stop - part.start) // QUANTILE_ENTRIES)]
         with np.errstate(over="ignore"):
             rounded = some.astype(np.float32)
         if np.array_equal(some, rounded):

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.floats import Vector, scale
-from adjudge.problem import Probes, Tangent, signed
+from adjudge.problem import Probes, Tangent, random_entries
 
 DENSEST = 1 / 4
 """A table whose fullest row has more than this part of its entries is not grouped: there would be
@@ -41,7 +41,7 @@ def colored_tangents(
         if np.max(np.count_nonzero(nonzero, axis=1), initial=0) > DENSEST * size:
             continue
         lengths = scale(origin[whole])[part.start - whole.start : part.stop - whole.start]
-        entries = signed(random, size, wide=True) * 2.0 ** np.round(np.log2(lengths))
+        entries = random_entries(random, size, wide=True) * 2.0 ** np.round(np.log2(lengths))
         for members in _colors(nonzero):
             vector = np.zeros(probes.X.size)
             coordinates = part.start + members

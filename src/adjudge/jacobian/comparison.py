@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.findings import Entry
-from adjudge.floats import SHORT, Vector
+from adjudge.floats import COARSE_EPS, Vector
 
 SIGNIFICANT = 1 / 4
 """A deviation that leaves the error bar by more than this part of `rtol` is significant, although
@@ -297,7 +297,7 @@ class Comparison:
                 return np.asarray(reference_missing | (self.agrees & wide & ~self.equal_nans))
             # In sixteen bits the error bar exceeds every small derivative, and nearly all checks
             # would stay open.
-            small = self.negligible | (t.eps > SHORT)
+            small = self.negligible | (t.eps > COARSE_EPS)
             visible = t.resolution if t.noisy else t.relative
             wide &= ~(small & (self.error <= visible * self.scales.secant))
             wide &= ~(self.negligible & (self.error <= t.relative * self.scales.block))

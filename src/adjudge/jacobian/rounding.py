@@ -19,7 +19,16 @@ from numpy.typing import NDArray
 
 from adjudge.errors import UnstableOutputError, attempt
 from adjudge.floats import Vector, scale
-from adjudge.problem import Base, Forward, Problem, Purpose, Reverse, Space, evaluate, signed
+from adjudge.problem import (
+    Base,
+    Forward,
+    Problem,
+    Purpose,
+    Reverse,
+    Space,
+    evaluate,
+    random_entries,
+)
 
 DISTANCES = (46, 30, 20, 16, 13, 11, 9)
 """Binary exponents of the distances from x, over its scale, at which a difference is taken again.
@@ -322,7 +331,7 @@ def random_probes(
     each = 2 if problem.X.size + space.size >= MANY else max(2, PROBES // len(parts))
     for part in parts * each:
         probe = np.zeros(space.size)
-        probe[part] = signed(random, part.stop - part.start) * lengths[part]
+        probe[part] = random_entries(random, part.stop - part.start) * lengths[part]
         found.append(probe)
     return found
 

@@ -50,7 +50,7 @@ from adjudge.problem.domain import (
     domains_of,
     read_bounds,
 )
-from adjudge.problem.probes import Probes, Tangent, fresh_seed, random_cotangent, signed
+from adjudge.problem.probes import Probes, Tangent, fresh_seed, random_cotangent, random_entries
 from adjudge.problem.problem import (
     Base,
     BlockSums,
@@ -106,10 +106,10 @@ __all__ = [
     "observe",
     "over_reverse",
     "random_cotangent",
+    "random_entries",
     "read_arguments",
     "read_bounds",
     "require_outputs",
-    "signed",
     "tangent_problem",
     "undetectable_slope",
 ]

@@ -77,7 +77,7 @@ class Probes:
                 shortest = float(np.min(length))
                 if np.max(length) == shortest:  # a power of two: multiples of it stay exact
                     length = shortest = 2.0 ** min(round(np.log2(shortest)), 1023)
-                entries = signed(random, size, wide=wide)
+                entries = random_entries(random, size, wide=wide)
                 entries *= length
                 if gradient is not None:
                     agree = random.integers(0, 2, size, dtype=np.uint8).view(np.bool_)
@@ -143,7 +143,7 @@ class Probes:
         return low, high
 
 
-def signed(random: np.random.Generator, size: int, *, wide: bool = False) -> Vector:
+def random_entries(random: np.random.Generator, size: int, *, wide: bool = False) -> Vector:
     """Entries `sign * U[1/2, 1)`: no entry is small, and equal errors do not cancel in pairs
     as they do under plain signs. In 256ths, which every floating dtype, also bfloat16, holds
     exactly; `wide`: in 65536ths.
@@ -164,7 +164,7 @@ def _entries(wide: bool) -> Vector:
 def random_cotangent(space: Space, seed: int) -> Vector:
     """A signed cotangent of every output; independent of the tangents of the same seed."""
     wide = all(leaf.double for leaf in space.leaves)
-    return signed(np.random.default_rng([seed, 1]), space.size, wide=wide)
+    return random_entries(np.random.default_rng([seed, 1]), space.size, wide=wide)
 
 
 def fresh_seed() -> int:

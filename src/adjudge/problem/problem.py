@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from adjudge.engine import Arrays, AutodiffBackend, ByHand, FlatByHand, FlatFunction, HandBackend
 from adjudge.errors import Source, running
-from adjudge.floats import SAMPLED, SHORT, Vector, scale
+from adjudge.floats import COARSE_EPS, QUANTILE_ENTRIES, Vector, scale
 from adjudge.problem.arguments import Arguments
 from adjudge.problem.calls import Counts, Move, Purpose, UserCodec
 from adjudge.problem.constraints import (
@@ -296,10 +296,10 @@ class Base:
         typical = np.zeros(self.whole.size)
         size = self.whole.modulus(self.values)
         for leaf, part in zip(self.whole.leaves, self.whole.slices, strict=True):
-            if leaf.eps > SHORT:  # in sixteen bits every small entry would drown in it
+            if leaf.eps > COARSE_EPS:  # in sixteen bits every small entry would drown in it
                 continue
             own = size[part] if self.constant is None else size[part][~self.constant[part]]
-            some = own[:: max(1, own.size // SAMPLED)]
+            some = own[:: max(1, own.size // QUANTILE_ENTRIES)]
             finite = some[np.isfinite(some)]
             if finite.size:
                 typical[part] = np.partition(finite, finite.size // 2)[finite.size // 2]

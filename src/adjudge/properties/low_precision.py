@@ -25,7 +25,7 @@ from adjudge.findings import (
     Verdict,
     entry_name,
 )
-from adjudge.floats import SHORT, Vector, norm, scale
+from adjudge.floats import COARSE_EPS, Vector, norm, scale
 from adjudge.jacobian import (
     DERIVATIVE_UNITS,
     Array,
@@ -138,7 +138,7 @@ class _Link:
         seen = replace(seen, motion=np.where(seen.absent, 0.0, seen.motion))
         ratio = seen.off / rounding_allowance(self.u, seen.size, seen.motion, self.of)
         shift = self._shift(pair_at_x)
-        few = 1.25 * self.u if self.eps > SHORT else DERIVATIVE_UNITS * self.u
+        few = 1.25 * self.u if self.eps > COARSE_EPS else DERIVATIVE_UNITS * self.u
         suspects, biased = _worst(ratio, WRONG), np.abs(seen.bias) > few
         shifted = self.first and bool(np.any(shift > WRONG))
         wrong, factor = bool(np.any(seen.broken)), 1.0
@@ -279,7 +279,7 @@ class _Link:
         still, part = suspects[lasting & beyond], part[lasting & beyond]
         off, f = finite_deviation(*(np.array(derivative.values) for derivative in at))
         drift = np.abs(np.mean(relative_bias(off, f, self.low.base.Y), axis=0))
-        shown = self.u * (4 if self.eps > SHORT else DERIVATIVE_UNITS) * float(rms(norm(f)))
+        shown = self.u * (4 if self.eps > COARSE_EPS else DERIVATIVE_UNITS) * float(rms(norm(f)))
         shown = max(shown, WRONG * float(rms(norm(off))))
         by_leaf = common_factors(np.array(biases), few + 2 * float(np.max(drift, initial=0.0)))
         if self._moves(seen.off[still], still) <= shown:

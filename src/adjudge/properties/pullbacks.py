@@ -21,7 +21,7 @@ from adjudge.findings import (
     UndefinedRaised,
 )
 from adjudge.floats import Vector
-from adjudge.problem import Reverse, random_cotangent, signed
+from adjudge.problem import Reverse, random_cotangent, random_entries
 from adjudge.properties.identities import Identities, masked, only
 from adjudge.properties.metadata import first_elsewhere, metadata
 
@@ -79,7 +79,7 @@ def additive_pair(checks: Identities, reverse: Reverse, one: Vector) -> Iterator
     """`J*(u + v) = J* u + J* v` for a second random cotangent."""
     u = cotangent(checks, reverse)
     random = np.random.default_rng([checks.probes.seed, 2])
-    v = masked(checks.base.Y, signed(random, u.size), reverse.attached)
+    v = masked(checks.base.Y, random_entries(random, u.size), reverse.attached)
     two, together = (reverse.row(checks.base, w) for w in (v, u + v))
     with np.errstate(all="ignore"):
         apart, size = one + two, np.abs(one) + np.abs(two)

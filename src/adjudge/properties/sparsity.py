@@ -14,7 +14,7 @@ from adjudge.estimate import column, moved_by, with_ladder, with_second_ladder
 from adjudge.findings import Finding, NothingRead, Remedy, RowLeaks, RowsMissing, Status
 from adjudge.floats import Vector, norm, scale
 from adjudge.jacobian import ColumnBlock, Table
-from adjudge.problem import Leaf, Purpose, Reverse, Tangent, evaluate, signed
+from adjudge.problem import Leaf, Purpose, Reverse, Tangent, evaluate, random_entries
 
 Mask = NDArray[np.bool_]
 
@@ -227,7 +227,7 @@ class Structure:
         part, wide = problem.X.slices[j], problem.X.leaves[j].double
         random = np.random.default_rng([self.table.probes.seed, 41, j, draw])
         vector = np.zeros(problem.X.size)
-        entries = signed(random, mask.size, wide=wide) * scale(problem.origin[part])
+        entries = random_entries(random, mask.size, wide=wide) * scale(problem.origin[part])
         vector[part] = np.where(mask, entries, 0.0)
         return Tangent(j, vector, 1.0)
 

@@ -9,7 +9,7 @@ import numpy as np
 from adjudge.findings import Asymmetric, Finding, Status
 from adjudge.floats import Vector, norm, scale
 from adjudge.jacobian import SUM_UNITS, is_systematic, perturbed
-from adjudge.problem import Forward, Reverse, signed
+from adjudge.problem import Forward, Reverse, random_entries
 from adjudge.properties.identities import Identities, only
 
 LEAVES = 4
@@ -63,7 +63,7 @@ def _of_output(
     lengths = np.concatenate(
         [*(scale(problem.origin[problem.X.slices[j]]) for j in leaves), np.zeros(0)]
     )
-    one, two = (signed(random, count) * lengths for _ in range(2))
+    one, two = (random_entries(random, count) * lengths for _ in range(2))
     if len(leaves) > LEAVES:
         parts, names = [one], [""]
     else:

@@ -1,10 +1,10 @@
-"""Probes: unit tangents, signed ones, and what they are contracted with."""
+"""Probes: unit tangents, random_entries ones, and what they are contracted with."""
 
 import numpy as np
 import pytest
 
 from adjudge.engine.array_api import PlainBackend
-from adjudge.problem.probes import Probes, fresh_seed, random_cotangent, signed
+from adjudge.problem.probes import Probes, fresh_seed, random_cotangent, random_entries
 from adjudge.problem.space import Space
 
 BACKEND = PlainBackend(np)
@@ -52,7 +52,7 @@ def test_the_number_of_rows_and_columns_is_that_of_what_is_yielded():
 
 
 def test_signed_entries_are_neither_small_nor_large_and_exact_in_bfloat16():
-    entries = signed(np.random.default_rng(0), 10_000)
+    entries = random_entries(np.random.default_rng(0), 10_000)
 
     assert np.abs(entries).min() >= 0.5
     assert np.abs(entries).max() <= 1.0
