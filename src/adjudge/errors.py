@@ -21,21 +21,23 @@ Value = TypeVar("Value")
 
 
 class AdjudgeError(Exception):
-    """Base of every exception that adjudge itself raises."""
+    """The base of every exception that adjudge itself raises."""
 
     def __init__(self, found: str, remedy: str = "") -> None:
-        """`found` names value, shape, dtype or device; `remedy` says what to do."""
+        """`found` says what was found, with name, value, shape, dtype or device; `remedy` says
+        what to do.
+        """
         self.found = found
         self.remedy = remedy
         super().__init__(f"{found}\n  {remedy}" if remedy else found)
 
 
 class InputError(AdjudgeError, ValueError):
-    """An argument that cannot be checked: raised before any comparison starts."""
+    """An argument cannot be checked. This is raised before any comparison starts."""
 
 
 class FlagError(InputError):
-    """Two arguments that contradict one another."""
+    """Two arguments contradict one another."""
 
 
 class BackendError(AdjudgeError):
@@ -43,23 +45,24 @@ class BackendError(AdjudgeError):
 
 
 class UnknownFrameworkError(BackendError, TypeError):
-    """An array of a framework for which no adapter is registered."""
+    """An array belongs to a framework for which no adapter is registered."""
 
 
 class BackendNotInstalledError(BackendError, ImportError):
-    """A known framework whose package is not installed, or whose adapter fails to import."""
+    """The package of a known framework is not installed, or its adapter fails to import."""
 
 
 class MixedFrameworksError(BackendError, TypeError):
-    """Checked leaves that belong to two frameworks."""
+    """The arrays to check belong to two frameworks."""
 
 
 class NotSupportedError(AdjudgeError, NotImplementedError):
-    """An operation that this engine does not offer. Never silently skipped."""
+    """The engine does not offer an operation. Reports say so; it is never skipped in silence."""
 
-    def bare(self) -> NotSupportedError:
-        """Itself without the frames that it passed, which would keep the arrays of a check alive
-        for as long as its report is kept.
+    def without_traceback(self) -> NotSupportedError:
+        """Removes the tracebacks of this error and of its causes, and returns it.
+
+        The frames in them would keep the arrays of a check alive for as long as its report.
         """
         error: BaseException | None = self
         while error is not None:
@@ -69,7 +72,7 @@ class NotSupportedError(AdjudgeError, NotImplementedError):
 
 
 class UnstableOutputError(AdjudgeError, AssertionError):
-    """A function whose output changes its structure, shape or dtype between evaluations."""
+    """The output of a function changes its structure, shape or dtype between evaluations."""
 
 
 class Source(Enum):

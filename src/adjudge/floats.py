@@ -1,4 +1,4 @@
-"""Facts about floating-point numbers and the magnitudes of arrays of them."""
+"""Facts about floating-point formats, and the magnitudes of arrays of such numbers."""
 
 from __future__ import annotations
 
@@ -6,18 +6,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
+"""Real coordinates of a point, a tangent or a cotangent: one-dimensional, on the host."""
+
 QUANTILE_ENTRIES = 4096
-"""Of how many entries of a large leaf, about, quantiles are taken."""
+"""Quantiles of a large leaf are taken of about this many of its entries, evenly spread. The value
+is ours: few enough to be cheap, and enough for the one entry in a thousand of `scale`."""
+
 COARSE_EPS = 2.0**-12
-"""Dtypes with a coarser `eps` than this (float16, bfloat16) have room for a short ladder only."""
+"""Dtypes of a coarser `eps` than this are those of sixteen bits, float16 and bfloat16. They have
+room for a few steps of a ladder only, between steps at which f curves and steps that round away."""
 
 
 def relative_step(eps: float) -> float:
-    """The step relative to the scale of x: a power of two near `u^(1/3)`.
+    """Returns the step of central differences relative to the scale of x, a power of two near
+    `u^(1/3)`.
 
-    It balances truncation `h^2 f'''/6` against rounding `u f / h` when derivatives over the
-    scale of x are as large as f (Gautschi, Numerical Analysis, 2012, section 3.1). A power of
-    two, so that products with it are exact.
+    This balances the truncation `h^2 f'''/6` against the rounding `u f / h` where derivatives
+    over the scale of x are as large as f (Gautschi, Numerical Analysis, 2012, section 3.1). It is a
+    power of two so that products with it are exact.
     """
     return float(2.0 ** round(np.log2(eps / 2) / 3))
 
@@ -33,16 +39,22 @@ EPS = {
 factors of float32 products, has ten explicit significand bits, as float16 has."""
 
 COUNTS_AS_ZERO = 2.0**-960
-"""Below this a number is zero for all that its differences, and products with them, can show."""
+"""A magnitude below this counts as zero: where an engine flushes subnormal numbers, differences of
+numbers so small, and products with them, are lost. The value is ours."""
 
 
 def scale(x: Vector) -> Vector:
-    """The length over which each coordinate of a leaf is expected to vary.
+    """Returns the length over which each coordinate of a leaf is expected to vary.
 
-    The root mean square of the leaf (1 if it is zero); where the entries span more than four
-    decades, each its own magnitude, since a step that suits the largest would throw the
-    smallest across its domain. One entry in a thousand may be as small by chance. Entries among
-    the smallest numbers count as zero: steps of their size are lost where those are flushed.
+    Args:
+        x: The real coordinates of the leaf; entries that are not finite are allowed.
+
+    Returns:
+        A vector like `x`. Where the magnitudes of the entries lie within four decades, each length
+        is the root mean square of the leaf, or 1 where that counts as zero. Where they span more,
+        each length is the magnitude of its own entry, since a step that suits the largest entry
+        would throw the smallest across its domain. The smallest entry in a thousand is passed over,
+        since random numbers have one that is small by chance. These rules are ours.
     """
     magnitude = np.abs(x)
     largest = float(np.max(magnitude, initial=0.0))
@@ -54,15 +66,18 @@ def scale(x: Vector) -> Vector:
     rms = largest * float(np.sqrt(np.mean((magnitude / largest) ** 2)))
     few = magnitude[:: max(1, magnitude.size // QUANTILE_ENTRIES)]
     few = few[few > 0]
-    chance = few.size // 1000
-    smallest = np.partition(few, chance)[chance] if few.size else largest
+    passed_over = few.size // 1000
+    smallest = np.partition(few, passed_over)[passed_over] if few.size else largest
     if largest / 1e4 > smallest:
         return np.where(np.isfinite(x) & (np.abs(x) >= COUNTS_AS_ZERO), np.abs(x), rms)
     return np.broadcast_to(np.float64(rms), x.shape)  # takes no memory
 
 
 def norm(terms: Vector) -> Vector:
-    """Root of the sum of squares along the last axis; squares neither overflow nor underflow."""
+    """Returns the root of the sum of squares along the last axis.
+
+    Where squares might overflow or underflow, the terms are divided by the largest of them first.
+    """
     with np.errstate(all="ignore"):
         plain = np.sqrt(np.einsum("...i,...i->...", terms, terms))
         if np.all((plain > 1e-140) & (plain < 1e140)):
@@ -73,7 +88,10 @@ def norm(terms: Vector) -> Vector:
 
 
 def lowest_bit(values: Vector) -> Vector:
-    """The value of the lowest bit that is set in each number; infinity for zero."""
+    """Returns the value of the lowest bit that is set in each number, and infinity for zero.
+
+    It shows to how many digits a number was rounded: the lowest bit of 1.5 is worth 0.5.
+    """
     mantissa, exponent = np.frexp(np.where(np.isfinite(values), values, 0.0))
     whole = np.abs(mantissa * 2.0**53).astype(np.int64)
     return np.where(

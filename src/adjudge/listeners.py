@@ -1,4 +1,7 @@
-"""Who is told of reports: whoever counts the comparisons of a run, a test runner say."""
+"""Functions that are told of every finished report.
+
+The pytest plugin counts the comparisons of a run in this way, without asking tests for reports.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,9 @@ _listeners: list[Listener] = []
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Within it `listener` is called with the report of every check that this process makes: once
-    a check, also where it is made at several points.
+    """Has `listener` called with the report of every check that this process makes in the block.
+
+    It is called once for each check, also where that is made at several points.
     """
     _listeners.append(listener)
     try:
@@ -26,7 +30,7 @@ def listening(listener: Listener) -> Iterator[None]:
 
 
 def tell(report: Report) -> Report:
-    """`report`, after every listener has seen it."""
+    """Calls every listener with `report`, and returns it."""
     for listener in tuple(_listeners):
         listener(report)
     return report

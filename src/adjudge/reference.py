@@ -1,4 +1,8 @@
-"""References: what gives a derivative in place of differences of f, where f cannot show it."""
+"""References: other sources of the derivative of f, for where differences of f cannot show it.
+
+At 20, say, `1 - erfc(x)` is rounded to 1, and all differences of it are zero. A reference gives the
+derivative instead: by mpmath, by NumPy with more digits, or by a formula.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +20,21 @@ from adjudge.floats import Vector
 
 
 def mpmath(g: Callable[..., Any], digits: int = 50) -> Reference:
-    """The function itself in mpmath: derivatives to full double precision, in any tail.
+    """Returns a reference by the function itself in mpmath: it has the derivatives to full double
+    precision, also where f is rounded to a constant.
 
     Args:
-        g: Has the signature of f. Floating arrays arrive as NumPy object arrays of `mpf` (`mpc`
-            where they are complex), those of shape `()` as the number itself; arrays of integers
-            as NumPy arrays. Returns the structure of f's result, of such arrays or numbers.
-            `np.vectorize(mpmath.exp, otypes=[object])` makes a function of arrays of one of
-            numbers.
-        digits: Decimal digits to compute with. More are taken, up to 600, where they do not show
-            the derivative.
+        g: A function with the signature of f. Floating arrays arrive as NumPy object arrays of
+            `mpf` (of `mpc` where they are complex), those of shape `()` as the number itself;
+            arrays of integers arrive as NumPy arrays. It returns the structure of f's result, made
+            of such arrays or numbers. `np.vectorize(mpmath.exp, otypes=[object])` makes a function
+            of arrays of one of numbers.
+        digits: The decimal digits to compute with, at least 20. More are taken, up to 600, where
+            they do not show the derivative.
+
+    Raises:
+        InputError: `g` cannot be called, `digits` is no integer of at least 20, or mpmath is not
+            installed.
     """
     _callable(g, "mpmath")
     number: Any = digits
@@ -44,14 +53,19 @@ def mpmath(g: Callable[..., Any], digits: int = 50) -> Reference:
 def twin(
     g: Callable[..., Any], dtype: Literal["longdouble", "float64"] = "longdouble"
 ) -> Reference:
-    """The function itself in NumPy, in another form or with more digits: differences of that.
+    """Returns a reference by differences of the same function in NumPy, written in another form or
+    computed with more digits.
 
     Args:
-        g: Has the signature of f. Floating arrays arrive as NumPy arrays of `dtype` (of
+        g: A function with the signature of f. Floating arrays arrive as NumPy arrays of `dtype` (of
             `clongdouble` or `complex128` where they are complex), arrays of integers as they are.
-            Returns the structure of f's result, of such arrays.
-        dtype: `"longdouble"` has 64 bits on x86, 113 on some machines, and elsewhere the 53 of
-            float64. `"float64"` serves functions of narrower dtypes.
+            It returns the structure of f's result, made of such arrays.
+        dtype: The precision of the arrays. `"longdouble"` has 64 significant bits on x86, 113 on
+            some machines, and elsewhere the 53 of float64. `"float64"` is enough where f itself is
+            in a narrower dtype.
+
+    Raises:
+        InputError: `g` cannot be called, or `dtype` is another one.
     """
     _callable(g, "twin")
     if dtype not in ("longdouble", "float64"):
@@ -62,15 +76,20 @@ def twin(
 def derivative(
     *, jvp: Callable[..., Any] | None = None, vjp: Callable[..., Any] | None = None
 ) -> Reference:
-    """An analytic derivative, on NumPy arrays of float64 (complex128).
+    """Returns a reference by an analytic derivative, given as its jvp or as its vjp.
+
+    Its arrays are NumPy arrays of float64, or of complex128 where they are complex.
 
     Args:
-        jvp: Called as `jvp(*inputs, *tangents, **kwargs)`: one tangent per positional input, of
-            its structure, `None` at leaves that are not checked. Returns the tangent of f's
-            result, in its structure.
-        vjp: Called as `vjp(*inputs, w, **kwargs)`: the cotangent `w` has the structure of f's
-            result. Returns the gradient, or a tuple of one per positional input. It is called once
-            for every output coordinate, so a jvp is cheaper where there are many.
+        jvp: It is called as `jvp(*inputs, *tangents, **kwargs)`, with one tangent per positional
+            input, of its structure, `None` at leaves that are not checked. It returns the tangent
+            of f's result, in its structure.
+        vjp: It is called as `vjp(*inputs, w, **kwargs)`, with a cotangent `w` of the structure of
+            f's result. It returns the gradient, or a tuple with one per positional input. There is
+            one call for every output coordinate, so a jvp is cheaper where there are many.
+
+    Raises:
+        InputError: Neither or both are given, or what is given cannot be called.
     """
     if (jvp is None) == (vjp is None):
         raise InputError(
@@ -89,7 +108,7 @@ class Analytic(Reference):
 
     @property
     def name(self) -> str:
-        """What it is."""
+        """The name that reports use."""
         return "analytic derivative"
 
     def values(self, link: Link, x: Vector) -> Vector | None:
@@ -118,7 +137,9 @@ def _callable(g: object, constructor: str) -> None:
 
 
 def require_reference(given: object) -> None:
-    """Raises `InputError` for what no constructor of this module made."""
+    """Raises `InputError` where `given` is neither `None` nor what a function of this module
+    made.
+    """
     if given is None or isinstance(given, Reference):
         return
     kind = "a bare function" if callable(given) else f"a {type(given).__name__}"

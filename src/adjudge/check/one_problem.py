@@ -131,7 +131,7 @@ def _supported(mode: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Fi
 def unsupported(mode: str, error: NotSupportedError) -> Finding:
     """The finding that the engine does not offer `mode`."""
     detail = NotSupported(error.found, error.remedy)
-    return Finding(Status.UNSUPPORTED, mode, "", detail, cause=error.bare())
+    return Finding(Status.UNSUPPORTED, mode, "", detail, cause=error.without_traceback())
 
 
 FULL_MODE = 4
