@@ -26,7 +26,7 @@ from adjudge.findings import (
 from adjudge.floats import scale
 from adjudge.jacobian import Evaluator
 from adjudge.problem import Base, Forward, Problem, Purpose, Reverse, Space, evaluate, observe
-from adjudge.properties import Transport, transport
+from adjudge.properties import LowPrecisionResult, compare_low_precision
 from adjudge.report import why_not_in_double
 
 STEPS = (2.0**-18, 2.0**-28)
@@ -250,7 +250,7 @@ def _in_double(
             if mode not in double.carried:
                 double.carried.add(mode)
                 with Catching(AdjudgeError) as caught:  # only in double: the rest ran before
-                    found = transport(one, other, letter, settings.seed)
+                    found = compare_low_precision(one, other, letter, settings.seed)
                 refuse_if_raised(caught)
                 _consequence(found, formula, mode)
                 new = found.findings(formula.verdict)
@@ -268,7 +268,7 @@ def _narrower(top: Problem, base: Base, eps: float) -> tuple[Problem, Base]:
     return problem, replace(base, problem=problem, whole=space(base.whole), Y=space(base.Y))
 
 
-def _consequence(found: Transport, formula: Judgement, mode: str) -> None:
+def _consequence(found: LowPrecisionResult, formula: Judgement, mode: str) -> None:
     """Raises `RefusedError` where the double run says nothing about the function."""
     if found.different is not None:
         raise _refused(found.different)

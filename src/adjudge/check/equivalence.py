@@ -17,7 +17,7 @@ from adjudge.findings import Finding, Status, ValueInWay
 from adjudge.floats import Vector
 from adjudge.jacobian import Tally
 from adjudge.problem import Base, Forward, Probes, Problem, Reverse, Space, random_entries
-from adjudge.properties import Identities, only
+from adjudge.properties import Identities, restricted
 
 CLOSE = 2.0**10
 """Units of rounding, of the largest entry of each leaf, within which two numbers are the same."""
@@ -123,7 +123,7 @@ def forward_by_reverse(top: Problem, base: Base, row: Image, column: Image, seed
     rows, columns = [whole], [column]
     if len(base.Y.leaves) > 1:
         reverse = Reverse(top)
-        rows = [reverse.row(base, only(base.Y, w, k)) for k in range(len(base.Y.leaves))]
+        rows = [reverse.row(base, restricted(base.Y, w, k)) for k in range(len(base.Y.leaves))]
     if top.primal_inputs > 1:  # an error in one leaf must not drown in another
         forward, columns = Forward(top), []
         for part in (*top.X.slices[: top.primal_inputs], slice(top.X.size // 2, top.X.size)):

@@ -42,15 +42,15 @@ from adjudge.jacobian import (
 from adjudge.problem import Base, Forward, Probes, Problem, Reverse
 from adjudge.properties import (
     Identities,
-    Structure,
-    again,
-    another,
-    caching,
-    only_cached,
-    opened,
-    pullbacks,
-    pushforwards,
-    symmetric,
+    Pullbacks,
+    Pushforwards,
+    SparsityPattern,
+    another_function,
+    asymmetries,
+    detect_cache,
+    evaluate_again,
+    explained_by_cache,
+    open_for_cache,
 )
 from adjudge.report import Traced, likely_mistake, localise
 
@@ -58,7 +58,7 @@ from adjudge.report import Traced, likely_mistake, localise
 def structure(table: Table) -> Iterator[Finding]:
     """Blocks of the inputs that f reads, or does not; what fails may be traced afterwards."""
     if table.reverse is not None:
-        yield from Structure(table, table.reverse).within()
+        yield from SparsityPattern(table, table.reverse).within()
 
 
 def exact(table: Table, checks: Identities, *, thorough: bool) -> Iterator[Finding]:
@@ -79,15 +79,15 @@ def exact(table: Table, checks: Identities, *, thorough: bool) -> Iterator[Findi
             continue  # what is no gradient has no symmetric derivative
         if not thorough or table.budget.allows(work):
             at_hand = rows if mode is table.reverse else None
-            yield from symmetric(checks, mode, at_hand, each=thorough)
+            yield from asymmetries(checks, mode, at_hand, each=thorough)
     if thorough and table.reverse is not None:
-        yield from Structure(table, table.reverse).between()
+        yield from SparsityPattern(table, table.reverse).between()
 
 
 def linear(table: Table, checks: Identities, forward: Forward) -> Iterator[Finding]:
     """Forward mode is additive, and zero at zero."""
     if table.budget.allows(8):
-        yield from pushforwards.additive(checks, forward)
+        yield from Pushforwards(checks, forward).additive()
 
 
 def mapped(
@@ -99,10 +99,10 @@ def mapped(
     outputs, inputs = len(table.base.Y.leaves), len(table.problem.X.leaves)
     if isinstance(mode, Reverse):
         task, work, name = Task.BATCHED_COTANGENTS, 3 * outputs, "vmap(R)"
-        findings = _supported(name, lambda: pullbacks.batched(checks, mode))
+        findings = _supported(name, lambda: Pullbacks(checks, mode).batched())
     else:
         task, work, name = Task.BATCHED_TANGENTS, 3 * inputs, "vmap(F)"
-        findings = _supported(name, lambda: pushforwards.batched(checks, mode))
+        findings = _supported(name, lambda: Pushforwards(checks, mode).batched())
     # forward mode over a graph that is built inside of a batch is no transform of every engine
     plain = isinstance(mode, Reverse) or not table.problem.modes_taken
     offered = plain and "vmap" in table.problem.backend.capabilities
@@ -202,10 +202,10 @@ def judge(
     if part is not Part.TABLE:
         outcome.findings += checks.finite()
     if settings.nondet_tol > 0:  # what the caller allows is measured, and widens the error bars
-        second = again(problem, base)
+        second = evaluate_again(problem, base)
         if part is not Part.TABLE:
             outcome.findings += [one for one in checks.nondeterminism(second) if one.note]
-        base = replace(base, noise=4 * checks.spread(second))
+        base = replace(base, noise=4 * checks.difference_from(second))
         checks.base = base
         tolerance = replace(tolerance, noisy=base.noise > 0)
 
@@ -216,14 +216,14 @@ def judge(
         reverse, known = _reverse(problem, base, checks, settings, outcome)
         forward = _forward(problem, checks, settings, outcome)
         if reverse is None and forward is None and not outcome.findings:
-            outcome.findings += checks.repeatable(again(problem, base))
+            outcome.findings += checks.repeatable(evaluate_again(problem, base))
 
     tallies: dict[str, Tally] = {}
     table = Table(
         problem, base, probes, tolerance, settings.eps, reverse, forward, tallies,
         known if probes.rows == 1 else None,
     )  # fmt: skip
-    other = another(problem, base, tolerance)
+    other = another_function(problem, base, tolerance)
     outcome.findings += other
     if part is not Part.IDENTITIES and not other:
         if settings.thorough and settings.eps is None and tolerance.automatic:
@@ -233,12 +233,12 @@ def judge(
             table.block_sums = partial(compare_block_sums, problem, base, letters, settings.seed)
         table.fill()
         if table.replaced_by_sums and forward is not None and settings.check_undefined_grad:
-            table.pushed = pushforwards.pushed(checks, forward)
+            table.pushed = Pushforwards(checks, forward).pushed()
         if table.carried_dtype is not None:
             checks.tolerance = outcome.tolerance = table.tolerance
             outcome.findings.append(_carries(table))
     elif forward is not None and settings.check_undefined_grad:
-        table.pushed = pushforwards.pushed(checks, forward)
+        table.pushed = Pushforwards(checks, forward).pushed()
     rules = part is not Part.TABLE
     if rules and reverse is not None and known is not None and any(reverse.attached):
         outcome.findings += _after_rows(table, checks, reverse, known, settings)
@@ -247,7 +247,7 @@ def judge(
         and settings.check_undefined_grad
         and table.budget.affords(Task.UNDEFINED_TANGENTS, len(table.pushed))
     ):
-        outcome.findings += pushforwards.undefined(checks, forward, table.pushed)
+        outcome.findings += Pushforwards(checks, forward).undefined(table.pushed)
     if part is not Part.TABLE and forward is not None:
         if settings.thorough:
             outcome.findings += linear(table, checks, forward)
@@ -282,7 +282,7 @@ def _reverse(
     value = base.Y.vector(problem.backend, reverse.outputs, base.arrays[: len(base.Y.leaves)])
     outcome.findings += checks.value_under(Rule.VJP, value)
     try:  # some engines find out on the way back only
-        row, findings = pullbacks.identities(checks, reverse)
+        row, findings = Pullbacks(checks, reverse).at_cotangent()
     except NotSupportedError as error:
         outcome.findings.append(unsupported(mode, error))
         return None, None
@@ -293,7 +293,7 @@ def _reverse(
 def _row(problem: Problem, checks: Identities) -> tuple[Reverse, Vector]:
     """Reverse mode and the row of the probes' cotangent, with nothing else looked at."""
     reverse = Reverse(problem)
-    return reverse, reverse.row(checks.base, pullbacks.cotangent(checks, reverse))
+    return reverse, reverse.row(checks.base, Pullbacks(checks, reverse).cotangent)
 
 
 def _forward(
@@ -303,7 +303,7 @@ def _forward(
         return None
     forward = Forward(problem)
     try:
-        findings = list(pushforwards.identities(checks, forward))
+        findings = list(Pushforwards(checks, forward).at_tangent())
     except NotSupportedError as error:
         outcome.findings.append(unsupported("F" + problem.modes_taken, error))
         return None
@@ -321,13 +321,13 @@ def _after_rows(
     budget, outputs = table.budget, len(table.base.Y.leaves)
     whole = table.rows is not None and budget.rows == table.probes.rows
     if table.probes.rows > 1 and whole and table.rows is not None:
-        yield from pullbacks.additive(checks, reverse, known, table.rows)
+        yield from Pullbacks(checks, reverse).additive_rows(known, table.rows)
     elif (table.probes.rows > 1 or (not undefined and not table.probes.full)) and budget.affords(
         Task.ADDITIVITY, 2
     ):
-        yield from pullbacks.additive_pair(checks, reverse, known)
+        yield from Pullbacks(checks, reverse).additive_pair(known)
     if undefined and budget.affords(Task.UNDEFINED_COTANGENTS, 1 + outputs):
-        yield from pullbacks.undefined(checks, reverse)
+        yield from Pullbacks(checks, reverse).undefined()
     if settings.check_batched_grad or settings.thorough:
         yield from mapped(table, checks, reverse, asked=settings.check_batched_grad)
 
@@ -397,15 +397,15 @@ def _conclude(
             outcome.findings += identity_findings(tally)
             checks.compared += tally.compared
             continue
-        cache, mistake = caching(table, tally), None
+        cache, mistake = detect_cache(table, tally), None
         if cache is None and table.budget.allows(128):
             mistake = likely_mistake(table, tally.mode)
         also = traced.get(tally.mode, Traced()).also
         found = findings_of(tally, provenance, mistake or "", also)
         if cache is not None:
-            if only_cached(found, cache):
+            if explained_by_cache(found, cache):
                 tally.leave_open()
-            found = opened(found, cache)
+            found = open_for_cache(found, cache)
         outcome.findings += found
         outcome.tallies.append(tally)
         outcome.modes[tally.mode] = mode_verdict(tally, outcome.findings)

@@ -2,12 +2,9 @@
 
 Its modules, each of which may import those above it:
 
-- `purity`: repeatability: what two runs at one point may differ by, and functions that are
-  cached.
-- `identities`: the values, writes and dtypes of a function and its derivatives at x.
+- `purity`: two runs at x agree, nothing is written into inputs, and functions that are cached.
 - `metadata`: shape, dtype, device and layout of derivatives.
-- `pullbacks`: linearity of the vjp, undefined cotangents, batching.
-- `pushforwards`: linearity of the jvp, undefined tangents, batching.
+- `linearity`: the vjp and the jvp as linear maps; undefined cotangents and tangents, batching.
 - `symmetry`: symmetry of second derivatives.
 - `sparsity`: which blocks of the inputs move which outputs.
 - `same_function`: whether a reference is the function that is checked.
@@ -17,26 +14,32 @@ Invariant: a property is judged from values of the function and its derivatives 
 answers with findings.
 """
 
-from adjudge.properties import pullbacks, pushforwards
-from adjudge.properties.identities import Identities, again, only
-from adjudge.properties.low_precision import Transport, transport
-from adjudge.properties.purity import caching, only_cached, opened
-from adjudge.properties.same_function import another
-from adjudge.properties.sparsity import Structure
-from adjudge.properties.symmetry import symmetric
+from adjudge.properties.linearity import Pullbacks, Pushforwards
+from adjudge.properties.low_precision import LowPrecisionResult, compare_low_precision
+from adjudge.properties.purity import (
+    Identities,
+    detect_cache,
+    evaluate_again,
+    explained_by_cache,
+    open_for_cache,
+    restricted,
+)
+from adjudge.properties.same_function import another_function
+from adjudge.properties.sparsity import SparsityPattern
+from adjudge.properties.symmetry import asymmetries
 
 __all__ = [
     "Identities",
-    "Structure",
-    "Transport",
-    "again",
-    "another",
-    "caching",
-    "only",
-    "only_cached",
-    "opened",
-    "pullbacks",
-    "pushforwards",
-    "symmetric",
-    "transport",
+    "LowPrecisionResult",
+    "Pullbacks",
+    "Pushforwards",
+    "SparsityPattern",
+    "another_function",
+    "asymmetries",
+    "compare_low_precision",
+    "detect_cache",
+    "evaluate_again",
+    "explained_by_cache",
+    "open_for_cache",
+    "restricted",
 ]

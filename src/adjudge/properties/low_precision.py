@@ -44,7 +44,7 @@ from adjudge.jacobian import (
     rounding_allowance,
 )
 
-WRONG = 4
+WRONG_FACTOR = 4
 """Times what is allowed: up to here a deviation is inaccuracy, beyond it what stays is an error."""
 KEPT = 32
 """Entries that are looked at closely, those farthest off."""
@@ -53,7 +53,7 @@ DOUBLINGS = 12
 
 
 @dataclass(frozen=True)
-class Transport:
+class LowPrecisionResult:
     """What came of the comparison in one mode."""
 
     mode: str
@@ -92,13 +92,15 @@ class Transport:
         return found
 
 
-def transport(low: Evaluator, high: Evaluator, letter: str, seed: int) -> Transport:
+def compare_low_precision(
+    low: Evaluator, high: Evaluator, letter: str, seed: int
+) -> LowPrecisionResult:
     """The derivative of `low` in mode `letter` against that of `high`, the same in double."""
-    return _Link(low, high, letter, np.random.default_rng([seed, 29])).judged()
+    return _LowPrecision(low, high, letter, np.random.default_rng([seed, 29])).judged()
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _Deviations:
     """Deviations of all entries, over some points and probes."""
 
     off: Vector
@@ -109,13 +111,13 @@ class _Seen:
     """How far that moves between the points."""
     bias: Vector
     """By leaf, what part of the derivative the deviation is."""
-    broken: NDArray[np.bool_]
+    not_finite: NDArray[np.bool_]
     """Where low precision alone has no finite value at x."""
     absent: NDArray[np.bool_]
     """Where low precision has zeros throughout, and double has none."""
 
 
-class _Link:
+class _LowPrecision:
     def __init__(
         self, low: Evaluator, high: Evaluator, letter: str, random: np.random.Generator
     ) -> None:
@@ -126,32 +128,34 @@ class _Link:
         self.of, self.by = (X, Y) if letter == "R" else (Y, X)
         self.first = low.problem.modes_taken == ""
         coarsest = max((*X.leaves, *Y.leaves), key=lambda leaf: leaf.eps)
-        self.nothing = Transport(letter + low.problem.modes_taken, coarsest.info.dtype)
+        self.nothing = LowPrecisionResult(letter + low.problem.modes_taken, coarsest.info.dtype)
 
-    def judged(self) -> Transport:
+    def judged(self) -> LowPrecisionResult:
         if not self.of.size or not self.by.size:
             return self.nothing
         pair_at_x = self._pair(points_within_ulps(self.low.problem, self.eps, self.random))
         tried = self._probes()
-        seen = self._seen(pair_at_x, tried)
+        deviations = self._deviations(pair_at_x, tried)
         # zeros throughout are no matter of conditioning
-        seen = replace(seen, motion=np.where(seen.absent, 0.0, seen.motion))
-        ratio = seen.off / rounding_allowance(self.u, seen.size, seen.motion, self.of)
-        shift = self._shift(pair_at_x)
+        deviations = replace(deviations, motion=np.where(deviations.absent, 0.0, deviations.motion))
+        ratio = deviations.off / rounding_allowance(
+            self.u, deviations.size, deviations.motion, self.of
+        )
+        shift = self._value_deviation(pair_at_x)
         few = 1.25 * self.u if self.eps > COARSE_EPS else DERIVATIVE_UNITS * self.u
-        suspects, biased = _worst(ratio, WRONG), np.abs(seen.bias) > few
-        shifted = self.first and bool(np.any(shift > WRONG))
-        wrong, factor = bool(np.any(seen.broken)), 1.0
+        suspects, biased = _worst(ratio, WRONG_FACTOR), np.abs(deviations.bias) > few
+        shifted = self.first and bool(np.any(shift > WRONG_FACTOR))
+        wrong, factor = bool(np.any(deviations.not_finite)), 1.0
         if suspects.size or np.any(biased) or shifted:
             apart = self._pair(points_farther_off(self.low.problem, self.eps, self.random))
             if len(apart[0].values) < 3:
                 apart = pair_at_x
-            moved = self._moved(shift, apart)
-            if np.any(shift[moved] > WRONG):
+            moved = self._values_off(shift, apart)
+            if np.any(shift[moved] > WRONG_FACTOR):
                 return replace(self.nothing, different=Refusal.OTHER_VALUE_BEYOND_ROUNDING)
             if shifted:
                 self.nothing = replace(self.nothing, value=self._value(int(np.argmax(shift))))
-            still, by_leaf = self._lasting(seen, suspects, apart, pair_at_x, few)
+            still, by_leaf = self._systematic(deviations, suspects, apart, pair_at_x, few)
             if still.size:
                 wrong, suspects = True, still
             elif np.any(by_leaf[biased] != 1):
@@ -161,10 +165,10 @@ class _Link:
                 return replace(self.nothing, different=Refusal.OTHER_VALUE)
         if not wrong and not np.any(ratio > 1):
             return self.nothing
-        named = np.flatnonzero(seen.broken)
+        named = np.flatnonzero(deviations.not_finite)
         if not named.size:
             named = suspects if wrong and factor == 1 else np.arange(ratio.size)
-        k = int(named[np.argmax((ratio if factor == 1 else seen.off)[named])])
+        k = int(named[np.argmax((ratio if factor == 1 else deviations.off)[named])])
         return self._named(k, pair_at_x, tried, wrong, factor)
 
     def _pair(self, points: Sequence[Vector]) -> list[DerivativeAtPoints]:
@@ -173,10 +177,10 @@ class _Link:
     def _probes(self) -> list[Vector]:
         return random_probes(self.low.problem, self.by, self.letter, self.random)
 
-    def _seen(self, at: Sequence[DerivativeAtPoints], tried: Sequence[Vector]) -> _Seen:
+    def _deviations(self, at: Sequence[DerivativeAtPoints], tried: Sequence[Vector]) -> _Deviations:
         one, two = at
         off, size = np.zeros(self.of.size), np.zeros(self.of.size)
-        motion, broken = np.zeros(self.of.size), np.zeros(self.of.size, bool)
+        motion, not_finite = np.zeros(self.of.size), np.zeros(self.of.size, bool)
         absent = np.ones(self.of.size, bool)
         biases = []
         finite_at_x = bool(np.all(np.isfinite(one.values[0])))
@@ -186,7 +190,7 @@ class _Link:
             low, high = one.take(probe), two.take(probe)
             held = np.isfinite(high) & (np.abs(high) < huge)
             if finite_at_x:
-                broken |= held[0] & ~np.isfinite(low[0])
+                not_finite |= held[0] & ~np.isfinite(low[0])
             e, g = finite_deviation(np.where(held, low, np.nan), high)
             off += np.sum(e**2, axis=0) / count
             size += np.sum(g**2, axis=0) / count
@@ -195,11 +199,11 @@ class _Link:
             motion = np.maximum(motion, np.max(np.abs(g - g[0]) * seen_twice, axis=0))
             biases += relative_bias(e, g, self.of)
         mean = np.mean(np.array(biases), axis=0)
-        return _Seen(np.sqrt(off), np.sqrt(size), motion, mean, broken, absent)
+        return _Deviations(np.sqrt(off), np.sqrt(size), motion, mean, not_finite, absent)
 
     # -- the value of f
 
-    def _shift(self, at: Sequence[DerivativeAtPoints]) -> Vector:
+    def _value_deviation(self, at: Sequence[DerivativeAtPoints]) -> Vector:
         """How far the value of f is off, over what is allowed, by output."""
         e, f = finite_deviation(np.array(at[0].values), np.array(at[1].values))
         motion = np.max(np.abs(f - f[0]), axis=0)
@@ -212,7 +216,7 @@ class _Link:
         off = abs(low - high) / _ulp(high or low, self.eps)
         return ValueInaccurate(self.low.base.Y.entry(k), self.nothing.dtype, low, high, off)
 
-    def _moved(self, shift: Vector, at: Sequence[DerivativeAtPoints]) -> NDArray[np.bool_]:
+    def _values_off(self, shift: Vector, at: Sequence[DerivativeAtPoints]) -> NDArray[np.bool_]:
         """The outputs of f itself whose value is off, at all points alike, and by no rounding."""
         moved = np.zeros(shift.size, bool)
         if self.first:
@@ -225,10 +229,10 @@ class _Link:
             )
             stuck = np.all(low == low[0], axis=0) & np.any(high != high[0], axis=0)
             if np.any(moved[kept] & stuck):
-                moved[kept[stuck]] &= ~self._stairs()[kept[stuck]]
+                moved[kept[stuck]] &= ~self._on_stairs()[kept[stuck]]
         return moved
 
-    def _stairs(self) -> NDArray[np.bool_]:
+    def _on_stairs(self) -> NDArray[np.bool_]:
         """The outputs that stand still near x because f computes through larger numbers: where they
         first move, farther off, the values are within two such steps of one another.
         """
@@ -249,9 +253,9 @@ class _Link:
 
     # -- what lasts
 
-    def _lasting(
+    def _systematic(
         self,
-        seen: _Seen,
+        deviations: _Deviations,
         suspects: NDArray[np.intp],
         at: Sequence[DerivativeAtPoints],
         beside: Sequence[DerivativeAtPoints],
@@ -261,36 +265,38 @@ class _Link:
         it is off by. What f could not show, for its own rounding, does not count: it was lost in an
         intermediate value (1 - y with y next to 1).
         """
-        e, g, held, biases = self._samples(at, suspects)
+        e, g, held, biases = self._taken_at(at, suspects)
         alone = np.sum(held, axis=0) < 3  # next to the edge of the domain of f
         if np.any(alone):
-            near_by = self._samples(beside, suspects[alone])
+            near_by = self._taken_at(beside, suspects[alone])
             count = min(len(held), len(near_by[2]))
             held[:, alone] = False
             for one, other in ((e, near_by[0]), (g, near_by[1]), (held, near_by[2])):
                 one[:count, ..., alone] = other[:count]
-        size = seen.size.copy()
-        size[suspects] = _over(g, held)
-        bound = WRONG * rounding_allowance(self.u, size, seen.motion, self.of)[suspects]
+        size = deviations.size.copy()
+        size[suspects] = _rms_held(g, held)
+        bound = (
+            WRONG_FACTOR * rounding_allowance(self.u, size, deviations.motion, self.of)[suspects]
+        )
         zero = np.all((e == -g) | ~held[:, None], axis=(0, 1)) & np.any(held, axis=0)
         part = proportional(e, g, held) & ~zero  # of the derivative: no loss of digits makes that
-        lasting = np.where(seen.absent[suspects], zero, zero | part | constant(e, 4.0, held))
-        beyond = _over(e, held) > bound
+        lasting = np.where(deviations.absent[suspects], zero, zero | part | constant(e, 4.0, held))
+        beyond = _rms_held(e, held) > bound
         still, part = suspects[lasting & beyond], part[lasting & beyond]
         off, f = finite_deviation(*(np.array(derivative.values) for derivative in at))
         drift = np.abs(np.mean(relative_bias(off, f, self.low.base.Y), axis=0))
         shown = self.u * (4 if self.eps > COARSE_EPS else DERIVATIVE_UNITS) * float(rms(norm(f)))
-        shown = max(shown, WRONG * float(rms(norm(off))))
+        shown = max(shown, WRONG_FACTOR * float(rms(norm(off))))
         by_leaf = common_factors(np.array(biases), few + 2 * float(np.max(drift, initial=0.0)))
-        if self._moves(seen.off[still], still) <= shown:
+        if self._motion_of_f(deviations.off[still], still) <= shown:
             still = still[part]
         for j, part in enumerate(self.of.slices):
             entries = np.arange(self.of.size)[part]
-            if self._moves((by_leaf[j] - 1) * seen.size[part], entries) <= shown:
+            if self._motion_of_f((by_leaf[j] - 1) * deviations.size[part], entries) <= shown:
                 by_leaf[j] = 1.0
         return still, by_leaf
 
-    def _samples(
+    def _taken_at(
         self, at: Sequence[DerivativeAtPoints], kept: NDArray[np.intp]
     ) -> tuple[Array, Array, NDArray[np.bool_], Array]:
         """Deviation and derivative by point, probe and kept entry; where, by point and entry, they
@@ -306,7 +312,7 @@ class _Link:
             biases.append(relative_bias(e, g, self.of))
         return np.stack(es, 1), np.stack(gs, 1), np.all(helds, axis=0), np.array(biases)
 
-    def _moves(self, off: Vector, entries: NDArray[np.intp]) -> float:
+    def _motion_of_f(self, off: Vector, entries: NDArray[np.intp]) -> float:
         """How much f would move by these deviations of its derivative, over the scale of x."""
         if self.letter == "R":
             x = self.low.problem
@@ -320,7 +326,7 @@ class _Link:
         tried: Sequence[Vector],
         wrong: bool,
         factor: float,
-    ) -> Transport:
+    ) -> LowPrecisionResult:
         """The outcome, with entry `k` at x for the probe that shows it best."""
         pairs = [
             tuple(float(derivative.take(probe, 1)[0, k]) for derivative in at) for probe in tried
@@ -346,7 +352,7 @@ class _Link:
         )  # fmt: skip
 
 
-def _over(values: Array, held: NDArray[np.bool_]) -> Vector:
+def _rms_held(values: Array, held: NDArray[np.bool_]) -> Vector:
     """Root of the mean square over points and probes, by entry, of what is held."""
     count = np.maximum(np.sum(held, axis=0) * values.shape[1], 1)
     return np.asarray(np.sqrt(np.sum(values**2 * held[:, None], axis=(0, 1)) / count))

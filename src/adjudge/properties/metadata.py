@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from adjudge.engine import MaybeArrays
 from adjudge.findings import Attribute, Finding, Remedy, Rule, Status, WrongAttribute
-from adjudge.properties.identities import Identities
+from adjudge.properties.purity import Identities
 
 
 def metadata(checks: Identities, gradients: MaybeArrays) -> Iterator[Finding]:

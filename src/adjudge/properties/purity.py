@@ -1,81 +1,112 @@
-"""Two runs at one point that differ: by how much, and what that looks like."""
+"""This module checks that f is a function of its inputs alone: two runs at one point agree, the
+value under a derivative is f(x), and nothing is written into what was handed out.
+
+It also tells a cached function from a wrong derivative, and holds what all checks without
+differences share (`Identities`): the problem, its tolerance, and the comparison of two vectors to
+rounding.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 
 import numpy as np
+from numpy.typing import NDArray
 
+from adjudge.engine import Array, MaybeArrays
 from adjudge.estimate import column
 from adjudge.findings import (
+    Advice,
     AllowSpread,
+    Culprit,
     Disagreement,
     Finding,
     Meaning,
+    NotFinite,
+    Remedy,
     Rule,
     Status,
+    Unequal,
     Unrepeatable,
+    ValueUnder,
+    WritesInto,
 )
 from adjudge.floats import Vector
-from adjudge.jacobian import Table, Tally
-from adjudge.problem import Purpose, Space, largest
+from adjudge.jacobian import UNDERFLOW, Table, Tally, Tolerance
+from adjudge.problem import Base, Probes, Problem, Purpose, Space, evaluate, largest
 
-FEW = 1024
-"""Units of rounding of the largest entry that another order of additions makes, at most."""
+# -- two runs at one point
 
-CANCELLED = 2.0**-10
-"""The same relative to the largest entry, where terms that are far larger cancel in it."""
+REORDERING_UNITS = 1024
+"""Another order of additions (atomics, threads) changes a sum by no more than this many units of
+rounding of the largest entry. A larger limit takes randomness for atomics, and a smaller one calls
+the spread of a right backward pass on a GPU randomness. The value is ours."""
 
-
-def finding(
-    space: Space,
-    eps: Sequence[float],
-    first: Vector,
-    second: Vector,
-    rule: Rule | None,
-    mode: str,
-    allowed: float,
-    any_order: bool,
-    noise: Vector | float = 0.0,
-) -> Finding:
-    """Two runs of a rule, or of the function itself, differ: a note where `allowed` covers the
-    spread, or where the device adds in `any_order`, and the spread is what that makes.
-
-    `eps`: the spacing at 1 of the dtype of each leaf of `space`, in which the spread is measured.
-    `noise`: the rounding of f that every entry inherits, which may be all of a leaf that is zero.
-    """
-    gaps = _gaps(first, second)
-    sizes = [max(largest(first[p]), largest(second[p])) for p in space.slices]
-    # inside a leaf of sixteen bits a few units are large already
-    fews = [min(FEW, e**-0.5) * e * size for e, size in zip(eps, sizes, strict=True)]
-    # each leaf on its own scale: what is little for one may be all of another
-    with np.errstate(all="ignore"):
-        bound = np.array(fews)[space.owner] + noise
-        k = int(np.argmax(np.where(gaps > 0, gaps / bound, 0.0)))
-        j, gap = int(space.owner[k]), float(gaps[k])
-        units = float(np.float64(gap) / (eps[j] * sizes[j]))
-    whole, widest = float(np.max(gaps)), int(space.owner[int(np.argmax(gaps))])
-    note = whole <= allowed or (any_order and gap <= float(bound[k]))
-    detail = Unrepeatable(
-        rule,
-        float(first[k]),
-        float(second[k]),
-        gap,
-        space.leaves[j].info.dtype.rpartition(".")[2],
-        units,
-        reordering=float(fews[j]),
-        cancelling=float(CANCELLED * sizes[j]),
-        allowed=allowed if whole <= allowed else None,
-    )
-    remedy = None if note else AllowSpread(_tolerance(whole, eps[widest] * sizes[widest]))
-    return Finding(Status.NONDETERMINISTIC, mode, space.entry(k), detail, remedy, note=note)
+CANCELLATION = 2.0**-10
+"""The same relative to the largest entry, where terms that are far larger cancel in the sums.
+Between the two limits it is left open what makes the runs differ; the value is ours."""
 
 
-def _tolerance(gap: float, unit: float) -> float:
-    """Four times the spread, and no less than some units of rounding, rounded up to one digit: two
-    other runs may be farther apart.
+@dataclass(frozen=True)
+class Runs:
+    """Two runs of a rule, or of the function itself, at one point."""
+
+    space: Space
+    eps: Sequence[float]
+    """The spacing at 1 of the dtype of each leaf of `space`, in which the spread is measured."""
+    first: Vector
+    second: Vector
+
+    def finding(
+        self,
+        rule: Rule | None,
+        mode: str,
+        allowed: float,
+        any_order: bool,
+        noise: Vector | float = 0.0,
+    ) -> Finding:
+        """Returns the finding that the runs differ.
+
+        It is a note where `allowed` covers the spread, or where the device adds in `any_order` and
+        the spread is what that makes. `noise` is the rounding of f that every entry inherits, which
+        may be all of a leaf that is zero.
+        """
+        space, first, second = self.space, self.first, self.second
+        gaps = _differences(first, second)
+        sizes = [max(largest(first[p]), largest(second[p])) for p in space.slices]
+        # Inside a leaf of sixteen bits a few units are a large part already.
+        units = [min(REORDERING_UNITS, e**-0.5) for e in self.eps]
+        reordering = [n * e * size for n, e, size in zip(units, self.eps, sizes, strict=True)]
+        # Each leaf counts on its own scale: what is little for one may be all of another.
+        with np.errstate(all="ignore"):
+            bound = np.array(reordering)[space.owner] + noise
+            k = int(np.argmax(np.where(gaps > 0, gaps / bound, 0.0)))
+            j, gap = int(space.owner[k]), float(gaps[k])
+            in_units = float(np.float64(gap) / (self.eps[j] * sizes[j]))
+        whole, widest = float(np.max(gaps)), int(space.owner[int(np.argmax(gaps))])
+        note = whole <= allowed or (any_order and gap <= float(bound[k]))
+        detail = Unrepeatable(
+            rule,
+            float(first[k]),
+            float(second[k]),
+            gap,
+            space.leaves[j].info.dtype.rpartition(".")[2],
+            in_units,
+            reordering=float(reordering[j]),
+            cancelling=float(CANCELLATION * sizes[j]),
+            allowed=allowed if whole <= allowed else None,
+        )
+        unit = self.eps[widest] * sizes[widest]
+        remedy = None if note else AllowSpread(_suggested_tolerance(whole, unit))
+        return Finding(Status.NONDETERMINISTIC, mode, space.entry(k), detail, remedy, note=note)
+
+
+def _suggested_tolerance(gap: float, unit: float) -> float:
+    """Returns four times the spread, and no less than some units of rounding, rounded up to one
+    digit: two other runs may be farther apart.
     """
     wide = 4 * max(gap, 4 * unit)
     if not math.isfinite(wide):
@@ -84,35 +115,216 @@ def _tolerance(gap: float, unit: float) -> float:
     return math.ceil(wide / 10.0**exponent) * 10.0**exponent
 
 
-def same(a: Vector, b: Vector) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    """Entry by entry, NaN equal to NaN."""
-    return np.asarray((a == b) | (np.isnan(a) & np.isnan(b)))
-
-
-def spread(a: Vector, b: Vector) -> float:
-    """The largest difference of two entries; infinite where one of them is NaN."""
+def largest_difference(a: Vector, b: Vector) -> float:
+    """Returns the largest difference of two entries; infinite where one of them alone is NaN."""
     if np.array_equal(a, b):
         return 0.0
-    gap = _gaps(a, b)
+    gap = _differences(a, b)
     return float(gap.max()) if gap.size else 0.0
 
 
-def largest_gap(a: Vector, b: Vector) -> int:
-    """The entry where they are farthest apart."""
-    return int(np.argmax(_gaps(a, b)))
-
-
-def _gaps(a: Vector, b: Vector) -> Vector:
+def _differences(a: Vector, b: Vector) -> Vector:
+    """Returns the difference entry by entry: zero between two NaNs, infinite beside one."""
     with np.errstate(all="ignore"):
-        gap = np.where(same(a, b), 0.0, np.abs(a - b))
+        same = (a == b) | (np.isnan(a) & np.isnan(b))
+        gap = np.where(same, 0.0, np.abs(a - b))
     return np.where(np.isnan(gap), np.inf, gap)
 
 
-def caching(table: Table, tally: Tally) -> Meaning | None:
-    """The kind of cache that alone makes f stand still in `tally`; `None` where nothing shows one.
+def equal_entries(a: Vector, b: Vector) -> bool:
+    """Returns whether all entries are equal, NaN to NaN; without NaNs it takes half of the time."""
+    return np.array_equal(a, b) or np.array_equal(a, b, equal_nan=True)
 
-    Two evaluations at points that are both alive, so that neither takes the other's `id`; where
-    they give two objects, four more: differences with and without earlier points kept alive.
+
+# -- the function at x
+
+RESIDUE_UNITS = 1024
+"""Where a derivative should be zero it may be this many units of rounding of f over the scale of x.
+What cancels in it may be some hundred times f: a mean of one number less that number, over its
+spread, for example. The value is ours."""
+
+
+@dataclass
+class Identities:
+    """The checks of one problem that need no differences, with a count of the numbers compared."""
+
+    problem: Problem
+    base: Base
+    probes: Probes
+    tolerance: Tolerance
+    nondet_tol: float
+    compared: int = 0
+    images: dict[str, tuple[Vector, Vector]] = field(default_factory=dict)
+    """By mode, the probe that its rule was tried on, and what that became."""
+
+    def value_under(self, rule: Rule, value: Vector) -> Iterator[Finding]:
+        """Compares the value that comes with a derivative with f(x).
+
+        They agree to the last bit, or else to rounding where plain evaluations agree among
+        themselves: rules for derivatives may compute the value in another order.
+        """
+        plain = self.base.values[: value.size]
+        self.compared += value.size
+        if largest_difference(plain, value) <= self.nondet_tol:
+            return
+        findings = list(self.repeatable(evaluate_again(self.problem, self.base)))
+        yield from findings
+        if all(finding.note for finding in findings):
+            yield from self.equal(
+                Status.INCONSISTENT,
+                rule.letter,
+                self.base.Y,
+                (value, plain),
+                np.abs(plain),
+                partial(ValueUnder, rule=rule),
+                Remedy.RETURN_VALUE,
+            )
+
+    def difference_from(self, again: Vector) -> float:
+        """Returns the largest difference between two evaluations at x."""
+        return largest_difference(self.base.values[: again.size], again)
+
+    @cached_property
+    def any_order(self) -> bool:
+        """Says whether a device that is used may add in any order."""
+        environment = self.problem.backend.environment
+        return any(environment.determinism_setting(array) for array in self.problem.x)
+
+    def spacing(self, arrays: Sequence[Array]) -> list[float]:
+        """Returns the spacing at 1 of the dtype of each array."""
+        return [self.problem.backend.arrays.eps(array) for array in arrays]
+
+    def repeatable(self, again: Vector) -> Iterator[Finding]:
+        """Compares two evaluations at x, within `nondet_tol`."""
+        self.compared += again.size
+        if self.difference_from(again) > self.nondet_tol:
+            yield from self.nondeterminism(again)
+
+    def nondeterminism(self, again: Vector) -> Iterator[Finding]:
+        """Yields the finding that two evaluations at x differ; it is a note within `nondet_tol`."""
+        values = self.base.values[: again.size]
+        if largest_difference(values, again) > 0:
+            runs = Runs(self.base.whole, self.spacing(self.base.arrays), values, again)
+            mode = self.problem.modes_taken
+            yield runs.finding(None, mode, self.nondet_tol, self.any_order)
+
+    def unchanged(
+        self,
+        arrays: MaybeArrays,
+        likes: Sequence[Array],
+        space: Space,
+        before: Vector,
+        by: Culprit,
+    ) -> Iterator[Finding]:
+        """Checks that the arrays that were handed out still hold what they held."""
+        backend = self.problem.backend
+        for leaf, part, array, like in zip(space.leaves, space.slices, arrays, likes, strict=False):
+            if array is None:
+                continue
+            now = leaf.vector(backend.arrays.to_host(array, like))
+            self.compared += now.size
+            if not equal_entries(now, before[part]):
+                yield Finding(
+                    Status.MUTATES_INPUT,
+                    self.problem.modes_taken,
+                    leaf.name,
+                    WritesInto(by),
+                    Remedy.WORK_ON_COPY,
+                )
+
+    def finite(self) -> Iterator[Finding]:
+        """Checks that f is finite at x."""
+        space, values = self.base.whole, self.base.values
+        bad = np.flatnonzero(~self._finite)
+        if bad.size and not self.tolerance.equal_nan:
+            k = int(bad[0])
+            yield Finding(
+                Status.NONFINITE,
+                self.problem.modes_taken,
+                space.entry(k),
+                NotFinite(float(values[k]), int(bad.size), int(values.size)),
+                Remedy.MOVE_INTO_DOMAIN_OR_ALLOW_NAN,
+                open=True,
+            )
+
+    @cached_property
+    def _finite(self) -> NDArray[np.bool_]:
+        return np.asarray(np.isfinite(self.base.values))
+
+    def residue(self, space: Space) -> Vector:
+        """Returns the rounding that a derivative inherits from the values it is computed through.
+
+        It stays where the derivative itself is zero, so a comparison that is relative to the
+        derivative alone would call two residues of rounding unequal.
+        """
+        largest = np.max(np.abs(self.base.values), initial=0.0, where=self._finite)
+        with np.errstate(all="ignore"):
+            x = self.problem.length_scales
+            unit = RESIDUE_UNITS * self.tolerance.eps * largest
+            if space is self.problem.X:
+                return np.asarray(unit / x)
+            return np.full(space.size, unit / np.min(x, initial=np.inf))
+
+    def equal(
+        self,
+        status: Status,
+        letter: str,
+        space: Space,
+        both: tuple[Vector, Vector],
+        size: Vector,
+        differ: Callable[..., Unequal],
+        remedy: Advice | None = None,
+    ) -> Iterator[Finding]:
+        """Compares two vectors to rounding, leaf by leaf; `differ` makes the detail of a
+        finding.
+        """
+        one, two = both
+        self.compared += one.size
+        for leaf, part in zip(space.leaves, space.slices, strict=True):
+            if part.stop == part.start:
+                continue
+            with np.errstate(all="ignore"):
+                finite = np.isfinite(one[part]) & np.isfinite(two[part])
+                largest = np.max(np.where(np.isfinite(size[part]), size[part], 0.0))
+                bound = self.tolerance.identity * largest + self.residue(space)[part]
+                # Engines may flush the smallest numbers to zero.
+                bound = bound + (leaf.tiny or 16 * UNDERFLOW)
+                apart = finite & ~(np.abs(one[part] - two[part]) <= bound)
+            if np.any(apart):
+                k = part.start + int(np.argmax(_differences(one[part], two[part])))
+                others = int(apart.sum()) - 1
+                yield Finding(
+                    status,
+                    letter + self.problem.modes_taken,
+                    space.entry(k),
+                    differ(float(one[k]), float(two[k]), others),
+                    remedy,
+                )
+
+
+def evaluate_again(problem: Problem, base: Base) -> Vector:
+    """Returns all outputs, evaluated a second time at x."""
+    return evaluate(problem, base, problem.origin, Purpose.AGAIN_AT_X)
+
+
+def restricted(space: Space, w: Vector, k: int) -> Vector:
+    """Returns `w` with zeros outside leaf `k`."""
+    part = np.zeros_like(w)
+    part[space.slices[k]] = w[space.slices[k]]
+    return part
+
+
+# -- functions that are cached
+
+
+def detect_cache(table: Table, tally: Tally) -> Meaning | None:
+    """Returns the kind of cache that alone makes f stand still in `tally`; `None` where nothing
+    shows one.
+
+    A function under `lru_cache`, or a memo by `id`, returns the value of another input and looks as
+    if its right derivative were spurious. Two evaluations are made at points that are both alive,
+    so that neither takes the other's `id`. Where they give two objects, four more follow:
+    differences with and without earlier points kept alive.
     """
     problem, failure = table.problem, table.failures.get(tally.mode)
     others = (*tally.wrong, *tally.open)
@@ -137,24 +349,27 @@ def caching(table: Table, tally: Tally) -> Meaning | None:
     return Meaning.STALE_VALUES if not plain.any() and alive.any() else None
 
 
-def opened(findings: Sequence[Finding], cache: Meaning) -> list[Finding]:
-    """`findings` left open, since the comparison was with a cache: see `_doubted`."""
-    return [_opened(one, cache) if one.status in _doubted(cache) else one for one in findings]
+def open_for_cache(findings: Sequence[Finding], cache: Meaning) -> list[Finding]:
+    """Leaves open the findings that a cache puts in doubt, since the comparison was with
+    the cache.
+    """
+    return [_opened(one, cache) if one.status in _in_doubt(cache) else one for one in findings]
 
 
-def only_cached(findings: Sequence[Finding], cache: Meaning) -> bool:
-    """Whether a cache accounts for all of these findings."""
-    return _doubted(cache) >= {finding.status for finding in findings}
+def explained_by_cache(findings: Sequence[Finding], cache: Meaning) -> bool:
+    """Returns whether a cache accounts for all of these findings."""
+    return _in_doubt(cache) >= {finding.status for finding in findings}
 
 
-def _doubted(cache: Meaning) -> set[Status]:
-    """What a cache puts in doubt: everything where it returned the values of another input; where
-    it returned one array twice, what does not move.
+def _in_doubt(cache: Meaning) -> set[Status]:
+    """Returns what a cache puts in doubt: everything where it returned the values of another input,
+    and what does not move where it returned one array twice.
     """
     return {Status.SPURIOUS} if cache is Meaning.SAME_ARRAY else set(Status)
 
 
 def _opened(finding: Finding, cache: Meaning) -> Finding:
+    """Returns a finding left open, with the cache as its meaning."""
     detail = finding.detail
     if isinstance(detail, Disagreement):
         detail = replace(detail, meaning=cache, accuracy=None)

@@ -10,13 +10,13 @@ from adjudge.floats import Vector
 from adjudge.jacobian import Tolerance
 from adjudge.problem import Base, Problem, Purpose, Space, evaluate
 
-UNITS = 64
+VALUE_UNITS = 64
 """Units of rounding of f, relative to the median of its leaf, that need no explanation."""
-REACH = (2.0**-12, 2.0**-10, 2.0**-9, 2.0**-8)
+DISTANCES = (2.0**-12, 2.0**-10, 2.0**-9, 2.0**-8)
 """How far off, relative to x, the gap is looked at again: rounding is another one at each point."""
 
 
-def another(problem: Problem, base: Base, tolerance: Tolerance) -> list[Finding]:
+def another_function(problem: Problem, base: Base, tolerance: Tolerance) -> list[Finding]:
     """A finding where the reference has another value at x than f, beyond the rounding of f.
 
     A gap larger than units of rounding is looked at again at four points nearby: rounding, however
@@ -31,12 +31,12 @@ def another(problem: Problem, base: Base, tolerance: Tolerance) -> list[Finding]
         return []
     size = base.magnitude(base.values)[first:]
     with np.errstate(all="ignore"):
-        allowed = UNITS * tolerance.eps * size
+        allowed = VALUE_UNITS * tolerance.eps * size
         off = np.isfinite(gap) & ~(np.abs(gap) <= allowed)
     off |= np.isnan(gap) & np.isfinite(base.values[first:])
     if not np.any(off):
         return []
-    off &= ~_scattered(problem, base, gap, first)
+    off &= ~_is_scattered(problem, base, gap, first)
     if not np.any(off):
         return []
     with np.errstate(all="ignore"):
@@ -66,13 +66,13 @@ def _gap(problem: Problem, base: Base, point: Vector, values: Vector, first: int
         return None if given is None else np.asarray(values[first:] - given)
 
 
-def _scattered(problem: Problem, base: Base, gap: Vector, first: int) -> NDArray[np.bool_]:
+def _is_scattered(problem: Problem, base: Base, gap: Vector, first: int) -> NDArray[np.bool_]:
     """Where the gap is no more at x than it varies nearby, and has no sign of its own."""
     random, gaps = np.random.default_rng(31), [gap]
     reach = problem.length_scales.copy()
     if problem.modes_taken:  # cotangents stay
         reach[problem.X.slices[problem.primal_inputs - 1].stop :] = 0.0
-    for far in REACH:
+    for far in DISTANCES:
         move = far * reach * random.uniform(0.5, 1.0, problem.X.size)
         point = problem.origin + move * random.choice([-1.0, 1.0], problem.X.size)
         point = problem.X.vector(problem.backend, problem.point(problem.clipped(point)), problem.x)

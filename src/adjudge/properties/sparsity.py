@@ -18,16 +18,16 @@ from adjudge.problem import Leaf, Purpose, Reverse, Tangent, evaluate, random_en
 
 Mask = NDArray[np.bool_]
 
-NOISE = 2.0**14
+NOISE_UNITS = 2.0**14
 """Units of rounding of f, and of the gradient, that a derivative has to stand out from to be one
 where f does not move."""
-LENGTHS = (1.0, -1.0, 2.0**-10, 2.0**-20)
+MOVE_LENGTHS = (1.0, -1.0, 2.0**-10, 2.0**-20)
 """Of the moves, over the scale of x, under all of which f has to stand still: it may be flat at
 long ones, where it is saturated, and at short ones, where it is rounded to a grid."""
 
 
 @dataclass(frozen=True)
-class Structure:
+class SparsityPattern:
     """The blocks of one problem, by its table."""
 
     table: Table
@@ -88,13 +88,13 @@ class Structure:
         for name, triangle in (("upper", np.triu), ("lower", np.tril)):
             inside = triangle(np.ones(shape[-2:], bool), 1 if name == "upper" else -1)
             mask = _coordinates(leaf, np.broadcast_to(inside, shape))
-            if not np.any(here[mask]) or not self._unread(j, mask, gradient):
+            if not np.any(here[mask]) or not self._not_read(j, mask, gradient):
                 continue
             other = leaf.host(here).swapaxes(-1, -2).reshape(-1)
             symmetric = np.allclose(leaf.host(here).reshape(-1), other, rtol=1e-6, atol=0)
             yield self._spurious(j, mask, here, upper=name == "upper", symmetric=symmetric)
 
-    def _unread(self, j: int, mask: Mask, gradient: Vector) -> bool:
+    def _not_read(self, j: int, mask: Mask, gradient: Vector) -> bool:
         """Whether f stands still, to the last bit, under moves of the block of all lengths, though
         its derivative says that it would move visibly.
         """
@@ -103,13 +103,13 @@ class Structure:
         part = table.problem.X.slices[j]
         with np.errstate(all="ignore"):
             told = float(norm(gradient[part] * tangent.vector[part]))
-        if told <= NOISE * self._rounding(table.probes.cotangent):
+        if told <= NOISE_UNITS * self._rounding(table.probes.cotangent):
             return False
-        for k, length in enumerate(LENGTHS):
+        for k, length in enumerate(MOVE_LENGTHS):
             moved = self._moved(self._tangent(j, mask, k + 1), length)
             if moved is None or np.any(moved):
                 return False
-        moved = self._moved(self._tangent(j, ~mask, 0), LENGTHS[2])
+        moved = self._moved(self._tangent(j, ~mask, 0), MOVE_LENGTHS[2])
         return moved is not None and bool(np.any(moved))  # or f stands still as a whole: a cache
 
     def _spurious(
@@ -181,10 +181,10 @@ class Structure:
         tangent = self._tangent(j, mask, 5)
         with np.errstate(all="ignore"):
             told = float(norm(here * tangent.vector[part]))
-        floor = NOISE * table.tolerance.eps
-        if not np.any(here[mask] > floor * largest) or told <= NOISE * self._rounding(w):
+        floor = NOISE_UNITS * table.tolerance.eps
+        if not np.any(here[mask] > floor * largest) or told <= NOISE_UNITS * self._rounding(w):
             return False
-        for k, length in enumerate(LENGTHS[1:]):
+        for k, length in enumerate(MOVE_LENGTHS[1:]):
             moved = self._moved(self._tangent(j, mask, 6 + k), length)
             if moved is None or np.any(moved & (w != 0)):
                 return False

@@ -10,16 +10,16 @@ from adjudge.findings import Asymmetric, Finding, Status
 from adjudge.floats import Vector, norm, scale
 from adjudge.jacobian import SUM_UNITS, is_systematic, perturbed
 from adjudge.problem import Forward, Reverse, random_entries
-from adjudge.properties.identities import Identities, only
+from adjudge.properties.purity import Identities, restricted
 
-LEAVES = 4
+MOST_LEAVES = 4
 """Inputs, and outputs, up to which each is tried by itself; more are tried all together."""
 
 Hessian = Callable[[Vector], Vector]
 """`v -> H v` on x, for `H` the second derivative of `<w, f>`."""
 
 
-def symmetric(
+def asymmetries(
     checks: Identities, mode: Reverse | Forward, rows: Vector | None = None, *, each: bool
 ) -> Iterator[Finding]:
     """The derivative of `(x, w) -> J*(x) w` in x, by `mode`, is a symmetric matrix.
@@ -36,13 +36,13 @@ def symmetric(
     if not each:
         return
     cotangents = range(problem.primal_inputs, len(problem.X.leaves))
-    if len(cotangents) == 1 or len(cotangents) > LEAVES:
+    if len(cotangents) == 1 or len(cotangents) > MOST_LEAVES:
         if rows is None:
             yield from _of_output(checks, mode, problem.origin, "<w, f>")
         return
     for k in cotangents:
         point = problem.origin.copy()
-        point[count:] = only(problem.X, point, k)[count:]
+        point[count:] = restricted(problem.X, point, k)[count:]
         yield from _of_output(checks, mode, point, f"<{problem.X.leaves[k].name}, f>")
 
 
@@ -64,10 +64,10 @@ def _of_output(
         [*(scale(problem.origin[problem.X.slices[j]]) for j in leaves), np.zeros(0)]
     )
     one, two = (random_entries(random, count) * lengths for _ in range(2))
-    if len(leaves) > LEAVES:
+    if len(leaves) > MOST_LEAVES:
         parts, names = [one], [""]
     else:
-        parts = [only(checks.base.Y, one, j) for j in leaves]
+        parts = [restricted(checks.base.Y, one, j) for j in leaves]
         names = [problem.X.leaves[j].name for j in leaves]
     letter = "R" if isinstance(mode, Reverse) else "F"
     of_two = hessian(two)

@@ -10,7 +10,7 @@ from adjudge import ByHand, Status, Verdict, examine
 from adjudge.engine import Environment, PlainBackend, replaced
 from adjudge.findings import Finding
 from adjudge.problem.space import Space
-from adjudge.properties.purity import finding
+from adjudge.properties.purity import Runs
 from adjudge.report import text_of
 
 LENGTH = 4000
@@ -183,7 +183,7 @@ def test_a_few_units_of_sixteen_bits_are_large_already(gap, words):
     first, eps = np.ones(3), float(np.finfo(np.float16).eps)
     second = first + np.array([0.0, gap * eps, 0.0])
 
-    found = finding(space, [eps], first, second, None, "R", 0.0, True)
+    found = Runs(space, [eps], first, second).finding(None, "R", 0.0, True)
 
     assert isinstance(found, Finding)
     assert text_of(found).startswith("x[1] differs by")

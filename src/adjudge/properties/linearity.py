@@ -1,0 +1,457 @@
+"""This module checks the vjp and the jvp as linear maps: homogeneous, additive, zero at zero, and
+the same under `vmap` as in a loop.
+
+None of that needs differences, and all of it holds to rounding whatever f is. `LinearRule` is the
+one code for both modes; `Pullbacks` and `Pushforwards` bring the probes of their mode to it, and
+check what only their mode has: metadata of gradients, and undefined cotangents or tangents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import numpy as np
+
+from adjudge.engine import UNDEFINED, Array, Arrays, MaybeArrays
+from adjudge.errors import AdjudgeError, Catching, Source, UnstableOutputError, running
+from adjudge.findings import (
+    BatchRaised,
+    BatchUnlikeLoop,
+    Culprit,
+    EqualRowsDiffer,
+    Finding,
+    NonzeroAtZero,
+    NotAdditive,
+    NotHomogeneous,
+    Raised,
+    RealForComplex,
+    Remedy,
+    Rule,
+    Status,
+    UndefinedNotZero,
+    UndefinedNotZeros,
+    UndefinedRaised,
+)
+from adjudge.floats import Vector
+from adjudge.problem import Forward, Reverse, Space, random_cotangent, random_entries
+from adjudge.properties.metadata import elsewhere, first_elsewhere, metadata
+from adjudge.properties.purity import (
+    Identities,
+    Runs,
+    equal_entries,
+    largest_difference,
+    restricted,
+)
+
+ZERO_UNITS = 64
+"""A map may leave this many units of rounding of terms that cancel in it where it is handed zero.
+The value is ours."""
+
+EXTRA_RUNS = 3
+"""A rule that is not repeatable is called this many times more, since how far two runs are apart
+changes from pair to pair, and the largest of several is what `nondet_tol` has to allow."""
+
+
+@dataclass(frozen=True)
+class LinearRule:
+    """A rule as a linear map of vectors: `w -> J* w`, or `v -> J v`."""
+
+    checks: Identities
+    rule: Rule
+    apply: Callable[[Vector], Vector]
+    image: Space
+    likes: Arrays
+    """Arrays of the shapes and dtypes of the image."""
+
+    @property
+    def mode(self) -> str:
+        """The mode, with the derivatives already taken."""
+        return self.rule.letter + self.checks.problem.modes_taken
+
+    def homogeneous(self, u: Vector, first: Vector) -> Iterator[Finding]:
+        """Compares `A(-2u)` with `-2 A(u)`, where `first` is `A(u)`; a vjp also with zero at zero.
+
+        Multiplying by -2 is exact, so a repeatable linear map agrees to the last bit, and one
+        comparison shows both that the rule is repeatable and that it is homogeneous. Where it
+        fails, further runs tell which of the two is at fault.
+        """
+        checks, apply = self.checks, self.apply
+        doubled = apply(-2.0 * u)
+        checks.compared += first.size
+        if not equal_entries(doubled, -2.0 * first):
+            pairs = [(first, apply(u))]
+            if equal_entries(*pairs[0]):
+                # Two runs out of three may agree by chance.
+                pairs = [(doubled / -2.0, apply(-2.0 * u) / -2.0)]
+            if not equal_entries(*pairs[0]):
+                pairs += [(first, apply(u)) for _ in range(EXTRA_RUNS)]
+            gap = max(largest_difference(*pair) for pair in pairs)
+            varying = list(self._unrepeatable(pairs))
+            yield from varying
+            if all(finding.note for finding in varying):
+                yield from checks.equal(
+                    Status.NONLINEAR,
+                    self.rule.letter,
+                    self.image,
+                    (doubled, -2.0 * first),
+                    2.0 * np.abs(first) + gap,
+                    partial(NotHomogeneous, rule=self.rule),
+                    Remedy.MULTIPLY_BY_PROBE,
+                )
+        elif checks.any_order:
+            # Sums of the few digits of probes are exact, and so the same in every order. A probe
+            # with all digits shows the order in which a device adds.
+            dense = u * np.random.default_rng([checks.probes.seed, 3]).uniform(1, 1.5, u.shape)
+            pairs = [(apply(dense), apply(dense))]
+            if not equal_entries(*pairs[0]):
+                pairs += [(pairs[0][0], apply(dense)) for _ in range(EXTRA_RUNS)]
+            checks.compared += first.size
+            yield from self._unrepeatable(pairs)
+        if self.rule is Rule.VJP:
+            yield from self.zero(np.zeros_like(u))
+
+    def _unrepeatable(self, pairs: Sequence[tuple[Vector, Vector]]) -> Iterator[Finding]:
+        """Yields the finding about the pair of runs that differs most, if any does."""
+        one, two = max(pairs, key=lambda pair: largest_difference(*pair))
+        if largest_difference(one, two) > 0:
+            checks = self.checks
+            runs = Runs(self.image, checks.spacing(self.likes), one, two)
+            residue = checks.residue(self.image)
+            yield runs.finding(self.rule, self.mode, checks.nondet_tol, checks.any_order, residue)
+
+    def zero(self, zero: Vector, largest: float = 0.0) -> Iterator[Finding]:
+        """Checks that zero gives zero, or the rounding of `largest` where terms of that size
+        cancel.
+        """
+        at_zero = self.apply(zero)
+        self.checks.compared += at_zero.size
+        # NaN counts as something.
+        if not np.any(at_zero):
+            return
+        allowed = np.abs(at_zero) <= ZERO_UNITS * self.checks.tolerance.eps * largest
+        if self.checks.tolerance.equal_nan:
+            allowed |= np.isnan(at_zero)
+        bad = np.flatnonzero((at_zero != 0) & ~allowed)
+        if bad.size:
+            k = int(bad[0])
+            finite = bool(np.all(np.isfinite(at_zero)))
+            yield Finding(
+                Status.NONLINEAR if finite else Status.NONFINITE,
+                self.mode,
+                self.image.entry(k),
+                NonzeroAtZero(float(at_zero[k]), self.rule),
+                open=not finite,
+            )
+
+    def additive(self, together: Vector, apart: Vector, size: Vector) -> Iterator[Finding]:
+        """Compares the image of a sum with the sum of images; `size` is that of the terms.
+
+        It shows what homogeneity does not: a rule that clips or selects by the size of its probe,
+        for instance.
+        """
+        yield from self.checks.equal(
+            Status.NONLINEAR,
+            self.rule.letter,
+            self.image,
+            (together, apart),
+            size,
+            partial(NotAdditive, rule=self.rule),
+            Remedy.APPLY_LINEAR_MAP,
+        )
+
+    def batched(
+        self,
+        name: str,
+        run: Callable[[MaybeArrays], MaybeArrays],
+        place: tuple[int, int],
+        pair: Sequence[Array],
+    ) -> Iterator[Finding]:
+        """Compares the rule under `vmap` with a loop over a pair of probes of the leaf `name`.
+
+        `run` takes a probe for every leaf; `place` says which of how many leaves the pair is for.
+        """
+        checks, backend = self.checks, self.checks.problem.backend
+        k, count = place
+
+        def alone(probe: MaybeArrays) -> MaybeArrays:
+            whole: list[Array | None] = [None] * count
+            whole[k] = probe[0]
+            return run(tuple(whole))
+
+        loop = [alone((array,)) for array in pair]
+        with running(Source.ENGINE):
+            stacked = backend.arrays.stack(list(pair))
+        with Catching(UnstableOutputError) as caught, running(Source.DERIVATIVE):
+            together = backend.vmap(alone)(stacked)
+        if (error := caught.error) is not None:  # whatever the batched rule stumbles over
+            yield Finding(
+                Status.RAISED,
+                self.mode,
+                name,
+                BatchRaised(Raised.of(error), self.rule),
+                Remedy.GIVE_BATCHING_RULE,
+                cause=error,
+            )
+            return
+
+        def row(batch: MaybeArrays, s: int) -> Vector:
+            with running(Source.ENGINE):
+                picked = tuple(None if array is None else array[s] for array in batch)
+            return self.image.vector(backend, picked, self.likes)
+
+        apart: list[Finding] = []
+        for s, single in enumerate(loop):
+            two = self.image.vector(backend, single, self.likes)
+            apart += checks.equal(
+                Status.INCONSISTENT,
+                self.rule.letter,
+                self.image,
+                (row(together, s), two),
+                np.abs(two),
+                partial(BatchUnlikeLoop, rule=self.rule, leaf=name),
+                Remedy.MEND_BATCHING_RULE,
+            )
+        if apart:
+            # Equal rows that differ come from random numbers, and not from the batching rule.
+            with running(Source.DERIVATIVE):
+                twice = backend.vmap(alone)(backend.arrays.stack([pair[0], pair[0]]))
+            if not equal_entries(row(twice, 0), row(twice, 1)):
+                detail, remedy = EqualRowsDiffer(self.rule), Remedy.PASS_RANDOM_NUMBERS
+                apart = [Finding(Status.NONDETERMINISTIC, self.mode, name, detail, remedy)]
+        yield from apart
+
+
+@dataclass(frozen=True)
+class Pullbacks:
+    """The checks of reverse mode, `w -> J* w`."""
+
+    checks: Identities
+    reverse: Reverse
+
+    @cached_property
+    def rule(self) -> LinearRule:
+        """The vjp as a linear map, with zero cotangents as arrays of zeros."""
+        base, reverse, problem = self.checks.base, self.reverse, self.checks.problem
+
+        def apply(w: Vector) -> Vector:
+            return reverse.vector(reverse.pull(reverse.cotangent(base, w, zeros=True)))
+
+        return LinearRule(self.checks, Rule.VJP, apply, problem.X, problem.x)
+
+    @cached_property
+    def cotangent(self) -> Vector:
+        """The cotangent that the checks are made with: the only row's, where there is one."""
+        if self.checks.probes.full and self.checks.base.Y.size == 1:
+            return np.ones(1)
+        return self._without_detached(self.checks.probes.cotangent)
+
+    def _without_detached(self, w: Vector) -> Vector:
+        """Returns `w` with zeros at detached outputs."""
+        w = w.copy()
+        for part, here in zip(self.checks.base.Y.slices, self.reverse.attached, strict=True):
+            if not here:
+                w[part] = 0.0
+        return w
+
+    def at_cotangent(self) -> tuple[Vector, list[Finding]]:
+        """Returns `J* u` for the probes' cotangent `u` of all outputs together, and what was found
+        about metadata of the gradients, purity, repeatability and homogeneity.
+        """
+        checks, reverse = self.checks, self.reverse
+        base, problem, u = checks.base, checks.problem, self.cotangent
+        if not any(reverse.attached):
+            return np.zeros(problem.X.size), []
+        handed = reverse.cotangent(base, u, zeros=True)
+        likes = base.arrays[: len(base.Y.leaves)]
+        # The cotangent counts as it is rounded to its dtype.
+        before = base.Y.vector(problem.backend, handed, likes)
+        gradients = reverse.pull(handed)
+        first = reverse.vector(gradients)
+        checks.images["R" + problem.modes_taken] = u, first
+        findings = [
+            *first_elsewhere(checks),
+            *metadata(checks, gradients),
+            *checks.unchanged(handed, base.arrays, base.Y, before, Culprit.VJP),
+            *checks.unchanged(reverse.x, problem.x, problem.X, problem.origin, Culprit.FUNCTION),
+            *self.rule.homogeneous(u, first),
+        ]
+        return first, findings
+
+    def additive_rows(self, together: Vector, rows: Vector) -> Iterator[Finding]:
+        """Compares `J*` of the sum of cotangents with the sum of the rows, which are at hand."""
+        u = self.cotangent if self.checks.probes.full else np.ones(rows.shape[0])
+        with np.errstate(all="ignore"):
+            apart, size = u @ rows, np.abs(u) @ np.abs(rows)
+        yield from self.rule.additive(together, apart, size)
+
+    def additive_pair(self, one: Vector) -> Iterator[Finding]:
+        """Compares `J*(u + v)` with `J* u + J* v` for a second random cotangent."""
+        u, base = self.cotangent, self.checks.base
+        random = np.random.default_rng([self.checks.probes.seed, 2])
+        v = self._without_detached(random_entries(random, u.size))
+        two, together = (self.reverse.row(base, w) for w in (v, u + v))
+        with np.errstate(all="ignore"):
+            apart, size = one + two, np.abs(one) + np.abs(two)
+        yield from self.rule.additive(together, apart, size)
+
+    def undefined(self) -> Iterator[Finding]:
+        """Checks that undefined cotangents act as zeros: all of them, and each beside zeros."""
+        checks, reverse, base = self.checks, self.reverse, self.checks.base
+        if not checks.problem.backend.undefined_cotangents or not any(reverse.attached):
+            return
+        zero = reverse.cotangent(base, np.zeros(base.Y.size), zeros=True)
+        attached = [k for k, here in enumerate(reverse.attached) if here]
+        cases: list[list[int]] = [attached]
+        if len(attached) > 1:
+            cases += [[k] for k in attached]
+        mode = "R" + checks.problem.modes_taken
+        for case in cases:
+            output = "" if case is attached else base.Y.leaves[case[0]].name
+            w = tuple(UNDEFINED if k in case else array for k, array in enumerate(zero))
+            with Catching(AdjudgeError) as caught:
+                gradients = reverse.pull(w)
+            if (error := caught.error) is not None:  # whatever the backward pass stumbles over
+                yield Finding(
+                    Status.UNDEFINED,
+                    mode,
+                    output,
+                    UndefinedRaised(output, Raised.of(error)),
+                    Remedy.ACCEPT_OR_EXCUSE_UNDEFINED,
+                    cause=error,
+                )
+                continue
+            vector = reverse.vector(gradients)
+            checks.compared += vector.size
+            if np.any(vector != 0):
+                k = int(np.flatnonzero(vector != 0)[0])
+                yield Finding(
+                    Status.UNDEFINED,
+                    mode,
+                    checks.problem.X.entry(k),
+                    UndefinedNotZero(output, float(vector[k])),
+                    Remedy.ACCEPT_UNDEFINED,
+                )
+
+    def batched(self) -> Iterator[Finding]:
+        """Compares the vjp under `vmap` with the loop over two cotangents, output by output."""
+        Y, reverse, base = self.checks.base.Y, self.reverse, self.checks.base
+        for k, leaf in enumerate(Y.leaves):
+            if not reverse.attached[k]:
+                continue
+            seeds = (self.checks.probes.seed + s for s in (1, 2))
+            pair = [restricted(Y, random_cotangent(Y, seed), k) for seed in seeds]
+            cotangents = [reverse.cotangent(base, w, zeros=True)[k] for w in pair]
+            yield from self.rule.batched(leaf.name, reverse.pull, (k, len(Y.leaves)), cotangents)
+
+
+@dataclass(frozen=True)
+class Pushforwards:
+    """The checks of forward mode, `v -> J v`."""
+
+    checks: Identities
+    forward: Forward
+
+    @cached_property
+    def rule(self) -> LinearRule:
+        """The jvp as a linear map."""
+        base, forward = self.checks.base, self.forward
+
+        def apply(v: Vector) -> Vector:
+            return forward.column(base, v)[1]
+
+        likes = base.arrays[: len(base.Y.leaves)]
+        return LinearRule(self.checks, Rule.JVP, apply, base.Y, likes)
+
+    @property
+    def _tangent(self) -> Vector:
+        return random_cotangent(self.checks.problem.X, self.checks.probes.seed + 5)
+
+    def at_tangent(self) -> Iterator[Finding]:
+        """Checks the value, purity, repeatability, homogeneity and metadata with one tangent."""
+        checks, forward = self.checks, self.forward
+        base, problem, v = checks.base, checks.problem, self._tangent
+        x, handed = problem.point(), forward.tangent(v)
+        y, jv = forward.push(handed, x)
+        value = forward.vector(base, y)
+        yield from checks.value_under(Rule.JVP, value)
+        yield from first_elsewhere(checks)
+        yield from checks.unchanged(x, problem.x, problem.X, problem.origin, Culprit.FUNCTION)
+        yield from checks.unchanged(handed, problem.x, problem.X, v, Culprit.JVP)
+        first = forward.vector(base, jv)
+        mode, arrays = "F" + problem.modes_taken, problem.backend.arrays
+        checks.images[mode] = v, first
+        yield from self.rule.homogeneous(v, first)
+        for tangent, primal, leaf in zip(jv, y, base.Y.leaves, strict=True):
+            if tangent is None:
+                continue
+            # A tangent belongs to the value that came with it; f(x) may have been made elsewhere.
+            there, here = (arrays.info(array).device for array in (tangent, primal))
+            yield from elsewhere(checks, mode, Rule.JVP, leaf.name, there, here)
+            if arrays.is_complex(tangent) != leaf.complex:
+                yield Finding(
+                    Status.WRONG_DTYPE,
+                    mode,
+                    leaf.name,
+                    RealForComplex(arrays.info(tangent).dtype, leaf.info.dtype),
+                )
+
+    def additive(self) -> Iterator[Finding]:
+        """Compares `J(u + v)` with `J u + J v` for two random tangents of all leaves together, and
+        `J 0` with zero.
+        """
+        checks, rule = self.checks, self.rule
+        seeds = (checks.probes.seed + s for s in (5, 17))
+        u, v = (random_cotangent(checks.problem.X, seed) for seed in seeds)
+        one, two, together = (rule.apply(w) for w in (u, v, u + v))
+        with np.errstate(all="ignore"):
+            apart, size = one + two, np.abs(one) + np.abs(two)
+        yield from rule.additive(together, apart, size)
+        largest = float(np.max(size, initial=0.0, where=np.isfinite(size)))
+        yield from rule.zero(np.zeros_like(u), largest)
+
+    def pushed(self) -> dict[int, tuple[Vector, Vector]]:
+        """Returns `(v, J v)` by leaf, for a random `v` in that leaf alone and undefined tangents
+        elsewhere.
+        """
+        X, v = self.checks.problem.X, self._tangent
+        if len(X.leaves) < 2:
+            return {}
+        tangents = {j: restricted(X, v, j) for j in range(len(X.leaves))}
+        base, forward = self.checks.base, self.forward
+        return {j: (part, forward.column(base, part, j)[1]) for j, part in tangents.items()}
+
+    def undefined(self, pushed: Mapping[int, tuple[Vector, Vector]]) -> Iterator[Finding]:
+        """Compares `J v` with undefined tangents in all leaves but one, which `pushed` has by leaf
+        as `(v, J v)`, with `J v` with zeros there.
+        """
+        checks, X = self.checks, self.checks.problem.X
+        if len(X.leaves) < 2:
+            return
+        for j, (v, without) in pushed.items():
+            zeros = self.rule.apply(v)
+            yield from checks.equal(
+                Status.UNDEFINED,
+                "F",
+                self.rule.image,
+                (without, zeros),
+                np.abs(zeros),
+                partial(UndefinedNotZeros, leaf=X.leaves[j].name),
+                Remedy.ACCEPT_UNDEFINED,
+            )
+
+    def batched(self) -> Iterator[Finding]:
+        """Compares the jvp under `vmap` with the loop over two tangents, input by input."""
+        problem, forward = self.checks.problem, self.forward
+        X = problem.X
+        for j, leaf in enumerate(X.leaves):
+            seeds = (self.checks.probes.seed + s for s in (3, 4))
+            pair = [restricted(X, random_cotangent(X, seed), j) for seed in seeds]
+            tangents = [forward.tangent(v)[j] for v in pair]
+            x = problem.point()
+
+            def push(v: MaybeArrays, x: Arrays = x) -> MaybeArrays:
+                return forward.push(v, x)[1]
+
+            yield from self.rule.batched(leaf.name, push, (j, len(X.leaves)), tangents)
