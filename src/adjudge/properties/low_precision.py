@@ -1,14 +1,17 @@
-"""A derivative of low precision against that of the same function in double precision.
+"""This module compares a derivative of low precision with that of the same function in double
+precision.
 
-Both are taken at the same points and for the same probes, so that no differences are involved.
-Rounding puts them apart by some units, by more where the function is ill-conditioned, and at every
-point in another way: what stays the same, for all points and probes, is an error.
+Both are taken at the same points and for the same probes, so no differences are involved. Rounding
+puts them apart by some units, by more where the function is ill-conditioned, and at every point by
+another amount. What stays the same for all points and probes is an error of the rule in the narrow
+dtype. The method is ours; docs/numerics.md has its measured rates.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,11 +48,13 @@ from adjudge.jacobian import (
 )
 
 WRONG_FACTOR = 4
-"""Times what is allowed: up to here a deviation is inaccuracy, beyond it what stays is an error."""
+"""Up to this many times the allowed rounding a deviation is inaccuracy, a note; beyond it, what
+stays the same at all points is an error. The factor is that of the design study
+(docs/numerics.md)."""
 KEPT = 32
-"""Entries that are looked at closely, those farthest off."""
+"""At most this many entries are looked at closely, those farthest off."""
 DOUBLINGS = 12
-"""Times that x is doubled until a function that stands still is seen to move."""
+"""x is doubled this many times until a function that stands still is seen to move."""
 
 
 @dataclass(frozen=True)
@@ -64,16 +69,18 @@ class LowPrecisionResult:
     high: float = 0.0
     ulps: float = 0.0
     wrong: bool = False
-    """Whether the low-precision derivative deviates by what is no rounding."""
+    """Says whether the low-precision derivative deviates by what is no rounding."""
     factor: float = 1.0
-    """What all entries are multiplied by, where that is what is wrong."""
+    """The factor that all entries are multiplied by, where that is what is wrong."""
     value: ValueInaccurate | None = None
     """How inaccurate the value of f is, where it is."""
     different: Refusal | None = None
     """Why the function in double precision is another one."""
 
     def findings(self, formula: Verdict) -> list[Finding]:
-        """A failure, a note, or nothing; beside an undecided formula a failure stays open."""
+        """Returns a failure, a note, or nothing. Beside an undecided formula a failure
+        stays open.
+        """
         found, right = [], formula is Verdict.PASS
         if self.entry and self.wrong:
             detail = NarrowWrong(self.dtype, self.low, self.high, self.ulps, self.factor, right)
@@ -95,29 +102,44 @@ class LowPrecisionResult:
 def compare_low_precision(
     low: Evaluator, high: Evaluator, letter: str, seed: int
 ) -> LowPrecisionResult:
-    """The derivative of `low` in mode `letter` against that of `high`, the same in double."""
+    """Compares the derivative of `low` in the mode `letter` with that of `high`, the same in
+    double.
+    """
     return _LowPrecision(low, high, letter, np.random.default_rng([seed, 29])).judged()
 
 
 @dataclass(frozen=True)
 class _Deviations:
-    """Deviations of all entries, over some points and probes."""
+    """The deviations of all entries, over some points and probes."""
 
     off: Vector
-    """Root of the mean square of the deviations."""
+    """The root of the mean square of the deviations."""
     size: Vector
-    """That of the derivative in double."""
+    """The root of the mean square of the derivative in double."""
     motion: Vector
-    """How far that moves between the points."""
+    """How far the derivative in double moves between the points."""
     bias: Vector
-    """By leaf, what part of the derivative the deviation is."""
+    """By leaf, the part of the derivative that the deviation is."""
     not_finite: NDArray[np.bool_]
-    """Where low precision alone has no finite value at x."""
+    """Marks where low precision alone has no finite value at x."""
     absent: NDArray[np.bool_]
-    """Where low precision has zeros throughout, and double has none."""
+    """Marks where low precision has zeros throughout, and double has none."""
+
+
+class _Samples(NamedTuple):
+    """Deviations and derivatives of some entries, by point, probe and entry."""
+
+    deviation: Array
+    derivative: Array
+    held: NDArray[np.bool_]
+    """By point and entry, whether all of them are finite."""
+    biases: Array
+    """The bias by probe, point and leaf."""
 
 
 class _LowPrecision:
+    """The comparison of one derivative in low precision with that in double."""
+
     def __init__(
         self, low: Evaluator, high: Evaluator, letter: str, random: np.random.Generator
     ) -> None:
@@ -131,12 +153,13 @@ class _LowPrecision:
         self.nothing = LowPrecisionResult(letter + low.problem.modes_taken, coarsest.info.dtype)
 
     def judged(self) -> LowPrecisionResult:
+        """Compares the two at x and close to it, and what is off there at points farther away."""
         if not self.of.size or not self.by.size:
             return self.nothing
         pair_at_x = self._pair(points_within_ulps(self.low.problem, self.eps, self.random))
         tried = self._probes()
         deviations = self._deviations(pair_at_x, tried)
-        # zeros throughout are no matter of conditioning
+        # Zeros throughout are no matter of conditioning.
         deviations = replace(deviations, motion=np.where(deviations.absent, 0.0, deviations.motion))
         ratio = deviations.off / rounding_allowance(
             self.u, deviations.size, deviations.motion, self.of
@@ -172,12 +195,15 @@ class _LowPrecision:
         return self._named(k, pair_at_x, tried, wrong, factor)
 
     def _pair(self, points: Sequence[Vector]) -> list[DerivativeAtPoints]:
+        """Returns both derivatives at these points."""
         return derivatives_of_both(self.low, self.high, self.letter, points)
 
     def _probes(self) -> list[Vector]:
+        """Returns random probes of the mode."""
         return random_probes(self.low.problem, self.by, self.letter, self.random)
 
     def _deviations(self, at: Sequence[DerivativeAtPoints], tried: Sequence[Vector]) -> _Deviations:
+        """Measures the deviations of all entries at these points for these probes."""
         one, two = at
         off, size = np.zeros(self.of.size), np.zeros(self.of.size)
         motion, not_finite = np.zeros(self.of.size), np.zeros(self.of.size, bool)
@@ -204,7 +230,7 @@ class _LowPrecision:
     # -- the value of f
 
     def _value_deviation(self, at: Sequence[DerivativeAtPoints]) -> Vector:
-        """How far the value of f is off, over what is allowed, by output."""
+        """Returns, by output, how far the value of f is off, in multiples of what is allowed."""
         e, f = finite_deviation(np.array(at[0].values), np.array(at[1].values))
         motion = np.max(np.abs(f - f[0]), axis=0)
         return np.asarray(
@@ -212,12 +238,15 @@ class _LowPrecision:
         )
 
     def _value(self, k: int) -> ValueInaccurate:
+        """Returns how inaccurate output `k` is at x."""
         low, high = (float(one.base.values[k]) for one in (self.low, self.high))
         off = abs(low - high) / _ulp(high or low, self.eps)
         return ValueInaccurate(self.low.base.Y.entry(k), self.nothing.dtype, low, high, off)
 
     def _values_off(self, shift: Vector, at: Sequence[DerivativeAtPoints]) -> NDArray[np.bool_]:
-        """The outputs of f itself whose value is off, at all points alike, and by no rounding."""
+        """Marks the outputs of f itself whose value is off at all points alike, which no rounding
+        is: the function in double precision is then another one (a branch on the dtype, say).
+        """
         moved = np.zeros(shift.size, bool)
         if self.first:
             kept = _worst(shift, 1.0)
@@ -233,8 +262,11 @@ class _LowPrecision:
         return moved
 
     def _on_stairs(self) -> NDArray[np.bool_]:
-        """The outputs that stand still near x because f computes through larger numbers: where they
-        first move, farther off, the values are within two such steps of one another.
+        """Marks the outputs that stand still near x because f computes through larger numbers.
+
+        Where these first move, farther off, the values are within two such steps of one another.
+        The values of `(x + c) - c` with a large `c`, for instance, lie on steps in a narrow dtype
+        and not in double, and without this rule the function in double would count as another one.
         """
         x = self.low.problem
         start = self.low.value(x.origin)
@@ -261,17 +293,21 @@ class _LowPrecision:
         beside: Sequence[DerivativeAtPoints],
         few: float,
     ) -> tuple[NDArray[np.intp], Vector]:
-        """Of the suspects those that are off at all points alike; by leaf, the factor that all of
-        it is off by. What f could not show, for its own rounding, does not count: it was lost in an
-        intermediate value (1 - y with y next to 1).
+        """Returns the suspects that are off at all points alike, and by leaf the factor that all of
+        it is off by.
+
+        What f could not show for its own rounding does not count: it was lost in an intermediate
+        value (`1 - y` with y next to 1), and the derivative is computed from what is left.
         """
         e, g, held, biases = self._taken_at(at, suspects)
-        alone = np.sum(held, axis=0) < 3  # next to the edge of the domain of f
+        # Next to the edge of the domain of f only the points close to x are left.
+        alone = np.sum(held, axis=0) < 3
         if np.any(alone):
             near_by = self._taken_at(beside, suspects[alone])
-            count = min(len(held), len(near_by[2]))
+            count = min(len(held), len(near_by.held))
             held[:, alone] = False
-            for one, other in ((e, near_by[0]), (g, near_by[1]), (held, near_by[2])):
+            pairs = (e, near_by.deviation), (g, near_by.derivative), (held, near_by.held)
+            for one, other in pairs:
                 one[:count, ..., alone] = other[:count]
         size = deviations.size.copy()
         size[suspects] = _rms_held(g, held)
@@ -279,7 +315,8 @@ class _LowPrecision:
             WRONG_FACTOR * rounding_allowance(self.u, size, deviations.motion, self.of)[suspects]
         )
         zero = np.all((e == -g) | ~held[:, None], axis=(0, 1)) & np.any(held, axis=0)
-        part = proportional(e, g, held) & ~zero  # of the derivative: no loss of digits makes that
+        # No loss of digits makes a deviation that is the same part of the derivative everywhere.
+        part = proportional(e, g, held) & ~zero
         lasting = np.where(deviations.absent[suspects], zero, zero | part | constant(e, 4.0, held))
         beyond = _rms_held(e, held) > bound
         still, part = suspects[lasting & beyond], part[lasting & beyond]
@@ -296,11 +333,9 @@ class _LowPrecision:
                 by_leaf[j] = 1.0
         return still, by_leaf
 
-    def _taken_at(
-        self, at: Sequence[DerivativeAtPoints], kept: NDArray[np.intp]
-    ) -> tuple[Array, Array, NDArray[np.bool_], Array]:
-        """Deviation and derivative by point, probe and kept entry; where, by point and entry, they
-        are finite; the bias by probe, point and leaf.
+    def _taken_at(self, at: Sequence[DerivativeAtPoints], kept: NDArray[np.intp]) -> _Samples:
+        """Returns the deviations and derivatives of the kept entries at these points, for fresh
+        probes.
         """
         es, gs, helds, biases = [], [], [], []
         for probe in self._probes():
@@ -310,10 +345,13 @@ class _LowPrecision:
             gs.append(g[:, kept])
             helds.append((np.isfinite(low) & np.isfinite(high))[:, kept])
             biases.append(relative_bias(e, g, self.of))
-        return np.stack(es, 1), np.stack(gs, 1), np.all(helds, axis=0), np.array(biases)
+        held = np.all(helds, axis=0)
+        return _Samples(np.stack(es, 1), np.stack(gs, 1), held, np.array(biases))
 
     def _motion_of_f(self, off: Vector, entries: NDArray[np.intp]) -> float:
-        """How much f would move by these deviations of its derivative, over the scale of x."""
+        """Returns how much f would move by these deviations of its derivative, over the
+        scale of x.
+        """
         if self.letter == "R":
             x = self.low.problem
             off = off * np.concatenate([scale(x.origin[part]) for part in x.X.slices])[entries]
@@ -327,7 +365,7 @@ class _LowPrecision:
         wrong: bool,
         factor: float,
     ) -> LowPrecisionResult:
-        """The outcome, with entry `k` at x for the probe that shows it best."""
+        """Returns the outcome, with entry `k` at x for the probe that shows it best."""
         pairs = [
             tuple(float(derivative.take(probe, 1)[0, k]) for derivative in at) for probe in tried
         ]
@@ -353,19 +391,19 @@ class _LowPrecision:
 
 
 def _rms_held(values: Array, held: NDArray[np.bool_]) -> Vector:
-    """Root of the mean square over points and probes, by entry, of what is held."""
+    """Returns the root of the mean square over points and probes, by entry, of what is held."""
     count = np.maximum(np.sum(held, axis=0) * values.shape[1], 1)
     return np.asarray(np.sqrt(np.sum(values**2 * held[:, None], axis=(0, 1)) / count))
 
 
 def _ulp(value: float, eps: float) -> float:
-    """The spacing at `value` of numbers that have the spacing `eps` at 1."""
+    """Returns the spacing at `value` of numbers that have the spacing `eps` at 1."""
     if value == 0 or not np.isfinite(value):
         return float("inf")
     return float(2.0 ** np.floor(np.log2(abs(value))) * eps)
 
 
 def _worst(ratio: Vector, bound: float) -> NDArray[np.intp]:
-    """The entries farthest beyond `bound`."""
+    """Returns the entries farthest beyond `bound`."""
     beyond = np.flatnonzero(ratio > bound)
     return beyond[np.argsort(-ratio[beyond])[:KEPT]]

@@ -1,4 +1,4 @@
-"""What a derivative is beside its values: shape, dtype, device and layout."""
+"""This module checks what a derivative is beside its values: shape, dtype, device and layout."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from adjudge.properties.purity import Identities
 
 
 def metadata(checks: Identities, gradients: MaybeArrays) -> Iterator[Finding]:
-    """Shape, dtype, device and layout of each gradient are its input's."""
+    """Checks that shape, dtype, device and layout of each gradient are its input's."""
     backend = checks.problem.backend
     for leaf, gradient in zip(checks.problem.X.leaves, gradients, strict=True):
         if gradient is None:
@@ -29,7 +29,7 @@ def metadata(checks: Identities, gradients: MaybeArrays) -> Iterator[Finding]:
 
 
 def first_elsewhere(checks: Identities) -> Iterator[Finding]:
-    """Gradients that are differentiated again are on the devices of their inputs."""
+    """Checks that gradients that are differentiated again are on the devices of their inputs."""
     problem = checks.problem
     if problem.modes_taken.startswith("R"):
         inputs = problem.X.leaves[: problem.primal_inputs]
@@ -41,7 +41,7 @@ def first_elsewhere(checks: Identities) -> Iterator[Finding]:
 def elsewhere(
     checks: Identities, mode: str, rule: Rule, name: str, found: str, expected: str
 ) -> Iterator[Finding]:
-    """What a rule made of `name` is on the device of what it belongs to."""
+    """Checks that what a rule made of `name` is on the device of what it belongs to."""
     checks.compared += 1
     if found != expected:
         detail = WrongAttribute(rule, Attribute.DEVICE, found, expected)

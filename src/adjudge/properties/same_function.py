@@ -1,4 +1,9 @@
-"""Whether a reference is the function that is checked: their values at x, to the rounding of f."""
+"""This module checks whether a reference is the function that is checked: their values at x agree
+to the rounding of f.
+
+Without it a reference of another function (a forgotten constant) would call a right derivative
+wrong.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +16,17 @@ from adjudge.jacobian import Tolerance
 from adjudge.problem import Base, Problem, Purpose, Space, evaluate
 
 VALUE_UNITS = 64
-"""Units of rounding of f, relative to the median of its leaf, that need no explanation."""
+"""A difference of this many units of rounding of f, relative to the median of its leaf, needs no
+explanation. The value is ours."""
 DISTANCES = (2.0**-12, 2.0**-10, 2.0**-9, 2.0**-8)
-"""How far off, relative to x, the gap is looked at again: rounding is another one at each point."""
+"""The distances from x, relative to it, at which a gap is looked at again; the values are ours."""
 
 
 def another_function(problem: Problem, base: Base, tolerance: Tolerance) -> list[Finding]:
-    """A finding where the reference has another value at x than f, beyond the rounding of f.
+    """Returns a finding where the reference has another value at x than f, beyond the rounding of
+    f.
 
-    A gap larger than units of rounding is looked at again at four points nearby: rounding, however
+    A gap of more than units of rounding is looked at again at four points nearby. Rounding, however
     much cancellation makes of it, is scattered there; another function is off as much, or smoothly.
     """
     if problem.reference is None:
@@ -54,12 +61,12 @@ def another_function(problem: Problem, base: Base, tolerance: Tolerance) -> list
 
 
 def _outputs(problem: Problem, base: Base) -> Space:
-    """Those of f itself, which a derivative has beside its own."""
+    """Returns the outputs of f itself, which a derivative has beside its own."""
     return Space(base.whole.leaves[len(base.Y.leaves) if problem.modes_taken else 0 :])
 
 
 def _gap(problem: Problem, base: Base, point: Vector, values: Vector, first: int) -> Vector | None:
-    """f less the reference."""
+    """Returns f less the reference."""
     assert problem.reference is not None
     given = problem.reference.values(_outputs(problem, base), point)
     with np.errstate(all="ignore"):
@@ -67,7 +74,9 @@ def _gap(problem: Problem, base: Base, point: Vector, values: Vector, first: int
 
 
 def _is_scattered(problem: Problem, base: Base, gap: Vector, first: int) -> NDArray[np.bool_]:
-    """Where the gap is no more at x than it varies nearby, and has no sign of its own."""
+    """Marks where the gap varies nearby as much as it amounts to at x, and has no sign of
+    its own.
+    """
     random, gaps = np.random.default_rng(31), [gap]
     reach = problem.length_scales.copy()
     if problem.modes_taken:  # cotangents stay
@@ -78,7 +87,8 @@ def _is_scattered(problem: Problem, base: Base, gap: Vector, first: int) -> NDAr
         point = problem.X.vector(problem.backend, problem.point(problem.clipped(point)), problem.x)
         values = evaluate(problem, base, point, Purpose.REFERENCE)
         there = _gap(problem, base, point, values, first)
-        assert there is not None  # it was not at x
+        # There was a value at x.
+        assert there is not None
         gaps.append(there)
     with np.errstate(all="ignore"):
         every = np.array(gaps)

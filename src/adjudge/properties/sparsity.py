@@ -1,4 +1,11 @@
-"""Which outputs move when blocks of an input move, against where its derivative is zero."""
+"""This module compares which outputs move when blocks of an input move with where the derivative is
+zero.
+
+The blocks are the triangles of square matrices, the rows of a batch, and the entries without any
+derivative. A derivative where f does not move by a bit, and no derivative where f moves, are wrong
+whatever their size; differences of a projection show neither, because the block is a small part of
+it. The method is ours.
+"""
 
 from __future__ import annotations
 
@@ -19,22 +26,22 @@ from adjudge.problem import Leaf, Purpose, Reverse, Tangent, evaluate, random_en
 Mask = NDArray[np.bool_]
 
 NOISE_UNITS = 2.0**14
-"""Units of rounding of f, and of the gradient, that a derivative has to stand out from to be one
-where f does not move."""
+"""A number counts as a derivative, where f does not move, only if it stands out by this many units
+of rounding of f and of the gradient. Rounding of a backward pass is no leak. The value is ours."""
 MOVE_LENGTHS = (1.0, -1.0, 2.0**-10, 2.0**-20)
-"""Of the moves, over the scale of x, under all of which f has to stand still: it may be flat at
-long ones, where it is saturated, and at short ones, where it is rounded to a grid."""
+"""The lengths of moves, over the scale of x, under all of which f has to stand still. f may be flat
+at long moves, where it is saturated, and at short ones, where it is rounded to a grid."""
 
 
 @dataclass(frozen=True)
 class SparsityPattern:
-    """The blocks of one problem, by its table."""
+    """The sparsity pattern of one problem, block by block, beside that of its table."""
 
     table: Table
     reverse: Reverse
 
     def within(self) -> Iterator[Finding]:
-        """Of every input leaf: entries without any derivative, and triangles."""
+        """Checks the entries without any derivative, and the triangles, of every input leaf."""
         gradient = self._gradient()
         if gradient is not None and np.all(np.isfinite(gradient)):
             for j, leaf in self._leaves():
@@ -42,11 +49,12 @@ class SparsityPattern:
                 yield from self._triangles(j, leaf, gradient)
 
     def between(self) -> Iterator[Finding]:
-        """Of every input leaf: the entries of a batch."""
+        """Checks the entries of a batch in every input leaf."""
         for j, leaf in self._leaves():
             yield from self._batches(j, leaf)
 
     def _leaves(self) -> Iterator[tuple[int, Leaf]]:
+        """Yields the input leaves for which the budget has room."""
         table = self.table
         for j, leaf in enumerate(table.problem.X.leaves):
             several = leaf.size > 1 and not table.problem.modes_taken
@@ -54,7 +62,9 @@ class SparsityPattern:
                 yield j, leaf
 
     def _gradient(self) -> Vector | None:
-        """The largest entries of the rows of reverse mode; `None` where they are not all there."""
+        """Returns the largest entries of the rows of reverse mode; `None` where the rows are not
+        all there.
+        """
         rows = (
             self.table.known_row[None, :] if self.table.known_row is not None else self.table.rows
         )
@@ -65,22 +75,28 @@ class SparsityPattern:
     # -- no derivative where f moves
 
     def _zeros(self, j: int, gradient: Vector) -> None:
-        """Entries without any derivative are compared by themselves: what f does there may be too
+        """Compares entries without any derivative by themselves, since what f does there may be too
         small to show among the others. What fails is an entry of the table like any other.
         """
         table, part = self.table, self.table.problem.X.slices[j]
         mask = gradient[part] == 0
         if table.probes.full or table.tally("R").failed or np.all(mask) or not np.any(mask):
-            return  # where something failed, that is traced
+            # Where something failed, that is traced instead.
+            return
         rows = table.known_row[None, :] if table.known_row is not None else table.rows
-        assert rows is not None  # or there would be no gradient
+        # Without rows there would be no gradient.
+        assert rows is not None
         block = ColumnBlock(slice(0, table.problem.X.size), rows)
         table.compare_separately(self._tangent(j, mask, 0), block)
 
     # -- a derivative where f does not move
 
     def _triangles(self, j: int, leaf: Leaf, gradient: Vector) -> Iterator[Finding]:
-        """The strict triangles of the last two axes, where these are square."""
+        """Checks the strict triangles of the last two axes, where these are square.
+
+        A Cholesky factor, for instance, reads one triangle, and a symmetrised gradient reaches into
+        both.
+        """
         shape = leaf.host_shape
         if len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] < 2:
             return
@@ -95,8 +111,8 @@ class SparsityPattern:
             yield self._spurious(j, mask, here, upper=name == "upper", symmetric=symmetric)
 
     def _not_read(self, j: int, mask: Mask, gradient: Vector) -> bool:
-        """Whether f stands still, to the last bit, under moves of the block of all lengths, though
-        its derivative says that it would move visibly.
+        """Returns whether f stands still to the last bit under moves of the block of all lengths,
+        though its derivative says that it would move visibly.
         """
         table = self.table
         tangent = self._tangent(j, mask, 1)
@@ -110,11 +126,13 @@ class SparsityPattern:
             if moved is None or np.any(moved):
                 return False
         moved = self._moved(self._tangent(j, ~mask, 0), MOVE_LENGTHS[2])
-        return moved is not None and bool(np.any(moved))  # or f stands still as a whole: a cache
+        # If f stands still as a whole as well, it may be cached.
+        return moved is not None and bool(np.any(moved))
 
     def _spurious(
         self, j: int, mask: Mask, here: Vector, *, upper: bool, symmetric: bool
     ) -> Finding:
+        """Returns the finding about a derivative in a block that f does not read."""
         leaf = self.table.problem.X.leaves[j]
         step = 2 if leaf.complex else 1
         inside = np.flatnonzero(mask & (here != 0))
@@ -127,8 +145,8 @@ class SparsityPattern:
     # -- between the entries of a batch
 
     def _batches(self, j: int, leaf: Leaf) -> Iterator[Finding]:
-        """Half of axis 0 is moved, at random, then the other half: outputs of the half that stays
-        have a derivative with respect to the one that moves if, and only if, they move.
+        """Moves a random half of axis 0, then the other half: outputs of the half that stays have a
+        derivative with respect to the one that moves if, and only if, they move.
         """
         table, n = self.table, leaf.host_shape[0] if leaf.host_shape else 0
         outputs = [
@@ -148,13 +166,15 @@ class SparsityPattern:
                 return
 
     def _between(self, j: int, leaf: Leaf, outputs: list[int], half: Mask) -> Finding | None:
+        """Returns a leak or a missing derivative between the two halves, if there is one."""
         table = self.table
         problem, Y = table.problem, table.base.Y
         mask, others = _rows(leaf, half), np.zeros(Y.size, bool)
         for i in outputs:
             others[Y.slices[i]] = _rows(Y.leaves[i], ~half)
         moved = self._moved(self._tangent(j, mask, 5), 1.0)
-        if moved is None or not np.any(moved):  # as a whole: a cache, perhaps
+        # If f stands still as a whole, it may be cached.
+        if moved is None or not np.any(moved):
             return None
         part = problem.X.slices[j]
         still, moves = others & ~moved, others & moved
@@ -173,8 +193,8 @@ class SparsityPattern:
         return None
 
     def _leaks(self, j: int, mask: Mask, w: Vector, here: Vector) -> bool:
-        """Whether a gradient for `w` reaches into the block, by more than rounding, though f does
-        not move there: by no move of the block, of any length.
+        """Returns whether a gradient for `w` reaches into the block by more than rounding, though f
+        does not move there, by no move of the block of any length.
         """
         table, part = self.table, self.table.problem.X.slices[j]
         largest = float(np.max(here, initial=0.0))
@@ -191,7 +211,7 @@ class SparsityPattern:
         return True
 
     def _leak(self, j: int, leaf: Leaf, outputs: list[int], half: Mask, here: Vector) -> Finding:
-        """The finding, for the one row of the block with the largest gradient if it is alone."""
+        """Returns the finding about the row of the block with the largest gradient."""
         width = here.size // half.size
         largest = np.where(half, here.reshape(half.size, width).max(axis=1, initial=0.0), 0.0)
         b = int(np.argmax(largest))
@@ -201,7 +221,7 @@ class SparsityPattern:
         return Finding(Status.SPURIOUS, "R", entry, detail, Remedy.SEPARATE_ROWS)
 
     def _slope(self, j: int, mask: Mask, w: Vector) -> bool:
-        """Whether `<w, f>` has a slope along the block that rounding does not explain."""
+        """Returns whether `<w, f>` has a slope along the block that rounding does not explain."""
         table = self.table
         if not table.budget.allows(64):
             return False
@@ -213,7 +233,8 @@ class SparsityPattern:
         found = with_second_ladder(table.problem, table.base, found)
         estimate, count = found.estimate, table.base.Y.size
         if estimate.slopes is not None and np.any(np.isfinite(estimate.slopes[0][:count][w != 0])):
-            return False  # a kink, where no derivative at all may be right
+            # At a kink no derivative at all may be right.
+            return False
         with np.errstate(all="ignore"):
             value = abs(float(w @ estimate.value[:count]))
             error = float(norm(w * estimate.error[:count])) + self._rounding(w)
@@ -222,7 +243,7 @@ class SparsityPattern:
     # -- shared
 
     def _tangent(self, j: int, mask: Mask, draw: int) -> Tangent:
-        """Random entries of the scale of x in the block, zero elsewhere."""
+        """Returns random entries of the scale of x in the block, and zero elsewhere."""
         problem = self.table.problem
         part, wide = problem.X.slices[j], problem.X.leaves[j].double
         random = np.random.default_rng([self.table.probes.seed, 41, j, draw])
@@ -232,7 +253,7 @@ class SparsityPattern:
         return Tangent(j, vector, 1.0)
 
     def _moved(self, tangent: Tangent, length: float) -> Mask | None:
-        """Which outputs change at all by a move; `None` where it cannot be made."""
+        """Marks the outputs that change at all by a move; `None` where the move cannot be made."""
         problem, base = self.table.problem, self.table.base
         if problem.longest_step(np.sign(length) * tangent.vector, both=False) < abs(length):
             return None
@@ -251,7 +272,7 @@ class SparsityPattern:
         return np.asarray(values[:count] != base.values[:count])
 
     def _rounding(self, w: Vector) -> float:
-        """A unit of rounding of `<w, f>`, whose errors add in quadrature."""
+        """Returns a unit of rounding of `<w, f>`, whose errors add in quadrature."""
         base = self.table.base
         with np.errstate(all="ignore"):
             size = base.magnitude(base.values)[: base.Y.size]
@@ -259,12 +280,12 @@ class SparsityPattern:
 
 
 def _coordinates(leaf: Leaf, entries: Mask) -> Mask:
-    """The real coordinates of these entries."""
+    """Returns the real coordinates of these entries."""
     return np.repeat(entries.reshape(-1), 2 if leaf.complex else 1)
 
 
 def _rows(leaf: Leaf, chosen: Mask) -> Mask:
-    """The real coordinates of these rows of axis 0."""
+    """Returns the real coordinates of these rows of axis 0."""
     return np.repeat(chosen, leaf.size // chosen.size)
 
 

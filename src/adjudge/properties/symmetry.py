@@ -1,4 +1,9 @@
-"""Second derivatives are symmetric: `<u, H v> = <v, H u>` for every output and pair of inputs."""
+"""This module checks that second derivatives are symmetric: `<u, H v> = <v, H u>` for every output
+and pair of inputs.
+
+No differences are involved, so an asymmetry of 1e-9 shows, which differences of a gradient cannot
+show. A wrong derivative that is symmetric is left to the differences.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +18,7 @@ from adjudge.problem import Forward, Reverse, random_entries
 from adjudge.properties.purity import Identities, restricted
 
 MOST_LEAVES = 4
-"""Inputs, and outputs, up to which each is tried by itself; more are tried all together."""
+"""Up to this many inputs, and outputs, each is tried by itself; more are tried all together."""
 
 Hessian = Callable[[Vector], Vector]
 """`v -> H v` on x, for `H` the second derivative of `<w, f>`."""
@@ -22,10 +27,10 @@ Hessian = Callable[[Vector], Vector]
 def asymmetries(
     checks: Identities, mode: Reverse | Forward, rows: Vector | None = None, *, each: bool
 ) -> Iterator[Finding]:
-    """The derivative of `(x, w) -> J*(x) w` in x, by `mode`, is a symmetric matrix.
+    """Checks that the derivative of `(x, w) -> J*(x) w` in x, by `mode`, is a symmetric matrix.
 
-    `rows`: all of it, if it is at hand; then nothing is evaluated. `each`: for every output by
-    itself, by further vjps or jvps; without it `rows` are all that is looked at.
+    `rows` are all of it, if they are at hand; then nothing is evaluated. With `each` every output
+    is tried by itself, by further vjps or jvps; without it nothing but `rows` is looked at.
     """
     problem = checks.problem
     count = checks.base.Y.size
@@ -53,8 +58,8 @@ def _of_output(
     of: str,
     hessian: Hessian | None = None,
 ) -> Iterator[Finding]:
-    """At the point `(x, w)`: `H u_i` for a direction `u_i` in each leaf `i`, and `H u` for another
-    one in all of x together.
+    """Checks at the point `(x, w)`, with a direction in each leaf and another one in all of x
+    together.
     """
     problem, count = checks.problem, checks.base.Y.size
     hessian = hessian or _at(checks, mode, point)
@@ -78,7 +83,7 @@ def _of_output(
             left, right = float(np.sum(two * of_part)), float(np.sum(part * of_two))
             sizes = float(norm(two * of_part)), float(norm(part * of_two))
             size = max(*sizes, abs(left), abs(right))
-            # of a second derivative that vanishes, rounding of the first one may be left
+            # Where a second derivative vanishes, rounding of the first one may be left.
             slope = float(norm(checks.base.values[:count] * part))
         gap = left - right
         bound = SUM_UNITS * checks.tolerance.eps * (size + (slope if np.isfinite(slope) else 0.0))
@@ -86,7 +91,8 @@ def _of_output(
             continue
 
         def gap_at(there: Vector, part: Vector = part) -> float:
-            moved = np.where(point == problem.origin, there, point)  # what w leaves out stays out
+            # What w leaves out stays out.
+            moved = np.where(point == problem.origin, there, point)
             H, a, b = _at(checks, mode, moved), perturbed(part, random), perturbed(two, random)
             return float(np.sum(b * H(a)) - np.sum(a * H(b)))
 
@@ -96,7 +102,7 @@ def _of_output(
 
 
 def _at(checks: Identities, mode: Reverse | Forward, point: Vector) -> Hessian:
-    """`v -> H v` at another point `(x, w)`, by the same mode."""
+    """Returns `v -> H v` at another point `(x, w)`, by the same mode."""
     problem, base = checks.problem, checks.base
     count, size = base.Y.size, problem.X.size
     if isinstance(mode, Reverse):
