@@ -79,7 +79,8 @@ def _is_scattered(problem: Problem, base: Base, gap: Vector, first: int) -> NDAr
     """
     random, gaps = np.random.default_rng(31), [gap]
     reach = problem.length_scales.copy()
-    if problem.modes_taken:  # cotangents stay
+    # The cotangents stay what they are.
+    if problem.modes_taken:
         reach[problem.X.slices[problem.primal_inputs - 1].stop :] = 0.0
     for far in DISTANCES:
         move = far * reach * random.uniform(0.5, 1.0, problem.X.size)
