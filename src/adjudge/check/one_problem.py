@@ -52,7 +52,7 @@ from adjudge.properties import (
     explained_by_cache,
     open_for_cache,
 )
-from adjudge.report import Traced, likely_mistake, localise
+from adjudge.report import Located, likely_mistake, locate_entries
 
 
 def structure(table: Table) -> Iterator[Finding]:
@@ -258,7 +258,7 @@ def judge(
     differs = differs and tolerance.automatic and not tolerance.noisy and problem.reference is None
     if differs and settings.thorough:
         outcome.findings += structure(table)
-    traced: dict[str, Traced] = {}
+    traced: dict[str, Located] = {}
     _localised(table, settings, traced)
     _suspected(table, settings, traced)
     beyond = list(exact(table, checks, thorough=settings.thorough)) if differs else []
@@ -339,7 +339,7 @@ TRACED = 4
 """Projections of a mode that are traced to entries, the first or the most significant ones."""
 
 
-def _localised(table: Table, settings: Settings, traced: dict[str, Traced]) -> None:
+def _localised(table: Table, settings: Settings, traced: dict[str, Located]) -> None:
     """For failed projections of each mode, the wrong entries themselves, where they are found."""
     if settings.eps is not None or table.probes.full:
         return
@@ -351,17 +351,17 @@ def _localised(table: Table, settings: Settings, traced: dict[str, Traced]) -> N
             continue
         if not table.budget.affords(Task.LOCALISATION, ENTRY_WORK):
             return
-        found = localise(table, failure)
+        found = locate_entries(table, failure)
         if found.cut_short:
             table.budget.leave(Task.LOCALISATION)
         if found.entries:
-            before = traced.setdefault(mode, Traced())
+            before = traced.setdefault(mode, Located())
             tally.wrong.remove(failure.entry)
             tally.wrong[len(before.entries) : 0] = found.entries
             before += found
 
 
-def _suspected(table: Table, settings: Settings, traced: dict[str, Traced]) -> None:
+def _suspected(table: Table, settings: Settings, traced: dict[str, Located]) -> None:
     """Traces projections that agree suspiciously to their entries: one wrong entry among many
     stays within the tolerance of the projection, and not within its own.
     """
@@ -375,7 +375,7 @@ def _suspected(table: Table, settings: Settings, traced: dict[str, Traced]) -> N
             continue
         if not table.budget.affords(Task.LOCALISATION, ENTRY_WORK + CONFIRMING):
             return
-        found = localise(table, suspect, suspected=True)
+        found = locate_entries(table, suspect, suspected=True)
         if found.cut_short:
             table.budget.leave(Task.LOCALISATION)
         if found.entries:
@@ -389,7 +389,7 @@ def _conclude(
     table: Table,
     checks: Identities,
     provenance: str,
-    traced: Mapping[str, Traced],
+    traced: Mapping[str, Located],
     part: Part,
 ) -> None:
     for tally in table.tallies.values():
@@ -400,7 +400,7 @@ def _conclude(
         cache, mistake = detect_cache(table, tally), None
         if cache is None and table.budget.allows(128):
             mistake = likely_mistake(table, tally.mode)
-        also = traced.get(tally.mode, Traced()).also
+        also = traced.get(tally.mode, Located()).also
         found = findings_of(tally, provenance, mistake or "", also)
         if cache is not None:
             if explained_by_cache(found, cache):

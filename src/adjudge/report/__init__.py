@@ -15,7 +15,7 @@ Invariant: what is decided was decided below; this room turns findings into sent
 the other way round.
 """
 
-from adjudge.report.locate import Traced, localise
+from adjudge.report.locate import Located, locate_entries
 from adjudge.report.mistakes import likely_mistake
 from adjudge.report.report import GradcheckError, Provenance, Report
 from adjudge.report.reproduce import reproduction
@@ -24,13 +24,13 @@ from adjudge.report.tables import asked_for, combined, place, table_of
 
 __all__ = [
     "GradcheckError",
+    "Located",
     "Provenance",
     "Report",
-    "Traced",
     "asked_for",
     "combined",
     "likely_mistake",
-    "localise",
+    "locate_entries",
     "place",
     "reproduction",
     "said",

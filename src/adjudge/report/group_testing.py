@@ -17,7 +17,7 @@ from adjudge.floats import Vector
 
 Indices = NDArray[np.intp]
 
-NAMED = 8
+MOST_NAMED = 8
 """The search ends with this many wrong candidates, because nobody reads a longer list."""
 MOST_BLOCKS = 12
 """The search ends with more disjoint wrong blocks than this: there are more errors than are named,
@@ -62,7 +62,7 @@ class Search:
     measure: Callable[[Vector], tuple[Vector, Residual]]
     test: Callable[[int], tuple[Residual, bool]]
     magnitude: Vector
-    enough: Callable[[int], bool] = lambda wrong: wrong >= NAMED
+    enough: Callable[[int], bool] = lambda wrong: wrong >= MOST_NAMED
     """Says whether the search may end with so many found."""
     wrong: list[int] = field(default_factory=list)
     tested: dict[int, Residual] = field(default_factory=dict)
@@ -166,7 +166,7 @@ class Search:
         these are right.
         """
         blocks = sorted(blocks, key=lambda b: -abs(np.nan_to_num(b[1].value, nan=np.inf)))
-        for block, _ in blocks[:NAMED]:
+        for block, _ in blocks[:MOST_NAMED]:
             if not self._done():
                 self._test(int(block[np.argmax(np.nan_to_num(self.magnitude[block]))]))
         block, total = blocks[0]

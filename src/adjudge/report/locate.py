@@ -1,4 +1,9 @@
-"""From a projection that failed to the entries that are wrong, by group testing."""
+"""This module goes from a projection that failed to the entries that are wrong, by group testing.
+
+The candidates are the entries of x, and at each entry of x that is found, the outputs. A weighted
+sum of candidates is a difference along a weighted tangent, or a vjp of a weighted cotangent, so one
+wrong entry takes six evaluations at any size where a test of each would take two for every entry.
+"""
 
 from __future__ import annotations
 
@@ -20,26 +25,26 @@ from adjudge.findings import AlsoWrong, Entry, Method, Scheme
 from adjudge.floats import Vector, norm
 from adjudge.jacobian import ENTRY_WORK, INHERITED_UNITS, Failure, Table, rounding_neighbours
 from adjudge.problem import Forward, Purpose, Reverse, Tangent, evaluate, undetectable_slope
-from adjudge.report.group_testing import NAMED, Indices, Residual, Search
+from adjudge.report.group_testing import MOST_NAMED, Indices, Residual, Search
 
-ROUNDING = 16
-"""Units of rounding that one vjp may leave in a projection."""
+VJP_UNITS = 16
+"""The units of rounding that one vjp may leave in a projection; ours."""
 
 
 @dataclass
-class Traced:
+class Located:
     """The wrong entries behind one projection, the worst first."""
 
     entries: list[Entry] = field(default_factory=list)
     tested: int = 0
-    """Entries that were compared on the way, one by one."""
+    """The number of entries that were compared on the way, one by one."""
     many: bool = False
-    """Whether more are wrong than were looked for."""
+    """Says whether more are wrong than were looked for."""
     cut_short: bool = False
-    """Whether the budget ended the search."""
+    """Says whether the budget ended the search."""
 
-    def __iadd__(self, other: Traced) -> Traced:
-        """Both together."""
+    def __iadd__(self, other: Located) -> Located:
+        """Adds what was found behind another projection."""
         self.entries += other.entries
         self.tested += other.tested
         self.many |= other.many
@@ -49,37 +54,37 @@ class Traced:
     @property
     def also(self) -> AlsoWrong | None:
         """What is wrong beside the first entry; `None` if nothing is."""
-        more = tuple(entry.name for entry in self.entries[1 : NAMED + 1])
+        more = tuple(entry.name for entry in self.entries[1 : MOST_NAMED + 1])
         if not more and not self.many:
             return None
         return AlsoWrong(more, len(self.entries), self.tested, self.many)
 
 
-def localise(table: Table, failure: Failure, *, suspected: bool = False) -> Traced:
-    """The entries of the Jacobian behind `failure` that are wrong by themselves.
+def locate_entries(table: Table, failure: Failure, *, suspected: bool = False) -> Located:
+    """Returns the entries of the Jacobian behind `failure` that are wrong by themselves.
 
-    One wrong entry takes six evaluations and four vjps at any size, several `O(log n)` each.
-    Where a projection is merely `suspected`, ladders must confirm the entry. Nothing is found
+    One wrong entry takes six evaluations and four vjps at any size, and several take `O(log n)`
+    each. Where a projection is merely `suspected`, ladders must confirm the entry. Nothing is found
     where the errors of many entries are too small one by one; the projection then speaks for
     itself.
     """
-    trace = _Trace(table, failure, suspected)
-    trace.inputs()
-    trace.found.entries.sort(key=lambda entry: -entry.excess)
-    return trace.found
+    search = _Search(table, failure, suspected)
+    search.inputs()
+    search.found.entries.sort(key=lambda entry: -entry.excess)
+    return search.found
 
 
-class _Trace:
-    """The search over entries of x, and for each found over outputs."""
+class _Search:
+    """The search over entries of x, and for each that is found over outputs."""
 
     def __init__(self, table: Table, failure: Failure, suspected: bool) -> None:
         self.table, self.failure, self.suspected = table, failure, suspected
-        self.found = Traced()
+        self.found = Located()
         self.support: Indices = np.flatnonzero(failure.tangent.vector)
         self.v: Vector = failure.tangent.vector[self.support]
         self.w: Vector
         self.row = np.zeros(0)
-        """`J* w`; of forward mode there is a column for every tangent instead."""
+        """The vector `J* w`. In forward mode there is a column for every tangent instead."""
         self.closer: tuple[int, Column] | None = None
         base, count = table.base, table.base.Y.size
         self.part = slice(count, None) if failure.kind == "first" else slice(0, count)
@@ -100,33 +105,38 @@ class _Trace:
             self.row = table.reverse.row(base, self.w)
 
     def inputs(self) -> None:
-        """Which entries of x."""
+        """Searches for entries of x."""
         entry = self.failure.entry
         total = Residual(entry.reference - entry.automatic, entry.error)
         size = np.abs(self.v)
         if self.failure.kind == "each":
-            total = self._every_row()
+            total = self._all_outputs()
         else:
             row = self.row[self.support]
             size = np.abs(np.nan_to_num(row * self.v))
             lost = np.flatnonzero(~np.isfinite(row))
-            if lost.size:  # seen without a search
-                for k in lost[:NAMED]:
-                    self._coordinate(int(k))
-                self.found.many |= lost.size > NAMED
+            # Entries that are not finite are seen without a search.
+            if lost.size:
+                for k in lost[:MOST_NAMED]:
+                    self._test_input(int(k))
+                self.found.many |= lost.size > MOST_NAMED
                 return
-        search = Search(self.support.size, self._measured, self._coordinate, size, self._enough)
+        search = Search(self.support.size, self._measured, self._test_input, size, self._done)
         search.run(total)
         self.found.many |= search.many
 
-    def _enough(self, _: int) -> bool:
-        """Whether as many entries as are named were found, or the budget has no room for one."""
+    def _done(self, _: int) -> bool:
+        """Returns whether as many entries as are named were found, or the budget has no room for
+        another.
+        """
         if not self.table.budget.allows(ENTRY_WORK):
             self.found.cut_short = True
-        return self.found.cut_short or len(self.found.entries) >= NAMED
+        return self.found.cut_short or len(self.found.entries) >= MOST_NAMED
 
-    def _every_row(self) -> Residual:
-        """Forward mode compares every output: all that are off are searched for together."""
+    def _all_outputs(self) -> Residual:
+        """Returns the residual of all outputs that are off in forward mode, which are searched for
+        together.
+        """
         found, pushed = self._column(np.ones(self.support.size))
         value, error = found.estimate.value[self.part], found.estimate.error[self.part]
         with np.errstate(all="ignore"):
@@ -136,11 +146,12 @@ class _Trace:
         unit = bar[self.failure.row]
         if np.isfinite(gap[self.failure.row]) and unit > 0:
             signed = np.where(self.table.probes.cotangent < 0, -unit, unit)
-            self.w[off] = signed[off] / bar[off]  # each weighs as much as it is known
+            # Each output weighs as much as it is known.
+            self.w[off] = signed[off] / bar[off]
         return self._residual(found, pushed)
 
     def _column(self, weights: Vector) -> tuple[Column, Vector]:
-        """Differences along the weighted tangent, and forward mode along the same."""
+        """Differences along the weighted tangent, and the image of the same by forward mode."""
         table, tangent = self.table, self.failure.tangent
         part = np.zeros_like(tangent.vector)
         part[self.support] = weights * self.v
@@ -149,12 +160,14 @@ class _Trace:
         return found, self._pushed(found.vector)
 
     def _pushed(self, vector: Vector) -> Vector:
+        """Returns the image of `vector` by forward mode; empty in reverse mode."""
         if self.failure.kind != "each":
             return np.zeros(0)
         assert self.table.forward is not None
         return self.table.forward.column(self.table.base, vector, self.failure.tangent.leaf)[1]
 
     def _measured(self, weights: Vector) -> tuple[Vector, Residual]:
+        """Returns the weights that were really taken, and the residual along them."""
         found, pushed = self._column(weights)
         return found.vector[self.support] / self.v, self._residual(found, pushed)
 
@@ -173,10 +186,10 @@ class _Trace:
             bar = norm(w * error) + _truncation(found) * norm(terms)
         return Residual(gap, float(bar))
 
-    def _coordinate(self, k: int) -> tuple[Residual, bool]:
-        """One entry of x: the residual there, and whether any output is wrong at it."""
+    def _test_input(self, k: int) -> tuple[Residual, bool]:
+        """Returns the residual of one entry of x, and whether any output is wrong at it."""
         coordinate, before = int(self.support[k]), len(self.found.entries)
-        found, unit = self._unit(coordinate)
+        found, unit = self._along_entry(coordinate)
         value, error = found.estimate.value[self.part], found.estimate.error[self.part]
         pushed = self._pushed(unit)
         with np.errstate(all="ignore"):
@@ -187,19 +200,23 @@ class _Trace:
             bar = float(norm(np.where(self.w != 0, self.w * error, 0.0)))
         residual = Residual(gap * float(self.v[k]), bar * abs(float(self.v[k])))
         if self.failure.kind == "first":
-            self._judge(found, coordinate, None, self.row[coordinate], float(self.w @ value), bar)
+            self._compare_alone(
+                found, coordinate, None, self.row[coordinate], float(self.w @ value), bar
+            )
         elif self.failure.kind == "rows":
-            self._outputs(found, coordinate, Residual(gap, bar))
+            self._locate_outputs(found, coordinate, Residual(gap, bar))
         else:
             gaps = np.nan_to_num(np.abs(value - pushed), nan=np.inf)
-            for row in np.argsort(-gaps)[:NAMED]:
-                if not self._judge(found, coordinate, row, pushed[row], value[row], error[row]):
+            for row in np.argsort(-gaps)[:MOST_NAMED]:
+                if not self._compare_alone(
+                    found, coordinate, row, pushed[row], value[row], error[row]
+                ):
                     break
         return residual, len(self.found.entries) > before
 
-    def _unit(self, coordinate: int) -> tuple[Column, Vector]:
-        """Differences along one entry of x; the error bar covers what a step four times as long
-        changes.
+    def _along_entry(self, coordinate: int) -> tuple[Column, Vector]:
+        """Differences along one entry of x, with an error bar that covers what a step four times as
+        long changes. Two evaluations more show truncation here, where a ladder would take sixteen.
         """
         table, failure = self.table, self.failure
         unit = np.zeros(table.problem.X.size)
@@ -207,12 +224,14 @@ class _Trace:
         length = abs(float(failure.tangent.vector[coordinate]))
         tangent = Tangent(failure.tangent.leaf, unit, length, coordinate)
         found = column(table.problem, table.base, tangent, None)
-        if found.step == 0.0 or found.one_sided:  # of one side there is a ladder already
+        # To one side a ladder was taken already.
+        if found.step == 0.0 or found.one_sided:
             return found, unit
         if 4 * found.step > table.problem.longest_step(unit):
             return with_ladder(table.problem, table.base, found), unit
         far = attempt(lambda: column(table.problem, table.base, tangent, 4 * found.step))
-        if far is None:  # f is not defined that far off
+        # f is not defined that far off.
+        if far is None:
             return with_ladder(table.problem, table.base, found), unit
         near, longer = found.estimate, far.estimate
         with np.errstate(all="ignore"):
@@ -220,8 +239,10 @@ class _Trace:
         method = Method(Scheme.CENTRAL, 4)
         return replace(found, estimate=replace(near, error=error, method=method)), unit
 
-    def _outputs(self, found: Column, coordinate: int, total: Residual) -> None:
-        """Which outputs are wrong at this entry of x: weights on the entries of the cotangent."""
+    def _locate_outputs(self, found: Column, coordinate: int, total: Residual) -> None:
+        """Searches for the outputs that are wrong at this entry of x, by weights on the entries of
+        the cotangent.
+        """
         table, Y = self.table, self.table.base.Y
         reverse, backend = table.reverse, table.problem.backend
         assert reverse is not None
@@ -230,12 +251,13 @@ class _Trace:
         likes = table.base.arrays[: len(Y.leaves)]
 
         def rounding(w: Vector) -> float:
-            return ROUNDING * table.tolerance.eps * float(norm((w * value)[w != 0]))
+            return VJP_UNITS * table.tolerance.eps * float(norm((w * value)[w != 0]))
 
         def measure(weights: Vector) -> tuple[Vector, Residual]:
             w = np.zeros(Y.size)
             w[support] = weights * self.w[support]
-            w = Y.vector(backend, Y.arrays(backend, w, likes), likes)  # as it is rounded
+            # The cotangent counts as it is rounded to its dtype.
+            w = Y.vector(backend, Y.arrays(backend, w, likes), likes)
             with np.errstate(all="ignore"):
                 gap = float(w @ value - reverse.row(table.base, w)[coordinate])
                 bar = float(norm((w * error)[w != 0])) + rounding(w)
@@ -246,14 +268,14 @@ class _Trace:
             unit = np.zeros(Y.size)
             unit[row] = 1.0
             automatic = float(reverse.row(table.base, unit)[coordinate])
-            wrong = self._judge(found, coordinate, row, automatic, value[row], error[row])
+            wrong = self._compare_alone(found, coordinate, row, automatic, value[row], error[row])
             return Residual(w * (value[row] - automatic), abs(w) * error[row]), wrong
 
-        search = Search(support.size, measure, test, np.abs(value[support]), self._enough)
+        search = Search(support.size, measure, test, np.abs(value[support]), self._done)
         search.run(Residual(total.value, total.error + rounding(self.w)))
         self.found.many |= search.many
 
-    def _judge(
+    def _compare_alone(
         self,
         found: Column,
         coordinate: int,
@@ -262,12 +284,15 @@ class _Trace:
         reference: float,
         bar: float,
     ) -> bool:
-        """Whether one entry is wrong by itself; kept if so. Differences that are not much wider
-        apart than their error bar, and mere suspicions, are decided by ladders.
+        """Returns whether one entry is wrong by itself; it is kept if so.
+
+        Differences that are not much wider apart than their error bar, and mere suspicions, are
+        decided by ladders, by the measured noise and by the rounding of the automatic side, as
+        columns are.
         """
         table, entry, method = self.table, self.failure.entry, found.estimate.method
         self.found.tested += 1
-        floor = self._floor(found, coordinate, row)
+        floor = self._inherited(found, coordinate, row)
         bar += floor
         gap, allowed = abs(automatic - reference), self._allowed(automatic, reference, bar)
         if gap <= allowed or not np.isfinite(reference):
@@ -285,12 +310,12 @@ class _Trace:
                     table.problem, table.base, self.closer[1], doubted
                 ).estimate
                 reference, bar = self._of_row(estimate, row)
-                bar += self._wavering(automatic, row, coordinate)
+                bar += self._automatic_rounding(automatic, row, coordinate)
             bar += floor
             method, allowed = estimate.method, self._allowed(automatic, reference, bar)
             if abs(automatic - reference) <= allowed:
                 return False
-        if len(self.found.entries) < NAMED:
+        if len(self.found.entries) < MOST_NAMED:
             wrong = replace(
                 entry,
                 of=entry.of if row is None else table.base.Y.entry(int(row)),
@@ -306,8 +331,10 @@ class _Trace:
             self.found.entries.append(wrong)
         return True
 
-    def _floor(self, found: Column, coordinate: int, row: int | None) -> float:
-        """What rounding of the first derivative alone may make of an entry of a second one."""
+    def _inherited(self, found: Column, coordinate: int, row: int | None) -> float:
+        """Returns what the rounding of the first derivative alone may make of an entry of a second
+        one.
+        """
         table = self.table
         if row is None or not table.problem.modes_taken:
             return 0.0
@@ -320,14 +347,18 @@ class _Trace:
         )
 
     def _of_row(self, estimate: Estimate, row: int | None) -> tuple[float, float]:
-        """Value and error bar of one output, or of the first derivative's projection."""
+        """Returns the value and the error bar of one output, or of the first derivative's
+        projection.
+        """
         value, error = estimate.value[self.part], estimate.error[self.part]
         if row is None:
             return float(self.w @ value), float(norm(self.w * error))
         return float(value[row]), float(error[row])
 
-    def _wavering(self, automatic: float, row: int | None, coordinate: int) -> float:
-        """Four times the change of one automatic entry where x moves by a unit of rounding."""
+    def _automatic_rounding(self, automatic: float, row: int | None, coordinate: int) -> float:
+        """Four times the change of one automatic entry where x moves by a unit of rounding; see
+        `Refinement._allow_automatic_rounding`.
+        """
         table, unit = self.table, np.zeros(self.table.base.Y.size)
         if row is not None:
             unit[row] = 1.0
@@ -347,11 +378,12 @@ class _Trace:
         return 4 * max(change for change in changes if np.isfinite(change))
 
     def _allowed(self, automatic: Any, reference: Any, bar: Any) -> Any:
+        """Returns the largest difference that is accepted of one entry."""
         return bar + self.table.tolerance.relative * np.maximum(abs(automatic), abs(reference))
 
 
 def _truncation(found: Column) -> float:
-    """Of one central difference, relative to the derivative: `h^2 f''' / 6`, with an f''' over the
-    scale of x that is a few times f'.
+    """Returns the truncation error of one central difference, relative to the derivative: `h^2 f'''
+    / 6`, with an f''' over the scale of x that is a few times f'.
     """
     return 4 * found.relative**2
