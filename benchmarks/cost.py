@@ -1,8 +1,8 @@
-"""What a check costs: time beside other checkers, large arrays, the start of pytest.
+"""What a check costs: of large arrays, and at the start of pytest.
 
-All three without arguments, on a quiet machine, or some of them:
+Both without arguments, on a quiet machine, or one of them:
 
-    python benchmarks/cost.py peers start
+    python benchmarks/cost.py start
     python benchmarks/cost.py large --engines numpy torch jax      # 1e7 needs many GB of memory
     python benchmarks/cost.py large --engines cupy torch --device cuda --sizes 1e6 1e7
 """
@@ -64,84 +64,11 @@ def host_peak(*, reset: bool = False) -> int | None:
     return 1024 * int(line.split()[1])
 
 
-# ---------------------------------------------------------------- beside other checkers
-
-
-def elementary(framework: str, operation: str, n: int) -> tuple[Function, tuple[Any, ...]]:
-    """`sin(x)` or `A @ x` of a square matrix with n entries."""
-    side = int(n**0.5)
-    rng = np.random.default_rng(n)
-    x, a = rng.standard_normal((side, side)), rng.standard_normal((side, side)) / side**0.5
-    if framework == "torch":
-        import torch
-
-        torch.set_num_threads(1)
-        matrix = torch.tensor(a)
-        f = torch.sin if operation == "sin" else lambda x: matrix @ x
-        return f, (torch.tensor(x, requires_grad=True),)
-    import jax
-    import jax.numpy as jnp
-
-    jax.config.update("jax_enable_x64", True)
-    left = jnp.asarray(a)
-    return jnp.sin if operation == "sin" else lambda x: left @ x, (jnp.asarray(x),)
-
-
-def checkers(framework: str) -> dict[str, Function]:
-    """The checkers of a framework, each called with a function and its inputs."""
-    import adjudge
-
-    default = functools.partial(adjudge.gradcheck, seed=0)
-    if framework == "jax":
-        import jax.test_util
-
-        both = functools.partial(default, check_forward_ad=True)
-        return {"check_grads": functools.partial(jax.test_util.check_grads, order=1), "ours": both}
-    import torch
-
-    return {
-        "torch fast": functools.partial(torch.autograd.gradcheck, fast_mode=True),
-        "ours": default,
-        "torch slow": functools.partial(torch.autograd.gradcheck, fast_mode=False),
-        "ours, full": functools.partial(default, fast_mode=False),
-    }
-
-
-def done(y: Any) -> object:
-    """Waits for an array of JAX, which is computed in the background."""
-    return y.block_until_ready()
-
-
-PEERS = (
-    ("torch", "torch fast", "ours", (100, 10_000, 1_000_000)),
-    ("torch", "torch slow", "ours, full", (100, 900)),
-    ("jax", "check_grads", "ours", (100, 10_000, 1_000_000)),
-)
-
-
-def peers(repeats: int) -> str:
-    """The time of each check beside that of the framework's own."""
-    rows = []
-    for framework, peer, ours, sizes in PEERS:
-        for operation in ("sin", "matmul"):
-            for n in sizes:
-                f, inputs = elementary(framework, operation, n)
-                wait = done if framework == "jax" else id
-                own = timed(functools.partial(f, *inputs), wait, repeats)
-                asked = [functools.partial(checkers(framework)[c], f, inputs) for c in (peer, ours)]
-                one, two = (timed(check, id, repeats) for check in asked)
-                seconds = [f"{1e3 * s:.3g}" for s in (own, one, two)]
-                rows.append((framework, operation, n, peer, ours, *seconds, f"{two / one:.2f}"))
-    head = ("engine", "f", "n = m", "peer", "adjudge", "f, ms", "peer, ms", "adjudge, ms", "ratio")
-    return f"### Time beside other checkers\n\n{table(head, rows)}"
-
-
 # ---------------------------------------------------------------- large arrays
 
 ENGINES = ("numpy", "torch", "jax", "cupy")
 SIZES = (100_000, 1_000_000, 10_000_000)
 DTYPES = ("float64", "float32")
-LARGEST_WRONG = 100_000
 
 
 @dataclass(frozen=True)
@@ -153,8 +80,6 @@ class Pair:
     backward: Function
     """It takes `(x, w)` and gives `J* w`."""
     checked: Function
-    wrong: Function
-    """The same with a backward kernel that forgets the factor 2."""
     wait: Callable[[Any], object] = id
     """It waits until the device has done what it was asked for."""
     device_peak: Callable[[], int | None] = lambda: None
@@ -162,14 +87,14 @@ class Pair:
     reset: Callable[[], object] = dict
 
 
-def formulas(exp: Function, factor: float) -> tuple[Function, Function]:
-    """`y = x exp(-x²)` and its pullback `w (1 - 2x²) exp(-x²)`, with another factor for 2."""
+def formulas(exp: Function) -> tuple[Function, Function]:
+    """`y = x exp(-x²)` and its pullback `w (1 - 2x²) exp(-x²)`."""
 
     def forward(x: Any) -> Any:
         return x * exp(-x * x)
 
     def backward(x: Any, w: Any) -> Any:
-        return w * (1 - factor * x * x) * exp(-x * x)
+        return w * (1 - 2 * x * x) * exp(-x * x)
 
     return forward, backward
 
@@ -178,33 +103,28 @@ def numpy_pair(x: np.ndarray, _device: str) -> Pair:
     """Expressions of NumPy, with `ByHand`."""
     import adjudge
 
-    forward, backward = formulas(np.exp, 2)
-    _, wrong = formulas(np.exp, 1)
-    hands = [adjudge.ByHand(forward, vjp=rule) for rule in (backward, wrong)]
-    return Pair(x, forward, backward, *hands)
+    forward, backward = formulas(np.exp)
+    return Pair(x, forward, backward, adjudge.ByHand(forward, vjp=backward))
 
 
 def torch_pair(x: np.ndarray, device: str) -> Pair:
     """A `torch.autograd.Function`."""
     import torch
 
-    def function(factor: float) -> Any:
-        forward, backward = formulas(torch.exp, factor)
+    forward, backward = formulas(torch.exp)
 
-        class Kernel(torch.autograd.Function):
-            @staticmethod
-            def forward(ctx: Any, x: Any) -> Any:
-                ctx.save_for_backward(x)
-                return forward(x)
+    class Kernel(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.save_for_backward(x)
+            return forward(x)
 
-            @staticmethod
-            def backward(ctx: Any, w: Any) -> Any:
-                return backward(*ctx.saved_tensors, w)
-
-        return Kernel.apply
+        @staticmethod
+        def backward(ctx: Any, w: Any) -> Any:
+            return backward(*ctx.saved_tensors, w)
 
     there = torch.from_numpy(x).to(device)
-    kernels = (*formulas(torch.exp, 2), function(2), function(1))
+    kernels = (forward, backward, Kernel.apply)
     if not device.startswith("cuda"):
         return Pair(there, *kernels)
 
@@ -225,20 +145,14 @@ def jax_pair(x: np.ndarray, device: str) -> Pair:
 
     jax.config.update("jax_enable_x64", True)
 
-    def function(factor: float) -> Any:
-        forward, backward = formulas(jnp.exp, factor)
-        kernel = jax.custom_vjp(forward)
-        kernel.defvjp(lambda x: (forward(x), x), lambda x, w: (backward(x, w),))
-        return jax.jit(kernel)
-
+    forward, backward = formulas(jnp.exp)
+    kernel = jax.custom_vjp(forward)
+    kernel.defvjp(lambda x: (forward(x), x), lambda x, w: (backward(x, w),))
     kind, _, number = device.partition(":")
     there = jax.devices(kind)[int(number or 0)]
-    kernels = [jax.jit(f) for f in formulas(jnp.exp, 2)]
     return Pair(
         jax.device_put(x, there),
-        *kernels,
-        function(2),
-        function(1),
+        *(jax.jit(f) for f in (forward, backward, kernel)),
         jax.block_until_ready,
         lambda: (there.memory_stats() or {}).get("peak_bytes_in_use"),  # of the whole process
     )
@@ -253,22 +167,18 @@ def cupy_pair(x: np.ndarray, device: str) -> Pair:
     there.use()
     pool = cupy.get_default_memory_pool()  # it keeps what it got: its size is a peak
     bump = cupy.ElementwiseKernel("T x", "T y", "y = x * exp(-x * x)", "bump")
-    rules = [
-        cupy.ElementwiseKernel(
-            "T x, T w", "T g", f"g = w * (1 - {factor} * x * x) * exp(-x * x)", f"back{factor}"
-        )
-        for factor in (2, 1)
-    ]
+    slope = cupy.ElementwiseKernel(
+        "T x, T w", "T g", "g = w * (1 - 2 * x * x) * exp(-x * x)", "slope"
+    )
 
     def forward(x: Any) -> Any:
         return bump(x)
 
-    hands = [adjudge.ByHand(forward, vjp=lambda x, w, r=r: r(x, w)) for r in rules]
     return Pair(
         cupy.asarray(x),
         forward,
-        rules[0],
-        *hands,
+        slope,
+        adjudge.ByHand(forward, vjp=lambda x, w: slope(x, w)),
         lambda _: there.synchronize(),
         lambda: int(pool.total_bytes()),
         pool.free_all_blocks,
@@ -314,22 +224,6 @@ def measure(engine: str, n: int, dtype: str, device: str, repeats: int) -> dict[
     }
 
 
-def measure_wrong(engine: str, n: int, dtype: str, device: str) -> dict[str, Any]:
-    """The verdict on a wrong pair, every entry of which is wrong, and the seconds until it."""
-    import adjudge
-
-    pair = pair_of(engine, n, dtype, device)
-    start = time.perf_counter()
-    report = adjudge.examine(pair.wrong, pair.x, seed=0)
-    return {
-        "engine": engine,
-        "device": str(report.provenance.device),
-        "wrong": str(report.verdict.value),
-        "wrong_seconds": time.perf_counter() - start,
-        "wrong_evaluations": report.counts["evaluations"],
-    }
-
-
 LARGE_COLUMNS = (
     "engine", "device", "n", "dtype", "pair, ms", "check, s", "multiple", "evaluations", "vjps",
     "verdict", "host, arrays", "device, arrays",
@@ -339,10 +233,6 @@ LARGE_COLUMNS = (
 def large_cells(row: dict[str, Any]) -> tuple[object, ...]:
     """One line of the table of large arrays; memory is in units of the array x."""
     what = [row[key] for key in ("engine", "device", "n", "dtype")]
-    if "wrong" in row:
-        verdict = f"{row['wrong']}, of a wrong pair"
-        seconds = f"{row['wrong_seconds']:.3g}"
-        return (*what, "-", seconds, "-", row["wrong_evaluations"], "-", verdict, "-", "-")
     peaks = [
         "-" if row.get(key) is None else f"{row[key] / row['array_bytes']:.1f}"
         for key in ("host_peak", "device_peak")
@@ -358,9 +248,6 @@ def large(asked: argparse.Namespace) -> str:
         for dtype in DTYPES:
             for n in map(int, asked.sizes):
                 rows.append(measure(engine, n, dtype, asked.device, asked.repeats))
-                if n <= LARGEST_WRONG:
-                    wrong = measure_wrong(engine, n, dtype, asked.device)
-                    rows.append({"n": n, "dtype": dtype, **wrong})
                 print(*large_cells(rows[-1]), file=sys.stderr, flush=True)
     note = (
         "The pair is `x exp(-x²)` and its pullback, forward and backward once each, warm and "
@@ -400,7 +287,6 @@ def start(repeats: int) -> str:
 # ---------------------------------------------------------------- command line
 
 PARTS: dict[str, Callable[[argparse.Namespace], str]] = {
-    "peers": lambda asked: peers(asked.repeats),
     "large": large,
     "start": lambda asked: start(asked.repeats),
 }

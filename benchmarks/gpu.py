@@ -61,7 +61,6 @@ class Part:
 
 PARTS = (
     Part("conformance", "cupy", 240),
-    Part("examples", "cupy", 120),
     Part("large", "cupy", 150),
     Part("conformance", "torch", 240),
     Part("large", "torch", 150),
@@ -73,8 +72,6 @@ PARTS = (
 )
 """In order of importance: what time is left for is done."""
 DRY = (
-    Part("examples", "torch", 60),
-    Part("examples", "jax", 60),
     Part("large", "numpy", 60),
     Part("tests", "numpy", 60, ("pytest",)),
     *PARTS,
@@ -406,9 +403,7 @@ def elsewhere(part: dict[str, Any]) -> list[str]:
     on_cpu = [
         row["name"]
         for row in part["summary"].get("rows", ())
-        # an example may hand its arrays from the CPU to a kernel: its table says where they are
-        if part["name"] == "large"
-        and str(row.get("device", "cuda")).partition(":")[0] not in ("cuda", "gpu")
+        if str(row.get("device", "cuda")).partition(":")[0] not in ("cuda", "gpu")
     ]
     return found + [f"{name} was not on the GPU" for name in on_cpu]
 
@@ -420,52 +415,17 @@ def titled(part: dict[str, Any]) -> str:
 
 # ---------------------------------------------------------------- the page
 
-HEAD = """\
-# On a GPU
-
-<!-- written by `python benchmarks/gpu.py --page`; a test holds it to benchmarks/gpu.json -->
-
-"""
-
-NEVER = f"""\
-**It has not run on a GPU yet.** What this documentation says of CUDA devices was tested as far as a
-CPU reaches: on arrays of NumPy, on the devices of array-api-strict, on PyTorch's `meta`, on several
-CPU devices of JAX, and with CUDA kernels that are compiled and not launched. No number of it is one
-of a GPU.
-
-On a machine with an NVIDIA driver, with CuPy, PyTorch or JAX (those that are absent are left out,
-and the file says so), this is one command:
-
-```console
-$ {COMMAND}
-```
-
-or `nox -s gpu`, which installs what fits the driver first. It takes 20 minutes at most
-(`--minutes`), and this page is then `python benchmarks/gpu.py --page benchmarks/gpu.json`.
-"""
-
-RUNS = """\
-## What it runs
-
-In this order, every part in a process of its own with a time limit of its own, so that an error
-from which a device does not recover ends one part only:
-
-- the conformance kit on CuPy, PyTorch (eager and `torch.func`) and JAX, with the GPU as the device
-  on which every array is made;
-- the examples with CUDA kernels, right and wrong, each with its expected verdict;
-- the check of an elementwise kernel pair of 1e5 to 1e7 entries, as a multiple of the pair's time;
-- the tests of engines and of device placement;
-- operators of PyTorch and primitives of JAX, as they are and with planted errors.
-
-`--dry-run` does the same on the CPU, in little, and its file is not accepted as that of a run.
-"""
+PAGE = ROOT / "docs" / "gpu.md"
+TITLE, RUNS = "# On a GPU\n", "## What it runs\n"
+"""The first heading of the page, and the one behind the results."""
 
 
-def page(run: dict[str, Any] | None) -> str:
-    """docs/gpu.md as it follows from the JSON of a run on a GPU; `None`: there is none."""
-    if run is None:
-        return HEAD + NEVER + "\n" + RUNS
-    return HEAD + "\n".join([ran(run), overview(run["parts"]), *details(run["parts"]), RUNS])
+def page(run: dict[str, Any]) -> str:
+    """docs/gpu.md with the results of a run on a GPU."""
+    _, _, rest = PAGE.read_text(encoding="utf-8").partition(RUNS)
+    note = "<!-- written by `python benchmarks/gpu.py --page`; a test holds it to its JSON -->\n"
+    results = [ran(run), overview(run["parts"]), *details(run["parts"])]
+    return "\n".join([TITLE, note, *results, RUNS]) + rest
 
 
 def ran(run: dict[str, Any]) -> str:
@@ -497,11 +457,8 @@ def overview(parts: Sequence[dict[str, Any]]) -> str:
 
 def details(parts: Sequence[dict[str, Any]]) -> list[str]:
     """The tables of the parts, and everything that failed."""
-    sections = []
-    for name, make in (("large", large), ("examples", examples)):
-        rows = [row for p in parts if p["name"] == name for row in p["summary"].get("rows", ())]
-        if rows:
-            sections.append(make(rows))
+    rows = [row for part in parts for row in part["summary"].get("rows", ())]
+    sections = [large(rows)] if rows else []
     sections += [
         f"## {part['name']} on {part['on'].get('device', '-')}\n\n{part['summary']['tables']}"
         for part in parts
@@ -527,22 +484,12 @@ def large(rows: Sequence[dict[str, Any]]) -> str:
     """The check of a large kernel pair."""
     from cost import LARGE_COLUMNS, large_cells
 
-    lines = [large_cells(row) for row in rows if "own" in row or "wrong" in row]
+    lines = [large_cells(row) for row in rows if "own" in row]
     return (
         "## A large kernel pair\n\n`y = x exp(-x²)` and its pullback; times are warm and "
         "synchronised, memory is the peak in arrays of the size of x.\n\n"
         + table(LARGE_COLUMNS, lines)
     )
-
-
-def examples(rows: Sequence[dict[str, Any]]) -> str:
-    """The verdicts on the examples."""
-    lines = [
-        (row["name"], row["device"], row["expected"], row["verdict"], row["text"][:160])
-        for row in rows
-        if "verdict" in row
-    ]
-    return "## Examples\n\n" + table(["case", "device", "expected", "verdict", "found"], lines)
 
 
 # ---------------------------------------------------------------- command line
@@ -557,7 +504,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=Path("gpu.json"))
     parser.add_argument("--commit", help="the commit that this is, where git does not say it")
     parser.add_argument("--dry-run", action="store_true", help="on the CPU, in little")
-    parser.add_argument("--page", metavar="FILE", help="print docs/gpu.md from a JSON; -: of none")
+    parser.add_argument("--page", metavar="FILE", help="print docs/gpu.md with its results")
     asked = parser.parse_args(given)
     if unknown := set(asked.engines) - set(ENGINES):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; engines: {', '.join(ENGINES)}")
@@ -568,8 +515,8 @@ def main(given: Sequence[str] | None = None) -> int:
     """Run, or print the page. The exit code is 1 where a part went wrong, 2 where none can run."""
     asked = arguments(given)
     if asked.page:
-        run = None if asked.page == "-" else json.loads(Path(asked.page).read_text("utf-8"))
-        if run is not None and (found := problems(run)):
+        run = json.loads(Path(asked.page).read_text("utf-8"))
+        if found := problems(run):
             print("no page of this file:\n  " + "\n  ".join(found), file=sys.stderr)
             return 2
         print(page(run), end="")

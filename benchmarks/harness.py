@@ -13,7 +13,6 @@ import importlib.util
 import json
 import multiprocessing
 import platform
-import queue
 import re
 import signal
 import sys
@@ -23,6 +22,7 @@ import types
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -271,55 +271,26 @@ def spread(
 
     The processes are forked before `prepare` is called, so that what it imports may start threads.
     """
-    if processes == 1:
-        work = prepare()
-        yield from ((item, work(item)) for item in items)
-        return
-    context = multiprocessing.get_context("fork")
-    turn, done = context.Value("i", 0), context.Queue()
-    workers = [
-        context.Process(target=_work, args=(prepare, items, turn, done)) for _ in range(processes)
-    ]
-    for worker in workers:
-        worker.start()
-    try:
-        for _ in items:
-            index, error, result = _next(done, workers)
-            if error:
-                raise RuntimeError(error)
-            yield items[index], result
-        for worker in workers:
-            worker.join(5.0)
-    finally:
-        for worker in workers:
-            worker.terminate()
-            worker.join()
-
-
-def _next(done: Any, workers: Sequence[Any]) -> tuple[int, str, Any]:
-    while True:
-        working = any(worker.is_alive() for worker in workers)
+    fork = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(processes, fork, _ready, (prepare,)) as pool:
+        waiting = {pool.submit(_work, item): item for item in items}
         try:
-            return done.get(timeout=5.0)  # type: ignore[no-any-return]
-        except queue.Empty:
-            if not working:
-                codes = ", ".join(str(worker.exitcode) for worker in workers)
-                raise RuntimeError(f"the workers ended early, exit codes {codes}") from None
+            for done in as_completed(waiting):
+                yield waiting[done], done.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
-def _work(prepare: Callable[[], Any], items: Sequence[Any], turn: Any, done: Any) -> None:
-    index = -1
-    try:
-        work = prepare()
-        while True:
-            with turn.get_lock():
-                index = turn.value
-                turn.value += 1
-            if index >= len(items):
-                return
-            done.put((index, "", work(items[index])))
-    except Exception:
-        done.put((index, traceback.format_exc(), None))
+_prepared: list[Callable[[Any], Any]] = []
+"""What a process of `spread` does with its items."""
+
+
+def _ready(prepare: Callable[[], Callable[[Any], Any]]) -> None:
+    _prepared.append(prepare())
+
+
+def _work(item: Any) -> Any:
+    return _prepared[0](item)
 
 
 # ---------------------------------------------------------------- a comparison of judges

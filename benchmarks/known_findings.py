@@ -10,6 +10,7 @@ compositions are `d^2 phi / ds dt`, which is one number, whatever the modes.
 from __future__ import annotations
 
 import argparse
+import functools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -478,58 +479,48 @@ def automatic(
     return values
 
 
-class Jax:
-    """JAX with its transforms."""
+@dataclass(frozen=True)
+class Engine:
+    """A framework's arrays in double precision, and its transforms."""
 
-    def __init__(self) -> None:
-        import jax
-        import jax.numpy as jnp
-
-        jax.config.update("jax_enable_x64", True)
-        self.jax, self.array, self.concatenate = jax, jnp.asarray, jnp.concatenate
-
-    def checked(self, a: Any) -> Any:
-        """An array as adjudge takes it."""
-        return self.array(a)
+    array: Callable[[Any], Any]
+    checked: Callable[[Any], Any]
+    """An array as adjudge takes it."""
+    concatenate: Callable[[Any], Any]
+    vjp: Callable[..., Any]
+    jvp: Callable[..., Any]
 
     def reverse(self, g: Any, x: Any, u: Any) -> Any:
         """The derivative of g along u, `<grad g(x), u>`, by one vjp."""
-        _, pull = self.jax.vjp(g, *x)
+        _, pull = self.vjp(g, *x)
         return sum((a * b).sum() for a, b in zip(pull(self.array(1.0)), u, strict=True))
 
     def forward(self, g: Any, x: Any, u: Any) -> Any:
         """The derivative of g along u by one jvp."""
-        return self.jax.jvp(g, tuple(x), tuple(u))[1]
+        return self.jvp(g, tuple(x), tuple(u))[1]
 
 
-class Torch:
+def jax_engine() -> Engine:
+    """JAX with its own transforms."""
+    import jax
+    import jax.numpy as jnp
+
+    jax.config.update("jax_enable_x64", True)
+    return Engine(jnp.asarray, jnp.asarray, jnp.concatenate, jax.vjp, jax.jvp)
+
+
+def torch_engine() -> Engine:
     """PyTorch with the transforms of torch.func."""
+    import torch
 
-    def __init__(self) -> None:
-        import torch
-
-        torch.set_num_threads(1)
-        self.torch, self.concatenate = torch, torch.cat
-
-    def array(self, a: Any) -> Any:
-        """A tensor in double precision."""
-        return self.torch.as_tensor(a, dtype=self.torch.float64)
-
-    def checked(self, a: Any) -> Any:
-        """A tensor that asks for a gradient."""
-        return self.array(a).requires_grad_()
-
-    def reverse(self, g: Any, x: Any, u: Any) -> Any:
-        """The derivative of g along u, `<grad g(x), u>`, by one vjp."""
-        y, pull = self.torch.func.vjp(g, *x)
-        return sum((a * b).sum() for a, b in zip(pull(self.torch.ones_like(y)), u, strict=True))
-
-    def forward(self, g: Any, x: Any, u: Any) -> Any:
-        """The derivative of g along u by one jvp."""
-        return self.torch.func.jvp(g, tuple(x), tuple(u))[1]
+    torch.set_num_threads(1)
+    array = functools.partial(torch.as_tensor, dtype=torch.float64)
+    return Engine(
+        array, lambda a: array(a).requires_grad_(), torch.cat, torch.func.vjp, torch.func.jvp
+    )
 
 
-ENGINES: dict[str, Callable[[], Any]] = {"torch": Torch, "jax": Jax}
+ENGINES = {"torch": torch_engine, "jax": jax_engine}
 
 
 # ---------------------------------------------------------------- the table
