@@ -80,6 +80,18 @@ Outcome: TypeAlias = Verdict | Status
 """What became of a mode: its verdict; or UNSUPPORTED or RAISED, where there is none."""
 
 
+class Beyond(StrEnum):
+    """What a thorough check looks at beside the comparisons that were asked for."""
+
+    AFFINE = "functions found affine"
+    """Their derivatives are compared to rounding, by differences over long steps."""
+    LINEARITY = "linearity of forward mode"
+    BATCHES = "vmap of derivatives"
+    SYMMETRY = "symmetry of second derivatives"
+    PATTERN = "entries that are not read"
+    """Gradients do not reach what the function never reads, and do reach what it reads."""
+
+
 # -- remedies
 
 

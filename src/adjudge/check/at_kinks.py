@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 
-from adjudge.check.one_problem import FULL_MODE, Judgement, Part, judge
+from adjudge.check.one_problem import FULL_MODE, Judgement, judge
 from adjudge.check.options import Settings
 from adjudge.errors import attempt
 from adjudge.findings import Disagreement, Finding, Nearby, Status, Verdict
@@ -19,20 +20,21 @@ from adjudge.problem import Base, Problem, observe, random_entries
 POINTS = 2
 
 
+Judge: TypeAlias = Callable[[Base, Settings, str], Judgement]
+"""`judge` or `judge_differences`."""
+
+
 def judge_here_or_nearby(
-    problem: Problem,
-    base: Base,
-    settings: Settings,
-    provenance: str,
-    part: Part = Part.WHOLE,
+    base: Base, settings: Settings, provenance: str, judge: Judge = judge
 ) -> Judgement:
-    """`judge`; where a kink or a jump at x leaves that open, again at two points nearby.
+    """`judge` at x; where a kink or a jump leaves that open, again at two points nearby.
 
     The points lie on opposite sides of x in every coordinate. A derivative that is wrong there
     fails. One that is right there, and lies between the one-sided slopes at x, passes with a
     note. At a jump no value is right, and the question stays open.
     """
-    outcome = judge(problem, base, settings, provenance, part)
+    problem = base.problem
+    outcome = judge(base, settings, provenance)
     open_ = {f.mode for f in outcome.findings if f.status is Status.NONSMOOTH and not f.note}
     needed = least_work(problem.modes_taken, settings.letters)
     room = problem.counts.allows(needed)
@@ -50,11 +52,11 @@ def judge_here_or_nearby(
     )
     reach = _reach(base)
     judged: list[Judgement] = []
-    for number, (moved, there) in enumerate(_points(problem, base, settings.seed, reach)):
+    for number, there in enumerate(_points(base, settings.seed, reach)):
         seed = settings.seed + 101 + number
         if not problem.counts.allows(needed):
             break
-        judged.append(judge(moved, there, replace(closer, seed=seed), provenance, part))
+        judged.append(judge(there, replace(closer, seed=seed), provenance))
         if judged[-1].verdict is Verdict.FAIL or len(judged) == POINTS:
             break
     _combined(outcome, judged, open_, reach)
@@ -66,11 +68,10 @@ def _reach(base: Base) -> float:
     return 0.06 if any(leaf.eps > COARSE_EPS for leaf in base.problem.X.leaves) else 0.01
 
 
-def _points(
-    problem: Problem, base: Base, seed: int, reach: float
-) -> Iterator[tuple[Problem, Base]]:
-    """The problem at points nearby at which f is finite wherever it is finite at x."""
-    X, random = problem.X, np.random.default_rng([seed, 4])
+def _points(base: Base, seed: int, reach: float) -> Iterator[Base]:
+    """The function at points nearby at which it is finite wherever it is finite at x."""
+    problem, random = base.problem, np.random.default_rng([seed, 4])
+    X = problem.X
     leaves = problem.primal_inputs or len(X.leaves)  # of a derivative its cotangents stay
     one, two = np.zeros(X.size), np.zeros(X.size)
     for here in X.slices[:leaves]:
@@ -85,7 +86,7 @@ def _points(
             continue
         at_it = attempt(partial(observe, there))
         if at_it is not None and np.all(np.isfinite(at_it.values) | ~np.isfinite(base.values)):
-            yield there, at_it
+            yield at_it
 
 
 def _moved(problem: Problem, move: Vector) -> Problem | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 import numpy as np
 
 from adjudge.check.at_kinks import judge_here_or_nearby
-from adjudge.check.one_problem import Judgement, Part, judge
+from adjudge.check.one_problem import Judgement, judge_differences, judge_properties
 from adjudge.check.options import Settings
 from adjudge.errors import AdjudgeError, Catching, NotSupportedError, Source, running
 from adjudge.estimate import coarsest_eps
@@ -28,6 +29,9 @@ from adjudge.jacobian import Evaluator
 from adjudge.problem import Base, Forward, Problem, Purpose, Reverse, Space, evaluate, observe
 from adjudge.properties import LowPrecisionResult, compare_low_precision
 from adjudge.report import why_not_in_double
+
+Derive: TypeAlias = Callable[[Problem], Problem]
+"""Takes a derivative: the problem of a function becomes the problem of its vjp, jvp and so on."""
 
 STEPS = (2.0**-18, 2.0**-28)
 """Steps relative to x of which float32 shows the first and not the second."""
@@ -53,7 +57,7 @@ class DoublePrecision:
     low: Problem
     refused: NotInDouble | None = None
     """Why there is none."""
-    carried: set[str] = field(default_factory=set)
+    compared: set[str] = field(default_factory=set)
     """Modes whose derivatives were compared with those in double precision already."""
     _problem: Problem | None = None
 
@@ -61,8 +65,8 @@ class DoublePrecision:
         """The context in which everything is evaluated in double precision."""
         return self.low.backend.environment.widening()
 
-    def composed(self, make: Callable[[Problem], Problem]) -> tuple[Problem, Base]:
-        """The derivative `make` in double precision, observed at x; call it within `widening`.
+    def derived(self, derive: Derive) -> Base:
+        """The derivative in double precision, observed at x; to be called within `widening`.
 
         Raises `RefusedError` where it cannot be, or is not in double precision.
         """
@@ -70,16 +74,15 @@ class DoublePrecision:
             if self._problem is None:
                 assert self.low.in_double is not None
                 self._problem = self.low.in_double()
-            problem = make(self._problem)
-            base = observe(problem)
+            base = observe(derive(self._problem))
         if isinstance(caught.error, NotSupportedError):
             words = _first_line(caught.error)
             raise _refused(Refusal.NOT_SUPPORTED, words=words) from caught.error
         refuse_if_raised(caught)
-        for leaf in (*problem.X.leaves, *base.whole.leaves):
+        for leaf in (*base.problem.X.leaves, *base.whole.leaves):
             if not leaf.double:
                 raise _refused(Refusal.STAYS_NARROW, leaf.name, leaf.info.dtype)
-        return problem, base
+        return base
 
 
 def refuse_if_raised(caught: Catching) -> None:
@@ -101,9 +104,9 @@ def alike(one: Space, other: Space) -> bool:
     ]
 
 
-def require_double(problem: Problem, base: Base, letters: str) -> None:
+def require_double(base: Base, letters: str) -> None:
     """Raises `RefusedError` where a derivative is not in double precision, as its function is."""
-    backend = problem.backend
+    problem, backend = base.problem, base.problem.backend
     found: list[tuple[Rule, str, object]] = []
     if "R" in letters:
         reverse = Reverse(problem)
@@ -121,10 +124,11 @@ def require_double(problem: Problem, base: Base, letters: str) -> None:
             raise _refused(Refusal.STAYS_NARROW, name, backend.arrays.info(array).dtype, rule)
 
 
-def carries_double(problem: Problem, base: Base, seed: int) -> bool:
+def carries_double(base: Base, seed: int) -> bool:
     """Whether f moves like a function in double precision: its slope over a step that float32
     does not resolve is that over one that it does. A cast inside f makes a staircase of it.
     """
+    problem = base.problem
     lengths = [scale(problem.origin[part]) for part in problem.X.slices]
     random = np.random.default_rng([seed, 23])
     v = random.choice([-1.0, 1.0], problem.X.size) * np.concatenate([*lengths, np.zeros(0)])
@@ -145,9 +149,6 @@ def carries_double(problem: Problem, base: Base, seed: int) -> bool:
 
 def _first_line(error: BaseException) -> str:
     return (str(error).strip() or "no message").splitlines()[0]
-
-
-Make = Callable[[Problem], Problem]
 
 
 def double_precision_of(problem: Problem, settings: Settings) -> DoublePrecision | None:
@@ -175,37 +176,46 @@ def note_of(problem: Problem, double: DoublePrecision | None) -> str:
     return "formula judged in float64"
 
 
-def judged(
-    top: Problem,
-    base: Base,
-    settings: Settings,
-    words: str,
-    double: DoublePrecision | None,
-    make: Make,
-) -> Judgement:
-    """The judgement of `top`, which is `make` of a problem; in double precision where there is one.
+@dataclass(frozen=True)
+class Composition:
+    """A derivative that was taken of a function, and is differentiated once more to be judged."""
+
+    problem: Problem
+    """The function at x."""
+    taken: str
+    """The modes in which the derivative was taken, outermost first; empty for f itself."""
+    derive: Derive
+    """Takes the derivative: of `problem`, or of the same function in double precision."""
+    double: DoublePrecision | None
+    provenance: str
+
+
+def judge_in_double(composition: Composition, base: Base, settings: Settings) -> Judgement:
+    """Judges the problem of `base`, the derivative of the composition; where its function runs in
+    double precision, by differences there.
 
     Where the function does not run there, or is another one, `double.refused` says so afterwards.
     """
+    double, provenance = composition.double, composition.provenance
     if double is None:
-        return judge_here_or_nearby(top, base, settings, words)
+        return judge_here_or_nearby(base, settings, provenance)
     try:
         if double.refused is None:
-            return _in_double(top, base, settings, words, double, make)
+            return _in_double(composition, double, base, settings)
     except RefusedError as error:
         double.refused = error.detail
-    outcome = judge_here_or_nearby(top, base, settings, words)
+    outcome = judge_here_or_nearby(base, settings, provenance)
     if outcome.verdict is Verdict.PASS:
         return outcome
     # before anything else is blamed: f may cast to less than its inputs have
-    backend = top.backend
+    problem = base.problem
     with running(Source.FUNCTION):
-        carried = backend.environment.narrowest_eps(top.function, top.point())
-    if carried <= coarsest_eps(top, base):
+        eps = problem.backend.environment.narrowest_eps(problem.function, problem.point())
+    if eps <= coarsest_eps(problem, base):
         return outcome
     assert double.refused is not None
-    double.refused = replace(double.refused, eps=carried)
-    return judge_here_or_nearby(*_narrower(top, base, carried), settings, words)
+    double.refused = replace(double.refused, eps=eps)
+    return judge_here_or_nearby(_narrower(base, eps), settings, provenance)
 
 
 def refusal(double: DoublePrecision | None, settings: Settings) -> list[Finding]:
@@ -216,41 +226,45 @@ def refusal(double: DoublePrecision | None, settings: Settings) -> list[Finding]
 
 
 def _in_double(
-    top: Problem, base: Base, settings: Settings, words: str, double: DoublePrecision, make: Make
+    composition: Composition, double: DoublePrecision, base: Base, settings: Settings
 ) -> Judgement:
-    outcome = judge(top, base, settings, words, Part.IDENTITIES)
-    letters = "".join(c for c in settings.letters if c + top.modes_taken not in outcome.modes)
+    """The properties of the function as it was given, its differences in double precision, and the
+    narrow derivative compared with that in double precision. Raises `RefusedError`.
+    """
+    taken = composition.taken
+    outcome = judge_properties(base, settings)
+    letters = "".join(c for c in settings.letters if c + taken not in outcome.modes)
     if not letters:
         return outcome
     asked = replace(settings, letters=letters)
     with double.widening():
-        high, base64 = double.composed(make)
-        if not alike(top.X, high.X) or not alike(base.whole, base64.whole):
+        base64 = double.derived(composition.derive)
+        same_inputs = alike(base.problem.X, base64.problem.X)
+        if not same_inputs or not alike(base.whole, base64.whole):
             raise _refused(Refusal.OTHER_STRUCTURE)
         with Catching(AdjudgeError) as caught:
-            require_double(high, base64, letters)
-            formula = judge_here_or_nearby(
-                high, base64, asked, f"{words}, {note_of(high, double)}", Part.TABLE
-            )
-            rough = formula.verdict is not Verdict.PASS and not carries_double(
-                high, base64, settings.seed
-            )
+            require_double(base64, letters)
+            provenance = f"{composition.provenance}, {note_of(base64.problem, double)}"
+            formula = judge_here_or_nearby(base64, asked, provenance, judge_differences)
+            rough = formula.verdict is not Verdict.PASS
+            rough = rough and not carries_double(base64, settings.seed)
         refuse_if_raised(caught)
     if rough:
         raise _refused(Refusal.NARROW_INSIDE)
-    pairs = [(Evaluator(top, base), Evaluator(high, base64, double.widening), letters)]
-    if len(top.modes_taken) == 1:  # the first derivative, which the same evaluations judge
+    pairs = [(base, base64, letters)]
+    if len(taken) == 1:  # the first derivative, which the same evaluations judge
         with double.widening():
-            first, first64 = double.composed(lambda problem: problem)
-        low = Evaluator(double.low, observe(double.low))
-        pairs.insert(0, (low, Evaluator(first, first64, double.widening), top.modes_taken))
-    for one, other, wanted in pairs:
+            first64 = double.derived(lambda problem: problem)
+        pairs.insert(0, (observe(double.low), first64, taken))
+    for low, high, wanted in pairs:
         for letter in wanted:
-            mode = letter + one.problem.modes_taken
-            if mode not in double.carried:
-                double.carried.add(mode)
+            mode = letter + low.problem.modes_taken
+            if mode not in double.compared:
+                double.compared.add(mode)
+                narrow = Evaluator(low.problem, low)
+                wide = Evaluator(high.problem, high, double.widening)
                 with Catching(AdjudgeError) as caught:  # only in double: the rest ran before
-                    found = compare_low_precision(one, other, letter, settings.seed)
+                    found = compare_low_precision(narrow, wide, letter, settings.seed)
                 refuse_if_raised(caught)
                 _consequence(found, formula, mode)
                 new = found.findings(formula.verdict)
@@ -258,14 +272,14 @@ def _in_double(
     return _together(outcome, formula)
 
 
-def _narrower(top: Problem, base: Base, eps: float) -> tuple[Problem, Base]:
+def _narrower(base: Base, eps: float) -> Base:
     """The same, known to compute with the spacing `eps` at 1."""
 
     def space(wide: Space) -> Space:
         return Space(tuple(replace(leaf, eps=max(leaf.eps, eps)) for leaf in wide.leaves))
 
-    problem = replace(top, X=space(top.X))
-    return problem, replace(base, problem=problem, whole=space(base.whole), Y=space(base.Y))
+    problem = replace(base.problem, X=space(base.problem.X))
+    return replace(base, problem=problem, whole=space(base.whole), Y=space(base.Y))
 
 
 def _consequence(found: LowPrecisionResult, formula: Judgement, mode: str) -> None:
@@ -285,4 +299,5 @@ def _together(outcome: Judgement, formula: Judgement) -> Judgement:
     outcome.identities += formula.identities
     outcome.probes, outcome.full = formula.probes, formula.full
     outcome.tolerance = formula.tolerance
+    outcome.beyond |= formula.beyond
     return outcome

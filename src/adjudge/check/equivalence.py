@@ -29,9 +29,8 @@ Image: TypeAlias = tuple[Vector, Vector]
 
 @dataclass(frozen=True)
 class Judged:
-    """The derivative `top` of a problem, at x, and what was found about it."""
+    """A derivative at x, and what was found about it."""
 
-    top: Problem
     base: Base
     outcome: Judgement
 
@@ -54,13 +53,12 @@ def near(space: Space, one: Vector, two: Vector) -> bool:
 
 def other_value(known: Judged, base: Base, way: str) -> list[Finding]:
     """That the function has another value in this way than in the usual one, where it has."""
-    probes = Probes(known.top.X, known.base.Y, False, 0)
-    checks = Identities(known.top, known.base, probes, known.outcome.tolerance, 0.0)
-    size = known.base.Y.size
-    one, two = base.values[:size], known.base.values[:size]
+    problem, Y = known.base.problem, known.base.Y
+    probes = Probes(problem.X, Y, False, 0)
+    identities = Identities(problem, known.base, probes, known.outcome.tolerance, 0.0)
+    one, two = base.values[: Y.size], known.base.values[: Y.size]
     differ = partial(ValueInWay, way=way)
-    Y = known.base.Y
-    return list(checks.equal(Status.INCONSISTENT, "", Y, (one, two), np.abs(two), differ))
+    return list(identities.equal(Status.INCONSISTENT, "", Y, (one, two), np.abs(two), differ))
 
 
 def same_as(letter: str, top: Problem, known: Judged) -> int:
@@ -88,7 +86,8 @@ def shared_tangent(known: Judged, seed: int) -> Vector | None:
     which is zero only where there is nothing to reproduce. `None` where `RR` says nothing.
     """
     image = known.outcome.images.get("RR")
-    if image is None or known.top.cotangent is None or not np.all(known.top.cotangent):
+    w = known.base.problem.cotangent
+    if image is None or w is None or not np.all(w):
         return None
     c = image[0]
     return np.asarray(
@@ -96,29 +95,31 @@ def shared_tangent(known: Judged, seed: int) -> Vector | None:
     )
 
 
-def hessian_by_forward(known: Judged, top: Problem, base: Base, image: Image) -> int:
+def hessian_by_forward(known: Judged, base: Base, image: Image) -> int:
     """How many numbers `RF` has in common with `RR` of `known`; 0 where any differs.
 
-    `top` is `(x, v) -> J(x) v` at `shared_tangent`, `base` its value, `image` the cotangent that
-    was pulled back, and the result. With `v` and the cotangent `w` in common all are the one form
+    `base` is `(x, v) -> J(x) v` at `shared_tangent`, `image` the cotangent that was pulled back,
+    and the result. With `v` and the cotangent `w` in common all are the one form
     `<w, D²f(x)(u, v)>`: pulling `w` back through `J(x) v` gives `H v`, where `H` is the Hessian of
     `<w, f>`, and `J* w` beside it; pulling `v` back through `J*(x) w` gives the same, and `J v`.
     """
-    w, of_v = known.top.cotangent, known.outcome.images["RR"][1]
-    n, count = top.X.size // 2, base.Y.size
+    w, of_v = known.base.problem.cotangent, known.outcome.images["RR"][1]
+    X = base.problem.X
+    n, count = X.size // 2, base.Y.size
     if w is None or not np.array_equal(image[0], w) or of_v.size != n + count:
         return 0
     alike = near(base.Y, of_v[n:], base.values[:count]) and near(
-        top.X, np.concatenate([of_v[:n], known.base.values[:n]]), image[1]
+        X, np.concatenate([of_v[:n], known.base.values[:n]]), image[1]
     )
     return count + image[1].size if alike else 0
 
 
-def forward_by_reverse(top: Problem, base: Base, row: Image, column: Image, seed: int) -> int:
+def forward_by_reverse(base: Base, row: Image, column: Image, seed: int) -> int:
     """Pairs of leaves at which `FF` is what `RF` says, `<w, J v> = <J* w, v>`; 0 where any is not.
 
     `row` and `column` are the images of a cotangent and of a tangent of all leaves together.
     """
+    top = base.problem
     (w, whole), random = row, np.random.default_rng([seed, 37])
     rows, columns = [whole], [column]
     if len(base.Y.leaves) > 1:
@@ -142,6 +143,6 @@ def forward_by_reverse(top: Problem, base: Base, row: Image, column: Image, seed
     return compared
 
 
-def inherited(mode: str, compared: int, eps: float) -> Tally:
-    """The tally of a mode that was compared with another one only."""
+def agreeing(mode: str, compared: int, eps: float) -> Tally:
+    """The tally of a mode that was compared with other automatic numbers only."""
     return Tally(mode, compared=compared, nonzero=compared, resolution=CLOSE * eps)

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from adjudge.check.double_precision import DoublePrecision, Make, double_precision_of, judged
+from adjudge.check.double_precision import (
+    Composition,
+    Derive,
+    DoublePrecision,
+    double_precision_of,
+    judge_in_double,
+)
 from adjudge.check.equivalence import (
     Judged,
+    agreeing,
     forward_by_reverse,
     hessian_by_forward,
-    inherited,
     other_value,
     same_as,
     shared_tangent,
 )
-from adjudge.check.one_problem import Judgement, Part, judge, unsupported
+from adjudge.check.one_problem import Judgement, judge_properties, unsupported
 from adjudge.check.options import Settings
 from adjudge.check.summary import provenance_of, rows_of
 from adjudge.engine import AutodiffBackend
@@ -58,147 +64,170 @@ class Way:
 
 @dataclass
 class Matrix:
-    """What was found for each composition of modes, in the engine's usual way before the others."""
+    """What was found for each composition of modes, in the engine's usual way before the others.
+
+    Compositions are judged by their `taken` part: `RR` and `FR` both differentiate the vjp, which
+    is taken once for them.
+    """
 
     problem: Problem
     settings: Settings
-    words: Sequence[str]
+    modes: Sequence[str]
     double: DoublePrecision | None
-    guards: bool = True
+    reports_exceptions: bool = True
     """Whether a derivative that raises is a finding; else its exception comes through."""
     outcomes: list[Judgement] = field(default_factory=list)
     rows: dict[str, dict[str, Outcome]] = field(default_factory=dict)
-    _found: dict[str, Judged] = field(default_factory=dict)
+    """What became of each mode, by way of the engine."""
+    _known: dict[str, Judged] = field(default_factory=dict)
+    """By the modes taken, what was judged in the usual way."""
     _along: Vector | None = None
-    _barred: set[str] = field(default_factory=set)
+    """The tangent of the derivatives in forward mode, where that is to agree with reverse mode."""
+    _not_running: set[str] = field(default_factory=set)
+    """Ways in which f itself does not run."""
+
+    @property
+    def _provenance(self) -> str:
+        return str(provenance_of(self.problem, self.settings, False))
 
     def fill(self, ways: Sequence[Way]) -> None:
-        """Judges all words in the usual way, and in each of `ways` what differs there."""
-        compositions = by_modes_taken(self.words, self.settings)
-        steps = [("", taken, chosen) for taken, chosen in compositions]
-        steps += [(way.name, taken, chosen) for way in ways for taken, chosen in compositions]
-        by_name = {way.name: way for way in ways}
-        for (name, taken, chosen), _ in zip(
-            steps, shares(self.problem, [step[1:] for step in steps]), strict=True
-        ):
-            if name:
-                self._beside(by_name[name], taken, chosen)
+        """Judges all modes in the usual way, and in each of `ways` what differs there."""
+        compositions = by_modes_taken(self.modes, self.settings)
+        steps = [(way, *one) for way in (None, *ways) for one in compositions]
+        budgets = shares(self.problem, [(taken, settings) for _, taken, settings in steps])
+        for (way, taken, settings), _ in zip(steps, budgets, strict=True):
+            if way is None:
+                self._judge_as_usual(taken, settings)
             else:
-                self._usual(taken, chosen)
-        self._pass_over(by_name)
+                self._judge_beside(way, taken, settings)
+        self._pass_over({way.name: way for way in ways})
 
     # -- the usual way
 
-    def _usual(self, taken: str, chosen: Settings) -> None:
-        words = str(provenance_of(self.problem, self.settings, False))
+    def _judge_as_usual(self, taken: str, settings: Settings) -> None:
         if taken == "F":
-            chosen = self._by_agreement(self.problem, chosen, words, "")
-        if chosen.letters:
-            judge_on = guarded if self.guards else composition
-            found = judge_on(self.problem, taken, chosen, words, self.double, self._make(taken))
+            settings = self._without_agreeing(self.problem, settings, "")
+        if settings.letters:
+            composition = Composition(
+                self.problem, taken, self._derivation(taken), self.double, self._provenance
+            )
+            judge = judge_or_report if self.reports_exceptions else judge_composition
+            found = judge(composition, settings)
             if found.base is not None:
-                self._found[taken] = Judged(found.top, found.base, found.outcome)
+                self._known[taken] = Judged(found.base, found.outcome)
             self._add(self.problem.backend.way, found.outcome)
 
-    def _make(self, taken: str) -> Make:
+    def _derivation(self, taken: str) -> Derive:
+        """What takes the derivative in the modes `taken`."""
+        seed = self.settings.seed
         if not taken.endswith("F"):
-            return partial(composed, taken=taken, seed=self.settings.seed)
-        outputs = self._found[""].base.Y.leaves if "" in self._found else None
-        seed, along = self.settings.seed, self._along
-        return partial(composed, taken=taken, seed=seed, tangent=along, outputs=outputs)
+            return partial(composed, taken=taken, seed=seed)
+        outputs = self._known[""].base.Y.leaves if "" in self._known else None
+        return partial(composed, taken=taken, seed=seed, tangent=self._along, outputs=outputs)
 
-    def _by_agreement(self, problem: Problem, chosen: Settings, words: str, way: str) -> Settings:
-        """Which of RF and FF are left to be judged by differences, after what agrees with RR."""
-        known, row = self._found.get("R"), self.rows.get(way or problem.backend.way, {})
+    def _without_agreeing(self, problem: Problem, settings: Settings, way: str) -> Settings:
+        """Compares RF and FF with RR, without differences; returns the settings for those that are
+        left, since they do not agree or cannot be compared.
+        """
+        known, row = self._known.get("R"), self.rows.get(way or problem.backend.way, {})
         if known is None or row.get("RR") is not Verdict.PASS:
-            return chosen
-        along = shared_tangent(known, chosen.seed)
+            return settings
+        along = shared_tangent(known, settings.seed)
         if along is None:
-            return chosen
+            return settings
         self._along = along[: self.problem.X.size]
         with Catching(NotSupportedError) as caught:
-            top = self._make("F")(problem)
-            base = observe(top)
+            base = observe(self._derivation("F")(problem))
             # at the cotangent of `known`, to see the same Hessian
             at_w = replace(
-                chosen,
-                seed=chosen.seed + COTANGENT,
+                settings,
+                seed=settings.seed + COTANGENT,
                 check_undefined_grad=False,
                 thorough=False,
             )
-            outcome = judge(top, base, at_w, words, Part.IDENTITIES)
-            agreed = self._agreed(known, top, base, outcome, chosen)
+            outcome = judge_properties(base, at_w)
+            agreed = self._agreed(known, base, outcome, settings.seed)
         if caught.error is not None:  # it is met again, and reported, where the mode is judged
-            return chosen
-        left = chosen
+            return settings
+        left = settings
         for mode in set(outcome.modes) | set(agreed):  # not offered, or compared
             left = _without(left, mode[0])
         for mode, compared in agreed.items():
             own = [f.verdict for f in outcome.findings if f.mode in (mode, "F")]
             outcome.modes.setdefault(mode, worst([Verdict.PASS, *own]))
-            outcome.tallies.append(inherited(mode, compared, coarsest_eps(top, base)))
+            outcome.tallies.append(agreeing(mode, compared, coarsest_eps(base.problem, base)))
         # what is to be judged once more says its identities there
         again = [letter + "F" for letter in left.letters]
         outcome.findings = [f for f in outcome.findings if f.mode not in again]
         if not way:
-            self._found["F"] = Judged(top, base, outcome)
+            self._known["F"] = Judged(base, outcome)
         if outcome.modes or outcome.findings:  # else nothing is settled, and all is judged again
             self._add(way or problem.backend.way, outcome)
         return left
 
-    def _agreed(
-        self, known: Judged, top: Problem, base: Base, outcome: Judgement, chosen: Settings
-    ) -> dict[str, int]:
-        """Which of RF and FF agree, with how many numbers."""
+    def _agreed(self, known: Judged, base: Base, outcome: Judgement, seed: int) -> dict[str, int]:
+        """Which of RF and FF agree with RR, with how many numbers."""
         agreed: dict[str, int] = {}
         row = outcome.images.get("RF")
         if row is not None:
-            agreed["RF"] = hessian_by_forward(known, top, base, row)
-        elif "F" in self._found and self.rows[self.problem.backend.way].get("RF") is Verdict.PASS:
+            agreed["RF"] = hessian_by_forward(known, base, row)
+        elif "F" in self._known and self.rows[self.problem.backend.way].get("RF") is Verdict.PASS:
             # in another way, where RF agrees with that of the usual one: a wrong RF acquits nothing
-            row = self._found["F"].outcome.images.get("RF")
+            row = self._known["F"].outcome.images.get("RF")
         column = outcome.images.get("FF")
         if row is not None and column is not None and agreed.get("RF", 1):
-            agreed["FF"] = forward_by_reverse(top, base, row, column, chosen.seed)
+            agreed["FF"] = forward_by_reverse(base, row, column, seed)
         return {mode: compared for mode, compared in agreed.items() if compared}
 
     # -- other ways
 
-    def _beside(self, way: Way, taken: str, chosen: Settings) -> None:
+    def _judge_beside(self, way: Way, taken: str, settings: Settings) -> None:
         """The outermost modes, on top of `taken`, in another way: those that agree have the verdict
         of the usual one, the others are judged.
         """
-        known, usual = self._found.get(taken), self.rows[self.problem.backend.way]
-        make, left = self._make(taken), chosen
+        known, derive = self._known.get(taken), self._derivation(taken)
+        left = settings
         if known is not None:
-            with Catching(NotSupportedError) as caught:
-                top = make(way.problem)
-                for letter in chosen.letters:
-                    mode = letter + taken
-                    if isinstance(usual.get(mode), Verdict):
-                        compared = same_as(letter, top, known)
-                        if compared:
-                            known.outcome.identities += compared
-                            self.rows.setdefault(way.name, {})[mode] = usual[mode]
-                            left = _without(left, letter)
-            if caught.error is not None and not isinstance(caught.error, NotSupportedError):
-                left = chosen  # it is met again, and reported, where the mode is judged
-        words = f"{provenance_of(self.problem, self.settings, False)}, {way.name}"
+            left = self._without_equal(way, derive, known, settings)
         if taken == "F" and left.letters and way.name in self.rows:
-            left = self._by_agreement(way.problem, left, words, way.name)
+            left = self._without_agreeing(way.problem, left, way.name)
         if not left.letters:
             return
         double = double_precision_of(way.problem, self.settings)
+        provenance = f"{self._provenance}, {way.name}"
+        composition = Composition(way.problem, taken, derive, double, provenance)
         # where f itself does not run, its derivatives are not to be had, and not at fault
-        beside = not way.asked and (not taken or way.name in self._barred)
-        found = guarded(way.problem, taken, left, words, double, make, beside=beside)
+        optional = not way.asked and (not taken or way.name in self._not_running)
+        found = judge_or_report(composition, left, optional=optional)
         outcome = found.outcome
-        if not taken and beside and any(_does_not_run(finding) for finding in outcome.findings):
-            self._barred.add(way.name)
+        if not taken and optional and any(_does_not_run(finding) for finding in outcome.findings):
+            self._not_running.add(way.name)
         if not taken and known is not None and found.base is not None:
             outcome.findings += other_value(known, found.base, way.name)
         outcome.findings = [replace(f, way=way.name) for f in outcome.findings]
         self._add(way.name, outcome)
+
+    def _without_equal(
+        self, way: Way, derive: Derive, known: Judged, settings: Settings
+    ) -> Settings:
+        """Compares the derivatives of `known` with the same ones taken in another way; returns the
+        settings for those that differ. The others have the verdict that the usual way has.
+        """
+        taken, left = known.base.problem.modes_taken, settings
+        usual = self.rows[self.problem.backend.way]
+        with Catching(NotSupportedError) as caught:
+            problem = derive(way.problem)
+            for letter in settings.letters:
+                mode = letter + taken
+                if isinstance(usual.get(mode), Verdict):
+                    compared = same_as(letter, problem, known)
+                    if compared:
+                        known.outcome.identities += compared
+                        self.rows.setdefault(way.name, {})[mode] = usual[mode]
+                        left = _without(left, letter)
+        if caught.error is not None and not isinstance(caught.error, NotSupportedError):
+            return settings  # it is met again, and reported, where the mode is judged
+        return left
 
     def _add(self, way: str, outcome: Judgement) -> None:
         self.outcomes.append(outcome)
@@ -227,11 +256,11 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Found:
-    """A judgement, with the problem that was judged where it could be made."""
+    """What was found about a composition."""
 
-    top: Problem
-    base: Base | None
     outcome: Judgement
+    base: Base | None = None
+    """The derivative that was taken, at x; `None` where it could not be."""
 
 
 def _does_not_run(finding: Finding) -> bool:
@@ -244,11 +273,11 @@ def _without(settings: Settings, letter: str) -> Settings:
     return replace(settings, letters=settings.letters.replace(letter, ""))
 
 
-def by_modes_taken(words: Sequence[str], settings: Settings) -> list[tuple[str, Settings]]:
+def by_modes_taken(modes: Sequence[str], settings: Settings) -> list[tuple[str, Settings]]:
     """By the modes taken before: in which modes the outermost derivative is to be judged."""
-    before = dict.fromkeys(word[1:] for word in sorted(words, key=place))
+    before = dict.fromkeys(mode[1:] for mode in sorted(modes, key=place))
     return [
-        (taken, replace(settings, letters="".join(c for c in "RF" if c + taken in words)))
+        (taken, replace(settings, letters="".join(c for c in "RF" if c + taken in modes)))
         for taken in before
     ]
 
@@ -259,7 +288,7 @@ def shares(problem: Problem, steps: Sequence[tuple[str, Settings]]) -> Iterator[
     Raises `InputError` where the whole is too small for a comparison in each.
     """
     budget = steps[0][1].max_evaluations
-    needs = [least_work(taken, one.letters) for taken, one in steps]
+    needs = [least_work(taken, settings.letters) for taken, settings in steps]
     if budget is not None and budget < sum(needs):
         raise InputError(
             f"max_evaluations={budget} has no room for a single comparison in each mode",
@@ -272,50 +301,35 @@ def shares(problem: Problem, steps: Sequence[tuple[str, Settings]]) -> Iterator[
         yield
 
 
-def guarded(
-    problem: Problem,
-    taken: str,
-    settings: Settings,
-    words: str,
-    double: DoublePrecision | None,
-    make: Make,
-    *,
-    beside: bool = False,
+def judge_or_report(
+    composition: Composition, settings: Settings, *, optional: bool = False
 ) -> Found:
-    """`composition`, with RAISED for a mode whose derivative raises.
+    """`judge_composition`, with RAISED for a mode whose derivative raises.
 
-    What the function itself raises comes through, but `beside` the engine's usual way: there it
-    says that the function does not run in this way.
+    What the function itself raises comes through, but where it is `optional` that it runs in this
+    way of the engine: then the modes are UNSUPPORTED.
     """
     with Catching() as caught:
-        return composition(problem, taken, settings, words, double, make)
-    error = caught.error
+        return judge_composition(composition, settings)
+    error, taken = caught.error, composition.taken
     assert error is not None
-    if not taken and not beside and problem.counts.purpose not in DIFFERENTIATING:
+    differentiating = composition.problem.counts.purpose in DIFFERENTIATING
+    if not taken and not optional and not differentiating:
         raise error
     if len(settings.letters) > 1:
-        parts = [
-            guarded(
-                problem,
-                taken,
-                replace(settings, letters=letter),
-                words,
-                double,
-                make,
-                beside=beside,
-            )
-            for letter in settings.letters
-        ]
-        return Found(parts[0].top, None, _joined([part.outcome for part in parts]))
+        alone = [replace(settings, letters=letter) for letter in settings.letters]
+        parts = [judge_or_report(composition, one, optional=optional) for one in alone]
+        return Found(joined([part.outcome for part in parts]))
     mode = settings.letters + taken
-    status = Status.UNSUPPORTED if beside else Status.RAISED
-    outcome, detail = Judgement(), DerivativeRaised(Raised.of(error), beside)
+    status = Status.UNSUPPORTED if optional else Status.RAISED
+    outcome, detail = Judgement(), DerivativeRaised(Raised.of(error), optional)
     outcome.findings.append(Finding(status, mode, "", detail, cause=error))
     outcome.modes[mode] = outcome.findings[-1].verdict
-    return Found(problem, None, outcome)
+    return Found(outcome)
 
 
-def _joined(parts: Sequence[Judgement]) -> Judgement:
+def joined(parts: Sequence[Judgement]) -> Judgement:
+    """Several judgements of one problem as one."""
     whole = parts[0]
     for part in parts[1:]:
         whole.findings += [finding for finding in part.findings if finding not in whole.findings]
@@ -324,36 +338,25 @@ def _joined(parts: Sequence[Judgement]) -> Judgement:
         whole.identities += part.identities
         whole.probes += part.probes
         whole.images |= part.images
+        whole.beyond |= part.beyond
     return whole
 
 
-def composition(
-    problem: Problem,
-    taken: str,
-    settings: Settings,
-    words: str,
-    double: DoublePrecision | None,
-    make: Callable[[Problem], Problem],
-    *,
-    alone: bool = False,
-) -> Found:
-    """The judgement of the outermost modes; `make` takes the derivatives below them, in the modes
-    `taken`. `alone`: no other composition is judged.
+def judge_composition(composition: Composition, settings: Settings) -> Found:
+    """Takes the derivative of a composition, and judges its outermost modes. They are UNSUPPORTED
+    where the engine cannot take it.
     """
     try:
-        top = make(problem)
-        base = observe(top)
+        base = observe(composition.derive(composition.problem))
     except NotSupportedError as error:
         outcome = Judgement()
-        if alone and taken == "R":  # then the first derivative can be judged at least
-            outcome = judged(problem, observe(problem), settings, words, double, lambda same: same)
         for letter in settings.letters:
-            mode = letter + taken
+            mode = letter + composition.taken
             outcome.findings.append(unsupported(mode, error))
             outcome.modes[mode] = outcome.findings[-1].verdict
-        return Found(problem, None, outcome)
+        return Found(outcome)
     require_outputs(base)
-    return Found(top, base, judged(top, base, settings, words, double, make))
+    return Found(judge_in_double(composition, base, settings), base)
 
 
 def ways_of(problem: Problem) -> list[Way]:

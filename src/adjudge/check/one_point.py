@@ -6,12 +6,25 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from adjudge.check.double_precision import double_precision_of, note_of, refusal
+from adjudge.check.double_precision import (
+    Composition,
+    double_precision_of,
+    judge_in_double,
+    note_of,
+    refusal,
+)
 from adjudge.check.isolation import noticed, surroundings
-from adjudge.check.mode_matrix import Matrix, Way, composition, shares, ways_of
+from adjudge.check.mode_matrix import (
+    Matrix,
+    Way,
+    joined,
+    judge_composition,
+    shares,
+    ways_of,
+)
 from adjudge.check.options import Options, problem_of, settings_of
 from adjudge.check.summary import provenance_of, report_of
-from adjudge.problem import Problem, over_reverse
+from adjudge.problem import Problem, observe, over_reverse
 from adjudge.report import Report, asked_for
 
 
@@ -21,7 +34,8 @@ def at_one_point(f: Callable[..., Any], inputs: Any, options: Options) -> Report
     settings = settings_of(options)
     problem = problem_of(f, inputs, options)
     double = double_precision_of(problem, settings)
-    matrix = Matrix(problem, settings, named or list(settings.letters), double, guards=bool(named))
+    modes = named or list(settings.letters)
+    matrix = Matrix(problem, settings, modes, double, reports_exceptions=bool(named))
     with surroundings(problem, highest=settings.highest_precision) as seen:
         matrix.fill(_other_ways(f, inputs, problem, options))
     outcomes = matrix.outcomes
@@ -60,11 +74,15 @@ def of_second_order(
     problem = problem_of(f, inputs, options)
     double = double_precision_of(problem, settings)
     derive = partial(over_reverse, given=grad_outputs, seed=settings.seed, strided=strided)
+    provenance = str(provenance_of(problem, settings, False))
     with surroundings(problem, highest=settings.highest_precision) as seen:
         next(shares(problem, [("R", settings)]))
-        words = str(provenance_of(problem, settings, False))
-        found = composition(problem, "R", settings, words, double, derive, alone=True)
-    outcome = found.outcome
+        found = judge_composition(Composition(problem, "R", derive, double, provenance), settings)
+        outcome = found.outcome
+        if found.base is None:  # then the first derivative can be judged at least
+            first = Composition(problem, "", lambda same: same, double, provenance)
+            alone = judge_in_double(first, observe(problem), settings)
+            outcome = joined([alone, outcome])
     outcome.findings += noticed(problem, seen, [outcome])
     outcome.findings += refusal(double, settings)
     return report_of(f, problem, settings, [outcome], note_of(problem, double))

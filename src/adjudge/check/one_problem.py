@@ -1,19 +1,25 @@
-"""What is looked at beyond the comparisons that were asked for, where a check may cost more."""
+"""One problem judged: its derivatives against differences, and all else that is asked of them.
+
+Three functions make a judgement, and each can be read from top to bottom. `judge` makes the whole
+of it. The other two share it out between two precisions of one function: `judge_properties` leaves
+out what needs differences, and is made of the function as it was given; `judge_differences` leaves
+out everything else, and is made of the function in double precision.
+"""
 
 from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from enum import Enum, auto
-from functools import partial
+from functools import cached_property, partial
 
 from adjudge.check.options import Settings
 from adjudge.errors import Catching, NotSupportedError
 from adjudge.estimate import SIGNIFICANT_BITS, coarsest_eps
 from adjudge.findings import (
     BatchNotMade,
+    Beyond,
     CarriesLess,
     Finding,
     NothingCompared,
@@ -39,7 +45,7 @@ from adjudge.jacobian import (
     identity_findings,
     mode_verdict,
 )
-from adjudge.problem import Base, Forward, Probes, Problem, Reverse
+from adjudge.problem import Base, Forward, Probes, Reverse
 from adjudge.properties import (
     Identities,
     Pullbacks,
@@ -54,102 +60,18 @@ from adjudge.properties import (
 )
 from adjudge.report import Located, likely_mistake, locate_entries
 
-
-def structure(table: Table) -> Iterator[Finding]:
-    """Blocks of the inputs that f reads, or does not; what fails may be traced afterwards."""
-    if table.reverse is not None:
-        yield from SparsityPattern(table, table.reverse).within()
-
-
-def exact(table: Table, checks: Identities, *, thorough: bool) -> Iterator[Finding]:
-    """Symmetry of second derivatives, exact derivatives of affine functions, entries of a batch;
-    for a table that was filled, and does not know them to be wrong already. Without `thorough`
-    only what costs no evaluation.
-    """
-    failed = {tally.mode for tally in table.tallies.values() if tally.failed}
-    if table.affine is not None:
-        checks.compared += table.affine.compared
-        yield from (found for found in table.affine.findings if found.mode not in failed)
-    rows = table.rows if table.probes.full else None
-    if rows is not None and rows.shape[0] < table.probes.rows:
-        rows = None
-    work = 4 * (len(table.problem.X.leaves) + 1)
-    for mode in (table.reverse, table.forward):
-        if mode is None or table.problem.modes_taken in failed:
-            continue  # what is no gradient has no symmetric derivative
-        if not thorough or table.budget.allows(work):
-            at_hand = rows if mode is table.reverse else None
-            yield from asymmetries(checks, mode, at_hand, each=thorough)
-    if thorough and table.reverse is not None:
-        yield from SparsityPattern(table, table.reverse).between()
-
-
-def linear(table: Table, checks: Identities, forward: Forward) -> Iterator[Finding]:
-    """Forward mode is additive, and zero at zero."""
-    if table.budget.allows(8):
-        yield from Pushforwards(checks, forward).additive()
-
-
-def mapped(
-    table: Table, checks: Identities, mode: Reverse | Forward, *, asked: bool
-) -> Iterator[Finding]:
-    """`vmap` of a derivative is the loop. What the engine cannot map is a note, unless the caller
-    `asked` for it by name.
-    """
-    outputs, inputs = len(table.base.Y.leaves), len(table.problem.X.leaves)
-    if isinstance(mode, Reverse):
-        task, work, name = Task.BATCHED_COTANGENTS, 3 * outputs, "vmap(R)"
-        findings = _supported(name, lambda: Pullbacks(checks, mode).batched())
-    else:
-        task, work, name = Task.BATCHED_TANGENTS, 3 * inputs, "vmap(F)"
-        findings = _supported(name, lambda: Pushforwards(checks, mode).batched())
-    # forward mode over a graph that is built inside of a batch is no transform of every engine
-    plain = isinstance(mode, Reverse) or not table.problem.modes_taken
-    offered = plain and "vmap" in table.problem.backend.capabilities
-    if asked:
-        if table.budget.affords(task, work):
-            yield from findings
-    elif offered and table.budget.allows(work):
-        found: list[Finding] = []
-        with Catching() as caught, warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            found += findings
-        if (error := caught.error) is not None:  # arrays that cannot be stacked, say: sparse ones
-            found = [Finding(Status.RAISED, name, "", BatchNotMade(Raised.of(error)), cause=error)]
-        for finding in found:
-            unable = finding.status is not Status.INCONSISTENT
-            yield replace(finding, note=True, remedy=Remedy.NOT_NEEDED) if unable else finding
-
-
-def _supported(mode: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
-    try:
-        yield from check()
-    except NotSupportedError as error:
-        yield unsupported(mode, error)
-
-
-def unsupported(mode: str, error: NotSupportedError) -> Finding:
-    """The finding that the engine does not offer `mode`."""
-    detail = NotSupported(error.found, error.remedy)
-    return Finding(Status.UNSUPPORTED, mode, "", detail, cause=error.without_traceback())
-
-
 FULL_MODE = 4
 """Up to this many real coordinates of inputs and outputs together `mode="auto"` takes the whole
 Jacobian: a handful of evaluations more, and every wrong entry is named."""
 
-GIVEN_MODE = 64
+FULL_MODE_BY_REFERENCE = 64
 """The same where a reference gives the derivative: f itself is not evaluated for it."""
 
+CONFIRMING = 16
+"""Evaluations of the ladders that must confirm an entry."""
 
-class Part(Enum):
-    """What of a judgement is made."""
-
-    WHOLE = auto()
-    IDENTITIES = auto()
-    """What needs no differences."""
-    TABLE = auto()
-    """The comparison with differences."""
+TRACED = 4
+"""Projections of a mode that are traced to entries, the first or the most significant ones."""
 
 
 @dataclass
@@ -167,6 +89,8 @@ class Judgement:
     """Modes that nothing but another x can settle."""
     images: dict[str, tuple[Vector, Vector]] = field(default_factory=dict)
     """By mode, a probe and what the rule made of it: what other modes and ways must agree with."""
+    beyond: set[Beyond] = field(default_factory=set)
+    """What was looked at that nobody asked for by name."""
 
     @property
     def verdict(self) -> Verdict:
@@ -174,282 +98,461 @@ class Judgement:
         return worst([*self.modes.values(), *(finding.verdict for finding in self.findings)])
 
 
-def judge(
-    problem: Problem,
-    base: Base,
-    settings: Settings,
-    provenance: str,
-    part: Part = Part.WHOLE,
-) -> Judgement:
-    """Compares all that `settings` ask for; `base` is `problem` at x."""
-    if part is Part.TABLE:
-        settings = replace(
-            settings,
-            check_undefined_grad=False,
-            check_batched_grad=False,
-            check_batched_forward_grad=False,
-        )
-    tolerance = Tolerance(
-        coarsest_eps(problem, base), settings.rtol, settings.atol, settings.equal_nan
-    )
-    full = settings.full
-    if full is None:
-        most = FULL_MODE if problem.reference is None else GIVEN_MODE
-        full = problem.X.size + base.Y.size <= most
-    probes = Probes(problem.X, base.Y, full, settings.seed)
-    checks = Identities(problem, base, probes, tolerance, settings.nondet_tol)
-    outcome = Judgement(full=full, tolerance=tolerance)
-    if part is not Part.TABLE:
-        outcome.findings += checks.finite()
-    if settings.nondet_tol > 0:  # what the caller allows is measured, and widens the error bars
-        second = evaluate_again(problem, base)
-        if part is not Part.TABLE:
-            outcome.findings += [one for one in checks.nondeterminism(second) if one.note]
-        base = replace(base, noise=4 * checks.difference_from(second))
-        checks.base = base
-        tolerance = replace(tolerance, noisy=base.noise > 0)
-
-    if part is Part.TABLE:
-        reverse, known = _row(problem, checks) if "R" in settings.letters else (None, None)
-        forward = Forward(problem) if "F" in settings.letters else None
+def judge(base: Base, settings: Settings, provenance: str) -> Judgement:
+    """Judges the problem of `base` in all that `settings` ask for."""
+    case = _Case(base, settings)
+    case.require_finite_values()
+    case.measure_noise()
+    case.try_rules()
+    if case.is_the_function_of_the_reference():
+        case.compare_with_differences()
+        if case.table.replaced_by_sums:
+            case.push_tangents()
     else:
-        reverse, known = _reverse(problem, base, checks, settings, outcome)
-        forward = _forward(problem, checks, settings, outcome)
-        if reverse is None and forward is None and not outcome.findings:
-            outcome.findings += checks.repeatable(evaluate_again(problem, base))
+        case.push_tangents()
+    case.check_reverse_rule()
+    case.check_forward_rule()
+    case.look_for_entries_not_read()
+    case.trace_projections()
+    exact = case.compare_exactly()
+    case.conclude_comparisons(provenance)
+    case.conclude_modes()
+    case.found.findings.sort(key=exact.__contains__)  # an entry says more than an identity
+    return case.found
 
-    tallies: dict[str, Tally] = {}
-    table = Table(
-        problem, base, probes, tolerance, settings.eps, reverse, forward, tallies,
-        known if probes.rows == 1 else None,
-    )  # fmt: skip
-    other = another_function(problem, base, tolerance)
-    outcome.findings += other
-    if part is not Part.IDENTITIES and not other:
-        if settings.thorough and settings.eps is None and tolerance.automatic:
-            table.affine = Affine(problem, base, probes, tolerance.eps)
-        elif not (full or settings.fixed or settings.equal_nan) and fits_block_sums(problem, base):
-            letters = "R" * (reverse is not None) + "F" * (forward is not None)
+
+def judge_properties(base: Base, settings: Settings) -> Judgement:
+    """Judges what needs no differences: f at x, and how its rules behave."""
+    case = _Case(base, settings)
+    case.require_finite_values()
+    case.measure_noise()
+    case.try_rules()
+    case.is_the_function_of_the_reference()
+    case.push_tangents()
+    case.check_reverse_rule()
+    case.check_forward_rule()
+    case.conclude_modes()
+    return case.found
+
+
+def judge_differences(base: Base, settings: Settings, provenance: str) -> Judgement:
+    """Judges the derivatives by differences, and looks at nothing else."""
+    case = _Case(base, settings)
+    case.take_rules()
+    case.compare_with_differences()
+    case.look_for_entries_not_read()
+    case.trace_projections()
+    exact = case.compare_exactly()
+    case.conclude_comparisons(provenance)
+    case.conclude_modes()
+    case.found.findings.sort(key=exact.__contains__)
+    return case.found
+
+
+class _Case:
+    """One judgement on its way: the steps that the three functions above are made of."""
+
+    def __init__(self, base: Base, settings: Settings) -> None:
+        """Nothing is evaluated yet."""
+        problem = base.problem
+        self.problem, self.base, self.settings = problem, base, settings
+        full = settings.full
+        if full is None:
+            most = FULL_MODE if problem.reference is None else FULL_MODE_BY_REFERENCE
+            full = problem.X.size + base.Y.size <= most
+        self.tolerance = Tolerance(
+            coarsest_eps(problem, base), settings.rtol, settings.atol, settings.equal_nan
+        )
+        self.probes = Probes(problem.X, base.Y, full, settings.seed)
+        self.identities = Identities(
+            problem, base, self.probes, self.tolerance, settings.nondet_tol
+        )
+        self.found = Judgement(full=full, tolerance=self.tolerance)
+        self.reverse: Reverse | None = None
+        self.row: Vector | None = None
+        """What reverse mode makes of the cotangent of the probes, where it was taken."""
+        self.forward: Forward | None = None
+        self.traced: dict[str, Located] = {}
+        """By mode, the wrong entries that its projections were traced to."""
+
+    # -- f at x
+
+    def require_finite_values(self) -> None:
+        """Finds values of f that are not finite at x."""
+        self.found.findings += self.identities.finite()
+
+    def measure_noise(self) -> None:
+        """Measures by how much f may differ from call to call, where the caller allows it to: that
+        widens the error bars.
+        """
+        if self.settings.nondet_tol == 0:
+            return
+        second = evaluate_again(self.problem, self.base)
+        differing = self.identities.nondeterminism(second)
+        self.found.findings += [finding for finding in differing if finding.note]
+        self.base = replace(self.base, noise=4 * self.identities.difference_from(second))
+        self.identities.base = self.base
+        self.tolerance = replace(self.tolerance, noisy=self.base.noise > 0)
+
+    def is_the_function_of_the_reference(self) -> bool:
+        """Finds a reference that has another value at x than f; its derivative says nothing. Where
+        there is no reference there is nothing to find.
+        """
+        table = self.table  # it has to know the budget before anything is spent
+        other = another_function(self.problem, self.base, table.tolerance)
+        self.found.findings += other
+        return not other
+
+    # -- the rules of the engine
+
+    def take_rules(self) -> None:
+        """Takes the rules as they are, with the row that the table begins with."""
+        if "R" in self.settings.letters:
+            self.reverse = Reverse(self.problem)
+            pullbacks = Pullbacks(self.identities, self.reverse)
+            self.row = self.reverse.row(self.base, pullbacks.cotangent)
+        if "F" in self.settings.letters:
+            self.forward = Forward(self.problem)
+
+    def try_rules(self) -> None:
+        """Takes the rules, and finds what they do beside their numbers: metadata, purity, zero at
+        zero, linearity in one probe. A rule that the engine lacks is a finding.
+        """
+        if "R" in self.settings.letters:
+            self._try_reverse()
+        if "F" in self.settings.letters:
+            self._try_forward()
+        if self.reverse is None and self.forward is None and not self.found.findings:
+            self.found.findings += self.identities.repeatable(
+                evaluate_again(self.problem, self.base)
+            )
+
+    def _try_reverse(self) -> None:
+        findings, base = self.found.findings, self.base
+        try:
+            reverse = Reverse(self.problem)
+        except NotSupportedError as error:
+            findings.append(unsupported("R" + self.problem.modes_taken, error))
+            return
+        likes = base.arrays[: len(base.Y.leaves)]
+        value = base.Y.vector(self.problem.backend, reverse.outputs, likes)
+        findings += self.identities.value_under(Rule.VJP, value)
+        try:  # some engines find out on the way back only
+            row, found = Pullbacks(self.identities, reverse).at_cotangent()
+        except NotSupportedError as error:
+            findings.append(unsupported("R" + self.problem.modes_taken, error))
+            return
+        findings += found
+        self.reverse, self.row = reverse, row
+
+    def _try_forward(self) -> None:
+        findings = self.found.findings
+        forward = Forward(self.problem)
+        try:
+            found = list(Pushforwards(self.identities, forward).at_tangent())
+        except NotSupportedError as error:
+            findings.append(unsupported("F" + self.problem.modes_taken, error))
+            return
+        if not self.settings.check_grad_dtypes:
+            found = [one for one in found if one.status is not Status.WRONG_DTYPE]
+        # reverse mode may have seen the function write into its input already
+        findings += [one for one in found if one not in findings]
+        self.forward = forward
+
+    def push_tangents(self) -> None:
+        """Pushes tangents forward that the table has not pushed: undefined ones are compared with
+        their images.
+        """
+        if self.forward is not None and self.settings.check_undefined_grad:
+            self.table.pushed = Pushforwards(self.identities, self.forward).pushed()
+
+    def check_reverse_rule(self) -> None:
+        """Checks the vjp as a linear map: additivity, undefined cotangents, and `vmap`."""
+        reverse, row, table = self.reverse, self.row, self.table
+        if reverse is None or row is None or not any(reverse.attached):
+            return
+        pullbacks = Pullbacks(self.identities, reverse)
+        findings, budget, rows = self.found.findings, table.budget, table.probes.rows
+        undefined = self.settings.check_undefined_grad and self.problem.backend.undefined_cotangents
+        if rows > 1 and table.rows is not None and budget.rows == rows:
+            findings += pullbacks.additive_rows(row, table.rows)
+        elif (rows > 1 or (not undefined and not table.probes.full)) and budget.affords(
+            Task.ADDITIVITY, 2
+        ):
+            findings += pullbacks.additive_pair(row)
+        if undefined and budget.affords(Task.UNDEFINED_COTANGENTS, 1 + len(self.base.Y.leaves)):
+            findings += pullbacks.undefined()
+        work = 3 * len(self.base.Y.leaves)
+        if self.settings.check_batched_grad:
+            self._check_batches(pullbacks.batched, "vmap(R)", Task.BATCHED_COTANGENTS, work)
+        elif self.settings.thorough:
+            self._look_at_batches(pullbacks.batched, "vmap(R)", work)
+
+    def check_forward_rule(self) -> None:
+        """Checks the jvp as a linear map: undefined tangents, additivity, and `vmap`."""
+        forward, table = self.forward, self.table
+        if forward is None:
+            return
+        pushforwards = Pushforwards(self.identities, forward)
+        findings, budget, settings = self.found.findings, table.budget, self.settings
+        if settings.check_undefined_grad and budget.affords(
+            Task.UNDEFINED_TANGENTS, len(table.pushed)
+        ):
+            findings += pushforwards.undefined(table.pushed)
+        if settings.thorough and budget.allows(8):
+            self.found.beyond.add(Beyond.LINEARITY)
+            findings += pushforwards.additive()
+        work = 3 * len(self.problem.X.leaves)
+        if settings.check_batched_forward_grad:
+            self._check_batches(pushforwards.batched, "vmap(F)", Task.BATCHED_TANGENTS, work)
+        # forward mode over a graph that is built inside of a batch is no transform of every engine
+        elif settings.thorough and not self.problem.modes_taken:
+            self._look_at_batches(pushforwards.batched, "vmap(F)", work)
+
+    def _check_batches(
+        self, batched: Callable[[], Iterable[Finding]], mode: str, task: Task, work: int
+    ) -> None:
+        """Compares `vmap` of a rule with the loop, as the caller asked for."""
+        if self.table.budget.affords(task, work):
+            self.found.findings += _supported(mode, batched)
+
+    def _look_at_batches(
+        self, batched: Callable[[], Iterable[Finding]], mode: str, work: int
+    ) -> None:
+        """Compares `vmap` of a rule with the loop, which nobody asked for: what the engine cannot
+        map is a note.
+        """
+        offered = "vmap" in self.problem.backend.capabilities
+        if not offered or not self.table.budget.allows(work):
+            return
+        self.found.beyond.add(Beyond.BATCHES)
+        found: list[Finding] = []
+        with Catching() as caught, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found += _supported(mode, batched)
+        if (error := caught.error) is not None:  # arrays that cannot be stacked, say: sparse ones
+            found = [Finding(Status.RAISED, mode, "", BatchNotMade(Raised.of(error)), cause=error)]
+        for finding in found:
+            if finding.status is not Status.INCONSISTENT:
+                finding = replace(finding, note=True, remedy=Remedy.NOT_NEEDED)
+            self.found.findings.append(finding)
+
+    # -- the table
+
+    @cached_property
+    def table(self) -> Table:
+        """What is compared with differences, column by column; nothing is filled in yet."""
+        return Table(
+            self.problem,
+            self.base,
+            self.probes,
+            self.tolerance,
+            self.settings.eps,
+            self.reverse,
+            self.forward,
+            {},
+            self.row if self.probes.rows == 1 else None,
+        )
+
+    def compare_with_differences(self) -> None:
+        """Fills the table: automatic numbers against differences, or against a reference."""
+        problem, base, settings, table = self.problem, self.base, self.settings, self.table
+        free = not (self.probes.full or settings.fixed or settings.equal_nan)
+        if settings.thorough and settings.eps is None and self.tolerance.automatic:
+            table.affine = Affine(problem, base, self.probes, self.tolerance.eps)
+        elif free and fits_block_sums(problem, base):
+            letters = "R" * (self.reverse is not None) + "F" * (self.forward is not None)
             table.block_sums = partial(compare_block_sums, problem, base, letters, settings.seed)
         table.fill()
-        if table.replaced_by_sums and forward is not None and settings.check_undefined_grad:
-            table.pushed = Pushforwards(checks, forward).pushed()
         if table.carried_dtype is not None:
-            checks.tolerance = outcome.tolerance = table.tolerance
-            outcome.findings.append(_carries(table))
-    elif forward is not None and settings.check_undefined_grad:
-        table.pushed = Pushforwards(checks, forward).pushed()
-    rules = part is not Part.TABLE
-    if rules and reverse is not None and known is not None and any(reverse.attached):
-        outcome.findings += _after_rows(table, checks, reverse, known, settings)
-    if (
-        forward is not None
-        and settings.check_undefined_grad
-        and table.budget.affords(Task.UNDEFINED_TANGENTS, len(table.pushed))
-    ):
-        outcome.findings += Pushforwards(checks, forward).undefined(table.pushed)
-    if part is not Part.TABLE and forward is not None:
-        if settings.thorough:
-            outcome.findings += linear(table, checks, forward)
-        if settings.check_batched_forward_grad or settings.thorough:
-            asked = settings.check_batched_forward_grad
-            outcome.findings += mapped(table, checks, forward, asked=asked)
-    differs = part is not Part.IDENTITIES and settings.eps is None
-    differs = differs and tolerance.automatic and not tolerance.noisy and problem.reference is None
-    if differs and settings.thorough:
-        outcome.findings += structure(table)
-    traced: dict[str, Located] = {}
-    _localised(table, settings, traced)
-    _suspected(table, settings, traced)
-    beyond = list(exact(table, checks, thorough=settings.thorough)) if differs else []
-    outcome.findings += beyond
-    _conclude(outcome, table, checks, provenance, traced, part)
-    outcome.findings.sort(key=beyond.__contains__)  # an entry says more than an identity
-    return outcome
+            self.identities.tolerance = self.found.tolerance = table.tolerance
+            self.found.findings.append(_carries_less(table, table.carried_dtype))
 
+    @property
+    def _differences_are_exact(self) -> bool:
+        """Whether differences are as good as f allows, so that more can be made of them."""
+        automatic = self.settings.eps is None and self.tolerance.automatic
+        return automatic and not self.tolerance.noisy and self.problem.reference is None
 
-def _reverse(
-    problem: Problem, base: Base, checks: Identities, settings: Settings, outcome: Judgement
-) -> tuple[Reverse | None, Vector | None]:
-    if "R" not in settings.letters:
-        return None, None
-    mode = "R" + problem.modes_taken
-    try:
-        reverse = Reverse(problem)
-    except NotSupportedError as error:
-        outcome.findings.append(unsupported(mode, error))
-        return None, None
-    value = base.Y.vector(problem.backend, reverse.outputs, base.arrays[: len(base.Y.leaves)])
-    outcome.findings += checks.value_under(Rule.VJP, value)
-    try:  # some engines find out on the way back only
-        row, findings = Pullbacks(checks, reverse).at_cotangent()
-    except NotSupportedError as error:
-        outcome.findings.append(unsupported(mode, error))
-        return None, None
-    outcome.findings += findings
-    return reverse, row
+    def look_for_entries_not_read(self) -> None:
+        """Looks for derivatives of what f does not read, and for entries without a derivative that
+        f does read. What fails there may be traced afterwards.
+        """
+        if self.settings.thorough and self._differences_are_exact and self.reverse is not None:
+            if not self.problem.modes_taken:
+                self.found.beyond.add(Beyond.PATTERN)
+            self.found.findings += SparsityPattern(self.table, self.reverse).within()
 
+    def compare_exactly(self) -> list[Finding]:
+        """Finds what is wrong by more than rounding where more than differences is known: functions
+        found affine, symmetric second derivatives, entries of a batch that do not depend on one
+        another. Without `thorough` it makes only what costs no evaluation.
+        """
+        if not self._differences_are_exact:
+            return []
+        table, thorough = self.table, self.settings.thorough
+        failed = {tally.mode for tally in table.tallies.values() if tally.failed}
+        found: list[Finding] = []
+        if table.affine is not None:
+            if table.affine.compared:
+                self.found.beyond.add(Beyond.AFFINE)
+            self.identities.compared += table.affine.compared
+            found += [one for one in table.affine.findings if one.mode not in failed]
+        # what is no gradient has no symmetric derivative
+        if self.problem.modes_taken not in failed:
+            for mode in (self.reverse, self.forward):
+                if mode is not None:
+                    found += self._symmetry(mode)
+        if thorough and self.reverse is not None:
+            found += SparsityPattern(table, self.reverse).between()
+        self.found.findings += found
+        return found
 
-def _row(problem: Problem, checks: Identities) -> tuple[Reverse, Vector]:
-    """Reverse mode and the row of the probes' cotangent, with nothing else looked at."""
-    reverse = Reverse(problem)
-    return reverse, reverse.row(checks.base, Pullbacks(checks, reverse).cotangent)
-
-
-def _forward(
-    problem: Problem, checks: Identities, settings: Settings, outcome: Judgement
-) -> Forward | None:
-    if "F" not in settings.letters:
-        return None
-    forward = Forward(problem)
-    try:
-        findings = list(Pushforwards(checks, forward).at_tangent())
-    except NotSupportedError as error:
-        outcome.findings.append(unsupported("F" + problem.modes_taken, error))
-        return None
-    if not settings.check_grad_dtypes:
-        findings = [f for f in findings if f.status is not Status.WRONG_DTYPE]
-    # reverse mode may have seen the function write into its input already
-    outcome.findings += [f for f in findings if f not in outcome.findings]
-    return forward
-
-
-def _after_rows(
-    table: Table, checks: Identities, reverse: Reverse, known: Vector, settings: Settings
-) -> Iterator[Finding]:
-    undefined = settings.check_undefined_grad and table.problem.backend.undefined_cotangents
-    budget, outputs = table.budget, len(table.base.Y.leaves)
-    whole = table.rows is not None and budget.rows == table.probes.rows
-    if table.probes.rows > 1 and whole and table.rows is not None:
-        yield from Pullbacks(checks, reverse).additive_rows(known, table.rows)
-    elif (table.probes.rows > 1 or (not undefined and not table.probes.full)) and budget.affords(
-        Task.ADDITIVITY, 2
-    ):
-        yield from Pullbacks(checks, reverse).additive_pair(known)
-    if undefined and budget.affords(Task.UNDEFINED_COTANGENTS, 1 + outputs):
-        yield from Pullbacks(checks, reverse).undefined()
-    if settings.check_batched_grad or settings.thorough:
-        yield from mapped(table, checks, reverse, asked=settings.check_batched_grad)
-
-
-CONFIRMING = 16
-"""Evaluations of the ladders that must confirm an entry."""
-
-TRACED = 4
-"""Projections of a mode that are traced to entries, the first or the most significant ones."""
-
-
-def _localised(table: Table, settings: Settings, traced: dict[str, Located]) -> None:
-    """For failed projections of each mode, the wrong entries themselves, where they are found."""
-    if settings.eps is not None or table.probes.full:
-        return
-    tried: Counter[str] = Counter()
-    for failure in table.projections.values():
-        mode, tally = failure.mode, table.tallies[failure.mode]
-        tried[mode] += 1
-        if tried[mode] > TRACED or failure.entry not in tally.wrong:
-            continue
-        if not table.budget.affords(Task.LOCALISATION, ENTRY_WORK):
+    def _symmetry(self, mode: Reverse | Forward) -> Iterator[Finding]:
+        """Finds second derivatives that are not symmetric."""
+        table, thorough = self.table, self.settings.thorough
+        if thorough and not table.budget.allows(4 * (len(self.problem.X.leaves) + 1)):
             return
-        found = locate_entries(table, failure)
-        if found.cut_short:
-            table.budget.leave(Task.LOCALISATION)
-        if found.entries:
-            before = traced.setdefault(mode, Located())
-            tally.wrong.remove(failure.entry)
-            tally.wrong[len(before.entries) : 0] = found.entries
-            before += found
+        rows = table.rows if table.probes.full and mode is table.reverse else None
+        if rows is not None and rows.shape[0] < table.probes.rows:
+            rows = None
+        if thorough and self.problem.modes_taken == "R":
+            self.found.beyond.add(Beyond.SYMMETRY)
+        yield from asymmetries(self.identities, mode, rows, each=thorough)
 
+    # -- the entries behind a projection
 
-def _suspected(table: Table, settings: Settings, traced: dict[str, Located]) -> None:
-    """Traces projections that agree suspiciously to their entries: one wrong entry among many
-    stays within the tolerance of the projection, and not within its own.
-    """
-    if settings.eps is not None:
-        return
-    tried: Counter[str] = Counter()
-    for suspect in sorted(table.significant, key=lambda s: -s.entry.excess):
-        tally = table.tallies[suspect.mode]
-        tried[suspect.mode] += 1
-        if tally.failed or tried[suspect.mode] > TRACED:
-            continue
-        if not table.budget.affords(Task.LOCALISATION, ENTRY_WORK + CONFIRMING):
-            return
-        found = locate_entries(table, suspect, suspected=True)
-        if found.cut_short:
-            table.budget.leave(Task.LOCALISATION)
-        if found.entries:
-            tally.failed += 1
-            tally.wrong[:0] = found.entries
-            traced[suspect.mode] = found
+    def trace_projections(self) -> None:
+        """Traces projections to entries: those that failed, and those that agree suspiciously."""
+        if self.settings.eps is None:
+            if not self.probes.full:
+                self._trace_failures()
+            self._trace_suspects()
 
+    def _trace_failures(self) -> None:
+        """Finds the wrong entries themselves behind failed projections of each mode."""
+        table, tried = self.table, Counter[str]()
+        for failure in table.projections.values():
+            mode, tally = failure.mode, table.tallies[failure.mode]
+            tried[mode] += 1
+            if tried[mode] > TRACED or failure.entry not in tally.wrong:
+                continue
+            if not table.budget.affords(Task.LOCALISATION, ENTRY_WORK):
+                return
+            found = locate_entries(table, failure)
+            if found.cut_short:
+                table.budget.leave(Task.LOCALISATION)
+            if found.entries:
+                before = self.traced.setdefault(mode, Located())
+                tally.wrong.remove(failure.entry)
+                tally.wrong[len(before.entries) : 0] = found.entries
+                before += found
 
-def _conclude(
-    outcome: Judgement,
-    table: Table,
-    checks: Identities,
-    provenance: str,
-    traced: Mapping[str, Located],
-    part: Part,
-) -> None:
-    for tally in table.tallies.values():
-        if tally.mode == "identity":
-            outcome.findings += identity_findings(tally)
-            checks.compared += tally.compared
-            continue
-        cache, mistake = detect_cache(table, tally), None
-        if cache is None and table.budget.allows(128):
-            mistake = likely_mistake(table, tally.mode)
-        also = traced.get(tally.mode, Located()).also
-        found = findings_of(tally, provenance, mistake or "", also)
+    def _trace_suspects(self) -> None:
+        """Finds wrong entries behind projections that agree, and not as well as they should: one
+        wrong entry among many stays within the tolerance of the projection, and not within its own.
+        """
+        table, tried = self.table, Counter[str]()
+        for suspect in sorted(table.significant, key=lambda s: -s.entry.excess):
+            tally = table.tallies[suspect.mode]
+            tried[suspect.mode] += 1
+            if tally.failed or tried[suspect.mode] > TRACED:
+                continue
+            if not table.budget.affords(Task.LOCALISATION, ENTRY_WORK + CONFIRMING):
+                return
+            found = locate_entries(table, suspect, suspected=True)
+            if found.cut_short:
+                table.budget.leave(Task.LOCALISATION)
+            if found.entries:
+                tally.failed += 1
+                tally.wrong[:0] = found.entries
+                self.traced[suspect.mode] = found
+
+    # -- what it comes to
+
+    def conclude_comparisons(self, provenance: str) -> None:
+        """Makes findings of what was compared and did not agree, and of what was not compared."""
+        found, table = self.found, self.table
+        for tally in table.tallies.values():
+            if tally.mode == "identity":
+                found.findings += identity_findings(tally)
+                self.identities.compared += tally.compared
+            else:
+                found.findings += self._findings_of(tally, provenance)
+                found.tallies.append(tally)
+                found.modes[tally.mode] = mode_verdict(tally, found.findings)
+        if not any(finding.status is Status.REFERENCE for finding in found.findings):
+            self._tell_unfinished()
+        if not found.findings and not any(tally.compared for tally in found.tallies):
+            found.findings.append(_nothing_compared(table))
+        found.undecidable = table.undecidable
+        found.probes = table.probes.columns + table.probes.rows
+
+    def _findings_of(self, tally: Tally, provenance: str) -> list[Finding]:
+        """What the comparisons of one mode amount to, with the mistake that is likely behind it."""
+        table = self.table
+        also = self.traced.get(tally.mode, Located()).also
+        cache = detect_cache(table, tally)
         if cache is not None:
+            found = findings_of(tally, provenance, "", also)
             if explained_by_cache(found, cache):
                 tally.leave_open()
-            found = open_for_cache(found, cache)
-        outcome.findings += found
-        outcome.tallies.append(tally)
-        outcome.modes[tally.mode] = mode_verdict(tally, outcome.findings)
-    if part is not Part.IDENTITIES and not any(
-        finding.status is Status.REFERENCE for finding in outcome.findings
-    ):
-        _unfinished(outcome, table)
-    for finding in outcome.findings:
-        if finding.status is Status.REFERENCE:
-            for letter, mode in (("R", table.reverse), ("F", table.forward)):
-                if mode is not None:
-                    outcome.modes.setdefault(letter + table.problem.modes_taken, finding.verdict)
-        if finding.status is Status.UNSUPPORTED and not finding.note:
-            outcome.modes.setdefault(finding.mode, finding.verdict)
-    compared = any(tally.compared for tally in outcome.tallies)
-    if not compared and not outcome.findings and part is not Part.IDENTITIES:
-        outcome.findings.append(_nothing(table))
-    outcome.undecidable = table.undecidable
-    outcome.identities, outcome.images = checks.compared, checks.images
-    if part is not Part.IDENTITIES:
-        outcome.probes = table.probes.columns + table.probes.rows
+            return open_for_cache(found, cache)
+        mistake = likely_mistake(table, tally.mode) if table.budget.allows(128) else None
+        return findings_of(tally, provenance, mistake or "", also)
+
+    def _tell_unfinished(self) -> None:
+        """Tells what the budget has left undone; the modes that it concerns stay open."""
+        found, budget = self.found, self.table.budget
+        unfinished = budget.finding(sum(tally.compared for tally in found.tallies))
+        if unfinished is not None:
+            found.findings.append(unfinished)
+        if budget.incomplete:
+            for mode in self._modes:
+                before = found.modes.get(mode, Verdict.INCONCLUSIVE)
+                found.modes[mode] = worst([before, Verdict.INCONCLUSIVE])
+
+    def conclude_modes(self) -> None:
+        """Gives a verdict to modes that were not compared, and says what others may agree with."""
+        found = self.found
+        for finding in found.findings:
+            if finding.status is Status.REFERENCE:
+                for mode in self._modes:
+                    found.modes.setdefault(mode, finding.verdict)
+            if finding.status is Status.UNSUPPORTED and not finding.note:
+                found.modes.setdefault(finding.mode, finding.verdict)
+        found.identities, found.images = self.identities.compared, self.identities.images
+
+    @property
+    def _modes(self) -> list[str]:
+        """The modes for which there is a rule."""
+        rules = (("R", self.reverse), ("F", self.forward))
+        return [letter + self.problem.modes_taken for letter, rule in rules if rule is not None]
 
 
-def _unfinished(outcome: Judgement, table: Table) -> None:
-    """What the budget left."""
-    unfinished = table.budget.finding(sum(tally.compared for tally in outcome.tallies))
-    if unfinished is not None:
-        outcome.findings.append(unfinished)
-    if table.budget.incomplete:
-        for letter, mode in (("R", table.reverse), ("F", table.forward)):
-            if mode is not None:
-                word = letter + table.problem.modes_taken
-                before = outcome.modes.get(word, Verdict.INCONCLUSIVE)
-                outcome.modes[word] = worst([before, Verdict.INCONCLUSIVE])
+def unsupported(mode: str, error: NotSupportedError) -> Finding:
+    """The finding that the engine does not offer `mode`."""
+    detail = NotSupported(error.found, error.remedy)
+    return Finding(Status.UNSUPPORTED, mode, "", detail, cause=error.without_traceback())
 
 
-def _carries(table: Table) -> Finding:
-    assert table.carried_dtype is not None
+def _supported(mode: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
+    """What the check finds, and at its end that the engine lacks what it needs."""
+    try:
+        yield from check()
+    except NotSupportedError as error:
+        yield unsupported(mode, error)
+
+
+def _carries_less(table: Table, dtype: str) -> Finding:
+    """The note that f was seen to round its values to a narrower dtype."""
     names = tuple(leaf.name for leaf in table.base.Y.leaves)
-    detail = CarriesLess(table.carried_dtype, SIGNIFICANT_BITS[table.carried_dtype], names)
+    detail = CarriesLess(dtype, SIGNIFICANT_BITS[dtype], names)
     return Finding(Status.IMPRECISE, "", "", detail, note=True)
 
 
-def _nothing(table: Table) -> Finding:
+def _nothing_compared(table: Table) -> Finding:
+    """The finding that inputs or outputs have no entries."""
     leaves = (*table.problem.X.leaves, *table.base.Y.leaves)
     empty = tuple((leaf.name, leaf.info.shape) for leaf in leaves if not leaf.size)
     detail, mode = NothingCompared(empty), table.problem.modes_taken

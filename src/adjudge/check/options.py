@@ -122,8 +122,8 @@ class SharedOptions(TypedDict, total=False):
             are found affine are compared to rounding, derivatives in forward mode have to be
             additive and zero at zero, `vmap` of a derivative has to equal the loop, second
             derivatives have to be symmetric along further tangents, and gradients must not reach
-            entries that the function never reads. By default (`None`) this is done where `order`
-            or `modes` is given.
+            entries that the function never reads. `Report.beyond` says what was looked at. By
+            default (`None`) this is done where `order` or `modes` is given.
     """
 
     wrt: Path | Sequence[Path] | None

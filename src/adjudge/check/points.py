@@ -17,6 +17,7 @@ from adjudge.check.special_points import SpecialPoint, special_points
 from adjudge.errors import Catching, FlagError, InputError, Source, UnstableOutputError, source_of
 from adjudge.estimate import Irregularity, irregularity
 from adjudge.findings import (
+    Beyond,
     Disagreement,
     Entry,
     Finding,
@@ -152,6 +153,7 @@ def _at(
         resolution=0.0,
         entries=(),
         power={},
+        beyond=(),
     )
 
 
@@ -232,7 +234,8 @@ def _reasons(problem: Problem, taken: str, settings: Settings) -> Irregularity:
     if double is not None:
         try:
             with double.widening():
-                return irregularity(*double.composed(make), problem.X, settings.seed)
+                base = double.derived(make)
+                return irregularity(base.problem, base, problem.X, settings.seed)
         except RefusedError:
             double = None
     top = make(problem)
@@ -308,6 +311,7 @@ def _combined(reports: Mapping[str, Report], left_out: Sequence[str]) -> Report:
         resolution=max(report.resolution for report in deciding.values()),
         entries=tuple(entry for report in deciding.values() for entry in report.entries),
         power={},
+        beyond=tuple(b for b in Beyond if any(b in r.beyond for r in deciding.values())),
         points=dict(reports),
         left_out=tuple(left_out),
     )

@@ -11,7 +11,7 @@ from adjudge._version import __version__
 from adjudge.check.one_problem import Judgement
 from adjudge.check.options import Settings
 from adjudge.engine import ByHand
-from adjudge.findings import Outcome, outcome_of, worst
+from adjudge.findings import Beyond, Outcome, outcome_of, worst
 from adjudge.jacobian import ERRORS, Tally
 from adjudge.problem import Problem
 from adjudge.report import Provenance, Report, combined, place
@@ -108,6 +108,7 @@ def report_of(
         },
         resolution=max((tally.resolution for tally in tallies), default=0.0),
         power=_power(tallies),
+        beyond=tuple(b for b in Beyond if any(b in outcome.beyond for outcome in outcomes)),
         provenance=provenance_of(
             problem, settings, any(outcome.full for outcome in outcomes), note
         ),

@@ -186,7 +186,7 @@ class _Check:
                     base = truth.base()
                     leaves = (*truth.problem.X.leaves, *base.whole.leaves)
                     wide = all(leaf.double for leaf in leaves)
-                    good = wide and carries_double(truth.problem, base, self.seed)
+                    good = wide and carries_double(base, self.seed)
             if good:
                 bench.owners[truth.name] = engine.name
                 return truth

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adjudge.errors import AdjudgeError
-from adjudge.findings import Entry, Finding, Outcome, Silence, Verdict, plain
+from adjudge.findings import Beyond, Entry, Finding, Outcome, Silence, Verdict, plain
 from adjudge.report.sentences import first_line, how, text_of, why_silent, without_repeats
 from adjudge.report.tables import by_point, conclusion, counted, table_of
 
@@ -56,6 +56,9 @@ class Report:
     """By relative error: in how many of all entries of reverse mode, from 0 to 1, it would have
     shown if it had been the only one. Empty where tolerances are given, and without reverse mode.
     """
+    beyond: Sequence[Beyond] = ()
+    """What was looked at beside the comparisons, since `thorough` says so, or an order or modes are
+    given: properties of the derivatives and of the function that may fail as well."""
     points: Mapping[str, Report] = field(default_factory=dict)
     """By name, the report at each of several points (`points=`)."""
     left_out: Sequence[str] = ()
@@ -121,11 +124,12 @@ class Report:
             power = ""
         verdicts = "  ".join(f"{mode}: {verdict}" for mode, verdict in self.modes.items())
         head = f"{self.matrix}\n" if self.ways else f"{verdicts}   "
+        beyond = f"looked at as well: {', '.join(self.beyond)}\n" if self.beyond else ""
         return (
             f"{head}{c['comparisons']} comparisons, {c['identities']} identities, "
             f"{c['evaluations']} evaluations, {c['vjps']} vjps, {c['jvps']} jvps, "
             f"{c['probes']} probes\n"
-            f"{power}"
+            f"{beyond}{power}"
             f"{self.provenance}; {self.provenance.mode} mode, seed={self.provenance.seed}, "
             f"adjudge {self.provenance.adjudge}"
         )
@@ -149,6 +153,7 @@ class Report:
             "tolerance": dict(self.tolerance),
             "resolution": self.resolution,
             "power": {str(error): part for error, part in self.power.items()},
+            "beyond": [str(one) for one in self.beyond],
             "points": {name: report.to_dict() for name, report in self.points.items()},
             "left_out": list(self.left_out),
             "silent": self.silent,

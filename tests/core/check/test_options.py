@@ -20,6 +20,7 @@ from adjudge.check import (
 )
 from adjudge.check.options import DEFAULTS, settings_of
 from adjudge.cross import crosscheck
+from adjudge.findings import Beyond
 
 GROUPS = (TorchOptions, SharedOptions, EngineOptions, ScopeOptions)
 SQUARE = ByHand(lambda x: x**2, vjp=lambda x, w: 2 * x * w)
@@ -135,3 +136,35 @@ def test_modes_and_thorough_are_told_apart():
     assert plain.counts == named.counts
     assert more.counts != plain.counts
     assert more.counts == adjudge.examine(SQUARE, X, seed=0, thorough=True).counts
+
+
+def test_the_report_says_what_a_thorough_check_has_looked_at():
+    plain = adjudge.examine(SQUARE, X, seed=0)
+    more = adjudge.examine(SQUARE, X, seed=0, modes=["R"])
+
+    assert plain.beyond == ()
+    assert more.beyond == (Beyond.PATTERN,)
+    assert "looked at as well" not in str(plain)
+    assert f"\nlooked at as well: {Beyond.PATTERN}\n" in str(more)
+    assert more.to_dict()["beyond"] == [str(Beyond.PATTERN)]
+
+
+def test_a_thorough_check_names_what_it_found_to_look_at():
+    double = ByHand(lambda x: 2 * x, vjp=lambda x, w: 2 * w, jvp=lambda x, v: 2 * v)
+    cube = ByHand(
+        lambda x: x**3,
+        vjp=lambda x, w: 3 * x**2 * w,
+        double_vjp=lambda x, w, u: (6 * x * w * u, 3 * x**2 * u),
+    )
+
+    affine = adjudge.examine(double, X, seed=0, modes=["R", "F"])
+    second = adjudge.examine(cube, X, seed=0, modes=["R", "RR"])
+
+    assert set(affine.beyond) == {Beyond.AFFINE, Beyond.LINEARITY, Beyond.PATTERN}
+    assert set(second.beyond) == {Beyond.SYMMETRY, Beyond.PATTERN, Beyond.AFFINE}  # in w
+
+
+def test_several_points_say_together_what_was_looked_at():
+    report = adjudge.examine(SQUARE, X, seed=0, modes=["R"], points=[X + 1])
+
+    assert report.beyond == (Beyond.PATTERN,)
