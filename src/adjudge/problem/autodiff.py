@@ -1,4 +1,4 @@
-"""The table by the engine: rows by reverse mode, columns by forward mode."""
+"""Derivatives by the engine, as vectors: `J* w` by reverse mode and `J v` by forward mode."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from adjudge.problem.calls import Purpose
 from adjudge.problem.problem import Base, Problem
 
 BLOCK_BYTES = 128 * 2**20
-"""Largest block of rows that is held at once; a larger table is worked through in blocks of
-columns, each from its own pass of reverse mode."""
+"""The largest table of rows that is held at once. A larger one is made in blocks of columns, each
+by a pass of reverse mode of its own, so that a Jacobian need not fit into memory. The value is
+ours."""
 
 
 class Reverse:
-    """`w -> J* w` at x, counted, on vectors."""
+    """Reverse mode at a point: `w -> J* w` on vectors, with every vjp counted."""
 
     def __init__(self, problem: Problem, at: Vector | None = None) -> None:
-        """One evaluation of f under the engine's reverse mode, at x or at another point."""
+        """Evaluates f once in the engine's reverse mode, at x or at the point `at` of X."""
         self.problem = problem
         problem.counts.purpose = Purpose.REVERSE
         self.x = problem.point(at)
@@ -29,18 +30,23 @@ class Reverse:
             self.outputs, self._pullback = problem.backend.vjp(problem.function, self.x)
         self.attached = tuple(not problem.backend.detached(y) for y in self.outputs)
         self.present = [False] * len(self.x)
-        """Whether any pullback so far had a gradient for the input leaf."""
+        """By leaf of X, whether any pullback so far returned a gradient for it."""
 
     def pull(self, w: MaybeArrays) -> MaybeArrays:
-        """The engine's pullback itself."""
+        """Returns what the engine's pullback makes of the cotangents `w`, one per output.
+
+        What the pullback raises comes through, with a note that the function did not raise it.
+        """
         self.problem.counts.vjps += 1
         note = "adjudge: raised in the vjp (the backward pass), not in the function"
         with running(Source.DERIVATIVE, note):
             return self._pullback(w)
 
     def cotangent(self, base: Base, w: Vector, *, zeros: bool = False) -> MaybeArrays:
-        """`w` as arrays; `None` for outputs that are detached, and for those where `w` is zero
-        unless `zeros`.
+        """Returns the vector `w` of Y as arrays, one per output.
+
+        Outputs that are detached have `None`, and so have those where `w` is zero, unless `zeros`
+        is set: the engine is then spared the work.
         """
         backend, Y = self.problem.backend, base.Y
         return tuple(
@@ -53,14 +59,14 @@ class Reverse:
         )
 
     def row(self, base: Base, w: Vector) -> Vector:
-        """`J* w` as a vector of X, absent gradients as zeros."""
+        """Returns `J* w` as a vector of X. Absent gradients are zeros."""
         cotangent = self.cotangent(base, w)
         if all(array is None for array in cotangent):
             return np.zeros(self.problem.X.size)
         return self.vector(self.pull(cotangent))
 
     def vector(self, g: MaybeArrays) -> Vector:
-        """Gradients as a vector of X."""
+        """Returns gradients, one per leaf of X, as a vector of X. Absent ones are zeros."""
         problem = self.problem
         for j, gradient in enumerate(g):
             self.present[j] |= gradient is not None
@@ -75,9 +81,17 @@ class Reverse:
         *,
         whole: bool = False,
     ) -> Iterator[tuple[slice, Vector]]:
-        """Blocks of columns of the table, `rows x width`, together all of X; `whole`: one block.
+        """Yields `J* w` for all cotangents in blocks of columns, which together are all of X.
 
-        `known` is the row of the only cotangent, where there is but one and it was pulled already.
+        Args:
+            base: f at x.
+            cotangents: Vectors of Y.
+            rows: How many cotangents there are.
+            known: `J* w` where there is one cotangent only and it was pulled back already.
+            whole: Whether all columns are to be in one block, however large.
+
+        Yields:
+            The columns as a slice of the coordinates of X, and an array of shape `(rows, width)`.
         """
         n = self.problem.X.size
         if known is not None:
@@ -95,15 +109,18 @@ class Reverse:
 
 
 class Forward:
-    """`v -> J v` at x, counted, on vectors."""
+    """Forward mode at a point: `v -> J v` on vectors, with every jvp counted."""
 
     def __init__(self, problem: Problem, at: Vector | None = None) -> None:
-        """Nothing is evaluated yet: every jvp is an evaluation of f, at x or at another point."""
+        """Evaluates nothing yet. Every jvp evaluates f, at x or at the point `at` of X."""
         self.problem = problem
         self.at = at
 
     def push(self, v: MaybeArrays, x: Arrays | None = None) -> tuple[Arrays, MaybeArrays]:
-        """The engine's jvp itself, at `x` where that is made already."""
+        """Returns what the engine's jvp makes of the tangents `v`: the outputs and their tangents.
+
+        `x`: the arrays at the point, where they are made already.
+        """
         problem = self.problem
         problem.counts.jvps += 1
         problem.counts.purpose = Purpose.FORWARD
@@ -112,16 +129,19 @@ class Forward:
             return problem.backend.jvp(problem.function, x, v)
 
     def tangent(self, v: Vector, only: int | None = None) -> MaybeArrays:
-        """`v` as arrays; with `only` the other leaves' tangents are undefined."""
+        """Returns the vector `v` of X as arrays, one per leaf.
+
+        With `only`, the index of a leaf, the tangents of all others are `None`, that is undefined.
+        """
         problem = self.problem
         arrays = problem.X.arrays(problem.backend, v, problem.x)
         return tuple(array if only is None or only == j else None for j, array in enumerate(arrays))
 
     def column(self, base: Base, v: Vector, only: int | None = None) -> tuple[Vector, Vector]:
-        """`(f(x), J v)` as vectors of Y, absent tangents as zeros."""
+        """Returns `(f(x), J v)` as vectors of Y. Absent tangents are zeros."""
         y, jv = self.push(self.tangent(v, only))
         return self.vector(base, y), self.vector(base, jv)
 
     def vector(self, base: Base, y: MaybeArrays) -> Vector:
-        """Outputs or tangents as a vector of Y."""
+        """Returns outputs or their tangents as a vector of Y. Absent ones are zeros."""
         return base.Y.vector(self.problem.backend, y, base.arrays[: len(base.Y.leaves)])

@@ -22,7 +22,7 @@ from adjudge.errors import FlagError, InputError, NotSupportedError
 from adjudge.floats import Vector
 from adjudge.problem.arguments import Path
 from adjudge.problem.charts import SETS, Chart, OffTheSetError, tolerance
-from adjudge.problem.domain import Bounds, named, under
+from adjudge.problem.domain import Bounds, is_at_or_below, leaves_at
 from adjudge.problem.space import Leaf, Space, largest
 
 Directions: TypeAlias = (
@@ -183,7 +183,7 @@ def read_directions(
             "give a path as listed, or one name for all; only floating and complex arrays that "
             "are checked (wrt=) have directions"
         )
-        for j in named(space, path, "directions", remedy):
+        for j in leaves_at(space.leaves, path, "directions", remedy):
             leaf = space.leaves[j]
             if _bounded(leaf, bounds):
                 raise FlagError(
@@ -214,7 +214,7 @@ def _bounded(leaf: Leaf, bounds: Bounds) -> bool:
     if not isinstance(bounds, Mapping):
         return bounds is not None
     prefixes = [f"inputs[{path}]" if isinstance(path, int) else path for path in bounds]
-    return any(under(leaf.name, prefix) for prefix in prefixes)
+    return any(is_at_or_below(leaf.name, prefix) for prefix in prefixes)
 
 
 def _chart(

@@ -1,4 +1,8 @@
-"""What no evaluation may leave: `bounds=` as the lowest and the highest point of X."""
+"""Where f may be evaluated: the bounds that no evaluation leaves, and the domains of inputs.
+
+`bounds=` are the lowest and the highest value of each coordinate. `domain=` says which special
+points and which drawn inputs belong to f; its intervals act as bounds.
+"""
 
 from __future__ import annotations
 
@@ -14,31 +18,39 @@ from adjudge.problem.arguments import Path
 from adjudge.problem.space import Leaf, Space
 
 Bounds = tuple[Any, Any] | Mapping[Path, tuple[Any, Any]] | None
-"""A pair of numbers or arrays for all checked inputs, or by path such pairs."""
+"""A pair `(low, high)` of numbers or arrays for all checked inputs, or by path such pairs."""
 
 
-def named(space: Space, path: Path, option: str, remedy: str) -> list[int]:
-    """The leaves at `path` or below it. Raises `InputError` where `option` names none."""
+def leaves_at(leaves: Sequence[Leaf], path: Path, option: str, remedy: str) -> list[int]:
+    """Returns the indices of the leaves at `path` or below it.
+
+    Raises `InputError`, which names the option `option` and ends in `remedy`, where there is none.
+    """
     prefix = f"inputs[{path}]" if isinstance(path, int) else path
-    found = [j for j, leaf in enumerate(space.leaves) if under(leaf.name, prefix)]
+    found = [j for j, leaf in enumerate(leaves) if is_at_or_below(leaf.name, prefix)]
     if not found:
         raise InputError(
             f"{option}= names {path!r}, which is no checked input; there are: "
-            + ", ".join(leaf.name for leaf in space.leaves),
+            + ", ".join(leaf.name for leaf in leaves),
             remedy,
         )
     return found
 
 
 def read_bounds(space: Space, origin: Vector, bounds: Bounds) -> tuple[Vector, Vector] | None:
-    """The bounds of each coordinate. Raises `InputError` where they make no sense."""
+    """Returns the lowest and the highest point of `space` that `bounds` allow, as vectors, and
+    `None` where there are no bounds.
+
+    Coordinates without a bound have infinities. Raises `InputError` where a path names no input,
+    where low is not below high, where x, which is `origin`, lies outside, and for complex inputs.
+    """
     if bounds is None:
         return None
     low, high = np.full(space.size, -np.inf), np.full(space.size, np.inf)
     pairs = bounds if isinstance(bounds, Mapping) else {"": bounds}
     for path, pair in pairs.items():
         remedy = "give a path as listed, or one pair (low, high) for all"
-        for j in named(space, path, "bounds", remedy):
+        for j in leaves_at(space.leaves, path, "bounds", remedy):
             part = space.slices[j]
             low[part], high[part] = _pair(space.leaves[j], pair)
     empty, outside = ~(low < high), ~((low <= origin) & (origin <= high))
@@ -53,8 +65,8 @@ def read_bounds(space: Space, origin: Vector, bounds: Bounds) -> tuple[Vector, V
     return low, high
 
 
-def under(name: str, prefix: str) -> bool:
-    """Whether the leaf `name` is at the path `prefix` or below it."""
+def is_at_or_below(name: str, prefix: str) -> bool:
+    """Returns whether the leaf `name` is at the path `prefix` or below it."""
     return not prefix or name == prefix or (name.startswith(prefix) and name[len(prefix)] in "[.")
 
 
@@ -79,17 +91,20 @@ def _pair(leaf: Leaf, pair: Any) -> tuple[Vector, Vector]:
 Values = NDArray[Any]
 """An input on the host, in float64 or complex128."""
 Member = Callable[[Values], bool]
+"""A function that says of an input whether it belongs to the domain."""
 Domain: TypeAlias = str | tuple[float, float] | Member | None
-"""Of one input: a name, `(low, high)`, or what says of a host array whether it belongs."""
+"""The domain of one input: a name, an interval `(low, high)`, or a function."""
 Domains: TypeAlias = Domain | Mapping[Path, Domain]
-"""Of all checked inputs, or by path."""
+"""One domain for all checked inputs, or domains by path."""
 
 ABOVE_ZERO = float(np.nextafter(0.0, 1.0))
+"""The smallest number above zero."""
 INTERVALS = {
     "positive": (ABOVE_ZERO, np.inf),
     "nonnegative": (0.0, np.inf),
     "unit": (0.0, 1.0),
 }
+"""The intervals that a domain can name."""
 
 
 def _symmetric(values: Values) -> bool:
@@ -103,28 +118,24 @@ def _positive_definite(values: Values) -> bool:
 
 
 MATRICES = {"symmetric": _symmetric, "positive definite": _positive_definite}
+"""The sets of matrices that a domain can name, as functions that say whether an input belongs."""
 
 
 def domains_of(leaves: Sequence[Leaf], domain: Domains) -> tuple[Domain, ...]:
-    """The domain of each leaf. Raises `InputError` for one without meaning."""
+    """Returns the domain of each leaf, with names of intervals as their ends.
+
+    Raises `InputError` where a path names no leaf, and for a domain without meaning.
+    """
     by_path = domain if isinstance(domain, Mapping) else {"": domain}
     found: list[Domain] = [None] * len(leaves)
     for path, one in by_path.items():
-        prefix = f"inputs[{path}]" if isinstance(path, int) else path
-        named = [k for k, leaf in enumerate(leaves) if under(leaf.name, prefix)]
-        if not named:
-            raise InputError(
-                f"domain= names {path!r}, which is no checked input; there are: "
-                + ", ".join(leaf.name for leaf in leaves),
-                "give a path as listed, or one domain for all",
-            )
-        for k in named:
+        for k in leaves_at(leaves, path, "domain", "give a path as listed, or one domain for all"):
             found[k] = _read(one, leaves[k])
     return tuple(found)
 
 
 def _read(domain: Domain, leaf: Leaf) -> Domain:
-    """`domain`, a name of an interval as its ends."""
+    """Returns `domain`, and for the name of an interval its ends. Raises `InputError`."""
     interval = INTERVALS.get(domain) if isinstance(domain, str) else None
     if interval is None and (domain is None or callable(domain) or domain in MATRICES):
         return domain
@@ -149,7 +160,7 @@ def _read(domain: Domain, leaf: Leaf) -> Domain:
 
 
 def contains(domain: Domain, values: Values) -> bool:
-    """Whether all of `values` belong to `domain`, as `domains_of` gives it."""
+    """Returns whether all of `values` belong to `domain`, which is one of `domains_of`."""
     if isinstance(domain, tuple):
         return bool(np.all((domain[0] <= values) & (values <= domain[1])))
     member = MATRICES.get(domain) if isinstance(domain, str) else domain
@@ -157,7 +168,9 @@ def contains(domain: Domain, values: Values) -> bool:
 
 
 def bounds_of(leaves: Sequence[Leaf], domains: Sequence[Domain]) -> Bounds:
-    """The intervals among the domains, for the steps of differences to keep within."""
+    """Returns the intervals among the domains of the leaves as `bounds=`, which the steps of
+    differences keep within, and `None` where there are none.
+    """
     pairs: dict[Path, tuple[Any, Any]] = {
         leaf.name: domain
         for leaf, domain in zip(leaves, domains, strict=True)

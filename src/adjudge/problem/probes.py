@@ -1,4 +1,4 @@
-"""Tangents and cotangents that the table is filled with: unit ones, or random signed ones."""
+"""The tangents and cotangents along which derivatives are compared: unit or random ones."""
 
 from __future__ import annotations
 
@@ -14,23 +14,28 @@ from adjudge.problem.space import Space
 
 @dataclass(frozen=True)
 class Tangent:
-    """A direction in X: `vector`, nonzero in leaf `leaf` only, with its natural length.
+    """A direction in X along which f is differenced.
 
-    A relative step `t` moves x by `t * length * vector`.
+    `vector` is nonzero in one leaf only, that of index `leaf`. A relative step `t` moves x by
+    `t * length * vector`.
     """
 
     leaf: int
     vector: Vector
     length: float
     coordinate: int | None = None
-    """The coordinate of X that alone moves, for a unit tangent."""
+    """For a unit tangent, the only coordinate of X that moves."""
     unit: float = 0.0
-    """What every entry is a multiple of; 0: nothing is known."""
+    """A number of which every entry is a multiple; 0 where none is known."""
 
 
 @dataclass(frozen=True)
 class Probes:
-    """Unit tangents and cotangents (`full`), or one random signed one per leaf."""
+    """The tangents and cotangents of one comparison.
+
+    With `full` they are unit vectors, and the products `<w_i, J v_j>` are the entries of the
+    Jacobian. Else there is one random tangent per leaf of X and one random cotangent per leaf of Y.
+    """
 
     X: Space
     Y: Space
@@ -39,12 +44,12 @@ class Probes:
 
     @property
     def rows(self) -> int:
-        """Number of cotangents."""
+        """The number of cotangents."""
         return self.Y.size if self.full else len(self.Y.leaves)
 
     @property
     def columns(self) -> int:
-        """Number of tangents."""
+        """The number of tangents."""
         return self.X.size if self.full else sum(leaf.size > 0 for leaf in self.X.leaves)
 
     @cached_property
@@ -55,11 +60,15 @@ class Probes:
     def tangents(
         self, origin: Vector, block: slice, gradient: Vector | None = None
     ) -> Iterator[Tangent]:
-        """Tangents at `origin`; in full mode those of the coordinates in `block`.
+        """Yields the tangents at the point `origin` of X.
 
-        `gradient`: one with whose signs three of four entries of a random tangent agree. A
-        common factor on all entries then cannot hide in a tangent that happens to be orthogonal
-        to the gradient, and one wrong entry still counts as it does under random signs.
+        Args:
+            origin: The point, whose scale gives the lengths of the tangents.
+            block: The coordinates whose unit tangents are wanted; random tangents do not heed it.
+            gradient: A vector of X whose signs three of four entries of a random tangent take.
+                Without it a factor on all entries goes unseen where the tangent happens to be
+                orthogonal to the gradient. A quarter of the signs stays random so that one wrong
+                entry counts as much as under random signs. The rule is ours.
         """
         if self.full:
             for j, part in enumerate(self.X.slices):
@@ -75,7 +84,9 @@ class Probes:
                 size, wide = part.stop - part.start, self.X.leaves[j].double
                 length: Vector | float = scale(origin[part])
                 shortest = float(np.min(length))
-                if np.max(length) == shortest:  # a power of two: multiples of it stay exact
+                if np.max(length) == shortest:
+                    # One length for all entries is rounded to a power of two, so that products
+                    # with it are exact.
                     length = shortest = 2.0 ** min(round(np.log2(shortest)), 1023)
                 entries = random_entries(random, size, wide=wide)
                 entries *= length
@@ -92,7 +103,7 @@ class Probes:
                 yield Tangent(j, vector, 1.0, unit=unit)
 
     def cotangents(self) -> Iterator[Vector]:
-        """Cotangents as vectors of Y: one a coordinate, or one an output leaf."""
+        """Yields the cotangents as vectors of Y, one for each coordinate or one for each leaf."""
         if self.full:
             for k in range(self.Y.size):
                 vector = np.zeros(self.Y.size)
@@ -105,30 +116,34 @@ class Probes:
             yield vector
 
     def row(self, k: int) -> Vector:
-        """Cotangent `k`."""
+        """Returns cotangent `k` as a vector of Y."""
         vector = np.zeros(self.Y.size)
         part = slice(k, k + 1) if self.full else self.Y.slices[k]
         vector[part] = 1.0 if self.full else self.cotangent[part]
         return vector
 
     def contract(self, column: Vector) -> Vector:
-        """`<w_i, column>` for every cotangent; `column` is a point of Y."""
+        """Returns `<w_i, column>` for every cotangent, where `column` is a vector of Y."""
         if self.full:
             return column
         with np.errstate(all="ignore"):
             return np.array([self.cotangent[part] @ column[part] for part in self.Y.slices])
 
     def contract_error(self, error: Vector) -> Vector:
-        """Error bars of `contract`: those of the entries added in quadrature, since rounding
-        errors of different entries are not correlated.
+        """Returns the error bars of what `contract` makes of a column with the error bars `error`.
+
+        They are added in quadrature, since rounding errors of different entries are not correlated.
         """
         if self.full:
             return error
         return np.array([norm(self.cotangent[part] * error[part]) for part in self.Y.slices])
 
     def contract_slopes(self, left: Vector, right: Vector, column: Vector) -> tuple[Vector, Vector]:
-        """What `contract` is at least and at most where each coordinate takes any value between
-        its one-sided slopes, or that of `column` where it has none (NaN).
+        """Returns the least and the largest values of `contract` at a kink.
+
+        Each coordinate may take any value between its one-sided slopes `left` and `right`; where
+        these are NaN it has no kink, and the value of `column`. A product without a kink in any of
+        its coordinates has NaN for both.
         """
         if self.full:
             return left, right
@@ -144,9 +159,11 @@ class Probes:
 
 
 def random_entries(random: np.random.Generator, size: int, *, wide: bool = False) -> Vector:
-    """Entries `sign * U[1/2, 1)`: no entry is small, and equal errors do not cancel in pairs
-    as they do under plain signs. In 256ths, which every floating dtype, also bfloat16, holds
-    exactly; `wide`: in 65536ths.
+    """Returns a vector of `size` random entries, of random sign and a magnitude from 1/2 to 1.
+
+    No entry is small, so an error in any of them shows; and two equal errors do not cancel as they
+    do under random signs alone. Magnitudes are multiples of 1/256, which every floating dtype holds
+    exactly, also bfloat16; with `wide` they are multiples of 1/65536. The choice is ours.
     """
     dtype = np.uint16 if wide else np.uint8
     entries = _entries(wide)
@@ -155,18 +172,21 @@ def random_entries(random: np.random.Generator, size: int, *, wide: bool = False
 
 @cache
 def _entries(wide: bool) -> Vector:
-    """Every signed entry there is."""
+    """Returns every value that an entry may have."""
     unit = 2.0 ** (-16 if wide else -8)
     magnitudes = np.arange(0.5, 1.0, unit)
     return np.concatenate([magnitudes, -magnitudes])
 
 
 def random_cotangent(space: Space, seed: int) -> Vector:
-    """A signed cotangent of every output; independent of the tangents of the same seed."""
+    """Returns a random vector of `space`, of the entries of `random_entries`.
+
+    It is independent of the tangents that `Probes` draws from the same seed.
+    """
     wide = all(leaf.double for leaf in space.leaves)
     return random_entries(np.random.default_rng([seed, 1]), space.size, wide=wide)
 
 
 def fresh_seed() -> int:
-    """A seed from the operating system; no global generator is read or advanced."""
+    """Returns a seed from the operating system. No global generator is read or advanced."""
     return int(np.random.SeedSequence().generate_state(1)[0])

@@ -1,4 +1,4 @@
-"""The real inner-product spaces X and Y: leaves of arrays as one vector of real numbers."""
+"""The real inner-product spaces X and Y, in which arrays are one vector of real coordinates."""
 
 from __future__ import annotations
 
@@ -16,48 +16,58 @@ from adjudge.errors import InputError, NotSupportedError, Source, running
 from adjudge.floats import Vector
 
 DOUBLE = float(np.finfo(np.float64).eps)
-"""Spacing of float64 at 1."""
+"""The spacing of float64 at 1."""
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """One array among the inputs or outputs: its name, and which coordinates it has."""
+    """One array among the inputs or outputs, as a block of coordinates."""
 
     name: str
+    """Its accessor path, like `inputs[0]['w']`."""
     info: ArrayInfo
     host_shape: tuple[int, ...]
+    """The shape of its values on the host: of a masked sparse array these are the stored ones."""
     complex: bool
+    """Whether each entry has two real coordinates."""
     eps: float
+    """The spacing at 1 of the arithmetic that is really used, which settings may make coarser than
+    the dtype."""
 
     @cached_property
     def entries(self) -> int:
-        """Number of entries, real or complex."""
+        """The number of entries, real or complex."""
         return math.prod(self.host_shape)
 
     @cached_property
     def size(self) -> int:
-        """Number of real coordinates."""
+        """The number of real coordinates."""
         return self.entries * (2 if self.complex else 1)
 
     @property
     def double(self) -> bool:
-        """Whether the host's float64 holds this leaf's dtype without rounding on the way back."""
+        """Whether numbers of float64 go from the host into this leaf without rounding."""
         return self.eps <= DOUBLE
 
     @property
     def tiny(self) -> float:
-        """Some units of the smallest numbers of the dtype: a product may be off by as much."""
+        """A few units of the smallest numbers of the dtype, by which a product may be off where
+        small results are rounded or flushed; 0 in double precision.
+        """
         if self.double:
             return 0.0
         return 2.0**-20 if self.info.dtype == "float16" else 2.0**-122
 
     @property
     def huge(self) -> float:
-        """The largest number of the dtype, of those with less than double precision."""
+        """The largest number of the dtype, where that has less than double precision."""
         return 65504.0 if self.info.dtype == "float16" else 3.3e38
 
     def entry(self, k: int) -> str:
-        """Accessor path of real coordinate `k`: `inputs[0]['w'][4, 7]`, with `.imag` if so."""
+        """Returns the accessor path of real coordinate `k`, like `inputs[0]['w'][4, 7]`.
+
+        That of a complex entry ends in `.real` or `.imag`.
+        """
         part = ""
         if self.complex:
             k, imaginary = divmod(k, 2)
@@ -68,16 +78,17 @@ class Leaf:
         return f"{self.name}[{index}]{part}"
 
     def vector(self, host: HostArray) -> Vector:
-        """Real coordinates of a host array."""
+        """Returns the real coordinates of a host array of shape `host_shape`."""
         if self.complex:
             wide = np.ascontiguousarray(host, dtype=np.complex128).reshape(-1)
             return wide.view(np.float64)
         if host.dtype.kind == "c":
-            host = host.real  # a finding of its own; the real part is compared
+            # A complex gradient of a real input is a finding of its own. Its real part is compared.
+            host = host.real
         return np.ascontiguousarray(host, dtype=np.float64).reshape(-1)
 
     def host(self, vector: Vector) -> HostArray:
-        """The host array with these real coordinates."""
+        """Returns the host array, of float64 or complex128, that has these real coordinates."""
         if self.complex:
             return np.ascontiguousarray(vector).view(np.complex128).reshape(self.host_shape)
         return np.ascontiguousarray(vector).reshape(self.host_shape)
@@ -85,20 +96,27 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Space:
-    """A product of leaves, with the real inner product."""
+    """The product of the spaces of some leaves, with the real inner product.
+
+    A vector of it holds the coordinates of all leaves, one leaf after the other.
+    """
 
     leaves: tuple[Leaf, ...]
 
     @classmethod
     def of(cls, backend: AutodiffBackend, arrays: Arrays, names: Sequence[str]) -> Space:
-        """The space in which `arrays` is a point."""
+        """Returns the space in which `arrays` is a point, as `at` does."""
         return cls.at(backend, arrays, names)[0]
 
     @classmethod
     def at(
         cls, backend: AutodiffBackend, arrays: Arrays, names: Sequence[str]
     ) -> tuple[Space, Vector]:
-        """The space in which `arrays` is a point, and the point's coordinates."""
+        """Returns the space in which `arrays` is a point, and the coordinates of that point.
+
+        `names` are the accessor paths of the arrays. Raises `InputError` where an array holds no
+        values.
+        """
         leaves, parts = [], []
         for array, name in zip(arrays, names, strict=True):
             host = _values(backend, array, name)
@@ -115,27 +133,31 @@ class Space:
 
     @cached_property
     def size(self) -> int:
-        """Dimension as a real space."""
+        """The dimension as a real space."""
         return sum(leaf.size for leaf in self.leaves)
 
     @cached_property
     def slices(self) -> tuple[slice, ...]:
-        """Where each leaf's coordinates stand in the vector."""
+        """For each leaf the slice of a vector that holds its coordinates."""
         ends = accumulate((leaf.size for leaf in self.leaves), initial=0)
         return tuple(slice(a, b) for a, b in pairwise(ends))
 
     @cached_property
     def owner(self) -> NDArray[np.int64]:
-        """Index of the leaf that each coordinate belongs to."""
+        """For each coordinate the index of its leaf."""
         return np.repeat(np.arange(len(self.leaves)), [leaf.size for leaf in self.leaves])
 
     def entry(self, k: int) -> str:
-        """Accessor path of real coordinate `k` of the whole space."""
+        """Returns the accessor path of coordinate `k` of the whole space."""
         j = int(self.owner[k])
         return self.leaves[j].entry(k - self.slices[j].start)
 
     def vector(self, backend: AutodiffBackend, arrays: MaybeArrays, like: Arrays) -> Vector:
-        """Real coordinates of a point; an absent leaf is zero."""
+        """Returns the coordinates of the point `arrays`, with zeros for absent arrays.
+
+        `like` are arrays of these leaves, as `Arrays.to_host` takes them. Arrays of another shape,
+        and arrays whose values cannot be read, have coordinates NaN.
+        """
         parts = [
             np.zeros(leaf.size)
             if array is None
@@ -151,23 +173,26 @@ class Space:
         try:
             with running(Source.ENGINE):
                 host = backend.arrays.to_host(array, origin)
-        except NotSupportedError:  # of a device whose arrays hold no values
+        except NotSupportedError:
+            # The array is on a device whose arrays hold no values.
             host = None
         if host is None or host.shape != leaf.host_shape:
-            # a wrong shape or device is reported by name elsewhere; here it must not be misread
+            # A wrong shape or device is reported by name elsewhere. Here it must not be misread.
             return np.full(leaf.host_shape, np.nan)
         return host
 
     def largest(self, vector: Vector) -> Vector:
-        """Every coordinate's leaf's largest finite magnitude."""
+        """Returns for each coordinate the largest finite magnitude in its leaf."""
         size = np.zeros_like(vector)
         for part in self.slices:
             size[part] = largest(vector[part])
         return size
 
     def modulus(self, vector: Vector) -> Vector:
-        """`|vector|`; both coordinates of a complex entry have its modulus, since its rounding
-        follows that.
+        """Returns the modulus of the entry that each coordinate belongs to.
+
+        Both coordinates of a complex entry have the modulus of that, which its rounding errors
+        follow.
         """
         if not any(leaf.complex for leaf in self.leaves):
             return np.asarray(np.abs(vector))
@@ -178,7 +203,10 @@ class Space:
         return _joined(parts)
 
     def arrays(self, backend: AutodiffBackend, vector: Vector, like: Arrays) -> Arrays:
-        """The arrays of the engine with these real coordinates, rounded to their dtype."""
+        """Returns new arrays of the engine with these coordinates, rounded to their dtype.
+
+        `like` are arrays of these leaves, whose dtypes, devices and layouts the new ones have.
+        """
         hosts = [
             leaf.host(vector[part]) for leaf, part in zip(self.leaves, self.slices, strict=True)
         ]
@@ -190,7 +218,7 @@ class Space:
 
 
 def _values(backend: AutodiffBackend, array: Array, name: str) -> HostArray:
-    """The values of `array`. Raises `InputError` where it holds none."""
+    """Returns the values of `array`. Raises `InputError` where it holds none."""
     try:
         with running(Source.ENGINE):
             return backend.arrays.to_host(array)
@@ -208,5 +236,5 @@ def _joined(parts: Sequence[Vector]) -> Vector:
 
 
 def largest(values: Vector) -> float:
-    """The largest finite magnitude."""
+    """Returns the largest finite magnitude, and 0 where there is none."""
     return float(np.max(np.abs(values), initial=0.0, where=np.isfinite(values)))
