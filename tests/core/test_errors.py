@@ -155,7 +155,7 @@ PASSED_OVER = {
     "jacobian.block_sums.Sketch.images": lambda: by_sums(STEEP, check_forward_ad=True),
     "jacobian.block_sums.Sketch.terms": lambda: by_sums(STEEP),
     "check.double_precision.require_double": lambda: examine(NARROW, SINGLE),
-    "check.double_precision.transport": lambda: examine(NARROW, SINGLE),
+    "check.double_precision.compare_low_precision": lambda: examine(NARROW, SINGLE),
     "check.mode_matrix.judge_in_double": lambda: examine(STEEP, POINT, modes=["R"]),
     "cross.engine.observe": lambda: crosscheck(SQUARE, POINT, ENGINES, seed=0),
     "cross.engine.DerivativeAtPoints": lambda: crosscheck(SQUARE, POINT, ENGINES, seed=0),
