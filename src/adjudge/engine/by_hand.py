@@ -81,10 +81,10 @@ class ByHand:
         return f"ByHand({getattr(function, '__name__', function)!s})"
 
 
-class Codec(Protocol):
+class Calls(Protocol):
     """Translates between the leaves of the core and the arguments of the user's functions."""
 
-    def arguments(self, x: Arrays) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def arguments_for(self, x: Arrays) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Returns the call's arguments, with the checked leaves `x` in their places."""
 
     def call_context(self, x: Arrays) -> AbstractContextManager[None]:
@@ -112,18 +112,18 @@ class Codec(Protocol):
 class FlatByHand:
     """A `ByHand` as a flat function, with its derivatives as flat functions."""
 
-    def __init__(self, rule: ByHand, codec: Codec) -> None:
-        """`codec` translates between leaves and the arguments of `rule`."""
+    def __init__(self, rule: ByHand, calls: Calls) -> None:
+        """`calls` translates between leaves and the arguments of `rule`."""
         self.rule = rule
-        self.codec = codec
+        self.calls = calls
 
     def __call__(self, x: Arrays) -> Arrays:
         """`f(x)`."""
-        return self.codec.evaluate(self.rule, x)
+        return self.calls.evaluate(self.rule, x)
 
     def linearize(self, x: Arrays) -> tuple[Arrays, Pullback] | None:
         """Returns `(f(x), w -> J* w)`; `None` if no reverse derivative was given."""
-        codec, rule = self.codec, self.rule
+        calls, rule = self.calls, self.rule
         if rule.pullback is not None:
             captured: list[Callable[..., Any]] = []
 
@@ -133,13 +133,13 @@ class FlatByHand:
                 captured.append(backward)
                 return y
 
-            y = codec.evaluate(value_only, x)
+            y = calls.evaluate(value_only, x)
 
             def back(w: MaybeArrays) -> MaybeArrays:
-                cotangent = codec.cotangent(w)
-                with codec.call_context(x):
+                cotangent = calls.cotangent(w)
+                with calls.call_context(x):
                     gradient = captured[0](cotangent)
-                return codec.gradients(gradient)
+                return calls.gradients(gradient)
 
             return y, back
         if rule.vjp is None:
@@ -147,11 +147,11 @@ class FlatByHand:
         vjp = rule.vjp
 
         def pull(w: MaybeArrays) -> MaybeArrays:
-            args, kwargs = codec.arguments(x)
-            cotangent = codec.cotangent(w)
-            with codec.call_context(x):
+            args, kwargs = calls.arguments_for(x)
+            cotangent = calls.cotangent(w)
+            with calls.call_context(x):
                 gradient = vjp(*args, cotangent, **kwargs)
-            return codec.gradients(gradient)
+            return calls.gradients(gradient)
 
         return self(x), pull
 
@@ -159,75 +159,75 @@ class FlatByHand:
         """Returns `J v`; `None` if no forward derivative was given."""
         if self.rule.jvp is None:
             return None
-        args, kwargs = self.codec.arguments(x)
-        tangents = self.codec.gradient_tree(v)
+        args, kwargs = self.calls.arguments_for(x)
+        tangents = self.calls.gradient_tree(v)
         note = "adjudge: raised in the jvp, not in the function"
-        with running(Source.DERIVATIVE, note), self.codec.call_context(x):
+        with running(Source.DERIVATIVE, note), self.calls.call_context(x):
             pushed = self.rule.jvp(*args, *tangents, **kwargs)
-        return self.codec.cotangent_leaves(pushed)
+        return self.calls.cotangent_leaves(pushed)
 
     def gradient_map(self, zeros: Callable[[MaybeArrays, Arrays], Arrays]) -> FlatByHand | None:
         """Returns `(x, w) -> J*(x) w` if the vjp carries derivatives of its own, else `None`."""
         if not isinstance(self.rule.vjp, ByHand):
             return None
-        return FlatByHand(self.rule.vjp, GradientCodec(self.codec, zeros))
+        return FlatByHand(self.rule.vjp, GradientCalls(self.calls, zeros))
 
 
-class GradientCodec:
-    """The codec of `(x, w) -> J*(x) w`, from that of `x -> f(x)`."""
+class GradientCalls:
+    """Calls of `(x, w) -> J*(x) w`, made of the calls of `x -> f(x)`."""
 
-    def __init__(self, base: Codec, zeros: Callable[[MaybeArrays, Arrays], Arrays]) -> None:
+    def __init__(self, inner: Calls, zeros: Callable[[MaybeArrays, Arrays], Arrays]) -> None:
         """`zeros(values, like)` fills absent gradients."""
-        self.base = base
+        self.inner = inner
         self.zeros = zeros
         self.x: Arrays = ()
 
     def _split(self, xw: Arrays) -> tuple[Arrays, Arrays]:
-        count = len(self.base.gradients(None))
+        count = len(self.inner.gradients(None))
         return xw[:count], xw[count:]
 
-    def arguments(self, x: Arrays) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def arguments_for(self, x: Arrays) -> tuple[tuple[Any, ...], dict[str, Any]]:
         self.x, w = self._split(x)
-        args, kwargs = self.base.arguments(self.x)
-        return (*args, self.base.cotangent(w)), kwargs
+        args, kwargs = self.inner.arguments_for(self.x)
+        return (*args, self.inner.cotangent(w)), kwargs
 
     def evaluate(self, function: Callable[..., Any], x: Arrays) -> Arrays:
-        args, kwargs = self.arguments(x)
+        args, kwargs = self.arguments_for(x)
         with self.call_context(x):
             result = function(*args, **kwargs)
         return self.outputs(result)
 
     def call_context(self, x: Arrays) -> AbstractContextManager[None]:
-        return self.base.call_context(self._split(x)[0])
+        return self.inner.call_context(self._split(x)[0])
 
     def outputs(self, result: Any) -> Arrays:
-        return self.zeros(self.base.gradients(result), self.x)
+        return self.zeros(self.inner.gradients(result), self.x)
 
     def gradients(self, result: Any) -> MaybeArrays:
         if result is None:
-            return (*self.base.gradients(None), *self.base.cotangent_leaves(None))
+            return (*self.inner.gradients(None), *self.inner.cotangent_leaves(None))
         if not isinstance(result, tuple):
             raise InputError(
                 f"the second derivative of a ByHand returned {type(result).__name__}",
                 "return a tuple: one gradient per positional input, then one for the cotangent",
             )
         *of_x, of_w = result
-        return (*self.base.gradients(tuple(of_x)), *self.base.cotangent_leaves(of_w))
+        return (*self.inner.gradients(tuple(of_x)), *self.inner.cotangent_leaves(of_w))
 
     def gradient_tree(self, leaves: MaybeArrays) -> tuple[Any, ...]:
-        count = len(self.base.gradients(None))
+        count = len(self.inner.gradients(None))
         return (
-            *self.base.gradient_tree(leaves[:count]),
-            self.base.cotangent(leaves[count:]),
+            *self.inner.gradient_tree(leaves[:count]),
+            self.inner.cotangent(leaves[count:]),
         )
 
     def cotangent(self, w: MaybeArrays) -> Any:
         filled = self.zeros(w, self.x) if self.x else w
-        trees = self.base.gradient_tree(filled)
+        trees = self.inner.gradient_tree(filled)
         return trees[0] if len(trees) == 1 else trees
 
     def cotangent_leaves(self, tree: Any) -> MaybeArrays:
-        return self.base.gradients(tree)
+        return self.inner.gradients(tree)
 
 
 class HandBackend(OtherDerivatives):

@@ -27,7 +27,7 @@ from adjudge.estimate.stencils import (
 )
 from adjudge.findings import Method, Scheme
 from adjudge.floats import Vector, relative_step
-from adjudge.problem import Leaf, Space, UserCodec, flatten
+from adjudge.problem import Leaf, Space, UserCalls, flatten
 
 Numbers = Any
 """A vector of real coordinates in the numbers of a reference: mpf objects, longdouble, or
@@ -168,7 +168,7 @@ class Referenced:
     """A reference for the derivative of a problem: of f, or of its vjp or jvp."""
 
     reference: Reference
-    codec: UserCodec
+    calls: UserCalls
     X: Space
     """The space of f's inputs, as are all the vectors that the reference itself sees."""
     modes_taken: str = ""
@@ -219,14 +219,14 @@ class Referenced:
         return in_all
 
     def _at(self, Y: Space) -> Linked:
-        return Linked(self.codec, self.X, Y)
+        return Linked(self.calls, self.X, Y)
 
 
 @dataclass(frozen=True)
 class Linked:
     """Calls the functions of a reference with the arguments of f."""
 
-    codec: UserCodec
+    calls: UserCalls
     X: Space
     Y: Space
 
@@ -241,10 +241,10 @@ class Linked:
 
     def push(self, jvp: Callable[..., Any], x: Vector, v: Vector) -> Vector:
         args, kwargs = self._arguments(x, DOUBLE)
-        tangents = self.codec.gradient_tree(tuple(self._checked(v, DOUBLE)))
+        tangents = self.calls.gradient_tree(tuple(self._checked(v, DOUBLE)))
         self._positional()
         found = self._noted(lambda: jvp(*args, *tangents, **kwargs))
-        leaves = self.codec.cotangent_leaves(found)
+        leaves = self.calls.cotangent_leaves(found)
         return np.concatenate([
             _host(leaf, own) for leaf, own in zip(leaves, self.Y.leaves, strict=True)
         ])  # fmt: skip
@@ -266,8 +266,8 @@ class Linked:
                 for leaf, part in zip(self.Y.leaves, self.Y.slices, strict=True)
             )
             args, kwargs = self._arguments(x, DOUBLE)
-            w = self.codec.cotangent(cotangents)
-            found = self.codec.gradients(self._noted(lambda: vjp(*args, w, **kwargs)))  # noqa: B023
+            w = self.calls.cotangent(cotangents)
+            found = self.calls.gradients(self._noted(lambda: vjp(*args, w, **kwargs)))  # noqa: B023
             table[k] = np.concatenate([
                 _host(leaf, own) for leaf, own in zip(found, self.X.leaves, strict=True)
             ])  # fmt: skip
@@ -279,7 +279,7 @@ class Linked:
         """Returns the arguments of f, with the checked ones at `x`, in the numbers of the
         reference.
         """
-        arguments = self.codec.arguments_
+        arguments = self.calls.arguments
         leaves = [self._other(leaf, system) for leaf in arguments.tree.leaves]
         for k, array in zip(arguments.checked, self._checked(x, system), strict=True):
             leaves[k] = array
@@ -296,7 +296,7 @@ class Linked:
         """Returns an argument that is not checked, in the numbers of the reference where it is
         floating.
         """
-        backend = self.codec.arguments_.backend
+        backend = self.calls.arguments.backend
         if backend.owns(leaf):
             floating = backend.arrays.is_differentiable(leaf)
             complex_ = floating and backend.arrays.is_complex(leaf)
@@ -314,7 +314,7 @@ class Linked:
 
     def _leaves(self, result: Any) -> list[Any]:
         """Returns the leaves of a result that belong to the differentiable outputs."""
-        expected, chosen = self.codec.result, self.codec.differentiable
+        expected, chosen = self.calls.result, self.calls.differentiable
         # f was evaluated at x before.
         assert expected is not None
         if len(expected.leaves) == 1 and chosen:
@@ -333,7 +333,7 @@ class Linked:
         """Raises `InputError` where an input is a keyword argument: an analytic reference has no
         place for its tangent.
         """
-        arguments = self.codec.arguments_
+        arguments = self.calls.arguments
         named = [name for name in arguments.names if name.startswith("kwargs")]
         if named:
             raise InputError(
@@ -366,15 +366,15 @@ def _host(array: Any, leaf: Leaf) -> Vector:
 DOUBLE = HostNumbers("float64")
 
 
-def bind(reference: Reference, codec: UserCodec, X: Space) -> Referenced:
-    """Returns the reference of f, whose arguments `codec` knows."""
+def bind(reference: Reference, calls: UserCalls, X: Space) -> Referenced:
+    """Returns the reference of f, whose arguments `calls` knows."""
     for leaf in X.leaves:
         if leaf.info.shape != leaf.host_shape:
             raise NotSupportedError(
                 f"{leaf.name} is stored sparsely, which a reference cannot take",
                 "check the function of the dense array, or of the stored values",
             )
-    return Referenced(reference, codec, X)
+    return Referenced(reference, calls, X)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from adjudge.problem.calls import (
     Counts,
     Move,
     Purpose,
-    UserCodec,
+    UserCalls,
 )
 from adjudge.problem.charts import SETS, OffTheSetError
 from adjudge.problem.composition import (
@@ -91,7 +91,7 @@ __all__ = [
     "Space",
     "Tangent",
     "Tree",
-    "UserCodec",
+    "UserCalls",
     "base_of",
     "bounds_of",
     "composed",

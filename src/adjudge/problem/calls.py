@@ -130,10 +130,10 @@ class Signature:
 
 
 @dataclass
-class UserCodec:
+class UserCalls:
     """Between leaves and the user's arguments and results; it remembers the result's structure."""
 
-    arguments_: Arguments
+    arguments: Arguments
     counts: Counts
     result: Tree | None = None
     signature: Signature | None = None
@@ -143,43 +143,43 @@ class UserCodec:
     bare: tuple[tuple[int, ...], str] | None = None
     """Shape and dtype, where the function returns a single array."""
 
-    def arguments(self, x: Arrays) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def arguments_for(self, x: Arrays) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """See `Arguments.call`."""
-        return self.arguments_.call(x)
+        return self.arguments.call(x)
 
     @contextmanager
     def call_context(self, x: Arrays) -> Iterator[None]:
         """The context of a call of a derivative that the user wrote: `Environment.call_context`."""
-        with running(Source.DERIVATIVE), self.arguments_.backend.environment.call_context(x):
+        with running(Source.DERIVATIVE), self.arguments.backend.environment.call_context(x):
             yield
 
     def evaluate(self, function: Callable[..., Any], x: Arrays) -> Arrays:
         """Output leaves of one counted evaluation; exceptions say which one it was."""
-        leaves = self.arguments_.fill(x)
-        args, kwargs = self.arguments_.assemble(leaves)
+        leaves = self.arguments.fill(x)
+        args, kwargs = self.arguments.assemble(leaves)
         self.counts.evaluations += 1
         note = (
             f"adjudge: raised in evaluation {self.counts.evaluations} of the function, "
             f"{purpose_in_words(self.counts.purpose)}"
         )
-        with running(Source.FUNCTION, note), self.arguments_.backend.environment.call_context(x):
+        with running(Source.FUNCTION, note), self.arguments.backend.environment.call_context(x):
             result = function(*args, **kwargs)
         if self.signature is None:
-            self.mutated = self.arguments_.mutated(leaves)
+            self.mutated = self.arguments.mutated(leaves)
         return self.outputs(result)
 
     def outputs(self, result: Any) -> Arrays:
         """Floating and complex output leaves. Raises `UnstableOutputError` on a new structure."""
         if (
             self.bare is not None
-            and self.arguments_.backend.owns(result)
+            and self.arguments.backend.owns(result)
             and (tuple(result.shape), str(result.dtype)) == self.bare
         ):
             return (result,)
         tree = flatten(result, "out", expand)
         signature = self._signature(tree)
         if self.signature is None:
-            backend = self.arguments_.backend
+            backend = self.arguments.backend
             self.signature, self.result = signature, tree
             self.differentiable = tuple(
                 k
@@ -210,7 +210,7 @@ class UserCodec:
 
     def gradients(self, result: Any) -> MaybeArrays:
         """One gradient per checked leaf. Raises `InputError` on a wrong number of them."""
-        arguments = self.arguments_
+        arguments = self.arguments
         args, kwargs = arguments.tree.rebuild(arguments.tree.leaves)
         if result is None:
             return (None,) * len(arguments.checked)
@@ -231,9 +231,9 @@ class UserCodec:
 
     def gradient_tree(self, leaves: MaybeArrays) -> tuple[Any, ...]:
         """One tree per positional input, `None` at unchecked leaves."""
-        tree = self.arguments_.tree
+        tree = self.arguments.tree
         flat: list[Any] = [None] * len(tree.leaves)
-        for k, leaf in zip(self.arguments_.checked, leaves, strict=True):
+        for k, leaf in zip(self.arguments.checked, leaves, strict=True):
             flat[k] = leaf
         args, _ = tree.rebuild(flat)
         return tuple(args)

@@ -110,7 +110,7 @@ class ChartedByHand(FlatByHand):
 
     def __init__(self, inner: FlatByHand, charts: Charts, *, gradient: bool = False) -> None:
         """`gradient`: `inner` is `(x, w) -> J* w`, of which this is `(z, w) -> c'* J* w`."""
-        super().__init__(inner.rule, inner.codec)
+        super().__init__(inner.rule, inner.calls)
         self.inner = inner
         self.charts = charts
         self.gradient = gradient

@@ -14,7 +14,7 @@ from adjudge.engine import Arrays, AutodiffBackend, ByHand, FlatByHand, FlatFunc
 from adjudge.errors import Source, running
 from adjudge.floats import COARSE_EPS, QUANTILE_ENTRIES, Vector, scale
 from adjudge.problem.arguments import Arguments
-from adjudge.problem.calls import Counts, Move, Purpose, UserCodec
+from adjudge.problem.calls import Counts, Move, Purpose, UserCalls
 from adjudge.problem.constraints import (
     ChartedByHand,
     Charts,
@@ -67,7 +67,7 @@ class BoundReference(Protocol):
         """The outputs of f by the reference; `None` where it has derivatives only."""
 
 
-BindReference: TypeAlias = Callable[[UserCodec, Space], BoundReference]
+BindReference: TypeAlias = Callable[[UserCalls, Space], BoundReference]
 """Binds a reference to the arguments of f and to the space of its checked inputs."""
 
 
@@ -204,11 +204,11 @@ class _UserFunction:
         where those of `arguments` are wider.
         """
         function, counts, directions = self.function, self.counts, self.directions
-        codec = UserCodec(arguments, counts)
+        calls = UserCalls(arguments, counts)
         flat: FlatFunction = (
-            FlatByHand(function, codec)
+            FlatByHand(function, calls)
             if isinstance(function, ByHand)
-            else lambda x: codec.evaluate(function, x)
+            else lambda x: calls.evaluate(function, x)
         )
         engine = arguments.backend
         space, origin = Space.at(engine, arguments.leaves, arguments.names)
@@ -220,10 +220,10 @@ class _UserFunction:
             space,
             origin,
             counts,
-            output_names=lambda: codec.output_names,
-            mutated=lambda: codec.mutated,
+            output_names=lambda: calls.output_names,
+            mutated=lambda: calls.mutated,
             bounds=read_bounds(space, origin, self.bounds),
-            reference=None if reference is None else reference(codec, space),
+            reference=None if reference is None else reference(calls, space),
         )
         if directions is None:
             return problem
