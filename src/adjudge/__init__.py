@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any  # noqa: TID251 names that are imported la
 
 from adjudge import reference
 from adjudge._version import __version__
-from adjudge.case import Case
 from adjudge.check import Options, SpecialPoint, special_points
 from adjudge.engine import AutodiffBackend, ByHand
 from adjudge.errors import (
@@ -19,7 +18,7 @@ from adjudge.errors import (
 )
 from adjudge.findings import Finding, Status, Verdict
 from adjudge.report import GradcheckError, Report, reproduction
-from adjudge.verbs import examine, gradcheck, gradgradcheck
+from adjudge.verbs import Case, examine, gradcheck, gradgradcheck
 
 if TYPE_CHECKING:
     from adjudge.cross import CrosscheckError, CrossReport, Divergence, crosscheck, crosstable

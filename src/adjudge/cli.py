@@ -15,10 +15,10 @@ from typing import TextIO
 import numpy as np
 
 from adjudge._version import __version__
-from adjudge.case import Case
 from adjudge.engine import entries
 from adjudge.errors import AdjudgeError, BackendError, InputError
 from adjudge.findings import Verdict, worst
+from adjudge.verbs import Case
 
 OK, FAILED, USAGE, UNDECIDED = 0, 1, 2, 3
 """Exit codes: all passed; something failed or raised; bad usage; some inconclusive, none failed."""

@@ -16,9 +16,8 @@ import numpy as np
 import pytest
 
 from adjudge.conformance import FAULTS, FaultyBackend, checks
-from adjudge.engine.contract import ArrayInfo
+from adjudge.engine.contract import ArrayInfo, replaced
 from adjudge.engine.registry import backend_named
-from adjudge.engine.wrapper import replaced
 
 ENGINES = ("numpy", "array_api_strict", "torch", "jax")
 AUTOMATIC = ("torch", "jax")

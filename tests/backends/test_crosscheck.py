@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from adjudge import InputError, Status, Verdict, crosscheck
+from adjudge.engine.contract import WrappedBackend
 from adjudge.engine.registry import backend_named
-from adjudge.engine.wrapper import WrappedBackend
 
 pytestmark = [pytest.mark.backend("torch"), pytest.mark.backend("jax")]
 

@@ -10,8 +10,8 @@ import adjudge
 from adjudge import listeners
 from adjudge.engine import registry
 from adjudge.engine.array_api import PlainArrays, PlainBackend
+from adjudge.engine.contract import replaced
 from adjudge.engine.place import placed, placed_tree
-from adjudge.engine.wrapper import replaced
 from adjudge.errors import InputError, UnknownFrameworkError
 
 ENGINES = [

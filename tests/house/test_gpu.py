@@ -19,8 +19,8 @@ import pytest
 
 from adjudge.conformance import checks
 from adjudge.engine.array_api import PlainArrays
+from adjudge.engine.contract import replaced
 from adjudge.engine.registry import backend_named
-from adjudge.engine.wrapper import replaced
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "benchmarks" / "gpu.py"

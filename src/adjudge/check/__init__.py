@@ -6,12 +6,11 @@ Its modules, each of which may import those above it:
 - `one_problem`: one problem judged, from its probes to its findings.
 - `at_kinks`: a kink at x, judged at points beside it.
 - `double_precision`: a function of low precision judged in double, and low against that.
-- `equivalence`: when two modes or ways agree to rounding, so that one comparison speaks for
-  both.
 - `isolation`: global state around a check, and what was noticed of it.
 - `special_points`: points that random inputs miss.
 - `summary`: the report of all judgements.
-- `mode_matrix`: every composition of modes in every way of the engine.
+- `mode_matrix`: every composition of modes in every way of the engine, and when two of these
+  agree to rounding, so that one comparison speaks for both.
 - `one_point`: the check at one point, from the options to the report.
 - `points`: one check at several points.
 

@@ -2,12 +2,12 @@
 
 Its modules, each of which may import those above it:
 
-- `contract`: what an adapter implements: an engine with its arrays and its environment.
+- `contract`: what an adapter implements: an engine with its arrays and its environment; and the
+  wrapper that changes one of these of another engine.
 - `support`: what several adapters need: settings that are put back, layouts that are kept.
 - `array_api`: an engine of arrays alone, whose derivatives are given by hand.
 - `place`: host arrays copied onto an engine exactly.
 - `registry`: which installed engine an array belongs to.
-- `wrapper`: engines that change one object of another engine.
 - `by_hand`: derivatives written by hand as an engine.
 
 Invariant: nothing in here knows of checking. A user's array is read and copied, never written
@@ -30,9 +30,12 @@ from adjudge.engine.contract import (
     FlatFunction,
     HostArray,
     MaybeArrays,
+    OtherDerivatives,
     Precision,
     Pullback,
     Refusals,
+    WrappedBackend,
+    replaced,
 )
 from adjudge.engine.place import host_array, placed, placed_tree
 from adjudge.engine.registry import (
@@ -45,7 +48,6 @@ from adjudge.engine.registry import (
     names,
 )
 from adjudge.engine.support import Setting, memory_span, restored
-from adjudge.engine.wrapper import OtherDerivatives, WrappedBackend, replaced
 from adjudge.floats import EPS
 
 __all__ = [

@@ -11,9 +11,9 @@ from adjudge.engine.contract import (
     AutodiffBackend,
     FlatFunction,
     MaybeArrays,
+    OtherDerivatives,
     Pullback,
 )
-from adjudge.engine.wrapper import OtherDerivatives
 from adjudge.errors import InputError, Source, running
 
 

@@ -2,8 +2,8 @@
 
 Its modules, each of which may import those above it:
 
-- `comparison`: the tolerance, one comparison of numbers, and the tally of many.
-- `verdict`: what the entries of a tally that do not agree amount to.
+- `comparison`: the tolerance, one comparison of numbers, the tally of many, and the findings that
+  a tally amounts to.
 - `rounding`: whether two automatic numbers differ by rounding or by an error.
 - `column`: the comparisons of one column, mode by mode.
 - `budget`: what still fits into `max_evaluations`.
@@ -23,7 +23,15 @@ from adjudge.jacobian.affine import Affine
 from adjudge.jacobian.block_sums import compare_block_sums, fits_block_sums
 from adjudge.jacobian.budget import ENTRY_WORK, least_work
 from adjudge.jacobian.column import ColumnBlock
-from adjudge.jacobian.comparison import ERRORS, UNDERFLOW, Tally, Tolerance
+from adjudge.jacobian.comparison import (
+    ERRORS,
+    UNDERFLOW,
+    Tally,
+    Tolerance,
+    findings_of,
+    identity_findings,
+    mode_verdict,
+)
 from adjudge.jacobian.refine import INHERITED_UNITS
 from adjudge.jacobian.rounding import (
     DERIVATIVE_UNITS,
@@ -48,7 +56,6 @@ from adjudge.jacobian.rounding import (
     rounding_neighbours,
 )
 from adjudge.jacobian.table import Failure, Table
-from adjudge.jacobian.verdict import findings_of, identity_findings, mode_verdict
 
 __all__ = [
     "DERIVATIVE_UNITS",

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from adjudge.check.equivalence import near
+from adjudge.check.mode_matrix import near
 from adjudge.engine.contract import ArrayInfo
 from adjudge.problem.space import Leaf, Space
 

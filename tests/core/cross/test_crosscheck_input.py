@@ -8,9 +8,8 @@ import pytest
 
 from adjudge import ByHand, InputError, Verdict, crosscheck
 from adjudge.engine.array_api import PlainArrays, PlainBackend
-from adjudge.engine.contract import Environment
+from adjudge.engine.contract import Environment, replaced
 from adjudge.engine.registry import backend_named
-from adjudge.engine.wrapper import replaced
 from adjudge.errors import BackendNotInstalledError, FlagError, UnknownFrameworkError
 
 ENGINES = ["numpy", "array_api_strict"]
