@@ -59,26 +59,84 @@ def x64(enable_x64: Any) -> Iterator[None]:
         yield
 
 
+def _one_or_several(found: Any) -> Any:
+    return tuple(found) if isinstance(found, tuple | list) else (found,)
+
+
+def _jax_vjp(f: Callable[..., Any], vjp: Callable[..., Any]) -> Any:
+    jax = importlib.import_module("jax")
+    rule = jax.custom_vjp(lambda *x: f(*x))
+    rule.defvjp(lambda *x: (f(*x), x), lambda x, w: _one_or_several(vjp(*x, w)))
+    return rule
+
+
+def _jax_jvp(f: Callable[..., Any], jvp: Callable[..., Any]) -> Any:
+    jax = importlib.import_module("jax")
+    rule = jax.custom_jvp(lambda *x: f(*x))
+    rule.defjvp(lambda x, v: (rule(*x), jvp(*x, *v)))
+    return rule
+
+
+def _torch_jvp(f: Callable[..., Any], jvp: Callable[..., Any]) -> Any:
+    torch = importlib.import_module("torch")
+
+    def vjp(*xw: Any) -> Any:
+        *x, w = xw
+        return torch.autograd.functional.vjp(f, tuple(x), w)[1]
+
+    return _torch_function(f, vjp, jvp)
+
+
+def _torch_gradient(f: Callable[..., Any], x: Any, w: Any) -> Any:
+    torch = importlib.import_module("torch")
+    return torch.autograd.functional.vjp(f, x, w)[1]
+
+
+def _jax_gradient(f: Callable[..., Any], x: Any, w: Any) -> Any:
+    jax = importlib.import_module("jax")
+    return jax.vjp(f, x)[1](w)[0]
+
+
+VJP = {"torch": lambda f, vjp: _torch_function(f, vjp), "jax": _jax_vjp}
+JVP = {"torch": _torch_jvp, "jax": _jax_jvp}
+
+
 @pytest.fixture
-def with_vjp(jax: Any) -> Callable[..., Any]:
-    """`with_vjp(f, backward)`: `f` with the vjp `backward(*x, w)`, right or wrong."""
-
-    def make(f: Callable[..., Any], backward: Callable[..., Any]) -> Any:
-        rule = jax.custom_vjp(lambda *x: f(*x))
-        rule.defvjp(lambda *x: (f(*x), x), lambda x, w: backward(*x, w))
-        return rule
-
-    return make
+def engine_name(request: pytest.FixtureRequest) -> str:
+    """The engine of the test: that of `adjudge_backend`, or JAX where the test has no such."""
+    if "adjudge_backend" in request.fixturenames:
+        return request.getfixturevalue("adjudge_backend").name
+    return "jax"
 
 
 @pytest.fixture
-def with_jvp(jax: Any) -> Callable[..., Any]:
-    """`with_jvp(f, push)`: `f` with the jvp `push(*x, *v)`, right or wrong."""
+def with_vjp(engine_name: str) -> Callable[..., Any]:
+    """`with_vjp(f, vjp)`: `f` with the gradients `vjp(*x, w)`, right or wrong, by the means of the
+    engine. Of complex numbers they are what the engine has for them.
+    """
+    return VJP[engine_name]
 
-    def make(f: Callable[..., Any], push: Callable[..., Any]) -> Any:
-        rule = jax.custom_jvp(lambda *x: f(*x))
-        rule.defjvp(lambda x, v: (rule(*x), push(*x, *v)))
-        return rule
+
+@pytest.fixture
+def with_jvp(engine_name: str) -> Callable[..., Any]:
+    """`with_jvp(f, jvp)`: `f` with the tangents `jvp(*x, *v)`, right or wrong. In JAX reverse mode
+    is made of them, in PyTorch it is that of `f`.
+    """
+    return JVP[engine_name]
+
+
+@pytest.fixture
+def spoiled(engine_name: str, with_vjp: Callable[..., Any]) -> Callable[..., Any]:
+    """`spoiled(f, wrong)`: `f` of one array with the gradient `wrong(x, g)` in place of its own
+    `g`, which is that of the real inner product, in JAX too.
+    """
+    gradient = {"torch": _torch_gradient, "jax": _jax_gradient}[engine_name]
+
+    def make(f: Callable[..., Any], wrong: Callable[..., Any]) -> Any:
+        def conjugated(z: Any) -> Any:
+            return z.conj() if engine_name == "jax" else z
+
+        return with_vjp(f, lambda x, w: conjugated(wrong(x, conjugated(gradient(f, x, w)))))
 
     return make
 
@@ -105,6 +163,28 @@ def gradgradcheck(request: pytest.FixtureRequest) -> Callable[..., Any]:
     return importlib.import_module(request.param).gradgradcheck
 
 
+def _torch_function(
+    forward: Any, backward: Any, jvp: Any = None, *, undefined: bool = False
+) -> Any:
+    torch = importlib.import_module("torch")
+
+    class Rule(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *x: Any) -> Any:
+            ctx.set_materialize_grads(not undefined)
+            ctx.save_for_backward(*x)
+            ctx.save_for_forward(*x)
+            return forward(*x)
+
+        @staticmethod
+        def backward(ctx: Any, *w: Any) -> Any:
+            return backward(*ctx.saved_tensors, *w)
+
+    if jvp is not None:
+        Rule.jvp = staticmethod(lambda ctx, *v: jvp(*ctx.saved_tensors, *v))
+    return Rule.apply
+
+
 @pytest.fixture
 def rule() -> Callable[..., Any]:
     """`rule(forward, backward, jvp)`: an `autograd.Function` by hand, right or wrong.
@@ -112,26 +192,7 @@ def rule() -> Callable[..., Any]:
     `forward(*x)`, `backward(*x, *w)`, `jvp(*x, *v)`; with `undefined` the derivatives see `None`
     where PyTorch has no gradient.
     """
-    torch = importlib.import_module("torch")
-
-    def make(forward: Any, backward: Any, jvp: Any = None, *, undefined: bool = False) -> Any:
-        class Rule(torch.autograd.Function):
-            @staticmethod
-            def forward(ctx: Any, *x: Any) -> Any:
-                ctx.set_materialize_grads(not undefined)
-                ctx.save_for_backward(*x)
-                ctx.save_for_forward(*x)
-                return forward(*x)
-
-            @staticmethod
-            def backward(ctx: Any, *w: Any) -> Any:
-                return backward(*ctx.saved_tensors, *w)
-
-        if jvp is not None:
-            Rule.jvp = staticmethod(lambda ctx, *v: jvp(*ctx.saved_tensors, *v))
-        return Rule.apply
-
-    return make
+    return _torch_function
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import importlib
 
 import numpy as np
 import pytest
+from scenarios import cells, on_both
 
 from adjudge import InputError, Verdict, examine, gradgradcheck
 
@@ -61,65 +62,6 @@ FEWER = [("symmetric", 1), ("simplex", 0)]
 """For the slower engine: a complex set and a real one. What is done with a set is the core's."""
 
 
-class Torch:
-    def __init__(self, torch):
-        self.xp = torch
-
-    def array(self, x, dtype=None):
-        tensor = self.xp.asarray(x)
-        return tensor if dtype is None else tensor.to(getattr(self.xp, dtype))
-
-    def spoiled(self, f, wrong):
-        """`f` with `wrong(x, J* w)` instead of `J* w`."""
-        torch = self.xp
-
-        class Rule(torch.autograd.Function):
-            @staticmethod
-            def forward(ctx, x):
-                ctx.save_for_backward(x)
-                return f(x.detach())
-
-            @staticmethod
-            def backward(ctx, w):
-                (x,) = ctx.saved_tensors
-                with torch.enable_grad():
-                    x = x.detach().requires_grad_()
-                    (g,) = torch.autograd.grad(f(x), x, w)
-                return wrong(x.detach(), g)
-
-        return Rule.apply
-
-
-class Jax:
-    def __init__(self, jax):
-        self.jax, self.xp = jax, jax.numpy
-
-    def array(self, x, dtype=None):
-        return self.xp.asarray(x, dtype=dtype)
-
-    def spoiled(self, f, wrong):
-        jax = self.jax
-        rule = jax.custom_vjp(f)
-        rule.defvjp(
-            lambda x: (f(x), x),
-            # JAX's cotangents are the conjugates of ours
-            lambda x, w: (self.xp.conj(wrong(x, self.xp.conj(jax.vjp(f, x)[1](w)[0]))),),
-        )
-        return rule
-
-
-def on(name, *values):
-    return pytest.param(name, *values, marks=pytest.mark.backend(name))
-
-
-@pytest.fixture(params=[on("torch"), on("jax")])
-def engine(request):
-    if request.param == "torch":
-        return Torch(request.getfixturevalue("torch"))
-    request.getfixturevalue("x64")
-    return Jax(request.getfixturevalue("jax"))
-
-
 @pytest.fixture
 def torch():
     return importlib.import_module("torch")
@@ -132,13 +74,9 @@ def wave(xp):
 # ---------------------------------------------------------------- right derivatives
 
 
-@pytest.mark.parametrize(
-    ("engine", "name", "k"),
-    [*(on("torch", *case) for case in CASES), *(on("jax", *case) for case in FEWER)],
-    indirect=["engine"],
-)
-def test_a_right_derivative_passes_in_every_mode_and_order(engine, name, k):
-    x, f = engine.array(POINTS[name][k]), wave(engine.xp)
+@cells(("name", "k"), torch=CASES, jax=FEWER)
+def test_a_right_derivative_passes_in_every_mode_and_order(adjudge_backend, name, k):
+    x, f = adjudge_backend.array(POINTS[name][k]), wave(adjudge_backend.xp)
 
     report = examine(f, x, directions=name, modes=[*BOTH, *SECOND], seed=SEED)
 
@@ -159,32 +97,28 @@ POINTS_WORDS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("engine", "name", "k"),
-    [*(on("torch", *case) for case in FEW), on("jax", *FEW[0])],
-    indirect=["engine"],
-)
-def test_a_float32_point_is_judged_in_float64(engine, name, k):
+@cells(("name", "k"), torch=FEW, jax=FEW[:1])
+def test_a_float32_point_is_judged_in_float64(adjudge_backend, spoiled, name, k):
     wide = POINTS[name][k]
-    x = engine.array(wide, "complex64" if np.iscomplexobj(wide) else "float32")
-    f = wave(engine.xp)
+    x = adjudge_backend.array(wide.astype("complex64" if np.iscomplexobj(wide) else "float32"))
+    f = wave(adjudge_backend.xp)
 
     report = examine(f, x, directions=name, modes=BOTH, seed=SEED)
-    wrong = examine(engine.spoiled(f, lambda x, g: g * 1.01), x, directions=name, seed=SEED)
+    wrong = examine(spoiled(f, lambda x, g: g * 1.01), x, directions=name, seed=SEED)
 
     assert report.verdict is Verdict.PASS, str(report)
     assert "formula judged in float64" in report.footer
     assert wrong.verdict is Verdict.FAIL, str(wrong)
 
 
-def decompositions(engine):
-    linalg = engine.xp.linalg
+def decompositions(xp):
+    linalg = xp.linalg
     return {
         "cholesky": (linalg.cholesky, "positive definite"),
         "logdet": (lambda a: linalg.slogdet(a)[1], "positive definite"),
         "inverse": (linalg.inv, "positive definite"),
         "eigenvalues": (lambda a: linalg.eigh(a)[0], "symmetric"),
-        "triangle": (lambda a: engine.xp.tril(a) ** 2, "symmetric"),
+        "triangle": (lambda a: xp.tril(a) ** 2, "symmetric"),
     }
 
 
@@ -195,32 +129,28 @@ DECOMPOSITIONS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("engine", "which", "kind"),
-    [
-        *(on("torch", *case) for case in DECOMPOSITIONS),
-        # the rules of each decomposition are an engine's own; one kind of each is enough there
-        *(on("jax", *case) for case in DECOMPOSITIONS[::2]),
-        on("jax", "cholesky", "complex"),
-    ],
-    indirect=["engine"],
+# the rules of each decomposition are an engine's own; in JAX one kind of each is enough
+@cells(
+    ("which", "kind"),
+    torch=DECOMPOSITIONS,
+    jax=[*DECOMPOSITIONS[::2], ("cholesky", "complex")],
 )
-def test_functions_that_read_a_triangle_pass_along_the_set(engine, which, kind):
-    f, name = decompositions(engine)[which]
-    x = engine.array(positive_definite(kind))
+def test_functions_that_read_a_triangle_pass_along_the_set(adjudge_backend, which, kind):
+    f, name = decompositions(adjudge_backend.xp)[which]
+    x = adjudge_backend.array(positive_definite(kind))
 
     assert examine(f, x, directions=name, seed=SEED).verdict is Verdict.PASS
     report = gradgradcheck(f, x, directions=name, seed=SEED, raise_exception=False)
     assert report.verdict is Verdict.PASS, str(report)
 
 
-@pytest.mark.parametrize("which", ["cholesky", "eigenvalues"])
-@pytest.mark.backend("torch")
-def test_they_fail_without_directions_where_the_engine_symmetrises_the_gradient(which, torch):
-    engine = Torch(torch)
-    f, _ = decompositions(engine)[which]
+@cells("which", torch=["cholesky", "eigenvalues"])
+def test_they_fail_without_directions_where_the_engine_symmetrises_the_gradient(
+    adjudge_backend, which
+):
+    f, _ = decompositions(adjudge_backend.xp)[which]
 
-    report = examine(f, engine.array(positive_definite()), seed=SEED)
+    report = examine(f, adjudge_backend.array(positive_definite()), seed=SEED)
 
     assert report.verdict is Verdict.FAIL, str(report)
 
@@ -249,14 +179,12 @@ ERRORS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("engine", "name", "k"),
-    [*(on("torch", *case) for case in CURVED), *(on("jax", *case) for case in FEW[:-1])],
-    indirect=["engine"],
-)
-def test_a_convention_outside_of_the_set_fails_without_directions_and_passes_with(engine, name, k):
-    x, xp = POINTS[name][k], engine.xp
-    off = engine.array(normal(name, x))
+@cells(("name", "k"), torch=CURVED, jax=FEW[:-1])
+def test_a_convention_outside_of_the_set_fails_without_directions_and_passes_with(
+    adjudge_backend, spoiled, name, k
+):
+    x, xp = POINTS[name][k], adjudge_backend.xp
+    off = adjudge_backend.array(normal(name, x))
     f = wave(xp)
 
     def total(x):
@@ -264,10 +192,10 @@ def test_a_convention_outside_of_the_set_fails_without_directions_and_passes_wit
         return xp.sum(xp.real(y) if np.iscomplexobj(POINTS[name][k]) else y)
 
     # the size of the gradient is that of its cotangent, to which it is linear
-    loose = engine.spoiled(total, lambda x, g: g + off * (xp.sum(xp.abs(g)) / 10))
+    loose = spoiled(total, lambda x, g: g + off * (xp.sum(xp.abs(g)) / 10))
     # additive it is not: that is another finding, which projected mode does not look for
-    bare = examine(loose, engine.array(x), seed=SEED)
-    along = examine(loose, engine.array(x), directions=name, seed=SEED)
+    bare = examine(loose, adjudge_backend.array(x), seed=SEED)
+    along = examine(loose, adjudge_backend.array(x), directions=name, seed=SEED)
 
     assert bare.verdict is Verdict.FAIL, str(bare)
     assert "MISMATCH" in str(bare)
@@ -280,33 +208,29 @@ def resolved(case, error):
     return case != ("sorted", 1) or error != "one part in a million"
 
 
-@pytest.mark.parametrize(
-    ("engine", "name", "k", "error"),
-    [
-        *(on("torch", *c, error) for c in CASES for error in ERRORS if resolved(c, error)),
-        *(on("jax", *case, "one part in a million") for case in FEW[:-1]),
-        on("jax", *FEW[-1], "factor"),
-    ],
-    indirect=["engine"],
+@cells(
+    ("name", "k", "error"),
+    torch=[(*case, error) for case in CASES for error in ERRORS if resolved(case, error)],
+    jax=[*((*case, "one part in a million") for case in FEW[:-1]), (*FEW[-1], "factor")],
 )
-def test_an_error_along_the_set_fails(engine, name, k, error):
-    rule = engine.spoiled(wave(engine.xp), lambda x, g: ERRORS[error](g))
+def test_an_error_along_the_set_fails(adjudge_backend, spoiled, name, k, error):
+    rule = spoiled(wave(adjudge_backend.xp), lambda x, g: ERRORS[error](g))
 
-    report = examine(rule, engine.array(POINTS[name][k]), directions=name, seed=SEED)
+    report = examine(rule, adjudge_backend.array(POINTS[name][k]), directions=name, seed=SEED)
 
     assert report.verdict is Verdict.FAIL, str(report)
 
 
-@pytest.mark.parametrize(("name", "k"), FEW)
-def test_one_wrong_entry_is_named(engine, name, k):
+@cells(("name", "k"), torch=FEW, jax=FEW)
+def test_one_wrong_entry_is_named(adjudge_backend, spoiled, name, k):
     x = POINTS[name][k]
     mask = np.ones(x.shape)
     mask.reshape(-1)[1] = 1.3
-    factor = engine.array(mask)
-    rule = engine.spoiled(wave(engine.xp), lambda x, g: g * factor)
+    factor = adjudge_backend.array(mask)
+    rule = spoiled(wave(adjudge_backend.xp), lambda x, g: g * factor)
     entry = ", ".join(str(i) for i in np.unravel_index(1, x.shape))
 
-    report = examine(rule, engine.array(x), directions=name, mode="full", seed=SEED)
+    report = examine(rule, adjudge_backend.array(x), directions=name, mode="full", seed=SEED)
 
     assert report.verdict is Verdict.FAIL, str(report)
     assert any(f"inputs[0][{entry}]" in entry_.wrt for entry_ in report.entries), str(report)
@@ -315,9 +239,10 @@ def test_one_wrong_entry_is_named(engine, name, k):
 # ---------------------------------------------------------------- the rest of the interface
 
 
-def test_a_chart_of_ones_own_is_differentiated_by_the_engine(engine):
-    xp = engine.xp
-    x = engine.array(np.asarray([0.6, 0.8]))
+@on_both
+def test_a_chart_of_ones_own_is_differentiated_by_the_engine(adjudge_backend, spoiled):
+    xp = adjudge_backend.xp
+    x = adjudge_backend.array(np.asarray([0.6, 0.8]))
 
     def circle(z):
         angle = z[0] - 0.6 + np.arctan2(0.8, 0.6)
@@ -326,8 +251,8 @@ def test_a_chart_of_ones_own_is_differentiated_by_the_engine(engine):
     def f(x):
         return x[0] * x[0] * x[1]
 
-    loose = engine.spoiled(f, lambda x, g: g + 5 * x * (g[1] / x[0] ** 2))
-    wrong = engine.spoiled(f, lambda x, g: g * 1.0001)
+    loose = spoiled(f, lambda x, g: g + 5 * x * (g[1] / x[0] ** 2))
+    wrong = spoiled(f, lambda x, g: g * 1.0001)
 
     assert examine(loose, x, seed=SEED).verdict is Verdict.FAIL
     report = examine(loose, x, directions={0: circle}, seed=SEED)
@@ -336,9 +261,11 @@ def test_a_chart_of_ones_own_is_differentiated_by_the_engine(engine):
     assert examine(wrong, x, directions=circle, seed=SEED).verdict is Verdict.FAIL
 
 
-def test_only_the_leaves_that_are_named_have_directions(engine):
-    xp = engine.xp
-    inputs = ({"a": engine.array(symmetric()), "b": engine.array(matrix((3, 3)))},)
+@on_both
+def test_only_the_leaves_that_are_named_have_directions(adjudge_backend):
+    xp = adjudge_backend.xp
+    a, b = adjudge_backend.arrays(symmetric(), matrix((3, 3)))
+    inputs = ({"a": a, "b": b},)
 
     def f(tree):
         return xp.matmul(tree["a"], tree["b"])
@@ -352,11 +279,12 @@ def test_only_the_leaves_that_are_named_have_directions(engine):
         examine(f, inputs, directions="symmetric")
 
 
-def test_batched_derivatives_go_along_the_set(engine):
-    x = engine.array(symmetric())
+@on_both
+def test_batched_derivatives_go_along_the_set(adjudge_backend):
+    x = adjudge_backend.array(symmetric())
 
     report = examine(
-        wave(engine.xp), x, directions="symmetric", check_forward_ad=True, seed=SEED,
+        wave(adjudge_backend.xp), x, directions="symmetric", check_forward_ad=True, seed=SEED,
         check_batched_grad=True, check_batched_forward_grad=True,
     )  # fmt: skip
 

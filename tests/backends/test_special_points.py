@@ -4,31 +4,12 @@ import importlib
 
 import numpy as np
 import pytest
+from scenarios import cells, on_both
 
 from adjudge import Verdict, examine, special_points
 
 X = np.asarray([0.3, -1.2, 0.8, 2.0])
 MATRIX = np.asarray([[0.9, 0.2, -0.3], [0.1, 1.7, 0.4], [-0.5, 0.6, 2.5]])
-
-
-def on(name, *values):
-    return pytest.param(name, *values, marks=pytest.mark.backend(name))
-
-
-ENGINES = [on("torch"), on("jax")]
-
-
-@pytest.fixture(params=ENGINES)
-def engine(request):
-    """`(namespace, array)` of each engine."""
-    if request.param == "torch":
-        torch = importlib.import_module("torch")
-        return torch, lambda x, dtype="float64": torch.tensor(
-            x, dtype=getattr(torch, dtype), requires_grad=True
-        )
-    request.getfixturevalue("x64")
-    jnp = importlib.import_module("jax.numpy")
-    return jnp, lambda x, dtype="float64": jnp.asarray(x, dtype=dtype)
 
 
 def sinc(xp, *, guarded):
@@ -46,14 +27,9 @@ def moderate(x):
     return bool(np.all((x == 0) | ((np.abs(x) > 1e-12) & (np.abs(x) < 100))))
 
 
-@pytest.mark.parametrize(
-    ("engine", "dtype"),
-    [on("torch", "float64"), on("torch", "float32"), on("jax", "float64")],
-    indirect=["engine"],
-)
-def test_a_division_guarded_for_its_value_only_fails_at_zero(engine, dtype):
-    xp, array = engine
-    x = array(X, dtype)
+@cells("dtype", torch=["float64", "float32"], jax=["float64"])
+def test_a_division_guarded_for_its_value_only_fails_at_zero(adjudge_backend, dtype):
+    xp, x = adjudge_backend.xp, adjudge_backend.array(X, dtype)
 
     wrong = examine(sinc(xp, guarded=False), x, points="special", domain=moderate)
     right = examine(sinc(xp, guarded=True), x, points="special", domain=moderate)
@@ -80,20 +56,11 @@ def products(xp, x):
     return xp.stack(parts)
 
 
-@pytest.mark.parametrize("name", ENGINES)
-def test_a_product_whose_rule_divides_fails_at_an_exact_zero(name, request):
-    xp = importlib.import_module("torch" if name == "torch" else "jax.numpy")
-    if name == "torch":
-        rule = request.getfixturevalue("rule")
-        x = xp.tensor(X, requires_grad=True)
-        wrong = rule(lambda x: x.prod(), lambda x, w: w * x.prod() / x)
-        right = rule(lambda x: x.prod(), lambda x, w: w * products(xp, x))
-    else:
-        request.getfixturevalue("x64")
-        with_vjp = request.getfixturevalue("with_vjp")
-        x = xp.asarray(X)
-        wrong = with_vjp(xp.prod, lambda x, w: (w * xp.prod(x) / x,))
-        right = with_vjp(xp.prod, lambda x, w: (w * products(xp, x),))
+@on_both
+def test_a_product_whose_rule_divides_fails_at_an_exact_zero(adjudge_backend, with_vjp):
+    xp, x = adjudge_backend.xp, adjudge_backend.array(X)
+    wrong = with_vjp(xp.prod, lambda x, w: w * xp.prod(x) / x)
+    right = with_vjp(xp.prod, lambda x, w: w * products(xp, x))
 
     reports = [examine(f, x, points="special") for f in (right, wrong)]
 
@@ -119,31 +86,26 @@ FUNCTIONS = {
 OF_MATRICES = {"sum of eigenvalues", "matrix product", "inverse"}
 
 
-@pytest.mark.parametrize(
-    ("engine", "name", "dtype"),
-    [
-        *(on("torch", name, "float64") for name in FUNCTIONS),
-        on("torch", "tanh", "float32"),
-        *(on("jax", name, "float64") for name in ("exp", "cumulative product")),
-    ],
-    indirect=["engine"],
+@cells(
+    ("name", "dtype"),
+    torch=[*((name, "float64") for name in FUNCTIONS), ("tanh", "float32")],
+    jax=[("exp", "float64"), ("cumulative product", "float64")],
 )
-def test_what_is_right_everywhere_passes_at_every_special_point(engine, name, dtype):
-    xp, array = engine
-    x = array(MATRIX if name in OF_MATRICES else X, dtype)
+def test_what_is_right_everywhere_passes_at_every_special_point(adjudge_backend, name, dtype):
+    xp = adjudge_backend.xp
+    x = adjudge_backend.array(MATRIX if name in OF_MATRICES else X, dtype)
 
     report = examine(lambda x: FUNCTIONS[name](xp, x), x, points="special", seed=1)
 
     assert report.verdict is Verdict.PASS, str(report)
 
 
-def test_eigenvalues_are_not_smooth_where_they_repeat_and_their_sum_is(engine):
-    xp, array = engine
+@on_both
+def test_eigenvalues_are_not_smooth_where_they_repeat_and_their_sum_is(adjudge_backend):
+    xp, x = adjudge_backend.xp, adjudge_backend.array(MATRIX)
 
-    each = examine(lambda x: eigenvalues(xp, x), array(MATRIX), points="special", seed=1)
-    whole = examine(
-        lambda x: xp.sum(eigenvalues(xp, x) ** 2), array(MATRIX), points="special", seed=1
-    )
+    each = examine(lambda x: eigenvalues(xp, x), x, points="special", seed=1)
+    whole = examine(lambda x: xp.sum(eigenvalues(xp, x) ** 2), x, points="special", seed=1)
 
     assert failing(each) == set(), str(each)
     identity = each.points["identity"]

@@ -1,0 +1,72 @@
+"""The search for wrong entries and `max_evaluations=` with the vjps and jvps of the engines."""
+
+import numpy as np
+import pytest
+from scenarios import cells, on_both
+
+from adjudge import InputError, Status, Verdict, examine
+
+MODES = [["R"], ["F"], ["R", "F"], ["RR"], ["FR"], ["RF"]]
+
+in_modes = cells("modes", torch=MODES, jax=[*MODES[2:], ["FF"]])
+
+
+@on_both
+@pytest.mark.parametrize("letter", ["R", "F"])
+@pytest.mark.parametrize("scalar", [True, False])
+def test_two_wrong_entries_of_a_large_input_are_named(
+    adjudge_backend, with_vjp, with_jvp, letter, scalar
+):
+    xp = adjudge_backend.xp
+    factors = np.ones(2_000)
+    factors[[700, 1_999]] = 2.0
+    factors = adjudge_backend.array(factors)
+    by_hand = with_vjp if letter == "R" else with_jvp
+    wrong = by_hand(xp.sin, lambda x, v: v * xp.cos(x) * factors)
+    x = adjudge_backend.array(np.random.default_rng(1).normal(size=2_000))
+
+    report = examine((lambda x: xp.sum(wrong(x))) if scalar else wrong, x, modes=[letter], seed=1)
+
+    named = {entry.wrt for entry in report.entries if not entry.wrt.endswith("along v")}
+    assert {"inputs[0][700]", "inputs[0][1999]"} == named, str(report)
+    assert report.counts["evaluations"] <= (120 if letter == "R" else 240)
+
+
+@in_modes
+def test_a_third_of_the_work_compares_a_part(adjudge_backend, monkeypatch, modes):
+    monkeypatch.setattr("adjudge.jacobian.coloring.DENSEST", 0)  # one column at a time
+    x, sin = adjudge_backend.array(np.linspace(0.1, 1, 24)), adjudge_backend.xp.sin
+    free = examine(sin, x, modes=modes, mode="full", seed=0).counts
+    budget = (free["evaluations"] + free["vjps"] + free["jvps"]) // 3
+
+    report = examine(sin, x, modes=modes, mode="full", seed=0, max_evaluations=budget)
+
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert {Status.UNFINISHED} == {finding.status for finding in report.findings}
+    assert 0 < report.counts["comparisons"] < free["comparisons"]
+    counts = report.counts
+    assert counts["evaluations"] + counts["vjps"] + counts["jvps"] <= budget
+
+
+@in_modes
+def test_the_least_budget_makes_a_comparison(adjudge_backend, modes):
+    x, sin = adjudge_backend.array(np.linspace(0.1, 1, 300)), adjudge_backend.xp.sin
+    with pytest.raises(InputError, match="give at least") as refused:
+        examine(sin, x, modes=modes, max_evaluations=2)
+    least = int(str(refused.value).split("at least ")[1].split(",")[0])
+
+    report = examine(sin, x, modes=modes, max_evaluations=least)
+
+    assert report.counts["comparisons"] >= 1
+
+
+@on_both
+def test_second_order_says_what_it_left(adjudge_backend):
+    x = adjudge_backend.array(np.linspace(0.1, 1, 40))
+
+    report = examine(
+        adjudge_backend.xp.sin, x, modes=["R", "RR"], mode="full", max_evaluations=100, seed=0
+    )
+
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert "the budget is spent" in str(report)

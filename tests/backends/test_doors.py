@@ -1,0 +1,87 @@
+"""What the doors to each engine have in common: signatures, answers, and what they import."""
+
+import importlib
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+import adjudge
+
+AUTOMATIC = {"torch": {"eps", "atol", "rtol"}, "jax": {"eps"}}
+"""What a door finds out by itself where it is left out, and its peer has a number for."""
+
+DOORS = [
+    ("torch", "torch.autograd", "gradcheck"),
+    ("torch", "torch.autograd", "gradgradcheck"),
+    ("jax", "jax.test_util", "check_grads"),
+    ("jax", "jax.test_util", "check_jvp"),
+    ("jax", "jax.test_util", "check_vjp"),
+]
+
+
+def on(engine, *values):
+    return pytest.param(engine, *values, marks=pytest.mark.backend(engine))
+
+
+@pytest.mark.parametrize(("engine", "module", "name"), [on(*door) for door in DOORS])
+def test_a_door_has_the_signature_of_its_peer_and_finds_out_its_numbers(engine, module, name):
+    door = inspect.signature(getattr(importlib.import_module(f"adjudge_{engine}"), name)).parameters
+    peer = inspect.signature(getattr(importlib.import_module(module), name)).parameters
+
+    assert [(p.name, p.kind) for p in peer.values()] == [(p.name, p.kind) for p in door.values()]
+    different = {key for key in peer if peer[key].default != door[key].default}
+    # of the three signatures of JAX one has no number for `eps`
+    assert different <= AUTOMATIC[engine]
+    assert different == AUTOMATIC[engine] or engine == "jax"
+    assert {door[key].default for key in AUTOMATIC[engine]} == {None}
+
+
+ANSWERS = {"torch": ("gradcheck", {}), "jax": ("check_grads", {"order": 1})}
+
+
+@pytest.mark.parametrize("adjudge_backend", ["torch", "jax"], indirect=True)
+def test_a_right_derivative_passes_and_a_wrong_one_is_an_assertion_with_a_report(
+    adjudge_backend, with_jvp
+):
+    xp, name = adjudge_backend.xp, adjudge_backend.name
+    verb, options = ANSWERS[name]
+    check = getattr(importlib.import_module(f"adjudge_{name}"), verb)
+    (x,) = adjudge_backend.arrays([0.5, -1.5, 2.0])
+    if name == "torch":
+        x.requires_grad_()
+        options = {"check_forward_ad": True}
+
+    check(xp.sin, (x,), **options)
+    for factor in (-1.0, 2.0, 0.0, 1 + 1e-6):
+        wrong = with_jvp(xp.sin, lambda x, v, c=factor: c * v * xp.cos(x))
+        with pytest.raises(AssertionError) as raised:
+            check(wrong, (x,), **options)
+        assert isinstance(raised.value, adjudge.GradcheckError)
+        assert raised.value.report.verdict is adjudge.Verdict.FAIL
+        assert str(raised.value).startswith("FAIL")
+
+
+LAZY = """
+import sys, numpy as np, adjudge
+imported = lambda name: any(module.partition(".")[0] == name for module in sys.modules)
+print(imported("{engine}"), imported("adjudge_{engine}"))
+adjudge.gradcheck(adjudge.ByHand(np.sin, vjp=lambda x, w: w * np.cos(x)), (np.ones(2),))
+print(imported("{engine}"))
+import adjudge_{engine}
+print(imported("{engine}"), "adjudge_{engine}.door" in sys.modules)
+adjudge_{engine}.{verb}
+print("adjudge_{engine}.door" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize("engine", [on("torch"), on("jax")])
+def test_an_engine_is_imported_for_its_arrays_and_a_door_for_those_who_open_it(engine):
+    code = LAZY.format(engine=engine, verb=ANSWERS[engine][0])
+
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.splitlines() == ["False False", "False", "True False", "True"]

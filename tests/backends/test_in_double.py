@@ -1,0 +1,432 @@
+"""Derivatives of less than double precision: the formula in float64, the rest against that."""
+
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from scenarios import on_both
+
+import adjudge
+from adjudge import Status, Verdict, examine
+
+with suppress(ImportError):  # absent: every test of PyTorch is skipped
+    import torch
+with suppress(ImportError):  # absent: every test of JAX is skipped
+    import jax
+    import jax.numpy as jnp
+
+LOW = ["float32", "float16", "bfloat16"]
+
+
+def real(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+# ---------------------------------------------------------------- on both engines
+
+MASK = np.ones((3, 3))
+MASK[0, 2] = 0
+PLANTS = {
+    "right": lambda g, mask: g,
+    "sign": lambda g, mask: -g,
+    "dropped": lambda g, mask: g * mask,
+    "factor": lambda g, mask: g * (1.01 if "float32" in str(g.dtype) else 1.1),
+    "transposed": lambda g, mask: g.T,
+}
+
+
+@on_both
+@pytest.mark.parametrize("dtype", LOW)
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_rule_that_is_wrong_in_low_precision_alone(adjudge_backend, with_vjp, dtype, plant):
+    xp, mask = adjudge_backend.xp, adjudge_backend.array(MASK, dtype)
+
+    def vjp(x, w):
+        g = w * xp.cos(x)
+        return g if "float64" in str(x.dtype) else PLANTS[plant](g, mask)
+
+    report = examine(with_vjp(xp.sin, vjp), adjudge_backend.array(real(3, 3), dtype), seed=0)
+
+    assert report.verdict is (Verdict.PASS if plant == "right" else Verdict.FAIL), report
+    assert report.provenance.note == "formula judged in float64"
+    if plant != "right":
+        assert [Status.MISMATCH] == [f.status for f in report.findings if not f.note]
+        assert report.findings[0].detail.right
+        assert "float64 derivative right" in report.headline
+
+
+@on_both
+@pytest.mark.parametrize("dtype", LOW)
+@pytest.mark.parametrize("off", [0.0, 1e-4])
+def test_a_small_error_in_the_formula_shows_in_every_dtype(adjudge_backend, with_vjp, dtype, off):
+    xp = adjudge_backend.xp
+    f = with_vjp(xp.sin, lambda x, w: (1 + off) * w * xp.cos(x))
+
+    report = examine(f, adjudge_backend.array(real(5), dtype), seed=0)
+
+    assert report.verdict is (Verdict.FAIL if off else Verdict.PASS), report
+
+
+@on_both
+@pytest.mark.parametrize("off", [0.0, 1e-4])
+def test_a_small_error_of_forward_mode_shows(adjudge_backend, with_jvp, off):
+    xp = adjudge_backend.xp
+    f = with_jvp(xp.sin, lambda x, v: (1 + off) * v * xp.cos(x))
+
+    report = examine(f, adjudge_backend.array(real(5), "float32"), modes=["F"], seed=0)
+
+    assert report.modes == {"F": Verdict.FAIL if off else Verdict.PASS}, report
+
+
+@on_both
+@pytest.mark.parametrize("dtype", LOW)
+def test_a_constant_rounded_to_the_dtype_is_no_error(adjudge_backend, dtype):
+    x = adjudge_backend.array(real(6), dtype)
+
+    report = examine(lambda x: 0.1 * x * 0.3 + 0.7 * x, x, seed=0)
+
+    assert report.verdict is Verdict.PASS, report
+
+
+@on_both
+def test_captured_arrays_are_widened_with_the_input(adjudge_backend):
+    xp = adjudge_backend.xp
+    weight = adjudge_backend.array(real(4, 2, seed=1), "float32")
+    before = weight.dtype
+
+    report = examine(
+        lambda x: xp.tanh(x @ weight) * 0.3,
+        adjudge_backend.array(real(3, 4), "float32"),
+        modes=["R", "F", "RR"],
+        seed=0,
+    )
+
+    assert report.verdict is Verdict.PASS, report
+    assert report.provenance.note == "formula judged in float64"
+    assert weight.dtype == before
+
+
+@on_both
+def test_a_small_error_behind_captured_arrays(adjudge_backend, with_vjp):
+    xp = adjudge_backend.xp
+    wrong = with_vjp(xp.sin, lambda x, w: (1 + 1e-4) * w * xp.cos(x))
+    weight = adjudge_backend.array(real(4, 3, seed=1), "float32")
+    mask = adjudge_backend.array(np.array([True, False, True]))
+
+    report = examine(
+        lambda x: xp.where(mask, wrong(x @ weight), x[:, :3]),
+        adjudge_backend.array(real(2, 4), "float32"),
+        seed=0,
+    )
+
+    assert report.verdict is Verdict.FAIL
+    assert report.provenance.note == "formula judged in float64"
+
+
+def narrow(xp, x):
+    """`x` in half precision."""
+    return x.half() if hasattr(x, "half") else x.astype("float16")
+
+
+def wide(xp, x):
+    return x.float() if hasattr(x, "float") else x.astype("float32")
+
+
+@on_both
+@pytest.mark.parametrize("seed", range(2))
+def test_a_narrower_dtype_inside_is_named_and_allowed_for(adjudge_backend, spoiled, seed):
+    xp = adjudge_backend.xp
+    weight = adjudge_backend.array(real(5, 5, seed=seed + 10), "float32")
+    x = adjudge_backend.array(real(2, 5, seed=seed), "float32")
+
+    def network(x):
+        return wide(xp, xp.tanh(narrow(xp, x) @ narrow(xp, weight)) @ narrow(xp, weight))
+
+    wrong = spoiled(network, lambda x, g: -g)
+    right, sign = (examine(f, x, seed=0) for f in (network, wrong))
+
+    assert right.verdict is not Verdict.FAIL, right
+    assert sign.verdict is Verdict.FAIL
+    assert "out stays float32" in right.provenance.note
+    assert right.verdict is Verdict.PASS or "eps of 0.00098 inside" in right.provenance.note
+
+
+@on_both
+def test_a_function_that_takes_no_double_is_judged_natively(adjudge_backend, with_vjp):
+    xp = adjudge_backend.xp
+
+    def forward(x):
+        if "float64" in str(x.dtype):
+            raise RuntimeError("not implemented for 'Double'")
+        return xp.sin(x)
+
+    right, wrong = (
+        examine(
+            with_vjp(forward, lambda x, w, c=c: c * w * xp.cos(x)),
+            adjudge_backend.array(real(3), "float32"),
+            seed=0,
+        )
+        for c in (1.0, -1.0)
+    )
+
+    assert [right.verdict, wrong.verdict] == [Verdict.PASS, Verdict.FAIL]
+    assert "RuntimeError: not implemented for 'Double'" in right.provenance.note
+
+
+@on_both
+def test_a_cast_inside_that_costs_precision_is_judged_natively(adjudge_backend, with_vjp):
+    xp = adjudge_backend.xp
+    wrong = with_vjp(xp.sin, lambda x, w: 1.1 * w * xp.cos(x))
+
+    def casting(sine):
+        return lambda x: xp.astype(sine(wide(xp, x)), x.dtype) * x
+
+    reports = [
+        examine(casting(sine), adjudge_backend.array(real(3), "float32"), seed=0)
+        for sine in (xp.sin, wrong)
+    ]
+
+    assert [report.verdict for report in reports] == [Verdict.PASS, Verdict.FAIL], reports
+    assert "less than double precision inside" in reports[1].provenance.note
+
+
+# ---------------------------------------------------------------- PyTorch alone
+
+
+def tensor(*shape, dtype="float32", seed=0):
+    return torch.tensor(real(*shape, seed=seed)).to(getattr(torch, dtype)).requires_grad_()
+
+
+@pytest.mark.backend("torch")
+@pytest.mark.parametrize("dtype", LOW)
+def test_the_weights_of_a_module_are_widened_with_its_input(dtype):
+    module = torch.nn.Sequential(
+        torch.nn.Linear(4, 6), torch.nn.LayerNorm(6), torch.nn.Tanh(), torch.nn.Linear(6, 2)
+    ).to(getattr(torch, dtype))
+    before = [parameter.detach().clone() for parameter in module.parameters()]
+
+    report = examine(module, tensor(3, 4, dtype=dtype), check_forward_ad=True, seed=0)
+
+    assert report.verdict is Verdict.PASS, report
+    assert report.provenance.note == "formula judged in float64"
+    assert all(map(torch.equal, before, module.parameters()))
+
+
+@pytest.mark.backend("torch")
+def test_second_order_of_a_module():
+    module = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
+
+    report = adjudge.gradgradcheck(module, tensor(2, 3), check_fwd_over_rev=True, seed=0)
+
+    assert report.provenance.note == "formula judged in float64"
+    assert set(report.modes) == {"R", "RR", "FR"}
+
+
+@pytest.mark.backend("torch")
+@pytest.mark.parametrize("dtype", LOW)
+def test_softmax_and_attention_pass(dtype):
+    def attention(q, k, v):
+        return torch.softmax(q @ k.T / 2, -1) @ v
+
+    inputs = [tensor(3, 4, dtype=dtype, seed=seed) for seed in range(3)]
+    report = examine(attention, inputs, modes=["R", "F", "RR"], seed=0)
+
+    assert report.verdict is Verdict.PASS, report
+    assert report.provenance.note == "formula judged in float64"
+
+
+@pytest.mark.backend("torch")
+@pytest.mark.parametrize(
+    ("dtype", "values"),
+    [
+        ("float32", [9.0, 11.0, 12.5]),
+        ("float32", [17.0, 18.0, 19.5]),
+        ("float16", [8.0, 8.25, 8.5]),
+    ],
+)
+def test_a_saturated_derivative_is_a_note(dtype, values):
+    x = torch.tensor(values, dtype=getattr(torch, dtype), requires_grad=True)
+
+    report = examine(torch.sigmoid, x, seed=0)
+
+    assert report.verdict is Verdict.PASS, report
+    assert {Status.INACCURATE} == {finding.status for finding in report.findings}
+    assert report.findings[0].detail.right
+    assert "formula PASS; float" in str(report)
+
+
+@pytest.mark.backend("torch")
+@pytest.mark.parametrize("off", [0.0, 0.01])
+def test_a_buffer_that_f_writes_into(rule, off):
+    square = rule(lambda x: x * x, lambda x, w: (2 + off) * x * w)
+    kept = torch.zeros(3)
+
+    def f(x):
+        out = torch.zeros(3)
+        out[:] = square(x)
+        kept.copy_(x.detach())
+        return out.sin() * x + kept.sum() * 0
+
+    report = examine(f, tensor(3), seed=0)
+
+    assert report.verdict is (Verdict.FAIL if off else Verdict.PASS), report
+
+
+@pytest.mark.backend("torch")
+def test_the_door_with_numbers_judges_natively(rule):
+    from adjudge_torch import gradcheck
+
+    seen = []
+
+    def forward(x):
+        seen.append(x.dtype)
+        return x.sin()
+
+    f = rule(forward, lambda x, w: (1 + 1e-4) * w * x.cos())
+    assert gradcheck(f, tensor(3), eps=1e-2, atol=1e-2, rtol=1e-2)
+    assert set(seen) == {torch.float32}
+    assert not gradcheck(f, tensor(3), raise_exception=False)
+    assert torch.float64 in seen
+
+
+def precision():
+    return (
+        torch.get_float32_matmul_precision(),
+        torch.backends.cuda.matmul.allow_tf32,
+        torch.backends.cudnn.allow_tf32,
+        torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction,
+        torch.is_autocast_enabled("cpu"),
+    )
+
+
+@pytest.fixture
+def reduced():
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    with (
+        torch.backends.cudnn.flags(enabled=True, allow_tf32=True),
+        torch.autocast("cpu", dtype=torch.bfloat16),
+    ):
+        yield
+    torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.backend("torch")
+@pytest.mark.parametrize("raises", [False, True])
+def test_the_highest_precision_of_pytorch_is_for_the_check_alone(reduced, raises):
+    before, seen = precision(), []
+
+    def f(x):
+        seen.append((precision(), (x @ x).dtype))
+        if raises and len(seen) > 1:
+            raise ValueError("stop")
+        return x.sin()
+
+    if raises:
+        with pytest.raises(ValueError, match="stop"):
+            examine(f, tensor(3, 3), highest_precision=True, in_double=False)
+    else:
+        examine(f, tensor(3, 3), highest_precision=True, in_double=False)
+
+    assert set(seen) == {(("highest", False, False, False, False), torch.float32)}
+    assert precision() == before
+
+
+@pytest.mark.backend("torch")
+def test_autocast_is_allowed_for_without_it(reduced):
+    weight = tensor(3, 3, seed=1)
+
+    def f(x):
+        return (x @ weight).float()
+
+    loose = examine(f, tensor(3, 3), seed=0, in_double=False)
+    strict = examine(f, tensor(3, 3), seed=0, in_double=False, highest_precision=True)
+
+    assert loose.tolerance["rtol"] > 0.1
+    assert strict.tolerance["rtol"] < 0.01
+    assert strict.verdict is Verdict.PASS, strict
+
+
+# ---------------------------------------------------------------- JAX, outside of 64-bit mode
+
+
+def array(*shape, dtype="float32", seed=0):
+    return jnp.asarray(real(*shape, seed=seed), dtype)
+
+
+@pytest.mark.backend("jax")
+def test_the_function_itself_runs_outside_of_64_bit_mode():
+    seen = set()
+
+    def f(x):
+        seen.add((str(x.dtype), bool(jax.config.jax_enable_x64)))
+        return jnp.sin(x)
+
+    assert adjudge.gradcheck(f, array(3))
+    assert seen == {("float32", False), ("float64", True)}
+
+
+@pytest.mark.backend("jax")
+def test_captured_arrays_and_compiled_functions_take_part():
+    weight = array(4, 2, seed=1)
+
+    @jax.jit
+    def f(x):
+        return jnp.tanh(x @ weight) * 0.3
+
+    report = examine(f, array(3, 4), modes=["R", "F", "RR"], seed=0)
+
+    assert report.verdict is Verdict.PASS, report
+    assert report.provenance.note == "formula judged in float64"
+    assert weight.dtype == jnp.float32
+    assert not jax.config.jax_enable_x64
+
+
+@pytest.mark.backend("jax")
+def test_a_primitive_that_takes_float32_alone_is_judged_natively(with_vjp):
+    def f(x):
+        return jax.lax.mul(x, jnp.full(x.shape, 2.0, jnp.float32))
+
+    report = examine(f, array(3), seed=0)
+
+    assert report.verdict is Verdict.PASS, report
+    assert "judged natively: in float64 it raises TypeError" in report.provenance.note
+    assert not examine(with_vjp(f, lambda x, w: (-2 * w,)), array(3), seed=0)
+
+
+@pytest.mark.backend("jax")
+def test_check_grads_with_numbers_judges_natively(with_vjp):
+    from adjudge_jax import check_grads
+
+    seen = set()
+
+    def f(x):
+        seen.add(str(x.dtype))
+        return jnp.sin(x)
+
+    slightly = with_vjp(f, lambda x, w: ((1 + 1e-4) * w * jnp.cos(x),))
+    check_grads(slightly, (array(3),), order=1, modes=["rev"], atol=1e-2, rtol=1e-2, eps=1e-2)
+    assert seen == {"float32"}
+    with pytest.raises(AssertionError):
+        check_grads(slightly, (array(3),), order=1, modes=["rev"])
+
+
+@pytest.mark.backend("jax")
+@pytest.mark.parametrize("raises", [False, True])
+def test_the_highest_precision_of_jax_is_for_the_check_alone(raises):
+    seen = []
+
+    def f(x):
+        seen.append(jax.config.jax_default_matmul_precision)
+        if raises:
+            raise ValueError("stop")
+        return x @ x
+
+    if raises:
+        with pytest.raises(ValueError, match="stop"):
+            examine(f, array(3, 3), highest_precision=True)
+    else:
+        assert examine(f, array(3, 3), highest_precision=True)
+
+    assert set(seen) == {"highest"}
+    assert jax.config.jax_default_matmul_precision is None
