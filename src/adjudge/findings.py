@@ -77,7 +77,7 @@ class Status(StrEnum):
 
 
 Outcome: TypeAlias = Verdict | Status
-"""What became of a mode: its verdict; or UNSUPPORTED or RAISED, where there is none."""
+"""The outcome of a mode is its verdict, or UNSUPPORTED or RAISED where there is none."""
 
 
 class Beyond(StrEnum):
@@ -224,7 +224,7 @@ class Method:
     scheme: Scheme
     evaluations: int = 0
     reference: str = ""
-    """What the reference calls itself."""
+    """The name that the reference gives itself."""
 
 
 @dataclass(frozen=True)
@@ -321,7 +321,7 @@ class AlsoWrong:
 
 @dataclass(frozen=True)
 class Nearby:
-    """What became of points beside a kink."""
+    """The outcome of the points beside a kink."""
 
     judged: int
     right: int
@@ -390,7 +390,7 @@ class Task(Enum):
 
 @dataclass(frozen=True, eq=False)
 class BudgetSpent(Detail):
-    """What `max_evaluations` left undone."""
+    """`max_evaluations` left something undone."""
 
     compared: int
     planned: int
@@ -417,7 +417,7 @@ class Unequal(Detail):
     one: float
     two: float
     others: int
-    """How many other entries of the same leaf differ."""
+    """The number of other entries of the same leaf that differ."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -593,7 +593,7 @@ class Unrepeatable(Detail):
     cancelling: float
     """The gap that it may make where large terms cancel."""
     allowed: float | None = None
-    """What the caller allows, where that covers the gap."""
+    """The spread that the caller allows, where that covers the gap."""
 
     @property
     def reordered(self) -> bool:
@@ -767,9 +767,9 @@ class NotInDouble(Detail):
 
     refusal: Refusal
     name: str = ""
-    """What stays in a narrow dtype; the type of the exception."""
+    """The name of what stays in a narrow dtype, or the type of the exception."""
     words: str = ""
-    """That dtype; the message of the exception."""
+    """The narrow dtype, or the message of the exception."""
     gradient: Rule | None = None
     """Whether it is the derivative of `name` that stays narrow."""
     eps: float | None = None
@@ -849,7 +849,8 @@ class Finding:
     """Whether this is worth knowing and decides nothing."""
     cause: BaseException | None = None
     way: str = ""
-    """In which of the engine's ways of taking derivatives, where not in its usual one."""
+    """The way of taking derivatives in which it was seen, where that is not the engine's usual
+    one."""
     point: str = ""
     """At which of several points, by name."""
     moved: float = 0.0

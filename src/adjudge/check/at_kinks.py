@@ -64,7 +64,10 @@ def judge_here_or_nearby(
 
 
 def _reach(base: Base) -> float:
-    """Of the scale of each input; sixteen bits hold no less."""
+    """Returns the distance of the points beside x, as a part of the scale of each input.
+
+    A shorter one would be lost in the rounding of sixteen bits.
+    """
     return 0.06 if any(leaf.eps > COARSE_EPS for leaf in base.problem.X.leaves) else 0.01
 
 

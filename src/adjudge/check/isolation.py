@@ -30,7 +30,7 @@ from adjudge.problem import Leaf, Problem
 
 @dataclass
 class Surroundings:
-    """What happened to the global state during a check."""
+    """A record of what happened to the global state during a check."""
 
     drawn: bool = False
     """Whether a global random state was advanced; known when the check is over."""

@@ -207,7 +207,7 @@ class Matrix:
     """Whether a derivative that raises is a finding; else its exception comes through."""
     outcomes: list[Judgement] = field(default_factory=list)
     rows: dict[str, dict[str, Outcome]] = field(default_factory=dict)
-    """What became of each mode, by way of the engine."""
+    """Returns, for each way of the engine, the outcome of each mode."""
     _known: dict[str, Judged] = field(default_factory=dict)
     """By the modes taken, what was judged in the usual way."""
     _along: Vector | None = None
@@ -295,7 +295,9 @@ class Matrix:
         return left
 
     def _agreed(self, known: Judged, base: Base, outcome: Judgement, seed: int) -> dict[str, int]:
-        """Which of RF and FF agree with RR, with how many numbers."""
+        """Returns those of RF and FF that agree with RR, each with how many numbers were
+        compared.
+        """
         agreed: dict[str, int] = {}
         row = outcome.images.get("RF")
         if row is not None:

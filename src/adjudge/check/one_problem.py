@@ -88,7 +88,8 @@ class Judgement:
     undecidable: set[str] = field(default_factory=set)
     """Modes that nothing but another x can settle."""
     images: dict[str, tuple[Vector, Vector]] = field(default_factory=dict)
-    """By mode, a probe and what the rule made of it: what other modes and ways must agree with."""
+    """Maps a mode to a probe and to what the rule made of it, with which other modes and ways
+    must agree."""
     beyond: set[Beyond] = field(default_factory=set)
     """What was looked at that nobody asked for by name."""
 

@@ -97,7 +97,7 @@ class Given:
 
 
 Pattern = Callable[[Given], HostArray | None]
-"""What an input becomes; `None` where its shape has no such point."""
+"""Turns an input into the special one; it returns `None` where the shape has no such point."""
 
 
 def _alternating(size: float) -> Pattern:

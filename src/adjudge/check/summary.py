@@ -50,7 +50,7 @@ def function_name(f: Callable[..., Any]) -> str:
 
 
 def rows_of(outcomes: Sequence[Judgement]) -> dict[str, Outcome]:
-    """What became of each mode."""
+    """Returns the outcome of each mode."""
     row: dict[str, Outcome] = {}
     for outcome in outcomes:
         for mode, verdict in outcome.modes.items():

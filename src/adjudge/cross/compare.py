@@ -252,7 +252,9 @@ def _lasting(
 
 
 def _fixed(low: Array, high: Array) -> NDArray[np.bool_]:
-    """Where low and high differ by one part of their size, at all points; but where one is zero."""
+    """Says where low and high differ by the same part of their size at all points. An entry at
+    which either is zero does not count.
+    """
     e, g = finite_deviation(low, high)
     held = np.all(np.isfinite(low) & np.isfinite(high), axis=1)
     unknown = ~held[:, None]

@@ -82,7 +82,7 @@ class Numbers:
     """The answer of one engine to a question."""
 
     rows: NDArray[np.float64]
-    """By point, probe and entry; NaN at points where the function raises."""
+    """The numbers by point, probe and entry. They are NaN at points where the function raises."""
     values: NDArray[np.float64]
     """By point, what the function whose derivative is taken gives."""
 
@@ -132,7 +132,7 @@ class Engine:
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """What every evaluation happens in: global state as it was afterwards."""
+        """A context for every evaluation, after which global state is as it was before."""
         highest = self.options.get("highest_precision", False)
         with (
             self.backend.environment.widening() if self.widening else nullcontext(),

@@ -1,4 +1,4 @@
-"""What a comparison of engines found: the report, its table, and the error that carries it."""
+"""The report on a comparison of engines, its table, and the error that carries it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _CAUSES = {
 
 @dataclass(frozen=True)
 class Divergence:
-    """Where two engines differ in one quantity: the entry that is farthest off."""
+    """A difference of two engines in one quantity, at the entry that is farthest off."""
 
     quantity: str
     """`value`, `R`, `F`, `RR` and so on."""
@@ -74,7 +74,7 @@ class Divergence:
     """FAIL; INCONCLUSIVE where both may be right; PASS for a note."""
     entry: str
     numbers: tuple[float, float] | None
-    """That of the first engine and of the second; `None` where the structure differs."""
+    """The number of the first engine and that of the second; `None` where the structure differs."""
     allowed: float
     apart: int
     compared: int
@@ -179,7 +179,7 @@ class LeftOut:
     """What an exception says."""
 
     def __str__(self) -> str:
-        """In one sentence."""
+        """The divergence in one sentence."""
         if self.omission is Omission.NO_DONOR:
             return f"derivatives on {self.engine}: no other engine has them"
         if self.omission is Omission.DONATED:
@@ -210,12 +210,12 @@ class CrossReport:
     comparisons: Mapping[str, Mapping[str, int]]
     """By quantity and pair of engines, how many numbers were compared."""
     divergences: Sequence[Divergence]
-    """In the order values, vjps, jvps, second order; notes among them."""
+    """They stand in the order values, vjps, jvps, second order, and notes are among them."""
     cells: Mapping[str, Mapping[str, str]]
     """By quantity and engine: PASS, FAIL, INCONCLUSIVE, UNSUPPORTED, RAISED; `not compared` where
     only its own differences speak for it, `-` where nothing does."""
     raised: Mapping[str, str]
-    """By engine, what f raised there."""
+    """Maps an engine to what f raised there."""
     omissions: Sequence[LeftOut]
     """What was not compared, and why."""
     held_against: str | None

@@ -315,11 +315,11 @@ class AutodiffBackend(ABC):
     """
 
     name: str
-    """What reports call the engine."""
+    """The name of the engine in reports."""
     way: str = "eager"
     """What reports call this way of taking derivatives, where the engine has several: `ways`."""
     compiled_way: str = "compiled"
-    """What reports call the derivatives of a function that `compile` made."""
+    """The name in reports of the derivatives of a function that `compile` made."""
     usually_compiled: bool = False
     """Whether users of this engine compile most functions. A check of all modes up to an order then
     checks the compiled function, too, without being asked."""
@@ -420,7 +420,7 @@ class AutodiffBackend(ABC):
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """Which of `jvp`, `vmap` and `compile` this engine offers."""
+        """Returns those of `jvp`, `vmap` and `compile` that this engine offers."""
         return frozenset(
             name
             for name in ("jvp", "vmap", "compile")

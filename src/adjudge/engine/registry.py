@@ -1,4 +1,6 @@
-"""Which engine an array belongs to: adapters are known by name and imported when needed."""
+"""The registry of engines: adapters are known by name and imported when an array of theirs shows
+up.
+"""
 
 from __future__ import annotations
 

@@ -361,7 +361,7 @@ DENSE = ("dense", "strided")
 """The layouts, in the words of engines, in which every entry is a coordinate."""
 
 Masks = dict[int, NDArray[np.bool_]]
-"""By input, a mask of its entries."""
+"""Maps the index of an input to a mask of its entries."""
 
 
 def fits_block_sums(problem: Problem, base: Base) -> bool:

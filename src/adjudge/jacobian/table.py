@@ -107,7 +107,7 @@ class Table:
     open_columns: int = 0
     """The columns on which a ladder of steps left something undecided."""
     failures: dict[str, Failure] = field(default_factory=dict)
-    """By mode, the first comparison that failed."""
+    """Maps a mode to its first comparison that failed."""
     projections: dict[tuple[str, int, int], Failure] = field(default_factory=dict)
     """The projections that failed, by mode, input and output (-1: the first of all outputs)."""
     undecidable: set[str] = field(default_factory=set)

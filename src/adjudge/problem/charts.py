@@ -200,7 +200,7 @@ def _polar_pull(xp: Any, z: Array, w: Array, x: Array, start: Array) -> Array:
 
 
 def _polar_derivative(xp: Any, q: Array, v: Array) -> Array:
-    """Of one step, along `v`; its own adjoint."""
+    """The derivative of one step along `v`. It is its own adjoint."""
     gram = xp.matmul(_adjoint(xp, q), q)
     cross = xp.matmul(_adjoint(xp, v), q)
     more = xp.matmul(v, gram) + xp.matmul(q, cross + _adjoint(xp, cross))

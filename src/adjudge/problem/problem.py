@@ -100,9 +100,10 @@ class Problem:
     """How many leaves of X are those of the original function, where there are more."""
 
     cotangent: Vector | None = None
-    """For a vjp: its cotangent as a vector over all outputs of f, zero where detached."""
+    """The cotangent of a vjp as a vector over all outputs of f, which is zero where they are
+    detached."""
     bounds: tuple[Vector, Vector] | None = None
-    """What no evaluation leaves: the lowest and highest point of X."""
+    """The lowest and the highest point of X, between which every evaluation stays."""
     in_double: Callable[[], Problem] | None = None
     """Makes the same problem in double precision, where x has a leaf of less."""
     constraints: tuple[str, ...] = ()

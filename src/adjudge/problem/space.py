@@ -144,7 +144,7 @@ class Space:
 
     @cached_property
     def owner(self) -> NDArray[np.int64]:
-        """For each coordinate the index of its leaf."""
+        """The index of the leaf of each coordinate."""
         return np.repeat(np.arange(len(self.leaves)), [leaf.size for leaf in self.leaves])
 
     def entry(self, k: int) -> str:

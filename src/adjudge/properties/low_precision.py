@@ -59,7 +59,7 @@ DOUBLINGS = 12
 
 @dataclass(frozen=True)
 class LowPrecisionResult:
-    """What came of the comparison in one mode."""
+    """The outcome of the comparison in one mode."""
 
     mode: str
     dtype: str = ""

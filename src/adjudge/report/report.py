@@ -1,4 +1,4 @@
-"""What a check found, counted, with where it comes from."""
+"""The report of a check: its verdict, findings and counts, and what its numbers come from."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from adjudge.report.tables import by_point, conclusion, counted, table_of
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where the numbers come from."""
+    """The engine, device, dtype, seed and version that the numbers of a report come from."""
 
     backend: str
     version: str
@@ -60,11 +60,11 @@ class Report:
     """What was looked at beside the comparisons, since `thorough` says so, or an order or modes are
     given: properties of the derivatives and of the function that may fail as well."""
     points: Mapping[str, Report] = field(default_factory=dict)
-    """By name, the report at each of several points (`points=`)."""
+    """Maps the name of a point to the report there, where several are checked (`points=`)."""
     left_out: Sequence[str] = ()
     """Special points outside of the domain."""
     silence: Sequence[Silence] = ()
-    """Of one of several points: why it decides nothing (f raises, is not smooth, and so on)."""
+    """Says of one of several points why it decides nothing (f raises, is not smooth, and so on)."""
 
     def __bool__(self) -> bool:
         """Whether the verdict is PASS."""
