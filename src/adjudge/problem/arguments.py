@@ -33,22 +33,25 @@ Expand = Callable[[object], Expansion | None]
 
 @dataclass(frozen=True)
 class Tree:
-    """A flattened pytree: leaves, their accessor paths, and the way back.
-
-    `signature` is equal for two trees of the same structure.
-    """
+    """A pytree, flattened."""
 
     leaves: tuple[Any, ...]
     names: tuple[str, ...]
+    """The accessor paths of the leaves, like `inputs[0]['w']`."""
     rebuild: Callable[[Sequence[Any]], Any]
+    """Makes a pytree of the same structure from other leaves."""
     signature: tuple[object, ...]
+    """A value that is equal for two pytrees of the same structure."""
 
 
 def flatten(tree: Any, root: str, expand: Expand) -> Tree:
-    """`tree` flattened by optree, and below its leaves by the engine's own registrations.
+    """Returns `tree` flattened by optree, and below the leaves of that by `expand`.
 
-    `None` is a leaf, so that it can be passed through in any position. `root` is the code
-    that the names begin with: `inputs`, `out`.
+    Args:
+        tree: Nested containers of any kind that optree knows. `None` is a leaf, so that it can
+            stand in any position.
+        root: The name that the accessor paths begin with: `inputs`, `out`.
+        expand: Returns the children of a node that only an engine knows, and `None` for others.
     """
     leaves: list[Any]
     accessors, leaves, spec = optree.tree_flatten_with_accessor(tree, none_is_leaf=True)
@@ -82,11 +85,21 @@ def _expanded(leaf: object, name: str, expand: Expand) -> Tree:
 
 
 Path = int | str
+"""The index of a positional argument, or an accessor path like `inputs[0]['w']`."""
+
+
+def is_at_or_below(name: str, path: Path) -> bool:
+    """Returns whether the leaf of this name is at `path` or below it; all leaves are below ""."""
+    prefix = f"inputs[{path}]" if isinstance(path, int) else path
+    return not prefix or name == prefix or (name.startswith(prefix) and name[len(prefix)] in "[.")
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """The user's arguments, flattened: which leaves are checked, and how to call with others."""
+    """The user's arguments, flattened.
+
+    `checked` are the indices of the leaves that are checked, and `backend` is the engine of these.
+    """
 
     tree: Tree
     checked: tuple[int, ...]
@@ -94,20 +107,20 @@ class Arguments:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Accessor paths of the checked leaves."""
+        """The accessor paths of the checked leaves."""
         return tuple(self.tree.names[k] for k in self.checked)
 
     @property
     def leaves(self) -> Arrays:
-        """The user's own checked arrays: read, never written to or passed on."""
+        """The user's own checked arrays, which are read, and never written to or passed on."""
         return tuple(self.tree.leaves[k] for k in self.checked)
 
     def call(self, x: Arrays) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """`args, kwargs` with `x` in the checked places and fresh copies of other arrays."""
+        """Returns `args, kwargs` with `x` in the checked places and new copies of other arrays."""
         return self.assemble(self.fill(x))
 
     def fill(self, x: Arrays) -> list[Any]:
-        """All leaves, with `x` in the checked places and fresh copies of other arrays."""
+        """Returns all leaves, with `x` in the checked places and new copies of other arrays."""
         leaves: list[Any] = list(self.tree.leaves)
         for k in self._unchecked:
             leaves[k] = self._fresh(leaves[k])
@@ -121,24 +134,29 @@ class Arguments:
         return tuple(k for k in range(len(self.tree.leaves)) if k not in checked)
 
     def assemble(self, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """`args, kwargs` made of these leaves."""
+        """Returns `args, kwargs` made of these leaves."""
         args, kwargs = self.tree.rebuild(leaves)
         return tuple(args), kwargs
 
     def in_double(self) -> Arguments:
-        """The same arguments with every floating array of the engine in double precision."""
+        """Returns the same arguments with every floating array of the engine in double precision.
+
+        Raises what the engine raises where its device has no double precision.
+        """
         backend = self.backend
 
         def wide(leaf: Any) -> Any:
             low = backend.owns(leaf) and backend.arrays.is_differentiable(leaf)
             return backend.arrays.widen(leaf) if low else leaf
 
-        with running(Source.ENGINE):  # not every device has double precision
+        with running(Source.ENGINE):
             tree = replace(self.tree, leaves=tuple(wide(leaf) for leaf in self.tree.leaves))
         return replace(self, tree=tree)
 
     def mutated(self, leaves: Sequence[Any]) -> tuple[str, ...]:
-        """Names of the unchecked arrays among `leaves` that no longer hold the user's values."""
+        """Returns the names of the unchecked arrays among `leaves` that were written to, so that
+        they no longer hold the user's values.
+        """
         return tuple(
             name
             for k, (name, now, before) in enumerate(
@@ -153,7 +171,8 @@ class Arguments:
         backend = self.backend
         try:
             now, before = backend.arrays.to_host(now), backend.arrays.to_host(before)
-        except NotSupportedError:  # of a device whose arrays hold no values: nothing is written
+        except NotSupportedError:
+            # Arrays of a device that hold no values cannot be written to.
             return True
         return bool(np.array_equal(now, before, equal_nan=True))
 
@@ -174,9 +193,21 @@ def read_arguments(
     masked: bool | None = None,
     device: str | None = None,
 ) -> Arguments:
-    """The call `f(*inputs, **kwargs)`, flattened; with `device` on copies of all its arrays there.
+    """Returns the arguments of the call `f(*inputs, **kwargs)`, flattened.
 
-    Raises the errors of bad input.
+    Args:
+        inputs: A tuple or list of positional arguments, or one argument.
+        kwargs: Keyword arguments.
+        wrt: Which leaves are checked: paths, or `None` for those that are marked for
+            differentiation and, where none is, for all floating and complex arrays.
+        backend: The engine or its name; `None` for that of the arrays.
+        masked: Whether sparse arrays are checked at their stored values only.
+        device: The name of a device, on which copies of all arrays take the place of the arrays.
+
+    Raises:
+        InputError: Nothing can be checked, or `wrt`, `device` or `backend` mean nothing here.
+        BackendError: An array belongs to no engine that is known and installed, or checked arrays
+            belong to two.
     """
     args = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
     positional = flatten(args, "inputs", expand)
@@ -195,7 +226,8 @@ def read_arguments(
         if given is not None:
             if given.owns(leaf):
                 owners[k] = given
-        elif not isinstance(leaf, np.generic):  # NumPy's scalars are numbers, like float
+        elif not isinstance(leaf, np.generic):
+            # NumPy's scalars are numbers and constants, as Python's are.
             try:
                 owner = backend_of(leaf, name)
             except UnknownFrameworkError as error:
@@ -231,7 +263,8 @@ def _selected(
     unknown: Mapping[int, UnknownFrameworkError],
     wrt: Path | Sequence[Path] | None,
 ) -> tuple[int, ...]:
-    """The checked leaves: those named, else those marked, else all that can be.
+    """Returns the indices of the checked leaves: those that `wrt` names, else those marked for
+    differentiation, else all floating and complex arrays.
 
     An array of an unknown framework is a constant where others are named or marked.
     """
@@ -266,20 +299,17 @@ def _resolved(
         raise InputError("wrt= selects nothing", "name at least one input, or leave wrt= out")
     chosen: set[int] = set()
     for path in paths:
-        prefix = f"inputs[{path}]" if isinstance(path, int) else path
-        under = [
-            k
-            for k, name in enumerate(tree.names)
-            if name == prefix or (name.startswith(prefix) and name[len(prefix)] in "[.")
+        found = [
+            k for k, name in enumerate(tree.names) if path != "" and is_at_or_below(name, path)
         ]
-        if not under:
+        if not found:
             raise InputError(
                 f"wrt={path!r} is no input; there are: {', '.join(tree.names) or 'none'}",
                 "give the index of a positional argument, or a path as listed",
             )
-        usable = [k for k in under if k in floating]
+        usable = [k for k in found if k in floating]
         if not usable:
-            k = under[0]
+            k = found[0]
             if k in unknown:
                 raise unknown[k]
             kind = getattr(tree.leaves[k], "dtype", type(tree.leaves[k]).__name__)

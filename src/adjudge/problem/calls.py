@@ -1,4 +1,7 @@
-"""Between flat leaves and what the user's function takes and returns."""
+"""Calls of the user's function with leaves, what they are for, and how many there were.
+
+It is here that code of the user runs, and that the leaves of its results are told from the rest.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from enum import Enum, auto
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -16,32 +19,33 @@ from adjudge.errors import InputError, Source, UnstableOutputError, running
 from adjudge.problem.arguments import Arguments, Tree, flatten
 
 KEPT_BYTES = 2**20
-"""Of all points together that are kept alive; points of more than a sixteenth of it are not."""
+"""The memory of all points together that are kept alive. Points of more than a sixteenth of it are
+not kept. The value is ours."""
 
 
 class Purpose(Enum):
-    """What the function is being evaluated for."""
+    """What the function is being evaluated for, in the words of a note on an exception."""
 
-    FIRST = auto()
-    AT_X = auto()
-    AGAIN_AT_X = auto()
-    REVERSE = auto()
+    FIRST = "the first evaluation"
+    AT_X = "at x"
+    AGAIN_AT_X = "a second time at x"
+    REVERSE = "at x, under reverse mode"
     """The engine evaluates it to differentiate it in reverse mode."""
-    FORWARD = auto()
+    FORWARD = "at x, under forward mode"
     """The engine evaluates it to differentiate it in forward mode."""
-    NEAR_X = auto()
-    REFERENCE = auto()
-    ROUNDING = auto()
-    SINGULAR_VECTOR = auto()
-    BLOCK = auto()
-    PRECISION = auto()
-    CACHE = auto()
-    JUMP = auto()
-    SPECIAL_POINT = auto()
+    NEAR_X = "near x"
+    REFERENCE = "near x, to compare it with the reference"
+    ROUNDING = "with x moved by rounding"
+    SINGULAR_VECTOR = "along a singular vector"
+    BLOCK = "with a block of an input moved"
+    PRECISION = "to see its precision"
+    CACHE = "at x and beside it, to tell a cache"
+    JUMP = "close to x, to tell a jump from a slope"
+    SPECIAL_POINT = "close to a special point"
 
 
 DIFFERENTIATING = (Purpose.REVERSE, Purpose.FORWARD)
-"""Purposes for which the engine evaluates the function, not adjudge."""
+"""The purposes for which the engine evaluates the function, and not adjudge."""
 
 
 @dataclass(frozen=True)
@@ -53,58 +57,41 @@ class Move:
     tangent: bool
 
 
-_PURPOSES = {
-    Purpose.FIRST: "the first evaluation",
-    Purpose.AT_X: "at x",
-    Purpose.AGAIN_AT_X: "a second time at x",
-    Purpose.REVERSE: "at x, under reverse mode",
-    Purpose.FORWARD: "at x, under forward mode",
-    Purpose.NEAR_X: "near x",
-    Purpose.REFERENCE: "near x, to compare it with the reference",
-    Purpose.ROUNDING: "with x moved by rounding",
-    Purpose.SINGULAR_VECTOR: "along a singular vector",
-    Purpose.BLOCK: "with a block of an input moved",
-    Purpose.PRECISION: "to see its precision",
-    Purpose.CACHE: "at x and beside it, to tell a cache",
-    Purpose.JUMP: "close to x, to tell a jump from a slope",
-    Purpose.SPECIAL_POINT: "close to a special point",
-}
-
-
 def purpose_in_words(purpose: Purpose | Move) -> str:
-    """How the note on an exception says what an evaluation was for."""
+    """Returns how the note on an exception says what an evaluation was for."""
     if isinstance(purpose, Purpose):
-        return _PURPOSES[purpose]
+        return str(purpose.value)
     times = " times a random tangent" if purpose.tangent else ""
     return f"with {purpose.name} moved by {purpose.step:+.3g}{times}"
 
 
 @dataclass
 class Counts:
-    """What a check has cost so far, and what f is evaluated for now (for notes on exceptions)."""
+    """What a check has cost so far, and what f is being evaluated for."""
 
     evaluations: int = 0
     vjps: int = 0
     jvps: int = 0
     purpose: Purpose | Move = Purpose.FIRST
     limit: float = np.inf
-    """The budget: work that may be spent before no more is begun."""
+    """The budget: once so much work is spent, no more is begun."""
     kept: deque[Arrays] = field(default_factory=deque)
-    """Points handed out, the latest last: a function that remembers arrays by `id` must not meet
-    the `id` of an array that is gone."""
+    """Points at which f was evaluated, the latest last. A function that caches results by the `id`
+    of its arrays would otherwise meet the `id` of an array that is gone in another one."""
     all_kept: bool = False
+    """Whether points of any size are kept, as within `keeping`."""
 
     @property
     def spent(self) -> int:
-        """Work the size of an evaluation so far; a jvp evaluates f as well, and counts twice."""
+        """The work so far, in evaluations of f; a jvp evaluates f as well, and counts twice."""
         return self.evaluations + self.vjps + self.jvps
 
     def allows(self, work: float) -> bool:
-        """Whether the budget has room for this much more."""
+        """Returns whether the budget has room for this much more work."""
         return self.spent + work <= self.limit
 
     def keep(self, x: Arrays, size: int) -> None:
-        """Keeps the point `x` of `size` bytes alive, as long as that is cheap."""
+        """Keeps the point `x`, of `size` bytes, alive for as long as that is cheap."""
         if self.all_kept or size <= KEPT_BYTES // 16:
             self.kept.append(x)
         while not self.all_kept and len(self.kept) > KEPT_BYTES // max(size, 1):
@@ -112,7 +99,7 @@ class Counts:
 
     @contextmanager
     def keeping(self) -> Iterator[None]:
-        """Every point is kept alive, of whatever size."""
+        """Keeps every point alive within the block, of whatever size."""
         self.all_kept = True
         try:
             yield
@@ -123,28 +110,35 @@ class Counts:
 
 @dataclass(frozen=True)
 class Signature:
-    """What must not change between two evaluations: structure, shapes and dtypes of outputs."""
+    """What must not change between two evaluations of f."""
 
     structure: tuple[object, ...]
+    """The structure of the result, as `Tree.signature`."""
     arrays: tuple[tuple[str, tuple[int, ...], str] | None, ...]
+    """For each leaf of the result its name, shape and dtype, and `None` where it is no array."""
 
 
 @dataclass
 class UserCalls:
-    """Between leaves and the user's arguments and results; it remembers the result's structure."""
+    """Calls the user's function with leaves, and finds the leaves in what it returns.
+
+    The first result is remembered, since those that follow must have its structure.
+    """
 
     arguments: Arguments
     counts: Counts
     result: Tree | None = None
+    """The first result, flattened."""
     signature: Signature | None = None
     differentiable: tuple[int, ...] = ()
+    """The indices of those leaves of the result that are floating or complex arrays."""
     mutated: tuple[str, ...] = ()
-    """Unchecked arrays that the first evaluation wrote into."""
-    bare: tuple[tuple[int, ...], str] | None = None
-    """Shape and dtype, where the function returns a single array."""
+    """The names of unchecked arrays that the first evaluation wrote into."""
+    single: tuple[tuple[int, ...], str] | None = None
+    """The shape and the dtype of the result, where that is a single array."""
 
     def arguments_for(self, x: Arrays) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """See `Arguments.call`."""
+        """Returns `args, kwargs` of a call at the point `x`: see `Arguments.call`."""
         return self.arguments.call(x)
 
     @contextmanager
@@ -154,7 +148,10 @@ class UserCalls:
             yield
 
     def evaluate(self, function: Callable[..., Any], x: Arrays) -> Arrays:
-        """Output leaves of one counted evaluation; exceptions say which one it was."""
+        """Returns the differentiable outputs of `function` at the point `x`, and counts the call.
+
+        What the function raises comes through, with a note that says in which evaluation.
+        """
         leaves = self.arguments.fill(x)
         args, kwargs = self.arguments.assemble(leaves)
         self.counts.evaluations += 1
@@ -169,11 +166,15 @@ class UserCalls:
         return self.outputs(result)
 
     def outputs(self, result: Any) -> Arrays:
-        """Floating and complex output leaves. Raises `UnstableOutputError` on a new structure."""
+        """Returns the leaves of `result` that are floating or complex arrays.
+
+        Raises `UnstableOutputError` where its structure, a shape or a dtype is not that of the
+        first result.
+        """
         if (
-            self.bare is not None
+            self.single is not None
             and self.arguments.backend.owns(result)
-            and (tuple(result.shape), str(result.dtype)) == self.bare
+            and (tuple(result.shape), str(result.dtype)) == self.single
         ):
             return (result,)
         tree = flatten(result, "out", expand)
@@ -187,7 +188,7 @@ class UserCalls:
                 if backend.owns(leaf) and backend.arrays.is_differentiable(leaf)
             )
             if len(tree.leaves) == 1 and tree.leaves[0] is result and self.differentiable:
-                self.bare = (tuple(result.shape), str(result.dtype))
+                self.single = (tuple(result.shape), str(result.dtype))
         elif signature != self.signature:
             raise _unstable(self.signature, signature, self.counts)
         return tuple(tree.leaves[k] for k in self.differentiable)
@@ -202,14 +203,18 @@ class UserCalls:
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """Accessor paths of the differentiable outputs."""
+        """The accessor paths of the differentiable outputs."""
         assert self.result is not None
         return tuple(self.result.names[k] for k in self.differentiable)
 
-    # -- derivatives by hand: trees of gradients and cotangents
+    # -- derivatives by hand, which take and return trees of gradients and cotangents
 
     def gradients(self, result: Any) -> MaybeArrays:
-        """One gradient per checked leaf. Raises `InputError` on a wrong number of them."""
+        """Returns one gradient per checked leaf from what a hand-written vjp returned.
+
+        That is one gradient per positional input, each of the structure of its input, or `None`.
+        Raises `InputError` where their number or a structure is another one.
+        """
         arguments = self.arguments
         args, kwargs = arguments.tree.rebuild(arguments.tree.leaves)
         if result is None:
@@ -230,7 +235,9 @@ class UserCalls:
         return tuple(found[k] for k in arguments.checked)
 
     def gradient_tree(self, leaves: MaybeArrays) -> tuple[Any, ...]:
-        """One tree per positional input, `None` at unchecked leaves."""
+        """Returns one tree per positional input, of the arrays `leaves` at the checked leaves and
+        `None` at the others.
+        """
         tree = self.arguments.tree
         flat: list[Any] = [None] * len(tree.leaves)
         for k, leaf in zip(self.arguments.checked, leaves, strict=True):
@@ -239,7 +246,9 @@ class UserCalls:
         return tuple(args)
 
     def cotangent(self, w: MaybeArrays) -> Any:
-        """`w` in the structure of the user's result, `None` at other leaves."""
+        """Returns the cotangents `w` of the differentiable outputs in the structure of the user's
+        result, with `None` at its other leaves.
+        """
         assert self.result is not None
         flat: list[Any] = [None] * len(self.result.leaves)
         for k, leaf in zip(self.differentiable, w, strict=True):
@@ -247,7 +256,7 @@ class UserCalls:
         return self.result.rebuild(flat)
 
     def cotangent_leaves(self, tree: Any) -> MaybeArrays:
-        """One array per differentiable output, from a tree of the result's structure."""
+        """Returns one array per differentiable output, from a tree of the result's structure."""
         assert self.result is not None
         if tree is None:
             return (None,) * len(self.differentiable)
@@ -256,7 +265,10 @@ class UserCalls:
 
 
 def _matched(like: Any, tree: Any, name: str) -> list[Any]:
-    """Leaves of `tree` in the order of those of `like`; `None` for a whole subtree is allowed."""
+    """Returns the leaves of `tree`, which has the structure of `like` or is `None`.
+
+    Raises `InputError`, which says `name`, where it has another number of leaves.
+    """
     expected = flatten(like, name, expand)
     if tree is None:
         return [None] * len(expected.leaves)

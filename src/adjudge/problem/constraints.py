@@ -20,9 +20,9 @@ from adjudge.engine import (
 )
 from adjudge.errors import FlagError, InputError, NotSupportedError
 from adjudge.floats import Vector
-from adjudge.problem.arguments import Path
+from adjudge.problem.arguments import Path, is_at_or_below
 from adjudge.problem.charts import SETS, Chart, OffTheSetError, tolerance
-from adjudge.problem.domain import Bounds, is_at_or_below, leaves_at
+from adjudge.problem.domain import Bounds, leaves_at
 from adjudge.problem.space import Leaf, Space, largest
 
 Directions: TypeAlias = (
@@ -213,8 +213,7 @@ def charts_of(
 def _bounded(leaf: Leaf, bounds: Bounds) -> bool:
     if not isinstance(bounds, Mapping):
         return bounds is not None
-    prefixes = [f"inputs[{path}]" if isinstance(path, int) else path for path in bounds]
-    return any(is_at_or_below(leaf.name, prefix) for prefix in prefixes)
+    return any(is_at_or_below(leaf.name, path) for path in bounds)
 
 
 def _chart(

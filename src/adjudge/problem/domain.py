@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from adjudge.errors import InputError
 from adjudge.floats import Vector
-from adjudge.problem.arguments import Path
+from adjudge.problem.arguments import Path, is_at_or_below
 from adjudge.problem.space import Leaf, Space
 
 Bounds = tuple[Any, Any] | Mapping[Path, tuple[Any, Any]] | None
@@ -26,8 +26,7 @@ def leaves_at(leaves: Sequence[Leaf], path: Path, option: str, remedy: str) -> l
 
     Raises `InputError`, which names the option `option` and ends in `remedy`, where there is none.
     """
-    prefix = f"inputs[{path}]" if isinstance(path, int) else path
-    found = [j for j, leaf in enumerate(leaves) if is_at_or_below(leaf.name, prefix)]
+    found = [j for j, leaf in enumerate(leaves) if is_at_or_below(leaf.name, path)]
     if not found:
         raise InputError(
             f"{option}= names {path!r}, which is no checked input; there are: "
@@ -63,11 +62,6 @@ def read_bounds(space: Space, origin: Vector, bounds: Bounds) -> tuple[Vector, V
                 "give bounds with low < high that contain x",
             )
     return low, high
-
-
-def is_at_or_below(name: str, prefix: str) -> bool:
-    """Returns whether the leaf `name` is at the path `prefix` or below it."""
-    return not prefix or name == prefix or (name.startswith(prefix) and name[len(prefix)] in "[.")
 
 
 def _pair(leaf: Leaf, pair: Any) -> tuple[Vector, Vector]:
