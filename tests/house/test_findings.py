@@ -8,7 +8,6 @@ import pytest
 
 from adjudge import findings
 from adjudge.findings import Detail, Finding, Remedy, Status
-from adjudge.problem import calls
 from adjudge.report import sentences
 
 ROOT = Path(__file__).parents[2]
@@ -62,7 +61,6 @@ TABLES: dict[type[Enum], list[dict]] = {
     findings.Task: [sentences._TASKS],
     findings.Reason: [sentences._REASONS],
     findings.Culprit: [sentences._CULPRITS],
-    calls.Purpose: [calls._PURPOSES],
 }
 
 
