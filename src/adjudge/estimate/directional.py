@@ -29,7 +29,7 @@ STEP_REDUCTIONS = (1.0, 2.0**-8, 2.0**-16)
 """The factors on the first step that are tried in turn where a neighbour of x is not finite: close
 to the edge of a domain (log near 0, say) only shorter steps stay inside. The values are ours."""
 SHORT_STEP_REDUCTIONS = (1.0, 2.0**-2)
-"""The same in sixteen bits, where steps soon fall below the spacing of x."""
+"""The factors in sixteen bits, where steps soon fall below the spacing of x."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Column:
     step: float
     relative: float
     finer: int | None = None
-    """How many steps below this one are exact in the dtype; `None` stands for all of the
+    """The number of steps below this one that are exact in the dtype; `None` stands for all of the
     ladder's."""
     ladders: tuple[tuple[Sample, ...], ...] = ()
     """The samples of the ladders taken so far."""
@@ -107,6 +107,7 @@ def column(problem: Problem, base: Base, tangent: Tangent, eps: float | None) ->
         )
         if defined(base, sample.plus) and defined(base, sample.minus):
             return replace(best, sample=sample)
+    # No step has finite values on both sides.
     one = _one_sided(problem, base, tangent, u)
     return one or best or _unknown(base, tangent, relative, room)
 

@@ -68,14 +68,14 @@ def _unchanged(parts: list[Vector], unit: Vector) -> NDArray[np.bool_]:
 STEP_EXPONENTS = (8, 12, 16, 20)
 """Binary exponents of the steps, relative to the scale of x."""
 NARROW_STEP_EXPONENTS = (3, 5, 7, 9)
-"""The same in single precision."""
+"""The binary exponents in single precision, which has room for longer steps only."""
 PERSISTS = 0.5
 """A defect that shrinks by less than this from step to step does not vanish. A smooth remainder
 shrinks as the steps do, by 1/4 at least."""
 VISIBLE_PART = 1e-3
 """The part of the slope that a defect amounts to before it counts."""
 ROUNDING_UNITS = 64
-"""Nothing is seen below this many units of rounding."""
+"""A defect of less than this many units of rounding is not seen."""
 ENOUGH_UNITS = 2.0**20
 """A move of f by less than this many units of rounding leaves a slope too few digits to be
 compared."""
@@ -234,7 +234,9 @@ def _defect(around: LocalSlopes, one: Slopes, other: Slopes | None) -> Reason | 
 
 
 def _out_of_range(given: Space, v: Vector, slopes: Slopes) -> bool:
-    """Whether the derivative lies at an end of the range of a dtype, where products overflow."""
+    """Returns whether the derivative lies at an end of the range of a dtype, where products
+    overflow.
+    """
     least = max(leaf.tiny or np.finfo(np.float64).tiny for leaf in given.leaves)
     most_held = min(np.finfo(np.float64).max if x.double else x.huge for x in given.leaves)
     moved = np.abs(v[v != 0])
@@ -260,8 +262,8 @@ def _rounding_dominates(around: LocalSlopes, at: Vector, v: Vector, eps: float) 
 
 
 def _unread_input(around: LocalSlopes, v: Vector) -> Silence | None:
-    """The first input that hardly moves f beyond its rounding when it is moved by a part of its
-    size; `None` without any.
+    """Returns the first input that hardly moves f beyond its rounding when it is moved by a part of
+    its size; `None` without any.
     """
     for leaf, part in zip(around.problem.X.leaves, around.problem.X.slices, strict=True):
         move = np.zeros_like(v)

@@ -64,7 +64,7 @@ class Mpmath(Reference):
                 room = 2 * float(h) * v.length <= min(v.ahead, v.behind)
                 estimate = _from_two_steps(central, move, h, here, digits) if room else None
                 if estimate is None or _not_finite(estimate, here):
-                    estimate = self._one_sided(at, point, move, here, digits, v, estimate)
+                    estimate = self._one_sided(at, point, here, digits, v, estimate)
             found.append(estimate)
             if _resolved(estimate):
                 break
@@ -141,7 +141,6 @@ class Mpmath(Reference):
         self,
         at: Callable[[Numbers], Numbers],
         point: Numbers,
-        move: Numbers,
         here: Numbers,
         digits: int,
         v: Direction,
@@ -150,7 +149,7 @@ class Mpmath(Reference):
         """Returns the estimate to the side on which g is defined, or on which the bounds leave
         room.
         """
-        h = _power(digits, 2)
+        h, move = _power(digits, 2), _exactly(v.vector) * _mp().mpf(v.length)
 
         def to_one_side(h: Any, move: Numbers) -> tuple[Numbers, Numbers]:
             slope = (at(point + h * move) - here) / h

@@ -34,9 +34,9 @@ POINTS = (32, 31, 29, 28, 25, 24, 21, 19, 18, 16)
 number leaves five residuals beside the five coefficients of the polynomial."""
 
 UNEVEN_POINTS = tuple(k - 0.5 * ((k * 0.6180339887) % 1.0) for k in POINTS)
-"""The same for float64, where the points need not be exact. At points that are multiples of one
-length, rounding to a lattice may be the same everywhere, and the noise would be measured as zero;
-these differ by multiples of the golden ratio. The choice is ours."""
+"""The points for float64, where they need not be exact. At points that are multiples of one length,
+rounding to a lattice may be the same everywhere, and the noise would be measured as zero; these
+differ by multiples of the golden ratio. The choice is ours."""
 
 DEGREE = 4
 """The degree of the polynomial whose residuals are noise. The truncation that it leaves over is of
@@ -67,6 +67,8 @@ def computational_noise(values: Vector, points: Sequence[float]) -> Vector:
         noise = np.sqrt(np.sum(left**2, axis=0) / (len(t) - DEGREE - 1))
         moves = np.abs(np.diff(values, axis=0))
         unit = np.min(np.where(moves > 0, moves, np.inf), axis=0, initial=np.inf)
+        # On a staircase most neighbours are equal, and residuals say less than the height of a
+        # step.
         flat = np.count_nonzero(moves == 0, axis=0) >= len(moves) // 2
         # A single move is a jump and not a staircase.
         flat &= np.count_nonzero(moves, axis=0) > 1
@@ -130,6 +132,8 @@ def with_measured_noise(
         # At a much shorter step the noise may be another one, and is measured there.
         if abs(shorter) > abs(step) / 8:
             break
+        # The noise was measured at a step that the ladders no longer take, and is measured once
+        # more.
         step = shorter
     if coarsest_eps(problem, base) > COARSE_EPS and found.tangent.coordinate is not None:
         return _with_shorter_steps(problem, base, found)

@@ -173,7 +173,7 @@ class Referenced:
     """The space of f's inputs, as are all the vectors that the reference itself sees."""
     modes_taken: str = ""
     attached: tuple[slice, ...] = ()
-    """For the vjp, the coordinates of the outputs that have a cotangent."""
+    """The coordinates of the outputs that have a cotangent, for a vjp."""
 
     def over(self, letter: str, attached: Sequence[slice] = ()) -> Referenced:
         """Returns the reference for the vjp or the jvp of the problem. Raises

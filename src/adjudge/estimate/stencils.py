@@ -33,13 +33,13 @@ class Estimate:
     slopes: tuple[Vector, Vector] | None = None
     """The one-sided slopes where a kink was seen; NaN elsewhere."""
     contradiction: Vector | None = None
-    """How far the plain difference of the finest step is off, where rounding does not explain it. A
-    function that jumps within every longer step looks smooth on the ladder, and only this step
-    shows that it is not."""
+    """The amount by which the plain difference of the finest step is off, where rounding does not
+    explain it. A function that jumps within every longer step looks smooth on the ladder, and only
+    this step shows that it is not."""
     steps: Vector | None = None
-    """By output, the finest step of the window that was taken."""
+    """The finest step of the window that was taken, by output."""
     size: Vector | None = None
-    """By output, the largest value that was seen. f(x) may be 0 among large values, and then says
+    """The largest value that was seen, by output. f(x) may be 0 among large values, and then says
     nothing of the rounding of these."""
 
 
@@ -117,7 +117,7 @@ def ladder(
     noise: float | Vector = 0.0,
     parts: Sequence[slice] = (slice(None),),
 ) -> Estimate:
-    """Richardson extrapolation over a ladder of steps, the coarsest first.
+    """Extrapolates over a ladder of steps, the coarsest first, by Richardson's method.
 
     The difference at a step is off by truncation, which shrinks with the step, and by rounding,
     which grows as the step shrinks. Combining neighbours removes the leading power of truncation,
@@ -154,12 +154,16 @@ def ladder(
         )
         # A window has two neighbours, and the larger disagreement counts.
         disagreement = np.fmax(np.vstack([usual[:1], usual]), np.vstack([usual, usual[-1:]]))
+        # Both parts are estimates, so both are doubled; the factor is ours.
         error = 2 * disagreement + 2 * rounding
         usable = np.where(np.isfinite(better) & np.isfinite(error), error, np.inf)
         credible = usable.copy()
         for k in range(len(better) - 1):
             off = np.abs(better[k + 1 :] - better[k])
+            # A finer window contradicts this one if their bars do not meet when they are doubled.
             apart = off > 2 * (usable[k + 1 :] + usable[k])
+            # Sixteen roundings are far more than rounding does, so what lies beyond is truncation
+            # that is left.
             beyond = np.where(off > 16 * rounding[k + 1 :], off, 0.0)
             error = np.fmax(usable[k], np.fmax.reduce(beyond))
             credible[k] = np.where(np.any(apart, axis=0), np.inf, error)
@@ -171,6 +175,7 @@ def ladder(
     columns = np.arange(plain.shape[1])
     bar = np.where(diverges, np.inf, credible[best, columns])
     with np.errstate(all="ignore"):
+        # The finest plain difference has a say as well; see `Estimate.contradiction`.
         off = np.abs(plain[-1] - better[best, columns])
         explained = 16 * (eps * size + noise + unit) / steps[-1] + bar
         contradiction = np.where(off > explained, off, 0.0)
@@ -291,6 +296,8 @@ def _one_sided(samples: Sequence[Sample], at_x: Vector, eps: float) -> tuple[Vec
         even = np.abs(bend)
         odd = np.array([(s.plus - s.minus) / (2 * s.step) for s in finest])
         noise = eps * np.abs(at_x) / finest[-1].step
+        # Over the step the even part of a kink stays what it is, and that of a smooth f shrinks
+        # with the step.
         kink = (even.min(axis=0) > 0.5 * even.max(axis=0)) & (even[-1] > 16 * noise)
         half = np.where(kink, bend[-1], np.nan)
         return odd[-1] - half, odd[-1] + half

@@ -25,7 +25,7 @@ CANCELLATION_UNITS = 2.0**16
 terms as large as f cancel in a derivative, both modes are left with different roundings of zero.
 The value is ours and has no derivation; a disagreement below it is not seen."""
 RETRIES = 4
-"""At most this many disagreements of one table are taken again at other points, the largest first,
+"""No more disagreements of one table than this are taken again at other points, the largest first,
 since each takes a vjp and a jvp at up to seven points. Only gaps that ill-conditioning could
 explain are taken again; others fail at once."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,9 +118,26 @@ class Secant:
     value: Vector
     """`J direction`, by output."""
     error: Vector
-    """What its rounding may amount to."""
+    """The error that rounding may make of it."""
     holds: tuple[bool, ...]
-    """By output leaf, whether f is affine there and moves."""
+    """Says, by output leaf, whether f is affine there and moves."""
+
+
+@dataclass(frozen=True)
+class ModeValues:
+    """What one mode says along a secant, beside what the secant says."""
+
+    letter: str
+    each: bool
+    """Says whether there is an entry for each output coordinate, or one for each cotangent."""
+    automatic: Vector
+    reference: Vector
+    bound: Vector
+    """The rounding that either of the two may be off by."""
+    holds: NDArray[np.bool_]
+    """Says, by entry, whether f is affine there."""
+    automatic_at: Callable[[int, Vector, Vector, Vector], float]
+    """Gives an entry at another point, for other probes `w` and `d`."""
 
 
 @dataclass
@@ -241,7 +258,10 @@ class Affine:
         reference = self._contract(secant.value)[:pulled]
         output = self.base.Y.owner if self.probes.full else np.arange(pulled)
         holds = np.array([secant.holds[i] for i in output[:pulled]], bool)
-        self._judged("R", found, secant, automatic, reference, bound + error, holds, row_at)
+        values = ModeValues(
+            "R", self.probes.full, automatic, reference, bound + error, holds, row_at
+        )
+        self._judged(found, secant, values)
 
     def _pushed(self, found: Column, secant: Secant, forward: Forward) -> None:
         """Compares forward mode with the secant."""
@@ -253,34 +273,25 @@ class Affine:
             return float(w @ Forward(self.problem, point).column(self.base, d, leaf)[1])
 
         holds = np.repeat(np.array(secant.holds, bool), [leaf.size for leaf in Y.leaves])
-        self._judged("F", found, secant, automatic, secant.value, bound, holds, entry_at)
+        values = ModeValues("F", True, automatic, secant.value, bound, holds, entry_at)
+        self._judged(found, secant, values)
 
-    def _judged(
-        self,
-        letter: str,
-        found: Column,
-        secant: Secant,
-        automatic: Vector,
-        reference: Vector,
-        bound: Vector,
-        holds: NDArray[np.bool_],
-        automatic_at: Callable[[int, Vector, Vector, Vector], float],
-    ) -> None:
+    def _judged(self, found: Column, secant: Secant, values: ModeValues) -> None:
         """Calls an entry wrong that differs by more than `bound`, both here and at points
         close by.
         """
-        self.compared += int(np.count_nonzero(holds))
+        self.compared += int(np.count_nonzero(values.holds))
+        automatic, reference = values.automatic, values.reference
         with np.errstate(all="ignore"):
             gap = np.abs(automatic - reference)
-            bound = CURVATURE_BARS * bound
-            apart = holds & np.isfinite(automatic) & ~(gap <= bound)
+            bound = CURVATURE_BARS * values.bound
+            apart = values.holds & np.isfinite(automatic) & ~(gap <= bound)
             if not np.any(apart):
                 return
             k = int(np.argmax(np.where(apart, gap / bound, 0.0)))
-        each = letter == "F" or self.probes.full
 
         random = np.random.default_rng([self.probes.seed, 43])
-        row = np.eye(1, self.base.Y.size, k)[0] if each else self.probes.row(k)
+        row = np.eye(1, self.base.Y.size, k)[0] if values.each else self.probes.row(k)
 
         def gap_at(point: Vector) -> float:
             d, w = perturbed(secant.direction, random), perturbed(row, random)
@@ -289,7 +300,7 @@ class Affine:
                 for sign in (1.0, -1.0)
             )
             value = (ahead - behind)[: self.base.Y.size] / 2
-            return automatic_at(k, point, w, d) - float(np.sum(w * value))
+            return values.automatic_at(k, point, w, d) - float(np.sum(w * value))
 
         difference = float(automatic[k] - reference[k])
         if not self.problem.counts.allows(32):
@@ -297,13 +308,11 @@ class Affine:
         size = float(max(abs(automatic[k]), abs(reference[k]), bound[k]))
         # What conditioning explains is excused before the comparison at other points, since the
         # rounding of a captured and factored matrix is the same at all of them.
-        if abs(difference) <= self._conditioned(found, k, each=each) * size:
+        if abs(difference) <= self._conditioned(found, k, each=values.each) * size:
             return
         if is_systematic(self.problem, self.eps, self.probes.seed, difference, gap_at):
-            self.failed.add(letter)
-            self.findings.append(
-                self._finding(letter, found, k, automatic, reference, bound, each=each)
-            )
+            self.failed.add(values.letter)
+            self.findings.append(self._finding(found, k, replace(values, bound=bound)))
 
     def _conditioned(self, found: Column, k: int, *, each: bool) -> float:
         """Returns the part of the derivative that two ways to compute the map may differ by."""
@@ -327,23 +336,15 @@ class Affine:
         terms = self.probes.cotangent * value
         return np.array([np.sum(terms[part]) for part in self.base.Y.slices])
 
-    def _finding(
-        self,
-        letter: str,
-        found: Column,
-        k: int,
-        automatic: Vector,
-        reference: Vector,
-        bound: Vector,
-        *,
-        each: bool,
-    ) -> Finding:
+    def _finding(self, found: Column, k: int, values: ModeValues) -> Finding:
         """Returns the finding about entry `k`."""
         leaf, Y = self.problem.X.leaves[found.tangent.leaf].name, self.base.Y
         coordinate = found.tangent.coordinate
         wrt = f"{leaf} along v" if coordinate is None else self.problem.X.entry(coordinate)
-        of = Y.entry(k) if each else f"<w, {Y.leaves[k].name}>"
-        off = abs(automatic[k] - reference[k]) / max(abs(reference[k]), bound[k])
-        detail = AffineOff(float(automatic[k]), float(reference[k]), float(bound[k]), float(off))
-        mode = letter + self.problem.modes_taken
+        of = Y.entry(k) if values.each else f"<w, {Y.leaves[k].name}>"
+        automatic, reference = float(values.automatic[k]), float(values.reference[k])
+        bound = float(values.bound[k])
+        off = abs(automatic - reference) / max(abs(reference), bound)
+        detail = AffineOff(automatic, reference, bound, off)
+        mode = values.letter + self.problem.modes_taken
         return Finding(Status.MISMATCH, mode, entry_name(of, wrt), detail, Remedy.MEND_CONSTANT)

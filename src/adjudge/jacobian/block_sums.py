@@ -148,13 +148,13 @@ class Sketch:
     """The blocks of each input leaf; `None` for a leaf that stays where it is."""
     outputs: Sequence[Blocks]
     rows: dict[int, Arrays] = field(default_factory=dict)
-    """By output, the gradients that its cotangent was pulled back to last."""
+    """The gradients that the cotangent of each output was pulled back to last."""
     undetectable: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
-    """See `BlockSums`."""
+    """This field is the one of `BlockSums`."""
     doubted: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
-    """See `BlockSums`."""
+    """This field is the one of `BlockSums`."""
     uncompared: bool = False
-    """See `BlockSums`."""
+    """This field is the one of `BlockSums`."""
 
     def point(self, t: Arrays) -> Arrays:
         """Returns `x + v t`, in fresh arrays."""
@@ -352,7 +352,8 @@ def _powers_of_two(lengths: Vector) -> Vector:
 
 
 FUNCTIONS = ("broadcast_to", "concat", "conj", "real", "reshape", "sum", "zeros_like")
-"""What `Blocks` takes from the Array API namespace of an engine, which may lack some of it."""
+"""The functions that `Blocks` takes from the Array API namespace of an engine, which may
+lack some."""
 
 LARGE = 2**17
 """From this many real coordinates of inputs and outputs together sums of blocks are tried before
@@ -422,14 +423,14 @@ def compare_block_sums(
 
 @dataclass
 class _BlockSumComparison:
-    """What was compared by sums so far."""
+    """Compares a problem by sums of blocks, and keeps what was compared so far."""
 
     problem: Problem
     base: Base
     modes: str
     tallies: dict[str, Tally] = field(default_factory=dict)
     doubted: Masks = field(default_factory=dict)
-    """By input, the outputs whose tangents two evaluations have not settled."""
+    """The outputs whose tangents two evaluations have not settled, by input."""
 
     def doubt(self, seed: int) -> None:
         """Compares every tangent once by two evaluations, as it would be without sums."""

@@ -28,7 +28,7 @@ def least_work(taken: str, letters: str) -> int:
 
 @dataclass
 class Budget:
-    """How much of one table there is room for, and how much of it was made."""
+    """Keeps account of how much of one table there is room for, and how much of it was made."""
 
     problem: Problem
     probes: Probes
@@ -39,9 +39,10 @@ class Budget:
     rows: int = 0
     columns: int = 0
     doubtful: int = 0
-    """Columns that needed a ladder of steps, and were not compared without one."""
+    """The number of columns that needed a ladder of steps and were not compared, for want
+    of one."""
     left: list[Task] = field(default_factory=list)
-    """What else was not done."""
+    """The tasks that were not done besides."""
 
     def allows(self, work: float) -> bool:
         """Returns whether there is room for `work` evaluations, each of which may be one of a

@@ -18,13 +18,13 @@ from adjudge.jacobian.comparison import FLOOR, Comparison, Scales, Tolerance, be
 from adjudge.problem import Base, Probes, Problem, Space, largest
 
 RowKind = Literal["each", "rows", "first"]
-"""What the entries of a comparison stand for: "each" has one for each coordinate of the outputs
-(forward mode), "rows" one for each cotangent (reverse mode), and "first" is the first derivative
-alone, which the evaluations of a second one show as well."""
+"""The kinds of entries of a comparison: "each" has one for each coordinate of the outputs (forward
+mode), "rows" one for each cotangent (reverse mode), and "first" is the first derivative alone,
+which the evaluations of a second one show as well."""
 
 
 class ModeComparison(NamedTuple):
-    """What one mode says of a column, compared with the estimate."""
+    """The comparison of one mode's column with the estimate."""
 
     letter: str
     """The mode, R or F; empty for the first derivative beside the second."""

@@ -50,7 +50,7 @@ ours."""
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far an automatic value may differ from its reference.
+    """Says how far an automatic value may differ from its reference.
 
     Where the caller fixes neither `rtol` nor `atol`, both follow from the dtype and the error bar.
     """
@@ -405,7 +405,7 @@ class Tally:
     weighed: int = 0
     """The number of entries whose part in a comparison was measured."""
     detectable: list[int] = field(default_factory=lambda: [0] * len(ERRORS))
-    """How many of the weighed entries would show if they were off by each of `ERRORS`."""
+    """The number of weighed entries that would show if they were off by each of `ERRORS`."""
     wrong: list[Entry] = field(default_factory=list)
     open: list[Entry] = field(default_factory=list)
     spurious: list[Entry] = field(default_factory=list)
@@ -461,11 +461,12 @@ def between_slopes(
 
 
 ACCURATE = 1e-5
-"""Relative deviations below this are called an accuracy: a constant in a narrower dtype, say."""
+"""A derivative whose wrong entries are all off by less than this part is called accurate to so many
+digits, since a constant in a narrower dtype makes such deviations. The value is ours."""
 
 
 def mode_verdict(tally: Tally, findings: Sequence[Finding]) -> Verdict:
-    """The verdict of one mode, from its comparisons and the findings about it."""
+    """Returns the verdict of one mode, from its comparisons and the findings about it."""
     own = [finding.verdict for finding in findings if finding.mode == tally.mode]
     if tally.failed:
         own.append(Verdict.FAIL)
@@ -477,10 +478,10 @@ def mode_verdict(tally: Tally, findings: Sequence[Finding]) -> Verdict:
 def findings_of(
     tally: Tally, provenance: str, mistake: str = "", also: AlsoWrong | None = None
 ) -> list[Finding]:
-    """What the disagreeing entries of one mode amount to.
+    """Returns what the disagreeing entries of one mode amount to.
 
-    `mistake` is the likely mistake, and `also` what is wrong beside the first entry; both belong
-    to the first finding.
+    `mistake` is the likely mistake, and `also` what is wrong beside the first entry; both belong to
+    the first finding.
     """
     found = []
     for status, meaning, entries in (
@@ -500,7 +501,7 @@ def findings_of(
     seen: set[tuple[Status, Meaning]] = set()
     for entry in tally.open:
         status, meaning, remedy = _open(entry)
-        # an entry that rounding hides is told once, whichever doubt it stands for
+        # An entry that rounding hides is told once, whichever doubt it stands for.
         kind = status, Meaning.SATURATED if entry.rounding_level else meaning
         if kind not in seen:
             seen.add(kind)
@@ -508,7 +509,7 @@ def findings_of(
             detail = Disagreement(entry, meaning, count, tally.compared, provenance)
             found.append(Finding(status, tally.mode, entry.name, detail, remedy, open=True))
     if tally.saturated and not tally.failed and not tally.undecided:
-        # a note, since the entries beside these are judged
+        # This is a note, since the entries beside these are judged.
         saturated = Saturated(tally.saturated, *tally.saturated_example)
         remedy = Remedy.GIVE_REFERENCE_FOR_SATURATED
         found.append(Finding(Status.UNRESOLVED, tally.mode, "", saturated, remedy, note=True))
@@ -516,7 +517,7 @@ def findings_of(
 
 
 def _open(entry: Entry) -> tuple[Status, Meaning, Remedy]:
-    """What leaves an entry undecided, and what to do about it."""
+    """Returns what leaves an entry undecided, and what to do about it."""
     slopes = entry.slopes
     if slopes is not None:
         meaning = Meaning.KINK
@@ -537,7 +538,9 @@ def _open(entry: Entry) -> tuple[Status, Meaning, Remedy]:
 
 
 def _accuracy(tally: Tally) -> float | None:
-    """How accurate the wrong entries are, where all that are kept are accurate to some digits."""
+    """Returns how accurate the wrong entries are, where all that are kept are accurate to some
+    digits.
+    """
     size = [max(abs(entry.automatic), abs(entry.reference)) for entry in tally.wrong]
     gaps = [abs(e.automatic - e.reference) / s for e, s in zip(tally.wrong, size, strict=True) if s]
     if len(gaps) < len(size) or not all(gap <= ACCURATE for gap in gaps):
@@ -546,7 +549,7 @@ def _accuracy(tally: Tally) -> float | None:
 
 
 def identity_findings(tally: Tally) -> list[Finding]:
-    """Forward and reverse mode that disagree."""
+    """Returns the finding that forward and reverse mode disagree, if they do."""
     if not tally.wrong:
         return []
     entry = tally.wrong[0]

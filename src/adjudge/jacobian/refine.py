@@ -67,7 +67,7 @@ value is ours."""
 
 @dataclass(frozen=True)
 class Refinement:
-    """What it takes to judge a column again."""
+    """Judges columns again that two evaluations leave in doubt."""
 
     problem: Problem
     base: Base

@@ -41,7 +41,7 @@ class Failure:
 
     mode: str
     kind: RowKind
-    """What the rows are: see `ModeComparison`."""
+    """The kind of the row; see `RowKind`."""
     tangent: Tangent
     row: int
     entry: Entry
@@ -64,7 +64,7 @@ def column_name(problem: Problem, tangent: Tangent) -> str:
 
 
 SATURATED_COLUMNS = 4
-"""At most this many columns that lie below the rounding of f get a ladder of long steps. They may
+"""No more columns than this that lie below the rounding of f get a ladder of long steps. They may
 be saturated, and then a wrong zero would pass; but inputs that f does not read look the same, and
 without a limit each of their columns would cost a ladder. The value is ours."""
 
@@ -80,7 +80,7 @@ for every column of a large input. The value is ours."""
 
 
 class TwoEvaluations(NamedTuple):
-    """What two evaluations say of a column."""
+    """A column by two evaluations, with what the modes say of it."""
 
     found: Column
     pushed: Vector | None
@@ -116,7 +116,7 @@ class Table:
     significant: list[Failure] = field(default_factory=list)
     """The projections that agree with a deviation that is significant all the same."""
     pushed: dict[int, tuple[Vector, Vector]] = field(default_factory=dict)
-    """By leaf, the first tangent that was pushed forward, and its image."""
+    """The first tangent that was pushed forward, and its image, by leaf."""
     saturated_columns: int = 0
     """The columns below the rounding of f that were looked into."""
     carried_dtype: str | None = None
@@ -131,7 +131,7 @@ class Table:
     affine: Affine | None = None
     """Compares columns along which f is affine to rounding."""
     block_sums: Callable[[], dict[str, Tally] | None] | None = None
-    """For a large problem, the comparison by sums of blocks: its tallies where everything agrees in
+    """Compares a large problem by sums of blocks: it gives the tallies where everything agrees in
     that."""
     replaced_by_sums: bool = False
     """Says whether that comparison took the place of all columns."""

@@ -52,7 +52,7 @@ WRONG_FACTOR = 4
 stays the same at all points is an error. The factor is that of the design study
 (docs/numerics.md)."""
 KEPT = 32
-"""At most this many entries are looked at closely, those farthest off."""
+"""The number of entries that are looked at closely, those farthest off."""
 DOUBLINGS = 12
 """x is doubled this many times until a function that stands still is seen to move."""
 
@@ -73,9 +73,9 @@ class LowPrecisionResult:
     factor: float = 1.0
     """The factor that all entries are multiplied by, where that is what is wrong."""
     value: ValueInaccurate | None = None
-    """How inaccurate the value of f is, where it is."""
+    """The inaccuracy of the value of f, where there is one."""
     different: Refusal | None = None
-    """Why the function in double precision is another one."""
+    """The reason why the function in double precision is another one."""
 
     def findings(self, formula: Verdict) -> list[Finding]:
         """Returns a failure, a note, or nothing. Beside an undecided formula a failure
@@ -117,9 +117,9 @@ class _Deviations:
     size: Vector
     """The root of the mean square of the derivative in double."""
     motion: Vector
-    """How far the derivative in double moves between the points."""
+    """The distance that the derivative in double moves between the points."""
     bias: Vector
-    """By leaf, the part of the derivative that the deviation is."""
+    """The part of the derivative that the deviation is, by leaf."""
     not_finite: NDArray[np.bool_]
     """Marks where low precision alone has no finite value at x."""
     absent: NDArray[np.bool_]
@@ -132,7 +132,7 @@ class _Samples(NamedTuple):
     deviation: Array
     derivative: Array
     held: NDArray[np.bool_]
-    """By point and entry, whether all of them are finite."""
+    """Says, by point and entry, whether all of them are finite."""
     biases: Array
     """The bias by probe, point and leaf."""
 

@@ -46,7 +46,7 @@ rounding of the largest entry. A larger limit takes randomness for atomics, and 
 the spread of a right backward pass on a GPU randomness. The value is ours."""
 
 CANCELLATION = 2.0**-10
-"""The same relative to the largest entry, where terms that are far larger cancel in the sums.
+"""The limit relative to the largest entry, where terms that are far larger cancel in the sums.
 Between the two limits it is left open what makes the runs differ; the value is ours."""
 
 
@@ -139,7 +139,7 @@ def equal_entries(a: Vector, b: Vector) -> bool:
 # -- the function at x
 
 RESIDUE_UNITS = 1024
-"""Where a derivative should be zero it may be this many units of rounding of f over the scale of x.
+"""A derivative that should be zero may be this many units of rounding of f over the scale of x.
 What cancels in it may be some hundred times f: a mean of one number less that number, over its
 spread, for example. The value is ours."""
 
@@ -155,7 +155,7 @@ class Identities:
     nondet_tol: float
     compared: int = 0
     images: dict[str, tuple[Vector, Vector]] = field(default_factory=dict)
-    """By mode, the probe that its rule was tried on, and what that became."""
+    """The probe that the rule of each mode was tried on, and what that became."""
 
     def value_under(self, rule: Rule, value: Vector) -> Iterator[Finding]:
         """Compares the value that comes with a derivative with f(x).

@@ -53,7 +53,7 @@ class Located:
 
     @property
     def also(self) -> AlsoWrong | None:
-        """What is wrong beside the first entry; `None` if nothing is."""
+        """The entries that are wrong beside the first; `None` if nothing is."""
         more = tuple(entry.name for entry in self.entries[1 : MOST_NAMED + 1])
         if not more and not self.many:
             return None

@@ -27,9 +27,9 @@ a test holds it."""
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Transform = Callable[[Array], Array]
-"""What a mistake would make of the reference. It is linear, and each entry comes from one other, or
-from several without a change of sign: applied to error bars it gives, but for the sign, the error
-bars of what it makes of the reference."""
+"""Turns the reference into what a mistake would make of it. It is linear, and each entry comes from
+one other, or from several without a change of sign: applied to error bars it gives, but for the
+sign, the error bars of what it makes of the reference."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class DerivativePair:
     error: Array
     rtol: float
     outputs: int = 0
-    """How many of the axes belong to the output."""
+    """The number of axes that belong to the output."""
     block: bool = False
 
     @cached_property
@@ -488,7 +488,7 @@ def _ignores_cotangent(pair: DerivativePair, other: Array) -> bool:
 
 
 class Description(NamedTuple):
-    """What the wrong entries are: a verb, and what follows the place."""
+    """Describes the wrong entries: a verb, and what follows the place."""
 
     verb: str
     hint: str = ""
