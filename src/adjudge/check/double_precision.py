@@ -261,8 +261,8 @@ def _in_double(
             mode = letter + low.problem.modes_taken
             if mode not in double.compared:
                 double.compared.add(mode)
-                narrow = Evaluator(low.problem, low)
-                wide = Evaluator(high.problem, high, double.widening)
+                narrow = Evaluator(low)
+                wide = Evaluator(high, double.widening)
                 with Catching(AdjudgeError) as caught:  # only in double: the rest ran before
                     found = compare_low_precision(narrow, wide, letter, settings.seed)
                 refuse_if_raised(caught)

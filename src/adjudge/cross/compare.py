@@ -1,4 +1,4 @@
-"""The numbers of two engines for one question: equal to rounding, or apart, and how.
+"""Engines compared with one another: their numbers agree to rounding, or differ, and how.
 
 Two right implementations differ by rounding, and by what conditioning makes of it. Both are
 measured: all entries of x are moved by units of rounding, and so are the numbers. What lies beyond
@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.cross.engine import Engine, Numbers, Output, Question
+from adjudge.cross.engine import Engine, Numbers, Output, Quantity
 from adjudge.cross.report import VALUE, Cause, Divergence
 from adjudge.errors import AdjudgeError, Catching, NotSupportedError
 from adjudge.estimate import coarsest_eps
@@ -34,21 +35,22 @@ from adjudge.problem import Leaf, Space, random_entries
 from adjudge.report import Report
 
 NEAR = 4
-"""Points at which every entry of x is some units of rounding off."""
+"""How many points near x are taken, at which every entry is some units of rounding off."""
 DISTANCES = (30, 20, 16, 13, 11, 9)
-"""Binary exponents of how far the points lie, over each entry, at which an error has to stay."""
+"""Binary exponents of how far off the points lie, over each entry, at which an error has to stay.
+"""
 FACTORS = (1 / 4, 1 / 2, 2.0, 4.0)
-"""Times x, where a function that stands still next to x, since it computes through larger numbers,
-is seen to move."""
+"""At these multiples of x a function is seen to move that stands still next to x, since it computes
+through larger numbers."""
 COARSE = 2.0**10
 """Units of rounding up to which the spacing of values is put down to the rounding of larger ones,
 and not to a function that rounds."""
 WRONG = 4
-"""Times what is allowed, from which on a deviation is looked into."""
+"""A deviation is looked into from this many times what is allowed on."""
 KEPT = 32
-"""Entries that are looked at closely, those farthest apart."""
+"""How many entries are looked at closely, those farthest apart."""
 ENOUGH = 3
-"""Points around x that it takes to tell rounding from an error."""
+"""How many points around x it takes to tell rounding from an error."""
 
 Array = NDArray[np.float64]
 
@@ -56,83 +58,92 @@ Array = NDArray[np.float64]
 # ------------------------------------------------------------------ what is asked
 
 
-def questions(first: Engine, words: Sequence[str], seed: int) -> list[Question]:
-    """The questions that are put to every engine, drawn once; spaces are those of `first`."""
+def quantities(first: Engine, modes: Sequence[str], seed: int) -> list[Quantity]:
+    """Returns what is compared: the value, and the derivatives for probes that are drawn once for
+    all engines. Spaces are those of the engine `first`.
+    """
     X, Y = first.problem.X, first.base().Y
     x = first.problem.origin
-    found = [Question("", X, Y, x)]
-    for k, word in enumerate(words):
+    found = [Quantity("", X, Y, x)]
+    for k, mode in enumerate(modes):
         random = np.random.default_rng([seed, 53, k])
-        domain, codomain, origin, along = X, Y, x, None
-        if len(word) == 2:
-            more = Y if word[1] == "R" else X
-            along = random_entries(np.random.default_rng([seed, 59, len(more.leaves)]), more.size)
-            origin = np.concatenate([x, along])
-            name, image = ("grad_outputs", "grad") if word[1] == "R" else ("tangents", "tangent")
+        domain, codomain, origin, taken_at = X, Y, x, None
+        if len(mode) == 2:
+            more = Y if mode[1] == "R" else X
+            inner = np.random.default_rng([seed, 59, len(more.leaves)])
+            taken_at = random_entries(inner, more.size)
+            origin = np.concatenate([x, taken_at])
+            name, image = ("grad_outputs", "grad") if mode[1] == "R" else ("tangents", "tangent")
             named = [replace(leaf, name=f"{name}[{j}]") for j, leaf in enumerate(more.leaves)]
             domain = Space((*X.leaves, *named))
-            codomain = _images(X if word[1] == "R" else Y, image)
-        question = Question(word, domain, codomain, origin, along)
-        seat = replace(first.problem, X=domain, origin=origin)
-        drawn = random_probes(seat, question.by, word[0], random) if question.by.size else []
-        found.append(replace(question, probes=tuple(drawn)))
+            codomain = _images(X if mode[1] == "R" else Y, image)
+        quantity = Quantity(mode, domain, codomain, origin, taken_at)
+        space, drawn = quantity.probe_space, []
+        if space.size:
+            point = replace(first.problem, X=domain, origin=origin)
+            drawn = random_probes(point, space, mode[0], random)
+        found.append(replace(quantity, probes=tuple(drawn)))
     return found
 
 
 def _images(space: Space, name: str) -> Space:
+    """Returns the space of what a rule makes of a point of `space`."""
     return Space(tuple(replace(leaf, name=f"{name}({leaf.name})") for leaf in space.leaves))
 
 
-def near(first: Engine, question: Question, seed: int) -> list[Vector]:
-    """x, and points at which every entry is one or two units of its rounding off."""
-    x = question.origin
+def points_near(first: Engine, quantity: Quantity, seed: int) -> list[Vector]:
+    """Returns x, and points at which every entry is one or two units of its rounding off."""
+    x = quantity.origin
     random = np.random.default_rng([seed, 61])
     with np.errstate(all="ignore"):
-        ulp = np.where(x != 0, 2.0 ** np.floor(np.log2(np.abs(x))), 0.0) * _eps(question.domain)
+        ulp = np.where(x != 0, 2.0 ** np.floor(np.log2(np.abs(x))), 0.0) * _eps(quantity.domain)
     ulp[~np.isfinite(ulp)] = 0.0
     steps = np.array([-2.0, -1.0, 1.0, 2.0])
     moved = [x + random.choice(steps, x.size) * ulp for _ in range(NEAR)]
-    return [x, *(_rounded(first, question, point) for point in moved)]
+    return [x, *(_rounded(first, quantity, point) for point in moved)]
 
 
-def around(first: Engine, question: Question, seed: int) -> list[Vector]:
-    """Points around x at `DISTANCES`, farther ones at `FAR_DISTANCES`, and at `FACTORS` times x."""
-    x = question.origin
+def points_around(first: Engine, quantity: Quantity, seed: int) -> list[Vector]:
+    """Returns points around x at `DISTANCES`, farther ones at `FAR_DISTANCES`, and points at
+    `FACTORS` times x.
+    """
+    x = quantity.origin
     random = np.random.default_rng([seed, 67])
     lengths = np.concatenate(
-        [np.where(x[part] != 0, np.abs(x[part]), scale(x[part])) for part in question.domain.slices]
+        [np.where(x[part] != 0, np.abs(x[part]), scale(x[part])) for part in quantity.domain.slices]
         or [x]
     )
-    finest = 4 * _eps(question.domain)
+    finest = 4 * _eps(quantity.domain)
     distances = [2.0**-d for d in DISTANCES] + list(FAR_DISTANCES)
     points = [
         x + np.maximum(d, finest) * lengths * random.uniform(-1, 1, x.size) for d in distances
     ]
     points += [x * factor * random.uniform(0.9, 1.1, x.size) for factor in FACTORS]
-    return [_rounded(first, question, point) for point in points]
+    return [_rounded(first, quantity, point) for point in points]
 
 
 def _eps(space: Space) -> Vector:
+    """Returns the spacing at 1 of the dtype of every coordinate."""
     return np.repeat([leaf.eps for leaf in space.leaves], [leaf.size for leaf in space.leaves])
 
 
-def _rounded(first: Engine, question: Question, point: Vector) -> Vector:
-    """The point within the bounds of x, in the dtypes of its leaves."""
+def _rounded(first: Engine, quantity: Quantity, point: Vector) -> Vector:
+    """Returns the point within the bounds of x, rounded to the dtypes of its leaves."""
     problem = first.problem
     n = problem.X.size
     point = np.concatenate([problem.clipped(point[:n]), point[n:]])
-    likes = (*problem.x, *(first.base().arrays if question.word[1:] == "R" else problem.x))
-    likes = likes[: len(question.domain.leaves)]
-    with first.inside():
-        arrays = question.domain.arrays(first.backend, point, likes)
-        return question.domain.vector(first.backend, arrays, likes)
+    likes = (*problem.x, *(first.base().arrays if quantity.mode[1:] == "R" else problem.x))
+    likes = likes[: len(quantity.domain.leaves)]
+    with first.isolated():
+        arrays = quantity.domain.arrays(first.backend, point, likes)
+        return quantity.domain.vector(first.backend, arrays, likes)
 
 
 # ------------------------------------------------------------------ what is compared
 
 
 @dataclass(frozen=True)
-class Gap:
+class LargestDifference:
     """Where the numbers of two engines are farthest apart, beyond rounding as it was measured."""
 
     entry: int
@@ -151,24 +162,24 @@ class Gap:
 
 
 @dataclass(frozen=True)
-class Compared:
-    """How many numbers were compared, and the gap, if there is one."""
+class PairComparison:
+    """How many numbers of two engines were compared, and where they differ most."""
 
     count: int
-    gap: Gap | None = None
+    largest: LargestDifference | None = None
 
 
-def compared(
-    question: Question,
+def compare_numbers(
+    quantity: Quantity,
     one: Numbers,
     two: Numbers,
     u: float,
-    again: Callable[[], tuple[Numbers, Numbers]],
-) -> Compared:
-    """The numbers of two engines at `near`; `again` gives both at `around`. `u`: the coarser unit
-    round-off of the two.
+    around: Callable[[], tuple[Numbers, Numbers]],
+) -> PairComparison:
+    """Compares the numbers of two engines at `points_near`; `around` gives both at `points_around`.
+    `u` is the coarser unit round-off of the two.
     """
-    space = question.of
+    space = quantity.space
     a, b = one.rows[0], two.rows[0]
     with np.errstate(all="ignore"):
         finite = np.isfinite(a) & np.isfinite(b)
@@ -189,44 +200,47 @@ def compared(
         ratio = np.where(odd, np.inf, np.where(gap > 0, gap / bound, 0.0))
     count = int(np.count_nonzero(finite | odd))
     if not np.any(ratio > 1):
-        return Compared(count)
+        return PairComparison(count)
     by_entry = np.max(ratio, axis=0)
     suspects = np.argsort(-by_entry, kind="stable")[:KEPT]
     suspects = suspects[by_entry[suspects] > 1]
-    first, second = again()
-    if not question.word:  # differences of larger numbers lie on a lattice
+    first, second = around()
+    if not quantity.mode:  # differences of larger numbers lie on a lattice
         bound = bound + DERIVATIVE_UNITS * _coarse(u, first, second)
         with np.errstate(all="ignore"):
             ratio = np.where(odd, np.inf, np.where(gap > 0, gap / bound, 0.0))
         if not np.any(ratio > 1):
-            return Compared(count)
+            return PairComparison(count)
         suspects = suspects[np.max(ratio, axis=0)[suspects] > 1]
     lasting, part = _lasting(first, second, suspects, rms(bound[:, suspects], 0))
     named = suspects[lasting] if np.any(lasting) else suspects
     hidden = False
-    if question.word and np.any(lasting) and not np.any(part):
-        hidden = _moves(question, gap, named) <= _shown(u, first, second)
+    if quantity.mode and np.any(lasting) and not np.any(part):
+        hidden = _moves(quantity, gap, named) <= _shown(u, first, second)
     k = int(named[np.argmax(np.max(ratio[:, named], axis=0))])
     p = int(np.argmax(ratio[:, k]))
-    found = Gap(
+    found = LargestDifference(
         k, p, float(a[p, k]), float(b[p, k]), float(bound[p, k]),
         int(np.count_nonzero(ratio > 1)), float(ratio[p, k]), bool(np.any(lasting)), hidden,
     )  # fmt: skip
-    return Compared(count, found)
+    return PairComparison(count, found)
 
 
 def _size(space: Space, a: Vector, b: Vector) -> Vector:
+    """Returns the larger modulus of two numbers, by entry."""
     finite = np.where(np.isfinite(a), a, 0.0), np.where(np.isfinite(b), b, 0.0)
     return np.asarray(np.maximum(space.modulus(finite[0]), space.modulus(finite[1])))
 
 
 def _motion(rows: Array) -> Array:
-    """How far numbers move between points that are some units of rounding apart."""
+    """Returns how far numbers move between points that are some units of rounding apart."""
     moved = np.abs(rows - rows[0])
     return np.asarray(np.max(np.where(np.isfinite(moved), moved, 0.0), axis=0))
 
 
 def _huge(space: Space) -> Vector:
+    """Returns from where on numbers are infinite in the dtype of each coordinate."""
+
     def largest(leaf: Leaf) -> float:
         return np.inf if leaf.double else leaf.huge
 
@@ -236,8 +250,8 @@ def _huge(space: Space) -> Vector:
 def _lasting(
     first: Numbers, second: Numbers, suspects: NDArray[np.intp], bound: Vector
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Of the suspects those that are apart in the same way at points around x; and those that are
-    so by one part of their size, however far off the points.
+    """Returns which of the suspects are apart in the same way at points around x; and which of them
+    are so by one part of their size, however far off the points are.
     """
     count = len(DISTANCES)
     both = [numbers.rows[:, :, suspects] for numbers in (first, second)]
@@ -252,8 +266,8 @@ def _lasting(
 
 
 def _fixed(low: Array, high: Array) -> NDArray[np.bool_]:
-    """Says where low and high differ by the same part of their size at all points. An entry at
-    which either is zero does not count.
+    """Returns where low and high differ by one part of their size at all points, and neither is
+    zero.
     """
     e, g = finite_deviation(low, high)
     held = np.all(np.isfinite(low) & np.isfinite(high), axis=1)
@@ -263,26 +277,26 @@ def _fixed(low: Array, high: Array) -> NDArray[np.bool_]:
     return np.asarray(enough & proportional(e, g, held) & ~zero[0] & ~zero[1])
 
 
-def _moves(question: Question, gap: Array, entries: NDArray[np.intp]) -> float:
-    """How much f would move by these deviations of its derivative, over the scale of x."""
+def _moves(quantity: Quantity, gap: Array, entries: NDArray[np.intp]) -> float:
+    """Returns how much f would move by these deviations of its derivative, over the scale of x."""
     off = np.max(gap[:, entries], axis=0)
-    if question.word[0] == "R":
-        x = question.origin
-        lengths = np.concatenate([scale(x[part]) for part in question.domain.slices])
+    if quantity.mode[0] == "R":
+        x = quantity.origin
+        lengths = np.concatenate([scale(x[part]) for part in quantity.domain.slices])
         off = off * lengths[entries]
     return float(norm(off))
 
 
 def _shown(u: float, first: Numbers, second: Numbers) -> float:
-    """How much f has to move for that to be seen in its values."""
+    """Returns how much f has to move for that to be seen in its values."""
     off, f = finite_deviation(first.values, second.values)
     coarse = float(norm(_coarse(u, first, second)))
     return max(DERIVATIVE_UNITS * (u * float(rms(norm(f))) + coarse), WRONG * float(norm(off[0])))
 
 
 def _coarse(u: float, first: Numbers, second: Numbers) -> Vector:
-    """The spacing of the values of f, where that is coarser than rounding: on a lattice lie the
-    differences of larger numbers. Seen at the far points, between which they move.
+    """Returns the spacing of the values of f where that is coarser than rounding: differences of
+    larger numbers lie on a lattice. It is seen at the far points, between which values move.
     """
     found = [np.zeros(first.values.shape[1])]
     for numbers in (first, second):
@@ -296,97 +310,111 @@ def _coarse(u: float, first: Numbers, second: Numbers) -> Vector:
 
 
 STRAY = 2.0**10
-"""Times what is allowed, beyond which even a difference that does not last is no rounding."""
+"""A difference that does not last is put down to rounding up to this many times what is allowed."""
 STRUCTURE = "structure"
+
+
+class Meaning(NamedTuple):
+    """What a difference of two engines means."""
+
+    status: Status
+    verdict: Verdict
+    cause: Cause
+
 
 Outputs = tuple[object, list[Output]]
 
 
 @dataclass
-class Bench:
-    """Engines that evaluated f at x, and what was found about them so far."""
+class EngineComparison:
+    """Engines that have evaluated f at x, and what was found about them so far."""
 
     engines: Sequence[Engine]
     reports: Mapping[str, Report]
     outputs: Mapping[str, Outputs]
-    words: Sequence[str]
+    modes: Sequence[str]
     seed: int
     divergences: list[Divergence] = field(default_factory=list)
     comparisons: dict[str, dict[tuple[str, str], int]] = field(default_factory=dict)
     """By quantity and pair of engines, how many numbers were compared."""
-    lacking: dict[tuple[str, str], tuple[Status, str]] = field(default_factory=dict)
-    """By word and engine, why there is no answer: UNSUPPORTED or RAISED, and the reason."""
+    missing: dict[tuple[str, str], tuple[Status, str]] = field(default_factory=dict)
+    """By mode and engine, why it has no numbers: UNSUPPORTED or RAISED, and the reason."""
     other_in_double: bool = False
     """Whether the function in double precision has another value than on every engine."""
-    owners: dict[str, str] = field(default_factory=dict)
-    """By name of a reference in double precision, the engine that it is taken on."""
-    _answers: dict[tuple[str, str, bool], Numbers] = field(default_factory=dict)
+    double_on: dict[str, str] = field(default_factory=dict)
+    """By the name of a function in double precision, the engine on which it runs."""
+    _numbers: dict[tuple[str, str, bool], Numbers] = field(default_factory=dict)
 
     @cached_property
-    def questions(self) -> list[Question]:
-        """What every engine is asked, the value first."""
-        return questions(self.engines[0], self.words, self.seed)
+    def quantities(self) -> list[Quantity]:
+        """What is compared, the value first."""
+        return quantities(self.engines[0], self.modes, self.seed)
 
-    def judge(self, pairs: Sequence[tuple[Engine, Engine]], truth: Engine | None = None) -> None:
+    def judge(self, pairs: Sequence[tuple[Engine, Engine]], double: Engine | None = None) -> None:
         """Compares pairs of engines: structure, values, then derivatives, as far as both are alike.
 
-        With `truth`, a function in double precision, numbers are held against that one instead.
+        With `double`, the function in double precision, numbers are compared with its numbers
+        instead.
         """
-        alike = [pair for pair in pairs if not self._structure(*pair)]
-        held: list[tuple[Engine, Engine]] = []
-        if truth is not None:
-            near_by = {self.owner(truth.name)}
-            near_by |= {e.name for pair in alike if near_by & {x.name for x in pair} for e in pair}
-            held = [(e, truth) for e in self.engines if e.name in near_by]
-            if self._another(held):
-                truth, held = None, []
-        for question in self.questions:
-            known = truth is not None and self.answer(question, truth) is not None
-            asked = held if known else alike
-            answering = {e.name for e in self.engines if self.answer(question, e) is not None}
-            if len(answering) < 2:  # an engine by itself is judged by its own report
-                asked = []
-            for one, two in asked:
-                found = self.compare(question, one, two)
+        alike = [pair for pair in pairs if not self._differ_in_structure(*pair)]
+        with_double: list[tuple[Engine, Engine]] = []
+        if double is not None:
+            like_it = {self.reporting(double.name)}
+            like_it |= {e.name for pair in alike if like_it & {x.name for x in pair} for e in pair}
+            with_double = [(e, double) for e in self.engines if e.name in like_it]
+            if self._is_another_function(with_double):
+                double, with_double = None, []
+        for quantity in self.quantities:
+            known = double is not None and self.numbers_of(quantity, double) is not None
+            compared = with_double if known else alike
+            able = {e.name for e in self.engines if self.numbers_of(quantity, e) is not None}
+            if len(able) < 2:  # an engine by itself is judged by its own report
+                compared = []
+            for one, two in compared:
+                found = self.compare(quantity, one, two)
                 if found is not None:
                     self.divergences.append(found)
-            if not question.word:
+            if not quantity.mode:
                 apart = [set(d.pair) for d in self.failing(VALUE)]
-                wrong = {d.pair[0] for d in self.failing(VALUE) if held}
-                held = [pair for pair in held if pair[0].name not in wrong]
+                wrong = {d.pair[0] for d in self.failing(VALUE) if with_double}
+                with_double = [pair for pair in with_double if pair[0].name not in wrong]
                 alike = [
                     (one, two)
                     for one, two in alike
                     if {one.name, two.name} not in apart and not {one.name, two.name} & wrong
                 ]
-            self._outlier(question.word or VALUE)
+            self._accuse_outlier(quantity.mode or VALUE)
 
-    def _another(self, held: Sequence[tuple[Engine, Engine]]) -> bool:
-        """Whether the function in double precision has another value than on every engine."""
-        found = [self.compare(self.questions[0], one, two) for one, two in held]
+    def _is_another_function(self, pairs: Sequence[tuple[Engine, Engine]]) -> bool:
+        """Returns whether the function in double precision, the second of each pair, has another
+        value than on every engine.
+        """
+        found = [self.compare(self.quantities[0], one, two) for one, two in pairs]
         another = all(d is not None and d.verdict is Verdict.FAIL for d in found)
         if another:
             self.comparisons.pop(VALUE, None)
         self.other_in_double |= another
         return another
 
-    def failing(self, word: str) -> list[Divergence]:
-        """The divergences in one quantity that fail."""
-        return [d for d in self.divergences if d.quantity == word and d.verdict is Verdict.FAIL]
+    def failing(self, quantity: str) -> list[Divergence]:
+        """Returns the divergences in one quantity that fail."""
+        return [d for d in self.divergences if d.quantity == quantity and d.verdict is Verdict.FAIL]
 
-    def owner(self, name: str) -> str:
-        """The engine whose report speaks for this one of a pair."""
-        return self.owners.get(name, name)
+    def reporting(self, name: str) -> str:
+        """Returns the engine whose report speaks for this one of a pair."""
+        return self.double_on.get(name, name)
 
     # ------------------------------------------------------------------ structure
 
-    def _structure(self, one: Engine, two: Engine) -> bool:
-        """Whether f returns another structure, shape or dtype, or other integers, on the two."""
+    def _differ_in_structure(self, one: Engine, two: Engine) -> bool:
+        """Returns whether f returns another structure, shape or dtype, or other integers, on the
+        two; then that is a divergence.
+        """
         (first, a), (second, b) = self.outputs[one.name], self.outputs[two.name]
         names = (one.name, two.name)
         if first != second or len(a) != len(b):
-            sides = _listed(a), _listed(b)
-            self._unlike(names, Status.INCONSISTENT, "out", Cause.STRUCTURE, sides)
+            results = _listed(a), _listed(b)
+            self._unlike(names, Status.INCONSISTENT, "out", Cause.STRUCTURE, results)
             return True
         for left, right in zip(a, b, strict=True):
             for cause, status, here, there in (
@@ -397,8 +425,8 @@ class Bench:
                     self._unlike(names, status, left.name, cause, (str(here), str(there)))
                     return True
             if not left.floating and not _equal(left.value, right.value):
-                sides = _short(left.value), _short(right.value)
-                self._unlike(names, Status.MISMATCH, left.name, Cause.VALUES, sides)
+                results = _short(left.value), _short(right.value)
+                self._unlike(names, Status.MISMATCH, left.name, Cause.VALUES, results)
                 return True
         return False
 
@@ -408,132 +436,151 @@ class Bench:
         status: Status,
         entry: str,
         cause: Cause,
-        sides: tuple[str, str],
+        results: tuple[str, str],
     ) -> None:
-        word = VALUE if cause is Cause.VALUES else STRUCTURE
-        kinks = word == VALUE and self._kinks(names)
+        """Adds a divergence of results that differ in more than floating numbers."""
+        quantity = VALUE if cause is Cause.VALUES else STRUCTURE
+        kinks = quantity == VALUE and self._kinks(names)
         verdict = Verdict.INCONCLUSIVE if kinks else Verdict.FAIL
         self.divergences.append(
-            Divergence(word, names, status, verdict, entry, None, 0.0, 1, 1, (), cause, sides)
+            Divergence(quantity, names, status, verdict, entry, None, 0.0, 1, 1, (), cause, results)
         )
 
     # ------------------------------------------------------------------ numbers
 
-    def compare(self, question: Question, one: Engine, two: Engine) -> Divergence | None:
-        """What the answers of two engines differ in, if they do; counted."""
-        word = question.word or VALUE
-        first, second = self.answer(question, one), self.answer(question, two)
+    def compare(self, quantity: Quantity, one: Engine, two: Engine) -> Divergence | None:
+        """Returns where the numbers of two engines differ, if they do; counts them."""
+        first, second = self.numbers_of(quantity, one), self.numbers_of(quantity, two)
         if first is None or second is None:
             return None
 
-        def again() -> tuple[Numbers, Numbers]:
-            both = [self.answer(question, engine, wide=True) for engine in (one, two)]
+        def around() -> tuple[Numbers, Numbers]:
+            both = [self.numbers_of(quantity, engine, wide=True) for engine in (one, two)]
             assert both[0] is not None
             assert both[1] is not None
             return both[0], both[1]
 
-        u = max(self._rounding(question, engine) for engine in (one, two)) / 2
-        found = compared(question, first, second, u, again)
+        u = max(self._rounding(quantity, engine) for engine in (one, two)) / 2
+        found = compare_numbers(quantity, first, second, u, around)
         if found.count:
-            pairs = self.comparisons.setdefault(word, {})
+            pairs = self.comparisons.setdefault(quantity.mode or VALUE, {})
             pairs[one.name, two.name] = found.count
-        if found.gap is None:
+        if found.largest is None:
             return None
-        return self._divergence(question, (one.name, two.name), found.gap, found.count)
+        return self._divergence(quantity, (one.name, two.name), found.largest, found.count)
 
-    def answer(self, question: Question, engine: Engine, *, wide: bool = False) -> Numbers | None:
-        """The numbers of one engine next to x, or around it if `wide`; `None` if it has none."""
-        if question.word and not engine.differentiates:
+    def numbers_of(
+        self, quantity: Quantity, engine: Engine, *, wide: bool = False
+    ) -> Numbers | None:
+        """Returns the numbers of one engine next to x, or around it if `wide`; `None` where it has
+        none.
+        """
+        if quantity.mode and not engine.differentiates:
             return None
-        key = (question.word, engine.name, wide)
-        if key not in self._answers and (question.word, engine.name) not in self.lacking:
-            x = question.origin
+        key = (quantity.mode, engine.name, wide)
+        if key not in self._numbers and (quantity.mode, engine.name) not in self.missing:
+            x = quantity.origin
             first = self.engines[0]
-            points = near(first, question, self.seed)
+            points = points_near(first, quantity, self.seed)
             if wide:
-                points = [x, *around(first, question, self.seed)]
+                points = [x, *points_around(first, quantity, self.seed)]
             with Catching(AdjudgeError) as caught:
-                found = engine.numbers(question, points)
+                found = engine.numbers(quantity, points)
                 if wide:  # x itself is known
                     found = Numbers(found.rows[1:], found.values[1:])
-                self._answers[key] = found
+                self._numbers[key] = found
             if (error := caught.error) is not None:
                 lacks = isinstance(error, NotSupportedError)
                 status = Status.UNSUPPORTED if lacks else Status.RAISED
-                self.lacking[question.word, engine.name] = (status, first_line(error))
-        return self._answers.get(key)
+                self.missing[quantity.mode, engine.name] = (status, first_line(error))
+        return self._numbers.get(key)
 
     @staticmethod
-    def _rounding(question: Question, engine: Engine) -> float:
-        """The spacing of the coarsest dtype among inputs and outputs."""
-        top = engine.top(question.word[1:], question.along)
-        return coarsest_eps(top.problem, top.base)
+    def _rounding(quantity: Quantity, engine: Engine) -> float:
+        """Returns the spacing of the coarsest dtype among inputs and outputs."""
+        base = engine.inner(quantity.mode[1:], quantity.taken_at).base
+        return coarsest_eps(base.problem, base)
 
     # ------------------------------------------------------------------ verdicts
 
     def _divergence(
-        self, question: Question, names: tuple[str, str], gap: Gap, count: int
+        self,
+        quantity: Quantity,
+        names: tuple[str, str],
+        largest: LargestDifference,
+        count: int,
     ) -> Divergence:
-        word = question.word or VALUE
-        accused = self._accused(question.word, names)
-        status, verdict, cause = self._judged(names, gap, accused)
+        """Returns the divergence that the largest difference of two engines amounts to."""
+        accused = self._accused(quantity.mode, names)
+        meaning = self._meaning(names, largest, accused)
         return Divergence(
-            word, names, status, verdict, question.entry(gap.entry, gap.probe),
-            (gap.one, gap.two), gap.allowed, gap.apart, count,
-            accused if verdict is Verdict.FAIL else (), cause,
-        )  # fmt: skip
+            quantity.mode or VALUE,
+            names,
+            meaning.status,
+            meaning.verdict,
+            quantity.entry(largest.entry, largest.probe),
+            (largest.one, largest.two),
+            largest.allowed,
+            largest.apart,
+            count,
+            accused if meaning.verdict is Verdict.FAIL else (),
+            meaning.cause,
+        )
 
-    def _judged(
-        self, names: tuple[str, str], gap: Gap, accused: Sequence[str]
-    ) -> tuple[Status, Verdict, Cause]:
-        odd = not np.isfinite(gap.ratio)
-        if gap.hidden and not accused:
-            return Status.INACCURATE, Verdict.PASS, Cause.HIDDEN
-        if gap.lasting or accused:
-            status = Status.NONFINITE if odd else Status.MISMATCH
-            return status, Verdict.FAIL, Cause.LASTING if gap.lasting else Cause.ACCUSED
+    def _meaning(
+        self, names: tuple[str, str], largest: LargestDifference, accused: Sequence[str]
+    ) -> Meaning:
+        """Returns what a difference beyond rounding is put down to, and what follows."""
+        not_finite = not np.isfinite(largest.ratio)
+        if largest.hidden and not accused:
+            return Meaning(Status.INACCURATE, Verdict.PASS, Cause.HIDDEN)
+        if largest.lasting or accused:
+            status = Status.NONFINITE if not_finite else Status.MISMATCH
+            cause = Cause.LASTING if largest.lasting else Cause.ACCUSED
+            return Meaning(status, Verdict.FAIL, cause)
         if self._kinks(names):
-            cause = Cause.NOT_FINITE_AT_KINK if odd else Cause.KINK
-            return Status.NONSMOOTH, Verdict.INCONCLUSIVE, cause
-        if odd:
-            return Status.NONFINITE, Verdict.FAIL, Cause.NOT_FINITE
+            cause = Cause.NOT_FINITE_AT_KINK if not_finite else Cause.KINK
+            return Meaning(Status.NONSMOOTH, Verdict.INCONCLUSIVE, cause)
+        if not_finite:
+            return Meaning(Status.NONFINITE, Verdict.FAIL, Cause.NOT_FINITE)
         if self._imprecise(names):
-            return Status.INACCURATE, Verdict.PASS, Cause.NARROW_INSIDE
-        if gap.ratio > STRAY:
-            return Status.INCONSISTENT, Verdict.INCONCLUSIVE, Cause.STRAY
-        return Status.INACCURATE, Verdict.PASS, Cause.LOST_DIGITS
+            return Meaning(Status.INACCURATE, Verdict.PASS, Cause.NARROW_INSIDE)
+        if largest.ratio > STRAY:
+            return Meaning(Status.INCONSISTENT, Verdict.INCONCLUSIVE, Cause.STRAY)
+        return Meaning(Status.INACCURATE, Verdict.PASS, Cause.LOST_DIGITS)
 
-    def _accused(self, word: str, names: Sequence[str]) -> tuple[str, ...]:
-        """The engines whose own differences contradict this derivative."""
+    def _accused(self, mode: str, names: Sequence[str]) -> tuple[str, ...]:
+        """Returns the engines whose own differences contradict this derivative."""
         wrong = (Verdict.FAIL, Status.RAISED)
         return tuple(
             name
-            for name in dict.fromkeys(map(self.owner, names))
-            if name in self.reports and word and self.reports[name].modes.get(word) in wrong
+            for name in dict.fromkeys(map(self.reporting, names))
+            if name in self.reports and mode and self.reports[name].modes.get(mode) in wrong
         )
 
     def _kinks(self, names: Sequence[str]) -> bool:
-        """Whether f is not smooth at x, by the report of either: in the middle of a kink the slope
-        of central differences is the engine's, and that report says nothing.
+        """Returns whether f is not smooth at x, by the report of either engine. In the middle of a
+        kink central differences have the slope of that engine, and its report says nothing.
         """
-        return any(Status.NONSMOOTH in self._statuses(self.owner(name)) for name in names)
+        return any(Status.NONSMOOTH in self._statuses(self.reporting(name)) for name in names)
 
     def _imprecise(self, names: Sequence[str]) -> bool:
-        return any(Status.IMPRECISE in self._statuses(self.owner(name)) for name in names)
+        """Returns whether f computes in a narrower dtype inside, by the report of either."""
+        return any(Status.IMPRECISE in self._statuses(self.reporting(name)) for name in names)
 
     def _statuses(self, name: str) -> set[Status]:
         report = self.reports.get(name)
         return {finding.status for finding in report.findings} if report is not None else set()
 
-    def _outlier(self, word: str) -> None:
-        """Where one engine differs from all others and these agree, and no differences have
-        decided, it is that one.
+    def _accuse_outlier(self, quantity: str) -> None:
+        """Accuses the one engine that differs from all others, where these agree and no differences
+        have decided.
         """
-        failing = self.failing(word)
+        failing = self.failing(quantity)
         if len(failing) < 2 or any(d.accused for d in failing):
             return
         common = set(failing[0].pair).intersection(*(d.pair for d in failing))
-        if len(common) != 1 or common & set(self.owners):
+        if len(common) != 1 or common & set(self.double_on):
             return
         (name,) = common
         for k, found in enumerate(self.divergences):
@@ -542,7 +589,7 @@ class Bench:
 
 
 def first_line(error: BaseException) -> str:
-    """`ValueError: the message`, in one line."""
+    """Returns an exception in one line: `ValueError: the message`."""
     return f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}"
 
 

@@ -17,8 +17,8 @@ from adjudge.check import (
     known_options,
     settings_of,
 )
-from adjudge.cross.compare import STRUCTURE, Bench, Outputs, first_line
-from adjudge.cross.engine import Engine, carried, engine_of, in_double
+from adjudge.cross.compare import STRUCTURE, EngineComparison, Outputs, first_line
+from adjudge.cross.engine import Engine, engine_of, in_double, with_derivatives_of
 from adjudge.cross.report import VALUE, CrosscheckError, CrossReport, LeftOut, Omission
 from adjudge.engine import AutodiffBackend, ByHand, backend_named, names
 from adjudge.errors import AdjudgeError, BackendNotInstalledError, Catching, FlagError, InputError
@@ -82,14 +82,14 @@ def crosscheck(
     with ExitStack() as surroundings:
         for engine in engines:  # f on one engine may change the state of another
             surroundings.enter_context(engine.backend.environment.isolation(()))
-        report = _Check(engines, order, compile, given).report(reference)
+        report = _Crosscheck(engines, order, compile, given).report(reference)
     if not report and raise_exception:
         raise CrosscheckError(report)
     return report
 
 
-class _Check:
-    """One comparison, on its way."""
+class _Crosscheck:
+    """One crosscheck on its way."""
 
     def __init__(
         self, engines: Sequence[Engine], order: int, compile: bool | None, options: Options
@@ -103,51 +103,50 @@ class _Check:
         self.outputs: dict[str, Outputs] = {}
 
     def report(self, reference: str | None) -> CrossReport:
-        """The report of it all."""
-        alive = [engine for engine in self.engines if self._runs(engine)]
-        alive = [engine for engine in alive if self._examined(engine, alive)]
-        if not alive and self.errors and all(isinstance(e, AdjudgeError) for e in self.errors):
+        """Returns the report; `reference` as for `crosscheck`."""
+        running = [engine for engine in self.engines if self._runs(engine)]
+        running = [engine for engine in running if self._examined(engine, running)]
+        if not running and self.errors and all(isinstance(e, AdjudgeError) for e in self.errors):
             raise self.errors[0]
-        words = asked_for(self.order, None) or []
-        bench = Bench(alive, self.reports, self.outputs, words, self.seed)
-        against = self._compare(bench, alive, reference)
-        return self._summed(bench, words, against)
+        modes = asked_for(self.order, None) or []
+        comparison = EngineComparison(running, self.reports, self.outputs, modes, self.seed)
+        against = self._compare(comparison, running, reference)
+        return self._concluded(comparison, modes, against)
 
     def _runs(self, engine: Engine) -> bool:
-        """Whether f runs on the engine at x."""
+        """Returns whether f runs on the engine at x."""
         with Catching(AdjudgeError) as caught:
             self.outputs[engine.name] = engine.outputs()
             engine.base()
         return self._went_through(engine, caught)
 
     def _went_through(self, engine: Engine, caught: Catching) -> bool:
-        """Whether nothing was raised; what was is kept for the report."""
+        """Returns whether nothing was raised; what was is kept for the report."""
         if (error := caught.error) is not None:
             self.raised[engine.name] = first_line(error)
             self.errors.append(error)
         return error is None
 
-    def _examined(self, engine: Engine, alive: Sequence[Engine]) -> bool:
-        """Whether there is a report of the engine's derivatives against differences there, or none
-        is to be had; where it has no derivatives, of those of the first other one.
+    def _examined(self, engine: Engine, running: Sequence[Engine]) -> bool:
+        """Examines the derivatives of the engine by differences there; where it has none, those of
+        the first other one that has. Returns whether nothing was raised.
         """
         function, order = engine.function, self.order
         if not engine.differentiates:
-            donors = [e for e in alive if e.differentiates and self._alike(e, engine)]
+            donors = [e for e in running if e.differentiates and self._alike(e, engine)]
             if not donors:
                 self.omissions.append(LeftOut(Omission.NO_DONOR, engine.name))
                 return True
             donor, order = donors[0], 1
-            function = carried(engine, donor, forward="jvp" in _capabilities(donor))
+            function = with_derivatives_of(engine, donor, forward="jvp" in _capabilities(donor))
             self.omissions.append(LeftOut(Omission.DONATED, engine.name, donor.name))
         with Catching(AdjudgeError) as caught:
-            modes = ["R"] if isinstance(function, ByHand) and function.jvp is None else None
-            modes = modes if order == 1 else None
+            only = isinstance(function, ByHand) and function.jvp is None and order == 1
             compile = self.compile and not isinstance(function, ByHand)
             options: Options = {
                 **engine.options,
                 "order": order,
-                "modes": modes,
+                "modes": ["R"] if only else None,
                 "compile": compile,
             }
             self.reports[engine.name] = examine(function, engine.inputs, **options)
@@ -160,56 +159,62 @@ class _Check:
 
     # ------------------------------------------------------------------ what is held against what
 
-    def _compare(self, bench: Bench, alive: Sequence[Engine], reference: str | None) -> str | None:
-        """Compares; returns what was held against what: see `CrossReport.held_against`."""
-        pairs = [*combinations(alive, 2)]
+    def _compare(
+        self, comparison: EngineComparison, running: Sequence[Engine], reference: str | None
+    ) -> str | None:
+        """Compares the engines; returns what is told in `CrossReport.held_against`."""
+        pairs = [*combinations(running, 2)]
         if not pairs:
             return None
         if reference is not None and reference != DOUBLE:
             pairs = [(one, two) for one, two in pairs if reference in (one.name, two.name)]
-            bench.judge(pairs)
+            comparison.judge(pairs)
             return reference
-        truth = None
+        double = None
         if reference == DOUBLE and self.options.get("in_double") is not False:
-            truth = self._truth(bench, alive)
-        bench.judge(pairs, truth)
-        return "" if truth is None or bench.other_in_double else truth.name
+            double = self._in_double(comparison, running)
+        comparison.judge(pairs, double)
+        return "" if double is None or comparison.other_in_double else double.name
 
-    def _truth(self, bench: Bench, alive: Sequence[Engine]) -> Engine | None:
-        """f in double precision, on the first engine where it runs so; `None` where it has to."""
-        narrow = [e for e in alive if e.differentiates and e.problem.in_double is not None]
+    def _in_double(self, comparison: EngineComparison, running: Sequence[Engine]) -> Engine | None:
+        """Returns f in double precision on the first engine where it runs so; `None` where it does
+        not, or where no input is narrower.
+        """
+        narrow = [e for e in running if e.differentiates and e.problem.in_double is not None]
         for engine in narrow:
             good = False
             with Catching(AdjudgeError) as caught:
-                truth = in_double(engine)
-                with truth.inside():
-                    base = truth.base()
-                    leaves = (*truth.problem.X.leaves, *base.whole.leaves)
+                double = in_double(engine)
+                with double.isolated():
+                    base = double.base()
+                    leaves = (*double.problem.X.leaves, *base.whole.leaves)
                     wide = all(leaf.double for leaf in leaves)
                     good = wide and carries_double(base, self.seed)
             if good:
-                bench.owners[truth.name] = engine.name
-                return truth
+                comparison.double_on[double.name] = engine.name
+                return double
             why = "" if caught.error is None else first_line(caught.error)
             self.omissions.append(LeftOut(Omission.NOT_IN_DOUBLE, engine.name, reason=why))
         return None
 
     # ------------------------------------------------------------------ what it comes to
 
-    def _summed(self, bench: Bench, words: Sequence[str], against: str | None) -> CrossReport:
+    def _concluded(
+        self, comparison: EngineComparison, modes: Sequence[str], against: str | None
+    ) -> CrossReport:
         divergences = sorted(
-            bench.divergences, key=lambda d: [STRUCTURE, VALUE, *words].index(d.quantity)
+            comparison.divergences, key=lambda d: [STRUCTURE, VALUE, *modes].index(d.quantity)
         )
-        cells = {VALUE: {e.name: self._value_cell(bench, e) for e in self.engines}}
-        for word in words:
-            cells[word] = {e.name: self._cell(bench, e, word) for e in self.engines}
-        lacking, optional = self._lacking(bench)
+        cells = {VALUE: {e.name: self._value_cell(comparison, e) for e in self.engines}}
+        for mode in modes:
+            cells[mode] = {e.name: self._cell(comparison, e, mode) for e in self.engines}
+        required, optional = self._missing(comparison)
         self.omissions += optional
-        other = [LeftOut(Omission.OTHER_IN_DOUBLE)] if bench.other_in_double else []
+        other = [LeftOut(Omission.OTHER_IN_DOUBLE)] if comparison.other_in_double else []
         verdicts = [d.verdict for d in divergences]
         verdicts += [_own(report, self.order) for report in self.reports.values()]
         verdicts += [Verdict.INCONCLUSIVE] * len(self.raised)
-        if not bench.comparisons.get(VALUE) or lacking:
+        if not comparison.comparisons.get(VALUE) or required:
             verdicts.append(Verdict.INCONCLUSIVE)
         return CrossReport(
             function=function_name(self.engines[0].function),
@@ -217,66 +222,68 @@ class _Check:
             backends=tuple(engine.name for engine in self.engines),
             reports=self.reports,
             comparisons={
-                word: {", ".join(pair): n for pair, n in found.items()}
-                for word, found in bench.comparisons.items()
+                quantity: {", ".join(pair): n for pair, n in found.items()}
+                for quantity, found in comparison.comparisons.items()
             },
             divergences=tuple(divergences),
             cells=cells,
             raised=self.raised,
-            omissions=(*lacking, *other, *self.omissions),
+            omissions=(*required, *other, *self.omissions),
             held_against=against,
             seed=self.seed,
             order=self.order,
         )
 
-    def _lacking(self, bench: Bench) -> tuple[list[LeftOut], list[LeftOut]]:
-        """What had to be compared between engines and was not; and what need not be."""
+    def _missing(self, comparison: EngineComparison) -> tuple[list[LeftOut], list[LeftOut]]:
+        """Returns what had to be compared between engines and was not; and what need not be."""
         required: list[LeftOut] = []
         optional: list[LeftOut] = []
-        for (word, name), (status, reason) in bench.lacking.items():
-            must = not word.strip("R") or status is Status.RAISED
-            group = required if must and name not in bench.owners else optional
-            group.append(LeftOut(Omission.LACKING, name, word, reason))
+        for (mode, name), (status, reason) in comparison.missing.items():
+            must = not mode.strip("R") or status is Status.RAISED
+            group = required if must and name not in comparison.double_on else optional
+            group.append(LeftOut(Omission.LACKING, name, mode, reason))
         return required, optional
 
-    def _value_cell(self, bench: Bench, engine: Engine) -> str:
+    def _value_cell(self, comparison: EngineComparison, engine: Engine) -> str:
+        """Returns what the table says of the value on an engine."""
         if engine.name in self.raised:
             return Status.RAISED
-        return self._worst(bench, engine, (STRUCTURE, VALUE)) or "-"
+        return self._worst(comparison, engine, (STRUCTURE, VALUE)) or "-"
 
-    def _cell(self, bench: Bench, engine: Engine, word: str) -> str:
-        if (word, engine.name) in bench.lacking:
-            return bench.lacking[word, engine.name][0]
+    def _cell(self, comparison: EngineComparison, engine: Engine, mode: str) -> str:
+        """Returns what the table says of a derivative on an engine."""
+        if (mode, engine.name) in comparison.missing:
+            return comparison.missing[mode, engine.name][0]
         report = self.reports.get(engine.name)
-        own = report.modes.get(word) if report is not None else None
+        own = report.modes.get(mode) if report is not None else None
         if own is not None and own is not Verdict.PASS:
             return own
-        between = self._worst(bench, engine, (word,))
+        between = self._worst(comparison, engine, (mode,))
         if own is not None and engine.differentiates:
             return between or "not compared"
         return own or "-"
 
     @staticmethod
-    def _worst(bench: Bench, engine: Engine, kinds: Sequence[str]) -> str:
-        """The worst that comparisons with others in these quantities found; "" if there are none.
-        What is put down to another engine is not held against this one.
+    def _worst(comparison: EngineComparison, engine: Engine, kinds: Sequence[str]) -> str:
+        """Returns the worst that comparisons with others in these quantities found, "" where there
+        are none. What is put down to another engine is not held against this one.
         """
         found = [
             d.verdict
-            for d in bench.divergences
+            for d in comparison.divergences
             if d.quantity in kinds
             and engine.name in d.pair
             and (not d.accused or engine.name in d.accused)
         ]
-        pairs = [pair for kind in kinds for pair in bench.comparisons.get(kind, ())]
+        pairs = [pair for kind in kinds for pair in comparison.comparisons.get(kind, ())]
         if any(engine.name in pair for pair in pairs):
             found.append(Verdict.PASS)
         return worst(found) if found else ""
 
 
 def _own(report: Report, order: int) -> Verdict:
-    """The verdict of an engine's own report, but for what it need not have: forward mode, and
-    what is composed with it.
+    """Returns the verdict of an engine's own report, leaving out what an engine need not have:
+    forward mode, and what is composed with it.
     """
     optional = [m for m, o in report.modes.items() if o is Status.UNSUPPORTED and m.strip("R")]
     verdicts = [
@@ -298,7 +305,7 @@ def _capabilities(engine: Engine) -> frozenset[str]:
 
 
 def _for_every_engine(options: Mapping[str, Any]) -> Options:
-    """The options for the check on each engine, with one seed for all."""
+    """Returns the options for the check on each engine, with one seed for all."""
     elsewhere = ("kwargs", "points", "domain", "backend")
     for name in elsewhere:
         if options.get(name) is not None:

@@ -1,4 +1,4 @@
-"""One function on one engine, asked for numbers at points and for probes that engines share."""
+"""One function on one engine, which gives numbers at points and for probes that engines share."""
 
 from __future__ import annotations
 
@@ -40,51 +40,52 @@ from adjudge.problem import (
 
 
 @dataclass(frozen=True)
-class Question:
-    """A derivative, given by its word ("" is the value), of one problem for some probes."""
+class Quantity:
+    """What is compared between engines: the value of f, or a derivative of it for some probes."""
 
-    word: str
+    mode: str
+    """The modes of the derivative, outermost first; empty for the value."""
     domain: Space
-    """What the function whose outermost derivative this is takes: x, and the vector `along`."""
+    """What the function whose outermost derivative this is takes: x, and the vector `taken_at`."""
     codomain: Space
     """What that function gives."""
     origin: Vector
-    along: Vector | None = None
-    """The cotangent or tangent of the derivative taken first, where there are two."""
+    taken_at: Vector | None = None
+    """The cotangent or tangent of the derivative that is taken first, where there are two."""
     probes: tuple[Vector, ...] = ()
 
     @property
-    def of(self) -> Space:
-        """The space of the numbers that are asked for."""
-        return self.domain if self.word[:1] == "R" else self.codomain
+    def space(self) -> Space:
+        """The space in which the numbers lie."""
+        return self.domain if self.mode[:1] == "R" else self.codomain
 
     @property
-    def by(self) -> Space:
-        """The space of the probes."""
-        return self.codomain if self.word[:1] == "R" else self.domain
+    def probe_space(self) -> Space:
+        """The space in which the probes lie."""
+        return self.codomain if self.mode[:1] == "R" else self.domain
 
     def entry(self, k: int, probe: int) -> str:
-        """What number `k` for this probe is, in words."""
-        if not self.word:
+        """Returns what number `k` for this probe is called."""
+        if not self.mode:
             return self.codomain.entry(k)
         vector = self.probes[probe]
-        parts = zip(self.by.leaves, self.by.slices, strict=True)
+        parts = zip(self.probe_space.leaves, self.probe_space.slices, strict=True)
         probed = [leaf.name for leaf, part in parts if np.any(vector[part])]
         by = probed[0] if len(probed) == 1 else ""
-        if self.word[0] == "R":
-            what = f"<w, {by or 'f'}>" if self.by.size > 1 else self.by.entry(0)
-            return f"d {what} / d {self.of.entry(k)}"
-        return f"d {self.of.entry(k)} / d {by or 'inputs'} along v"
+        if self.mode[0] == "R":
+            what = f"<w, {by or 'f'}>" if self.probe_space.size > 1 else self.probe_space.entry(0)
+            return f"d {what} / d {self.space.entry(k)}"
+        return f"d {self.space.entry(k)} / d {by or 'inputs'} along v"
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """The answer of one engine to a question."""
+    """A quantity on one engine, at several points."""
 
     rows: NDArray[np.float64]
     """The numbers by point, probe and entry. They are NaN at points where the function raises."""
     values: NDArray[np.float64]
-    """By point, what the function whose derivative is taken gives."""
+    """By point, the value of the function whose outermost derivative is taken."""
 
 
 @dataclass(frozen=True)
@@ -100,19 +101,18 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Top:
-    """A derivative as a problem, and which coordinates of the question's domain it has: an output
-    without history takes no cotangent.
-    """
+class InnerDerivative:
+    """The derivative that is taken first, as a function at x; f itself where only one is taken."""
 
-    problem: Problem
     base: Base
     kept: NDArray[np.intp]
+    """The coordinates of the quantity's domain that it has: an output without history takes no
+    cotangent."""
 
 
 @dataclass
 class Engine:
-    """`function` at `inputs` on an engine."""
+    """A function at its inputs on an engine."""
 
     name: str
     backend: AutodiffBackend
@@ -123,7 +123,7 @@ class Engine:
     problem: Problem
     widening: bool = False
     """Whether this is the function in double precision on inputs of less."""
-    _tops: dict[str, Top] = field(default_factory=dict)
+    _inner: dict[str, InnerDerivative] = field(default_factory=dict)
 
     @property
     def differentiates(self) -> bool:
@@ -131,7 +131,7 @@ class Engine:
         return isinstance(self.function, ByHand) or _has_vjp(self.backend)
 
     @contextmanager
-    def inside(self) -> Iterator[None]:
+    def isolated(self) -> Iterator[None]:
         """A context for every evaluation, after which global state is as it was before."""
         highest = self.options.get("highest_precision", False)
         with (
@@ -141,9 +141,9 @@ class Engine:
             yield
 
     def outputs(self) -> tuple[object, list[Output]]:
-        """The structure of what f returns at x, and its leaves. Raises what f raises."""
+        """Returns the structure of what f returns at x, and its leaves. Raises what f raises."""
         backend = self.backend
-        with self.inside():
+        with self.isolated():
             with running(Source.FUNCTION):
                 result = self.function(*placed_tree(backend, self.arrays))
             tree = flatten(result, "out", expand)
@@ -166,74 +166,81 @@ class Engine:
         return _skeleton(result), found
 
     def base(self) -> Base:
-        """f at x."""
-        return self.top("", None).base
+        """Returns f at x."""
+        return self.inner("", None).base
 
-    def numbers(self, question: Question, points: Sequence[Vector]) -> Numbers:
-        """The answer at these points, the first of which is x. Raises what f raises there, and
-        `NotSupportedError` where the engine lacks the derivative.
+    def numbers(self, quantity: Quantity, points: Sequence[Vector]) -> Numbers:
+        """Returns the quantity at these points, the first of which is x. Raises what f raises at x,
+        and `NotSupportedError` where the engine lacks the derivative.
         """
-        with self.inside():
-            top = self.top(question.word[1:], question.along)
-            answers = []
+        with self.isolated():
+            inner = self.inner(quantity.mode[1:], quantity.taken_at)
+            found = []
             for k, point in enumerate(points):
-                ask = partial(self._at, question, top, point)
-                answer = ask() if k == 0 else attempt(ask, UnstableOutputError)
-                if answer is None:
-                    probes = max(1, len(question.probes))
-                    nothing = np.full((probes, question.of.size), np.nan)
-                    answer = nothing, np.full(top.base.Y.size, np.nan)
-                answers.append(answer)
-        rows, values = zip(*answers, strict=True)
+                take = partial(self._numbers_at, quantity, inner, point)
+                taken = take() if k == 0 else attempt(take, UnstableOutputError)
+                if taken is None:
+                    probes = max(1, len(quantity.probes))
+                    nothing = np.full((probes, quantity.space.size), np.nan)
+                    taken = nothing, np.full(inner.base.Y.size, np.nan)
+                found.append(taken)
+        rows, values = zip(*found, strict=True)
         return Numbers(np.array(rows), np.array(values))
 
-    def _at(self, question: Question, top: Top, point: Vector) -> tuple[Any, Vector]:
-        at = Evaluator(top.problem, top.base)
-        if not question.word:
+    def _numbers_at(
+        self, quantity: Quantity, inner: InnerDerivative, point: Vector
+    ) -> tuple[Any, Vector]:
+        """Returns the quantity at one point, by probe, and the value of what is differentiated."""
+        at = Evaluator(inner.base)
+        if not quantity.mode:
             value = at.value(point)
             return value[None, :], value
-        letter = question.word[0]
+        letter = quantity.mode[0]
         derivative = DerivativeAtPoints(at, letter)
-        derivative.add(point[top.kept])
-        rows = np.zeros((len(question.probes), question.of.size))
-        for row, probe in zip(rows, question.probes, strict=True):
+        derivative.add(point[inner.kept])
+        rows = np.zeros((len(quantity.probes), quantity.space.size))
+        for row, probe in zip(rows, quantity.probes, strict=True):
             if letter == "R":
-                row[top.kept] = derivative.take(probe)[0]
+                row[inner.kept] = derivative.take(probe)[0]
             else:
-                row[:] = derivative.take(probe[top.kept])[0]
+                row[:] = derivative.take(probe[inner.kept])[0]
         return rows, derivative.values[0]
 
-    def top(self, taken: str, along: Vector | None) -> Top:
-        """f after the derivative in the modes `taken`, at the cotangent or tangent `along`."""
-        if taken not in self._tops:
-            self._tops[taken] = self._top(taken, along)
-        return self._tops[taken]
+    def inner(self, taken: str, at: Vector | None) -> InnerDerivative:
+        """Returns the derivative in the mode `taken`, at the cotangent or tangent `at`; f itself
+        where no mode is taken.
+        """
+        if taken not in self._inner:
+            self._inner[taken] = self._take_inner(taken, at)
+        return self._inner[taken]
 
-    def _top(self, taken: str, along: Vector | None) -> Top:
+    def _take_inner(self, taken: str, at: Vector | None) -> InnerDerivative:
         problem, backend = self.problem, self.backend
         n = problem.X.size
-        if not taken or along is None:
-            with self.inside():
+        if not taken or at is None:
+            with self.isolated():
                 base = observe(problem)
-            return Top(problem, base, np.arange(n))
+            return InnerDerivative(base, np.arange(n))
         base = self.base()
         if taken == "F":
-            v = problem.X.arrays(backend, along, problem.x)
-            top = tangent_problem(problem, base.Y.leaves, v)
-            return Top(top, observe(top), np.arange(2 * n))
+            v = problem.X.arrays(backend, at, problem.x)
+            pushed = tangent_problem(problem, base.Y.leaves, v)
+            return InnerDerivative(observe(pushed), np.arange(2 * n))
         reverse = Reverse(problem)
         found, space = base_of(problem, reverse.outputs), base.Y
-        w = space.arrays(backend, along, found.arrays)
+        w = space.arrays(backend, at, found.arrays)
         here = [k for k, attached in enumerate(reverse.attached) if attached]
-        top = gradient_problem(problem, reverse.attached, space, [w[k] for k in here])
+        pulled = gradient_problem(problem, reverse.attached, space, [w[k] for k in here])
         slices = [np.arange(space.size)[space.slices[k]] + n for k in here]
-        return Top(top, observe(top), np.concatenate([np.arange(n), *slices]))
+        return InnerDerivative(observe(pulled), np.concatenate([np.arange(n), *slices]))
 
 
 def engine_of(
     backend: AutodiffBackend, f: Callable[..., Any], arrays: Any, options: Options
 ) -> Engine:
-    """`f` at host arrays on this engine. Raises the errors of bad input; evaluates nothing."""
+    """Returns `f` at host arrays on this engine, and evaluates nothing. Raises the errors of bad
+    input.
+    """
     function = with_namespace(f, backend.xp)
     inputs = placed_tree(backend, arrays)
     given: Options = {**options, "backend": backend}
@@ -242,16 +249,18 @@ def engine_of(
 
 
 def in_double(engine: Engine) -> Engine:
-    """The same with inputs, of which some are narrower, widened to double precision."""
+    """Returns the same function with its inputs widened to double precision."""
     assert engine.problem.in_double is not None
     with engine.backend.environment.widening():
         problem = engine.problem.in_double()
     name = f"float64 on {engine.name}"
-    return replace(engine, name=name, problem=problem, widening=True, _tops={})
+    return replace(engine, name=name, problem=problem, widening=True, _inner={})
 
 
 def with_namespace(f: Callable[..., Any], xp: Any) -> Callable[..., Any]:
-    """`f` as a function of arrays only: `xp` is given to it if it asks for it by that name."""
+    """Returns `f` as a function of arrays only, which is given `xp` if it has a parameter of that
+    name.
+    """
     if isinstance(f, ByHand):
         return f
     try:
@@ -271,7 +280,7 @@ def with_namespace(f: Callable[..., Any], xp: Any) -> Callable[..., Any]:
 
 
 def _has_vjp(backend: AutodiffBackend) -> bool:
-    """Whether the engine, or what it wraps, has a vjp."""
+    """Returns whether the engine, or what it wraps, has a vjp."""
     rule = type(backend).vjp
     if rule is WrappedBackend.vjp and isinstance(backend, WrappedBackend):
         return _has_vjp(backend.inner)
@@ -279,7 +288,9 @@ def _has_vjp(backend: AutodiffBackend) -> bool:
 
 
 def _skeleton(tree: Any) -> object:
-    """The structure of a result; a named tuple counts as a tuple, whose names engines differ in."""
+    """Returns the structure of a result. A named tuple counts as a tuple, since engines give it
+    other names.
+    """
     if isinstance(tree, dict):
         return {key: _skeleton(node) for key, node in tree.items()}
     if isinstance(tree, tuple):
@@ -289,27 +300,29 @@ def _skeleton(tree: Any) -> object:
     return None
 
 
-def carried(engine: Engine, donor: Engine, *, forward: bool) -> ByHand:
-    """The function of `engine`, which has no derivatives, with those of `donor`; with its jvp, too,
-    if `forward`.
+def with_derivatives_of(engine: Engine, donor: Engine, *, forward: bool) -> ByHand:
+    """Returns the function of `engine`, which has no derivatives, with the vjp of `donor`; with its
+    jvp, too, if `forward`.
     """
-    bridge = _Bridge(engine, donor)
+    rules = _DonatedRules(engine, donor)
 
     def value(*args: Any) -> Any:
         return engine.function(*args)
 
     value.__name__ = f"{function_name(engine.function)}, derivative of {donor.name}"
-    return ByHand(value, vjp=bridge.vjp, jvp=bridge.jvp if forward else None)
+    return ByHand(value, vjp=rules.vjp, jvp=rules.jvp if forward else None)
 
 
-class _Bridge:
-    """The rules of `donor`, for arrays of the engine `here`; trees have the same leaves on both."""
+class _DonatedRules:
+    """The rules of the engine `donor` for arrays of another one, which has none; the arguments and
+    results have the same leaves on both.
+    """
 
     def __init__(self, engine: Engine, donor: Engine) -> None:
         self.engine, self.here, self.donor = engine, engine.backend, donor
 
     def vjp(self, *args_and_w: Any) -> Any:
-        """`J* w`."""
+        """Returns `J* w`."""
         *args, w = args_and_w
         tree, problem = self._there(tuple(args))
         with surroundings(problem):
@@ -320,7 +333,7 @@ class _Bridge:
         return gradients[0] if len(args) == 1 else gradients
 
     def jvp(self, *args_and_v: Any) -> Any:
-        """`J v`."""
+        """Returns `J v`."""
         count = len(args_and_v) // 2
         args, v = args_and_v[:count], args_and_v[count:]
         _, problem = self._there(args)
@@ -333,7 +346,7 @@ class _Bridge:
         return self._like(flatten(self.engine.function(*args), "out", expand), base.Y, image)
 
     def _there(self, args: tuple[Any, ...]) -> tuple[Tree, Problem]:
-        """The arguments, and the donor's problem at them."""
+        """Returns the arguments, and the problem of the donor at them."""
         tree = flatten(args, "inputs", expand)
         hosts = tree.rebuild([self._host(leaf) for leaf in tree.leaves])
         backend = self.donor.backend
@@ -343,6 +356,7 @@ class _Bridge:
         return tree, problem_of(self.donor.function, placed_tree(backend, hosts), options)
 
     def _host(self, leaf: Any) -> Any:
+        """Returns an array of the engine as one of NumPy, of the same dtype."""
         if not self.here.owns(leaf):
             return leaf
         dtype = self.here.arrays.info(leaf).dtype.rpartition(".")[2]
@@ -350,14 +364,14 @@ class _Bridge:
         return np.asarray(host if np.dtype(dtype).kind == "c" else host.real, dtype=dtype)
 
     def _vector(self, space: Space, tree: Tree) -> Vector:
-        """Coordinates of a tree of arrays, `None` where there is no leaf of the space."""
+        """Returns the coordinates of a tree, which has `None` where the space has no leaf."""
         arrays = [leaf for leaf in tree.leaves if leaf is not None]
         parts = zip(space.leaves, arrays, strict=True)
         vectors = [leaf.vector(self.here.arrays.to_host(array)) for leaf, array in parts]
         return np.concatenate([*vectors, np.zeros(0)])
 
     def _like(self, tree: Tree, space: Space, vector: Vector) -> Any:
-        """The tree with arrays of these coordinates in place of the leaves of the space."""
+        """Returns the tree with arrays of these coordinates in place of the leaves of the space."""
         hosts = {
             leaf.name: leaf.host(vector[part])
             for leaf, part in zip(space.leaves, space.slices, strict=True)

@@ -16,9 +16,9 @@ VALUE = "value"
 QUANTITIES = {"": VALUE, "R": "vjp", "F": "jvp"}
 
 
-def quantity(word: str) -> str:
-    """What a word is called in a sentence: value, vjp, jvp, RR."""
-    return QUANTITIES.get(word, word)
+def quantity_name(mode: str) -> str:
+    """Returns what a quantity is called in a sentence: value, vjp, jvp, RR."""
+    return QUANTITIES.get(mode, mode)
 
 
 class Cause(Enum):
@@ -39,7 +39,7 @@ class Cause(Enum):
     """It is too large for rounding, and not the same at points around x."""
     LOST_DIGITS = auto()
     STRUCTURE = auto()
-    """The results differ in structure, and `sides` names their arrays."""
+    """The results differ in structure, and `results` names their arrays."""
     SHAPE = auto()
     DTYPE = auto()
     VALUES = auto()
@@ -81,7 +81,7 @@ class Divergence:
     accused: tuple[str, ...]
     """The engines that are wrong by their own differences."""
     cause: Cause
-    sides: tuple[str, str] = ("", "")
+    results: tuple[str, str] = ("", "")
     """What the first and the second engine return, as it is printed, where there are no `numbers`.
     """
     outlier: bool = False
@@ -112,7 +112,7 @@ class Divergence:
 
 def _unlike(found: Divergence) -> list[str]:
     """Results that differ in more than numbers."""
-    (one, two), (here, there) = found.pair, found.sides
+    (one, two), (here, there) = found.pair, found.results
     if found.cause is Cause.STRUCTURE:
         return [
             f"the results differ in structure: {here} on {one} and {there} on {two}",
@@ -140,7 +140,7 @@ def _apart(found: Divergence, numbers: tuple[float, float]) -> list[str]:
     against = f"; the others agree against {found.accused[0]}" if found.outlier else ""
     width = max(len("difference"), *map(len, names))
     lines = [
-        f"{quantity(found.quantity)}: {names[0]} and {names[1]} differ in {found.entry}: "
+        f"{quantity_name(found.quantity)}: {names[0]} and {names[1]} differ in {found.entry}: "
         f"{' and '.join(told_apart(*numbers))} ({found.apart} of {found.compared} numbers{blame})"
         f"{against}",
         *(f"{name:<{width}}  {n:.12g}" for name, n in zip(names, numbers, strict=True)),
@@ -260,8 +260,8 @@ class CrossReport:
         if self.verdict is not Verdict.PASS:
             return head + (self.left_out[0] if self.left_out else "nothing was compared")
         count = sum(n for pairs in self.comparisons.values() for n in pairs.values())
-        words = ", ".join(self.comparisons)
-        return f"{head}{', '.join(self.backends)} agree in {count} numbers ({words})"
+        quantities = ", ".join(self.comparisons)
+        return f"{head}{', '.join(self.backends)} agree in {count} numbers ({quantities})"
 
     @property
     def _first(self) -> Divergence | None:
@@ -304,8 +304,8 @@ class CrossReport:
     def footer(self) -> str:
         """Counts and provenance."""
         pairs = "; ".join(
-            f"{word}: " + ", ".join(f"{n} {pair}" for pair, n in found.items())
-            for word, found in self.comparisons.items()
+            f"{quantity}: " + ", ".join(f"{n} {pair}" for pair, n in found.items())
+            for quantity, found in self.comparisons.items()
         )
         engines = ", ".join(
             f"{r.provenance.backend} {r.provenance.version}" for r in self.reports.values()
@@ -324,9 +324,9 @@ class CrossReport:
             "verdict": str(self.verdict),
             "backends": list(self.backends),
             "reports": {name: report.to_dict() for name, report in self.reports.items()},
-            "comparisons": {word: dict(pairs) for word, pairs in self.comparisons.items()},
+            "comparisons": {quantity: dict(pairs) for quantity, pairs in self.comparisons.items()},
             "divergences": [found.to_dict() for found in self.divergences],
-            "cells": {word: dict(row) for word, row in self.cells.items()},
+            "cells": {quantity: dict(row) for quantity, row in self.cells.items()},
             "raised": dict(self.raised),
             "left_out": list(self.left_out),
             "reference": self.reference,
@@ -337,7 +337,10 @@ class CrossReport:
 
     def to_markdown(self) -> str:
         """The table for a page of documentation."""
-        rows = [[word, *(row[name] for name in self.backends)] for word, row in self.cells.items()]
+        rows = [
+            [quantity, *(row[name] for name in self.backends)]
+            for quantity, row in self.cells.items()
+        ]
         return _markdown([self.function, *self.backends], rows)
 
 
@@ -360,12 +363,12 @@ def crosstable(reports: Sequence[CrossReport]) -> str:
 
 
 def _summed(report: CrossReport, name: str) -> str:
-    cells = {word: row.get(name, "-") for word, row in report.cells.items()}
+    cells = {quantity: row.get(name, "-") for quantity, row in report.cells.items()}
     for worse in (Verdict.FAIL, Status.RAISED, Verdict.INCONCLUSIVE):
-        for word, cell in cells.items():
+        for quantity, cell in cells.items():
             if cell == worse:
-                return f"{cell} ({word})"
-    lacking = [word for word, cell in cells.items() if cell == Status.UNSUPPORTED]
+                return f"{cell} ({quantity})"
+    lacking = [quantity for quantity, cell in cells.items() if cell == Status.UNSUPPORTED]
     if Verdict.PASS not in cells.values():
         return "-"
     return f"PASS (without {', '.join(lacking)})" if lacking else str(Verdict.PASS)

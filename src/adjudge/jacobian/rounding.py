@@ -221,9 +221,13 @@ class Evaluator:
     one engine and that of another.
     """
 
-    problem: Problem
     base: Base
     context: Callable[[], AbstractContextManager[None]] = nullcontext
+
+    @property
+    def problem(self) -> Problem:
+        """The problem that is evaluated."""
+        return self.base.problem
 
     def value(self, point: Vector) -> Vector:
         """Returns the outputs of f at `point`, without those that are only observed."""
