@@ -89,7 +89,8 @@ def test_a_wrong_custom_jvp_fails_in_both_modes(error, layer, tangent, point, wi
     def push(A, B, b, dA, dB, db):
         return FORWARD[error](tangent(A, B, b, dA, dB, db), dB)
 
-    report = examine(with_jvp(layer, push), point, mode="full", seed=0, check_forward_ad=True)
+    mode = "full" if error in ("one entry", "one part in a million") else "projected"
+    report = examine(with_jvp(layer, push), point, mode=mode, seed=0, check_forward_ad=True)
 
     assert report.verdict is Verdict.FAIL
     assert report.modes == {"R": Verdict.FAIL, "F": Verdict.FAIL}

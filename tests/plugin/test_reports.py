@@ -178,7 +178,7 @@ def test_xdist_fails_where_a_required_engine_is_not_checked(run):
 
     result = run(
         source,
-        *("-p", "xdist", "-n", "2", "--adjudge-require", "numpy,array_api_strict"),
+        *("-p", "xdist", "-n", "1", "--adjudge-require", "numpy,array_api_strict"),
         engines=None,
         apart=True,
     )

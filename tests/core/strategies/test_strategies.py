@@ -72,21 +72,27 @@ def test_a_right_derivative_passes():
 
 
 WRONG_AT = {
-    "negative": (lambda x: x < 0, SHAPES, [(), (1,)], 1.0),
-    "ties": (lambda x: x.size > len(np.unique(x)), SHAPES, [(3,)], 1.0),
-    "large": (lambda x: abs(x) > 100, SHAPES, [(), (1,)], 1e39),
-    "whole": (lambda x: x == np.round(x), SHAPES, [(), (1,)], 1.0),
-    "three rows": (lambda x: len(x) == 3, ("n", "m"), [(3, 1)], 1.0),
-    "more than one entry": (lambda x: len(x) > 1, ("n",), [(2,)], 1.0),
+    "negative": (lambda x: x < 0, SHAPES, [(), (1,)]),
+    "ties": (lambda x: x.size > len(np.unique(x)), SHAPES, [(3,)]),
+    "large": (lambda x: abs(x) > 100, SHAPES, [(), (1,)]),
+    "whole": (lambda x: x == np.round(x), SHAPES, [(), (1,)]),
+    "three rows": (lambda x: len(x) == 3, ("n", "m"), [(3, 1)]),
+    "more than one entry": (lambda x: len(x) > 1, ("n",), [(2,)]),
 }
-"""Where a derivative is wrong; what is drawn; and the shape of the simplest such array, and the sum
-of its entries at most.
-"""
+"""Where a derivative is wrong; what is drawn; and the shapes of the simplest such array."""
+
+
+def assert_simple(x: Any) -> None:
+    """Asserts whole numbers, all of one size or zero: 1, say. Which size is left where shrinking
+    ends is Hypothesis's: it draws numbers that stand in the modules that happen to be imported.
+    """
+    assert np.all(x == np.round(x))
+    assert len(np.unique(np.abs(x[x != 0]))) == 1
 
 
 @pytest.mark.parametrize("name", WRONG_AT)
 def test_a_derivative_that_is_wrong_at_some_points_is_found(name):
-    wrong, shape, *_ = WRONG_AT[name]
+    wrong, shape, _ = WRONG_AT[name]
 
     x = search(planted(wrong), arrays(shape), FIND)
 
@@ -105,13 +111,12 @@ def judge_by_its_values(f: adjudge.ByHand, x: Any) -> None:
 
 @pytest.mark.parametrize("name", WRONG_AT)
 def test_where_it_is_wrong_shrinks(name):
-    wrong, drawn, simplest, most = WRONG_AT[name]
+    wrong, drawn, simplest = WRONG_AT[name]
 
     x = search(planted(wrong), arrays(drawn), judge=judge_by_its_values)
 
     assert x.shape in simplest
-    assert 0 < np.sum(np.abs(x)) <= most
-    assert np.all(x == np.round(x))
+    assert_simple(x)
 
 
 def test_a_derivative_that_is_wrong_at_zero_is_found_and_shrunk():
@@ -128,7 +133,9 @@ def test_a_derivative_that_is_wrong_at_zero_is_found_and_shrunk():
 def test_a_derivative_that_is_wrong_for_negative_numbers_is_found_and_shrunk():
     x = search(planted(lambda x: x < 0), arrays(SHAPES))
 
-    assert np.array_equal(x, -1)
+    assert x.size == 1
+    assert x < 0
+    assert_simple(x)
 
 
 def test_equal_arguments_are_drawn():
@@ -173,11 +180,12 @@ def drawable():
         ordered = isinstance(domain, tuple) or domain in ORDERED
         whole = domain in (None, "positive", "nonnegative", "unit", "sorted")
         for dtype in [*real, *([] if ordered else ["complex64"]), *(["int8"] if whole else [])]:
-            yield pytest.param(domain, shape, dtype, id=f"{domain}-{dtype}")
+            yield pytest.param(domain, shape, dtype, True, id=f"{domain}-{dtype}-special")
+        for dtype in {real[0], real[-1]}:
+            yield pytest.param(domain, shape, dtype, False, id=f"{domain}-{dtype}")
 
 
-@pytest.mark.parametrize("special", [True, False])
-@pytest.mark.parametrize(("domain", "shape", "dtype"), list(drawable()))
+@pytest.mark.parametrize(("domain", "shape", "dtype", "special"), list(drawable()))
 def test_every_array_has_its_dtype_and_lies_in_its_domain(domain, shape, dtype, special):
     seen = set()
 
