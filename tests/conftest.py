@@ -41,6 +41,17 @@ from adjudge_pytest import engines  # noqa: E402
 
 pytest_plugins = ["pytester"]
 
+MOST_WORKERS = 8
+"""Each imports PyTorch and JAX, and keeps what it has compiled."""
+
+
+@pytest.hookimpl(optionalhook=True)  # `pytest -p no:xdist` has no such hook
+def pytest_xdist_auto_num_workers() -> int:
+    """For `-n auto`: the cores that this process may use; with a single one, no other process."""
+    affinity = getattr(os, "sched_getaffinity", None)  # which Linux alone has
+    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    return min(cores, MOST_WORKERS) if cores > 1 else 0
+
 
 def pytest_configure(config: pytest.Config) -> None:
     if os.environ.get("ADJUDGE_REQUIRE") and config.getoption("adjudge_require", None) is None:
