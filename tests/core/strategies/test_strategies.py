@@ -181,7 +181,7 @@ def drawable():
         whole = domain in (None, "positive", "nonnegative", "unit", "sorted")
         for dtype in [*real, *([] if ordered else ["complex64"]), *(["int8"] if whole else [])]:
             yield pytest.param(domain, shape, dtype, True, id=f"{domain}-{dtype}-special")
-        for dtype in {real[0], real[-1]}:
+        for dtype in dict.fromkeys((real[0], real[-1])):
             yield pytest.param(domain, shape, dtype, False, id=f"{domain}-{dtype}")
 
 
