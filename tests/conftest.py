@@ -91,7 +91,7 @@ def sums(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[bool]]:
         monkeypatch.setattr("adjudge.jacobian.block_sums.BLOCKS", blocks)
         compare_block_sums, column, settled = (
             adjudge.jacobian.block_sums.compare_block_sums,
-            Table._column,
+            Table.compare_column,
             [],
         )
 
@@ -101,12 +101,12 @@ def sums(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[bool]]:
             return found
 
         def sums_first(self, *args):
-            if not self._block_sums_agree():
+            if not self.block_sums_agree():
                 column(self, *args)
 
         monkeypatch.setattr("adjudge.check.one_problem.compare_block_sums", watched)
         if first:
-            monkeypatch.setattr(Table, "_column", sums_first)
+            monkeypatch.setattr(Table, "compare_column", sums_first)
         return settled
 
     return chosen

@@ -163,7 +163,7 @@ class Table:
                 if not self.budget.allows(self.budget.column):
                     return
                 self.budget.columns += 1
-                self._column(tangent, block)
+                self.compare_column(tangent, block)
                 if self.replaced_by_sums:
                     self.budget.columns = self.probes.columns
                     return
@@ -238,7 +238,7 @@ class Table:
         compared = list(self.columns.comparisons(found, block, pushed))
         return TwoEvaluations(found, pushed, compared)
 
-    def _column(self, tangent: Tangent, block: ColumnBlock) -> None:
+    def compare_column(self, tangent: Tangent, block: ColumnBlock) -> None:
         """Compares one column, and refines it where two evaluations leave a doubt."""
         found, pushed, compared = self.from_two_evaluations(tangent, block)
         # A step that the caller fixed with `eps=` is not refined: what it shows is what was asked
@@ -262,7 +262,7 @@ class Table:
         saturated = not (doubt or settled) and few and all_saturated(compared)
         self.saturated_columns += saturated
         # Before the first ladder of a large problem, sums of blocks may settle all of it.
-        if (doubt or saturated) and self._block_sums_agree():
+        if (doubt or saturated) and self.block_sums_agree():
             return
         if doubt or saturated:
             if not self.budget.allows_ladder():
@@ -281,7 +281,7 @@ class Table:
             # tolerances.
             if dtype is not None:
                 self._use_dtype(dtype)
-                self._column(tangent, block)
+                self.compare_column(tangent, block)
                 return
             if saturated:
                 compared = refinement.open_saturated(compared, found)
@@ -308,7 +308,7 @@ class Table:
         if still is None:
             return False
         self._use_base(replace(self.base, constant=still))
-        self._column(tangent, block)
+        self.compare_column(tangent, block)
         self._use_base(replace(self.base, constant=None))
         return True
 
@@ -317,7 +317,7 @@ class Table:
         self.base = base
         self.columns = Columns(self.problem, base, self.probes, self.tolerance)
 
-    def _block_sums_agree(self) -> bool:
+    def block_sums_agree(self) -> bool:
         """Returns whether all of a large problem agrees by sums of blocks, which is asked once,
         before any ladder.
         """
