@@ -1,4 +1,4 @@
-"""How hard the source is to live in: modules, layers, parameters, handlers, prose.
+"""How hard the source is to live in: modules, parameters, handlers, prose.
 
 `python benchmarks/structure.py` measures the checkout that it stands in, and
 `python benchmarks/structure.py OTHER` another one beside it, column by column. The kit for adapters
@@ -31,52 +31,6 @@ def sources(root: Path) -> list[Path]:
 def lines_of(paths: Iterator[Path] | list[Path]) -> int:
     """How many lines these files have together."""
     return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
-
-
-def imports(root: Path) -> dict[str, set[str]]:
-    """Which modules of the core each module imports; a name of a door counts as its home."""
-    base = root / "src"
-    trees = {
-        ".".join(path.relative_to(base).with_suffix("").parts).removesuffix(".__init__"): ast.parse(
-            path.read_text(encoding="utf-8")
-        )
-        for path in sources(root)
-    }
-    homes = {
-        (name, alias.asname or alias.name): node.module
-        for name, tree in trees.items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and node.module in trees
-        for alias in node.names
-        if f"{node.module}.{alias.name}" not in trees
-    }
-    graph: dict[str, set[str]] = {}
-    for name, tree in trees.items():
-        graph[name] = set()
-        for node in ast.walk(tree):
-            if not isinstance(node, ast.ImportFrom) or node.module not in trees:
-                continue
-            for alias in node.names:
-                inner = f"{node.module}.{alias.name}"
-                door = node.module != name and not name.startswith(f"{node.module}.")
-                home = homes.get((node.module, alias.name)) if door else None
-                graph[name].add(inner if inner in trees else home or node.module)
-        graph[name] -= {name}
-    doors = {name for name in trees if any(other.startswith(f"{name}.") for other in trees)}
-    return {name: found - doors for name, found in graph.items() if name not in doors}
-
-
-def layers(graph: dict[str, set[str]]) -> int:
-    """The length of the longest chain of imports."""
-    depth: dict[str, int] = {}
-
-    def down(name: str, above: tuple[str, ...] = ()) -> int:
-        if name not in depth:
-            below = [one for one in graph.get(name, ()) if one not in above]
-            depth[name] = 1 + max((down(one, (*above, name)) for one in below), default=0)
-        return depth[name]
-
-    return max(down(name) for name in graph)
 
 
 def functions(root: Path) -> Iterator[FUNCTION]:
@@ -149,7 +103,6 @@ def measured(root: Path) -> dict[str, int]:
             (len(list(room.glob("*.py"))) for room in folders if room.name != "conformance"),
             default=0,
         ),
-        "longest chain of imports": layers(imports(root)),
         "lines of the core": lines_of(found),
         "functions with more than six parameters": sum(
             parameters(one) > MOST_PARAMETERS for one in every

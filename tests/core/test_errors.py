@@ -6,12 +6,17 @@ import numpy as np
 import pytest
 
 from adjudge import ByHand, UnstableOutputError, Verdict, crosscheck, examine, gradcheck
+from adjudge.engine import Environment
 from adjudge.errors import Catching, Source, attempt, running, source_of
 from adjudge.strategies import judge
 
 
 class Planted(Exception):
     """A mistake in adjudge."""
+
+
+class Full(RuntimeError):
+    """What an engine raises that has no memory left."""
 
 
 class Undefined(Exception):
@@ -259,6 +264,17 @@ def test_what_the_function_raises_in_sums_is_left_to_the_comparison_of_all_entri
         return STEEP(x)
 
     report = by_sums(ByHand(once, vjp=STEEP.vjp))
+
+    assert settled == [False]
+    assert report.verdict is Verdict.PASS
+
+
+def test_where_the_engine_has_no_memory_for_sums_all_entries_are_compared(sums, monkeypatch):
+    settled = sums(0, 128)
+    monkeypatch.setattr("adjudge.jacobian.block_sums.Blocks.sums", raises(Full("no room")))
+    monkeypatch.setattr(Environment, "memory_errors", (MemoryError, Full))
+
+    report = by_sums(STEEP)
 
     assert settled == [False]
     assert report.verdict is Verdict.PASS

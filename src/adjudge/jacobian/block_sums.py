@@ -410,7 +410,8 @@ def compare_block_sums(
     """
     compared = _BlockSumComparison(problem, base, modes)
     # what the function raises here is met again by the whole check, where that asks it the same
-    with Catching(UnfitError, UnstableOutputError, NotSupportedError, MemoryError) as caught:
+    full = problem.backend.environment.memory_errors
+    with Catching(UnfitError, UnstableOutputError, NotSupportedError, *full) as caught:
         if "F" in modes:
             compared.doubt(seed)
         too_small = compared.table(seed, None)
