@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,15 +30,36 @@ def relative_step(eps: float) -> float:
     return float(2.0 ** round(np.log2(eps / 2) / 3))
 
 
-EPS = {
-    "float64": 2.0**-52,
-    "float32": 2.0**-23,
-    "float16": 2.0**-10,
-    "tf32": 2.0**-10,
-    "bfloat16": 2.0**-7,
+@dataclass(frozen=True)
+class Format:
+    """What has to be known of a format of real floating-point numbers."""
+
+    eps: float
+    """The spacing at 1, which is twice the unit round-off."""
+    smallest: float = 2.0**-126
+    """The smallest positive number that engines keep. Subnormal numbers are often flushed to zero
+    in float32 and bfloat16, and not in float16, whose range would be too short without them."""
+    largest: float = 3.3e38
+    """The largest number, rounded down."""
+
+    @property
+    def bits(self) -> int:
+        """The number of significant bits, the implicit leading one among them."""
+        return 1 - int(np.log2(self.eps))
+
+
+FORMATS = {
+    "float64": Format(2.0**-52, 2.0**-1022, 1.7e308),
+    "float32": Format(2.0**-23),
+    "float16": Format(2.0**-10, 2.0**-24, 65504.0),
+    "tf32": Format(2.0**-10),
+    "bfloat16": Format(2.0**-7),
 }
-"""The spacing at 1 of numeric formats. TensorFloat-32, to which NVIDIA's tensor cores may round the
-factors of float32 products, has ten explicit significand bits, as float16 has."""
+"""The formats by name. TensorFloat-32, to which NVIDIA's tensor cores may round the factors of
+float32 products, has ten explicit significand bits, as float16 has."""
+
+EPS = {name: format.eps for name, format in FORMATS.items()}
+"""The spacing at 1 of each format."""
 
 COUNTS_AS_ZERO = 2.0**-960
 """A magnitude below this counts as zero: where an engine flushes subnormal numbers, differences of

@@ -4,8 +4,8 @@ Its modules, each of which may import those above it:
 
 - `scenario`: a function with its derivatives in closed form and with wrong rules, as data.
 - `closed_forms`: closed forms on the host, placed on an engine, and planted in one.
-- `faults`: engines with one planted fault, and engines with the required derivative alone.
 - `subject`: the backend under test, a scenario at a point of it, and counted comparisons.
+- `faults`: engines with one planted fault, and engines with the required derivative alone.
 - `elementary`: scenarios that need little: sums, products, sines and exponentials.
 - `shapes`: scenarios that move entries about: reductions, indexing, shapes.
 - `linear`: scenarios of linear algebra and of complex functions.

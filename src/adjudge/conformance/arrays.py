@@ -8,17 +8,9 @@ import numpy as np
 
 from adjudge.conformance.closed_forms import Host
 from adjudge.conformance.faults import write
-from adjudge.conformance.subject import EPS, ConformanceError, Subject, bare
+from adjudge.conformance.subject import EPS, LIMITS, ConformanceError, Subject, bare
 from adjudge.engine import Array, ArrayOperations
 from adjudge.errors import NotSupportedError
-
-LIMITS = {
-    "float64": (2.0**-1022, (2 - 2.0**-52) * 2.0**1023, 2.0**-1074),
-    "float32": (2.0**-126, (2 - 2.0**-23) * 2.0**127, 2.0**-149),
-    "float16": (2.0**-14, (2 - 2.0**-10) * 2.0**15, 2.0**-24),
-    "bfloat16": (2.0**-126, (2 - 2.0**-7) * 2.0**127, 2.0**-133),
-}
-"""For each real dtype: its smallest normal number, its largest one, its smallest subnormal one."""
 
 
 def real_part(dtype: str) -> str:

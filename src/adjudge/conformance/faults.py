@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from adjudge.conformance.closed_forms import Host
+from adjudge.conformance.subject import OTHER
 from adjudge.engine import (
     Array,
     Arrays,
@@ -81,11 +82,6 @@ FAULTS: dict[str, Fault] = {
     "writes into x": Fault(status=Status.MUTATES_INPUT),
 }
 """Every fault that can be injected."""
-
-OTHER = {
-    "float64": "float32", "float32": "float64", "float16": "float32", "bfloat16": "float32",
-    "complex128": "complex64", "complex64": "complex128",
-}  # fmt: skip
 
 
 class FaultyBackend(WrappedBackend):

@@ -28,7 +28,22 @@ EPS = {
     "float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7,
     "complex128": 2.0**-52, "complex64": 2.0**-23,
 }  # fmt: skip
-"""Spacing at 1 of every dtype that the kit knows."""
+"""The spacing at 1 of every dtype that the kit knows. The kit has tables of its own, since it would
+be blind to a mistake in those of the library."""
+
+LIMITS = {
+    "float64": (2.0**-1022, (2 - 2.0**-52) * 2.0**1023, 2.0**-1074),
+    "float32": (2.0**-126, (2 - 2.0**-23) * 2.0**127, 2.0**-149),
+    "float16": (2.0**-14, (2 - 2.0**-10) * 2.0**15, 2.0**-24),
+    "bfloat16": (2.0**-126, (2 - 2.0**-7) * 2.0**127, 2.0**-133),
+}
+"""For each real dtype: its smallest normal number, its largest one, its smallest subnormal one."""
+
+OTHER = {
+    "float64": "float32", "float32": "float64", "float16": "float32", "bfloat16": "float32",
+    "complex128": "complex64", "complex64": "complex128",
+}  # fmt: skip
+"""For each dtype: the one that a fault makes of it."""
 
 
 class ConformanceError(AdjudgeError, AssertionError):

@@ -7,14 +7,13 @@ import numpy as np
 from adjudge.conformance.closed_forms import ClosedForms, Hosts, Placed, PlantedBackend, precise
 from adjudge.conformance.faults import (
     FAULTS,
-    OTHER,
     FaultyBackend,
     PrimitiveBackend,
     elsewhere,
     write,
 )
 from adjudge.conformance.scenario import Scenario, WrongRule
-from adjudge.conformance.subject import ConformanceError, Point, Subject
+from adjudge.conformance.subject import OTHER, ConformanceError, Point, Subject
 from adjudge.engine import AutodiffBackend
 from adjudge.errors import NotSupportedError
 from adjudge.findings import Status, Verdict

@@ -26,7 +26,7 @@ from adjudge.estimate.directional import (
     with_steps,
 )
 from adjudge.estimate.stencils import Sample, combined, ladder
-from adjudge.floats import COARSE_EPS, Vector, lowest_bit
+from adjudge.floats import COARSE_EPS, FORMATS, Vector, lowest_bit
 from adjudge.problem import Base, Problem, evaluate
 
 POINTS = (32, 31, 29, 28, 25, 24, 21, 19, 18, 16)
@@ -43,7 +43,7 @@ DEGREE = 4
 the order of `(h / 4)^5`, so a smooth f over the step looks as smooth as it is. The value is
 ours."""
 
-SIGNIFICANT_BITS = {"float32": 24, "float16": 11, "bfloat16": 8}
+SIGNIFICANT_BITS = {name: FORMATS[name].bits for name in ("float32", "float16", "bfloat16")}
 """The significant bits of the dtypes that code may fall back to inside."""
 
 ENOUGH_VALUES = 6

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from adjudge.engine import Array, ArrayInfo, Arrays, AutodiffBackend, HostArray, MaybeArrays
 from adjudge.errors import InputError, NotSupportedError, Source, running
-from adjudge.floats import Vector
+from adjudge.floats import FORMATS, Format, Vector
 
 DOUBLE = float(np.finfo(np.float64).eps)
 """The spacing of float64 at 1."""
@@ -56,12 +56,18 @@ class Leaf:
         """
         if self.double:
             return 0.0
-        return 2.0**-20 if self.info.dtype == "float16" else 2.0**-122
+        return 16 * self._format.smallest
 
     @property
     def huge(self) -> float:
         """The largest number of the dtype, where that has less than double precision."""
-        return 65504.0 if self.info.dtype == "float16" else 3.3e38
+        return self._format.largest
+
+    @property
+    def _format(self) -> Format:
+        """The format of a narrow dtype. One that is not known has the range of float32."""
+        known = FORMATS.get(self.info.dtype)
+        return known if known and not self.double else FORMATS["float32"]
 
     def entry(self, k: int) -> str:
         """Returns the accessor path of real coordinate `k`, like `inputs[0]['w'][4, 7]`.
