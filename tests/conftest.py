@@ -6,7 +6,9 @@ What NumPy, PyTorch and JAX read once, when they are imported, is set here befor
 import importlib.metadata
 import os
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,8 +37,8 @@ def xla_flags() -> Iterator[str]:
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *xla_flags()]).strip()
 
-import adjudge.jacobian.block_sums  # noqa: E402 NumPy is imported from here on
-from adjudge.jacobian.table import Table  # noqa: E402
+from adjudge.jacobian import compare_block_sums  # noqa: E402 NumPy is imported from here on
+from adjudge.limits import limited  # noqa: E402
 from adjudge_pytest import engines  # noqa: E402
 
 pytest_plugins = ["pytester"]
@@ -81,32 +83,22 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.fixture
-def sums(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[bool]]:
+def sums(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., list[bool]]]:
     """`sums(large, blocks)`: problems of so many numbers and more go by sums of so many blocks,
     `first` or where two evaluations have not settled it. Returns whether that settled each check.
     """
+    with ExitStack() as stack:
 
-    def chosen(large: int, blocks: int, *, first: bool = True) -> list[bool]:
-        monkeypatch.setattr("adjudge.jacobian.block_sums.LARGE", large)
-        monkeypatch.setattr("adjudge.jacobian.block_sums.BLOCKS", blocks)
-        compare_block_sums, column, settled = (
-            adjudge.jacobian.block_sums.compare_block_sums,
-            Table.compare_column,
-            [],
-        )
+        def chosen(large: int, blocks: int, *, first: bool = True) -> list[bool]:
+            stack.enter_context(limited(large=large, blocks=blocks, sums_first=first))
+            settled: list[bool] = []
 
-        def watched(*args):
-            found = compare_block_sums(*args)
-            settled.append(found is not None)
-            return found
+            def watched(*args: Any) -> Any:
+                found = compare_block_sums(*args)
+                settled.append(found is not None)
+                return found
 
-        def sums_first(self, *args):
-            if not self.block_sums_agree():
-                column(self, *args)
+            monkeypatch.setattr("adjudge.check.one_problem.compare_block_sums", watched)
+            return settled
 
-        monkeypatch.setattr("adjudge.check.one_problem.compare_block_sums", watched)
-        if first:
-            monkeypatch.setattr(Table, "compare_column", sums_first)
-        return settled
-
-    return chosen
+        yield chosen

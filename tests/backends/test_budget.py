@@ -5,6 +5,7 @@ import pytest
 from scenarios import cells, on_both
 
 from adjudge import InputError, Status, Verdict, examine
+from adjudge.limits import limited
 
 MODES = [["R"], ["F"], ["R", "F"], ["RR"], ["FR"], ["RF"]]
 
@@ -32,9 +33,15 @@ def test_two_wrong_entries_of_a_large_input_are_named(
     assert report.counts["evaluations"] <= (120 if letter == "R" else 240)
 
 
+@pytest.fixture
+def one_column_at_a_time():
+    with limited(densest=0):
+        yield
+
+
 @in_modes
-def test_a_third_of_the_work_compares_a_part(adjudge_backend, monkeypatch, modes):
-    monkeypatch.setattr("adjudge.jacobian.coloring.DENSEST", 0)  # one column at a time
+@pytest.mark.usefixtures("one_column_at_a_time")
+def test_a_third_of_the_work_compares_a_part(adjudge_backend, modes):
     x, sin = adjudge_backend.array(np.linspace(0.1, 1, 24)), adjudge_backend.xp.sin
     free = examine(sin, x, modes=modes, mode="full", seed=0).counts
     budget = (free["evaluations"] + free["vjps"] + free["jvps"]) // 3

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import adjudge
-import adjudge.jacobian.block_sums
 from adjudge import Verdict
+from adjudge.limits import limited
 
 SIZE = 4000
 CURVED = 40.0
@@ -82,12 +82,12 @@ def test_inputs_of_two_devices_stay_where_they_are(cupy, settled):
     assert "cuda:0+cuda:1" in str(report)
 
 
-def test_no_evaluation_of_a_ladder_is_fetched(cupy, settled, monkeypatch):
+def test_no_evaluation_of_a_ladder_is_fetched(cupy, settled):
     fetched = {}
     for large in (SIZE, 10**9):
-        monkeypatch.setattr(adjudge.jacobian.block_sums, "LARGE", large)
         before = cupy.counts["bytes_to_host"]
-        assert adjudge.examine(kernels(cupy), on(cupy, 0), seed=0)
+        with limited(large=large):
+            assert adjudge.examine(kernels(cupy), on(cupy, 0), seed=0)
         fetched[large] = (cupy.counts["bytes_to_host"] - before) / (8 * SIZE)
 
     assert settled == [True]

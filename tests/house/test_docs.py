@@ -4,7 +4,7 @@ tables and sources of docs/numerics.md, and the list of pages.
 `python tests/pages.py` runs the examples and writes what they print into the page.
 """
 
-import importlib
+import pkgutil
 import re
 from fractions import Fraction
 
@@ -89,8 +89,7 @@ def test_the_table_of_dtypes_is_what_the_code_computes(row):
 
 @pytest.mark.parametrize("row", rows("Constants"), ids=lambda row: row[0])
 def test_a_constant_has_the_value_that_the_page_gives(row):
-    module, _, name = row[0].strip("`").rpartition(".")
-    assert getattr(importlib.import_module(f"adjudge.{module}"), name) == number(row[1])
+    assert pkgutil.resolve_name("adjudge." + row[0].strip("`")) == number(row[1])
 
 
 def test_every_status_is_explained():

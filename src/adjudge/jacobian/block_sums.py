@@ -39,6 +39,7 @@ from adjudge.floats import QUANTILE_ENTRIES, Vector, scale
 from adjudge.jacobian.column import ColumnBlock
 from adjudge.jacobian.comparison import Tally, Tolerance
 from adjudge.jacobian.table import SEPARATIONS, Table
+from adjudge.limits import limits
 from adjudge.problem import (
     Base,
     Forward,
@@ -51,10 +52,6 @@ from adjudge.problem import (
     observe,
     random_entries,
 )
-
-BLOCKS = 4096
-"""The blocks of a large array; a smaller one has a block for every entry. With more blocks the host
-has more to do, with fewer one wrong entry is diluted more. The value is ours."""
 
 
 class UnfitError(Exception):
@@ -94,7 +91,7 @@ class Blocks:
     @property
     def width(self) -> int:
         """The entries of a block; the last block may have fewer."""
-        return -(-self.leaf.entries // BLOCKS)
+        return -(-self.leaf.entries // limits().blocks)
 
     @property
     def count(self) -> int:
@@ -355,9 +352,6 @@ FUNCTIONS = ("broadcast_to", "concat", "conj", "real", "reshape", "sum", "zeros_
 """The functions that `Blocks` takes from the Array API namespace of an engine, which may
 lack some."""
 
-LARGE = 2**17
-"""From this many real coordinates of inputs and outputs together sums of blocks are tried before
-ladders of steps. The value is ours: below it a ladder is cheap enough."""
 DENSE = ("dense", "strided")
 """The layouts, in the words of engines, in which every entry is a coordinate."""
 
@@ -374,7 +368,7 @@ def fits_block_sums(problem: Problem, base: Base) -> bool:
     """
     leaves = (*problem.X.leaves, *base.whole.leaves)
     return bool(
-        problem.X.size + base.whole.size >= LARGE
+        problem.X.size + base.whole.size >= limits().large
         and not (problem.modes_taken or problem.constraints)
         and problem.bounds is None
         and problem.reference is None

@@ -14,12 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.floats import Vector, scale
+from adjudge.limits import limits
 from adjudge.problem import Probes, Tangent, random_entries
-
-DENSEST = 1 / 4
-"""A table whose fullest row has more than this part of its entries is not grouped: there would be
-hardly fewer groups than columns, since all columns of that row need groups of their own. The value
-is ours."""
 
 
 def colored_tangents(
@@ -31,14 +27,14 @@ def colored_tangents(
     Every nonzero entry is compared on its own, and every zero together with one other entry at
     most. The magnitudes are random, lest two missing entries cancel.
     """
-    random = np.random.default_rng([probes.seed, 3])
+    random, densest = np.random.default_rng([probes.seed, 3]), limits().densest
     for j, (leaf, whole) in enumerate(zip(probes.X.leaves, probes.X.slices, strict=True)):
         part = slice(max(whole.start, block.start), min(whole.stop, block.stop))
         size = part.stop - part.start
         if not leaf.double or size < 4:
             continue
         nonzero = rows[:, part.start - block.start : part.stop - block.start] != 0
-        if np.max(np.count_nonzero(nonzero, axis=1), initial=0) > DENSEST * size:
+        if np.max(np.count_nonzero(nonzero, axis=1), initial=0) > densest * size:
             continue
         lengths = scale(origin[whole])[part.start - whole.start : part.stop - whole.start]
         entries = random_entries(random, size, wide=True) * 2.0 ** np.round(np.log2(lengths))

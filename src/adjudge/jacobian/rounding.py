@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from adjudge.errors import UnstableOutputError, attempt
 from adjudge.floats import Vector, scale
+from adjudge.limits import limits
 from adjudge.problem import (
     Base,
     Forward,
@@ -206,10 +207,6 @@ FAR_DISTANCES = (2.0**-6, 2.0**-6, 2.0**-5, 2.0**-4, 2.0**-3, 2.0**-2)
 at two of them have nothing in common. The values are ours."""
 PROBES = 4
 """The random probes that are shared out among the leaves; each leaf gets two of them at least."""
-MANY = 2**20
-"""From this many coordinates on two probes a leaf are enough, since a large leaf has many entries
-that show the same error. A problem of one large leaf takes half of the vjps then. The value is
-ours."""
 
 
 @dataclass(frozen=True)
@@ -332,7 +329,7 @@ def random_probes(
         scales = [scale(problem.origin[part]) for part in problem.X.slices]
         lengths = 2.0 ** np.round(np.log2(np.concatenate([*scales, np.zeros(0)])))
     found = []
-    each = 2 if problem.X.size + space.size >= MANY else max(2, PROBES // len(parts))
+    each = 2 if problem.X.size + space.size >= limits().many else max(2, PROBES // len(parts))
     for part in parts * each:
         probe = np.zeros(space.size)
         probe[part] = random_entries(random, part.stop - part.start) * lengths[part]

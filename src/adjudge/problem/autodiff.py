@@ -9,13 +9,9 @@ import numpy as np
 from adjudge.engine import Arrays, MaybeArrays
 from adjudge.errors import Source, running
 from adjudge.floats import Vector
+from adjudge.limits import limits
 from adjudge.problem.calls import Purpose
 from adjudge.problem.problem import Base, Problem
-
-BLOCK_BYTES = 128 * 2**20
-"""The largest table of rows that is held at once. A larger one is made in blocks of columns, each
-by a pass of reverse mode of its own, so that a Jacobian need not fit into memory. The value is
-ours."""
 
 
 class Reverse:
@@ -97,7 +93,7 @@ class Reverse:
         if known is not None:
             yield slice(0, n), known[None, :]
             return
-        width = max(1, n if whole else min(n, BLOCK_BYTES // (8 * max(1, rows))))
+        width = max(1, n if whole else min(n, limits().block_bytes // (8 * max(1, rows))))
         starts = range(0, max(n, 1), width)
         ws = cotangents if len(starts) == 1 else list(cotangents)
         for start in starts:

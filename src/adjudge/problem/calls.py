@@ -16,11 +16,8 @@ import numpy as np
 
 from adjudge.engine import Arrays, MaybeArrays, expand, is_array_like
 from adjudge.errors import InputError, Source, UnstableOutputError, running
+from adjudge.limits import limits
 from adjudge.problem.arguments import Arguments, Tree, flatten
-
-KEPT_BYTES = 2**20
-"""The memory of all points together that are kept alive. Points of more than a sixteenth of it are
-not kept. The value is ours."""
 
 
 class Purpose(Enum):
@@ -92,9 +89,10 @@ class Counts:
 
     def keep(self, x: Arrays, size: int) -> None:
         """Keeps the point `x`, of `size` bytes, alive for as long as that is cheap."""
-        if self.all_kept or size <= KEPT_BYTES // 16:
+        memory = limits().kept_bytes
+        if self.all_kept or size <= memory // 16:
             self.kept.append(x)
-        while not self.all_kept and len(self.kept) > KEPT_BYTES // max(size, 1):
+        while not self.all_kept and len(self.kept) > memory // max(size, 1):
             self.kept.popleft()
 
     @contextmanager

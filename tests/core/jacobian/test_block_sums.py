@@ -1,15 +1,15 @@
 """Large problems are compared by sums of blocks, and judged no otherwise than small ones."""
 
+from dataclasses import asdict
 from types import SimpleNamespace
 
 import array_api_compat
 import numpy as np
 import pytest
 
-import adjudge
-import adjudge.jacobian.block_sums
 from adjudge import ByHand, Status, Verdict, examine
 from adjudge.engine import PlainBackend
+from adjudge.limits import Limits, limited
 
 SIZE = 3000
 SEEDS = range(3)
@@ -220,12 +220,12 @@ UNFIT = {
 
 
 @pytest.mark.parametrize("name", UNFIT)
-def test_the_verdict_is_that_of_the_whole_check(name, monkeypatch, settled):
+def test_the_verdict_is_that_of_the_whole_check(name, settled):
     f, vjp = UNFIT[name]
     reports = []
     for large in (0, 10**9):
-        monkeypatch.setattr(adjudge.jacobian.block_sums, "LARGE", large)
-        reports.append(examine(ByHand(f, vjp=vjp), point(6), seed=0))
+        with limited(large=large):
+            reports.append(examine(ByHand(f, vjp=vjp), point(6), seed=0))
 
     assert not any(settled)
     assert reports[0].verdict is reports[1].verdict
@@ -280,21 +280,17 @@ def test_arrays_are_not_touched():
     assert np.array_equal(x, before)
 
 
-def test_sums_come_where_two_evaluations_have_not_settled_it(monkeypatch, settled):
-    monkeypatch.undo()
-    monkeypatch.setattr(
-        "adjudge.check.one_problem.compare_block_sums", lambda *args: settled.append(args)
-    )
+def test_sums_come_where_two_evaluations_have_not_settled_it(settled):
     right = ByHand(steep, vjp=lambda x, w: w * steep_slope(x))
+    affine = ByHand(lambda x: 3 * x, vjp=lambda x, w: 3 * w)
 
-    assert adjudge.jacobian.block_sums.LARGE == 2**17
-    for n, sums in ((2**15, False), (2**17, True)):
-        settled.clear()
-        assert examine(right, point(9, n), seed=0)
-        assert bool(settled) == sums
-    settled.clear()
-    assert examine(ByHand(lambda x: 3 * x, vjp=lambda x, w: 3 * w), point(9, 2**17), seed=0)
-    assert settled == []
+    with limited(**asdict(Limits())):
+        assert examine(right, point(9, 2**15), seed=0)
+        assert settled == []
+        assert examine(right, point(9, 2**17), seed=0)
+        assert settled == [True]
+        assert examine(affine, point(9, 2**17), seed=0)
+    assert settled == [True]
 
 
 def narrowed(x, w):
@@ -312,11 +308,11 @@ NARROW = {
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("name", NARROW)
-def test_float32_is_held_against_float64_by_two_probes(name, seed, monkeypatch, settled):
-    monkeypatch.setattr("adjudge.jacobian.rounding.MANY", 0)
+def test_float32_is_held_against_float64_by_two_probes(name, seed, settled):
     rule = ByHand(forward, vjp=NARROW[name])
 
-    report = examine(rule, point(seed).astype(np.float32), seed=seed)
+    with limited(many=0):
+        report = examine(rule, point(seed).astype(np.float32), seed=seed)
 
     assert report.verdict is (Verdict.PASS if name == "right" else Verdict.FAIL), str(report)
     assert settled == [name != "one entry"]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from adjudge import ByHand, Verdict, examine, gradgradcheck
-from adjudge.problem import autodiff as automatic
+from adjudge.limits import limited
 
 N = 23
 X = np.linspace(0.5, 2.0, N)
@@ -25,8 +25,9 @@ def rule(index=None, factor=1.5):
 
 
 @pytest.fixture(params=[1, 8 * N, 8 * N * 5, 8 * N * (N - 1)])
-def small_blocks(request, monkeypatch):
-    monkeypatch.setattr(automatic, "BLOCK_BYTES", request.param)
+def small_blocks(request):
+    with limited(block_bytes=request.param):
+        yield
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -41,11 +42,11 @@ def test_blocks_give_the_verdicts_of_the_whole(index):
     )
 
 
-def test_the_counts_of_failures_do_not_depend_on_the_blocks(monkeypatch):
+def test_the_counts_of_failures_do_not_depend_on_the_blocks():
     whole = examine(rule(N - 1), X, mode="full", seed=0)
-    monkeypatch.setattr(automatic, "BLOCK_BYTES", 8 * N * 2)
 
-    blocks = examine(rule(N - 1), X, mode="full", seed=0)
+    with limited(block_bytes=8 * N * 2):
+        blocks = examine(rule(N - 1), X, mode="full", seed=0)
 
     assert whole.counts["failed"] == blocks.counts["failed"] == 1
     assert blocks.counts["vjps"] > whole.counts["vjps"]
@@ -93,13 +94,13 @@ def test_several_inputs_are_cut_across():
     assert {entry.wrt for entry in report.entries} == {"inputs[1][6]"}
 
 
-def test_random_tangents_are_compared_with_whole_rows_however_small_a_block_is(monkeypatch):
-    monkeypatch.setattr("adjudge.problem.autodiff.BLOCK_BYTES", 64)
+def test_random_tangents_are_compared_with_whole_rows_however_small_a_block_is():
     rule = ByHand(
         lambda x: (np.sin(x), np.cos(x)), vjp=lambda x, w: w[0] * np.cos(x) - w[1] * np.sin(x)
     )
 
-    report = examine(rule, np.linspace(0.1, 1, 50), mode="projected", seed=0)
+    with limited(block_bytes=64):
+        report = examine(rule, np.linspace(0.1, 1, 50), mode="projected", seed=0)
 
     assert report.verdict is Verdict.PASS
     assert report.counts["comparisons"] == 2

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from adjudge import ByHand, InputError, Status, Verdict, examine, gradcheck, gradgradcheck
+from adjudge.limits import limited
 from adjudge.report import text_of
 
 LADDER = 2 * 2 * 12
@@ -64,12 +65,13 @@ def test_the_least_budget_makes_a_comparison_and_less_is_refused(modes, n, mode)
 
 @pytest.mark.parametrize("modes", [["R"], ["F"], ["R", "F"], ["RR"]])
 @pytest.mark.parametrize("n", [12, 50])
-def test_a_third_of_what_full_mode_takes_compares_a_part_and_says_so(monkeypatch, modes, n):
-    monkeypatch.setattr("adjudge.jacobian.coloring.DENSEST", 0)  # one column at a time
-    free = examine(SINE, point(n), modes=modes, mode="full", seed=0)
-    budget = spent(free) // 3
+def test_a_third_of_what_full_mode_takes_compares_a_part_and_says_so(modes, n):
+    options = {"modes": modes, "mode": "full", "seed": 0}
+    with limited(densest=0):  # one column at a time
+        free = examine(SINE, point(n), **options)
+        budget = spent(free) // 3
 
-    report = examine(SINE, point(n), modes=modes, mode="full", seed=0, max_evaluations=budget)
+        report = examine(SINE, point(n), **options, max_evaluations=budget)
 
     assert report.verdict is Verdict.INCONCLUSIVE
     assert all(verdict is Verdict.INCONCLUSIVE for m, verdict in report.modes.items() if m in modes)

@@ -6,6 +6,7 @@ import pytest
 from adjudge import ByHand, Verdict, examine
 from adjudge.engine.array_api import PlainBackend
 from adjudge.jacobian.coloring import colored_tangents
+from adjudge.limits import limited
 from adjudge.problem.probes import Probes
 from adjudge.problem.space import Space
 
@@ -88,14 +89,14 @@ def test_a_dense_table_is_not_grouped():
     )
 
 
-def test_a_table_in_several_blocks_is_grouped_block_by_block(monkeypatch):
-    monkeypatch.setattr("adjudge.problem.autodiff.BLOCK_BYTES", 8 * 40 * 12)
+def test_a_table_in_several_blocks_is_grouped_block_by_block():
     right, wrong = (
         ByHand(np.sin, vjp=lambda x, w, c=c: w * np.cos(x) * (1 + c * (np.arange(40) == 33)))
         for c in (0, 1e-4)
     )
 
-    reports = [examine(rule, X, mode="full", seed=0) for rule in (right, wrong)]
+    with limited(block_bytes=8 * 40 * 12):
+        reports = [examine(rule, X, mode="full", seed=0) for rule in (right, wrong)]
 
     assert [Verdict.PASS, Verdict.FAIL] == [report.verdict for report in reports]
     assert reports[0].counts["comparisons"] == reports[1].counts["comparisons"] == 40 * 40

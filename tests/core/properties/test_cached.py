@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from adjudge import ByHand, Status, Verdict, examine
+from adjudge.limits import limited
 
 SMALL, LARGE = np.linspace(0.1, 1, 5), np.linspace(0.1, 1, 20_000)
 
@@ -108,7 +109,7 @@ def test_a_wrong_output_beside_a_cached_one_still_fails():
 
 
 @pytest.mark.parametrize("mode", ["full", "projected"])
-def test_values_of_another_input_are_called_so(mode, monkeypatch):
+def test_values_of_another_input_are_called_so(mode):
     """A memo that meets an `id` again whenever nothing keeps earlier inputs alive."""
     alive, numbers = {}, {}
 
@@ -126,9 +127,8 @@ def test_values_of_another_input_are_called_so(mode, monkeypatch):
     def f(x):
         return numbers.setdefault(number(x), np.sin(x))
 
-    monkeypatch.setattr("adjudge.problem.calls.KEPT_BYTES", 0)
-    stale = examine(ByHand(f, vjp=right), SMALL, mode=mode)
-    monkeypatch.undo()
+    with limited(kept_bytes=0):
+        stale = examine(ByHand(f, vjp=right), SMALL, mode=mode)
     alive.clear()
     numbers.clear()
     kept = examine(ByHand(f, vjp=right), SMALL, mode=mode)

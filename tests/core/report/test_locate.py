@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from adjudge import ByHand, Verdict, examine
-from adjudge.jacobian.block_sums import LARGE
+from adjudge.limits import Limits
 from adjudge.report import text_of
 from adjudge.report.group_testing import MOST_NAMED, Residual, Search
 
@@ -39,7 +39,7 @@ def test_one_wrong_entry_takes_the_same_evaluations_at_every_size(n, where):
 
     assert {("out", f"inputs[0][{k}]")} == named(report)
     # ten entries are few enough for the likely mistake: two evaluations an entry
-    sums = 48 * (2 * n >= LARGE)  # were tried first
+    sums = 48 * (2 * n >= Limits.large)  # were tried first
     assert report.counts["evaluations"] <= 96 + 2 * n * (n <= 64) + sums
 
 

@@ -1,0 +1,58 @@
+"""Sizes from which a check goes another way to the same answer.
+
+They change what a check costs, and no verdict. Tests make them small to reach with small problems
+what otherwise only large ones do; there is no option for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The sizes. Their values are ours."""
+
+    block_bytes: int = 128 * 2**20
+    """The largest table of rows that is held at once. A larger one is made in blocks of columns,
+    each by a pass of reverse mode of its own, so that a Jacobian need not fit into memory."""
+    kept_bytes: int = 2**20
+    """The memory of all points together that are kept alive. Points of more than a sixteenth of it
+    are not kept."""
+    densest: float = 1 / 4
+    """A table whose fullest row has more than this part of its entries is not grouped: there would
+    be hardly fewer groups than columns, since all columns of that row need groups of their own."""
+    large: int = 2**17
+    """From this many real coordinates of inputs and outputs together sums of blocks are tried
+    before ladders of steps. Below it a ladder is cheap enough."""
+    blocks: int = 4096
+    """The blocks of a large array; a smaller one has a block for every entry. With more blocks the
+    host has more to do, with fewer one wrong entry is diluted more."""
+    sums_first: bool = False
+    """Whether sums of blocks are tried before two evaluations as well, which settle most columns
+    for less."""
+    many: int = 2**20
+    """From this many coordinates on two probes a leaf compare a narrow derivative with the wide
+    one, since a large leaf has many entries that show the same error. A problem of one large leaf
+    takes half of the vjps then."""
+
+
+_LIMITS = ContextVar("limits", default=Limits())  # noqa: B039 the default is frozen
+
+
+def limits() -> Limits:
+    """Returns the limits that hold here."""
+    return _LIMITS.get()
+
+
+@contextmanager
+def limited(**sizes: float) -> Iterator[None]:
+    """Within the context the limits of these names have other values."""
+    token = _LIMITS.set(replace(limits(), **sizes))  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        _LIMITS.reset(token)
