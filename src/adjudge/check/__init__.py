@@ -31,6 +31,7 @@ from adjudge.check.options import (
     TorchOptions,
     known_options,
     problem_of,
+    requested_modes,
     settings_of,
 )
 from adjudge.check.points import at_points, silence
@@ -55,6 +56,7 @@ __all__ = [
     "known_options",
     "of_second_order",
     "problem_of",
+    "requested_modes",
     "settings_of",
     "silence",
     "special_points",

@@ -22,15 +22,15 @@ from adjudge.check.mode_matrix import (
     shares,
     ways_of,
 )
-from adjudge.check.options import Options, problem_of, settings_of
+from adjudge.check.options import Options, problem_of, requested_modes, settings_of
 from adjudge.check.summary import provenance_of, report_of
 from adjudge.problem import Problem, observe, over_reverse
-from adjudge.report import Report, asked_for
+from adjudge.report import Report
 
 
 def at_one_point(f: Callable[..., Any], inputs: Any, options: Options) -> Report:
     """The report on all compositions of modes that `options` ask for; `points` are left aside."""
-    named = asked_for(options.get("order"), options.get("modes"))
+    named = requested_modes(options.get("order"), options.get("modes"))
     settings = settings_of(options)
     problem = problem_of(f, inputs, options)
     double = double_precision_of(problem, settings)

@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
+from itertools import product
 from typing import Any, Literal, TypedDict
 
 import numpy as np
@@ -30,7 +31,7 @@ from adjudge.problem import (
     read_arguments,
 )
 from adjudge.reference import require_reference
-from adjudge.report import asked_for
+from adjudge.report import place
 
 Mode = Literal["auto", "full", "projected"]
 Points = Literal["special"] | Sequence[Any] | Mapping[str, Any]
@@ -303,7 +304,7 @@ def settings_of(options: Options, *, second: bool = False) -> Settings:
     """
     chosen: Options = {**DEFAULTS, **options}
     seed, thorough = chosen.get("seed"), chosen.get("thorough")
-    named = asked_for(chosen.get("order"), chosen.get("modes")) is not None
+    named = requested_modes(chosen.get("order"), chosen.get("modes")) is not None
     settings = Settings(
         letters="R" * chosen["check_backward_ad"] + "F" * chosen["check_forward_ad"],
         full=_full(chosen["mode"], chosen.get("fast_mode")),
@@ -403,3 +404,30 @@ def _validate_reference(options: Options) -> None:
             "directions= and reference=: a reference does not know the coordinates of a set",
             "give one of them",
         )
+
+
+HIGHEST_ORDER = 3
+"""The highest order of derivatives that is checked. The value is ours."""
+
+
+def requested_modes(order: int | None, modes: Sequence[str] | None) -> list[str] | None:
+    """Returns the compositions that `order` and `modes` name; `None` where neither is given.
+
+    Raises `InputError` for what is no order or no word, `FlagError` for words above the order.
+    """
+    if order is not None and (isinstance(order, bool) or order not in range(1, HIGHEST_ORDER + 1)):
+        raise InputError(f"order={order!r}", f"give an order from 1 to {HIGHEST_ORDER}, or None")
+    if modes is None:
+        if order is None:
+            return None
+        lengths = range(1, order + 1)
+        return sorted(("".join(w) for k in lengths for w in product("RF", repeat=k)), key=place)
+    if isinstance(modes, str) or not modes or any(not w or set(w) - {"R", "F"} for w in modes):
+        raise InputError(
+            f"modes={modes!r}",
+            'give words of "R" and "F", such as ["R", "F", "RR"]',
+        )
+    above = [word for word in modes if order is not None and len(word) > order]
+    if above:
+        raise FlagError(f"modes={list(modes)!r} go beyond order={order}", f"leave out {above}")
+    return sorted(dict.fromkeys(modes), key=place)

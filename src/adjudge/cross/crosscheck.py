@@ -15,6 +15,7 @@ from adjudge.check import (
     carries_double,
     function_name,
     known_options,
+    requested_modes,
     settings_of,
 )
 from adjudge.cross.compare import STRUCTURE, EngineComparison, Outputs, first_line
@@ -23,7 +24,7 @@ from adjudge.cross.report import VALUE, CrosscheckError, CrossReport, LeftOut, O
 from adjudge.engine import AutodiffBackend, ByHand, backend_named, names
 from adjudge.errors import AdjudgeError, BackendNotInstalledError, Catching, FlagError, InputError
 from adjudge.findings import Status, Verdict, worst
-from adjudge.report import Report, asked_for
+from adjudge.report import Report
 from adjudge.verbs import examine
 
 Functions = Callable[..., Any] | Mapping[str, Callable[..., Any]]
@@ -108,7 +109,7 @@ class _Crosscheck:
         running = [engine for engine in running if self._examined(engine, running)]
         if not running and self.errors and all(isinstance(e, AdjudgeError) for e in self.errors):
             raise self.errors[0]
-        modes = asked_for(self.order, None) or []
+        modes = requested_modes(self.order, None) or []
         comparison = EngineComparison(running, self.reports, self.outputs, modes, self.seed)
         against = self._compare(comparison, running, reference)
         return self._concluded(comparison, modes, against)

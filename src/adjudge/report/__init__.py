@@ -20,14 +20,13 @@ from adjudge.report.mistakes import likely_mistake
 from adjudge.report.report import GradcheckError, Provenance, Report
 from adjudge.report.reproduce import reproduction
 from adjudge.report.sentences import said, text_of, told_apart, why_not_in_double, why_silent
-from adjudge.report.tables import asked_for, combined, place, table_of
+from adjudge.report.tables import combined, place, table_of
 
 __all__ = [
     "GradcheckError",
     "Located",
     "Provenance",
     "Report",
-    "asked_for",
     "combined",
     "likely_mistake",
     "locate_entries",

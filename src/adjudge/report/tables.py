@@ -6,42 +6,15 @@ A word such as `FR` names the outermost derivative first: forward mode over reve
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import product
 from typing import Protocol
 
-from adjudge.errors import FlagError, InputError
 from adjudge.findings import Finding, Outcome, Status, Verdict
 from adjudge.report.sentences import first_line, text_of
-
-HIGHEST = 3
 
 
 def place(word: str) -> tuple[int, tuple[int, ...]]:
     """Where a word stands among others: R, F, RR, FR, RF, FF, and RRR after them."""
     return len(word), tuple("RF".find(letter) for letter in reversed(word))
-
-
-def asked_for(order: int | None, modes: Sequence[str] | None) -> list[str] | None:
-    """The words that `order` and `modes` name; `None` where neither is given.
-
-    Raises `InputError` for what is no order or no word, `FlagError` for words above the order.
-    """
-    if order is not None and (isinstance(order, bool) or order not in range(1, HIGHEST + 1)):
-        raise InputError(f"order={order!r}", f"give an order from 1 to {HIGHEST}, or None")
-    if modes is None:
-        if order is None:
-            return None
-        lengths = range(1, order + 1)
-        return sorted(("".join(w) for k in lengths for w in product("RF", repeat=k)), key=place)
-    if isinstance(modes, str) or not modes or any(not w or set(w) - {"R", "F"} for w in modes):
-        raise InputError(
-            f"modes={modes!r}",
-            'give words of "R" and "F", such as ["R", "F", "RR"]',
-        )
-    above = [word for word in modes if order is not None and len(word) > order]
-    if above:
-        raise FlagError(f"modes={list(modes)!r} go beyond order={order}", f"leave out {above}")
-    return sorted(dict.fromkeys(modes), key=place)
 
 
 def combined(outcomes: Iterable[Outcome]) -> Outcome:

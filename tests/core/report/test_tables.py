@@ -3,7 +3,8 @@
 import pytest
 
 from adjudge import InputError, Status, Verdict
-from adjudge.report.tables import asked_for, combined, conclusion, table_of
+from adjudge.check.options import requested_modes
+from adjudge.report.tables import combined, conclusion, table_of
 
 SECOND = ["R", "F", "RR", "FR", "RF", "FF"]
 
@@ -17,29 +18,29 @@ def outcomes(wrong="", rest=None):
 
 
 def test_an_order_stands_for_all_words_up_to_it():
-    assert asked_for(1, None) == ["R", "F"]
-    assert asked_for(2, None) == SECOND
+    assert requested_modes(1, None) == ["R", "F"]
+    assert requested_modes(2, None) == SECOND
     third = ["RRR", "FRR", "RFR", "FFR", "RRF", "FRF", "RFF", "FFF"]
-    assert asked_for(3, None) == [*SECOND, *third]
-    assert asked_for(None, None) is None
+    assert requested_modes(3, None) == [*SECOND, *third]
+    assert requested_modes(None, None) is None
 
 
 def test_words_are_sorted_and_taken_once():
-    assert asked_for(None, ["FF", "R", "RR", "R"]) == ["R", "RR", "FF"]
-    assert asked_for(2, ("F", "FR")) == ["F", "FR"]
+    assert requested_modes(None, ["FF", "R", "RR", "R"]) == ["R", "RR", "FF"]
+    assert requested_modes(2, ("F", "FR")) == ["F", "FR"]
 
 
 @pytest.mark.parametrize("order", [0, 4, -1, True, "2", 1.5])
 def test_an_order_that_is_none_is_refused(order):
     with pytest.raises(InputError, match="order=") as raised:
-        asked_for(order, None)
+        requested_modes(order, None)
 
     assert "from 1 to 3" in raised.value.remedy
 
 
 def test_words_above_the_order_are_refused():
     with pytest.raises(InputError, match="beyond order=1") as raised:
-        asked_for(1, ["R", "RR"])
+        requested_modes(1, ["R", "RR"])
 
     assert "RR" in raised.value.remedy
 
