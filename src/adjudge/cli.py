@@ -1,4 +1,6 @@
-"""The command line: `adjudge check FILE_OR_MODULE[:NAME]` and `adjudge backends`."""
+"""This module is the command line, with the commands `adjudge check FILE_OR_MODULE[:NAME]` and
+`adjudge backends`.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,15 @@ from adjudge.findings import Verdict, worst
 from adjudge.verbs import Case
 
 OK, FAILED, USAGE, UNDECIDED = 0, 1, 2, 3
-"""Exit codes: all passed; something failed or raised; bad usage; some inconclusive, none failed."""
+"""The exit codes. They mean in this order that all cases passed, that some case failed or raised,
+that the usage was wrong, and that some case is inconclusive and none failed. Code 2 for usage is
+that of `argparse`; the others are ours."""
 
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; returns its exit code."""
+    """Runs one command, and returns its exit code."""
     parsed = _parser().parse_args(arguments)
     try:
         code: int = parsed.command(parsed)
@@ -85,10 +89,10 @@ def _check(parsed: argparse.Namespace) -> int:
 
 
 def _run(case: Case) -> tuple[Verdict, str, str]:
-    """Verdict, one line, and the details of what did not pass."""
+    """Runs `case`, and returns its verdict, one line, and the details if it did not pass."""
     try:
         report = case.run()
-    except Exception as error:  # whatever is wrong with one case must not hide the others
+    except Exception as error:  # An exception in one case must not hide the other cases.
         notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
         first = str(error).partition("\n")[0]
         return Verdict.FAIL, f"raised {type(error).__name__}: {first}{notes}", ""
@@ -194,6 +198,8 @@ def _backends(parsed: argparse.Namespace) -> int:
 
 
 def _say(text: str, stream: TextIO | None = None) -> None:
-    """One line to the stream; control characters of user strings are shown, not sent."""
+    """Writes `text` as a line to the stream. Control characters in it are shown as escapes, since
+    those of a user's string could otherwise change the terminal.
+    """
     clean = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
     (stream or sys.stdout).write(clean + "\n")

@@ -1,4 +1,4 @@
-"""Global state around a check: as it was afterwards, and watched meanwhile."""
+"""This module watches global state during a check, and restores it afterwards."""
 
 from __future__ import annotations
 
@@ -38,9 +38,11 @@ class Surroundings:
 
 @contextmanager
 def surroundings(problem: Problem, *, highest: bool = False) -> Iterator[Surroundings]:
-    """Global state as it was afterwards, also when the user's function raises.
+    """Restores the global state afterwards, also when the user's function raises, and yields a
+    record of what happened to it.
 
-    `highest`: within it the engine's highest precision, instead of the user's.
+    With `highest` the engine computes in its highest precision within this context, instead of
+    the user's.
     """
     backend, seen = problem.backend, Surroundings()
     python = random.getstate()
@@ -72,7 +74,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def noticed(problem: Problem, seen: Surroundings, outcomes: Sequence[Judgement]) -> list[Finding]:
-    """What the function did beside computing its value."""
+    """Returns notes on what the function did beside computing its value."""
     findings = [finding for outcome in outcomes for finding in outcome.findings]
     statuses = {finding.status for finding in findings}
     notes = []
@@ -90,8 +92,8 @@ def noticed(problem: Problem, seen: Surroundings, outcomes: Sequence[Judgement])
 
 
 def _coarse(problem: Problem, asked: bool) -> Iterator[Finding]:
-    """Arithmetic that is narrower than the dtype, by the setting that makes it so. Of settings
-    that concern some operations alone nothing is said unless `asked`.
+    """Yields a note on arithmetic that is narrower than the dtype, with the setting that makes it
+    so. A setting that concerns some operations alone is noted only where `asked`.
     """
     backend = problem.backend
     for leaf, array, setting in _set_by(
@@ -111,7 +113,9 @@ def _coarse(problem: Problem, asked: bool) -> Iterator[Finding]:
 
 
 def _unrepeatable(problem: Problem) -> Iterator[Finding]:
-    """Why results on this device may differ from call to call, with what makes them repeatable."""
+    """Yields a note that results on this device may differ from call to call, with the setting
+    that makes them repeatable.
+    """
     for leaf, _, setting in _set_by(problem, problem.backend.environment.determinism_setting):
         detail = AdditionOrder(leaf.info.device)
         remedy = Setting(setting)
@@ -121,7 +125,9 @@ def _unrepeatable(problem: Problem) -> Iterator[Finding]:
 def _set_by(
     problem: Problem, setting_of: Callable[[Array], str]
 ) -> Iterator[tuple[Leaf, Array, str]]:
-    """The first checked leaf of which the engine names a setting, its array, and the setting."""
+    """Yields the first checked leaf for which the engine names a setting, its array, and the
+    setting. Yields nothing where there is none.
+    """
     for leaf, array in zip(problem.X.leaves, problem.x, strict=True):
         if setting := setting_of(array):
             yield leaf, array, setting
@@ -132,4 +138,5 @@ _DIGITS = {
     *(Status.MISMATCH, Status.INACCURATE, Status.IMPRECISE, Status.UNRESOLVED),
     *(Status.INCONSISTENT, Status.REFERENCE),
 }
-"""What operations that are coarser than their dtype look like."""
+"""The statuses that operations coarser than their dtype may lead to. Without this limit the note
+on such settings would appear beside findings that they cannot explain. The choice is ours."""

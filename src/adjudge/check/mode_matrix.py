@@ -1,4 +1,6 @@
-"""Every composition of modes that was asked for, in every way of the engine, each judged once."""
+"""This module judges every composition of modes that was asked for, in every way of the engine,
+each of them once.
+"""
 
 from __future__ import annotations
 
@@ -53,23 +55,26 @@ from adjudge.properties import Identities, restricted
 from adjudge.report import combined, place
 
 CLOSE = 2.0**10
-"""Units of rounding, of the largest entry of each leaf, within which two numbers are the same."""
+"""Two numbers count as the same within this many units of rounding of the largest entry of their
+leaf. Ways and modes that round differently would seem to disagree without it. The value is ours."""
 
 
 Image: TypeAlias = tuple[Vector, Vector]
-"""A probe, and what a rule made of it."""
+"""A probe, and the result of a rule at it."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """A derivative at x, and what was found about it."""
+    """A derivative at x, and the judgement of it."""
 
     base: Base
     outcome: Judgement
 
 
 def near(space: Space, one: Vector, two: Vector) -> bool:
-    """Whether two points of a space are equal to rounding, leaf by leaf, and finite alike."""
+    """Says whether two points of a space are equal to rounding, leaf by leaf, and finite at the
+    same entries.
+    """
     for leaf, part in zip(space.leaves, space.slices, strict=True):
         a, b = one[part], two[part]
         if np.array_equal(a, b, equal_nan=True):
@@ -85,7 +90,9 @@ def near(space: Space, one: Vector, two: Vector) -> bool:
 
 
 def other_value(known: Judged, base: Base, way: str) -> list[Finding]:
-    """That the function has another value in this way than in the usual one, where it has."""
+    """Returns findings that the function has another value in this way than in the usual one, or
+    an empty list where the values agree.
+    """
     problem, Y = known.base.problem, known.base.Y
     probes = Probes(problem.X, Y, False, 0)
     identities = Identities(problem, known.base, probes, known.outcome.tolerance, 0.0)
@@ -95,8 +102,9 @@ def other_value(known: Judged, base: Base, way: str) -> list[Finding]:
 
 
 def same_as(letter: str, top: Problem, known: Judged) -> int:
-    """How many numbers the mode `letter` of `top` has in common with `known`, which is the same
-    derivative taken in another way, the value included; 0 where any differs, or none is known.
+    """Returns how many numbers, those of the value included, the mode `letter` of `top` has in
+    common with `known`, the same derivative taken in another way. Returns 0 where any of them
+    differs, or none is known.
     """
     image = known.outcome.images.get(letter + top.modes_taken)
     if image is None:
@@ -115,8 +123,10 @@ def same_as(letter: str, top: Problem, known: Judged) -> int:
 
 
 def shared_tangent(known: Judged, seed: int) -> Vector | None:
-    """The tangent at which forward mode must reproduce what `RR` of `known` made of its cotangent,
-    which is zero only where there is nothing to reproduce. `None` where `RR` says nothing.
+    """Returns the tangent at which forward mode must reproduce the result of `RR` of `known`.
+
+    It is the cotangent that `RR` pulled back, with random numbers in place of its zeros. Returns
+    `None` where there is no such result, or where the cotangent of the derivative has a zero.
     """
     image = known.outcome.images.get("RR")
     w = known.base.problem.cotangent
@@ -129,12 +139,13 @@ def shared_tangent(known: Judged, seed: int) -> Vector | None:
 
 
 def hessian_by_forward(known: Judged, base: Base, image: Image) -> int:
-    """How many numbers `RF` has in common with `RR` of `known`; 0 where any differs.
+    """Returns how many numbers `RF` has in common with `RR` of `known`, or 0 where any differs.
 
-    `base` is `(x, v) -> J(x) v` at `shared_tangent`, `image` the cotangent that was pulled back,
-    and the result. With `v` and the cotangent `w` in common all are the one form
-    `<w, D²f(x)(u, v)>`: pulling `w` back through `J(x) v` gives `H v`, where `H` is the Hessian of
-    `<w, f>`, and `J* w` beside it; pulling `v` back through `J*(x) w` gives the same, and `J v`.
+    `base` is `(x, v) -> J(x) v` at `shared_tangent`, and `image` holds the cotangent that was
+    pulled back and the result. When `v` and the cotangent `w` are shared, both modes compute the
+    one form `<w, D²f(x)(u, v)>`: pulling `w` back through `J(x) v` gives `H v`, where `H` is the
+    Hessian of `<w, f>`, and `J* w` beside it; pulling `v` back through `J*(x) w` gives `H v` as
+    well, and `J v` beside it.
     """
     w, of_v = known.base.problem.cotangent, known.outcome.images["RR"][1]
     X = base.problem.X
@@ -148,7 +159,8 @@ def hessian_by_forward(known: Judged, base: Base, image: Image) -> int:
 
 
 def forward_by_reverse(base: Base, row: Image, column: Image, seed: int) -> int:
-    """Pairs of leaves at which `FF` is what `RF` says, `<w, J v> = <J* w, v>`; 0 where any is not.
+    """Returns the number of pairs of leaves at which `FF` agrees with `RF` in the identity
+    `<w, J v> = <J* w, v>`, or 0 where any pair does not.
 
     `row` and `column` are the images of a cotangent and of a tangent of all leaves together.
     """
@@ -158,7 +170,8 @@ def forward_by_reverse(base: Base, row: Image, column: Image, seed: int) -> int:
     if len(base.Y.leaves) > 1:
         reverse = Reverse(top)
         rows = [reverse.row(base, restricted(base.Y, w, k)) for k in range(len(base.Y.leaves))]
-    if top.primal_inputs > 1:  # an error in one leaf must not drown in another
+    # An error in one leaf would drown in the larger terms of another, so each leaf is probed alone.
+    if top.primal_inputs > 1:
         forward, columns = Forward(top), []
         for part in (*top.X.slices[: top.primal_inputs], slice(top.X.size // 2, top.X.size)):
             t = np.zeros(top.X.size)
@@ -177,26 +190,26 @@ def forward_by_reverse(base: Base, row: Image, column: Image, seed: int) -> int:
 
 
 def agreeing(mode: str, compared: int, eps: float) -> Tally:
-    """The tally of a mode that was compared with other automatic numbers only."""
+    """Returns the tally of a mode that was compared with other automatic numbers only."""
     return Tally(mode, compared=compared, nonzero=compared, resolution=CLOSE * eps)
 
 
 @dataclass(frozen=True)
 class Way:
-    """One way of taking derivatives: its name, and the problem whose engine goes it."""
+    """A way of taking derivatives: its name, and the problem whose engine takes them so."""
 
     name: str
     problem: Problem
     asked: bool
-    """Whether the caller named it: then what it cannot do is not passed over."""
+    """Whether the caller named the way. If so, the report says what it cannot do."""
 
 
 @dataclass
 class Matrix:
-    """What was found for each composition of modes, in the engine's usual way before the others.
+    """The judgements of each composition of modes, in the engine's usual way before the others.
 
-    Compositions are judged by their `taken` part: `RR` and `FR` both differentiate the vjp, which
-    is taken once for them.
+    Compositions are grouped by the modes taken before the outermost one: `RR` and `FR` both
+    differentiate the vjp, which is taken once for them.
     """
 
     problem: Problem
@@ -204,12 +217,12 @@ class Matrix:
     modes: Sequence[str]
     double: DoublePrecision | None
     reports_exceptions: bool = True
-    """Whether a derivative that raises is a finding; else its exception comes through."""
+    """Whether a derivative that raises is a finding. If not, its exception is raised again."""
     outcomes: list[Judgement] = field(default_factory=list)
     rows: dict[str, dict[str, Outcome]] = field(default_factory=dict)
-    """Returns, for each way of the engine, the outcome of each mode."""
+    """The outcome of each mode, for each way of the engine."""
     _known: dict[str, Judged] = field(default_factory=dict)
-    """By the modes taken, what was judged in the usual way."""
+    """The derivatives judged in the usual way, by the modes taken."""
     _along: Vector | None = None
     """The tangent of the derivatives in forward mode, where that is to agree with reverse mode."""
     _not_running: set[str] = field(default_factory=set)
@@ -220,7 +233,10 @@ class Matrix:
         return str(provenance_of(self.problem, self.settings, False))
 
     def fill(self, ways: Sequence[Way]) -> None:
-        """Judges all modes in the usual way, and in each of `ways` what differs there."""
+        """Judges all modes in the usual way, and in each of `ways` those that differ there.
+
+        Raises `InputError` where the budget is too small for a comparison in each.
+        """
         compositions = by_modes_taken(self.modes, self.settings)
         steps = [(way, *one) for way in (None, *ways) for one in compositions]
         budgets = shares(self.problem, [(taken, settings) for _, taken, settings in steps])
@@ -231,7 +247,7 @@ class Matrix:
                 self._judge_beside(way, taken, settings)
         self._pass_over({way.name: way for way in ways})
 
-    # -- the usual way
+    # ---- The usual way
 
     def _judge_as_usual(self, taken: str, settings: Settings) -> None:
         if taken == "F":
@@ -247,7 +263,7 @@ class Matrix:
             self._add(self.problem.backend.way, found.outcome)
 
     def _derivation(self, taken: str) -> Derive:
-        """What takes the derivative in the modes `taken`."""
+        """Returns the function that takes the derivative in the modes `taken`."""
         seed = self.settings.seed
         if not taken.endswith("F"):
             return partial(composed, taken=taken, seed=seed)
@@ -255,8 +271,8 @@ class Matrix:
         return partial(composed, taken=taken, seed=seed, tangent=self._along, outputs=outputs)
 
     def _without_agreeing(self, problem: Problem, settings: Settings, way: str) -> Settings:
-        """Compares RF and FF with RR, without differences; returns the settings for those that are
-        left, since they do not agree or cannot be compared.
+        """Compares RF and FF with RR, without differences. Returns the settings for the modes that
+        do not agree or cannot be compared, which are left to be judged.
         """
         known, row = self._known.get("R"), self.rows.get(way or problem.backend.way, {})
         if known is None or row.get("RR") is not Verdict.PASS:
@@ -267,7 +283,7 @@ class Matrix:
         self._along = along[: self.problem.X.size]
         with Catching(NotSupportedError) as caught:
             base = observe(self._derivation("F")(problem))
-            # at the cotangent of `known`, to see the same Hessian
+            # The two modes see the same Hessian only at the cotangent of `known`.
             at_w = replace(
                 settings,
                 seed=settings.seed + COTANGENT,
@@ -276,45 +292,47 @@ class Matrix:
             )
             outcome = judge_properties(base, at_w)
             agreed = self._agreed(known, base, outcome, settings.seed)
-        if caught.error is not None:  # it is met again, and reported, where the mode is judged
+        # The exception is met again, and reported, where the mode is judged.
+        if caught.error is not None:
             return settings
         left = settings
-        for mode in set(outcome.modes) | set(agreed):  # not offered, or compared
+        # These modes are not offered, or were compared.
+        for mode in set(outcome.modes) | set(agreed):
             left = _without(left, mode[0])
         for mode, compared in agreed.items():
             own = [f.verdict for f in outcome.findings if f.mode in (mode, "F")]
             outcome.modes.setdefault(mode, worst([Verdict.PASS, *own]))
             outcome.tallies.append(agreeing(mode, compared, coarsest_eps(base.problem, base)))
-        # what is to be judged once more says its identities there
+        # A mode that is to be judged once more reports its identities there.
         again = [letter + "F" for letter in left.letters]
         outcome.findings = [f for f in outcome.findings if f.mode not in again]
         if not way:
             self._known["F"] = Judged(base, outcome)
-        if outcome.modes or outcome.findings:  # else nothing is settled, and all is judged again
+        # Without a mode or finding nothing is settled, and everything is judged again.
+        if outcome.modes or outcome.findings:
             self._add(way or problem.backend.way, outcome)
         return left
 
     def _agreed(self, known: Judged, base: Base, outcome: Judgement, seed: int) -> dict[str, int]:
-        """Returns those of RF and FF that agree with RR, each with how many numbers were
-        compared.
-        """
+        """Returns those of RF and FF that agree with RR, each with the number of comparisons."""
         agreed: dict[str, int] = {}
         row = outcome.images.get("RF")
         if row is not None:
             agreed["RF"] = hessian_by_forward(known, base, row)
         elif "F" in self._known and self.rows[self.problem.backend.way].get("RF") is Verdict.PASS:
-            # in another way, where RF agrees with that of the usual one: a wrong RF acquits nothing
+            # This is another way, in which RF agrees with that of the usual one. RF must have
+            # passed there, since a wrong RF would acquit a wrong FF.
             row = self._known["F"].outcome.images.get("RF")
         column = outcome.images.get("FF")
         if row is not None and column is not None and agreed.get("RF", 1):
             agreed["FF"] = forward_by_reverse(base, row, column, seed)
         return {mode: compared for mode, compared in agreed.items() if compared}
 
-    # -- other ways
+    # ---- Other ways
 
     def _judge_beside(self, way: Way, taken: str, settings: Settings) -> None:
-        """The outermost modes, on top of `taken`, in another way: those that agree have the verdict
-        of the usual one, the others are judged.
+        """Judges the outermost modes, on top of `taken`, in another way. Those that agree with the
+        usual way have its verdict; the others are judged.
         """
         known, derive = self._known.get(taken), self._derivation(taken)
         left = settings
@@ -327,7 +345,7 @@ class Matrix:
         double = double_precision_of(way.problem, self.settings)
         provenance = f"{self._provenance}, {way.name}"
         composition = Composition(way.problem, taken, derive, double, provenance)
-        # where f itself does not run, its derivatives are not to be had, and not at fault
+        # Where f itself does not run, its derivatives cannot be taken and are not at fault.
         optional = not way.asked and (not taken or way.name in self._not_running)
         found = judge_or_report(composition, left, optional=optional)
         outcome = found.outcome
@@ -341,8 +359,8 @@ class Matrix:
     def _without_equal(
         self, way: Way, derive: Derive, known: Judged, settings: Settings
     ) -> Settings:
-        """Compares the derivatives of `known` with the same ones taken in another way; returns the
-        settings for those that differ. The others have the verdict that the usual way has.
+        """Compares the derivatives of `known` with the same ones taken in another way, and returns
+        the settings for those that differ. The others have the verdict that the usual way has.
         """
         taken, left = known.base.problem.modes_taken, settings
         usual = self.rows[self.problem.backend.way]
@@ -357,7 +375,7 @@ class Matrix:
                         self.rows.setdefault(way.name, {})[mode] = usual[mode]
                         left = _without(left, letter)
         if caught.error is not None and not isinstance(caught.error, NotSupportedError):
-            return settings  # it is met again, and reported, where the mode is judged
+            return settings  # The exception is met again, and reported, where the mode is judged.
         return left
 
     def _add(self, way: str, outcome: Judgement) -> None:
@@ -367,8 +385,8 @@ class Matrix:
             row[mode] = combined([found, row.get(mode, found)])
 
     def _pass_over(self, ways: Mapping[str, Way]) -> None:
-        """What is not offered in one way, and offered in another, is a note: unless the caller
-        named a way in which nothing can be judged.
+        """Makes a note of each mode that is not offered in one way and judged in another, unless
+        the caller named a way in which nothing can be judged.
         """
         for outcome in self.outcomes:
             for k, finding in enumerate(outcome.findings):
@@ -387,15 +405,15 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Found:
-    """What was found about a composition."""
+    """The judgement of a composition, with the derivative that was judged."""
 
     outcome: Judgement
     base: Base | None = None
-    """The derivative that was taken, at x; `None` where it could not be."""
+    """The derivative that was taken at x, or `None` where it could not be taken."""
 
 
 def _does_not_run(finding: Finding) -> bool:
-    """Whether this is an exception of a way in which the function does not run."""
+    """Says whether the finding is an exception of a way in which the function does not run."""
     refused = isinstance(finding.cause, NotSupportedError)
     return finding.status is Status.UNSUPPORTED and finding.cause is not None and not refused
 
@@ -405,7 +423,9 @@ def _without(settings: Settings, letter: str) -> Settings:
 
 
 def by_modes_taken(modes: Sequence[str], settings: Settings) -> list[tuple[str, Settings]]:
-    """By the modes taken before: in which modes the outermost derivative is to be judged."""
+    """Returns the modes taken before the outermost derivative, each with the settings that say in
+    which modes the outermost derivative is to be judged.
+    """
     before = dict.fromkeys(mode[1:] for mode in sorted(modes, key=place))
     return [
         (taken, replace(settings, letters="".join(c for c in "RF" if c + taken in modes)))
@@ -414,9 +434,10 @@ def by_modes_taken(modes: Sequence[str], settings: Settings) -> list[tuple[str, 
 
 
 def shares(problem: Problem, steps: Sequence[tuple[str, Settings]]) -> Iterator[None]:
-    """Sets the budget of one composition after the other: what is left, in proportion to need.
+    """Sets the budget of one composition after the other, as a share of what is left in proportion
+    to need.
 
-    Raises `InputError` where the whole is too small for a comparison in each.
+    Raises `InputError` where the whole budget is too small for a comparison in each.
     """
     budget = steps[0][1].max_evaluations
     needs = [least_work(taken, settings.letters) for taken, settings in steps]
@@ -435,10 +456,10 @@ def shares(problem: Problem, steps: Sequence[tuple[str, Settings]]) -> Iterator[
 def judge_or_report(
     composition: Composition, settings: Settings, *, optional: bool = False
 ) -> Found:
-    """`judge_composition`, with RAISED for a mode whose derivative raises.
+    """Judges a composition, and reports RAISED for a mode whose derivative raises.
 
-    What the function itself raises comes through, but where it is `optional` that it runs in this
-    way of the engine: then the modes are UNSUPPORTED.
+    Raises the exceptions of the function itself, unless it is `optional` that it runs in this way
+    of the engine; the modes are then UNSUPPORTED.
     """
     with Catching() as caught:
         return judge_composition(composition, settings)
@@ -460,7 +481,7 @@ def judge_or_report(
 
 
 def joined(parts: Sequence[Judgement]) -> Judgement:
-    """Several judgements of one problem as one."""
+    """Joins several judgements of one problem into the first, and returns it."""
     whole = parts[0]
     for part in parts[1:]:
         whole.findings += [finding for finding in part.findings if finding not in whole.findings]
@@ -474,8 +495,8 @@ def joined(parts: Sequence[Judgement]) -> Judgement:
 
 
 def judge_composition(composition: Composition, settings: Settings) -> Found:
-    """Takes the derivative of a composition, and judges its outermost modes. They are UNSUPPORTED
-    where the engine cannot take it.
+    """Takes the derivative of a composition, judges its outermost modes, and returns what was
+    found. The modes are UNSUPPORTED where the engine cannot take the derivative.
     """
     try:
         base = observe(composition.derive(composition.problem))
@@ -491,7 +512,7 @@ def judge_composition(composition: Composition, settings: Settings) -> Found:
 
 
 def ways_of(problem: Problem) -> list[Way]:
-    """The engine's other ways of taking derivatives."""
+    """Returns the engine's other ways of taking derivatives."""
 
     def by(backend: AutodiffBackend) -> Problem:
         in_double = problem.in_double

@@ -1,4 +1,6 @@
-"""One check at several points: the inputs given, and special points or the caller's own."""
+"""This module makes one check at several points: at the inputs given, and at special points or
+the caller's own.
+"""
 
 from __future__ import annotations
 
@@ -43,10 +45,10 @@ GIVEN = "given"
 
 
 def at_points(f: Callable[..., Any], inputs: Any, options: Options) -> Report:
-    """The check at the inputs given and at the points of `options`, as one report.
+    """Checks `f` at the inputs given and at the points of `options`, and returns one report.
 
     Raises what the check raises at the inputs given, and `InputError` for points that make no
-    sense.
+    sense. Raises `FlagError` where `domain` is given without the special points.
     """
     found, left_out, bounds = _read(inputs, options)
     settings = settings_of(options)
@@ -54,7 +56,8 @@ def at_points(f: Callable[..., Any], inputs: Any, options: Options) -> Report:
     given = at_one_point(f, inputs, rest)
     reports = {GIVEN: given}
     own = not isinstance(options.get("points"), str)
-    # overflow and division by zero belong to such points: what they lead to is judged
+    # Overflow and division by zero are to be expected at such points. NumPy's warnings about
+    # them are switched off, since the check judges the numbers that they lead to.
     with np.errstate(all="ignore"):
         for point in found:
             report = _at(f, point, rest, given, own=own)
@@ -66,8 +69,10 @@ def at_points(f: Callable[..., Any], inputs: Any, options: Options) -> Report:
 def silence(
     f: Callable[..., Any], inputs: Any, report: Report, options: Options
 ) -> tuple[Silence, ...]:
-    """Why `inputs` decide nothing though `report` of them is not a PASS: f is not finite or not
-    smooth there, or the derivative lies beyond its dtype. Empty where they count.
+    """Returns the reasons why `inputs` decide nothing though their `report` is not a PASS.
+
+    Such a reason is that f is not finite or not smooth there, or that the derivative lies beyond
+    the range of its dtype. Returns an empty tuple where the inputs count.
     """
     if report.verdict is Verdict.PASS:
         return ()
@@ -81,7 +86,12 @@ def silence(
 
 
 def _read(inputs: Any, options: Options) -> tuple[Sequence[SpecialPoint], Sequence[str], Bounds]:
-    """The points, the names of those outside of the domain, and the bounds that steps keep."""
+    """Returns the points to check, the names of those outside of the domain, and the bounds that
+    steps keep within.
+
+    Raises `InputError` for points that make no sense, and `FlagError` where `domain` is given
+    without the special points.
+    """
     points, domain, kwargs = options.get("points"), options.get("domain"), options.get("kwargs")
     if isinstance(points, str):
         if points != "special":
@@ -127,7 +137,10 @@ def _at(
     *,
     own: bool,
 ) -> Report:
-    """The report at `point`; where the check cannot be made there, one that says so."""
+    """Returns the report at `point`, or one that says so where the check cannot be made there.
+
+    Raises the `InputError` of a point that is the caller's own.
+    """
     with Catching(UnstableOutputError, InputError) as caught:
         return at_one_point(f, point.inputs, {**options, "kwargs": point.kwargs})
     error = caught.error
@@ -158,14 +171,17 @@ def _at(
 
 
 def _raised(error: Exception, by: Raiser, mode: str = "") -> Finding:
-    """An exception at a point: with a mode it is the derivative's, and leaves that mode open."""
+    """Returns the finding for an exception at a point. With a mode, the derivative in that mode
+    raised it; the finding leaves that mode open.
+    """
     detail = RaisedAtPoint(by, Raised.of(error))
     return Finding(Status.RAISED, mode, "", detail, open=True, cause=error)
 
 
 def _silent(report: Report) -> tuple[Silence, ...]:
-    """Why the point of `report` says nothing about the derivative, as its findings have it: f
-    raises, is not finite, or is not smooth. Empty where the point counts.
+    """Returns the reasons in the findings of `report` why its point says nothing about the
+    derivative: f raises, is not finite, or is not smooth. Returns an empty tuple where the point
+    counts.
     """
     for finding in report.findings:
         detail = finding.detail
@@ -191,9 +207,10 @@ def _explained(
     settings: Settings,
     report: Report,
 ) -> tuple[Silence, ...]:
-    """Why f itself explains that the check did not pass at `point`; empty where it does not.
+    """Returns the reasons that lie in f itself why the check did not pass at `point`, or an empty
+    tuple where f does not explain it.
 
-    Of a second order the derivative that is differentiated may do so, as well.
+    At second order the reason may also lie in the derivative that is differentiated once more.
     """
     if report.verdict is Verdict.PASS or any(x.status is Status.RAISED for x in report.findings):
         return ()
@@ -205,7 +222,8 @@ def _explained(
     unsettled = (Verdict.FAIL, Verdict.INCONCLUSIVE)
     before = {mode[1:] for mode, outcome in report.modes.items() if outcome in unsettled}
     reasons: list[Silence] = []
-    # what is wrong by nothing but the range of the dtype is zero, infinite or NaN
+    # A derivative that is wrong only because of the range of its dtype is zero, infinite or NaN.
+    # A wrong finite entry therefore rules this explanation out. The rule is ours.
     ends = all(not COUNTS_AS_ZERO <= abs(x.automatic) < np.inf for x in report.entries)
     with surroundings(problem, highest=settings.highest_precision):
         for taken in sorted({"", *before}, key=len):
@@ -226,8 +244,8 @@ def _explained(
 
 
 def _reasons(problem: Problem, taken: str, settings: Settings) -> Irregularity:
-    """What speaks against differentiating once more after the modes `taken`: in double precision
-    where that runs.
+    """Returns what speaks against differentiating once more after the modes `taken`. It is
+    measured in double precision where the function runs in it.
     """
     make = partial(composed, taken=taken, seed=settings.seed)
     double = double_precision_of(problem, settings)
@@ -243,7 +261,12 @@ def _reasons(problem: Problem, taken: str, settings: Settings) -> Irregularity:
 
 
 def _subnormal(problem: Problem) -> bool:
-    """Whether an input holds subnormal numbers only, which some engines flush to zero."""
+    """Says whether the nonzero numbers of some input are all so small that an engine may flush
+    them to zero.
+
+    Without this a derivative of zero would be blamed on the rule where the engine had flushed its
+    input. The limit, a sixteenth of `leaf.tiny` or else `UNDERFLOW`, is ours.
+    """
     for leaf, part in zip(problem.X.leaves, problem.X.slices, strict=True):
         largest = float(np.max(np.abs(problem.origin[part]), initial=0.0))
         if 0 < largest < (leaf.tiny / 16 or UNDERFLOW):
@@ -252,8 +275,11 @@ def _subnormal(problem: Problem) -> bool:
 
 
 def _flat(problem: Problem, report: Report) -> bool:
-    """Whether a derivative of zero is all that is wrong, at numbers that are all integers: f may
-    round them.
+    """Says whether a derivative of zero is all that is wrong, at numbers so large that the dtype
+    holds integers only: f may round them.
+
+    Without this a derivative of zero that is right would fail where differences see the steps of
+    rounding. The rule is ours.
     """
     integers = min(
         float(np.min(np.abs(problem.origin[part]), initial=np.inf)) * leaf.eps
@@ -264,21 +290,24 @@ def _flat(problem: Problem, report: Report) -> bool:
 
 
 def _at_an_end(entry: Entry, stays_open: bool) -> bool:
-    """Whether both numbers of `entry` lie among the smallest, or the largest, of double precision:
-    there products are flushed, and sums overflow.
+    """Says whether both numbers of `entry` are among the smallest of double precision, or, where
+    the check stays open, whether one is among the largest.
+
+    Products are flushed to zero at one end and sums overflow at the other, so without this the
+    range of the dtype would be blamed on the derivative. The limits are ours.
     """
     sizes = abs(entry.automatic), abs(entry.reference)
     return max(sizes) < COUNTS_AS_ZERO or (stays_open and max(sizes) > 1 / COUNTS_AS_ZERO)
 
 
 def _silenced(report: Report, why: tuple[Silence, ...]) -> Report:
-    """`report` of a point that decides nothing, for these reasons."""
+    """Returns `report` as that of a point that decides nothing, for the reasons `why`."""
     modes = dict.fromkeys(report.modes, Verdict.INCONCLUSIVE)
     return replace(report, verdict=Verdict.INCONCLUSIVE, modes=modes, silence=why)
 
 
 def _together(rows: Sequence[Mapping[str, Outcome]]) -> dict[str, Outcome]:
-    """The worst outcome of each mode."""
+    """Returns the worst outcome of each mode."""
     modes = sorted({mode for row in rows for mode in row}, key=place)
     return {mode: combined(row[mode] for row in rows if mode in row) for mode in modes}
 

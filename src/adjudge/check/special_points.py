@@ -1,4 +1,6 @@
-"""Points that random inputs miss: exact zeros, equal arguments, repeated eigenvalues, and so on."""
+"""This module makes points that random inputs miss, such as exact zeros, equal arguments and
+repeated eigenvalues.
+"""
 
 from __future__ import annotations
 
@@ -28,76 +30,83 @@ from adjudge.problem import (
 )
 
 ALONE = 4
-"""Up to this many checked inputs each is also moved alone, the others staying as they are."""
+"""The largest number of checked inputs for which each pattern is also applied to every input
+alone, the others staying as they are. Without a limit the number of points would grow with the
+number of inputs times that of the patterns. The value is ours."""
 
 
 @dataclass(frozen=True)
 class SpecialPoint:
-    """One point: what it is called, and the arguments there."""
+    """A point: its name, and the arguments there."""
 
     name: str
     inputs: Any
-    """As the inputs were given: a tuple of arguments, or one argument."""
+    """The arguments in the form of the inputs given: a tuple or list of arguments, or a single
+    argument."""
     kwargs: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class SpecialPoints(Sequence[SpecialPoint]):
-    """The special points within a domain, and the names of those outside of it."""
+    """A sequence of the special points within a domain, with the names of those outside of it."""
 
     points: tuple[SpecialPoint, ...]
     left_out: tuple[str, ...]
     bounds: Bounds
-    """What steps about these points keep within: the bounds given, or those of the domain."""
+    """The bounds that steps about these points keep within: those given, or those of the domain."""
 
     @overload
     def __getitem__(self, index: int) -> SpecialPoint: ...
     @overload
     def __getitem__(self, index: slice) -> tuple[SpecialPoint, ...]: ...
     def __getitem__(self, index: int | slice) -> SpecialPoint | tuple[SpecialPoint, ...]:
-        """The point at that place."""
+        """Returns the point at that place, or the points of a slice."""
         return self.points[index]
 
     def __len__(self) -> int:
-        """How many points there are."""
+        """Returns how many points there are."""
         return len(self.points)
 
 
 @dataclass(frozen=True)
 class Given:
-    """A checked input as it was given, on the host, and what its dtype holds."""
+    """A checked input as it was given, on the host, with the limits of its dtype."""
 
     values: HostArray
     smallest: float
     """The smallest normal number of the dtype."""
     largest: float
+    """The largest finite number of the dtype."""
     domain: Domain
 
     @cached_property
     def count(self) -> HostArray:
-        """0, 1, 2, ... in the shape of the input."""
+        """Returns the numbers 0, 1, 2, ... in the shape of the input."""
         return np.arange(self.values.size, dtype=np.float64).reshape(self.values.shape)
 
     @cached_property
     def signs(self) -> HostArray:
-        """The signs of the given values, 1 for zeros; ones for complex values."""
+        """Returns the signs of the given values. Zeros and complex values have the sign 1."""
         if self.values.dtype.kind == "c":
             return np.ones(self.values.shape)
         return np.where(self.values < 0, -1.0, 1.0)
 
     def full(self, value: Any) -> HostArray:
-        """All entries `value`."""
+        """Returns an array of the input's shape in which every entry is `value`."""
         return np.full(self.values.shape, value)
 
     def with_entries(self, value: Any, entries: Sequence[int]) -> HostArray:
-        """The given values but for some entries, counted through the array."""
+        """Returns the given values with `value` at `entries`, which are places in the flattened
+        array.
+        """
         changed = self.values.copy()
         changed.reshape(-1)[list(entries)] = value
         return changed
 
 
 Pattern = Callable[[Given], HostArray | None]
-"""Turns an input into the special one; it returns `None` where the shape has no such point."""
+"""A function that turns an input into the special one. It returns `None` where the shape has no
+such point."""
 
 
 def _alternating(size: float) -> Pattern:
@@ -105,7 +114,9 @@ def _alternating(size: float) -> Pattern:
 
 
 def _magnitude(size: Callable[[Given], float]) -> Pattern:
-    """Different numbers about `size` that every dtype holds, with the signs that were given."""
+    """Returns the pattern of different numbers from `size` to 1.75 times `size`, with the signs
+    that were given. They repeat after four entries.
+    """
     return lambda given: given.signs * size(given) * (1 + given.count % 4 / 4)
 
 
@@ -125,7 +136,7 @@ def _bound(side: int) -> Pattern:
     def at_bound(given: Given) -> HostArray | None:
         if not isinstance(given.domain, tuple) or not np.isfinite(given.domain[side]):
             return None
-        if given.domain[side] == ABOVE_ZERO:  # the interval is open there
+        if given.domain[side] == ABOVE_ZERO:  # The interval is open at this end.
             return None
         return given.full(given.domain[side])
 
@@ -135,7 +146,9 @@ def _bound(side: int) -> Pattern:
 def _matrix(
     make: Callable[[int, int], HostArray], *, square: bool = True, least: int = 2
 ) -> Pattern:
-    """The same matrix in every place of a batch."""
+    """Returns the pattern that puts the same matrix in every place of a batch. It has no point
+    where a side is shorter than `least`, or where a `square` matrix is needed and there is none.
+    """
 
     def matrices(given: Given) -> HostArray | None:
         shape = given.values.shape
@@ -147,7 +160,9 @@ def _matrix(
 
 
 def _rank_deficient(given: Given) -> HostArray | None:
-    """The last row, column, or both of them made those of the first: what is symmetric stays so."""
+    """Returns the input with its last row, column or both replaced by the first, so that its rank
+    is deficient. A symmetric matrix stays symmetric.
+    """
     x = given.values.copy()
     if x.ndim < 2 or min(x.shape[-2:]) < 2:
         return None
@@ -159,7 +174,9 @@ def _rank_deficient(given: Given) -> HostArray | None:
 
 
 def _reversed(m: int, n: int) -> HostArray:
-    """Rows of the identity in reverse order, twice as long and with alternating signs."""
+    """Returns the rows of the identity in reverse order, twice as long and with alternating
+    signs.
+    """
     return np.asarray(2 * np.eye(m, n)[::-1] * np.where(np.arange(m) % 2, -1.0, 1.0)[:, None])
 
 
@@ -190,7 +207,8 @@ PATTERNS: dict[str, Pattern] = {
     "large": _magnitude(lambda given: given.largest**0.125),
     "huge": _magnitude(lambda given: given.largest / 8),
     "identity": _matrix(np.eye, square=False),
-    # 1 for all but one: the simplest of their kind without rounding
+    # All eigenvalues but one are 1. These are the simplest matrices of their kind whose entries
+    # are not rounded.
     "repeated_eigenvalues": _matrix(lambda n, _: np.eye(n) + 1, least=3),
     "repeated_eigenvalues_not_symmetric": _matrix(
         lambda n, _: np.eye(n) + np.arange(1, n + 1)[:, None] / 4, least=3
@@ -199,7 +217,8 @@ PATTERNS: dict[str, Pattern] = {
     "repeated_singular_values": _matrix(_reversed, square=False),
     "rank_deficient": _rank_deficient,
 }
-"""By name; of those that are one and the same point the first stays."""
+"""The patterns by name. Where several make the same point, only the first one is kept. The list
+and its numbers are ours."""
 
 
 def special_points(
@@ -212,29 +231,31 @@ def special_points(
     masked: bool | None = None,
     backend: str | AutodiffBackend | None = None,
 ) -> SpecialPoints:
-    """Points near which derivatives go wrong that are right at random inputs.
+    """Returns points near which derivatives go wrong that are right at random inputs.
 
-    Exact zeros (of one entry, two in a row, all), equal entries and equal arguments, ±1, integers
-    and half-integers, saturation (±40, ±1000), the smallest and largest magnitudes of the dtype;
-    of matrices the identity, repeated eigenvalues and singular values, a Jordan block, a
-    deficient rank. What a pattern does not prescribe keeps the values given. Every pattern is
-    applied to all checked inputs together and, of up to four of them, to each alone
-    (`"zeros of inputs[1]"`); points that coincide are given once. Nothing is random.
+    The points are exact zeros (in one entry, in two in a row, in all), equal entries and equal
+    arguments, ±1, integers and half-integers, saturation (±40, ±1000), and the smallest and
+    largest magnitudes of the dtype. Matrices are also made the identity, a Jordan block, deficient
+    in rank, or given repeated eigenvalues and singular values. Entries that a pattern does not
+    prescribe keep the values given. Every pattern is applied to all checked inputs together and,
+    where there are at most four of them, to each alone (`"zeros of inputs[1]"`). Points that
+    coincide are given once. Nothing is random.
 
     Args:
-        inputs, kwargs, wrt, bounds, masked, backend: As for `gradcheck`. The arrays are only read;
-            those of the points have their dtype, device, layout and `requires_grad`.
-        domain: Where the function is defined: `None` (everywhere), `"positive"`,
+        inputs, kwargs, wrt, bounds, masked, backend: These are as for `gradcheck`. The arrays are
+            only read; those of the points have their dtype, device, layout and `requires_grad`.
+        domain: The set on which the function is defined: `None` (everywhere), `"positive"`,
             `"nonnegative"`, `"unit"` (from 0 to 1), `"symmetric"`, `"positive definite"`, a pair
-            `(low, high)`, a function from a NumPy array to whether it belongs; or a mapping from
-            paths as for `wrt` to these.
+            `(low, high)`, or a function that says whether a NumPy array belongs. A mapping from
+            paths as for `wrt` to such sets gives one to each input.
 
     Returns:
         A sequence of `SpecialPoint(name, inputs, kwargs)`; its `left_out` names the points
         outside of `domain` and `bounds`.
 
     Raises:
-        InputError: A domain without meaning, or one that the given inputs lie outside of.
+        InputError: The domain has no meaning, or the given inputs lie outside of it or of the
+            bounds.
     """
     arguments = read_arguments(inputs, kwargs, wrt=wrt, backend=backend, masked=masked)
     engine, arrays = arguments.backend, arguments.leaves
@@ -248,7 +269,7 @@ def special_points(
                 "give inputs within the domain, or by path: domain={'inputs[0]': ...}",
             )
     bounds = bounds_of(space.leaves, domains) if bounds is None else bounds
-    read_bounds(space, origin, bounds)  # raises where the inputs given lie outside
+    read_bounds(space, origin, bounds)  # This raises where the inputs given lie outside.
     points: list[SpecialPoint] = []
     left_out: dict[str, None] = {}
     seen = {origin.tobytes()}
@@ -258,7 +279,7 @@ def special_points(
                 engine.arrays.from_host(host, array)
                 for host, array in zip(hosts, arrays, strict=True)
             )
-            at = space.vector(engine, leaves, arrays)  # after rounding to the dtype
+            at = space.vector(engine, leaves, arrays)  # The point is rounded to the dtype.
             if at.tobytes() in seen:
                 continue
             inside = _inside(space, givens, at) and _within(space, at, bounds)
@@ -287,9 +308,12 @@ def _givens(
 
 
 def _candidates(space: Space, givens: Sequence[Given]) -> Iterator[tuple[str, list[HostArray]]]:
-    """Every pattern on all inputs whose domain it fits, then on each alone."""
+    """Yields every pattern on all inputs whose domain it fits, then on each input alone, each with
+    its name.
+    """
     made: dict[str, list[HostArray | None]] = {}
-    with np.errstate(all="ignore"):  # of a dtype with a short range some are infinite
+    # Some patterns overflow in a dtype with a short range. Such points are left out later.
+    with np.errstate(all="ignore"):
         for name, pattern in PATTERNS.items():
             made[name] = [pattern(given) if given.values.size else None for given in givens]
     given_values = [given.values for given in givens]
@@ -320,7 +344,7 @@ def _merged(values: Sequence[HostArray | None], given: Sequence[HostArray]) -> l
 
 
 def _equal_arguments(space: Space, given: Sequence[HostArray]) -> list[HostArray]:
-    """Every input made equal to the first one of its shape."""
+    """Returns the inputs, each made equal to the first one of its shape and kind of number."""
     first: dict[tuple[object, ...], HostArray] = {}
     return [
         first.setdefault((leaf.host_shape, leaf.complex), values)

@@ -1,4 +1,6 @@
-"""The report of judgements about one function, and where its numbers come from."""
+"""This module makes the report of judgements about one function, with the provenance of its
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from adjudge.report import Provenance, Report, combined, place
 
 
 def provenance_of(problem: Problem, settings: Settings, full: bool, note: str = "") -> Provenance:
-    """Where the numbers of this check come from."""
+    """Returns the provenance of the numbers of this check. `full` says that some Jacobian was
+    compared in full, and `note` says how the judgements were made.
+    """
     infos = [leaf.info for leaf in problem.X.leaves]
     return Provenance(
         problem.backend.name,
@@ -40,11 +44,13 @@ def _power(tallies: Sequence[Tally]) -> dict[float, float]:
 
 
 def function_name(f: Callable[..., Any]) -> str:
-    """What to call `f` in one line: the qualified name, or that of its type."""
+    """Returns the name of `f` for one line: its qualified name, or that of its type."""
     if isinstance(f, ByHand):
         return repr(f)
     owner = getattr(f, "__self__", None)
-    if isinstance(owner, type) and hasattr(f, "__name__"):  # Sign.apply, not Function.apply
+    # An inherited class method is named by the class it is called on: Sign.apply, not
+    # Function.apply.
+    if isinstance(owner, type) and hasattr(f, "__name__"):
         return f"{owner.__qualname__}.{f.__name__}"
     return getattr(f, "__qualname__", None) or type(f).__qualname__
 
@@ -71,8 +77,8 @@ def report_of(
     note: str = "",
     ways: Mapping[str, Mapping[str, Outcome]] | None = None,
 ) -> Report:
-    """The report of judgements about one function; `note`: how they were made; `ways`: outcomes
-    by way and mode.
+    """Returns the report of judgements about one function. `note` says how they were made, and
+    `ways` holds the outcomes by way and mode.
     """
     counts = problem.counts
     tallies = [tally for outcome in outcomes for tally in outcome.tallies]
@@ -85,7 +91,7 @@ def report_of(
         verdict=worst([outcome.verdict for outcome in outcomes]),
         modes={mode: combined(modes[mode]) for mode in sorted(modes, key=place)},
         ways={} if ways is None else {way: _sorted(row) for way, row in ways.items()},
-        # the second derivative sees some of what the first one did
+        # The judgement of a second derivative repeats some findings about the first.
         findings=tuple(
             dict.fromkeys(finding for outcome in outcomes for finding in outcome.findings)
         ),

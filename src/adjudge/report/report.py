@@ -1,4 +1,6 @@
-"""The report of a check: its verdict, findings and counts, and what its numbers come from."""
+"""This module defines the report of a check: its verdict, findings and counts, and the provenance
+of its numbers.
+"""
 
 from __future__ import annotations
 
@@ -25,70 +27,74 @@ class Provenance:
     seed: int
     mode: str
     note: str = ""
-    """How a derivative of less than double precision was judged."""
+    """A note on how a derivative of less than double precision was judged."""
 
     def __str__(self) -> str:
-        """`torch 2.13.0, cpu, float32, formula judged in float64`."""
+        """Returns words such as `torch 2.13.0, cpu, float32, formula judged in float64`."""
         note = f", {self.note}" if self.note else ""
         return f"{self.backend} {self.version}, {self.device}, {self.dtype}{note}"
 
 
 @dataclass(frozen=True)
 class Report:
-    """The outcome of one check. Truthy only when everything asked for was compared and agreed."""
+    """The outcome of one check. It is truthy only when everything asked for was compared and
+    agreed.
+    """
 
     function: str
     verdict: Verdict
     modes: Mapping[str, Outcome]
-    """Verdicts by composition of modes, the outermost first; UNSUPPORTED and RAISED where there is
-    none. The worst of all ways in which the engine offers it."""
+    """The verdicts by composition of modes, the outermost mode first. UNSUPPORTED and RAISED stand
+    where there is no verdict. Each is the worst of all ways in which the engine offers the mode."""
     findings: Sequence[Finding]
     counts: Mapping[str, int]
     tolerance: Mapping[str, float | None]
     resolution: float
-    """Largest relative deviation, error bar included, that was accepted in any comparison."""
+    """The largest relative deviation, error bar included, that any comparison accepted."""
     provenance: Provenance
     entries: Sequence[Entry] = field(default=())
     ways: Mapping[str, Mapping[str, Outcome]] = field(default_factory=dict)
-    """`modes` in each way in which the engine takes derivatives ("eager", "torch.func", "jit",
-    "compiled"), the usual one first. Empty where neither `order` nor `modes` is given."""
+    """The outcomes of `modes` in each way in which the engine takes derivatives ("eager",
+    "torch.func", "jit", "compiled"), the usual one first. The mapping is empty where neither
+    `order` nor `modes` is given."""
     power: Mapping[float, float] = field(default_factory=dict)
-    """By relative error: in how many of all entries of reverse mode, from 0 to 1, it would have
-    shown if it had been the only one. Empty where tolerances are given, and without reverse mode.
-    """
+    """The share, from 0 to 1, of the entries of reverse mode in which a relative error of the
+    given size would have shown if it had been the only one, by that size. The mapping is empty
+    where tolerances are given, and without reverse mode."""
     beyond: Sequence[Beyond] = ()
-    """What was looked at beside the comparisons, since `thorough` says so, or an order or modes are
-    given: properties of the derivatives and of the function that may fail as well."""
+    """The properties of the derivatives and of the function that were examined beside the
+    comparisons, and may fail as well, since `thorough` is set, or an order or modes are given."""
     points: Mapping[str, Report] = field(default_factory=dict)
-    """Maps the name of a point to the report there, where several are checked (`points=`)."""
+    """The reports by the name of the point, where several points are checked (`points=`)."""
     left_out: Sequence[str] = ()
-    """Special points outside of the domain."""
+    """The names of the special points outside of the domain."""
     silence: Sequence[Silence] = ()
-    """Says of one of several points why it decides nothing (f raises, is not smooth, and so on)."""
+    """The reasons why one of several points decides nothing (f raises, is not smooth, and so
+    on)."""
 
     def __bool__(self) -> bool:
-        """Whether the verdict is PASS."""
+        """Says whether the verdict is PASS."""
         return self.verdict is Verdict.PASS
 
     @property
     def silent(self) -> str:
-        """`silence` in words; empty where the point counts."""
+        """Returns `silence` in words, or an empty string where the point counts."""
         return why_silent(self.silence)
 
     @property
     def ranked(self) -> list[Finding]:
-        """The findings, what fails before what stayed open before what is only a note."""
+        """Returns the findings: first those that fail, then those that stayed open, then notes."""
         order = [Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PASS]
         return sorted(self.findings, key=lambda finding: order.index(finding.verdict))
 
     @property
     def headline(self) -> str:
-        """One line that stands alone."""
+        """Returns one line that can be read without the rest of the report."""
         return f"{self.verdict} {self.outline}"
 
     @property
     def outline(self) -> str:
-        """The headline without the verdict."""
+        """Returns the headline without the verdict."""
         problems = [finding for finding in self.ranked if finding.verdict is not Verdict.PASS]
         if problems:
             (first, text), more = next(without_repeats(problems)), len(problems) - 1
@@ -102,7 +108,9 @@ class Report:
         )
 
     def __str__(self) -> str:
-        """The headline, every finding, and the counts."""
+        """Returns the headline, every finding, and the counts; or, where several points were
+        checked, a line for each point in place of the findings.
+        """
         lines = [self.headline]
         if self.points:
             return "\n".join([*lines, *by_point(self.points, self.left_out), self.footer])
@@ -116,7 +124,7 @@ class Report:
 
     @property
     def footer(self) -> str:
-        """Counts, what would have shown, and provenance."""
+        """Returns the counts, the errors that would have shown, and the provenance."""
         c = self.counts
         parts = ", ".join(f"{part:.1%} at {error:.0e}" for error, part in self.power.items())
         power = f"a single wrong entry would show with probability {parts}\n" if parts else ""
@@ -136,11 +144,11 @@ class Report:
 
     @property
     def matrix(self) -> str:
-        """Verdicts by way and mode, and in one line which rule is at fault."""
+        """Returns the verdicts by way and mode, and one line that says which rule is at fault."""
         return "\n".join([*table_of(self.ways, list(self.modes)), conclusion(self.modes)])
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data: strings, numbers, lists and dicts."""
+        """Returns the report as plain data: strings, numbers, lists and dicts."""
         return {
             "schema": "adjudge/1",
             "function": self.function,
@@ -162,10 +170,10 @@ class Report:
 
 
 class GradcheckError(AdjudgeError, AssertionError, RuntimeError):
-    """A check that did not pass; the whole `Report` is in `.report`."""
+    """The error of a check that did not pass. Its whole `Report` is in `.report`."""
 
     def __init__(self, report: Report) -> None:
-        """The message is the report; its first line stands alone."""
+        """Makes the report the message. Its first line can be read without the rest."""
         super().__init__(str(report))
         self.report = report
 

@@ -1,4 +1,6 @@
-"""A script that repeats a check: its arrays bit by bit, its options, and where its function is."""
+"""This module writes a script that repeats a check: its arrays bit by bit, its options, and the
+import of its function.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +29,7 @@ from adjudge.problem import read_arguments
 NARROW = ("float16", "float32", "complex64")
 """NumPy's own dtypes that are narrower than double."""
 EXACT = ("bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
+"""The dtypes whose numbers are not rounded."""
 
 
 def reproduction(
@@ -37,16 +40,16 @@ def reproduction(
     seed: int = 0,
     **options: Any,
 ) -> str:
-    """A script that runs `examine(f, inputs, backend=..., seed=..., **options)` elsewhere.
+    """Returns a script that runs `examine(f, inputs, backend=..., seed=..., **options)` elsewhere.
 
-    Every number is written as the exact hexadecimal float that it is, and placed on its engine in
-    the dtype and on the device that it had. `f`, and callables among the options, are imported
-    where a module has them by name; where none has, a comment says what to put there.
+    Every number is written as an exact hexadecimal float, and placed on its engine in the dtype and
+    on the device that it had. `f`, and callables among the options, are imported where a module
+    has them by name. Where no module has one, a comment says what to put there.
 
     Args:
-        f, inputs, options: As for `examine`.
-        backend: Where NumPy arrays among the inputs belong to: they are placed on that engine.
-        seed: Of the probes; a report ends with the seed that it had.
+        f, inputs, options: These are as for `examine`.
+        backend: The engine on which NumPy arrays among the inputs are placed.
+        seed: The seed of the probes. A report ends with the seed that it had.
     """
     script = Script(backend_named(backend) if isinstance(backend, str) else backend)
     function = script.named(f, "f")
@@ -76,19 +79,19 @@ def reproduction(
 
 @dataclass
 class Script:
-    """What a script has to import and to set up, as it comes up."""
+    """The imports and the setup that a script needs, collected while its code is written."""
 
     home: AutodiffBackend | None
-    """Where NumPy arrays are placed; `None`: they stay where they are."""
+    """The engine on which NumPy arrays are placed. With `None` they stay NumPy arrays."""
     imports: set[str] = field(default_factory=lambda: {"import adjudge", "import numpy as np"})
     own: list[str] = field(default_factory=list)
     """Imports from the modules of the user."""
     setup: list[str] = field(default_factory=list)
     engines: dict[str, AutodiffBackend] = field(default_factory=dict)
-    """By the name of the variable that holds it."""
+    """The engines by the name of the variable that holds each."""
 
     def versions(self) -> list[str]:
-        """Of what the numbers come from."""
+        """Returns the names and versions of NumPy and of the engines that the script uses."""
         return [f"numpy {np.__version__}"] + [
             f"{one.name} {one.environment.version}"
             for one in self.engines.values()
@@ -96,7 +99,7 @@ class Script:
         ]
 
     def literal(self, value: Any) -> str:
-        """Code of `value`; of what has none `...`, with a comment."""
+        """Returns the code of `value`, or a name to be filled in where it has none."""
         if isinstance(value, AutodiffBackend):
             return self.engine(value)
         if isinstance(value, np.ndarray | np.generic):
@@ -122,9 +125,11 @@ class Script:
         return self.named(value, getattr(value, "__name__", type(value).__name__))
 
     def host(self, value: Any) -> str:
-        """A NumPy array or scalar, placed where NumPy arrays belong."""
+        """Returns the code of a NumPy array or scalar, placed on the engine `home` if there is
+        one.
+        """
         if self.home is None or self.home.owns(value) or isinstance(value, np.generic):
-            if value.dtype.name not in np.sctypeDict:  # bfloat16 and the like
+            if value.dtype.name not in np.sctypeDict:  # NumPy itself has no bfloat16, for example.
                 self.imports.add("import ml_dtypes")
             return _host_array(np.asarray(value)) + "[()]" * isinstance(value, np.generic)
         if value.dtype.name in np.sctypeDict:
@@ -133,7 +138,7 @@ class Script:
         return self.placed(self.home, wide, value.dtype.name)
 
     def array(self, owner: AutodiffBackend, value: Array) -> str:
-        """An array of an engine, from its exact values on the host."""
+        """Returns the code of an engine's array, from its exact values on the host."""
         info = owner.arrays.info(value)
         if "sparse" in info.layout:
             return self.named(value, f"sparse_{len(self.setup)}")
@@ -154,14 +159,14 @@ class Script:
         dtype: str | None = None,
         device: str | None = None,
     ) -> str:
-        """Code that places host values on an engine."""
+        """Returns the code that places host values on an engine."""
         self.imports.add("from adjudge.engine import placed")
         more = [repr(dtype)] if dtype not in (None, values.dtype.name) else []
         more += [f"device={device!r}"] if device else []
         return f"placed({', '.join([self.engine(owner), _host_array(values), *more])})"
 
     def engine(self, backend: AutodiffBackend) -> str:
-        """The variable that holds it."""
+        """Returns the variable that holds `backend`, which is set up at first use."""
         for variable, one in self.engines.items():
             if one is backend:
                 return variable
@@ -177,7 +182,7 @@ class Script:
         return variable
 
     def named(self, thing: Any, name: str) -> str:
-        """The name by which the script has `thing`: imported, or left to be filled in."""
+        """Returns the name by which the script has `thing`, imported or left to be filled in."""
         found = _found(thing)
         if found is not None:
             module, path = found
@@ -198,7 +203,7 @@ class Script:
 
 
 def _positional(script: Script, inputs: Any) -> str:
-    """The inputs, one argument a line."""
+    """Returns the code of the inputs, with one argument a line."""
     if not isinstance(inputs, tuple | list) or hasattr(inputs, "_fields"):
         return script.literal(inputs)
     ends = "()" if isinstance(inputs, tuple) else "[]"
@@ -207,13 +212,15 @@ def _positional(script: Script, inputs: Any) -> str:
 
 
 def _wanted(inputs: Any, options: Mapping[str, Any]) -> list[str]:
-    """The paths of the checked inputs, where marks on the arrays choose them: a script has none."""
+    """Returns the paths of the checked inputs where marks on the arrays choose them, since the
+    arrays of a script have no marks. Returns an empty list where none do.
+    """
     if options.get("wrt") is not None:
         return []
     try:
         arguments = read_arguments(inputs, options.get("kwargs"))
     except (BackendError, InputError):
-        return []  # the check itself raised this, and does so again
+        return []  # The check itself raises this again.
     marks = [arguments.backend.requires_grad(leaf) for leaf in arguments.leaves]
     return list(arguments.names) if any(marks) else []
 
@@ -229,7 +236,7 @@ def _owner(value: Any) -> AutodiffBackend | None:
 
 
 def _host_array(values: HostArray) -> str:
-    """Code of an array on the host, the same bit by bit."""
+    """Returns the code of an array on the host, which makes it the same bit by bit."""
     dtype = values.dtype.name
     flat = np.ascontiguousarray(values).reshape(-1)
     shaped = "" if values.ndim == 1 and values.size else f".reshape({values.shape})"
@@ -250,7 +257,7 @@ def _host_array(values: HostArray) -> str:
 
 
 def _unusual(flat: HostArray) -> bool:
-    """Whether there are NaNs that a number does not stand for: with a sign, or a payload."""
+    """Says whether there are NaNs with a sign or a payload, which the text `nan` would lose."""
     if flat.dtype.name not in (*NARROW, "float64", "complex128"):
         return False
     parts = flat.view(flat.real.dtype)
@@ -268,7 +275,9 @@ def _number(value: float | complex) -> str:
 
 
 def _found(thing: Any) -> tuple[str, str] | None:
-    """The module and the path in it by which `thing` can be imported; `None`: by none."""
+    """Returns the module and the path in it by which `thing` can be imported, or `None` where
+    there is none.
+    """
     owner = getattr(thing, "__self__", None)
     parts = list(vars(thing).values()) if isinstance(thing, ByHand) else []
     homes = [
@@ -281,7 +290,9 @@ def _found(thing: Any) -> tuple[str, str] | None:
         if space is None:
             continue
         paths = [str(getattr(thing, "__qualname__", ""))]
-        if isinstance(owner, type):  # Sign.apply, not Function.apply
+        # An inherited class method is found by the class it is called on: Sign.apply, not
+        # Function.apply.
+        if isinstance(owner, type):
             paths.insert(0, f"{owner.__qualname__}.{getattr(thing, '__name__', '')}")
         paths += [name for name, value in vars(space).items() if value is thing]
         for path in paths:
@@ -297,7 +308,9 @@ def _at(space: object, path: str) -> Any:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether both are one object; bound methods are made anew each time."""
+    """Says whether both are one object. Bound methods count as one if they have the same owner,
+    since they are made anew at each access.
+    """
     if one is other:
         return True
     bound = getattr(other, "__self__", None)
@@ -305,7 +318,9 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _whereabouts(thing: Any) -> str:
-    """What to call a thing that no module has by name, and where it was made."""
+    """Returns a description of a thing that no module has by name, and the place where it was
+    made.
+    """
     rules = list(vars(thing).values()) if isinstance(thing, ByHand) else []
     function = next((rule for rule in rules if hasattr(rule, "__code__")), thing)
     name = getattr(function, "__qualname__", None) or repr(type(thing))

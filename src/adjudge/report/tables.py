@@ -1,4 +1,5 @@
-"""Compositions of modes as words, and the outcomes of a check as tables by mode and by point.
+"""This module writes the outcomes of a check as tables by mode and by point, and names
+compositions of modes by words.
 
 A word such as `FR` names the outermost derivative first: forward mode over reverse mode.
 """
@@ -13,13 +14,13 @@ from adjudge.report.sentences import first_line, text_of
 
 
 def place(word: str) -> tuple[int, tuple[int, ...]]:
-    """Where a word stands among others: R, F, RR, FR, RF, FF, and RRR after them."""
+    """Returns the sort key of a word. The order is R, F, RR, FR, RF, FF, and RRR after them."""
     return len(word), tuple("RF".find(letter) for letter in reversed(word))
 
 
 def combined(outcomes: Iterable[Outcome]) -> Outcome:
-    """One outcome of a mode that was taken in several ways: what is not offered in one of them
-    does not count where another offers it.
+    """Returns one outcome of a mode that was taken in several ways, the worst of them. A way that
+    does not offer the mode does not count where another offers it.
     """
     found = list(outcomes)
     for worse in (Verdict.FAIL, Status.RAISED, Verdict.INCONCLUSIVE, Verdict.PASS):
@@ -29,7 +30,9 @@ def combined(outcomes: Iterable[Outcome]) -> Outcome:
 
 
 def table_of(ways: Mapping[str, Mapping[str, Outcome]], modes: Sequence[str]) -> Iterator[str]:
-    """Lines of outcomes: a row per way, a column per mode."""
+    """Yields the lines of a table of outcomes, with a row for each way and a column for each
+    mode.
+    """
     cells = [["", *modes]]
     cells += [[way, *(str(row.get(mode, "-")) for mode in modes)] for way, row in ways.items()]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -50,7 +53,9 @@ _AT_FAULT = {
 
 
 def conclusion(modes: Mapping[str, Outcome]) -> str:
-    """Which rule is at fault, in one line, from the outcomes of all modes that were asked for."""
+    """Returns one line that says which rule is at fault, from the outcomes of all modes that were
+    asked for.
+    """
     modes = {word: outcome for word, outcome in modes.items() if not set(word) - {"R", "F"}}
     wrong = {word for word, outcome in modes.items() if outcome in (Verdict.FAIL, Status.RAISED)}
     right = [word for word, outcome in modes.items() if outcome is Verdict.PASS]
@@ -70,7 +75,9 @@ def conclusion(modes: Mapping[str, Outcome]) -> str:
 
 
 def _fault(wrong: set[str], modes: Mapping[str, Outcome]) -> str:
-    """The rule behind the wrong words, which are of one length, the lowest."""
+    """Returns the words for the rule behind the wrong modes, which all have the lowest wrong
+    order.
+    """
     judged = {w for w, o in modes.items() if o in (Verdict.PASS, Verdict.FAIL, Status.RAISED)}
     if wrong == {"R"}:
         return "the VJP rule is at fault"
@@ -90,7 +97,8 @@ def _fault(wrong: set[str], modes: Mapping[str, Outcome]) -> str:
 
 
 WIDTH = 88
-"""How many characters the last column of the table by point may have."""
+"""The largest number of characters of a finding in the table by point. Long findings would break
+the lines of the table without it. The value is ours."""
 
 
 class Reported(Protocol):
@@ -109,7 +117,7 @@ class Reported(Protocol):
 
 
 def counted(points: Mapping[str, Reported]) -> str:
-    """`14 points (3 more decide nothing)`."""
+    """Returns words such as `14 points (3 more decide nothing)`."""
     deciding = sum(not report.silent for report in points.values())
     rest = len(points) - deciding
     more = f" ({rest} more decide nothing)" if rest else ""
@@ -117,7 +125,9 @@ def counted(points: Mapping[str, Reported]) -> str:
 
 
 def by_point(points: Mapping[str, Reported], left_out: Sequence[str]) -> list[str]:
-    """A line for each point, then the whole report of the first that fails, or stays open."""
+    """Returns a line for each point, and after them the whole report of the first point that
+    fails, or else of the first that stays open.
+    """
     rows = [_row(name, report) for name, report in points.items()]
     first, second = (max(len(row[k]) for row in rows) for k in (0, 1))
     lines = [f"  {row[0]:{first}}  {row[1]:{second}}  {row[2]}".rstrip() for row in rows]

@@ -1,11 +1,11 @@
-"""Inputs for Hypothesis, which searches them for a point where a derivative is wrong.
+"""This package draws inputs with Hypothesis, which searches them for a point where a derivative is
+wrong.
 
-In here: strategies for arrays and for the inputs of a function, drawn in a domain so that they
-shrink to few, small and round numbers, and the check of what was drawn. Needs the extra
+It holds strategies for arrays and for the inputs of a function, drawn in a domain so that they
+shrink to few, small and round numbers, and the check of the inputs drawn. It needs the extra
 `hypothesis`.
 
-Invariant: a point that decides nothing (f raises there, or is not smooth) is never counted as a
-pass.
+A point that decides nothing (f raises there, or is not smooth) is never counted as a pass.
 """
 
 from __future__ import annotations
@@ -30,13 +30,16 @@ from adjudge.verbs import examine
 __all__ = ["DType", "Shape", "Spec", "arrays", "inputs", "judge"]
 
 Shape: TypeAlias = Sequence[int | str] | Strategy
-"""Sizes of axes, or names of sizes to be drawn: `(3, "n", "n")`; or a strategy of tuples."""
+"""The sizes of axes, or names of sizes to be drawn, such as `(3, "n", "n")`; or a strategy of
+tuples."""
 DType: TypeAlias = str | Strategy
 
 
 @dataclass(frozen=True)
 class Spec:
-    """One input: see `arrays`. Sizes of the same name are the same in all inputs drawn together."""
+    """An input to be drawn; `arrays` describes the fields. Sizes of the same name are the same in
+    all inputs drawn together.
+    """
 
     shape: Shape
     dtype: DType = "float64"
@@ -52,10 +55,12 @@ def arrays(
     *,
     sizes: Strategy | None = None,
 ) -> Strategy:
-    """NumPy arrays of finite numbers in a domain, which shrink to few, small and round numbers.
+    """Returns a strategy for NumPy arrays of finite numbers in a domain, which shrink to few, small
+    and round numbers.
 
     Args:
-        shape: A tuple of sizes and of names of sizes, `("n", "n")`, or a strategy of tuples.
+        shape: A tuple of sizes and of names of sizes, such as `("n", "n")`, or a strategy of
+            tuples.
         dtype: The name of a floating, complex or integer dtype, or a strategy of names;
             `"bfloat16"` where `ml_dtypes` is installed.
         domain: `None` (everywhere), `"positive"`, `"nonnegative"`, `"unit"`, a pair
@@ -64,20 +69,24 @@ def arrays(
             quarter apart at least); or a function from a NumPy array to whether it belongs.
         special: Half of the arrays are points that random ones miss, of the kinds of
             `special_points`: zeros, ties, integers, the ends of the domain and of the dtype.
-        sizes: Of named axes; from 1 to 4 unless given.
+        sizes: The strategy for the sizes of named axes. They are from 1 to 4 unless it is given.
 
     Raises:
-        InputError: A domain without meaning, or one that arrays of this shape or dtype cannot have.
+        InputError: The domain has no meaning, or arrays of this shape or dtype cannot have it.
     """
     require_domain(domain)
     return _drawn(Spec(shape, dtype, domain, special), sizes)
 
 
 def inputs(*specs: Any, sizes: Strategy | None = None) -> Strategy:
-    """Tuples of arguments: each a `Spec`, a strategy, a dict, tuple or list of such, or a constant.
+    """Returns a strategy for tuples of arguments. Each argument is given as a `Spec`, a strategy, a
+    dict, tuple or list of such, or a constant.
 
     Sizes of axes that have the same name are the same. With special points, inputs that are alike
     are sometimes equal.
+
+    Raises:
+        InputError: A domain has no meaning.
     """
     for spec in _specs(specs):
         require_domain(spec.domain)
@@ -145,25 +154,29 @@ def judge(
     seed: int = 0,
     **options: Any,
 ) -> Report:
-    """`examine` at a drawn point, for use inside of `@given`.
+    """Runs `examine` at a drawn point, for use inside of `@given`, and returns its report.
 
     A point that decides nothing (f is not finite there, has a kink or a jump, or the differences
-    cannot tell) is rejected, as by `hypothesis.assume`, with an event that says why: so a test in
-    which no point decides anything does not pass. Outside of `@given` it is returned.
+    cannot tell) is rejected, as by `hypothesis.assume`, with an event that says why. A test in
+    which no point decides anything therefore does not pass. Outside of `@given` the report of
+    such a point is returned.
 
     Args:
-        f: As for `gradcheck`.
+        f: This is as for `gradcheck`.
         inputs: Arguments made of host arrays, as `inputs` and `arrays` draw them; or one array.
-        backend: The engine that they are placed on, exactly. `None`: they stay what they are.
-        strict: What differences cannot tell is an error, too, unless f itself explains it.
-        device: Where on the engine.
-        domain: That of the inputs, or domains by path as for `wrt`: the check keeps within. Names
-            of sets act as `directions=`, intervals as `bounds=`.
-        seed: Of the probes. A fixed one: the same point has the same verdict, as Hypothesis needs.
-        options: See `adjudge.Options`.
+        backend: The engine that they are placed on, exactly. With `None` they stay as they are.
+        strict: Whether a point at which differences cannot tell is an error, too, unless f itself
+            explains it.
+        device: The device of the engine on which they are placed.
+        domain: The domain of the inputs, or domains by path as for `wrt`. The check keeps within
+            it. Names of sets act as `directions=`, intervals as `bounds=`.
+        seed: The seed of the probes. It is fixed, so that the same point has the same verdict, as
+            Hypothesis needs.
+        options: These are described at `adjudge.Options`.
 
     Raises:
-        GradcheckError: The verdict is FAIL. Its notes hold the script of `reproduction`.
+        GradcheckError: The verdict is FAIL, or, with `strict`, the differences cannot tell. Its
+            notes hold the script of `reproduction`.
     """
     __tracebackhide__ = True
     engine = backend_named(backend) if isinstance(backend, str) else backend
@@ -171,7 +184,8 @@ def judge(
     chosen = known_options("judge", given, Options)
     point = inputs if engine is None else placed_tree(engine, inputs, device)
     script = Note(f, inputs, chosen)
-    with Catching() as caught, np.errstate(all="ignore"):  # what overflow makes is judged
+    # NumPy's warnings are switched off, since the check judges the numbers that overflow makes.
+    with Catching() as caught, np.errstate(all="ignore"):
         report = examine(f, point, **chosen)
     if caught.error is not None:
         caught.error.add_note(script.text())
@@ -183,7 +197,9 @@ def judge(
         why = silence(f, point, report, chosen)
     failed = report.verdict is Verdict.FAIL and not why
     if failed:
-        # among hundreds of points some probe lies oddly: what is wrong is so along others, too
+        # Among hundreds of points some probe may make a right derivative fail. A failure is
+        # confirmed with other probes, along which a wrong derivative fails as well. The rule is
+        # ours.
         other: Options = {**chosen, "seed": seed + 1}
         with np.errstate(all="ignore"):
             again = examine(f, point, **other)
@@ -203,20 +219,23 @@ def judge(
 
 @dataclass(frozen=True)
 class Note:
-    """What a failing check is repeated by."""
+    """The parts of a check from which the script that repeats it is written."""
 
     f: Callable[..., Any]
     inputs: Any
     options: Mapping[str, Any]
 
     def text(self) -> str:
-        """The script, between two lines."""
+        """Returns the script, between two lines of dashes."""
         script = reproduction(self.f, self.inputs, **self.options)
         return f"---- to see it again ----\n{script}-------------------------"
 
 
 def _within(domain: Domain | Mapping[Path, Domain]) -> dict[str, Any]:
-    """The options of a check that keeps within a domain, as far as there are any."""
+    """Returns the options that make a check keep within a domain, as far as there are any.
+
+    Raises `InputError` for a domain without meaning.
+    """
     by_path = domain if isinstance(domain, Mapping) else {"": domain}
     sets, intervals = {}, {}
     for path, one in by_path.items():

@@ -1,4 +1,6 @@
-"""Host arrays drawn by Hypothesis: in a domain, at special points, and easy to shrink."""
+"""This module draws host arrays with Hypothesis, in a domain, at special points, and so that they
+are easy to shrink.
+"""
 
 from __future__ import annotations
 
@@ -23,21 +25,26 @@ Domain: TypeAlias = str | tuple[float, float] | Member | None
 APART = "away from ties"
 WORDS = tuple(dict.fromkeys((*INTERVALS, *SETS, APART)))
 MODEST, WIDE = 10.0, 1000.0
-"""Most numbers are drawn up to the first, some up to the second; special points go farther."""
+"""Most numbers are drawn up to the first size, some up to the second; special points go farther.
+The values are ours."""
 GAP = 0.25
-"""How far apart numbers away from ties are at least."""
+"""The least distance between two numbers that are away from ties. The value is ours."""
 NAMES = (
     *("float64", "float32", "float16", "complex128", "complex64", "bool"),
     *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
 )
 DENSE = 128
-"""Larger arrays repeat a number at most places: a test case holds only so much."""
+"""The largest number of entries that are all drawn separately. A test case of Hypothesis holds only
+so much, so larger arrays repeat a number at most places. The value is ours."""
 
 
 def drawn_array(
     draw: st.DrawFn, shape: tuple[int, ...], name: str, domain: Domain, *, special: bool
 ) -> HostArray:
-    """An array of that shape and dtype in the domain, which may be a special point."""
+    """Returns an array of that shape and dtype in the domain, which may be a special point.
+
+    Raises `InputError` where no such array is in the domain, or for an unknown dtype.
+    """
     dtype = dtype_named(name)
     if dtype.kind == "b":
         return np.asarray(draw(hnp.arrays(dtype, shape)))
@@ -55,13 +62,16 @@ def drawn_array(
 
 
 def _at_pattern(pattern: str, plain: HostArray, domain: Domain) -> HostArray | None:
-    """A special point of that kind, beside `plain`, in the same domain; `None`: there is none."""
+    """Returns the special point of that kind that is made from `plain`, or `None` where there is
+    none in the domain.
+    """
     if not plain.size or plain.dtype.kind in "iu":
         return None
     info = _info(plain.dtype)
     given = INTERVALS.get(domain) if isinstance(domain, str) else domain
     ends = None
-    if isinstance(given, tuple):  # an end that no dtype has is no point
+    # The ends are rounded into the interval, since an end that the dtype does not hold is no point.
+    if isinstance(given, tuple):
         near = _interval(domain, plain.dtype)
         low, high = (n if math.isfinite(e) else e for n, e in zip(near, given, strict=True))
         ends = (ABOVE_ZERO if given[0] == ABOVE_ZERO else low), high
@@ -73,7 +83,9 @@ def _at_pattern(pattern: str, plain: HostArray, domain: Domain) -> HostArray | N
 
 
 def dtype_named(name: str) -> Any:
-    """The dtype of this name. Raises `InputError` for one that no array here has."""
+    """Returns the dtype of this name. Raises `InputError` for a name that is not supported, or
+    where `ml_dtypes` is needed and not installed.
+    """
     if name == "bfloat16":
         try:
             ml_dtypes = importlib.import_module("ml_dtypes")
@@ -89,7 +101,9 @@ def dtype_named(name: str) -> Any:
 
 
 def belongs(values: HostArray, domain: Domain) -> bool:
-    """Whether all of `values` are finite and lie in `domain`, as far as their dtype can tell."""
+    """Says whether all of `values` are finite and lie in `domain`, as far as their dtype can
+    tell.
+    """
     wide = _wide(values)
     if not np.all(np.isfinite(wide)):
         return False
@@ -113,7 +127,7 @@ def _wide(values: HostArray) -> HostArray:
 
 
 def _info(dtype: np.dtype[Any]) -> Any:
-    """The limits of a floating or complex dtype, or of an integer one."""
+    """Returns the limits of a floating, complex or integer dtype."""
     if dtype.kind in "iu":
         return np.iinfo(dtype)
     return (
@@ -141,7 +155,9 @@ def _require(domain: Domain, shape: tuple[int, ...], dtype: np.dtype[Any]) -> No
 
 
 def _interval(domain: Domain, dtype: np.dtype[Any]) -> tuple[float, float]:
-    """The least and the largest number of `dtype` in the domain, as far as that is an interval."""
+    """Returns the least and the largest number of `dtype` in the domain, or of all its numbers
+    where the domain is no interval. Raises `InputError` where the interval holds none.
+    """
     info = _info(dtype)
     ends = INTERVALS.get(domain) if isinstance(domain, str) else domain
     low, high = ends if isinstance(ends, tuple) else (-np.inf, np.inf)
@@ -158,7 +174,7 @@ def _interval(domain: Domain, dtype: np.dtype[Any]) -> tuple[float, float]:
 
 
 def _inward(low: float, high: float, dtype: np.dtype[Any]) -> float:
-    """The least number of `dtype` that is not below `low`."""
+    """Returns the least number of `dtype` that is not below `low`."""
     with np.errstate(over="ignore"):
         near = np.asarray(low).astype(dtype)
     if float(near) < low:
@@ -167,11 +183,14 @@ def _inward(low: float, high: float, dtype: np.dtype[Any]) -> float:
 
 
 def _numbers(low: float, high: float, small: float) -> Strategy:
-    """Numbers from `low` to `high`: the simplest whole ones first, then eighths, then any.
+    """Returns a strategy for numbers from `low` to `high`: small whole ones first, then eighths,
+    then any.
 
-    Those below `small` are left to special points: a power of them is zero, and so says nothing.
+    Numbers below `small` are left to special points, since a power of them may underflow to zero
+    and then says nothing. The rule is ours.
     """
-    if 0 < low < small**2 < small < high:  # positive numbers
+    # An interval that reaches far below `small` without holding zero starts at `small` instead.
+    if 0 < low < small**2 < small < high:
         low = small
     flushed = low <= 0 <= high
 
@@ -199,7 +218,9 @@ def _plain(
     *,
     special: bool,
 ) -> HostArray:
-    """An array in the domain that no pattern was put on."""
+    """Returns an array in the domain to which no pattern was applied. Raises `InputError` where
+    the dtype cannot hold one.
+    """
     if 0 in shape:
         return np.zeros(shape, dtype)
     kind = np.dtype(np.complex128 if dtype.kind == "c" else np.float64)
@@ -252,13 +273,17 @@ def _orthogonal(base: HostArray) -> HostArray:
 
 
 def _symmetric(base: HostArray) -> HostArray:
-    """The lower half and its mirror image, equal to the last bit."""
+    """Returns the matrix of the lower half and its mirror image, which are equal to the last
+    bit.
+    """
     below = np.tril(base, -1)
     return below + np.conj(np.swapaxes(below, -1, -2)) + np.real(base) * np.eye(base.shape[-1])
 
 
 def _positive_definite(base: HostArray, halvings: int, dtype: np.dtype[Any]) -> HostArray:
-    """`B B* + 2^-halvings`, or with 1 in place of the power where the dtype cannot hold that."""
+    """Returns `B B* + 2^-halvings I`. Where the dtype cannot hold that as a positive definite
+    matrix, returns `B B* + I` or else the identity.
+    """
     one = np.eye(base.shape[-1])
     gram = _symmetric(base @ np.conj(np.swapaxes(base, -1, -2)))
     for tried in (gram + 2.0**-halvings * one, gram + one):
@@ -277,7 +302,9 @@ _MADE: dict[str, Callable[[HostArray], HostArray]] = {
 
 
 def _separate(draw: st.DrawFn, shape: tuple[int, ...], dtype: np.dtype[Any]) -> HostArray:
-    """Numbers about zero that lie `GAP` apart at least, in some order."""
+    """Returns numbers about zero that lie at least `GAP` apart, in some order. Raises `InputError`
+    where the dtype cannot tell that many numbers apart.
+    """
     count = math.prod(shape)
     gaps = np.ones(count)
     order = np.arange(count)
