@@ -1,4 +1,4 @@
-"""Problems one level down: the vjp or jvp of a problem is a function at a point, too."""
+"""The vjp or jvp of a problem as a problem of its own, for derivatives of higher order."""
 
 from __future__ import annotations
 
@@ -22,15 +22,17 @@ def gradient_problem(
     Y: Space,
     w: Sequence[Array],
 ) -> Problem:
-    """`(x, w) -> J*(x) w` at `w`, one cotangent per attached output; observed beside it: f(x).
+    """Returns the problem of `(x, w) -> J*(x) w` at `w`, which observes `f(x)` beside it.
 
-    `Y` is the space of the outputs of `problem`, in which the cotangents live.
+    There is one cotangent in `w` per attached output, of its shape. The cotangents lie in `Y`, the
+    space of the outputs of `problem`.
     """
     backend, count = problem.backend, len(problem.x)
     kept = [k for k, here in enumerate(attached) if here]
     function = _only(problem.function, kept, len(attached))
 
     def evaluate(xw: Arrays) -> Arrays:
+        """Returns the gradients by leaf of x, followed by the outputs of the problem."""
         x = xw[:count]
         with running(Source.DERIVATIVE):
             y, pullback = backend.vjp(problem.function, x)
@@ -61,10 +63,14 @@ def gradient_problem(
 
 
 def tangent_problem(problem: Problem, outputs: Sequence[Leaf], v: Sequence[Array]) -> Problem:
-    """`(x, v) -> J(x) v` at `v`, one tangent per leaf of x; observed beside it: f(x)."""
+    """Returns the problem of `(x, v) -> J(x) v` at `v`, which observes `f(x)` beside it.
+
+    There is one tangent in `v` per leaf of x, of its shape.
+    """
     backend, count = problem.backend, len(problem.x)
 
     def evaluate(xv: Arrays) -> Arrays:
+        """Returns the tangents of the outputs of the problem, followed by the outputs."""
         with running(Source.DERIVATIVE):
             y, jv = backend.jvp(problem.function, xv[:count], xv[count:])
         problem.counts.jvps += 1
@@ -94,6 +100,11 @@ def _second_order(
     weights: Vector | None = None,
     attached: Sequence[slice] = (),
 ) -> Problem:
+    """Returns the problem of the derivative `letter` of `problem`.
+
+    Its point is that of `problem`, followed by `directions`, which no bounds limit. The first
+    `differentiated` outputs of `evaluate` are those of `function`; the rest is only observed.
+    """
     backend = problem.backend
     directions = tuple(backend.arrays.copy(direction) for direction in directions)
     more, coordinates = Space.at(backend, directions, direction_names)
@@ -121,10 +132,12 @@ def _second_order(
 
 
 def _only(function: FlatFunction, kept: Sequence[int], count: int) -> FlatFunction:
+    """Returns `function` with the outputs `kept` alone, out of `count`."""
     if len(kept) == count:
         return function
 
     def attached_outputs(x: Arrays) -> Arrays:
+        """Returns the outputs of the function that are kept."""
         outputs = function(x)
         return tuple(outputs[k] for k in kept)
 
@@ -132,14 +145,17 @@ def _only(function: FlatFunction, kept: Sequence[int], count: int) -> FlatFuncti
 
 
 COTANGENT = 7
-"""Added to the seed of a check for the cotangent of a derivative that is differentiated again."""
+"""The number that is added to the seed of a check to draw the cotangent of a derivative that is
+differentiated again. Without it that cotangent would come from the seed of the probes. The value is
+ours."""
 
 
 def over_reverse(problem: Problem, given: Any, seed: int, *, strided: bool) -> Problem:
-    """`(x, w) -> J*(x) w` at the cotangents `given`, or at random signed cotangents.
+    """Returns the problem of `(x, w) -> J*(x) w` at the cotangents `given`, or at random ones.
 
-    Raises `NotSupportedError` where the engine cannot differentiate its vjp, `InputError` where
-    no output is differentiable or a cotangent does not fit.
+    Random cotangents have random signs, and with `strided` they are not contiguous. Raises
+    `NotSupportedError` where the engine cannot differentiate its vjp, and `InputError` where no
+    output is differentiable or a cotangent does not fit.
     """
     reverse = Reverse(problem)
     base = base_of(problem, reverse.outputs)
@@ -160,13 +176,16 @@ def over_forward(
     tangent: Vector | None = None,
     outputs: Sequence[Leaf] | None = None,
 ) -> Problem:
-    """`(x, v) -> J(x) v` at `tangent`, or at random signed tangents. `outputs`: those
-    of the problem, where they are known.
+    """Returns the problem of `(x, v) -> J(x) v` at `tangent`, or at tangents of random signs.
+
+    The vector `tangent` lies in X. The leaves `outputs` are those of the problem; where they are
+    not given, one evaluation finds them. Raises `InputError` where it finds none.
     """
     if outputs is None:
         base = observe(problem)
         require_outputs(base)
         outputs = base.Y.leaves
+    # The 11 keeps this draw apart from those of the probes, as `COTANGENT` does. The value is ours.
     v = random_cotangent(problem.X, seed + 11) if tangent is None else tangent
     return tangent_problem(problem, outputs, problem.X.arrays(problem.backend, v, problem.x))
 
@@ -178,9 +197,10 @@ def composed(
     tangent: Vector | None = None,
     outputs: Sequence[Leaf] | None = None,
 ) -> Problem:
-    """The problem after the derivatives in the modes `taken`, the last letter first.
+    """Returns the problem after the derivatives in the modes `taken`, of which the last is first.
 
-    `tangent`, `outputs`: as for `over_forward`, where that takes the first derivative.
+    Where the first derivative taken is a jvp, `tangent` and `outputs` are passed to
+    `over_forward`. Raises what `over_reverse` and `over_forward` raise.
     """
     for k, letter in enumerate(reversed(taken)):
         problem = (
@@ -194,6 +214,10 @@ def composed(
 def _cotangents(
     base: Base, attached: Sequence[bool], given: Any, seed: int, strided: bool
 ) -> Arrays:
+    """Returns one cotangent per attached output, as `given` or with random signs.
+
+    Raises `InputError` where the cotangents given do not fit the attached outputs.
+    """
     backend, Y = base.problem.backend, base.Y
     kept = [k for k, here in enumerate(attached) if here]
     if given is None:
@@ -216,6 +240,11 @@ def _cotangents(
 
 
 def _fitting(base: Base, k: int, number: int, cotangent: Any) -> Array:
+    """Returns the cotangent of output `k`, entry `number` of those given, as an array like it.
+
+    `None` stands for zeros. Raises `InputError` where `cotangent` is not an array of the engine or
+    has another shape than its output.
+    """
     leaf, backend = base.Y.leaves[k], base.problem.backend
     if cotangent is None:
         return backend.arrays.from_host(leaf.host(np.zeros(leaf.size)), base.arrays[k])
@@ -232,10 +261,10 @@ def _fitting(base: Base, k: int, number: int, cotangent: Any) -> Array:
             "give a cotangent of the shape of its output",
         )
     if leaf.double and backend.arrays.eps(cotangent) > leaf.eps:
-        cotangent = backend.arrays.widen(
-            cotangent
-        )  # the function was widened, its cotangents with it
-    if info.device != leaf.info.device:  # the inputs were moved, and their outputs with them
+        # The function was widened to double precision, and its cotangents have to follow.
+        cotangent = backend.arrays.widen(cotangent)
+    # The inputs may have been moved to another device, and their outputs with them.
+    if info.device != leaf.info.device:
         return backend.arrays.from_host(backend.arrays.to_host(cotangent), base.arrays[k])
     return backend.arrays.copy(cotangent)
 

@@ -1,4 +1,7 @@
-"""Inputs that live on a set: `directions=` as charts, and a function along them."""
+"""Inputs that live on a set.
+
+This module reads the option `directions=` as charts, and composes a function with them.
+"""
 
 from __future__ import annotations
 
@@ -28,28 +31,30 @@ from adjudge.problem.space import Leaf, Space, largest
 Directions: TypeAlias = (
     str | Callable[[Any], Any] | Mapping[Path, str | Callable[[Any], Any]] | None
 )
-"""The name of a set or a chart, for all checked inputs; or by path such names and charts."""
+"""The name of a set or a chart, for all checked inputs; or a mapping from paths to such names and
+charts."""
 
 
 @dataclass(frozen=True)
 class Charts:
-    """The product of the charts of all leaves of X; `None` where a leaf has none."""
+    """The product of the charts of all leaves of X, where a leaf may have none (`None`)."""
 
     backend: AutodiffBackend
     charts: tuple[Chart | None, ...]
     names: tuple[str, ...]
     constants: tuple[Arrays, ...]
-    """Those of each chart, as arrays: made once, outside of what an engine traces."""
+    """The constants of each chart as arrays of the engine. They are made once, since they would
+    become part of what an engine traces if they were made during an evaluation."""
 
     @property
     def descriptions(self) -> tuple[str, ...]:
-        """Which inputs are checked along what."""
+        """Texts that say which inputs are checked along which set."""
         pairs = zip(self.names, self.charts, strict=True)
         return tuple(f"{name} along {chart.set_name}" for name, chart in pairs if chart is not None)
 
     @property
     def identity(self) -> bool:
-        """Whether no chart changes its coordinates."""
+        """Whether every chart is the identity, so that points are their own coordinates."""
         return all(chart is None or chart.value is None for chart in self.charts)
 
     @property
@@ -58,11 +63,11 @@ class Charts:
         return all(chart is None or chart.affine for chart in self.charts)
 
     def start(self) -> tuple[HostArray | None, ...]:
-        """The coordinates of x, where they are not x itself."""
+        """Returns the coordinates of x by leaf, with `None` where they are x itself."""
         return tuple(None if chart is None else chart.start for chart in self.charts)
 
     def value(self, z: Arrays) -> Arrays:
-        """The point with the coordinates `z`."""
+        """Returns the point with the coordinates `z`."""
         return tuple(
             leaf
             if chart is None or chart.value is None
@@ -71,14 +76,21 @@ class Charts:
         )
 
     def push(self, z: Arrays, v: MaybeArrays) -> MaybeArrays:
-        """`c'(z) v`."""
+        """Returns `c'(z) v`. Raises `NotSupportedError` where a chart has no jvp.
+
+        An entry of `v` that is not an array of the shape of its leaf is returned as it is.
+        """
         return self._linear("push", z, v)
 
     def pull(self, z: Arrays, w: MaybeArrays) -> MaybeArrays:
-        """`c'(z)* w`; what is not of the shape of its leaf stays what it is."""
+        """Returns `c'(z)* w`. Raises `NotSupportedError` where a chart has no vjp.
+
+        An entry of `w` that is not an array of the shape of its leaf is returned as it is.
+        """
         return self._linear("pull", z, w)
 
     def _linear(self, name: str, z: Arrays, values: MaybeArrays) -> MaybeArrays:
+        """Returns `values` after the derivative `name` of the charts, "push" or "pull"."""
         return tuple(
             value
             if chart is None or chart.value is None or not self._like(leaf, value)
@@ -87,6 +99,7 @@ class Charts:
         )
 
     def _like(self, leaf: Array, value: Array | None) -> bool:
+        """Says whether `value` is an array of the engine with the shape of `leaf`."""
         return (
             value is not None
             and self.backend.owns(value)
@@ -95,6 +108,7 @@ class Charts:
 
     @staticmethod
     def _rule(chart: Chart, name: str) -> Callable[..., Array]:
+        """Returns the derivative `name`. Raises `NotSupportedError` where nobody wrote it."""
         rule: Callable[..., Array] | None = getattr(chart, name)
         if rule is None:
             missing = "jvp" if name == "push" else "vjp"
@@ -109,7 +123,10 @@ class ChartedByHand(FlatByHand):
     """A hand-written function of the coordinates, with its derivatives composed by hand."""
 
     def __init__(self, inner: FlatByHand, charts: Charts, *, gradient: bool = False) -> None:
-        """`gradient`: `inner` is `(x, w) -> J* w`, of which this is `(z, w) -> c'* J* w`."""
+        """Composes `inner` with `charts`.
+
+        With `gradient`, `inner` is `(x, w) -> J* w`, and the composition is `(z, w) -> c'* J* w`.
+        """
         super().__init__(inner.rule, inner.calls)
         self.inner = inner
         self.charts = charts
@@ -117,17 +134,19 @@ class ChartedByHand(FlatByHand):
         self.count = len(charts.charts)
 
     def _point(self, z: Arrays) -> Arrays:
+        """Returns the point with the coordinates `z`; what follows them stays as it is."""
         return (*self.charts.value(z[: self.count]), *z[self.count :])
 
     def __call__(self, z: Arrays) -> Arrays:
-        """`f(c(z))`."""
+        """Returns `f(c(z))`, or `c'(z)* J* w` where this is a gradient."""
         return self._outputs(z, self.inner(self._point(z)))
 
     def _outputs(self, z: Arrays, y: MaybeArrays) -> Arrays:
+        """Returns the outputs `y` of `inner`, pulled back through the charts for a gradient."""
         return self.charts.pull(z[: self.count], y) if self.gradient else y
 
     def linearize(self, x: Arrays) -> tuple[Arrays, Pullback] | None:
-        """See `FlatByHand`."""
+        """Returns the outputs and the pullback at the coordinates `x`; see `FlatByHand`."""
         linear = self.inner.linearize(self._point(x))
         if linear is None:
             return None
@@ -135,19 +154,24 @@ class ChartedByHand(FlatByHand):
         z = x[: self.count]
 
         def pullback(w: MaybeArrays) -> MaybeArrays:
+            """Returns the vjp of the composition for `w`."""
             g = pull(self.charts.push(z, w) if self.gradient else w)
             return (*self.charts.pull(z, g[: self.count]), *g[self.count :])
 
         return self._outputs(x, y), pullback
 
     def push(self, x: Arrays, v: Arrays) -> MaybeArrays | None:
-        """See `FlatByHand`."""
+        """Returns the jvp at the coordinates `x` along `v`; see `FlatByHand`."""
         tangents = (*self.charts.push(x[: self.count], v[: self.count]), *v[self.count :])
         pushed = self.inner.push(self._point(x), tangents)
         return None if pushed is None else self._outputs(x, pushed)
 
     def gradient_map(self, zeros: Callable[[MaybeArrays, Arrays], Arrays]) -> FlatByHand | None:
-        """See `FlatByHand`. Raises `NotSupportedError` where a chart is curved."""
+        """Returns the vjp as a function of coordinates and cotangents; see `FlatByHand`.
+
+        Raises `NotSupportedError` where a chart is not affine, since nobody wrote its second
+        derivative.
+        """
         inner = self.inner.gradient_map(zeros)
         if inner is None:
             return None
@@ -169,10 +193,11 @@ def read_directions(
     bounds: Bounds,
     rounding: Sequence[float],
 ) -> Charts:
-    """The charts of `arrays`, a point of `space`.
+    """Returns the charts of `arrays`, a point of `space`, that `directions` names.
 
-    `rounding`: the spacing at 1 of the dtype in which each leaf was given. Raises `InputError`
-    for names that are none and for points that are not in their set.
+    The numbers `rounding` are, by leaf, the spacing at 1 of the dtype in which the leaf was given.
+    Raises `InputError` for paths and names that do not exist and for points that are not in their
+    set, and `FlagError` where a leaf has both bounds and directions.
     """
     charts: list[Chart | None] = [None] * len(space.leaves)
     wishes = directions if isinstance(directions, Mapping) else {"": directions}
@@ -199,7 +224,7 @@ def read_directions(
 def charts_of(
     backend: AutodiffBackend, space: Space, arrays: Arrays, charts: Sequence[Chart | None]
 ) -> Charts:
-    """The charts of `arrays`, with their constants as arrays like these."""
+    """Returns `charts`, one per leaf, as a product whose constants are arrays like `arrays`."""
     constants = tuple(
         tuple(
             backend.arrays.copy(backend.arrays.from_host(c, like))
@@ -211,6 +236,7 @@ def charts_of(
 
 
 def _bounded(leaf: Leaf, bounds: Bounds) -> bool:
+    """Says whether the option `bounds=` applies to the leaf."""
     if not isinstance(bounds, Mapping):
         return bounds is not None
     return any(is_at_or_below(leaf.name, path) for path in bounds)
@@ -223,6 +249,11 @@ def _chart(
     wish: Any,
     eps: float,
 ) -> Chart:
+    """Returns the chart of one leaf, which `wish` gives as a name or as a callable.
+
+    Raises `InputError` where the leaf is sparse, where no set has the name and where `array` is
+    not in the set.
+    """
     if "sparse" in leaf.info.layout or leaf.host_shape != leaf.info.shape:
         raise InputError(f"directions= for {leaf.name}, which is sparse", "pass a dense array")
     if callable(wish):
@@ -251,12 +282,17 @@ _KINDS = {
     "sorted": "sorted",
     "positive": "positive",
 }
+"""The words, by set, with which an error says what a point outside of the set is not."""
 
 
 def _user_chart(
     backend: AutodiffBackend, leaf: Leaf, array: Array, chart: Callable[[Any], Any], eps: float
 ) -> Chart:
-    """The user's own chart. Raises `InputError` where it does not lead from x to x."""
+    """Returns the chart that the user wrote.
+
+    Raises `InputError` where its value at x is not an array of the shape and dtype of x, or is
+    not x up to rounding.
+    """
     name = repr(chart) if isinstance(chart, ByHand) else getattr(chart, "__name__", repr(chart))
     value = chart(backend.arrays.copy(array))
     remedy = "a chart(z) -> x returns an array like z, and x itself at x"
@@ -288,6 +324,7 @@ def _user_chart(
 def _user_derivatives(
     chart: Callable[[Any], Any],
 ) -> tuple[Callable[..., Array] | None, Callable[..., Array] | None]:
+    """Returns the jvp and the vjp of the user's chart, with `None` for what it does not give."""
     if not isinstance(chart, ByHand):
         return None, None
     jvp, vjp, pullback = chart.jvp, chart.vjp, chart.pullback
@@ -298,13 +335,18 @@ def _user_derivatives(
 
 
 def _single(gradient: Any) -> Any:
+    """Returns the only entry where `gradient` is a tuple of one, else `gradient` itself."""
     return gradient[0] if isinstance(gradient, tuple) and len(gradient) == 1 else gradient
 
 
 def within(
     space: Space, origin: Vector, bounds: tuple[Vector, Vector] | None, charts: Charts
 ) -> tuple[Vector, Vector] | None:
-    """`bounds`, and where the charts lead into their sets."""
+    """Returns `bounds`, replaced by the reach of its chart for each leaf that has one.
+
+    Both bounds are vectors of X. They are widened to contain `origin`. The result is `None` where
+    nothing bounds the coordinates.
+    """
     reaches = [None if chart is None else chart.reach for chart in charts.charts]
     if all(reach is None for reach in reaches):
         return bounds
@@ -318,7 +360,7 @@ def within(
 
 
 def at_start(charts: Charts, space: Space, arrays: Arrays, origin: Vector) -> tuple[Arrays, Vector]:
-    """The coordinates of x: arrays, and as a vector."""
+    """Returns the coordinates of x, as arrays and as a vector of X."""
     z, vector = list(arrays), origin.copy()
     for j, start in enumerate(charts.start()):
         if start is not None:

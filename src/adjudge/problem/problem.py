@@ -1,4 +1,8 @@
-"""The function `f` at the point `x`: flattened, named, counted, and never touching x itself."""
+"""The function `f` at the point `x`.
+
+Its inputs and outputs are flat and named, its evaluations are counted, and it never gets the
+user's own arrays, so that it cannot write into them.
+"""
 
 from __future__ import annotations
 
@@ -28,22 +32,23 @@ from adjudge.problem.space import Space
 
 
 class BlockSums(Protocol):
-    """What the coordinates of a problem stand for that are blocks of entries."""
+    """The entries behind a problem whose coordinates are sums over blocks of entries."""
 
     undetectable: dict[int, NDArray[np.bool_]]
-    """By input, the entries whose terms were too small to show."""
+    """The entries whose terms were too small to show in a sum, by input."""
 
     def terms(self, j: int, t: Vector, rows: int) -> Vector:
-        """What each entry of input `j` adds to the comparison along `t`, by row."""
+        """Returns what each entry of input `j` adds to the comparison along `t`, for each row."""
 
     doubted: dict[int, NDArray[np.bool_]]
-    """By input, the outputs whose tangents two evaluations have not settled."""
+    """The outputs whose tangents two evaluations have not settled, by input."""
     uncompared: bool
-    """Whether there are such ones that do not show in their sums either."""
+    """Whether some of the `doubted` outputs do not show in their sums either."""
 
     def images(self, j: int, t: Vector) -> tuple[Vector, NDArray[np.int64]]:
-        """What each entry of the outputs adds to its sum along `t`, which moves input `j`; and
-        which sum that is.
+        """Returns what each entry of the outputs adds to its sum along `t`, and which sum it is.
+
+        The tangent `t` moves input `j`. Both results have one entry per entry of the outputs.
         """
 
 
@@ -58,27 +63,30 @@ class BoundReference(Protocol):
         """The reference as the user gave it."""
 
     def over(self, letter: str, attached: Sequence[slice] = ()) -> BoundReference:
-        """The reference for the vjp (`R`) or the jvp (`F`). Raises `NotSupportedError`."""
+        """Returns the reference for the vjp (`letter` "R") or the jvp ("F") of f.
+
+        The slices `attached` are those of the outputs that are differentiable. Raises
+        `NotSupportedError` where the reference cannot give that derivative.
+        """
 
     def along(self, Y: Space, origin: Vector, v: Any) -> Any:
-        """The estimate of the derivative of all outputs `Y` at `origin` along the direction `v`."""
+        """Returns the estimate of the derivative of all outputs `Y` at `origin` along `v`."""
 
     def values(self, Y: Space, origin: Vector) -> Vector | None:
-        """The outputs of f by the reference; `None` where it has derivatives only."""
+        """Returns the reference's outputs of f, or `None` where it has derivatives only."""
 
 
 BindReference: TypeAlias = Callable[[UserCalls, Space], BoundReference]
-"""Binds a reference to the arguments of f and to the space of its checked inputs."""
+"""A function that binds a reference to the arguments of f and the space of its checked inputs."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """`f: X -> Y` at `x`.
+    """The function `f: X -> Y` at the point `x`.
 
-    `function` is what the engine differentiates; `evaluate` gives the same outputs for
-    differences, followed by `extra` further ones that are only observed (for a second-order
-    problem: the value of the original function, so that its first derivative is checked by the
-    same evaluations).
+    The engine differentiates `function`. Differences use `evaluate`, which gives the same outputs
+    and may append further ones that are only observed. For a second-order problem these are the
+    values of the original function, so that the same evaluations check its first derivative.
     """
 
     backend: AutodiffBackend
@@ -89,15 +97,15 @@ class Problem:
     origin: Vector
     counts: Counts
     modes_taken: str = ""
-    """The derivatives already taken, outermost first: "" for f itself, "R" for its vjp."""
+    """The letters of the derivatives already taken, outermost first: "" for f, "R" for its vjp."""
     output_names: Callable[[], Sequence[str]] = field(default=lambda: ())
-    """Accessor paths of what `evaluate` returns; known after the first evaluation."""
+    """The accessor paths of what `evaluate` returns, which the first evaluation finds."""
     mutated: Callable[[], Sequence[str]] = field(default=lambda: ())
-    """Unchecked arrays that the function wrote into; known after the first evaluation."""
+    """The unchecked arrays that the function wrote into, which the first evaluation finds."""
     differentiated: int | None = None
-    """How many outputs `function` has, where `evaluate` gives more."""
+    """The number of outputs of `function`, or `None` where `evaluate` gives no more."""
     primal_inputs: int = 0
-    """How many leaves of X are those of the original function, where there are more."""
+    """The number of leaves of X that belong to the original function, where X has more; else 0."""
 
     cotangent: Vector | None = None
     """The cotangent of a vjp as a vector over all outputs of f, which is zero where they are
@@ -105,16 +113,19 @@ class Problem:
     bounds: tuple[Vector, Vector] | None = None
     """The lowest and the highest point of X, between which every evaluation stays."""
     in_double: Callable[[], Problem] | None = None
-    """Makes the same problem in double precision, where x has a leaf of less."""
+    """The function that makes this problem in double precision, where x has a leaf of less."""
     constraints: tuple[str, ...] = ()
-    """Which inputs are checked along which set: x is their coordinates."""
+    """Texts that say which inputs are checked along which set; `x` holds their coordinates."""
     reference: BoundReference | None = None
-    """What gives the derivative in place of differences."""
+    """The reference that gives the derivative in place of differences, where there is one."""
     block_sums: BlockSums | None = None
-    """Of a large problem that is seen through sums of blocks: its entries."""
+    """The entries of a large problem whose coordinates are sums over blocks; else `None`."""
 
     def longest_step(self, v: Vector, *, both: bool = True) -> float:
-        """The longest step along `v`, and back along it where `both`, within the bounds."""
+        """Returns the longest step along `v` within the bounds, infinity where nothing bounds it.
+
+        With `both`, a step of that length against `v` is within the bounds as well.
+        """
         if self.bounds is None:
             return np.inf
         low, high = self.bounds
@@ -126,7 +137,7 @@ class Problem:
         return float(np.min(steps, initial=np.inf))
 
     def inward(self, v: Vector) -> Vector:
-        """`v` with signs that point away from the nearer bound."""
+        """Returns `v` with the signs of bounded entries turned away from the nearer bound."""
         if self.bounds is None:
             return v
         low, high = self.bounds
@@ -136,12 +147,12 @@ class Problem:
         return np.where(bounded, np.where(nearer, -np.abs(v), np.abs(v)), v)
 
     def clipped(self, point: Vector) -> Vector:
-        """`point`, or the nearest one within the bounds: rounding may leave them."""
+        """Returns the nearest point within the bounds, which rounding may have left."""
         return point if self.bounds is None else np.asarray(np.clip(point, *self.bounds))
 
     @cached_property
     def length_scales(self) -> Vector:
-        """The scale of every coordinate of x."""
+        """The scale of every coordinate of x, as a vector of X."""
         with np.errstate(all="ignore"):
             scales = [scale(self.origin[part]) for part in self.X.slices]
         return np.concatenate([*scales, np.zeros(0)])
@@ -152,11 +163,11 @@ class Problem:
         return bool(np.all(np.isfinite(self.origin)))
 
     def outputs_of(self, count: int) -> int:
-        """Of `count` outputs of `evaluate`, how many are differentiated."""
+        """Returns how many of `count` outputs of `evaluate` are differentiated."""
         return count if self.differentiated is None else self.differentiated
 
     def point(self, vector: Vector | None = None) -> Arrays:
-        """Fresh arrays at `vector`, by default at `x`."""
+        """Returns fresh arrays with the coordinates `vector` of X, by default those of x."""
         x = self.X.arrays(self.backend, self.origin if vector is None else vector, self.x)
         self.counts.keep(x, 8 * self.X.size)
         return x
@@ -171,7 +182,7 @@ def first_order(
     reference: BindReference | None = None,
     counts: Counts | None = None,
 ) -> Problem:
-    """The problem of `function` at its arguments. What it costs is added to `counts`.
+    """Returns the problem of `function` at its arguments, whose cost is added to `counts`.
 
     Raises `InputError` for bounds and sets that do not fit the arguments.
     """
@@ -201,8 +212,10 @@ class _UserFunction:
         reference: BindReference | None = None,
         given: Sequence[float] | None = None,
     ) -> Problem:
-        """The problem at `arguments`. `given`: the spacing of the dtypes of the user's own leaves,
-        where those of `arguments` are wider.
+        """Returns the problem at `arguments`.
+
+        The numbers `given` are the spacings at 1 of the dtypes of the user's own leaves, where
+        those of `arguments` are wider.
         """
         function, counts, directions = self.function, self.counts, self.directions
         calls = UserCalls(arguments, counts)
@@ -229,13 +242,14 @@ class _UserFunction:
         if directions is None:
             return problem
         rounding = given or [leaf.eps for leaf in space.leaves]
-        with engine.environment.isolation(problem.x):  # as where it will be evaluated
+        # Charts are read in isolation, as they will be evaluated.
+        with engine.environment.isolation(problem.x):
             charts = read_directions(engine, space, problem.x, directions, self.bounds, rounding)
             return _charted(problem, charts)
 
 
 def _charted(problem: Problem, charts: Charts) -> Problem:
-    """The same problem in the coordinates of `charts`."""
+    """Returns the same problem in the coordinates of `charts`."""
     flat, counts, size = problem.function, problem.counts, 8 * problem.X.size
     z, start = at_start(charts, problem.X, problem.x, problem.origin)
     bounds = within(problem.X, start, problem.bounds, charts)
@@ -244,9 +258,10 @@ def _charted(problem: Problem, charts: Charts) -> Problem:
         return problem
 
     def evaluate(z: Arrays) -> Arrays:
-        with running(Source.FUNCTION):  # a chart may be one that the user wrote
+        """Returns the outputs of f at the point with the coordinates `z`."""
+        with running(Source.FUNCTION):  # A chart may be one that the user wrote.
             x = charts.value(z)
-        counts.keep(x, size)  # it is x, and not z, that the function may remember by `id`
+        counts.keep(x, size)  # The function may remember x, and not z, by its `id`.
         return flat(x)
 
     function: FlatFunction = (
@@ -258,46 +273,56 @@ def _charted(problem: Problem, charts: Charts) -> Problem:
 
 
 UNDETECTABLE = 64
-"""Units of rounding of f below which nothing of it is seen."""
+"""The number of units of rounding of f below which a change of f is taken not to show. Without such
+a floor the rounding of f would pass for a slope of its derivative. The value is ours."""
 
 
 @dataclass(frozen=True)
 class Base:
-    """The function at x: its outputs, the space they lie in, and what is only observed."""
+    """The outputs of a problem at x, with the observed ones, and the spaces that they lie in."""
 
     problem: Problem
     whole: Space
-    """Outputs of `problem.evaluate`: the differentiated ones, then the observed ones."""
+    """The space of all outputs of `problem.evaluate`, of which the observed ones come last."""
     Y: Space
-    """The differentiated ones."""
+    """The space of the differentiated outputs."""
     values: Vector
+    """The outputs at x, as a vector of `whole`."""
     arrays: tuple[object, ...]
+    """The outputs at x as arrays of the engine, one per leaf of `whole`."""
     noise: float = 0.0
-    """Spread of the values between evaluations, where the caller allows one."""
+    """The spread of the values between evaluations that the caller allows."""
     constant: NDArray[np.bool_] | None = None
-    """Outputs that are left out of a column, since they stand still and tower over the others."""
+    """The outputs that a column leaves out, since they stand still and tower over the others."""
 
     def magnitude(self, values: Vector) -> Vector:
-        """What the rounding of outputs is relative to: their modulus, and never less than the
-        median of their leaf at x, through which they may be computed (1 - erfc(x), a @ b).
+        """Returns the magnitudes that the rounding of the outputs `values` is relative to.
+
+        Each is the modulus of the output, or the median modulus of its leaf at x where that is
+        larger. Small outputs may be computed from larger numbers, as in `1 - erfc(x)` and `a @ b`,
+        and without the median their rounding would be underestimated. The rule is ours. Outputs
+        that are `constant` have the magnitude 0.
         """
         size = np.fmax(self.whole.modulus(values), self._typical)
         return np.asarray(size if self.constant is None else np.where(self.constant, 0.0, size))
 
     def rounded(self, eps: float) -> Base:
-        """The same outputs, known to be rounded to `eps` at least."""
+        """Returns the same outputs with an `eps` of their leaves that is `eps` at least."""
 
         def coarser(space: Space) -> Space:
+            """Returns `space` with leaves whose `eps` is at least the given one."""
             return Space(tuple(replace(leaf, eps=max(leaf.eps, eps)) for leaf in space.leaves))
 
         return replace(self, whole=coarser(self.whole), Y=coarser(self.Y))
 
     @cached_property
     def _typical(self) -> Vector:
+        """The median modulus of its leaf for each output; 0 in leaves of sixteen bits."""
         typical = np.zeros(self.whole.size)
         size = self.whole.modulus(self.values)
         for leaf, part in zip(self.whole.leaves, self.whole.slices, strict=True):
-            if leaf.eps > COARSE_EPS:  # in sixteen bits every small entry would drown in it
+            # In sixteen bits the rounding of the median would drown every small entry.
+            if leaf.eps > COARSE_EPS:
                 continue
             own = size[part] if self.constant is None else size[part][~self.constant[part]]
             some = own[:: max(1, own.size // QUANTILE_ENTRIES)]
@@ -308,9 +333,11 @@ class Base:
 
 
 def undetectable_slope(base: Base, vector: Vector, eps: float) -> Vector:
-    """For each output of a derivative, what its slope along `vector` may be without showing in f:
-    units of rounding of f, over the scale of the inputs that the output belongs to. Zero where
-    the problem is f itself.
+    """Returns the slope along `vector` that each output of a derivative may have unseen in f.
+
+    The result has one entry per entry of `base.Y`: `UNDETECTABLE` units of rounding of f, which is
+    `eps` relative to its largest value, over the scale of the input that the output belongs to. It
+    is zero where the problem is f itself. The rule is ours.
     """
     problem, width = base.problem, base.Y.size
     observed = base.values[width:]
@@ -327,21 +354,21 @@ def undetectable_slope(base: Base, vector: Vector, eps: float) -> Vector:
 
 
 def evaluate(problem: Problem, base: Base, x: Vector, purpose: Purpose | Move) -> Vector:
-    """All outputs at the point `x` of X, as a vector; the arrays are fresh ones."""
+    """Returns all outputs at the point `x` of X as a vector, from an evaluation of fresh arrays."""
     problem.counts.purpose = purpose
     outputs = problem.evaluate(problem.point(x))
     return base.whole.vector(problem.backend, outputs, base.arrays)
 
 
 def observe(problem: Problem) -> Base:
-    """The function at x, evaluated once, and the spaces of its outputs."""
+    """Evaluates the function once and returns its outputs at x with their spaces."""
     problem.counts.purpose = Purpose.AT_X
     x = problem.point()
     return base_of(problem, problem.evaluate(x))
 
 
 def base_of(problem: Problem, outputs: Arrays) -> Base:
-    """`Base` from outputs that are already there."""
+    """Returns the `Base` of outputs at x that are already known."""
     backend = problem.backend
     with running(Source.ENGINE):
         arrays = tuple(backend.arrays.copy(y) for y in outputs)
