@@ -233,6 +233,23 @@ def test_an_import_against_the_order_of_a_door_is_seen():
     assert "noise imports directional" in imported_from_below("estimate", listed[::-1])
 
 
+DRAWS_OF_THEIR_OWN = {
+    "src/adjudge/conformance/subject.py": "inputs of a scenario, seeded by its name",
+    "src/adjudge/conformance/verdicts.py": "probes of a scenario, which no check draws",
+    "src/adjudge/strategies/drawing.py": "a permutation whose seed Hypothesis draws and shrinks",
+}
+
+
+def test_random_numbers_of_a_check_come_from_the_one_list_of_streams():
+    makers = {
+        relative(path)
+        for path in CORE.rglob("*.py")
+        if re.search(r"default_rng|RandomState|[.](Generator|Philox|PCG64)[(]", path.read_text())
+    }
+
+    assert {"src/adjudge/problem/probes.py", *DRAWS_OF_THEIR_OWN} == makers
+
+
 def test_no_exception_is_dropped_in_silence():
     dropped = [
         f"{relative(path)}:{node.lineno}"

@@ -15,7 +15,7 @@ from adjudge.errors import attempt
 from adjudge.findings import Disagreement, Finding, Nearby, Status, Verdict
 from adjudge.floats import COARSE_EPS, Vector, scale
 from adjudge.jacobian import least_work, mode_verdict
-from adjudge.problem import Base, Problem, observe, random_entries
+from adjudge.problem import Base, Problem, Stream, generator, observe, random_entries
 
 POINTS = 2
 
@@ -73,7 +73,7 @@ def _reach(base: Base) -> float:
 
 def _points(base: Base, seed: int, reach: float) -> Iterator[Base]:
     """The function at points nearby at which it is finite wherever it is finite at x."""
-    problem, random = base.problem, np.random.default_rng([seed, 4])
+    problem, random = base.problem, generator(seed, Stream.BESIDE_KINK)
     X = problem.X
     leaves = problem.primal_inputs or len(X.leaves)  # of a derivative its cotangents stay
     one, two = np.zeros(X.size), np.zeros(X.size)

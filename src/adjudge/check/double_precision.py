@@ -26,7 +26,18 @@ from adjudge.findings import (
 )
 from adjudge.floats import scale
 from adjudge.jacobian import Evaluator
-from adjudge.problem import Base, Forward, Problem, Purpose, Reverse, Space, evaluate, observe
+from adjudge.problem import (
+    Base,
+    Forward,
+    Problem,
+    Purpose,
+    Reverse,
+    Space,
+    Stream,
+    evaluate,
+    generator,
+    observe,
+)
 from adjudge.properties import LowPrecisionResult, compare_low_precision
 from adjudge.report import why_not_in_double
 
@@ -130,7 +141,7 @@ def carries_double(base: Base, seed: int) -> bool:
     """
     problem = base.problem
     lengths = [scale(problem.origin[part]) for part in problem.X.slices]
-    random = np.random.default_rng([seed, 23])
+    random = generator(seed, Stream.PRECISION)
     v = random.choice([-1.0, 1.0], problem.X.size) * np.concatenate([*lengths, np.zeros(0)])
     v, ends = (v, (1.0, -1.0)) if problem.bounds is None else (problem.inward(v), (2.0, 0.0))
     slopes = []

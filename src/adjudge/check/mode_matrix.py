@@ -46,7 +46,9 @@ from adjudge.problem import (
     Problem,
     Reverse,
     Space,
+    Stream,
     composed,
+    generator,
     observe,
     random_entries,
     require_outputs,
@@ -134,7 +136,7 @@ def shared_tangent(known: Judged, seed: int) -> Vector | None:
         return None
     c = image[0]
     return np.asarray(
-        np.where(c == 0, random_entries(np.random.default_rng([seed, 31]), c.size), c)
+        np.where(c == 0, random_entries(generator(seed, Stream.SHARED_TANGENT), c.size), c)
     )
 
 
@@ -165,7 +167,7 @@ def forward_by_reverse(base: Base, row: Image, column: Image, seed: int) -> int:
     `row` and `column` are the images of a cotangent and of a tangent of all leaves together.
     """
     top = base.problem
-    (w, whole), random = row, np.random.default_rng([seed, 37])
+    (w, whole), random = row, generator(seed, Stream.FORWARD_BY_REVERSE)
     rows, columns = [whole], [column]
     if len(base.Y.leaves) > 1:
         reverse = Reverse(top)

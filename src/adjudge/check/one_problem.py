@@ -200,7 +200,7 @@ class _Case:
         there is no reference there is nothing to find.
         """
         table = self.table  # it has to know the budget before anything is spent
-        other = another_function(self.problem, self.base, table.tolerance)
+        other = another_function(self.problem, self.base, table.tolerance, self.probes.seed)
         self.found.findings += other
         return not other
 

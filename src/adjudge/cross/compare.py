@@ -31,7 +31,7 @@ from adjudge.jacobian import (
     rms,
     rounding_allowance,
 )
-from adjudge.problem import Leaf, Space, random_entries
+from adjudge.problem import Leaf, Space, Stream, generator, random_entries
 from adjudge.report import Report
 
 NEAR = 4
@@ -66,11 +66,11 @@ def quantities(first: Engine, modes: Sequence[str], seed: int) -> list[Quantity]
     x = first.problem.origin
     found = [Quantity("", X, Y, x)]
     for k, mode in enumerate(modes):
-        random = np.random.default_rng([seed, 53, k])
+        random = generator(seed, Stream.CROSS_PROBES, k)
         domain, codomain, origin, taken_at = X, Y, x, None
         if len(mode) == 2:
             more = Y if mode[1] == "R" else X
-            inner = np.random.default_rng([seed, 59, len(more.leaves)])
+            inner = generator(seed, Stream.CROSS_TAKEN_AT, len(more.leaves))
             taken_at = random_entries(inner, more.size)
             origin = np.concatenate([x, taken_at])
             name, image = ("grad_outputs", "grad") if mode[1] == "R" else ("tangents", "tangent")
@@ -94,7 +94,7 @@ def _images(space: Space, name: str) -> Space:
 def points_near(first: Engine, quantity: Quantity, seed: int) -> list[Vector]:
     """Returns x, and points at which every entry is one or two units of its rounding off."""
     x = quantity.origin
-    random = np.random.default_rng([seed, 61])
+    random = generator(seed, Stream.CROSS_NEAR)
     with np.errstate(all="ignore"):
         ulp = np.where(x != 0, 2.0 ** np.floor(np.log2(np.abs(x))), 0.0) * _eps(quantity.domain)
     ulp[~np.isfinite(ulp)] = 0.0
@@ -108,7 +108,7 @@ def points_around(first: Engine, quantity: Quantity, seed: int) -> list[Vector]:
     `FACTORS` times x.
     """
     x = quantity.origin
-    random = np.random.default_rng([seed, 67])
+    random = generator(seed, Stream.CROSS_AROUND)
     lengths = np.concatenate(
         [np.where(x[part] != 0, np.abs(x[part]), scale(x[part])) for part in quantity.domain.slices]
         or [x]

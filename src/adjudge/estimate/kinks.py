@@ -17,7 +17,16 @@ from adjudge.errors import attempt
 from adjudge.estimate.directional import Column, coarsest_eps
 from adjudge.findings import Reason, Silence
 from adjudge.floats import COARSE_EPS, Vector, scale
-from adjudge.problem import Base, Problem, Purpose, Space, evaluate, random_entries
+from adjudge.problem import (
+    Base,
+    Problem,
+    Purpose,
+    Space,
+    Stream,
+    evaluate,
+    generator,
+    random_entries,
+)
 
 UNCHANGED = 0.15
 """A part of the samples that is the same to this part of itself, over steps that shrink by powers
@@ -171,7 +180,7 @@ def irregularity(problem: Problem, base: Base, given: Space, seed: int) -> Irreg
     if eps > COARSE_EPS or not np.all(np.isfinite(base.values)) or not problem.finite:
         return Irregularity()
     around = _local_slopes(problem, base, eps)
-    random = np.random.default_rng([seed, 5])
+    random = generator(seed, Stream.IRREGULARITY)
     lengths = np.zeros(problem.X.size)
     leaves = problem.primal_inputs or len(problem.X.leaves)
     for part in problem.X.slices[:leaves]:

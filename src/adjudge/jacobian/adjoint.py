@@ -18,7 +18,7 @@ from adjudge.floats import Vector, norm
 from adjudge.jacobian.column import ColumnBlock, Columns
 from adjudge.jacobian.comparison import Tally
 from adjudge.jacobian.rounding import SUM_UNITS, is_systematic, perturbed
-from adjudge.problem import Forward, Reverse, undetectable_slope
+from adjudge.problem import Forward, Reverse, Stream, generator, undetectable_slope
 
 CANCELLATION_UNITS = 2.0**16
 """Units of rounding of f over the scale of x up to which a gap is put down to cancellation: where
@@ -106,7 +106,7 @@ class AdjointTest:
         if not problem.counts.allows(32):
             return False
 
-        random = np.random.default_rng([probes.seed, 43])
+        random = generator(probes.seed, Stream.NEAR_ADJOINT)
 
         def gap_at(point: Vector) -> float:
             v, w = perturbed(found.vector, random), perturbed(probes.row(k), random)

@@ -21,7 +21,17 @@ from adjudge.findings import AffineOff, Finding, Remedy, Status, entry_name
 from adjudge.floats import Vector, norm, scale
 from adjudge.jacobian.column import ColumnBlock
 from adjudge.jacobian.rounding import is_systematic, perturbed
-from adjudge.problem import Base, Forward, Probes, Problem, Purpose, Reverse, evaluate
+from adjudge.problem import (
+    Base,
+    Forward,
+    Probes,
+    Problem,
+    Purpose,
+    Reverse,
+    Stream,
+    evaluate,
+    generator,
+)
 
 BIDIAGONAL_STEPS = 8
 """The steps of the bidiagonalisation, each of which takes a difference and a vjp."""
@@ -290,7 +300,7 @@ class Affine:
                 return
             k = int(np.argmax(np.where(apart, gap / bound, 0.0)))
 
-        random = np.random.default_rng([self.probes.seed, 43])
+        random = generator(self.probes.seed, Stream.NEAR_SECANT)
         row = np.eye(1, self.base.Y.size, k)[0] if values.each else self.probes.row(k)
 
         def gap_at(point: Vector) -> float:

@@ -48,6 +48,8 @@ from adjudge.problem import (
     Problem,
     Reverse,
     Space,
+    Stream,
+    generator,
     largest,
     observe,
     random_entries,
@@ -304,7 +306,7 @@ def sketch_of(
     """Returns the sketched problem at `t = 0`. With `only` the given entries of each input move,
     and none of the other inputs.
     """
-    backend, random = problem.backend, np.random.default_rng([seed, 41])
+    backend, random = problem.backend, generator(seed, Stream.SKETCH_INPUTS)
     inputs: list[Blocks | None] = []
     for j, (leaf, part) in enumerate(zip(problem.X.leaves, problem.X.slices, strict=True)):
         if not leaf.size or (only is not None and j not in only):
@@ -315,7 +317,7 @@ def sketch_of(
             kept = np.repeat(only[j], 2) if leaf.complex else only[j]
             factors = np.where(kept, factors, 0.0)
         inputs.append(Blocks.of(backend, leaf, problem.x[j], factors))
-    random = np.random.default_rng([seed, 43])
+    random = generator(seed, Stream.SKETCH_OUTPUTS)
     arrays: Any = base.arrays
     outputs = [
         Blocks.of(backend, leaf, like, random_entries(random, leaf.size))

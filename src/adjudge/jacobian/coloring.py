@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from adjudge.floats import Vector, scale
 from adjudge.limits import limits
-from adjudge.problem import Probes, Tangent, random_entries
+from adjudge.problem import Probes, Stream, Tangent, generator, random_entries
 
 
 def colored_tangents(
@@ -27,7 +27,7 @@ def colored_tangents(
     Every nonzero entry is compared on its own, and every zero together with one other entry at
     most. The magnitudes are random, lest two missing entries cancel.
     """
-    random, densest = np.random.default_rng([probes.seed, 3]), limits().densest
+    random, densest = generator(probes.seed, Stream.COLORED_TANGENTS), limits().densest
     for j, (leaf, whole) in enumerate(zip(probes.X.leaves, probes.X.slices, strict=True)):
         part = slice(max(whole.start, block.start), min(whole.stop, block.stop))
         size = part.stop - part.start

@@ -42,7 +42,9 @@ from adjudge.problem import (
     Problem,
     Purpose,
     Reverse,
+    Stream,
     evaluate,
+    generator,
     undetectable_slope,
 )
 
@@ -158,7 +160,7 @@ class Refinement:
         """
         compared = [self._allow_automatic_rounding(one, found, everywhere=True) for one in compared]
         changes = [np.zeros(comparison.reference.size) for _, comparison, _ in compared]
-        for point in rounding_neighbours(self.problem, None):
+        for point in rounding_neighbours(self.problem, None, self.probes.seed):
             if not self.budget.allows(self.budget.column):
                 return compared
             moved = replace(self.problem, origin=point, x=self.problem.point(point))
@@ -233,7 +235,8 @@ class Refinement:
         all.
         """
         rows = worst_entries(comparison, comparison.fails)
-        part, random = self.problem.X.slices[found.tangent.leaf], np.random.default_rng(5)
+        part = self.problem.X.slices[found.tangent.leaf]
+        random = generator(self.probes.seed, Stream.NEAR_REFERENCE)
         pairs = [(comparison.automatic[rows], comparison.reference[rows])]
         for far in REFERENCE_DISTANCES:
             point = self.problem.origin.copy()
@@ -333,7 +336,8 @@ class Refinement:
         """Returns the automatic values of these rows where the leaf of the column, or all of x, is
         moved by a unit of rounding.
         """
-        points = rounding_neighbours(self.problem, None if everywhere else found.tangent.leaf)
+        leaf = None if everywhere else found.tangent.leaf
+        points = rounding_neighbours(self.problem, leaf, self.probes.seed)
         return [self._automatic_at(point, kind, rows, found) for point in points]
 
     def _automatic_at(self, point: Vector, kind: RowKind, rows: list[int], found: Column) -> Vector:

@@ -27,7 +27,9 @@ from adjudge.problem import (
     Purpose,
     Reverse,
     Space,
+    Stream,
     evaluate,
+    generator,
     random_entries,
 )
 
@@ -81,7 +83,7 @@ def perturbed(vector: Vector, random: np.random.Generator) -> Vector:
 
 def _nearby_points(problem: Problem, eps: float, seed: int) -> Iterator[Vector]:
     """Yields points at the distances `DISTANCES`, and never closer than four units of rounding."""
-    random = np.random.default_rng([seed, 29])
+    random = generator(seed, Stream.NEARBY_POINTS)
     for distance in DISTANCES:
         move = (
             max(2.0**-distance, 4 * eps)
@@ -337,11 +339,11 @@ def random_probes(
     return found
 
 
-def rounding_neighbours(problem: Problem, leaf: int | None) -> Iterator[Vector]:
+def rounding_neighbours(problem: Problem, leaf: int | None, seed: int) -> Iterator[Vector]:
     """Yields two points whose entries, of one leaf or of all, are a unit of rounding or two off
     those of x.
     """
-    random = np.random.default_rng(0)
+    random = generator(seed, Stream.ROUNDING_NEIGHBOURS)
     X = problem.X
     moved = range(len(X.leaves)) if leaf is None else (leaf,)
     for _ in range(2):

@@ -9,7 +9,7 @@ Its modules, each of which may import those above it:
 - `domain`: the boxes and sets within which f may be evaluated.
 - `charts`: parametrisations of constraint sets (symmetric matrices, spheres, simplices).
 - `constraints`: inputs that live on such a set, and f as a function of their coordinates.
-- `probes`: random and unit tangents and cotangents.
+- `probes`: random and unit tangents and cotangents, and the streams of all random draws.
 - `problem`: f at x, and its outputs there.
 - `autodiff`: reverse mode and forward mode of the engine, counted.
 - `composition`: the vjp and the jvp of f as problems of their own.
@@ -50,7 +50,15 @@ from adjudge.problem.domain import (
     domains_of,
     read_bounds,
 )
-from adjudge.problem.probes import Probes, Tangent, fresh_seed, random_cotangent, random_entries
+from adjudge.problem.probes import (
+    Probes,
+    Stream,
+    Tangent,
+    fresh_seed,
+    generator,
+    random_cotangent,
+    random_entries,
+)
 from adjudge.problem.problem import (
     Base,
     BlockSums,
@@ -89,6 +97,7 @@ __all__ = [
     "Purpose",
     "Reverse",
     "Space",
+    "Stream",
     "Tangent",
     "Tree",
     "UserCalls",
@@ -101,6 +110,7 @@ __all__ = [
     "first_order",
     "flatten",
     "fresh_seed",
+    "generator",
     "gradient_problem",
     "largest",
     "observe",

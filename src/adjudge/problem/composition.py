@@ -11,7 +11,7 @@ from adjudge.engine import Array, Arrays, FlatFunction
 from adjudge.errors import InputError, Source, running
 from adjudge.floats import Vector
 from adjudge.problem.autodiff import Reverse
-from adjudge.problem.probes import random_cotangent
+from adjudge.problem.probes import Stream, random_cotangent
 from adjudge.problem.problem import Base, Problem, base_of, observe
 from adjudge.problem.space import Leaf, Space
 
@@ -185,9 +185,9 @@ def over_forward(
         base = observe(problem)
         require_outputs(base)
         outputs = base.Y.leaves
-    # The 11 keeps this draw apart from those of the probes, as `COTANGENT` does. The value is ours.
-    v = random_cotangent(problem.X, seed + 11) if tangent is None else tangent
-    return tangent_problem(problem, outputs, problem.X.arrays(problem.backend, v, problem.x))
+    if tangent is None:
+        tangent = random_cotangent(problem.X, seed, Stream.COMPOSED_TANGENT)
+    return tangent_problem(problem, outputs, problem.X.arrays(problem.backend, tangent, problem.x))
 
 
 def composed(

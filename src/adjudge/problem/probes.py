@@ -4,12 +4,100 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import IntEnum, unique
 from functools import cache, cached_property
 
 import numpy as np
 
 from adjudge.floats import Vector, norm, scale
 from adjudge.problem.space import Space
+
+
+@unique
+class Stream(IntEnum):
+    """What is drawn at random, each from a stream of its own.
+
+    Draws of one stream and one seed are equal, so two probes that count as independent have two
+    streams. The numbers mean nothing; a new one changes what is drawn for every seed.
+    """
+
+    TANGENTS = 0
+    """The random tangents of a table, leaf after leaf."""
+    COTANGENT = 1
+    """The random cotangent of a table."""
+    SECOND_COTANGENT = 2
+    """The cotangent that additivity of the vjp adds to the first one."""
+    COLORED_TANGENTS = 3
+    """The magnitudes of the tangents that move several uncoupled coordinates at once."""
+    BESIDE_KINK = 4
+    """The points beside a kink at which the rule is judged."""
+    IRREGULARITY = 5
+    """The directions along which one-sided slopes are compared at a special point."""
+    DENSE_COTANGENT = 6
+    """The factors that fill all digits of a cotangent, to show the order of sums on a device."""
+    NARROW_DTYPE = 7
+    """The points and probes at which a narrow dtype is compared with double precision."""
+    SHARED_TANGENT = 8
+    """The entries that forward mode puts in place of zeros in what `RR` has pulled back."""
+    FORWARD_BY_REVERSE = 9
+    """The tangents at which `FF` is compared with `RF`."""
+    SKETCH_INPUTS = 10
+    """The factors of the inputs of a problem of sums of blocks."""
+    SKETCH_OUTPUTS = 11
+    """The factors of the outputs of a problem of sums of blocks."""
+    NEAR_SECANT = 12
+    """The changed probes at which a gap to a long difference is looked at again."""
+    NEAR_REFERENCE = 13
+    """The points at which the derivative of a reference is looked at again."""
+    ROUNDING_NEIGHBOURS = 14
+    """The signs by which the entries of x move by a unit of rounding."""
+    REFERENCE_VALUE = 15
+    """The points at which the value of a reference is compared with that of f again."""
+    BATCHED_COTANGENT = 16
+    """The first of two cotangents of a batch."""
+    SECOND_BATCHED_COTANGENT = 17
+    """The second of two cotangents of a batch."""
+    PUSHED_TANGENT = 18
+    """The tangent at which the properties of a jvp are checked."""
+    SECOND_PUSHED_TANGENT = 19
+    """The tangent that additivity of the jvp adds to the first one."""
+    BATCHED_TANGENT = 20
+    """The first of two tangents of a batch."""
+    SECOND_BATCHED_TANGENT = 21
+    """The second of two tangents of a batch."""
+    COMPOSED_TANGENT = 22
+    """The tangent of a derivative that is a function of its own."""
+    PRECISION = 23
+    """The direction along which f is tried for double precision."""
+    MISTAKE_COTANGENT = 24
+    """The cotangent along which all entries of an input are estimated to name a mistake."""
+    NEARBY_POINTS = 29
+    """The points at which a gap is looked at again, to tell an error from rounding."""
+    SYMMETRY = 31
+    """The two directions of a Hessian that should be symmetric."""
+    HALF_OF_BATCH = 37
+    """The half of a batch that moves. It is drawn for each leaf."""
+    SPARSITY_TANGENT = 41
+    """The tangents within a block of zeros. They are drawn for each leaf and each use."""
+    NEAR_ADJOINT = 43
+    """The changed probes at which the adjoint test is repeated."""
+    CROSS_PROBES = 53
+    """The probes that all engines share. They are drawn for each mode."""
+    CROSS_TAKEN_AT = 59
+    """The cotangent or tangent of the first derivative that all engines share."""
+    CROSS_NEAR = 61
+    """The points within units of rounding of x at which engines are compared."""
+    CROSS_AROUND = 67
+    """The points farther off x at which engines are compared."""
+
+
+def generator(seed: int, stream: Stream, *more: int) -> np.random.Generator:
+    """Returns the generator of a stream. The numbers `more` make several of one stream.
+
+    NumPy pads a seed with zeros, so `more` must not be given in one place and left out in another
+    of the same stream.
+    """
+    return np.random.default_rng([seed, stream, *more])
 
 
 @dataclass(frozen=True)
@@ -78,7 +166,7 @@ class Probes:
                     vector[k] = 1.0
                     yield Tangent(j, vector, float(lengths[k - part.start]), k)
             return
-        random = np.random.default_rng([self.seed, 0])
+        random = generator(self.seed, Stream.TANGENTS)
         for j, part in enumerate(self.X.slices):
             if part.start < part.stop:
                 size, wide = part.stop - part.start, self.X.leaves[j].double
@@ -178,13 +266,10 @@ def _entries(wide: bool) -> Vector:
     return np.concatenate([magnitudes, -magnitudes])
 
 
-def random_cotangent(space: Space, seed: int) -> Vector:
-    """Returns a random vector of `space`, of the entries of `random_entries`.
-
-    It is independent of the tangents that `Probes` draws from the same seed.
-    """
+def random_cotangent(space: Space, seed: int, stream: Stream = Stream.COTANGENT) -> Vector:
+    """Returns a random vector of `space`, of the entries of `random_entries`."""
     wide = all(leaf.double for leaf in space.leaves)
-    return random_entries(np.random.default_rng([seed, 1]), space.size, wide=wide)
+    return random_entries(generator(seed, stream), space.size, wide=wide)
 
 
 def fresh_seed() -> int:

@@ -35,7 +35,15 @@ from adjudge.findings import (
     UndefinedRaised,
 )
 from adjudge.floats import Vector
-from adjudge.problem import Forward, Reverse, Space, random_cotangent, random_entries
+from adjudge.problem import (
+    Forward,
+    Reverse,
+    Space,
+    Stream,
+    generator,
+    random_cotangent,
+    random_entries,
+)
 from adjudge.properties.metadata import elsewhere, first_elsewhere, metadata
 from adjudge.properties.purity import (
     Identities,
@@ -103,7 +111,8 @@ class LinearRule:
         elif checks.any_order:
             # Sums of the few digits of probes are exact, and so the same in every order. A probe
             # with all digits shows the order in which a device adds.
-            dense = u * np.random.default_rng([checks.probes.seed, 3]).uniform(1, 1.5, u.shape)
+            random = generator(checks.probes.seed, Stream.DENSE_COTANGENT)
+            dense = u * random.uniform(1, 1.5, u.shape)
             pairs = [(apply(dense), apply(dense))]
             if not equal_entries(*pairs[0]):
                 pairs += [(pairs[0][0], apply(dense)) for _ in range(EXTRA_RUNS)]
@@ -289,7 +298,7 @@ class Pullbacks:
     def additive_pair(self, one: Vector) -> Iterator[Finding]:
         """Compares `J*(u + v)` with `J* u + J* v` for a second random cotangent."""
         u, base = self.cotangent, self.checks.base
-        random = np.random.default_rng([self.checks.probes.seed, 2])
+        random = generator(self.checks.probes.seed, Stream.SECOND_COTANGENT)
         v = self._without_detached(random_entries(random, u.size))
         two, together = (self.reverse.row(base, w) for w in (v, u + v))
         with np.errstate(all="ignore"):
@@ -337,11 +346,12 @@ class Pullbacks:
     def batched(self) -> Iterator[Finding]:
         """Compares the vjp under `vmap` with the loop over two cotangents, output by output."""
         Y, reverse, base = self.checks.base.Y, self.reverse, self.checks.base
+        seed = self.checks.probes.seed
         for k, leaf in enumerate(Y.leaves):
             if not reverse.attached[k]:
                 continue
-            seeds = (self.checks.probes.seed + s for s in (1, 2))
-            pair = [restricted(Y, random_cotangent(Y, seed), k) for seed in seeds]
+            streams = (Stream.BATCHED_COTANGENT, Stream.SECOND_BATCHED_COTANGENT)
+            pair = [restricted(Y, random_cotangent(Y, seed, stream), k) for stream in streams]
             cotangents = [reverse.cotangent(base, w, zeros=True)[k] for w in pair]
             yield from self.rule.batched(leaf.name, reverse.pull, (k, len(Y.leaves)), cotangents)
 
@@ -366,7 +376,8 @@ class Pushforwards:
 
     @property
     def _tangent(self) -> Vector:
-        return random_cotangent(self.checks.problem.X, self.checks.probes.seed + 5)
+        seed = self.checks.probes.seed
+        return random_cotangent(self.checks.problem.X, seed, Stream.PUSHED_TANGENT)
 
     def at_tangent(self) -> Iterator[Finding]:
         """Checks the value, purity, repeatability, homogeneity and metadata with one tangent."""
@@ -402,8 +413,8 @@ class Pushforwards:
         `J 0` with zero.
         """
         checks, rule = self.checks, self.rule
-        seeds = (checks.probes.seed + s for s in (5, 17))
-        u, v = (random_cotangent(checks.problem.X, seed) for seed in seeds)
+        X, streams = checks.problem.X, (Stream.PUSHED_TANGENT, Stream.SECOND_PUSHED_TANGENT)
+        u, v = (random_cotangent(X, checks.probes.seed, stream) for stream in streams)
         one, two, together = (rule.apply(w) for w in (u, v, u + v))
         with np.errstate(all="ignore"):
             apart, size = one + two, np.abs(one) + np.abs(two)
@@ -444,10 +455,10 @@ class Pushforwards:
     def batched(self) -> Iterator[Finding]:
         """Compares the jvp under `vmap` with the loop over two tangents, input by input."""
         problem, forward = self.checks.problem, self.forward
-        X = problem.X
+        X, seed = problem.X, self.checks.probes.seed
         for j, leaf in enumerate(X.leaves):
-            seeds = (self.checks.probes.seed + s for s in (3, 4))
-            pair = [restricted(X, random_cotangent(X, seed), j) for seed in seeds]
+            streams = (Stream.BATCHED_TANGENT, Stream.SECOND_BATCHED_TANGENT)
+            pair = [restricted(X, random_cotangent(X, seed, stream), j) for stream in streams]
             tangents = [forward.tangent(v)[j] for v in pair]
             x = problem.point()
 

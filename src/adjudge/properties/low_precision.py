@@ -46,6 +46,7 @@ from adjudge.jacobian import (
     rms,
     rounding_allowance,
 )
+from adjudge.problem import Stream, generator
 
 WRONG_FACTOR = 4
 """Up to this many times the allowed rounding a deviation is inaccuracy, a note; beyond it, what
@@ -105,7 +106,7 @@ def compare_low_precision(
     """Compares the derivative of `low` in the mode `letter` with that of `high`, the same in
     double.
     """
-    return _LowPrecision(low, high, letter, np.random.default_rng([seed, 29])).judged()
+    return _LowPrecision(low, high, letter, generator(seed, Stream.NARROW_DTYPE)).judged()
 
 
 @dataclass(frozen=True)

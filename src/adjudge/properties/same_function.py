@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from adjudge.findings import Finding, ReferenceElsewhere, Remedy, Status
 from adjudge.floats import Vector
 from adjudge.jacobian import Tolerance
-from adjudge.problem import Base, Problem, Purpose, Space, evaluate
+from adjudge.problem import Base, Problem, Purpose, Space, Stream, evaluate, generator
 
 VALUE_UNITS = 64
 """A difference of this many units of rounding of f, relative to the median of its leaf, needs no
@@ -22,7 +22,9 @@ DISTANCES = (2.0**-12, 2.0**-10, 2.0**-9, 2.0**-8)
 """The distances from x, relative to it, at which a gap is looked at again; the values are ours."""
 
 
-def another_function(problem: Problem, base: Base, tolerance: Tolerance) -> list[Finding]:
+def another_function(
+    problem: Problem, base: Base, tolerance: Tolerance, seed: int
+) -> list[Finding]:
     """Returns a finding where the reference has another value at x than f, beyond the rounding of
     f.
 
@@ -43,7 +45,7 @@ def another_function(problem: Problem, base: Base, tolerance: Tolerance) -> list
     off |= np.isnan(gap) & np.isfinite(base.values[first:])
     if not np.any(off):
         return []
-    off &= ~_is_scattered(problem, base, gap, first)
+    off &= ~_is_scattered(problem, base, gap, first, seed)
     if not np.any(off):
         return []
     with np.errstate(all="ignore"):
@@ -73,11 +75,13 @@ def _gap(problem: Problem, base: Base, point: Vector, values: Vector, first: int
         return None if given is None else np.asarray(values[first:] - given)
 
 
-def _is_scattered(problem: Problem, base: Base, gap: Vector, first: int) -> NDArray[np.bool_]:
+def _is_scattered(
+    problem: Problem, base: Base, gap: Vector, first: int, seed: int
+) -> NDArray[np.bool_]:
     """Marks where the gap varies nearby as much as it amounts to at x, and has no sign of
     its own.
     """
-    random, gaps = np.random.default_rng(31), [gap]
+    random, gaps = generator(seed, Stream.REFERENCE_VALUE), [gap]
     reach = problem.length_scales.copy()
     # The cotangents stay what they are.
     if problem.modes_taken:

@@ -21,7 +21,16 @@ from adjudge.estimate import column, moved_by, with_ladder, with_second_ladder
 from adjudge.findings import Finding, NothingRead, Remedy, RowLeaks, RowsMissing, Status
 from adjudge.floats import Vector, norm, scale
 from adjudge.jacobian import ColumnBlock, Table
-from adjudge.problem import Leaf, Purpose, Reverse, Tangent, evaluate, random_entries
+from adjudge.problem import (
+    Leaf,
+    Purpose,
+    Reverse,
+    Stream,
+    Tangent,
+    evaluate,
+    generator,
+    random_entries,
+)
 
 Mask = NDArray[np.bool_]
 
@@ -156,7 +165,7 @@ class SparsityPattern:
         ]
         if n < 2 or not outputs:
             return
-        random = np.random.default_rng([table.probes.seed, 37, j])
+        random = generator(table.probes.seed, Stream.HALF_OF_BATCH, j)
         moving = np.zeros(n, bool)
         moving[random.permutation(n)[: n // 2]] = True
         for half in (moving, ~moving):
@@ -246,7 +255,7 @@ class SparsityPattern:
         """Returns random entries of the scale of x in the block, and zero elsewhere."""
         problem = self.table.problem
         part, wide = problem.X.slices[j], problem.X.leaves[j].double
-        random = np.random.default_rng([self.table.probes.seed, 41, j, draw])
+        random = generator(self.table.probes.seed, Stream.SPARSITY_TANGENT, j, draw)
         vector = np.zeros(problem.X.size)
         entries = random_entries(random, mask.size, wide=wide) * scale(problem.origin[part])
         vector[part] = np.where(mask, entries, 0.0)

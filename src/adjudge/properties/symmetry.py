@@ -14,7 +14,7 @@ import numpy as np
 from adjudge.findings import Asymmetric, Finding, Status
 from adjudge.floats import Vector, norm, scale
 from adjudge.jacobian import SUM_UNITS, is_systematic, perturbed
-from adjudge.problem import Forward, Reverse, random_entries
+from adjudge.problem import Forward, Reverse, Stream, generator, random_entries
 from adjudge.properties.purity import Identities, restricted
 
 MOST_LEAVES = 4
@@ -63,7 +63,7 @@ def _of_output(
     """
     problem, count = checks.problem, checks.base.Y.size
     hessian = hessian or _at(checks, mode, point)
-    random = np.random.default_rng([checks.probes.seed, 31])
+    random = generator(checks.probes.seed, Stream.SYMMETRY)
     leaves = [j for j, leaf in enumerate(problem.X.leaves[: problem.primal_inputs]) if leaf.size]
     lengths = np.concatenate(
         [*(scale(problem.origin[problem.X.slices[j]]) for j in leaves), np.zeros(0)]

@@ -363,7 +363,9 @@ class _Search:
         if row is not None:
             unit[row] = 1.0
         changes = [0.0]
-        for point in rounding_neighbours(table.problem, self.failure.tangent.leaf):
+        for point in rounding_neighbours(
+            table.problem, self.failure.tangent.leaf, table.probes.seed
+        ):
             if row is None:
                 there = evaluate(table.problem, table.base, point, Purpose.ROUNDING)[coordinate]
             elif self.failure.kind == "each":

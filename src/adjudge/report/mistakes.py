@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from adjudge.estimate import column
 from adjudge.floats import Vector, norm
 from adjudge.jacobian import Failure, Table
-from adjudge.problem import random_cotangent
+from adjudge.problem import Stream, random_cotangent
 
 FLOOR = 1e-4
 """The size, relative to the largest entry, below which an entry is compared on the scale of its
@@ -708,7 +708,8 @@ def likely_mistake(table: Table, mode: str) -> str | None:
     if not 2 <= leaf.size <= ENTRIES or not reverse.attached[i]:
         return None
     w = np.zeros(base.Y.size)
-    w[base.Y.slices[i]] = random_cotangent(base.Y, table.probes.seed + 13)[base.Y.slices[i]]
+    drawn = random_cotangent(base.Y, table.probes.seed, Stream.MISTAKE_COTANGENT)
+    w[base.Y.slices[i]] = drawn[base.Y.slices[i]]
     if base.Y.leaves[i].complex:
         w[base.Y.slices[i].start + 1 : base.Y.slices[i].stop : 2] = 0.0
     reference, error = np.empty(leaf.size), np.empty(leaf.size)

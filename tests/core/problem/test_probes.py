@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from adjudge.engine.array_api import PlainBackend
-from adjudge.problem.probes import Probes, fresh_seed, random_cotangent, random_entries
+from adjudge.problem.probes import (
+    Probes,
+    Stream,
+    fresh_seed,
+    generator,
+    random_cotangent,
+    random_entries,
+)
 from adjudge.problem.space import Space
 
 BACKEND = PlainBackend(np)
@@ -143,3 +150,9 @@ def test_a_tangent_leans_towards_the_gradient_in_three_entries_of_four(seed):
     assert 0.7 < agree < 0.8, f"seed={seed}"
     assert 0.45 < np.mean(plain.vector * gradient > 0) < 0.55
     assert np.array_equal(np.abs(leaning.vector), np.abs(plain.vector))
+
+
+def test_no_two_streams_draw_the_same_numbers():
+    drawn = [generator(5, stream).bit_generator.random_raw() for stream in Stream]
+
+    assert len(Stream.__members__) == len(set(drawn))
