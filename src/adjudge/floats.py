@@ -7,16 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from adjudge.constants import COUNTS_AS_ZERO
+
 Vector = NDArray[np.float64]
 """Real coordinates of a point, a tangent or a cotangent: one-dimensional, on the host."""
 
 QUANTILE_ENTRIES = 4096
 """Quantiles of a large leaf are taken of about this many of its entries, evenly spread. The value
 is ours: few enough to be cheap, and enough for the one entry in a thousand of `scale`."""
-
-COARSE_EPS = 2.0**-12
-"""Dtypes of a coarser `eps` than this are those of sixteen bits, float16 and bfloat16. They have
-room for a few steps of a ladder only, between steps at which f curves and steps that round away."""
 
 
 def relative_step(eps: float) -> float:
@@ -60,10 +58,6 @@ float32 products, has ten explicit significand bits, as float16 has."""
 
 EPS = {name: format.eps for name, format in FORMATS.items()}
 """The spacing at 1 of each format."""
-
-COUNTS_AS_ZERO = 2.0**-960
-"""A magnitude below this counts as zero: where an engine flushes subnormal numbers, differences of
-numbers so small, and products with them, are lost. The value is ours."""
 
 
 def scale(x: Vector) -> Vector:

@@ -9,16 +9,14 @@ from typing import TypeAlias
 
 import numpy as np
 
-from adjudge.check.one_problem import FULL_MODE, Judgement, judge
+from adjudge.check.one_problem import Judgement, judge
 from adjudge.check.options import Settings
+from adjudge.constants import COARSE_EPS, FULL_MODE, POINTS_BESIDE_KINK
 from adjudge.errors import attempt
 from adjudge.findings import Disagreement, Finding, Nearby, Status, Verdict
-from adjudge.floats import COARSE_EPS, Vector, scale
+from adjudge.floats import Vector, scale
 from adjudge.jacobian import least_work, mode_verdict
 from adjudge.problem import Base, Problem, Stream, generator, observe, random_entries
-
-POINTS = 2
-
 
 Judge: TypeAlias = Callable[[Base, Settings, str], Judgement]
 """`judge` or `judge_differences`."""
@@ -57,7 +55,7 @@ def judge_here_or_nearby(
         if not problem.counts.allows(needed):
             break
         judged.append(judge(there, replace(closer, seed=seed), provenance))
-        if judged[-1].verdict is Verdict.FAIL or len(judged) == POINTS:
+        if judged[-1].verdict is Verdict.FAIL or len(judged) == POINTS_BESIDE_KINK:
             break
     _combined(outcome, judged, open_, reach)
     return outcome
@@ -115,7 +113,7 @@ def _combined(outcome: Judgement, judged: list[Judgement], modes: set[str], reac
     for tally in outcome.tallies:
         if tally.mode not in modes:
             continue
-        settled = right == POINTS and tally.mode not in outcome.undecidable
+        settled = right == POINTS_BESIDE_KINK and tally.mode not in outcome.undecidable
         for k, finding in enumerate(outcome.findings):
             if finding.mode == tally.mode and finding.status is Status.NONSMOOTH:
                 outcome.findings[k] = _noted(finding, near, settled=settled)

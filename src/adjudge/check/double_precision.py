@@ -12,6 +12,7 @@ import numpy as np
 from adjudge.check.at_kinks import judge_here_or_nearby
 from adjudge.check.one_problem import Judgement, judge_differences, judge_properties
 from adjudge.check.options import Settings
+from adjudge.constants import DOUBLE_ROUGHNESS, DOUBLE_STEPS
 from adjudge.errors import AdjudgeError, Catching, NotSupportedError, Source, running
 from adjudge.estimate import coarsest_eps
 from adjudge.findings import (
@@ -43,11 +44,6 @@ from adjudge.report import why_not_in_double
 
 Derive: TypeAlias = Callable[[Problem], Problem]
 """Takes a derivative: the problem of a function becomes the problem of its vjp, jvp and so on."""
-
-STEPS = (2.0**-18, 2.0**-28)
-"""Steps relative to x of which float32 shows the first and not the second."""
-ROUGH = 0.1
-"""How far slopes over `STEPS` may be apart, relative to f, in a function that carries double."""
 
 
 class RefusedError(Exception):
@@ -146,7 +142,7 @@ def carries_double(base: Base, seed: int) -> bool:
     v, ends = (v, (1.0, -1.0)) if problem.bounds is None else (problem.inward(v), (2.0, 0.0))
     slopes = []
     with np.errstate(all="ignore"):
-        for step in STEPS:
+        for step in DOUBLE_STEPS:
             plus, minus = (
                 evaluate(problem, base, problem.origin + sign * step * v, Purpose.PRECISION)
                 for sign in ends
@@ -155,7 +151,7 @@ def carries_double(base: Base, seed: int) -> bool:
         gap, size = np.abs(slopes[0] - slopes[1]), np.fmax(np.abs(slopes[0]), np.abs(base.values))
         for part in base.whole.slices:
             size[part] = np.max(size[part], initial=0.0, where=np.isfinite(size[part]))
-    return not bool(np.any(gap > ROUGH * size))
+    return not bool(np.any(gap > DOUBLE_ROUGHNESS * size))
 
 
 def _first_line(error: BaseException) -> str:

@@ -21,6 +21,7 @@ from adjudge.check.double_precision import (
 from adjudge.check.one_problem import Judgement, judge_properties, unsupported
 from adjudge.check.options import Settings
 from adjudge.check.summary import provenance_of, rows_of
+from adjudge.constants import SAME_NUMBER_UNITS
 from adjudge.engine import AutodiffBackend
 from adjudge.errors import Catching, InputError, NotSupportedError
 from adjudge.estimate import coarsest_eps
@@ -56,11 +57,6 @@ from adjudge.problem import (
 from adjudge.properties import Identities, restricted
 from adjudge.report import combined, place
 
-CLOSE = 2.0**10
-"""Two numbers count as the same within this many units of rounding of the largest entry of their
-leaf. Ways and modes that round differently would seem to disagree without it. The value is ours."""
-
-
 Image: TypeAlias = tuple[Vector, Vector]
 """A probe, and the result of a rule at it."""
 
@@ -83,7 +79,7 @@ def near(space: Space, one: Vector, two: Vector) -> bool:
             continue
         with np.errstate(all="ignore"):
             size = np.max(np.abs(a), initial=0.0, where=np.isfinite(a))
-            apart = np.abs(a - b) > CLOSE * leaf.eps * size
+            apart = np.abs(a - b) > SAME_NUMBER_UNITS * leaf.eps * size
         if np.any(apart) or not np.array_equal(np.isfinite(a), np.isfinite(b)):
             return False
         if not np.array_equal(a[~np.isfinite(a)], b[~np.isfinite(a)], equal_nan=True):
@@ -185,7 +181,7 @@ def forward_by_reverse(base: Base, row: Image, column: Image, seed: int) -> int:
             with np.errstate(all="ignore"):
                 one, two = image[here] @ w[here], its @ t
                 size = np.abs(image[here]) @ np.abs(w[here]) + np.abs(its) @ np.abs(t)
-            if not abs(one - two) <= CLOSE * leaf.eps * size:
+            if not abs(one - two) <= SAME_NUMBER_UNITS * leaf.eps * size:
                 return 0
             compared += 1
     return compared
@@ -193,7 +189,7 @@ def forward_by_reverse(base: Base, row: Image, column: Image, seed: int) -> int:
 
 def agreeing(mode: str, compared: int, eps: float) -> Tally:
     """Returns the tally of a mode that was compared with other automatic numbers only."""
-    return Tally(mode, compared=compared, nonzero=compared, resolution=CLOSE * eps)
+    return Tally(mode, compared=compared, nonzero=compared, resolution=SAME_NUMBER_UNITS * eps)
 
 
 @dataclass(frozen=True)

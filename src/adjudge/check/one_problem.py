@@ -15,6 +15,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from adjudge.check.options import Settings
+from adjudge.constants import (
+    CONFIRMING_EVALUATIONS,
+    FULL_MODE,
+    FULL_MODE_BY_REFERENCE,
+    TRACED_PROJECTIONS,
+)
 from adjudge.errors import Catching, NotSupportedError
 from adjudge.estimate import SIGNIFICANT_BITS, coarsest_eps
 from adjudge.findings import (
@@ -59,19 +65,6 @@ from adjudge.properties import (
     open_for_cache,
 )
 from adjudge.report import Located, likely_mistake, locate_entries
-
-FULL_MODE = 4
-"""Up to this many real coordinates of inputs and outputs together `mode="auto"` takes the whole
-Jacobian: a handful of evaluations more, and every wrong entry is named."""
-
-FULL_MODE_BY_REFERENCE = 64
-"""The same where a reference gives the derivative: f itself is not evaluated for it."""
-
-CONFIRMING = 16
-"""Evaluations of the ladders that must confirm an entry."""
-
-TRACED = 4
-"""Projections of a mode that are traced to entries, the first or the most significant ones."""
 
 
 @dataclass
@@ -436,7 +429,7 @@ class _Case:
         for failure in table.projections.values():
             mode, tally = failure.mode, table.tallies[failure.mode]
             tried[mode] += 1
-            if tried[mode] > TRACED or failure.entry not in tally.wrong:
+            if tried[mode] > TRACED_PROJECTIONS or failure.entry not in tally.wrong:
                 continue
             if not table.budget.affords(Task.LOCALISATION, ENTRY_WORK):
                 return
@@ -457,9 +450,9 @@ class _Case:
         for suspect in sorted(table.significant, key=lambda s: -s.entry.excess):
             tally = table.tallies[suspect.mode]
             tried[suspect.mode] += 1
-            if tally.failed or tried[suspect.mode] > TRACED:
+            if tally.failed or tried[suspect.mode] > TRACED_PROJECTIONS:
                 continue
-            if not table.budget.affords(Task.LOCALISATION, ENTRY_WORK + CONFIRMING):
+            if not table.budget.affords(Task.LOCALISATION, ENTRY_WORK + CONFIRMING_EVALUATIONS):
                 return
             found = locate_entries(table, suspect, suspected=True)
             if found.cut_short:

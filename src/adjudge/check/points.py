@@ -16,6 +16,7 @@ from adjudge.check.isolation import surroundings
 from adjudge.check.one_point import at_one_point
 from adjudge.check.options import Options, Settings, problem_of, settings_of
 from adjudge.check.special_points import SpecialPoint, special_points
+from adjudge.constants import COUNTS_AS_ZERO, UNDERFLOW
 from adjudge.errors import Catching, FlagError, InputError, Source, UnstableOutputError, source_of
 from adjudge.estimate import Irregularity, irregularity
 from adjudge.findings import (
@@ -35,8 +36,6 @@ from adjudge.findings import (
     Verdict,
     worst,
 )
-from adjudge.floats import COUNTS_AS_ZERO
-from adjudge.jacobian import UNDERFLOW
 from adjudge.problem import Bounds, Problem, composed, observe
 from adjudge.report import Report, combined, place
 

@@ -11,6 +11,7 @@ from typing import Any, overload
 
 import numpy as np
 
+from adjudge.constants import PATTERNS_ALONE
 from adjudge.engine import Arrays, AutodiffBackend, HostArray
 from adjudge.errors import InputError
 from adjudge.floats import Vector
@@ -28,11 +29,6 @@ from adjudge.problem import (
     read_arguments,
     read_bounds,
 )
-
-ALONE = 4
-"""The largest number of checked inputs for which each pattern is also applied to every input
-alone, the others staying as they are. Without a limit the number of points would grow with the
-number of inputs times that of the patterns. The value is ours."""
 
 
 @dataclass(frozen=True)
@@ -329,7 +325,7 @@ def _candidates(space: Space, givens: Sequence[Given]) -> Iterator[tuple[str, li
             yield name, _merged(values, given_values)
     if several:
         yield "equal_arguments", _equal_arguments(space, given_values)
-    for k, leaf in enumerate(space.leaves if 1 < len(givens) <= ALONE else ()):
+    for k, leaf in enumerate(space.leaves if 1 < len(givens) <= PATTERNS_ALONE else ()):
         for name, values in made.items():
             if values[k] is not None:
                 alone = [value if j == k else None for j, value in enumerate(values)]

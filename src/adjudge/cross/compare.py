@@ -15,6 +15,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from adjudge.constants import (
+    CROSS_ENOUGH_POINTS,
+    CROSS_EXPONENTS,
+    CROSS_FACTORS,
+    CROSS_NEAR_POINTS,
+    CROSS_WRONG_FACTOR,
+    DERIVATIVE_UNITS,
+    FAR_DISTANCES,
+    SPACING_UNITS,
+    STRAY_FACTOR,
+    WORST_ENTRIES,
+)
 from adjudge.cross.engine import Engine, Numbers, Output, Quantity
 from adjudge.cross.report import VALUE, Cause, Divergence
 from adjudge.errors import AdjudgeError, Catching, NotSupportedError
@@ -22,8 +34,6 @@ from adjudge.estimate import coarsest_eps
 from adjudge.findings import Status, Verdict
 from adjudge.floats import Vector, lowest_bit, norm, scale
 from adjudge.jacobian import (
-    DERIVATIVE_UNITS,
-    FAR_DISTANCES,
     constant,
     finite_deviation,
     proportional,
@@ -33,24 +43,6 @@ from adjudge.jacobian import (
 )
 from adjudge.problem import Leaf, Space, Stream, generator, random_entries
 from adjudge.report import Report
-
-NEAR = 4
-"""How many points near x are taken, at which every entry is some units of rounding off."""
-DISTANCES = (30, 20, 16, 13, 11, 9)
-"""Binary exponents of how far off the points lie, over each entry, at which an error has to stay.
-"""
-FACTORS = (1 / 4, 1 / 2, 2.0, 4.0)
-"""At these multiples of x a function is seen to move that stands still next to x, since it computes
-through larger numbers."""
-COARSE = 2.0**10
-"""Units of rounding up to which the spacing of values is put down to the rounding of larger ones,
-and not to a function that rounds."""
-WRONG = 4
-"""A deviation is looked into from this many times what is allowed on."""
-KEPT = 32
-"""How many entries are looked at closely, those farthest apart."""
-ENOUGH = 3
-"""How many points around x it takes to tell rounding from an error."""
 
 Array = NDArray[np.float64]
 
@@ -99,13 +91,13 @@ def points_near(first: Engine, quantity: Quantity, seed: int) -> list[Vector]:
         ulp = np.where(x != 0, 2.0 ** np.floor(np.log2(np.abs(x))), 0.0) * _eps(quantity.domain)
     ulp[~np.isfinite(ulp)] = 0.0
     steps = np.array([-2.0, -1.0, 1.0, 2.0])
-    moved = [x + random.choice(steps, x.size) * ulp for _ in range(NEAR)]
+    moved = [x + random.choice(steps, x.size) * ulp for _ in range(CROSS_NEAR_POINTS)]
     return [x, *(_rounded(first, quantity, point) for point in moved)]
 
 
 def points_around(first: Engine, quantity: Quantity, seed: int) -> list[Vector]:
-    """Returns points around x at `DISTANCES`, farther ones at `FAR_DISTANCES`, and points at
-    `FACTORS` times x.
+    """Returns points around x at `CROSS_EXPONENTS`, farther ones at `FAR_DISTANCES`, and points at
+    `CROSS_FACTORS` times x.
     """
     x = quantity.origin
     random = generator(seed, Stream.CROSS_AROUND)
@@ -114,11 +106,11 @@ def points_around(first: Engine, quantity: Quantity, seed: int) -> list[Vector]:
         or [x]
     )
     finest = 4 * _eps(quantity.domain)
-    distances = [2.0**-d for d in DISTANCES] + list(FAR_DISTANCES)
+    distances = [2.0**-d for d in CROSS_EXPONENTS] + list(FAR_DISTANCES)
     points = [
         x + np.maximum(d, finest) * lengths * random.uniform(-1, 1, x.size) for d in distances
     ]
-    points += [x * factor * random.uniform(0.9, 1.1, x.size) for factor in FACTORS]
+    points += [x * factor * random.uniform(0.9, 1.1, x.size) for factor in CROSS_FACTORS]
     return [_rounded(first, quantity, point) for point in points]
 
 
@@ -190,7 +182,7 @@ def compare_numbers(
         motion = np.maximum(_motion(one.rows), _motion(two.rows))
         bound = np.array(
             [
-                WRONG
+                CROSS_WRONG_FACTOR
                 * rounding_allowance(
                     u, _size(space, one.rows[0, p], two.rows[0, p]), motion[p], space
                 )
@@ -202,7 +194,7 @@ def compare_numbers(
     if not np.any(ratio > 1):
         return PairComparison(count)
     by_entry = np.max(ratio, axis=0)
-    suspects = np.argsort(-by_entry, kind="stable")[:KEPT]
+    suspects = np.argsort(-by_entry, kind="stable")[:WORST_ENTRIES]
     suspects = suspects[by_entry[suspects] > 1]
     first, second = around()
     if not quantity.mode:  # differences of larger numbers lie on a lattice
@@ -253,7 +245,7 @@ def _lasting(
     """Returns which of the suspects are apart in the same way at points around x; and which of them
     are so by one part of their size, however far off the points are.
     """
-    count = len(DISTANCES)
+    count = len(CROSS_EXPONENTS)
     both = [numbers.rows[:, :, suspects] for numbers in (first, second)]
     low, high = (rows[:count] for rows in both)
     part = _fixed(*(rows[count : count + len(FAR_DISTANCES)] for rows in both))
@@ -261,7 +253,7 @@ def _lasting(
     held = np.all(np.isfinite(low) & np.isfinite(high), axis=1)
     number = np.sum(held, axis=0)
     typical = np.sqrt(np.sum(e**2 * held[:, None], axis=(0, 1)) / np.maximum(number, 1) / len(e[0]))
-    stays = part | _fixed(low, high) | ((number >= ENOUGH) & constant(e, 4.0, held))
+    stays = part | _fixed(low, high) | ((number >= CROSS_ENOUGH_POINTS) & constant(e, 4.0, held))
     return stays & (typical > bound), part
 
 
@@ -273,7 +265,7 @@ def _fixed(low: Array, high: Array) -> NDArray[np.bool_]:
     held = np.all(np.isfinite(low) & np.isfinite(high), axis=1)
     unknown = ~held[:, None]
     zero = [np.all((rows == 0) | unknown, axis=(0, 1)) for rows in (low, high)]
-    enough = np.count_nonzero(held, axis=0) >= ENOUGH
+    enough = np.count_nonzero(held, axis=0) >= CROSS_ENOUGH_POINTS
     return np.asarray(enough & proportional(e, g, held) & ~zero[0] & ~zero[1])
 
 
@@ -291,7 +283,10 @@ def _shown(u: float, first: Numbers, second: Numbers) -> float:
     """Returns how much f has to move for that to be seen in its values."""
     off, f = finite_deviation(first.values, second.values)
     coarse = float(norm(_coarse(u, first, second)))
-    return max(DERIVATIVE_UNITS * (u * float(rms(norm(f))) + coarse), WRONG * float(norm(off[0])))
+    return max(
+        DERIVATIVE_UNITS * (u * float(rms(norm(f))) + coarse),
+        CROSS_WRONG_FACTOR * float(norm(off[0])),
+    )
 
 
 def _coarse(u: float, first: Numbers, second: Numbers) -> Vector:
@@ -300,17 +295,17 @@ def _coarse(u: float, first: Numbers, second: Numbers) -> Vector:
     """
     found = [np.zeros(first.values.shape[1])]
     for numbers in (first, second):
-        values = np.where(np.isfinite(numbers.values), numbers.values, 0.0)[len(DISTANCES) :]
+        values = np.where(np.isfinite(numbers.values), numbers.values, 0.0)[len(CROSS_EXPONENTS) :]
         unit = np.min(lowest_bit(values), axis=0)
         ordered = np.sort(values, axis=0)
-        moves = np.count_nonzero(np.diff(ordered, axis=0), axis=0) >= ENOUGH
-        coarse = moves & (unit > 8 * u * np.max(np.abs(values), axis=0)) & (unit <= COARSE * u)
+        moves = np.count_nonzero(np.diff(ordered, axis=0), axis=0) >= CROSS_ENOUGH_POINTS
+        coarse = (
+            moves & (unit > 8 * u * np.max(np.abs(values), axis=0)) & (unit <= SPACING_UNITS * u)
+        )
         found.append(np.where(coarse, unit, 0.0))
     return np.asarray(np.max(found, axis=0))
 
 
-STRAY = 2.0**10
-"""A difference that does not last is put down to rounding up to this many times what is allowed."""
 STRUCTURE = "structure"
 
 
@@ -545,7 +540,7 @@ class EngineComparison:
             return Meaning(Status.NONFINITE, Verdict.FAIL, Cause.NOT_FINITE)
         if self._imprecise(names):
             return Meaning(Status.INACCURATE, Verdict.PASS, Cause.NARROW_INSIDE)
-        if largest.ratio > STRAY:
+        if largest.ratio > STRAY_FACTOR:
             return Meaning(Status.INCONSISTENT, Verdict.INCONCLUSIVE, Cause.STRAY)
         return Meaning(Status.INACCURATE, Verdict.PASS, Cause.LOST_DIGITS)
 

@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 
+from adjudge.constants import COARSE_EPS, SHORT_STEP_REDUCTIONS, STEP_REDUCTIONS
 from adjudge.errors import InputError, attempt
 from adjudge.estimate.reference import Direction
 from adjudge.estimate.stencils import (
@@ -22,14 +23,8 @@ from adjudge.estimate.stencils import (
     ladder_steps,
 )
 from adjudge.findings import Method, Scheme
-from adjudge.floats import COARSE_EPS, Vector, relative_step
+from adjudge.floats import Vector, relative_step
 from adjudge.problem import Base, Move, Problem, Tangent, evaluate
-
-STEP_REDUCTIONS = (1.0, 2.0**-8, 2.0**-16)
-"""The factors on the first step that are tried in turn where a neighbour of x is not finite: close
-to the edge of a domain (log near 0, say) only shorter steps stay inside. The values are ours."""
-SHORT_STEP_REDUCTIONS = (1.0, 2.0**-2)
-"""The factors in sixteen bits, where steps soon fall below the spacing of x."""
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,21 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from adjudge.constants import (
+    COARSE_EPS,
+    JUMP_UNCHANGED,
+    KINK_EXPONENTS,
+    KINK_PERSISTENCE,
+    KINK_ROUNDING_UNITS,
+    NARROW_KINK_EXPONENTS,
+    RANGE_MARGIN,
+    SLOPE_UNITS,
+    VISIBLE_KINK,
+)
 from adjudge.errors import attempt
 from adjudge.estimate.directional import Column, coarsest_eps
 from adjudge.findings import Reason, Silence
-from adjudge.floats import COARSE_EPS, Vector, scale
+from adjudge.floats import Vector, scale
 from adjudge.problem import (
     Base,
     Problem,
@@ -27,10 +38,6 @@ from adjudge.problem import (
     generator,
     random_entries,
 )
-
-UNCHANGED = 0.15
-"""A part of the samples that is the same to this part of itself, over steps that shrink by powers
-of two, does not vanish with them."""
 
 
 def with_jumps(problem: Problem, base: Base, found: Column) -> Column:
@@ -70,27 +77,9 @@ def with_jumps(problem: Problem, base: Base, found: Column) -> Column:
 def _unchanged(parts: list[Vector], unit: Vector) -> NDArray[np.bool_]:
     """Marks where the parts are the same at all steps, and larger than rounding."""
     with np.errstate(all="ignore"):
-        apart = [np.abs(part - parts[0]) <= UNCHANGED * np.abs(parts[0]) for part in parts[1:]]
+        apart = [np.abs(part - parts[0]) <= JUMP_UNCHANGED * np.abs(parts[0]) for part in parts[1:]]
         return np.asarray(np.logical_and.reduce(apart) & (np.abs(parts[0]) > 16 * unit))
 
-
-STEP_EXPONENTS = (8, 12, 16, 20)
-"""Binary exponents of the steps, relative to the scale of x."""
-NARROW_STEP_EXPONENTS = (3, 5, 7, 9)
-"""The binary exponents in single precision, which has room for longer steps only."""
-PERSISTS = 0.5
-"""A defect that shrinks by less than this from step to step does not vanish. A smooth remainder
-shrinks as the steps do, by 1/4 at least."""
-VISIBLE_PART = 1e-3
-"""The part of the slope that a defect amounts to before it counts."""
-ROUNDING_UNITS = 64
-"""A defect of less than this many units of rounding is not seen."""
-ENOUGH_UNITS = 2.0**20
-"""A move of f by less than this many units of rounding leaves a slope too few digits to be
-compared."""
-RANGE_MARGIN = 64.0
-"""Within this factor of the ends of the range of a dtype a derivative is not expected to be right,
-since products in its rule overflow."""
 
 Slopes = list[Vector]
 
@@ -134,7 +123,7 @@ class LocalSlopes:
         """Returns whether a defect of slopes stays visible in some output however short the
         step.
         """
-        return bool(np.any(self._persisting(defects, slopes, PERSISTS)))
+        return bool(np.any(self._persisting(defects, slopes, KINK_PERSISTENCE)))
 
     def grows(self, slopes: Slopes) -> bool:
         """Returns whether a slope grows as fast as the steps shrink."""
@@ -149,8 +138,8 @@ class LocalSlopes:
             for before, after in pairwise(size):
                 lasting &= after > ratio * before
             for part, slope, h in zip(size, slopes, self.steps, strict=False):
-                lasting &= part > VISIBLE_PART * np.abs(slope)
-                lasting &= part > ROUNDING_UNITS * self.unit / h
+                lasting &= part > VISIBLE_KINK * np.abs(slope)
+                lasting &= part > KINK_ROUNDING_UNITS * self.unit / h
         return np.asarray(lasting)
 
 
@@ -218,7 +207,7 @@ def irregularity(problem: Problem, base: Base, given: Space, seed: int) -> Irreg
 
 def _local_slopes(problem: Problem, base: Base, eps: float) -> LocalSlopes:
     """Returns the slopes at the steps for this `eps`."""
-    exponents = STEP_EXPONENTS if eps <= 2.0**-40 else NARROW_STEP_EXPONENTS
+    exponents = KINK_EXPONENTS if eps <= 2.0**-40 else NARROW_KINK_EXPONENTS
     tiniest = float(np.finfo(np.float64).smallest_subnormal)
     with np.errstate(all="ignore"):
         unit = eps * base.magnitude(base.values) + 16 * tiniest
@@ -266,7 +255,10 @@ def _rounding_dominates(around: LocalSlopes, at: Vector, v: Vector, eps: float) 
     with np.errstate(all="ignore"):
         apart = np.abs(other - one)
         return bool(
-            np.any((apart > VISIBLE_PART * np.abs(one)) & (apart > ROUNDING_UNITS * eps * abs(one)))
+            np.any(
+                (apart > VISIBLE_KINK * np.abs(one))
+                & (apart > KINK_ROUNDING_UNITS * eps * abs(one))
+            )
         )
 
 
@@ -281,7 +273,7 @@ def _unread_input(around: LocalSlopes, v: Vector) -> Silence | None:
         if there is None or not np.any(move):
             continue
         with np.errstate(all="ignore"):
-            moves = np.abs(there - around.base.values) > ENOUGH_UNITS * around.unit
+            moves = np.abs(there - around.base.values) > SLOPE_UNITS * around.unit
         if not np.any(moves):
             return Silence(Reason.HARDLY_MOVES, leaf.name)
     return None

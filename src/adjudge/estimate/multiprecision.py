@@ -11,16 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from adjudge.constants import MOST_DIGITS
 from adjudge.errors import InputError
 from adjudge.estimate.reference import Direction, Link, Numbers, Reference, flat_entries
 from adjudge.estimate.stencils import Estimate
 from adjudge.findings import Method, Scheme
 from adjudge.floats import Vector
-
-MOST_DIGITS = 600
-"""The digits to which outputs are taken that do not move with fewer. A difference at a step of
-`10^(-digits/3)` keeps two thirds of them, so 600 digits show every derivative that float64 holds,
-down to 5e-324, of a value near 1."""
 
 
 def _name(digits: int) -> str:

@@ -13,6 +13,13 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
+from adjudge.constants import (
+    COARSE_EPS,
+    ENOUGH_VALUES,
+    NOISE_DEGREE,
+    NOISE_POINTS,
+    UNEVEN_NOISE_POINTS,
+)
 from adjudge.estimate.directional import (
     Column,
     coarsest_eps,
@@ -26,29 +33,11 @@ from adjudge.estimate.directional import (
     with_steps,
 )
 from adjudge.estimate.stencils import Sample, combined, ladder
-from adjudge.floats import COARSE_EPS, FORMATS, Vector, lowest_bit
+from adjudge.floats import FORMATS, Vector, lowest_bit
 from adjudge.problem import Base, Problem, evaluate
-
-POINTS = (32, 31, 29, 28, 25, 24, 21, 19, 18, 16)
-"""The points at which noise is sampled, in 32nds of a step: they are exact in any dtype. Their
-number leaves five residuals beside the five coefficients of the polynomial."""
-
-UNEVEN_POINTS = tuple(k - 0.5 * ((k * 0.6180339887) % 1.0) for k in POINTS)
-"""The points for float64, where they need not be exact. At points that are multiples of one length,
-rounding to a lattice may be the same everywhere, and the noise would be measured as zero; these
-differ by multiples of the golden ratio. The choice is ours."""
-
-DEGREE = 4
-"""The degree of the polynomial whose residuals are noise. The truncation that it leaves over is of
-the order of `(h / 4)^5`, so a smooth f over the step looks as smooth as it is. The value is
-ours."""
 
 SIGNIFICANT_BITS = {name: FORMATS[name].bits for name in ("float32", "float16", "bfloat16")}
 """The significant bits of the dtypes that code may fall back to inside."""
-
-ENOUGH_VALUES = 6
-"""The number of different values between two powers of two that it takes to say how many digits
-they carry. Fewer of them end in zeros by chance. The value is ours."""
 
 
 def computational_noise(values: Vector, points: Sequence[float]) -> Vector:
@@ -60,11 +49,11 @@ def computational_noise(values: Vector, points: Sequence[float]) -> Vector:
     hides: residuals alone would be far smaller on a flat part.
     """
     t = np.array(points) / 8 - 3
-    q = np.linalg.qr(np.vander(t, DEGREE + 1))[0]
+    q = np.linalg.qr(np.vander(t, NOISE_DEGREE + 1))[0]
     with np.errstate(all="ignore"):
         centred = values - np.mean(values, axis=0)
         left = centred - q @ (q.T @ centred)
-        noise = np.sqrt(np.sum(left**2, axis=0) / (len(t) - DEGREE - 1))
+        noise = np.sqrt(np.sum(left**2, axis=0) / (len(t) - NOISE_DEGREE - 1))
         moves = np.abs(np.diff(values, axis=0))
         unit = np.min(np.where(moves > 0, moves, np.inf), axis=0, initial=np.inf)
         # On a staircase most neighbours are equal, and residuals say less than the height of a
@@ -220,7 +209,7 @@ def _noise_about(problem: Problem, base: Base, found: Column, step: float) -> Ve
     """Returns the noise of the outputs about `x + step v`, to whichever side has finite values."""
     best = np.zeros(base.whole.size)
     double = problem.X.leaves[found.tangent.leaf].double
-    points = UNEVEN_POINTS if double else POINTS
+    points = UNEVEN_NOISE_POINTS if double else NOISE_POINTS
     for side in (1.0,) if found.one_sided else (1.0, -1.0):
         values = []
         for k in points:

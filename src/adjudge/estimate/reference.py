@@ -14,10 +14,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from adjudge.constants import LONGEST_STEP
 from adjudge.engine import expand
 from adjudge.errors import InputError, NotSupportedError, Source, running
 from adjudge.estimate.stencils import (
-    LONGEST_STEP,
     Estimate,
     Sample,
     combined,

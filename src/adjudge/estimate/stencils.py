@@ -11,12 +11,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from adjudge.constants import COARSE_EPS, LONGEST_STEP
 from adjudge.findings import Method, Scheme
-from adjudge.floats import COARSE_EPS, Vector, lowest_bit
-
-LONGEST_STEP = 0.25
-"""The longest step of the ladder, relative to the scale of x. Over longer ones most functions are
-no polynomial any more, and the coarse windows are wasted. The value is ours."""
+from adjudge.floats import Vector, lowest_bit
 
 
 @dataclass(frozen=True)

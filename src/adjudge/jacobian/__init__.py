@@ -25,18 +25,13 @@ from adjudge.jacobian.budget import ENTRY_WORK, least_work
 from adjudge.jacobian.column import ColumnBlock
 from adjudge.jacobian.comparison import (
     ERRORS,
-    UNDERFLOW,
     Tally,
     Tolerance,
     findings_of,
     identity_findings,
     mode_verdict,
 )
-from adjudge.jacobian.refine import INHERITED_UNITS
 from adjudge.jacobian.rounding import (
-    DERIVATIVE_UNITS,
-    FAR_DISTANCES,
-    SUM_UNITS,
     Array,
     DerivativeAtPoints,
     Evaluator,
@@ -58,13 +53,8 @@ from adjudge.jacobian.rounding import (
 from adjudge.jacobian.table import Failure, Table
 
 __all__ = [
-    "DERIVATIVE_UNITS",
     "ENTRY_WORK",
     "ERRORS",
-    "FAR_DISTANCES",
-    "INHERITED_UNITS",
-    "SUM_UNITS",
-    "UNDERFLOW",
     "Affine",
     "Array",
     "ColumnBlock",

@@ -12,22 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from adjudge.constants import ADJOINT_RETRIES, CANCELLATION_UNITS, SUM_UNITS
 from adjudge.estimate import Column
 from adjudge.findings import Entry, Method, Scheme
 from adjudge.floats import Vector, norm
 from adjudge.jacobian.column import ColumnBlock, Columns
 from adjudge.jacobian.comparison import Tally
-from adjudge.jacobian.rounding import SUM_UNITS, is_systematic, perturbed
+from adjudge.jacobian.rounding import is_systematic, perturbed
 from adjudge.problem import Forward, Reverse, Stream, generator, undetectable_slope
-
-CANCELLATION_UNITS = 2.0**16
-"""Units of rounding of f over the scale of x up to which a gap is put down to cancellation: where
-terms as large as f cancel in a derivative, both modes are left with different roundings of zero.
-The value is ours and has no derivation; a disagreement below it is not seen."""
-RETRIES = 4
-"""No more disagreements of one table than this are taken again at other points, the largest first,
-since each takes a vjp and a jvp at up to seven points. Only gaps that ill-conditioning could
-explain are taken again; others fail at once."""
 
 
 @dataclass
@@ -77,7 +69,7 @@ class AdjointTest:
             apart = comparable & ~(gap <= bound) & ~residue
             doubtful = comparable & ~(gap <= tight) & ~apart
         for k in sorted(np.flatnonzero(doubtful), key=lambda k: -gap[k] / tight[k]):
-            if np.any(apart) or self.retried == RETRIES:
+            if np.any(apart) or self.retried == ADJOINT_RETRIES:
                 break
             self.retried += 1
             apart[k] = self._is_systematic(columns, found, int(k), float(one[k] - two[k]))

@@ -15,6 +15,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from adjudge.constants import (
+    BIDIAGONAL_STEPS,
+    CONDITION_UNITS,
+    CURVATURE_BARS,
+    LONG_STEP_COLUMNS,
+    NEGLIGIBLE_SINGULAR_VALUE,
+    SCATTER_FACTOR,
+    SHORTEST_LONG_STEP,
+    THIRD_POINT,
+)
 from adjudge.errors import NotSupportedError, UnstableOutputError, attempt
 from adjudge.estimate import Column, Sample, describe_move, moved_by
 from adjudge.findings import AffineOff, Finding, Remedy, Status, entry_name
@@ -32,11 +42,6 @@ from adjudge.problem import (
     evaluate,
     generator,
 )
-
-BIDIAGONAL_STEPS = 8
-"""The steps of the bidiagonalisation, each of which takes a difference and a vjp."""
-NEGLIGIBLE = 1e-10
-"""Below this part of the largest singular value a remainder is rounding, and the iteration ends."""
 
 
 def condition(problem: Problem, base: Base, leaf: int, w: Vector) -> float:
@@ -63,7 +68,7 @@ def condition(problem: Problem, base: Base, leaf: int, w: Vector) -> float:
         v[part] = reverse.row(base, u)[part]
         v = _orthogonalised(v, rights)
         alpha = float(norm(v))
-        if not alpha > NEGLIGIBLE * np.max(np.abs(bidiagonal)):
+        if not alpha > NEGLIGIBLE_SINGULAR_VALUE * np.max(np.abs(bidiagonal)):
             break
         v, bidiagonal[k, k], done = v / alpha, alpha, k + 1
         rights.append(v)
@@ -77,7 +82,7 @@ def condition(problem: Problem, base: Base, leaf: int, w: Vector) -> float:
         u = np.where(w != 0, (ends[0] - ends[1])[: base.Y.size] / (2 * unit), 0.0)
         u = _orthogonalised(u, lefts)
         beta = float(norm(u))
-        if not beta > NEGLIGIBLE * np.max(np.abs(bidiagonal)):
+        if not beta > NEGLIGIBLE_SINGULAR_VALUE * np.max(np.abs(bidiagonal)):
             break
         u, bidiagonal[k + 1, k] = u / beta, beta
         lefts.append(u)
@@ -94,27 +99,6 @@ def _orthogonalised(vector: Vector, others: list[Vector]) -> Vector:
         for other in others:
             vector = vector - (other @ vector) * other
     return vector
-
-
-THIRD_POINT = 0.37
-"""The part of the long step at which f is tried as well. It is no ratio of small numbers, so that a
-staircase whose steps divide the long step, such as `x + 0.1 floor(4 x)`, is not taken for
-affine."""
-SHORTEST_LENGTH = 1 / 16
-"""A long step has to have this part of the scale of x; over a shorter one a curved function looks
-straight."""
-MOST_COLUMNS = 4
-"""The columns of a full table that get long steps; in a projected table there are two for each
-leaf. A wrong constant shows in the first of them, and each costs three evaluations."""
-SCATTER_FACTOR = 32
-"""The automatic value may be off by this many times the scatter of the long differences; ours."""
-CURVATURE_BARS = 4
-"""A gap has to exceed this many times the allowed rounding: a curvature that stays below the
-rounding of f may still bend the slope by as much as the error bar. The value is ours."""
-CONDITION_UNITS = 8
-"""The units of rounding, times the square of the spread of singular values, that two ways to
-compute the map may differ by. The square covers a map that was made from an ill-conditioned one
-(the inverse of a product, say); ours."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +153,7 @@ class Affine:
 
     def compare(self, found: Column, block: ColumnBlock, forward: Forward | None) -> None:
         """Compares what each mode says along the tangent of `found`, if f is affine along it."""
-        most = MOST_COLUMNS if self.probes.full else 2 * len(self.problem.X.leaves)
+        most = LONG_STEP_COLUMNS if self.probes.full else 2 * len(self.problem.X.leaves)
         if found.sample is None or self.tried >= most or not self.problem.counts.allows(16):
             return
         if not any(self._straight(found.sample)):
@@ -213,7 +197,7 @@ class Affine:
         """
         problem, base, tangent = self.problem, self.base, found.tangent
         length = min(tangent.length, problem.longest_step(tangent.vector))
-        if length < SHORTEST_LENGTH * tangent.length:
+        if length < SHORTEST_LONG_STEP * tangent.length:
             return None
         points = [moved_by(problem, tangent, step * length) for step in (1.0, -1.0, THIRD_POINT)]
         words = describe_move(problem, tangent, length)

@@ -23,6 +23,7 @@ import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
+from adjudge.constants import SEPARATIONS
 from adjudge.engine import (
     Array,
     Arrays,
@@ -38,7 +39,7 @@ from adjudge.estimate import coarsest_eps
 from adjudge.floats import QUANTILE_ENTRIES, Vector, scale
 from adjudge.jacobian.column import ColumnBlock
 from adjudge.jacobian.comparison import Tally, Tolerance
-from adjudge.jacobian.table import SEPARATIONS, Table
+from adjudge.jacobian.table import Table
 from adjudge.limits import limits
 from adjudge.problem import (
     Base,

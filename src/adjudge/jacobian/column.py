@@ -12,9 +12,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from adjudge.constants import ENTRY_FLOOR
 from adjudge.estimate import Column
 from adjudge.floats import Vector, norm
-from adjudge.jacobian.comparison import FLOOR, Comparison, Scales, Tolerance, between_slopes
+from adjudge.jacobian.comparison import Comparison, Scales, Tolerance, between_slopes
 from adjudge.problem import Base, Probes, Problem, Space, largest
 
 RowKind = Literal["each", "rows", "first"]
@@ -102,11 +103,11 @@ class Columns:
 
     def _floor(self, value: Vector, *, final: bool) -> Vector:
         """Returns the size below which an entry is compared on the scale of its neighbours; see
-        `FLOOR`.
+        `ENTRY_FLOOR`.
         """
         if final:
             return np.zeros_like(value)
-        return FLOOR * self.base.Y.largest(value)
+        return ENTRY_FLOOR * self.base.Y.largest(value)
 
     def _scales(self, found: Column) -> Scales:
         """Returns the scales of every output coordinate."""

@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from adjudge.constants import ACCURATE_PART, COARSE_EPS, ENTRY_FLOOR, SIGNIFICANT_PART, UNDERFLOW
 from adjudge.findings import (
     AlsoWrong,
     Disagreement,
@@ -27,25 +28,7 @@ from adjudge.findings import (
     Verdict,
     worst,
 )
-from adjudge.floats import COARSE_EPS, Vector
-
-SIGNIFICANT = 1 / 4
-"""A deviation that leaves the error bar by more than this part of `rtol` is significant, although
-`rtol` allows it. One wrong entry among n shrinks by a factor near sqrt(n) in a projection and would
-pass; a significant deviation is therefore traced to its entry and compared there by itself. With a
-larger part wrong entries of large arrays pass, with a smaller one the truncation error of right
-derivatives is traced for nothing. The value is ours and has no derivation."""
-
-UNDERFLOW = float(np.finfo(np.float64).tiny)
-"""Numbers below the smallest normal float64 count as zero, because products of subnormal numbers
-have lost digits and some engines flush them to zero."""
-
-FLOOR = 1e-4
-"""An entry that is smaller than this part of the largest entry of its column or block is compared
-on the scale of that part as long as only two evaluations were made: the truncation error of a
-central difference follows the large neighbours and would make the small entry fail. A ladder of
-steps measures truncation, so after one every entry is compared on its own scale. The value is
-ours."""
+from adjudge.floats import Vector
 
 
 @dataclass(frozen=True)
@@ -177,7 +160,7 @@ class Comparison:
         if not t.automatic:
             return False
         with np.errstate(all="ignore"):
-            close = self.difference <= self.error + SIGNIFICANT * t.relative * self.largest
+            close = self.difference <= self.error + SIGNIFICANT_PART * t.relative * self.largest
             fine = 16 * t.relative if self.projected else t.resolution
             sharp = self.error <= min(fine, t.resolution) * self.largest
             detectable = close & sharp & self.moved & (self.automatic != 0)
@@ -264,7 +247,7 @@ class Comparison:
             # ours.
             units = 16 if self.tolerance.double else 2
             rounding = units * self.tolerance.eps * self.scales.secant
-            small = max(FLOOR, min(0.25, 8 * self.tolerance.relative))
+            small = max(ENTRY_FLOOR, min(0.25, 8 * self.tolerance.relative))
             bound = np.maximum(rounding, small * self.scales.block)
             return np.asarray(np.abs(self.automatic) <= bound)
 
@@ -279,7 +262,7 @@ class Comparison:
         """
         with np.errstate(all="ignore"):
             below = abs(self.automatic) <= 16 * self.tolerance.eps * self.scales.secant
-            beside = (self.automatic == 0) | (abs(self.automatic) > FLOOR * self.scales.block)
+            beside = (self.automatic == 0) | (abs(self.automatic) > ENTRY_FLOOR * self.scales.block)
             return np.asarray(below & beside)
 
     @cached_property
@@ -326,7 +309,7 @@ class Comparison:
     def significance_bound(self) -> Vector:
         """The largest difference that is not `significant`."""
         with np.errstate(all="ignore"):
-            return self.error + SIGNIFICANT * self.tolerance.relative * self.largest
+            return self.error + SIGNIFICANT_PART * self.tolerance.relative * self.largest
 
     @cached_property
     def significant(self) -> NDArray[np.bool_]:
@@ -460,11 +443,6 @@ def between_slopes(
         return np.asarray((value >= low - slack) & (value <= high + slack))
 
 
-ACCURATE = 1e-5
-"""A derivative whose wrong entries are all off by less than this part is called accurate to so many
-digits, since a constant in a narrower dtype makes such deviations. The value is ours."""
-
-
 def mode_verdict(tally: Tally, findings: Sequence[Finding]) -> Verdict:
     """Returns the verdict of one mode, from its comparisons and the findings about it."""
     own = [finding.verdict for finding in findings if finding.mode == tally.mode]
@@ -543,7 +521,7 @@ def _accuracy(tally: Tally) -> float | None:
     """
     size = [max(abs(entry.automatic), abs(entry.reference)) for entry in tally.wrong]
     gaps = [abs(e.automatic - e.reference) / s for e, s in zip(tally.wrong, size, strict=True) if s]
-    if len(gaps) < len(size) or not all(gap <= ACCURATE for gap in gaps):
+    if len(gaps) < len(size) or not all(gap <= ACCURATE_PART for gap in gaps):
         return None
     return max(gaps)
 

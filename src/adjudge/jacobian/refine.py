@@ -13,6 +13,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from adjudge.constants import (
+    INHERITED_UNITS,
+    ISOLATED_TOLERANCES,
+    LADDER_ZERO_UNITS,
+    REFERENCE_DISTANCES,
+)
 from adjudge.estimate import (
     Column,
     by_reference,
@@ -33,7 +39,7 @@ from adjudge.jacobian.budget import Budget
 from adjudge.jacobian.column import ModeComparison, RowKind
 from adjudge.jacobian.comparison import Comparison, Tally
 from adjudge.jacobian.rounding import rounding_neighbours
-from adjudge.jacobian.saturation import ZERO_UNITS, in_tail, moves_beyond_noise
+from adjudge.jacobian.saturation import in_tail, moves_beyond_noise
 from adjudge.problem import (
     DOUBLE,
     Base,
@@ -48,23 +54,9 @@ from adjudge.problem import (
     undetectable_slope,
 )
 
-REFERENCE_DISTANCES = (2.0**-6, 2.0**-7, 3 * 2.0**-8, 2.0**-8)
-"""The distances from x, over its scale, at which an automatic derivative is compared with a given
-reference again."""
-
 NOISE_COST, JUMP_COST, TAIL_COST = 40, 6, 32
 """The most evaluations that it takes to measure the noise of f, to tell a jump from a slope, and to
 see a tail. A stage that the budget has no room for is left out."""
-
-INHERITED_UNITS = 2.0**18
-"""The units of rounding of its largest entry that an entry of a second derivative may be off by,
-for no other reason than the rounding of the first derivative, which is differentiated. A softmax of
-which all but one entry vanish has such entries: it has lost by how much the largest one is less
-than 1. The value is ours and has no derivation."""
-ISOLATED = 64
-"""An automatic value that is off by more than this many tolerances at x, and right at the points
-around, is wrong at x alone (a special case of the rule, say) and is not excused as rounding. The
-value is ours."""
 
 
 @dataclass(frozen=True)
@@ -215,7 +207,7 @@ class Refinement:
             change = np.max(np.where(np.isfinite(changes), changes, 0.0), axis=0)
             reference, allowed = comparison.reference[tried], comparison.allowed[tried]
             right = np.all([abs(values - reference) <= allowed for values in around], axis=0)
-            alone = right & (comparison.difference[tried] > ISOLATED * allowed)
+            alone = right & (comparison.difference[tried] > ISOLATED_TOLERANCES * allowed)
             change = np.where(alone, 0.0, change)
             size = np.where(comparison.largest > 0, comparison.largest, 1.0)
             slack = np.where(comparison.fails, np.nanmin(change / size[tried]) * size, 0.0)
@@ -304,7 +296,7 @@ class Refinement:
             letter, comparison, kind = one
             with np.errstate(all="ignore"):
                 error = np.fmin(comparison.error, other.error + np.abs(other.reference))
-                wide = error > ZERO_UNITS * DOUBLE * comparison.scales.secant
+                wide = error > LADDER_ZERO_UNITS * DOUBLE * comparison.scales.secant
             unconfirmed = wide & comparison.agrees & comparison.moved
             if comparison.left_open is not None:
                 unconfirmed |= comparison.left_open

@@ -17,6 +17,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from adjudge.constants import (
+    DERIVATIVE_UNITS,
+    ENOUGH_POINTS,
+    FAR_DISTANCES,
+    LEAF_PROBES,
+    NEAR_ULPS,
+    NEARBY_EXPONENTS,
+    STANDARD_ERRORS,
+    UNCHANGED_PART,
+)
 from adjudge.errors import UnstableOutputError, attempt
 from adjudge.floats import Vector, scale
 from adjudge.limits import limits
@@ -32,24 +42,6 @@ from adjudge.problem import (
     generator,
     random_entries,
 )
-
-DISTANCES = (46, 30, 20, 16, 13, 11, 9)
-"""Binary exponents of the distances from x, over its scale, at which a difference is taken again.
-The first points are some units of rounding in double away. The last ones are far enough for the
-rounding of code that is in single precision inside to be another one from point to point. The
-values are ours."""
-ENOUGH_POINTS = 4
-"""A difference counts as an error only if it was the same at this many points; of the seven some
-may lie outside the domain of f. With one or two, rounding would be the same by chance too often."""
-UNCHANGED = 1 / 4
-"""The part of a difference by which it may change between points and still count as the same. An
-error in a rule changes as smoothly as the derivative does, by little at these distances; rounding
-changes by all of itself. The value is ours."""
-
-SUM_UNITS = 64
-"""Two sums of the same terms are the same number up to this many units of rounding of the terms. A
-sum of n terms is off by about sqrt(n) units (Higham and Mary 2019), so this covers a few thousand
-terms; the value is ours."""
 
 
 def is_systematic(
@@ -67,7 +59,7 @@ def is_systematic(
         there = attempt(partial(gap_at, point), UnstableOutputError)
         if there is None or not np.isfinite(there):
             continue
-        if abs(there - gap) > UNCHANGED * abs(gap):
+        if abs(there - gap) > UNCHANGED_PART * abs(gap):
             return False
         held += 1
     return held >= ENOUGH_POINTS
@@ -78,13 +70,17 @@ def perturbed(vector: Vector, random: np.random.Generator) -> Vector:
     at every point if the probe stayed the same, and a rounding error of it would pass for an error
     of the rule.
     """
-    return np.asarray(vector * (1 + 2.0 ** -DISTANCES[-1] * random.uniform(-1, 1, vector.size)))
+    return np.asarray(
+        vector * (1 + 2.0 ** -NEARBY_EXPONENTS[-1] * random.uniform(-1, 1, vector.size))
+    )
 
 
 def _nearby_points(problem: Problem, eps: float, seed: int) -> Iterator[Vector]:
-    """Yields points at the distances `DISTANCES`, and never closer than four units of rounding."""
+    """Yields points at the distances of `NEARBY_EXPONENTS`, and never closer than four units of
+    rounding.
+    """
     random = generator(seed, Stream.NEARBY_POINTS)
-    for distance in DISTANCES:
+    for distance in NEARBY_EXPONENTS:
         move = (
             max(2.0**-distance, 4 * eps)
             * problem.length_scales
@@ -94,14 +90,6 @@ def _nearby_points(problem: Problem, eps: float, seed: int) -> Iterator[Vector]:
 
 
 Array = NDArray[np.float64]
-
-DERIVATIVE_UNITS = 16
-"""The units of rounding that a narrow derivative may be off by before anything is said of it. In
-the design study (docs/numerics.md) 90 % of the well-conditioned derivatives were within 4 units of
-rounding of their terms; four times that is ours."""
-STANDARD_ERRORS = 8
-"""A common factor differs from one only if it does so by this many standard errors of its mean. The
-value is ours."""
 
 
 def rms(values: Array, axis: int | tuple[int, ...] | None = None) -> Vector:
@@ -199,16 +187,6 @@ def _moments(values: Array, held: NDArray[np.bool_]) -> Moments:
     mean = np.sum(values, axis=0) / np.maximum(count, 1)
     scatter = np.sum(held * (values - mean) ** 2, axis=0) / np.maximum(count - 1, 1)
     return Moments(mean, scatter, np.asarray(count, dtype=np.float64))
-
-
-NEAR_ULPS = 2
-"""The first points lie within this many units of rounding of x: between them nothing but
-conditioning moves a derivative."""
-FAR_DISTANCES = (2.0**-6, 2.0**-6, 2.0**-5, 2.0**-4, 2.0**-3, 2.0**-2)
-"""The distances of the other points, relative to x. They are so far apart that the rounding errors
-at two of them have nothing in common. The values are ours."""
-PROBES = 4
-"""The random probes that are shared out among the leaves; each leaf gets two of them at least."""
 
 
 @dataclass(frozen=True)
@@ -331,7 +309,7 @@ def random_probes(
         scales = [scale(problem.origin[part]) for part in problem.X.slices]
         lengths = 2.0 ** np.round(np.log2(np.concatenate([*scales, np.zeros(0)])))
     found = []
-    each = 2 if problem.X.size + space.size >= limits().many else max(2, PROBES // len(parts))
+    each = 2 if problem.X.size + space.size >= limits().many else max(2, LEAF_PROBES // len(parts))
     for part in parts * each:
         probe = np.zeros(space.size)
         probe[part] = random_entries(random, part.stop - part.start) * lengths[part]

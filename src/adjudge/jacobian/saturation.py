@@ -14,38 +14,23 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from adjudge.constants import (
+    CHANCE_PART,
+    DOMINATING_FACTOR,
+    ENTRY_FLOOR,
+    ONSET_HALVINGS,
+    ONSET_UNITS,
+    SATURATION_DISTANCES,
+    STANDSTILL_UNITS,
+    TAIL_DISTANCE,
+)
 from adjudge.errors import attempt
 from adjudge.estimate import Column, coarsest_eps, describe_move, moved_by
 from adjudge.findings import entry_name
 from adjudge.floats import Vector, lowest_bit
 from adjudge.jacobian.column import ColumnBlock, Columns, ModeComparison
-from adjudge.jacobian.comparison import ERRORS, FLOOR, Comparison, Tally
+from adjudge.jacobian.comparison import ERRORS, Comparison, Tally
 from adjudge.problem import Base, BlockSums, Probes, Problem, Reverse, evaluate
-
-CLOSE = 2.0**-8
-"""The distance from x, over its scale, at which f must still have its value at x for a tail. A
-power of x with an offset of its own size, up to the sixth, has left its value at 0 by more than
-rounding there, and its zero derivative is right."""
-FAR = (1.0, 0.25)
-"""The distances from x, over its scale, at which f is asked whether it moves at all."""
-HALVINGS = 10
-"""The bisection steps between where f stands still and where it moves. A kink that is met within
-`2^-10` of the scale of x then moves f by more than `SLIGHT_UNITS` of rounding at once."""
-SLIGHT_UNITS = 64
-"""A smooth function that begins to move does so by no more than this many units of rounding; a
-kink, a clip or a step moves by more at once."""
-ZERO_UNITS = 1536
-"""The units of rounding over the scale of x to which a ladder of long steps shows that a derivative
-is zero. It is half again the error bar of the ladder's longest window, whose shortest step is 1/64
-of the scale of x."""
-NOISE_UNITS = 2.0**10
-"""Farther off f has to move by this many units of rounding; what stays within fewer may be noise
-about a constant, as `sin^2 + cos^2` is."""
-
-
-CHANCE_PART = 1 / 128
-"""The part of the entries of a leaf whose derivative may be as small by chance, where it crosses
-zero. Only more of them than this are compared once more by themselves; the value is ours."""
 
 
 def all_saturated(compared: Sequence[ModeComparison]) -> bool:
@@ -72,11 +57,6 @@ def in_tail(problem: Problem, base: Base, found: Column) -> NDArray[np.bool_]:
     return tail
 
 
-DOMINATING = 64
-"""An output that stands still hides those of its leaf that move if it is this many times larger
-than the largest of them. The value is ours."""
-
-
 def dominating_constants(
     base: Base, probes: Probes, found: Column, reverse: Reverse | None
 ) -> NDArray[np.bool_] | None:
@@ -94,8 +74,8 @@ def dominating_constants(
         if np.any(moved[part]):
             top = np.max(size[part], initial=0.0, where=moved[part] & np.isfinite(size[part]))
             with np.errstate(over="ignore"):  # beyond the largest number nothing dominates
-                still[part] = ~moved[part] & (size[part] > DOMINATING * top)
-    for t in (FAR[1], -FAR[1]):
+                still[part] = ~moved[part] & (size[part] > DOMINATING_FACTOR * top)
+    for t in (SATURATION_DISTANCES[1], -SATURATION_DISTANCES[1]):
         if not np.any(still):
             return None
         value = _value(base.problem, base, found, t)
@@ -119,8 +99,8 @@ def moves_beyond_noise(base: Base, found: Column) -> bool:
         unit = 2.0**-52 * base.magnitude(base.values)[:count]
         samples = [value for s in found.ladders[-1] for value in (s.plus, s.minus)]
         moves = np.array([np.abs(value - base.values)[:count] for value in samples])
-        slight = np.any((moves > 0) & (moves <= SLIGHT_UNITS * unit), axis=0)
-        return bool(np.any(slight & (np.max(moves, axis=0) > NOISE_UNITS * unit)))
+        slight = np.any((moves > 0) & (moves <= ONSET_UNITS * unit), axis=0)
+        return bool(np.any(slight & (np.max(moves, axis=0) > STANDSTILL_UNITS * unit)))
 
 
 def _in_tail_on(problem: Problem, base: Base, found: Column, sign: float) -> NDArray[np.bool_]:
@@ -143,17 +123,17 @@ def _in_tail_on(problem: Problem, base: Base, found: Column, sign: float) -> NDA
         return move > 0
 
     # f may be constant, and then a zero derivative is right.
-    reached = [t for t in FAR if np.any(moved(t))]
+    reached = [t for t in SATURATION_DISTANCES if np.any(moved(t))]
     if not reached:
         return np.zeros(at.size, bool)
-    close = moved(CLOSE)
+    close = moved(TAIL_DISTANCE)
     # Bisection between where f stands still and where it moves: in a tail some point in between
     # shows a move by a few units of rounding, at a kink none does.
-    low, high = CLOSE, min(reached)
-    for _ in range(HALVINGS):
+    low, high = TAIL_DISTANCE, min(reached)
+    for _ in range(ONSET_HALVINGS):
         with np.errstate(all="ignore"):
             small = [
-                (m > 0) & (m <= SLIGHT_UNITS * eps * size) & ok
+                (m > 0) & (m <= ONSET_UNITS * eps * size) & ok
                 for m, ok in zip(moves, on_lattice, strict=True)
             ]
         gradual = np.logical_or.reduce(small) & ~close
@@ -165,7 +145,7 @@ def _in_tail_on(problem: Problem, base: Base, found: Column, sign: float) -> NDA
         else:
             low = middle
     # Noise about a constant also moves f by units of rounding, but never by more.
-    truly = np.max(moves, axis=0) > NOISE_UNITS * eps * size
+    truly = np.max(moves, axis=0) > STANDSTILL_UNITS * eps * size
     return np.asarray(gradual & truly)
 
 
@@ -235,7 +215,9 @@ def mark_uncompared(sums: BlockSums, comparison: Comparison, found: Column) -> N
         size, bound = np.abs(terms), comparison.significance_bound[which] / ERRORS[0]
         # Two evaluations compare on the scale of the largest output, and see nothing far below
         # that.
-        far_below = (size > 0) & (size <= FLOOR * comparison.tolerance.relative * np.max(size))
+        far_below = (size > 0) & (
+            size <= ENTRY_FLOOR * comparison.tolerance.relative * np.max(size)
+        )
         sums.uncompared |= bool(np.any((doubted | far_below) & ~(size > bound)))
 
 
@@ -258,7 +240,9 @@ def count_saturated(
         if j is not None:
             own = np.abs(comparison.automatic)
             small = agreeing & (own * found.tangent.length <= eps * values[: own.size])
-            saturated = np.flatnonzero(small & (own > 0) & (own <= FLOOR * comparison.scales.block))
+            saturated = np.flatnonzero(
+                small & (own > 0) & (own <= ENTRY_FLOOR * comparison.scales.block)
+            )
         else:
             part = probes.X.slices[found.tangent.leaf]
             its = block.of_leaf(part)

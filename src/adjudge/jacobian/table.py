@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from adjudge.constants import LADDER_COLUMNS, SATURATED_COLUMNS, SEPARATIONS
 from adjudge.estimate import SIGNIFICANT_BITS, Column, column
 from adjudge.findings import Entry
 from adjudge.floats import Vector
@@ -62,22 +63,6 @@ def column_name(problem: Problem, tangent: Tangent) -> str:
     if tangent.coordinate is not None:
         return problem.X.entry(tangent.coordinate)
     return f"{problem.X.leaves[tangent.leaf].name} along v"
-
-
-SATURATED_COLUMNS = 4
-"""No more columns than this that lie below the rounding of f get a ladder of long steps. They may
-be saturated, and then a wrong zero would pass; but inputs that f does not read look the same, and
-without a limit each of their columns would cost a ladder. The value is ours."""
-
-SEPARATIONS = 3
-"""Entries that are too small to show among larger ones are compared by themselves up to this many
-times, each time without those that showed. The gradient of `sqrt` at inputs from 1e-12 to 40 takes
-these; without them a wrong sign of a small entry passes. The value is ours."""
-
-LADDER_COLUMNS = 32
-"""After this many columns with a disagreement, or as many with a doubt, the rest are judged by
-their two evaluations. The verdict stands by then, and a wrong rule would otherwise cost two ladders
-for every column of a large input. The value is ours."""
 
 
 class TwoEvaluations(NamedTuple):

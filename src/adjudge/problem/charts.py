@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from adjudge.constants import CHART_RADIUS, POLAR_STEPS
 from adjudge.engine import Array, HostArray
 from adjudge.floats import relative_step, scale
 
@@ -49,21 +50,6 @@ class Chart:
     in the set; `None` means that nothing limits the coordinates."""
     affine: bool = False
     """Whether the map is affine, so that its second derivative is zero."""
-
-
-SMALL = 2.0**-4
-"""The limit on how far coordinates go, which has two uses.
-
-Coordinates go no further than this from an orthogonal matrix, in the Frobenius norm; further away
-`POLAR_STEPS` steps would not reach the polar factor to rounding. And a positive number keeps at
-least this part of itself; without that a step could take it to zero or below, where functions such
-as the logarithm are not defined. The value is ours."""
-POLAR_STEPS = 4
-"""The number of steps of the Newton-Schulz iteration for the polar factor.
-
-The iteration converges quadratically: the error is `SMALL` at first, then `3/2 SMALL^2`, 5e-5, 4e-9
-and 3e-17, which is below the rounding of float64. With fewer steps the points would be off the set
-by more than rounding. The iteration is standard; the fixed number of steps is ours."""
 
 
 def tolerance(eps: float, terms: int) -> float:
@@ -142,7 +128,7 @@ def simplex(x: HostArray, eps: float) -> Chart:
         _simplex_push,
         _simplex_pull,
         (np.broadcast_to(total, x.shape),),
-        reach=(SMALL * x, np.full(x.shape, np.inf)),
+        reach=(CHART_RADIUS * x, np.full(x.shape, np.inf)),
     )
 
 
@@ -214,7 +200,7 @@ def orthogonal(x: HostArray, eps: float) -> Chart:
         )
     exact = 1 + 1j if np.iscomplexobj(x) else 1.0
     start = np.full(x.shape, exact * 2.0 ** round(-np.log2(max(n, m)) / 2))
-    room = _everywhere(x) * SMALL / np.sqrt(n * m)
+    room = _everywhere(x) * CHART_RADIUS / np.sqrt(n * m)
     kind = "unitary" if np.iscomplexobj(x) else "orthogonal"
     words = f"matrices of orthonormal {'rows' if n < m else 'columns'}"
     return Chart(
@@ -390,7 +376,9 @@ def positive(x: HostArray, eps: float) -> Chart:
         raise OffTheSetError("is complex", "give real numbers")
     if not np.all(x >= 0):
         raise OffTheSetError(f"has the entry {np.min(x):.3g}", "pass entries that are not negative")
-    return Chart("positive numbers", reach=(SMALL * x, np.full(x.shape, np.inf)), affine=True)
+    return Chart(
+        "positive numbers", reach=(CHART_RADIUS * x, np.full(x.shape, np.inf)), affine=True
+    )
 
 
 SETS: Mapping[str, Callable[[HostArray, float], Chart]] = {

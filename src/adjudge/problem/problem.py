@@ -14,9 +14,10 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from adjudge.constants import COARSE_EPS, UNDETECTABLE_UNITS
 from adjudge.engine import Arrays, AutodiffBackend, ByHand, FlatByHand, FlatFunction, HandBackend
 from adjudge.errors import Source, running
-from adjudge.floats import COARSE_EPS, QUANTILE_ENTRIES, Vector, scale
+from adjudge.floats import QUANTILE_ENTRIES, Vector, scale
 from adjudge.problem.arguments import Arguments
 from adjudge.problem.calls import Counts, Move, Purpose, UserCalls
 from adjudge.problem.constraints import (
@@ -272,11 +273,6 @@ def _charted(problem: Problem, charts: Charts) -> Problem:
     return replace(problem, function=function, evaluate=evaluate)
 
 
-UNDETECTABLE = 64
-"""The number of units of rounding of f below which a change of f is taken not to show. Without such
-a floor the rounding of f would pass for a slope of its derivative. The value is ours."""
-
-
 @dataclass(frozen=True)
 class Base:
     """The outputs of a problem at x, with the observed ones, and the spaces that they lie in."""
@@ -335,9 +331,9 @@ class Base:
 def undetectable_slope(base: Base, vector: Vector, eps: float) -> Vector:
     """Returns the slope along `vector` that each output of a derivative may have unseen in f.
 
-    The result has one entry per entry of `base.Y`: `UNDETECTABLE` units of rounding of f, which is
-    `eps` relative to its largest value, over the scale of the input that the output belongs to. It
-    is zero where the problem is f itself. The rule is ours.
+    The result has one entry per entry of `base.Y`: `UNDETECTABLE_UNITS` units of rounding of
+    f, which is `eps` relative to its largest value, over the scale of the input that the output
+    belongs to. It is zero where the problem is f itself. The rule is ours.
     """
     problem, width = base.problem, base.Y.size
     observed = base.values[width:]
@@ -350,7 +346,7 @@ def undetectable_slope(base: Base, vector: Vector, eps: float) -> Vector:
     moves = vector != 0
     with np.errstate(all="ignore"):
         step = float(np.max(np.abs(vector[moves]) / problem.length_scales[moves], initial=0.0))
-        return np.asarray(UNDETECTABLE * eps * f * step / lengths)
+        return np.asarray(UNDETECTABLE_UNITS * eps * f * step / lengths)
 
 
 def evaluate(problem: Problem, base: Base, x: Vector, purpose: Purpose | Move) -> Vector:

@@ -14,6 +14,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
+from adjudge.constants import EXTRA_RUNS, MAP_OF_ZERO_UNITS
 from adjudge.engine import UNDEFINED, Array, Arrays, MaybeArrays
 from adjudge.errors import AdjudgeError, Catching, Source, UnstableOutputError, running
 from adjudge.findings import (
@@ -52,14 +53,6 @@ from adjudge.properties.purity import (
     largest_difference,
     restricted,
 )
-
-ZERO_UNITS = 64
-"""A map may leave this many units of rounding of terms that cancel in it where it is handed zero.
-The value is ours."""
-
-EXTRA_RUNS = 3
-"""A rule that is not repeatable is called this many times more, since how far two runs are apart
-changes from pair to pair, and the largest of several is what `nondet_tol` has to allow."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +132,7 @@ class LinearRule:
         # NaN counts as something.
         if not np.any(at_zero):
             return
-        allowed = np.abs(at_zero) <= ZERO_UNITS * self.checks.tolerance.eps * largest
+        allowed = np.abs(at_zero) <= MAP_OF_ZERO_UNITS * self.checks.tolerance.eps * largest
         if self.checks.tolerance.equal_nan:
             allowed |= np.isnan(at_zero)
         bad = np.flatnonzero((at_zero != 0) & ~allowed)

@@ -16,6 +16,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from adjudge.constants import (
+    COARSE_EPS,
+    DERIVATIVE_UNITS,
+    DOUBLINGS,
+    NARROW_WRONG_FACTOR,
+    WORST_ENTRIES,
+)
 from adjudge.estimate import coarsest_eps
 from adjudge.findings import (
     Finding,
@@ -28,9 +35,8 @@ from adjudge.findings import (
     Verdict,
     entry_name,
 )
-from adjudge.floats import COARSE_EPS, Vector, norm, scale
+from adjudge.floats import Vector, norm, scale
 from adjudge.jacobian import (
-    DERIVATIVE_UNITS,
     Array,
     DerivativeAtPoints,
     Evaluator,
@@ -47,15 +53,6 @@ from adjudge.jacobian import (
     rounding_allowance,
 )
 from adjudge.problem import Stream, generator
-
-WRONG_FACTOR = 4
-"""Up to this many times the allowed rounding a deviation is inaccuracy, a note; beyond it, what
-stays the same at all points is an error. The factor is that of the design study
-(docs/numerics.md)."""
-KEPT = 32
-"""The number of entries that are looked at closely, those farthest off."""
-DOUBLINGS = 12
-"""x is doubled this many times until a function that stands still is seen to move."""
 
 
 @dataclass(frozen=True)
@@ -167,15 +164,15 @@ class _LowPrecision:
         )
         shift = self._value_deviation(pair_at_x)
         few = 1.25 * self.u if self.eps > COARSE_EPS else DERIVATIVE_UNITS * self.u
-        suspects, biased = _worst(ratio, WRONG_FACTOR), np.abs(deviations.bias) > few
-        shifted = self.first and bool(np.any(shift > WRONG_FACTOR))
+        suspects, biased = _worst(ratio, NARROW_WRONG_FACTOR), np.abs(deviations.bias) > few
+        shifted = self.first and bool(np.any(shift > NARROW_WRONG_FACTOR))
         wrong, factor = bool(np.any(deviations.not_finite)), 1.0
         if suspects.size or np.any(biased) or shifted:
             apart = self._pair(points_farther_off(self.low.problem, self.eps, self.random))
             if len(apart[0].values) < 3:
                 apart = pair_at_x
             moved = self._values_off(shift, apart)
-            if np.any(shift[moved] > WRONG_FACTOR):
+            if np.any(shift[moved] > NARROW_WRONG_FACTOR):
                 return replace(self.nothing, different=Refusal.OTHER_VALUE_BEYOND_ROUNDING)
             if shifted:
                 self.nothing = replace(self.nothing, value=self._value(int(np.argmax(shift))))
@@ -313,7 +310,8 @@ class _LowPrecision:
         size = deviations.size.copy()
         size[suspects] = _rms_held(g, held)
         bound = (
-            WRONG_FACTOR * rounding_allowance(self.u, size, deviations.motion, self.of)[suspects]
+            NARROW_WRONG_FACTOR
+            * rounding_allowance(self.u, size, deviations.motion, self.of)[suspects]
         )
         zero = np.all((e == -g) | ~held[:, None], axis=(0, 1)) & np.any(held, axis=0)
         # No loss of digits makes a deviation that is the same part of the derivative everywhere.
@@ -324,7 +322,7 @@ class _LowPrecision:
         off, f = finite_deviation(*(np.array(derivative.values) for derivative in at))
         drift = np.abs(np.mean(relative_bias(off, f, self.low.base.Y), axis=0))
         shown = self.u * (4 if self.eps > COARSE_EPS else DERIVATIVE_UNITS) * float(rms(norm(f)))
-        shown = max(shown, WRONG_FACTOR * float(rms(norm(off))))
+        shown = max(shown, NARROW_WRONG_FACTOR * float(rms(norm(off))))
         by_leaf = common_factors(np.array(biases), few + 2 * float(np.max(drift, initial=0.0)))
         if self._motion_of_f(deviations.off[still], still) <= shown:
             still = still[part]
@@ -407,4 +405,4 @@ def _ulp(value: float, eps: float) -> float:
 def _worst(ratio: Vector, bound: float) -> NDArray[np.intp]:
     """Returns the entries farthest beyond `bound`."""
     beyond = np.flatnonzero(ratio > bound)
-    return beyond[np.argsort(-ratio[beyond])[:KEPT]]
+    return beyond[np.argsort(-ratio[beyond])[:WORST_ENTRIES]]

@@ -16,6 +16,7 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
+from adjudge.constants import REORDERING_PART, REORDERING_UNITS, RESIDUE_UNITS, UNDERFLOW
 from adjudge.engine import Array, MaybeArrays
 from adjudge.estimate import column
 from adjudge.findings import (
@@ -35,19 +36,10 @@ from adjudge.findings import (
     WritesInto,
 )
 from adjudge.floats import Vector
-from adjudge.jacobian import UNDERFLOW, Table, Tally, Tolerance
+from adjudge.jacobian import Table, Tally, Tolerance
 from adjudge.problem import Base, Probes, Problem, Purpose, Space, evaluate, largest
 
 # -- two runs at one point
-
-REORDERING_UNITS = 1024
-"""Another order of additions (atomics, threads) changes a sum by no more than this many units of
-rounding of the largest entry. A larger limit takes randomness for atomics, and a smaller one calls
-the spread of a right backward pass on a GPU randomness. The value is ours."""
-
-CANCELLATION = 2.0**-10
-"""The limit relative to the largest entry, where terms that are far larger cancel in the sums.
-Between the two limits it is left open what makes the runs differ; the value is ours."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +88,7 @@ class Runs:
             space.leaves[j].info.dtype.rpartition(".")[2],
             in_units,
             reordering=float(reordering[j]),
-            cancelling=float(CANCELLATION * sizes[j]),
+            cancelling=float(REORDERING_PART * sizes[j]),
             allowed=allowed if whole <= allowed else None,
         )
         unit = self.eps[widest] * sizes[widest]
@@ -137,11 +129,6 @@ def equal_entries(a: Vector, b: Vector) -> bool:
 
 
 # -- the function at x
-
-RESIDUE_UNITS = 1024
-"""A derivative that should be zero may be this many units of rounding of f over the scale of x.
-What cancels in it may be some hundred times f: a mean of one number less that number, over its
-spread, for example. The value is ours."""
 
 
 @dataclass

@@ -10,16 +10,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from adjudge.constants import REFERENCE_VALUE_DISTANCES, REFERENCE_VALUE_UNITS
 from adjudge.findings import Finding, ReferenceElsewhere, Remedy, Status
 from adjudge.floats import Vector
 from adjudge.jacobian import Tolerance
 from adjudge.problem import Base, Problem, Purpose, Space, Stream, evaluate, generator
-
-VALUE_UNITS = 64
-"""A difference of this many units of rounding of f, relative to the median of its leaf, needs no
-explanation. The value is ours."""
-DISTANCES = (2.0**-12, 2.0**-10, 2.0**-9, 2.0**-8)
-"""The distances from x, relative to it, at which a gap is looked at again; the values are ours."""
 
 
 def another_function(
@@ -40,7 +35,7 @@ def another_function(
         return []
     size = base.magnitude(base.values)[first:]
     with np.errstate(all="ignore"):
-        allowed = VALUE_UNITS * tolerance.eps * size
+        allowed = REFERENCE_VALUE_UNITS * tolerance.eps * size
         off = np.isfinite(gap) & ~(np.abs(gap) <= allowed)
     off |= np.isnan(gap) & np.isfinite(base.values[first:])
     if not np.any(off):
@@ -86,7 +81,7 @@ def _is_scattered(
     # The cotangents stay what they are.
     if problem.modes_taken:
         reach[problem.X.slices[problem.primal_inputs - 1].stop :] = 0.0
-    for far in DISTANCES:
+    for far in REFERENCE_VALUE_DISTANCES:
         move = far * reach * random.uniform(0.5, 1.0, problem.X.size)
         point = problem.origin + move * random.choice([-1.0, 1.0], problem.X.size)
         point = problem.X.vector(problem.backend, problem.point(problem.clipped(point)), problem.x)

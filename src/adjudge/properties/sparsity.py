@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from adjudge.constants import LEAK_UNITS, MOVE_LENGTHS
 from adjudge.errors import UnstableOutputError, attempt
 from adjudge.estimate import column, moved_by, with_ladder, with_second_ladder
 from adjudge.findings import Finding, NothingRead, Remedy, RowLeaks, RowsMissing, Status
@@ -33,13 +34,6 @@ from adjudge.problem import (
 )
 
 Mask = NDArray[np.bool_]
-
-NOISE_UNITS = 2.0**14
-"""A number counts as a derivative, where f does not move, only if it stands out by this many units
-of rounding of f and of the gradient. Rounding of a backward pass is no leak. The value is ours."""
-MOVE_LENGTHS = (1.0, -1.0, 2.0**-10, 2.0**-20)
-"""The lengths of moves, over the scale of x, under all of which f has to stand still. f may be flat
-at long moves, where it is saturated, and at short ones, where it is rounded to a grid."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +122,7 @@ class SparsityPattern:
         part = table.problem.X.slices[j]
         with np.errstate(all="ignore"):
             told = float(norm(gradient[part] * tangent.vector[part]))
-        if told <= NOISE_UNITS * self._rounding(table.probes.cotangent):
+        if told <= LEAK_UNITS * self._rounding(table.probes.cotangent):
             return False
         for k, length in enumerate(MOVE_LENGTHS):
             moved = self._moved(self._tangent(j, mask, k + 1), length)
@@ -210,8 +204,8 @@ class SparsityPattern:
         tangent = self._tangent(j, mask, 5)
         with np.errstate(all="ignore"):
             told = float(norm(here * tangent.vector[part]))
-        floor = NOISE_UNITS * table.tolerance.eps
-        if not np.any(here[mask] > floor * largest) or told <= NOISE_UNITS * self._rounding(w):
+        floor = LEAK_UNITS * table.tolerance.eps
+        if not np.any(here[mask] > floor * largest) or told <= LEAK_UNITS * self._rounding(w):
             return False
         for k, length in enumerate(MOVE_LENGTHS[1:]):
             moved = self._moved(self._tangent(j, mask, 6 + k), length)

@@ -11,14 +11,12 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from adjudge.constants import SUM_UNITS, SYMMETRY_LEAVES
 from adjudge.findings import Asymmetric, Finding, Status
 from adjudge.floats import Vector, norm, scale
-from adjudge.jacobian import SUM_UNITS, is_systematic, perturbed
+from adjudge.jacobian import is_systematic, perturbed
 from adjudge.problem import Forward, Reverse, Stream, generator, random_entries
 from adjudge.properties.purity import Identities, restricted
-
-MOST_LEAVES = 4
-"""Up to this many inputs, and outputs, each is tried by itself; more are tried all together."""
 
 Hessian = Callable[[Vector], Vector]
 """`v -> H v` on x, for `H` the second derivative of `<w, f>`."""
@@ -41,7 +39,7 @@ def asymmetries(
     if not each:
         return
     cotangents = range(problem.primal_inputs, len(problem.X.leaves))
-    if len(cotangents) == 1 or len(cotangents) > MOST_LEAVES:
+    if len(cotangents) == 1 or len(cotangents) > SYMMETRY_LEAVES:
         if rows is None:
             yield from _of_output(checks, mode, problem.origin, "<w, f>")
         return
@@ -69,7 +67,7 @@ def _of_output(
         [*(scale(problem.origin[problem.X.slices[j]]) for j in leaves), np.zeros(0)]
     )
     one, two = (random_entries(random, count) * lengths for _ in range(2))
-    if len(leaves) > MOST_LEAVES:
+    if len(leaves) > SYMMETRY_LEAVES:
         parts, names = [one], [""]
     else:
         parts = [restricted(checks.base.Y, one, j) for j in leaves]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from adjudge.constants import SIGNIFICANT_BARS
 from adjudge.floats import Vector
 
 Indices = NDArray[np.intp]
@@ -22,9 +23,6 @@ MOST_NAMED = 8
 MOST_BLOCKS = 12
 """The search ends with more disjoint wrong blocks than this: there are more errors than are named,
 and halving them all would cost as much as testing every candidate."""
-SIGNIFICANT_BARS = 4.0
-"""A residual is significant beyond this many error bars. Bars of many differences are exceeded now
-and then, and a search that follows such a residual tests right candidates. The value is ours."""
 
 
 @dataclass(frozen=True)

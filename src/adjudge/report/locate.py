@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from adjudge.constants import INHERITED_UNITS, VJP_UNITS
 from adjudge.errors import attempt
 from adjudge.estimate import (
     Column,
@@ -23,12 +24,9 @@ from adjudge.estimate import (
 )
 from adjudge.findings import AlsoWrong, Entry, Method, Scheme
 from adjudge.floats import Vector, norm
-from adjudge.jacobian import ENTRY_WORK, INHERITED_UNITS, Failure, Table, rounding_neighbours
+from adjudge.jacobian import ENTRY_WORK, Failure, Table, rounding_neighbours
 from adjudge.problem import Forward, Purpose, Reverse, Tangent, evaluate, undetectable_slope
 from adjudge.report.group_testing import MOST_NAMED, Indices, Residual, Search
-
-VJP_UNITS = 16
-"""The units of rounding that one vjp may leave in a projection; ours."""
 
 
 @dataclass

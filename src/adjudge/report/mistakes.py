@@ -14,15 +14,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from adjudge.constants import ENTRY_FLOOR, PATTERN_EVIDENCE, PLACE_EVIDENCE
 from adjudge.estimate import column
 from adjudge.floats import Vector, norm
 from adjudge.jacobian import Failure, Table
 from adjudge.problem import Stream, random_cotangent
-
-FLOOR = 1e-4
-"""The size, relative to the largest entry, below which an entry is compared on the scale of its
-neighbours. It is the number of the comparisons that failed (`jacobian.comparison.FLOOR`), to which
-a test holds it."""
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -66,7 +62,7 @@ class DerivativePair:
     @cached_property
     def floor(self) -> float:
         """The size below which an entry is compared on the scale of the others."""
-        return FLOOR * float(np.max(np.abs(self.reference), where=self.known, initial=0.0))
+        return ENTRY_FLOOR * float(np.max(np.abs(self.reference), where=self.known, initial=0.0))
 
     @cached_property
     def wrong(self) -> Mask:
@@ -135,9 +131,6 @@ def evidence(gap: Array, margin: Array) -> Array:
     return np.asarray(np.log10(np.clip(ratio, 1.0, 1e16)))
 
 
-EVIDENCE = 3.0
-"""A pattern is claimed from this many decades on: accident meets its numbers less than once in a
-thousand times."""
 LARGEST = 2**24
 """The most numbers that are compared in the search for a permutation of one axis, which takes less
 than a second."""
@@ -153,7 +146,7 @@ def most_evident(pair: DerivativePair, guesses: Iterable[Guess]) -> str | None:
         for text, change, cost in guesses
     ]
     score, text = max(scores, default=(0.0, ""), key=lambda scored: scored[0])
-    return text if score >= EVIDENCE else None
+    return text if score >= PATTERN_EVIDENCE else None
 
 
 # -- the families of changes, the more specific ones first
@@ -194,7 +187,7 @@ def wrong_phase(pair: DerivativePair) -> str | None:
         for part in (pair.automatic, pair.reference, pair.error)
     )
     margin = e + pair.rtol * np.maximum(np.maximum(a, r), pair.floor)
-    if (np.abs(a - r) <= margin).all() and evidence(gap, margin).sum() >= EVIDENCE:
+    if (np.abs(a - r) <= margin).all() and evidence(gap, margin).sum() >= PATTERN_EVIDENCE:
         return "has the right modulus and the wrong phase: a missing conjugate?"
     return None
 
@@ -384,11 +377,6 @@ def _diagonal(part: Array) -> Array:
     return np.where(np.eye(size, dtype=bool).reshape(*shape, *shape, 1, 1), part, 0.0)
 
 
-PLACE = 2.0
-"""A place is named from this many decades on: wrong entries strewn at random fill it less than once
-in a hundred times."""
-
-
 def diagnose(
     automatic: Vector,
     reference: Vector,
@@ -481,7 +469,9 @@ def _ignores_cotangent(pair: DerivativePair, other: Array) -> bool:
     """Returns whether the derivative is the same for two cotangents that are far apart."""
     a = pair.automatic
     margin = pair.rtol * np.maximum(np.abs(a), np.abs(other))
-    return bool((np.abs(a - other) <= margin).all() and evidence(a, margin).sum() >= EVIDENCE)
+    return bool(
+        (np.abs(a - other) <= margin).all() and evidence(a, margin).sum() >= PATTERN_EVIDENCE
+    )
 
 
 # -- what the wrong entries are
@@ -501,10 +491,10 @@ def _description(pair: DerivativePair, mask: Mask, sizes: dict[int, str]) -> Des
     if not np.isfinite(a).all():
         return None if np.isfinite(a).any() else Description("is not finite")
     if not a.any():
-        met = pair.evidence(np.zeros_like, mask).sum() >= EVIDENCE
+        met = pair.evidence(np.zeros_like, mask).sum() >= PATTERN_EVIDENCE
         return Description("is zero", ", where the reference is not") if met else None
     if (pair.zero | ~mask).all():
-        if evidence(a, e + pair.rtol * np.abs(a)).sum() < EVIDENCE:
+        if evidence(a, e + pair.rtol * np.abs(a)).sum() < PATTERN_EVIDENCE:
             return None
         still = not (r.any() or e.any())
         return Description(
@@ -529,13 +519,13 @@ def _factor(pair: DerivativePair, mask: Mask, sizes: dict[int, str]) -> Descript
         what
         for factor, what in named.items()
         if pair.evidence(partial(np.multiply, factor), mask).sum()
-        >= EVIDENCE + (0.0 if factor in {-1.0, 2.0, 0.5} else log10(len(named)))
+        >= PATTERN_EVIDENCE + (0.0 if factor in {-1.0, 2.0, 0.5} else log10(len(named)))
     ]
     if len(fits) == 1:
         return fits[0]
     met = pair.evidence(partial(np.multiply, fitted), mask, slack)
     # One entry went into the fit, and is no evidence for it.
-    if met.size and met.sum() - met.max() >= EVIDENCE:
+    if met.size and met.sum() - met.max() >= PATTERN_EVIDENCE:
         return Description(f"is {_number(fitted)} times the reference")
     return None
 
@@ -624,7 +614,7 @@ def _somewhere(pair: DerivativePair, x: Vector | None, sizes: dict[int, str]) ->
         if place is not None:
             return f"{verb} exactly where the input is {place}{hint}"
     for place, tried in _boxes(pair):
-        if what is not None or ways - tried >= PLACE:
+        if what is not None or ways - tried >= PLACE_EVIDENCE:
             right = "there" if place.startswith("except") else "elsewhere"
             return f"{verb} {place}{hint}; right {right}"
     if what is None:
@@ -638,7 +628,7 @@ def _domain(pair: DerivativePair, x: Vector) -> str | None:
     wrong, informative = pair.wrong.any(axis=outputs), pair.informative.any(axis=outputs)
     values = x.reshape(wrong.shape)
     n, k = np.count_nonzero(informative), np.count_nonzero(wrong)
-    if (lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)) / log(10) < PLACE:
+    if (lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)) / log(10) < PLACE_EVIDENCE:
         return None
     for place, inside in (
         ("zero", values == 0),

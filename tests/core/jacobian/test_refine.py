@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from adjudge import ByHand, Status, Verdict, examine
+from adjudge.constants import NOISE_POINTS
 from adjudge.estimate.noise import (
-    POINTS,
     carried_dtype,
     computational_noise,
     lattice_noise,
@@ -184,20 +184,20 @@ def test_a_step_that_cannot_move_a_tiny_entry_is_a_finding_and_no_exception(mode
 @pytest.mark.parametrize("noise", [1e-12, 1e-9])
 def test_scatter_is_the_standard_deviation_of_the_noise(noise, seed):
     random = np.random.default_rng(seed)
-    t = 0.3 + 1e-3 * np.asarray(POINTS)[:, None] / 32
+    t = 0.3 + 1e-3 * np.asarray(NOISE_POINTS)[:, None] / 32
 
-    values = np.sin(t) + noise * random.normal(size=(len(POINTS), 200))
+    values = np.sin(t) + noise * random.normal(size=(len(NOISE_POINTS), 200))
 
-    assert np.median(computational_noise(values, POINTS)) == pytest.approx(noise, rel=0.25), (
+    assert np.median(computational_noise(values, NOISE_POINTS)) == pytest.approx(noise, rel=0.25), (
         f"seed={seed}"
     )
-    assert np.max(computational_noise(np.sin(t), POINTS)) < 1e-15
+    assert np.max(computational_noise(np.sin(t), NOISE_POINTS)) < 1e-15
 
 
 def test_a_staircase_has_half_a_step_of_noise_and_a_single_jump_none_of_its_own():
-    t = np.asarray(POINTS)[:, None] / 32
+    t = np.asarray(NOISE_POINTS)[:, None] / 32
 
-    assert computational_noise(np.floor(5 * t), POINTS)[0] >= 0.5
+    assert computational_noise(np.floor(5 * t), NOISE_POINTS)[0] >= 0.5
     assert lattice_noise(np.exp(1e-8 * t) - 1, EPS)[0] == pytest.approx(EPS / 4)
     assert lattice_noise(np.exp(t), EPS)[0] == 0
 
