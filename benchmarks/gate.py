@@ -10,6 +10,10 @@ Only names that `import adjudge` offers are used, so the same script runs on any
     PYTHONPATH=before/src:before/adapters python benchmarks/gate.py record before.jsonl
     python benchmarks/gate.py check before.jsonl --slice 20
     python benchmarks/gate.py compare before.jsonl after.jsonl
+    python benchmarks/gate.py stages after.jsonl
+
+With `--verdicts` the numbers of evaluations may differ: only their sums are printed.
+The last command prints how often each stage of a verdict was reached, and how often it decided.
 """
 
 from __future__ import annotations
@@ -32,7 +36,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness import Family, OutOfTimeError, SkippedError, deadline, isolated, quiet, spread
+from harness import Family, OutOfTimeError, SkippedError, deadline, isolated, quiet, spread, table
 
 PINNED = {
     "PYTHONHASHSEED": "0",
@@ -94,6 +98,8 @@ def facts(report: Any) -> Record:
         "findings": tallied([f.status, f.mode, f.way, f.verdict] for f in report.findings),
         "counts": {name: report.counts[name] for name in COUNTS if name in report.counts},
     }
+    if getattr(report, "stages", None):
+        found["stages"] = {name: list(count) for name, count in report.stages.items()}
     if report.ways:
         found["ways"] = {
             way: {mode: str(outcome) for mode, outcome in row.items()}
@@ -210,21 +216,44 @@ def read(file: Path) -> tuple[dict[str, str], dict[str, Record]]:
 # ---------------------------------------------------------------- comparing
 
 
-def differences(old: Mapping[str, Record], new: Mapping[str, Record]) -> Iterator[str]:
-    """One block of lines for each case that differs."""
+def differences(
+    old: Mapping[str, Record], new: Mapping[str, Record], ignored: Sequence[str]
+) -> Iterator[str]:
+    """One block of lines for each case that differs in more than the fields that are ignored."""
     for key in sorted(old.keys() | new.keys()):
         if key not in new:
             yield f"{key}\n    the case is gone"
         elif key not in old:
             yield f"{key}\n    the case is new"
-        elif old[key] != new[key] and not out_of_time(old[key], new[key]):
-            fields = sorted(old[key].keys() | new[key].keys())
+        elif not out_of_time(old[key], new[key]):
+            before, after = without(old[key], ignored), without(new[key], ignored)
             lines = [
-                f"    {field}: {old[key].get(field)} -> {new[key].get(field)}"
-                for field in fields
-                if old[key].get(field) != new[key].get(field)
+                f"    {field}: {before.get(field)} -> {after.get(field)}"
+                for field in sorted(before.keys() | after.keys())
+                if before.get(field) != after.get(field)
             ]
-            yield "\n".join([key, *lines])
+            if lines:
+                yield "\n".join([key, *lines])
+
+
+def without(record: Record, ignored: Sequence[str]) -> Record:
+    """The record without the fields of these names, also within the reports of several engines."""
+    return {
+        name: {engine: without(own, ignored) for engine, own in value.items()}
+        if name == "reports"
+        else value
+        for name, value in record.items()
+        if name not in ignored
+    }
+
+
+def spent(records: Mapping[str, Record]) -> Counter[str]:
+    """The sums of all counts."""
+    sums: Counter[str] = Counter()
+    for record in records.values():
+        for own in (record, *record.get("reports", {}).values()):
+            sums.update(own.get("counts", {}))
+    return sums
 
 
 def out_of_time(*records: Record) -> bool:
@@ -232,14 +261,33 @@ def out_of_time(*records: Record) -> bool:
     return any(record.get("ended") == "out of time" for record in records)
 
 
-def compared(old: Mapping[str, Record], new: Mapping[str, Record]) -> int:
+def compared(old: Mapping[str, Record], new: Mapping[str, Record], *, verdicts: bool) -> int:
     """Prints what differs, and returns the exit status."""
+    ignored = ("stages", "counts", "compared") if verdicts else ("stages",)
     for key in sorted(old.keys() | new.keys()):
         if out_of_time(*(records[key] for records in (old, new) if key in records)):
             print(f"{key}\n    ran out of time and is not compared")
-    found = list(differences(old, new))
+    found = list(differences(old, new, ignored))
+    before, after = spent(old), spent(new)
+    for name in sorted(before.keys() | after.keys()):
+        print(f"{name}: {before[name]} -> {after[name]}")
     print("\n".join([*found, f"{len(old)} cases, {len(found)} differ"]))
     return bool(found)
+
+
+def print_stages(records: Mapping[str, Record]) -> None:
+    """Prints, by part, how many columns each stage was tried on and how many it decided."""
+    counts: dict[str, Counter[str]] = {}
+    for key, record in records.items():
+        part = key.split(" ", 1)[0]
+        for own in (record, *record.get("reports", {}).values()):
+            for stage, (reached, decided) in own.get("stages", {}).items():
+                row = counts.setdefault(stage, Counter())
+                row[f"{part} reached"] += reached
+                row[f"{part} decided"] += decided
+    columns = [f"{part} {what}" for part in PARTS for what in ("reached", "decided")]
+    rows = sorted(counts.items(), key=lambda item: -sum(item[1].values()))
+    print(table(["stage", *columns], [[stage, *(row[c] for c in columns)] for stage, row in rows]))
 
 
 def chosen(records: Mapping[str, Record], parts: Sequence[str], every: int) -> dict[str, Record]:
@@ -271,6 +319,10 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     compare = commands.add_parser("compare", help="print what differs between two recordings")
     compare.add_argument("old", type=Path)
     compare.add_argument("new", type=Path)
+    for one in (check, compare):
+        one.add_argument("--verdicts", action="store_true", help="let counts differ")
+    stages = commands.add_parser("stages", help="print how often each stage decided")
+    stages.add_argument("file", type=Path)
     return parser.parse_args(arguments)
 
 
@@ -280,7 +332,10 @@ def main() -> int:
     if options.command == "compare":
         (old_about, old), (new_about, new) = read(options.old), read(options.new)
         warned(old_about, new_about)
-        return compared(old, new)
+        return compared(old, new, verdicts=options.verdicts)
+    if options.command == "stages":
+        print_stages(read(options.file)[1])
+        return 0
     if any(os.environ.get(name) != value for name, value in PINNED.items()):
         environment = {**os.environ, **PINNED}
         os.execve(sys.executable, [sys.executable, *sys.argv], environment)  # noqa: S606  is itself
@@ -295,7 +350,8 @@ def main() -> int:
         return 0
     old_about, old = read(options.file)
     warned(old_about, about())
-    return compared(chosen(old, parts, options.slice), records)
+    kept_of_old = chosen(old, parts, options.slice)
+    return compared(kept_of_old, records, verdicts=options.verdicts)
 
 
 def warned(old: Mapping[str, str], new: Mapping[str, str]) -> None:

@@ -12,7 +12,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 
 from adjudge.check.options import Settings
 from adjudge.constants import (
@@ -42,6 +42,7 @@ from adjudge.floats import Vector
 from adjudge.jacobian import (
     ENTRY_WORK,
     Affine,
+    Columns,
     Table,
     Tally,
     Tolerance,
@@ -83,6 +84,10 @@ class Judgement:
     images: dict[str, tuple[Vector, Vector]] = field(default_factory=dict)
     """Maps a mode to a probe and to what the rule made of it, with which other modes and ways
     must agree."""
+    reached: Counter[str] = field(default_factory=Counter)
+    """How many columns each stage was tried on."""
+    decided: Counter[str] = field(default_factory=Counter)
+    """How many columns each stage decided."""
     beyond: set[Beyond] = field(default_factory=set)
     """What was looked at that nobody asked for by name."""
 
@@ -100,7 +105,7 @@ def judge(base: Base, settings: Settings, provenance: str) -> Judgement:
     case.try_rules()
     if case.is_the_function_of_the_reference():
         case.compare_with_differences()
-        if case.table.replaced_by_sums:
+        if case.replaced_by_sums:
             case.push_tangents()
     else:
         case.push_tangents()
@@ -166,6 +171,8 @@ class _Case:
         self.row: Vector | None = None
         """What reverse mode makes of the cotangent of the probes, where it was taken."""
         self.forward: Forward | None = None
+        self.replaced_by_sums = False
+        """Whether sums of blocks took the place of all columns."""
         self.traced: dict[str, Located] = {}
         """By mode, the wrong entries that its projections were traced to."""
 
@@ -336,17 +343,9 @@ class _Case:
     @cached_property
     def table(self) -> Table:
         """What is compared with differences, column by column; nothing is filled in yet."""
-        return Table(
-            self.problem,
-            self.base,
-            self.probes,
-            self.tolerance,
-            self.settings.eps,
-            self.reverse,
-            self.forward,
-            {},
-            self.row if self.probes.rows == 1 else None,
-        )
+        columns = Columns(self.problem, self.base, self.probes, self.tolerance)
+        row = self.row if self.probes.rows == 1 else None
+        return Table(columns, self.settings.eps, self.reverse, self.forward, row)
 
     def compare_with_differences(self) -> None:
         """Fills the table: automatic numbers against differences, or against a reference."""
@@ -354,10 +353,16 @@ class _Case:
         free = not (self.probes.full or settings.fixed or settings.equal_nan)
         if settings.thorough and settings.eps is None and self.tolerance.automatic:
             table.affine = Affine(problem, base, self.probes, self.tolerance.eps)
-        elif free and fits_block_sums(problem, base):
-            letters = "R" * (self.reverse is not None) + "F" * (self.forward is not None)
-            table.block_sums = partial(compare_block_sums, problem, base, letters, settings.seed)
-        table.fill()
+            free = False
+        letters = "R" * (self.reverse is not None) + "F" * (self.forward is not None)
+        for _ in table.fill():
+            # Before its first ladder all of a large problem may be settled by sums of blocks.
+            if free and fits_block_sums(problem, base):
+                sums = compare_block_sums(problem, base, letters, settings.seed)
+                if sums is not None:
+                    table.replace_by(sums)
+                    self.replaced_by_sums = True
+                    break
         if table.carried_dtype is not None:
             self.identities.tolerance = self.found.tolerance = table.tolerance
             self.found.findings.append(_carries_less(table, table.carried_dtype))
@@ -426,7 +431,7 @@ class _Case:
     def _trace_failures(self) -> None:
         """Finds the wrong entries themselves behind failed projections of each mode."""
         table, tried = self.table, Counter[str]()
-        for failure in table.projections.values():
+        for failure in table.record.projections.values():
             mode, tally = failure.mode, table.tallies[failure.mode]
             tried[mode] += 1
             if tried[mode] > TRACED_PROJECTIONS or failure.entry not in tally.wrong:
@@ -447,7 +452,7 @@ class _Case:
         wrong entry among many stays within the tolerance of the projection, and not within its own.
         """
         table, tried = self.table, Counter[str]()
-        for suspect in sorted(table.significant, key=lambda s: -s.entry.excess):
+        for suspect in sorted(table.record.significant, key=lambda s: -s.entry.excess):
             tally = table.tallies[suspect.mode]
             tried[suspect.mode] += 1
             if tally.failed or tried[suspect.mode] > TRACED_PROJECTIONS:
@@ -479,7 +484,8 @@ class _Case:
             self._tell_unfinished()
         if not found.findings and not any(tally.compared for tally in found.tallies):
             found.findings.append(_nothing_compared(table))
-        found.undecidable = table.undecidable
+        found.undecidable = table.record.undecidable
+        found.reached, found.decided = table.record.reached, table.record.decided
         found.probes = table.probes.columns + table.probes.rows
 
     def _findings_of(self, tally: Tally, provenance: str) -> list[Finding]:

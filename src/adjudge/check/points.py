@@ -16,6 +16,7 @@ from adjudge.check.isolation import surroundings
 from adjudge.check.one_point import at_one_point
 from adjudge.check.options import Options, Settings, problem_of, settings_of
 from adjudge.check.special_points import SpecialPoint, special_points
+from adjudge.check.summary import stages_of
 from adjudge.constants import COUNTS_AS_ZERO, UNDERFLOW
 from adjudge.errors import Catching, FlagError, InputError, Source, UnstableOutputError, source_of
 from adjudge.estimate import Irregularity, irregularity
@@ -339,6 +340,7 @@ def _combined(reports: Mapping[str, Report], left_out: Sequence[str]) -> Report:
         resolution=max(report.resolution for report in deciding.values()),
         entries=tuple(entry for report in deciding.values() for entry in report.entries),
         power={},
+        stages=stages_of(reports.values()),
         beyond=tuple(b for b in Beyond if any(b in r.beyond for r in deciding.values())),
         points=dict(reports),
         left_out=tuple(left_out),

@@ -4,7 +4,8 @@ numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from adjudge.engine import ByHand
 from adjudge.findings import Beyond, Outcome, outcome_of, worst
 from adjudge.jacobian import ERRORS, Tally
 from adjudge.problem import Problem
-from adjudge.report import Provenance, Report, combined, place
+from adjudge.report import Provenance, Report, StageCount, combined, place
 
 
 def provenance_of(problem: Problem, settings: Settings, full: bool, note: str = "") -> Provenance:
@@ -41,6 +42,25 @@ def _power(tallies: Sequence[Tally]) -> dict[float, float]:
     weighed = sum(tally.weighed for tally in tallies)
     shown = [sum(tally.detectable[k] for tally in tallies) for k in range(len(ERRORS))]
     return {error: n / weighed for error, n in zip(ERRORS, shown, strict=True)} if weighed else {}
+
+
+def _stages(outcomes: Sequence[Judgement]) -> dict[str, StageCount]:
+    """Returns, by stage, how many columns it was tried on and how many it decided."""
+    reached, decided = Counter[str](), Counter[str]()
+    for outcome in outcomes:
+        reached.update(outcome.reached)
+        decided.update(outcome.decided)
+    return {stage: StageCount(reached[stage], decided[stage]) for stage in reached}
+
+
+def stages_of(reports: Iterable[Report]) -> dict[str, StageCount]:
+    """Returns the counts of all reports together."""
+    together: dict[str, StageCount] = {}
+    for report in reports:
+        for stage, count in report.stages.items():
+            before = together.get(stage, StageCount(0, 0))
+            together[stage] = StageCount(*map(sum, zip(before, count, strict=True)))
+    return together
 
 
 def function_name(f: Callable[..., Any]) -> str:
@@ -114,6 +134,7 @@ def report_of(
         },
         resolution=max((tally.resolution for tally in tallies), default=0.0),
         power=_power(tallies),
+        stages=_stages(outcomes),
         beyond=tuple(b for b in Beyond if any(b in outcome.beyond for outcome in outcomes)),
         provenance=provenance_of(
             problem, settings, any(outcome.full for outcome in outcomes), note

@@ -11,7 +11,7 @@ Its modules, each of which may import those above it:
 - `adjoint`: the adjoint test of forward against reverse mode.
 - `affine`: long differences along which f is affine, compared to rounding.
 - `saturation`: derivatives that the rounding of f hides.
-- `refine`: what is tried next where two evaluations leave a doubt.
+- `stages`: what is tried next where two evaluations leave a doubt, as a list.
 - `table`: all columns compared, and what is remembered of them.
 - `block_sums`: large problems compared by sums of blocks.
 
@@ -22,7 +22,7 @@ compared is counted in a tally.
 from adjudge.jacobian.affine import Affine
 from adjudge.jacobian.block_sums import compare_block_sums, fits_block_sums
 from adjudge.jacobian.budget import ENTRY_WORK, least_work
-from adjudge.jacobian.column import ColumnBlock
+from adjudge.jacobian.column import ColumnBlock, Columns
 from adjudge.jacobian.comparison import (
     ERRORS,
     Tally,
@@ -50,14 +50,17 @@ from adjudge.jacobian.rounding import (
     rounding_allowance,
     rounding_neighbours,
 )
+from adjudge.jacobian.stages import STAGES
 from adjudge.jacobian.table import Failure, Table
 
 __all__ = [
     "ENTRY_WORK",
     "ERRORS",
+    "STAGES",
     "Affine",
     "Array",
     "ColumnBlock",
+    "Columns",
     "DerivativeAtPoints",
     "Evaluator",
     "Failure",

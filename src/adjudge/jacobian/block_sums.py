@@ -37,9 +37,9 @@ from adjudge.engine import (
 from adjudge.errors import Catching, NotSupportedError, Source, UnstableOutputError, running
 from adjudge.estimate import coarsest_eps
 from adjudge.floats import QUANTILE_ENTRIES, Vector, scale
-from adjudge.jacobian.column import ColumnBlock
+from adjudge.jacobian.column import ColumnBlock, Columns
 from adjudge.jacobian.comparison import Tally, Tolerance
-from adjudge.jacobian.table import Table
+from adjudge.jacobian.table import Item, Record, Table
 from adjudge.limits import limits
 from adjudge.problem import (
     Base,
@@ -435,11 +435,11 @@ class _BlockSumComparison:
         problem, base = self.problem, self.base
         probes = Probes(problem.X, base.Y, False, seed)
         tolerance, forward = Tolerance(coarsest_eps(problem, base)), Forward(problem)
-        table = Table(problem, base, probes, tolerance, None, None, forward, {})
+        table = Table(Columns(problem, base, probes, tolerance), None, None, forward)
         block = ColumnBlock(slice(0, problem.X.size))
         for tangent in probes.tangents(problem.origin, block.columns):
-            ((_, comparison, _),) = table.from_two_evaluations(tangent, block).compared
-            entries = table.doubtful(comparison) | comparison.undecided
+            ((_, comparison, _),) = table.from_two_evaluations(Item(tangent, block)).compared
+            entries = comparison.doubtful(projected=True) | comparison.undecided
             self.doubted[tangent.leaf] = np.concatenate(
                 [
                     np.reshape(entries[part], (leaf.entries, -1)).any(axis=1)
@@ -466,15 +466,17 @@ class _BlockSumComparison:
         forward = Forward(top) if "F" in self.modes else None
         tallies: dict[str, Tally] = {}
         tolerance = Tolerance(coarsest_eps(self.problem, self.base))
-        table = Table(top, base, probes, tolerance, None, reverse, forward, tallies, known)
-        table.fill()
+        columns, record = Columns(top, base, probes, tolerance), Record(tallies)
+        table = Table(columns, None, reverse, forward, known, record=record)
+        for _ in table.fill():
+            pass  # sums are not compared by sums once more
         wrong = any(tally.failed for tally in tallies.values())
         if (
             wrong
             or sketch.uncompared
-            or table.significant
+            or record.significant
             or table.carried_dtype is not None
-            or table.undecidable
+            or record.undecidable
         ):
             raise UnfitError("the sums disagree")
         unclear = any(

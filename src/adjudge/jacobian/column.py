@@ -5,7 +5,7 @@ estimate.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -31,6 +31,12 @@ class ModeComparison(NamedTuple):
     """The mode, R or F; empty for the first derivative beside the second."""
     comparison: Comparison
     kind: RowKind
+
+    def opened(self, entries: NDArray[np.bool_]) -> ModeComparison:
+        """Returns the comparison with these entries left open as well."""
+        before = self.comparison.left_open
+        both = entries if before is None else entries | before
+        return self._replace(comparison=replace(self.comparison, left_open=both))
 
 
 @dataclass(frozen=True)

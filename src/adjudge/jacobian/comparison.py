@@ -169,6 +169,13 @@ class Comparison:
             still = ~self.moved & (self.automatic == 0) & (self.reference == 0)
             return bool(np.all(detectable | still) and np.any(detectable))
 
+    def doubtful(self, *, projected: bool) -> NDArray[np.bool_]:
+        """The entries that two evaluations do not settle: those that disagree, that vanish though f
+        moves, and where outputs are `projected` those among which one wrong entry would not show.
+        """
+        doubtful = ~self.agrees | self.vanishing
+        return doubtful | self.coarse | self.significant if projected else doubtful
+
     @cached_property
     def difference(self) -> Vector:
         """`|automatic - reference|`; NaN where either of the two is NaN."""

@@ -1,22 +1,22 @@
 """This module fills the Jacobian's table column by column, compares each, and keeps what disagrees.
 
-Each column is first compared by two evaluations, which are shared by all modes. Only a column that
-these leave in doubt is refined (`refine`), and only so many of them, since the verdict stands after
-some. What is too small to show beside larger entries is compared once more by itself.
+Each column is first compared by two evaluations, which are shared by all modes. What these leave in
+doubt goes through the stages (`stages`). What is too small to show beside larger entries is
+compared once more by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter, deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.constants import LADDER_COLUMNS, SATURATED_COLUMNS, SEPARATIONS
+from adjudge.constants import SATURATED_COLUMNS, SEPARATIONS
 from adjudge.estimate import SIGNIFICANT_BITS, Column, column
 from adjudge.findings import Entry
 from adjudge.floats import Vector
@@ -24,14 +24,18 @@ from adjudge.jacobian.adjoint import AdjointTest
 from adjudge.jacobian.affine import Affine
 from adjudge.jacobian.budget import Budget
 from adjudge.jacobian.coloring import colored_tangents
-from adjudge.jacobian.column import ColumnBlock, Columns, ModeComparison, RowKind, kinks, slopes_of
+from adjudge.jacobian.column import ColumnBlock, Columns, RowKind, kinks, slopes_of
 from adjudge.jacobian.comparison import Comparison, Tally, Tolerance
-from adjudge.jacobian.refine import Refinement, count_entries, worst_entries
-from adjudge.jacobian.saturation import (
-    all_saturated,
-    dominating_constants,
-    mark_uncompared,
-    undetectable,
+from adjudge.jacobian.saturation import mark_uncompared, undetectable
+from adjudge.jacobian.stages import (
+    STAGES,
+    TWO_EVALUATIONS,
+    Again,
+    Doubt,
+    Examined,
+    Trial,
+    doubt_of,
+    worst_entries,
 )
 from adjudge.limits import limits
 from adjudge.problem import Base, Forward, Probes, Problem, Reverse, Tangent
@@ -65,33 +69,26 @@ def column_name(problem: Problem, tangent: Tangent) -> str:
     return f"{problem.X.leaves[tangent.leaf].name} along v"
 
 
-class TwoEvaluations(NamedTuple):
-    """A column by two evaluations, with what the modes say of it."""
+@dataclass(frozen=True)
+class Item:
+    """A column that is still to be compared."""
 
-    found: Column
-    pushed: Vector | None
-    """The image of the tangent by forward mode."""
-    compared: list[ModeComparison]
+    tangent: Tangent
+    block: ColumnBlock
+    constant: NDArray[np.bool_] | None = None
+    """The outputs that are left out of it."""
+    depth: int = 0
+    """How many times its entries have been taken out of larger columns, where they did not show.
+    Such a comparison can fail, and adds to what would have shown. What it leaves open makes the
+    verdict no worse: its entries were accepted as a part of the whole before."""
 
 
 @dataclass
-class Table:
-    """The comparison of one Jacobian: a problem, its probes, and the modes that fill the table."""
+class Record:
+    """What disagreed, and what cannot be settled, so far."""
 
-    problem: Problem
-    base: Base
-    probes: Probes
-    tolerance: Tolerance
-    eps: float | None
-    reverse: Reverse | None
-    forward: Forward | None
     tallies: dict[str, Tally]
-    known_row: Vector | None = None
-    """The only row, where there is but one and it is at hand."""
-    failed_columns: int = 0
-    """The columns that failed after a ladder of steps."""
-    open_columns: int = 0
-    """The columns on which a ladder of steps left something undecided."""
+    """The comparisons of each mode."""
     failures: dict[str, Failure] = field(default_factory=dict)
     """Maps a mode to its first comparison that failed."""
     projections: dict[tuple[str, int, int], Failure] = field(default_factory=dict)
@@ -101,43 +98,89 @@ class Table:
     another x settles them."""
     significant: list[Failure] = field(default_factory=list)
     """The projections that agree with a deviation that is significant all the same."""
+    reached: Counter[str] = field(default_factory=Counter)
+    """How many columns each stage was tried on."""
+    decided: Counter[str] = field(default_factory=Counter)
+    """How many columns each stage decided: it was the last one that changed what was known."""
+
+
+@dataclass
+class Table:
+    """The comparison of one Jacobian: a problem, its probes, and the modes that fill the table."""
+
+    columns: Columns
+    """Makes the comparisons of one column, from the problem, its probes and the tolerance."""
+    eps: float | None
+    reverse: Reverse | None
+    forward: Forward | None
+    known_row: Vector | None = None
+    """The only row, where there is but one and it is at hand."""
+    affine: Affine | None = None
+    """Compares columns along which f is affine to rounding."""
+    record: Record = field(default_factory=lambda: Record({}))
+    examined: Examined = field(default_factory=Examined)
+    """How many columns were looked into."""
     pushed: dict[int, tuple[Vector, Vector]] = field(default_factory=dict)
     """The first tangent that was pushed forward, and its image, by leaf."""
-    saturated_columns: int = 0
-    """The columns below the rounding of f that were looked into."""
     carried_dtype: str | None = None
     """The dtype to which f was seen to round its values, where it is narrower than that of its
     outputs."""
-    budget: Budget = field(init=False)
-    columns: Columns = field(init=False)
-    """Makes the comparisons of one column."""
     rows: Vector | None = None
     """The whole table by reverse mode, where it fitted into one block."""
+    budget: Budget = field(init=False)
     adjoint_test: AdjointTest = field(init=False)
-    affine: Affine | None = None
-    """Compares columns along which f is affine to rounding."""
-    block_sums: Callable[[], dict[str, Tally] | None] | None = None
-    """Compares a large problem by sums of blocks: it gives the tallies where everything agrees in
-    that."""
-    replaced_by_sums: bool = False
-    """Says whether that comparison took the place of all columns."""
 
     def __post_init__(self) -> None:
         """Makes what follows from the rest."""
         modes = self.reverse is not None, self.forward is not None
         self.budget = Budget(self.problem, self.probes, *modes, self.known_row is not None)
-        self.columns = Columns(self.problem, self.base, self.probes, self.tolerance)
         # A bound method would close a cycle, which keeps arrays on devices until Python collects
         # garbage.
         self.adjoint_test = AdjointTest(partial(row_name, self.probes, self.base, "rows"))
+
+    @property
+    def problem(self) -> Problem:
+        """The function that is differentiated, at x."""
+        return self.columns.problem
+
+    @property
+    def base(self) -> Base:
+        """The outputs of the function at x."""
+        return self.columns.base
+
+    @property
+    def probes(self) -> Probes:
+        """The tangents and cotangents of the table."""
+        return self.columns.probes
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """How far automatic values may be off."""
+        return self.columns.tolerance
+
+    @property
+    def tallies(self) -> dict[str, Tally]:
+        """The comparisons of each mode."""
+        return self.record.tallies
 
     def tally(self, letter: str) -> Tally:
         """Returns the tally of the mode `letter` on top of the derivatives already taken."""
         mode = letter + self.problem.modes_taken if letter else self.problem.modes_taken
         return self.tallies.setdefault(mode, Tally(mode))
 
-    def fill(self) -> None:
-        """Compares all columns. Differences are taken once and shared by every mode."""
+    def replace_by(self, tallies: dict[str, Tally]) -> None:
+        """Takes tallies of all columns, which were compared in another way, for those made here."""
+        before, self.record = self.record, Record(tallies)
+        self.record.reached, self.record.decided = before.reached, before.decided
+        self.budget.columns = self.probes.columns
+
+    def fill(self) -> Iterator[None]:
+        """Compares all columns. Differences are taken once and shared by every mode.
+
+        It pauses once, before the first column that takes more than two evaluations: all columns
+        may be compared in another way then, which `replace_by` takes.
+        """
+        paused = False
         for block in self._blocks():
             whole = block.columns == slice(0, self.problem.X.size)
             self.rows = block.rows if whole else None
@@ -149,10 +192,17 @@ class Table:
                 if not self.budget.allows(self.budget.column):
                     return
                 self.budget.columns += 1
-                self.compare_column(tangent, block)
-                if self.replaced_by_sums:
-                    self.budget.columns = self.probes.columns
-                    return
+                if limits().sums_first and not paused:
+                    paused = True
+                    yield
+                agenda = deque([Item(tangent, block)])
+                while agenda:
+                    item = agenda.popleft()
+                    trial = self.from_two_evaluations(item)
+                    if trial.doubt and not paused and not item.depth:
+                        paused = True
+                        yield
+                    agenda.extendleft(self._judged(item, trial))
             # There has to be room for the rows of another block.
             if not self.budget.allows(self.budget.rows_allowed):
                 return
@@ -173,17 +223,17 @@ class Table:
         for tangent, coordinates in colored_tangents(self.probes, origin, block.columns, rows):
             if not self.budget.allows(self.budget.column):
                 break
-            found, pushed, compared = self.from_two_evaluations(tangent, block)
-            if not all(comparison.agrees_clearly for _, comparison, _ in compared):
+            trial = self.from_two_evaluations(Item(tangent, block))
+            if not all(comparison.agrees_clearly for _, comparison, _ in trial.compared):
                 continue
             settled.update(coordinates)
-            for letter, comparison, kind in compared:
+            for letter, comparison, kind in trial.compared:
                 tally = self.tally(letter)
                 tally.compared += comparison.automatic.size * (len(coordinates) - 1)
-                self._record(tally, comparison, kind, found)
+                self._record(tally, comparison, kind, trial.column)
                 tally.weigh(comparison.automatic, comparison.allowed)
-            if pushed is not None:
-                self._forward_against_reverse(found, block, pushed)
+            if trial.pushed is not None:
+                self._forward_against_reverse(trial)
         self.budget.columns += len(settled)
         return settled
 
@@ -210,194 +260,123 @@ class Table:
         with np.errstate(all="ignore"):
             return np.asarray(rows[0] if rows.shape[0] == 1 else np.sum(rows, axis=0))
 
-    def from_two_evaluations(self, tangent: Tangent, block: ColumnBlock) -> TwoEvaluations:
-        """Returns a column from two evaluations, its image by forward mode, and the comparisons of
-        both modes.
+    def from_two_evaluations(self, item: Item) -> Trial:
+        """Returns a column from two evaluations, with its image by forward mode, the comparisons of
+        all modes and the doubt that they leave.
         """
-        found = column(self.problem, self.base, tangent, self.eps)
+        columns, tangent, block = self.columns, item.tangent, item.block
+        if item.constant is not None:
+            base = replace(self.base, constant=item.constant)
+            columns = Columns(self.problem, base, self.probes, self.tolerance)
+        self.record.reached[TWO_EVALUATIONS] += 1
+        found = column(columns.problem, columns.base, tangent, self.eps)
         pushed = None
         if self.forward is not None:
-            pushed = self.forward.column(self.base, found.vector, tangent.leaf)[1]
+            pushed = self.forward.column(columns.base, found.vector, tangent.leaf)[1]
             self.pushed.setdefault(tangent.leaf, (found.vector, pushed))
         if self.affine is not None:
             self.affine.compare(found, block, self.forward)
-        compared = list(self.columns.comparisons(found, block, pushed))
-        return TwoEvaluations(found, pushed, compared)
-
-    def compare_column(self, tangent: Tangent, block: ColumnBlock) -> None:
-        """Compares one column, and refines it where two evaluations leave a doubt."""
-        if limits().sums_first and self.block_sums_agree():
-            return
-        found, pushed, compared = self.from_two_evaluations(tangent, block)
-        # A step that the caller fixed with `eps=` is not refined: what it shows is what was asked
-        # for.
-        settled = self.eps is not None or all(c.agrees_clearly for _, c, _ in compared)
-        # A column that a huge constant hides is compared without it; everything was recorded there.
-        if not settled and self._without_constants(found, tangent, block):
-            return
-        disagrees = not settled and any(bool(np.any(self.doubtful(c))) for _, c, _ in compared)
-        doubt = (disagrees and self.failed_columns < LADDER_COLUMNS) or (
-            not settled
-            and count_entries(compared, "undecided")
-            and self.open_columns < LADDER_COLUMNS
-        )
+        compared = list(columns.comparisons(found, block, pushed))
+        trial = Trial(columns, block, found, compared, self.reverse, pushed)
+        if item.depth:
+            return replace(trial, doubt=_doubt_of_separate(trial), may_narrow=False, separate=True)
         # Only a few columns are looked into; see `SATURATED_COLUMNS`.
         few = (
-            self.saturated_columns < SATURATED_COLUMNS
+            self.examined.saturated < SATURATED_COLUMNS
             and not self.problem.modes_taken
             and not found.from_reference
         )
-        saturated = not (doubt or settled) and few and all_saturated(compared)
-        self.saturated_columns += saturated
-        # Before the first ladder of a large problem, sums of blocks may settle all of it.
-        if (doubt or saturated) and self.block_sums_agree():
-            return
-        if doubt or saturated:
-            if not self.budget.allows_ladder():
-                return
-            refinement = self._refinement(block, pushed)
-            outcome = refinement.refine(
-                found,
-                compared,
-                disagrees=disagrees or saturated,
-                carried_dtype=self.carried_dtype is not None,
-            )
-            if outcome is None:
-                return
-            found, compared, dtype = outcome
-            # f computes in a narrower dtype inside: the column is judged again by that one's
-            # tolerances.
-            if dtype is not None:
-                self._use_dtype(dtype)
-                self.compare_column(tangent, block)
-                return
-            if saturated:
-                compared = refinement.open_saturated(compared, found)
-            if few and all(not np.any(c.automatic) for _, c, _ in compared):
-                compared = refinement.open_unconfirmed_zeros(compared, found)
-                self.saturated_columns += not saturated
-            self.failed_columns += bool(count_entries(compared, "fails"))
-            self.open_columns += bool(count_entries(compared, "undecided"))
-        self._record_all(compared, found, block)
-        if pushed is not None and block.rows is not None:
-            self._forward_against_reverse(found, block, pushed)
-
-    def _without_constants(self, found: Column, tangent: Tangent, block: ColumnBlock) -> bool:
-        """Compares the column without outputs whose size hides the others, if there are such.
-
-        These stand still, and reverse mode says so, too; see `dominating_constants`. Returns
-        whether the column was compared.
-        """
-        if self.probes.full or found.from_reference or self.base.constant is not None:
-            return False
-        still = dominating_constants(
-            self.base, self.probes, found, None if block.rows is None else self.reverse
+        trial = replace(trial, few_saturated=few, may_narrow=self.carried_dtype is None)
+        # A step that the caller fixed with `eps=` is not refined: what it shows is what was asked
+        # for.
+        return (
+            trial if self.eps is not None else replace(trial, doubt=doubt_of(trial, self.examined))
         )
-        if still is None:
-            return False
-        self._use_base(replace(self.base, constant=still))
-        self.compare_column(tangent, block)
-        self._use_base(replace(self.base, constant=None))
-        return True
 
-    def _use_base(self, base: Base) -> None:
-        """Judges f as `base` has it from here on."""
-        self.base = base
-        self.columns = Columns(self.problem, base, self.probes, self.tolerance)
-
-    def block_sums_agree(self) -> bool:
-        """Returns whether all of a large problem agrees by sums of blocks, which is asked once,
-        before any ladder.
-        """
-        block_sums, self.block_sums = self.block_sums, None
-        found = None if block_sums is None else block_sums()
-        if found is not None:
-            self.replaced_by_sums = True
-            for kept in (self.tallies, self.failures, self.projections, self.significant):
-                kept.clear()
-            self.tallies.update(found)
-        return self.replaced_by_sums
-
-    def _record_all(
-        self,
-        compared: list[ModeComparison],
-        found: Column,
-        block: ColumnBlock,
-        depth: int = 0,
-    ) -> None:
-        """Counts and weighs the comparisons of a column."""
-        for letter, comparison, kind in compared:
-            self._record(self.tally(letter), comparison, kind, found)
+    def _judged(self, item: Item, trial: Trial) -> list[Item]:
+        """Takes a column through the stages and records it. Returns what is to be compared next."""
+        settled = (
+            self.eps is not None or trial.agrees_clearly or (trial.separate and not trial.doubt)
+        )
+        outcome = trial if settled else self._through_stages(trial)
+        if isinstance(outcome, Again):
+            if outcome.dtype is not None:
+                self._use_dtype(outcome.dtype)
+                return [item]
+            return [replace(item, constant=outcome.constant)]
+        if outcome is None:
+            return []
+        self.record.decided[outcome.decided_by] += 1
+        if item.depth:
+            agree = not outcome.fails
+            if trial.doubt and agree and not outcome.column.from_reference:
+                return []
+            if not trial.doubt and not trial.agrees_clearly:
+                return self._too_small(item, outcome)
+        elif outcome.doubt:
+            self.examined.saturated += outcome.doubt is Doubt.SATURATED or (
+                outcome.few_saturated and outcome.zero
+            )
+            self.examined.failed += bool(outcome.fails)
+            self.examined.open += bool(outcome.open)
+        for letter, comparison, kind in outcome.compared:
+            self._record(self.tally(letter), comparison, kind, outcome.column)
             if kind == "each" and self.problem.block_sums is not None:
-                mark_uncompared(self.problem.block_sums, comparison, found)
-            if kind == "rows":
-                self._weigh_entries(self.tally(letter), comparison, found, block, depth)
+                mark_uncompared(self.problem.block_sums, comparison, outcome.column)
+        if outcome.pushed is not None and item.block.rows is not None and not item.depth:
+            self._forward_against_reverse(outcome)
+        return self._too_small(item, outcome)
 
-    def _weigh_entries(
-        self,
-        tally: Tally,
-        comparison: Comparison,
-        found: Column,
-        block: ColumnBlock,
-        depth: int = 0,
-    ) -> None:
-        """Compares once more by itself what has too small a part in a comparison for any error to
-        show.
+    def _through_stages(self, trial: Trial) -> Trial | Again | None:
+        """Returns the trial at the end of all stages; `None` where the budget is spent."""
+        for stage in STAGES:
+            if not stage.helps(trial):
+                continue
+            if stage.needed and not self.budget.allows_ladder():
+                return None
+            if not stage.needed and not self.budget.allows(stage.cost):
+                continue
+            self.record.reached[stage.name] += 1
+            after = stage.apply(trial)
+            if isinstance(after, Again):
+                self.record.decided[stage.name] += 1
+                return after
+            trial = after
+        return trial
+
+    def _too_small(self, item: Item, trial: Trial) -> list[Item]:
+        """Returns the entries that are to be compared once more by themselves, since they have too
+        small a part in the column for any error to show.
         """
         if not self.tolerance.automatic or self.eps is not None:
-            return
-        too_small = undetectable(self.columns, tally, comparison, found, block, again=depth > 0)
-        if too_small is None or depth == SEPARATIONS or tally.failed or self.problem.modes_taken:
-            return
-        if self.problem.block_sums is not None:
-            self.problem.block_sums.undetectable[found.tangent.leaf] = too_small
-        elif not np.all(too_small):
-            part = self.problem.X.slices[found.tangent.leaf]
-            vector = np.zeros_like(found.vector)
-            vector[part] = np.where(too_small, found.tangent.vector[part], 0.0)
-            self.compare_separately(replace(found.tangent, vector=vector), block, depth + 1)
+            return []
+        found, next_ = trial.column, []
+        for letter, comparison, kind in trial.compared:
+            if kind != "rows":
+                continue
+            tally, again = self.tally(letter), item.depth > 0
+            too_small = undetectable(
+                trial.columns, tally, comparison, found, item.block, again=again
+            )
+            if too_small is None or item.depth == SEPARATIONS or tally.failed:
+                continue
+            if self.problem.modes_taken:
+                continue
+            if self.problem.block_sums is not None:
+                self.problem.block_sums.undetectable[found.tangent.leaf] = too_small
+            elif not np.all(too_small) and self.budget.allows(self.budget.column):
+                part = self.problem.X.slices[found.tangent.leaf]
+                vector = np.zeros_like(found.vector)
+                vector[part] = np.where(too_small, found.tangent.vector[part], 0.0)
+                tangent = replace(found.tangent, vector=vector)
+                next_.append(Item(tangent, item.block, item.constant, item.depth + 1))
+        return next_
 
-    def compare_separately(
-        self, tangent: Tangent, block: ColumnBlock, depth: int = SEPARATIONS
-    ) -> None:
-        """Compares entries that are too small to show among the others by themselves.
-
-        The comparison can fail, and it adds to what would have shown. What it leaves open makes the
-        verdict no worse: those entries were accepted as a part of the whole before.
-        """
-        if not self.budget.allows(self.budget.column):
-            return
-        found, pushed, compared = self.from_two_evaluations(tangent, block)
-        if found.from_reference or not all(
-            comparison.agrees_clearly for _, comparison, _ in compared
-        ):
-            agree = all(bool(np.all(comparison.agrees)) for _, comparison, _ in compared)
-            if agree and not found.from_reference:
-                for letter, comparison, kind in compared:
-                    if kind == "rows":
-                        self._weigh_entries(self.tally(letter), comparison, found, block, depth)
-                return
-            refinement = self._refinement(block, pushed)
-            outcome = refinement.refine(found, compared, disagrees=True, carried_dtype=True)
-            if outcome is None or not (found.from_reference or count_entries(outcome[1], "fails")):
-                return
-            found, compared = outcome[:2]
-        self._record_all(compared, found, block, depth)
-
-    def _refinement(self, block: ColumnBlock, pushed: Vector | None) -> Refinement:
-        """Returns what it takes to judge a column of this block again."""
-
-        def compare(found: Column) -> list[ModeComparison]:
-            return list(self.columns.comparisons(found, block, pushed, final=True))
-
-        return Refinement(self.problem, self.base, self.probes, self.budget, compare)
-
-    def doubtful(self, comparison: Comparison) -> NDArray[np.bool_]:
-        """Marks the entries that two evaluations do not settle."""
-        doubtful = ~comparison.agrees | comparison.vanishing
-        if not self.probes.full:
-            doubtful |= comparison.coarse | comparison.significant
-        return doubtful
+    def compare_separately(self, tangent: Tangent, block: ColumnBlock) -> None:
+        """Compares entries that are too small to show among the others by themselves."""
+        if self.budget.allows(self.budget.column):
+            item = Item(tangent, block, depth=SEPARATIONS)
+            self._judged(item, self.from_two_evaluations(item))
 
     def _use_dtype(self, dtype: str) -> None:
         """Judges f as code in that dtype from here on.
@@ -405,18 +384,18 @@ class Table:
         Code that computes in float32 inside of float64 has differences that are right to seven
         digits, and would fail by the tolerance of float64.
         """
-        bits = SIGNIFICANT_BITS[dtype]
+        eps = 2.0 ** (1 - SIGNIFICANT_BITS[dtype])
         self.carried_dtype = dtype
-        self.tolerance = replace(self.tolerance, eps=max(self.tolerance.eps, 2.0 ** (1 - bits)))
-        self._use_base(self.base.rounded(2.0 ** (1 - bits)))
+        tolerance = replace(self.tolerance, eps=max(self.tolerance.eps, eps))
+        self.columns = Columns(self.problem, self.base.rounded(eps), self.probes, tolerance)
 
     # -- keeping what disagrees
 
     def _record(self, tally: Tally, comparison: Comparison, kind: RowKind, found: Column) -> None:
-        # The projection of an empty output has nothing in it, and is no comparison.
         """Counts one comparison and keeps its worst entries, each under the status that it will be
         reported with.
         """
+        # The projection of an empty output has nothing in it, and is no comparison.
         empty = [kind == "rows" and not leaf.size for leaf in self.base.Y.leaves]
         tally.compared += int(comparison.automatic.size) - (0 if self.probes.full else sum(empty))
         if comparison.agrees_clearly:
@@ -427,7 +406,7 @@ class Table:
         slopes = slopes_of(self.problem, self.probes, kind, found, self.base.Y.size)
         kink, undecidable = kinks(slopes, comparison, ties=self.probes.full)
         if undecidable:
-            self.undecidable.add(tally.mode)
+            self.record.undecidable.add(tally.mode)
         fails, undecided = fails & ~kink, undecided & ~kink
         tally.nonzero += int(np.count_nonzero(comparison.automatic))
         tally.resolution = max(tally.resolution, comparison.resolution)
@@ -445,13 +424,13 @@ class Table:
             else:
                 tally.keep(tally.wrong, entry)
             failure = Failure(tally.mode, kind, found.tangent, k, entry)
-            self.failures.setdefault(tally.mode, failure)
+            self.record.failures.setdefault(tally.mode, failure)
             key = tally.mode, found.tangent.leaf, -1 if kind == "each" else k
-            self.projections.setdefault(key, failure)
+            self.record.projections.setdefault(key, failure)
         if not self.probes.full:
             for k in worst_entries(comparison, comparison.significant & ~undecided):
                 entry = self._entry(tally.mode, comparison, kind, found, k)
-                self.significant.append(Failure(tally.mode, kind, found.tangent, k, entry))
+                self.record.significant.append(Failure(tally.mode, kind, found.tangent, k, entry))
         for k in worst_entries(comparison, kink | undecided):
             entry = self._entry(tally.mode, comparison, kind, found, k)
             # The kink belongs to another output.
@@ -494,8 +473,21 @@ class Table:
             projected=kind == "first" or (kind == "rows" and not self.probes.full),
         )
 
-    def _forward_against_reverse(self, found: Column, block: ColumnBlock, pushed: Vector) -> None:
+    def _forward_against_reverse(self, trial: Trial) -> None:
         """Makes the adjoint test along the tangent of this column."""
-        tally, wrt = Tally("identity"), column_name(self.problem, found.tangent)
+        assert trial.pushed is not None
+        tally, wrt = Tally("identity"), column_name(self.problem, trial.column.tangent)
         tally = self.tallies.setdefault(tally.mode, tally)
-        self.adjoint_test.compare(self.columns, tally, wrt, found, block, pushed)
+        self.adjoint_test.compare(
+            trial.columns, tally, wrt, trial.column, trial.block, trial.pushed
+        )
+
+
+def _doubt_of_separate(trial: Trial) -> Doubt:
+    """Returns the doubt about entries that were taken out of a larger column. What agrees without
+    being sharp is left as it is, as a part of the whole.
+    """
+    if trial.column.from_reference:
+        return Doubt.DISAGREES
+    agrees = all(bool(np.all(comparison.agrees)) for _, comparison, _ in trial.compared)
+    return Doubt.NONE if agrees or trial.agrees_clearly else Doubt.DISAGREES

@@ -313,7 +313,7 @@ def detect_cache(table: Table, tally: Tally) -> Meaning | None:
     so that neither takes the other's `id`. Where they give two objects, four more follow:
     differences with and without earlier points kept alive.
     """
-    problem, failure = table.problem, table.failures.get(tally.mode)
+    problem, failure = table.problem, table.record.failures.get(tally.mode)
     others = (*tally.wrong, *tally.open)
     stands = bool(others) and all(entry.reference == 0.0 for entry in others)
     if problem.modes_taken or not (tally.spurious or stands):

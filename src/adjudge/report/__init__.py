@@ -17,7 +17,7 @@ the other way round.
 
 from adjudge.report.locate import Located, locate_entries
 from adjudge.report.mistakes import likely_mistake
-from adjudge.report.report import GradcheckError, Provenance, Report
+from adjudge.report.report import GradcheckError, Provenance, Report, StageCount
 from adjudge.report.reproduce import reproduction
 from adjudge.report.sentences import said, text_of, told_apart, why_not_in_double, why_silent
 from adjudge.report.tables import combined, place, table_of
@@ -27,6 +27,7 @@ __all__ = [
     "Located",
     "Provenance",
     "Report",
+    "StageCount",
     "combined",
     "likely_mistake",
     "locate_entries",

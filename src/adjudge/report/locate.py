@@ -355,7 +355,7 @@ class _Search:
 
     def _automatic_rounding(self, automatic: float, row: int | None, coordinate: int) -> float:
         """Four times the change of one automatic entry where x moves by a unit of rounding; see
-        `Refinement._allow_automatic_rounding`.
+        `stages.AutomaticRounding`.
         """
         table, unit = self.table, np.zeros(self.table.base.Y.size)
         if row is not None:

@@ -689,7 +689,7 @@ def likely_mistake(table: Table, mode: str) -> str | None:
     The gradient `J* w` of one input, for a random `w` on one output, is compared with differences
     along every entry of the input.
     """
-    failure = table.failures.get(mode)
+    failure = table.record.failures.get(mode)
     reverse, problem, base = table.reverse, table.problem, table.base
     if failure is None or failure.kind != "rows" or reverse is None or table.eps is not None:
         return None

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from adjudge.errors import AdjudgeError
 from adjudge.findings import Beyond, Entry, Finding, Outcome, Silence, Verdict, plain
@@ -35,6 +35,13 @@ class Provenance:
         return f"{self.backend} {self.version}, {self.device}, {self.dtype}{note}"
 
 
+class StageCount(NamedTuple):
+    """How many columns of the table a stage of the check was tried on, and how many it decided."""
+
+    reached: int
+    decided: int
+
+
 @dataclass(frozen=True)
 class Report:
     """The outcome of one check. It is truthy only when everything asked for was compared and
@@ -61,6 +68,9 @@ class Report:
     """The share, from 0 to 1, of the entries of reverse mode in which a relative error of the
     given size would have shown if it had been the only one, by that size. The mapping is empty
     where tolerances are given, and without reverse mode."""
+    stages: Mapping[str, StageCount] = field(default_factory=dict)
+    """By the name of a stage (two evaluations, Richardson ladder, second ladder, ...), how many
+    columns it was tried on and how many it decided, in the order in which they were reached."""
     beyond: Sequence[Beyond] = ()
     """The properties of the derivatives and of the function that were examined beside the
     comparisons, and may fail as well, since `thorough` is set, or an order or modes are given."""
@@ -161,6 +171,7 @@ class Report:
             "tolerance": dict(self.tolerance),
             "resolution": self.resolution,
             "power": {str(error): part for error, part in self.power.items()},
+            "stages": {name: count._asdict() for name, count in self.stages.items()},
             "beyond": [str(one) for one in self.beyond],
             "points": {name: report.to_dict() for name, report in self.points.items()},
             "left_out": list(self.left_out),

@@ -1,0 +1,707 @@
+"""The stages by which a column is judged, as a list: `STAGES`, cheapest first.
+
+Two evaluations come before all of them and settle most columns. Where they leave a doubt, the
+stages are tried in turn, each only if it can remove a doubt that is left. Each of them exists
+because right derivatives failed, or wrong ones passed, without it; a stage that widens an error bar
+has to measure what it allows. New evidence is one stage more in the list.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
+from enum import Flag, auto
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adjudge.constants import (
+    INHERITED_UNITS,
+    ISOLATED_TOLERANCES,
+    LADDER_COLUMNS,
+    LADDER_ZERO_UNITS,
+    REFERENCE_DISTANCES,
+)
+from adjudge.estimate import (
+    Column,
+    by_reference,
+    coarsest_eps,
+    column,
+    plateau_dtype,
+    representable,
+    rounded_dtype,
+    steps_around,
+    with_jumps,
+    with_ladder,
+    with_measured_noise,
+    with_second_ladder,
+    with_steps,
+)
+from adjudge.floats import Vector, scale
+from adjudge.jacobian.column import ColumnBlock, Columns, ModeComparison, RowKind
+from adjudge.jacobian.comparison import Comparison, Tally
+from adjudge.jacobian.rounding import rounding_neighbours
+from adjudge.jacobian.saturation import (
+    all_saturated,
+    dominating_constants,
+    in_tail,
+    moves_beyond_noise,
+)
+from adjudge.problem import (
+    DOUBLE,
+    Forward,
+    Purpose,
+    Reverse,
+    Stream,
+    evaluate,
+    generator,
+    undetectable_slope,
+)
+
+TWO_EVALUATIONS = "two evaluations"
+"""The name in reports of the stage before all others: a central difference."""
+
+
+class Doubt(Flag):
+    """What two evaluations may leave in doubt about a column."""
+
+    NONE = 0
+    DISAGREES = auto()
+    """An entry disagrees, or agrees in a way that an error would also show."""
+    OPEN = auto()
+    """The error bar of an entry is too wide for an answer."""
+    SATURATED = auto()
+    """All of the column lies below the rounding of f."""
+
+
+@dataclass
+class Examined:
+    """How many columns of one table were looked into, by what came of them."""
+
+    failed: int = 0
+    open: int = 0
+    saturated: int = 0
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One column on its way through the stages: the estimate, and what each mode says beside it."""
+
+    columns: Columns
+    """Makes the comparisons, from the problem, the probes and the tolerance."""
+    block: ColumnBlock
+    column: Column
+    compared: list[ModeComparison]
+    reverse: Reverse | None = None
+    pushed: Vector | None = None
+    """The image of the tangent by forward mode, where that is checked."""
+    doubt: Doubt = Doubt.NONE
+    finest: Column | None = None
+    """The estimate that took the most evaluations. It is `column`, unless it leaves more open."""
+    again: list[ModeComparison] = field(default_factory=list)
+    """The comparisons with `finest`."""
+    first: Trial | None = None
+    """The trial as the first ladder left it."""
+    confirmed: bool = False
+    """Whether a second ladder was taken."""
+    noisy: bool = False
+    """Whether the noise of f was measured."""
+    most_open: float = np.inf
+    """A finer estimate takes the place of `column` unless it leaves more entries open than this."""
+    may_narrow: bool = True
+    """Whether f may turn out to compute in a narrower dtype, which is not known yet."""
+    separate: bool = False
+    """Whether the tangent moves entries that were taken out of a larger column."""
+    few_saturated: bool = False
+    """Whether columns below the rounding of f are still looked into."""
+    decided_by: str = TWO_EVALUATIONS
+    """The name of the last stage that changed a comparison."""
+
+    @property
+    def agrees_clearly(self) -> bool:
+        """Whether all entries agree beyond doubt."""
+        return all(comparison.agrees_clearly for _, comparison, _ in self.compared)
+
+    @property
+    def fails(self) -> int:
+        """The number of entries that fail."""
+        return sum(int(np.count_nonzero(c.fails)) for _, c, _ in self.compared)
+
+    @property
+    def open(self) -> int:
+        """The number of entries that are left open."""
+        return count_open(self.compared)
+
+    @property
+    def left(self) -> bool:
+        """Whether an entry fails or is open."""
+        return any_left(self.compared)
+
+    @property
+    def zero(self) -> bool:
+        """Whether all automatic values are zero."""
+        return all(not np.any(c.automatic) for _, c, _ in self.compared)
+
+    def with_finer(self, finest: Column, by: str) -> Trial:
+        """Returns the trial with an estimate from more evaluations. It takes the place of the one
+        before unless it leaves more open: the bar of a ladder may be wider than that of two
+        evaluations.
+        """
+        again = list(self.columns.comparisons(finest, self.block, self.pushed, final=True))
+        if count_open(again) > self.most_open:
+            kept = self.first or self
+            return replace(
+                self,
+                column=kept.column,
+                compared=kept.compared,
+                finest=finest,
+                again=again,
+                decided_by=kept.decided_by,
+            )
+        return replace(
+            self, column=finest, compared=again, finest=finest, again=again, decided_by=by
+        )
+
+    def with_compared(self, compared: list[ModeComparison], by: str) -> Trial:
+        """Returns the trial with comparisons that allow for more, or leave more open."""
+        return replace(self, compared=compared, decided_by=by)
+
+
+@dataclass(frozen=True)
+class Again:
+    """What a stage answers where the column has to be taken once more, on other terms."""
+
+    dtype: str | None = None
+    """The dtype that f computes in inside, by whose tolerances all columns are judged from here."""
+    constant: NDArray[np.bool_] | None = None
+    """The outputs that are left out of the column."""
+
+
+class Stage(ABC):
+    """One way to remove a doubt about a column."""
+
+    name: str
+    """The name in reports, in the terms of the field."""
+    cost: int = 0
+    """The most evaluations that it takes. Without room for them in the budget it is left out."""
+    needed: bool = False
+    """Whether a column that the budget has no room for cannot be judged at all."""
+
+    @abstractmethod
+    def helps(self, trial: Trial) -> bool:
+        """Returns whether the stage may remove a doubt that is left."""
+
+    @abstractmethod
+    def apply(self, trial: Trial) -> Trial | Again:
+        """Returns the trial with what the stage found out."""
+
+
+def doubt_of(trial: Trial, examined: Examined) -> Doubt:
+    """Returns what two evaluations leave in doubt, as far as enough columns were not looked into
+    before.
+    """
+    compared = [comparison for _, comparison, _ in trial.compared]
+    if trial.agrees_clearly:
+        return Doubt.NONE
+    doubt = Doubt.NONE
+    if examined.failed < LADDER_COLUMNS and any(
+        bool(np.any(comparison.doubtful(projected=not trial.columns.probes.full)))
+        for comparison in compared
+    ):
+        doubt |= Doubt.DISAGREES
+    if examined.open < LADDER_COLUMNS and trial.open:
+        doubt |= Doubt.OPEN
+    if not doubt and trial.few_saturated and all_saturated(trial.compared):
+        doubt = Doubt.SATURATED
+    return doubt
+
+
+class DominatingConstants(Stage):
+    """Leaves out of a projection the outputs whose size hides the others.
+
+    Without it a mask of -1e30 among the outputs hides a wrong sign of all others: its rounding is
+    larger than they are. Such outputs stand still, also far off, and reverse mode claims nothing of
+    them. Costs two evaluations where there is a candidate. Ours.
+    """
+
+    name = "constants left out"
+    cost = 2
+
+    def helps(self, trial: Trial) -> bool:
+        columns = trial.columns
+        kept = columns.base.constant is None and not trial.column.from_reference
+        return kept and not (columns.probes.full or trial.separate)
+
+    def apply(self, trial: Trial) -> Trial | Again:
+        columns, block = trial.columns, trial.block
+        reverse = None if block.rows is None else trial.reverse
+        still = dominating_constants(columns.base, columns.probes, trial.column, reverse)
+        return trial if still is None else Again(constant=still)
+
+
+class Ladder(Stage):
+    """Takes a ladder of steps, whose error bar is measured and not assumed.
+
+    Without it the truncation error of two evaluations is called a wrong derivative, and rounding
+    passes for one. Costs up to sixteen evaluations. Standard: Richardson extrapolation with the
+    error bar of Ridders (Adv. Eng. Softw. 4, 1982).
+    """
+
+    name = "Richardson ladder"
+    cost = 16
+    needed = True
+
+    def helps(self, trial: Trial) -> bool:
+        return trial.doubt is not Doubt.NONE
+
+    def apply(self, trial: Trial) -> Trial:
+        # A disagreement is judged by the ladder. A column that was merely in doubt keeps its two
+        # evaluations unless the ladder removes some of that doubt.
+        most = trial.open - 1 if trial.doubt is Doubt.OPEN else np.inf
+        problem, base = trial.columns.problem, trial.columns.base
+        finest = with_ladder(problem, base, trial.column)
+        trial = replace(trial, most_open=most).with_finer(finest, self.name)
+        most = np.inf if trial.fails else trial.open
+        return replace(trial, most_open=most, first=trial)
+
+
+class RoundedValues(Stage):
+    """Recognises code that rounds its values to a narrower dtype, which is judged by that dtype.
+
+    Without it such code fails: its differences are right to seven digits where sixteen are
+    expected. Costs nothing, since the values are at hand. Ours.
+    """
+
+    name = "values of a narrower dtype"
+
+    def helps(self, trial: Trial) -> bool:
+        return trial.may_narrow and any_left(trial.again)
+
+    def apply(self, trial: Trial) -> Trial | Again:
+        assert trial.finest is not None
+        dtype = rounded_dtype(trial.columns.problem, trial.columns.base, trial.finest)
+        return trial if dtype is None else Again(dtype=dtype)
+
+
+class SecondLadder(Stage):
+    """Takes a second ladder, whose steps lie between those of the first. Why does a FAIL need one?
+
+    The error bar of a ladder is the disagreement of neighbouring extrapolations, so it is far too
+    narrow wherever two of them agree by chance. Each output takes the narrowest of its bars, which
+    looks for just such a chance. Among thousands of outputs some have one, and there a right
+    derivative would fail by what is noise of the difference. The second ladder samples f at other
+    points, where the noise is another one. Two windows that agree by chance in one ladder do not
+    agree by chance with those of the other. So the wider bar of the two counts, and it reaches the
+    other ladder's value where the two disagree. A wrong derivative lies outside of both ladders and
+    still fails. A PASS needs no second ladder: an error bar that is too narrow by chance makes
+    agreement harder, not easier. Costs up to sixteen evaluations. This is our form of the rule that
+    a FAIL must survive confirmation on fresh samples.
+    """
+
+    name = "second ladder"
+    cost = 16
+    needed = True
+
+    def helps(self, trial: Trial) -> bool:
+        return trial.finest is not None and trial.left
+
+    def apply(self, trial: Trial) -> Trial:
+        assert trial.finest is not None
+        finest = with_second_ladder(trial.columns.problem, trial.columns.base, trial.finest)
+        return replace(trial, confirmed=True).with_finer(finest, self.name)
+
+
+class MeasuredNoise(Stage):
+    """Measures the noise of f about the step in use, and widens the error bars by it.
+
+    Without it right derivatives of long sums, and of solvers that stop at a tolerance, fail:
+    rounding inside of f exceeds the rounding of its values. Costs up to forty evaluations.
+    Standard: the residuals of a polynomial, as in ECnoise (Moré and Wild, SIAM J. Sci. Comput. 33,
+    2011); what is done with them is ours.
+    """
+
+    name = "measured noise"
+    cost = 40
+
+    def helps(self, trial: Trial) -> bool:
+        return trial.confirmed and any_left(trial.again)
+
+    def apply(self, trial: Trial) -> Trial:
+        assert trial.finest is not None
+        problem, base = trial.columns.problem, trial.columns.base
+        doubted = _doubted_outputs(trial.columns, trial.again)
+        finest = with_measured_noise(problem, base, trial.finest, doubted)
+        return replace(trial, noisy=True).with_finer(finest, self.name)
+
+
+class Plateaus(Stage):
+    """Recognises a narrower dtype by plateaus between values that do not show it themselves.
+
+    Without it a function that rounds its input to float32, and goes on in float64, fails. Costs up
+    to six evaluations. Ours.
+    """
+
+    name = "plateaus of a narrower dtype"
+
+    def helps(self, trial: Trial) -> bool:
+        return trial.may_narrow and trial.noisy
+
+    def apply(self, trial: Trial) -> Trial | Again:
+        assert trial.finest is not None
+        settled = not any_left(trial.again)
+        problem, base = trial.columns.problem, trial.columns.base
+        dtype = plateau_dtype(problem, base, trial.finest, settled=settled)
+        return trial if dtype is None else Again(dtype=dtype)
+
+
+class Jumps(Stage):
+    """Tells a jump from a slope. At a jump no value is the derivative, however precise the
+    differences are, and without this stage any value would fail there. Costs six evaluations. Ours.
+    """
+
+    name = "jumps"
+    cost = 6
+
+    def helps(self, trial: Trial) -> bool:
+        return trial.doubt is not Doubt.NONE and trial.left
+
+    def apply(self, trial: Trial) -> Trial:
+        column = with_jumps(trial.columns.problem, trial.columns.base, trial.column)
+        return replace(trial, column=column)
+
+
+class AutomaticRounding(Stage):
+    """Allows the automatic side its own rounding: four times its change where x moves by a unit of
+    rounding.
+
+    A derivative that is right in formula and ill-conditioned changes by as much, and would fail
+    without this. Among many failing rows only some are tried, and the one that changes least stands
+    for the rest. A value that is far off at x, and right at all points tried around it, is wrong at
+    x alone and is allowed nothing. Costs two evaluations of the derivative for each row that is
+    tried. Ours, in the spirit of stochastic arithmetic.
+    """
+
+    name = "rounding of the derivative"
+
+    def helps(self, trial: Trial) -> bool:
+        return trial.doubt is not Doubt.NONE and trial.fails > 0
+
+    def apply(self, trial: Trial) -> Trial:
+        found, columns = trial.column, trial.columns
+        allowed = [allow_automatic_rounding(columns, one, found) for one in trial.compared]
+        return trial.with_compared(allowed, self.name)
+
+
+class ReferenceScatter(Stage):
+    """Allows what still fails beside a given reference twice the scatter of its relative deviation
+    over points nearby, where the deviation is scattered.
+
+    Rounding is another one at each of these points; a wrong formula is off by the same part at all.
+    Without this stage a right and ill-conditioned derivative fails beside an exact reference. Costs
+    one evaluation of the derivative and of the reference at four points. Ours.
+    """
+
+    name = "scatter beside the reference"
+
+    def helps(self, trial: Trial) -> bool:
+        doubted = trial.doubt is not Doubt.NONE
+        return doubted and trial.column.from_reference and trial.fails > 0
+
+    def apply(self, trial: Trial) -> Trial:
+        allowed = [
+            _allow_reference_scatter(trial.columns, one, trial.column)
+            if one.kind != "first" and np.any(one.comparison.fails)
+            else one
+            for one in trial.compared
+        ]
+        return trial.with_compared(allowed, self.name)
+
+
+class InheritedRounding(Stage):
+    """Allows a derivative of a derivative the rounding of the first one, which is differentiated.
+
+    Where the first derivative is a residue of rounding, its differences are as precise as any, and
+    mean nothing: at another point they are those of another residue. So what fails is allowed four
+    times the change of both numbers where all of x moves by a unit of rounding, and
+    `INHERITED_UNITS` of the largest entry. Costs two columns. Ours.
+    """
+
+    name = "rounding of the first derivative"
+
+    def helps(self, trial: Trial) -> bool:
+        differences = not (trial.column.from_reference or trial.column.one_sided)
+        second = bool(trial.columns.problem.modes_taken) and trial.doubt is not Doubt.NONE
+        return second and differences and trial.fails > 0
+
+    def apply(self, trial: Trial) -> Trial:
+        columns, found = trial.columns, trial.column
+        compared = [
+            allow_automatic_rounding(columns, one, found, everywhere=True) for one in trial.compared
+        ]
+        changes = [np.zeros(one.comparison.reference.size) for one in compared]
+        for point in rounding_neighbours(columns.problem, None, columns.probes.seed):
+            if not columns.problem.counts.allows(8):
+                return trial.with_compared(compared, self.name)
+            problem = columns.problem
+            moved = replace(problem, origin=point, x=problem.point(point))
+            taken = column(moved, columns.base, found.tangent, None)
+            there = columns.comparisons(taken, trial.block, trial.pushed, final=True)
+            for change, (_, here, _), (_, other, _) in zip(changes, compared, there, strict=True):
+                with np.errstate(all="ignore"):
+                    apart = np.nan_to_num(np.abs(other.reference - here.reference), posinf=0.0)
+                np.maximum(change, apart, out=change)
+        allowed = []
+        for (letter, comparison, kind), change in zip(compared, changes, strict=True):
+            residue = INHERITED_UNITS * comparison.tolerance.eps * comparison.scales.block
+            slack = 4 * change + residue
+            if kind != "first":
+                eps = comparison.tolerance.eps
+                floor = undetectable_slope(columns.base, found.vector, eps)
+                probes = columns.probes
+                slack = slack + (floor if kind == "each" else probes.contract_error(floor))
+            error = comparison.error + np.where(comparison.fails, slack, 0.0)
+            allowed.append(ModeComparison(letter, replace(comparison, error=error), kind))
+        return trial.with_compared(allowed, self.name)
+
+
+class SteadyValues(Stage):
+    """Leaves open a value below the rounding of f that is steady where x moves by rounding.
+
+    Such a value is a derivative, and not its own rounding, and f cannot show whether it is right:
+    without this both the right and the doubled derivative of `tanh` at 30 would pass. Costs two
+    evaluations of the derivative for each entry that is tried. Ours.
+    """
+
+    name = "values below the rounding of f"
+
+    def helps(self, trial: Trial) -> bool:
+        return trial.doubt is Doubt.SATURATED
+
+    def apply(self, trial: Trial) -> Trial:
+        opened = []
+        for one in trial.compared:
+            steady = _steady_below_rounding(trial.columns, one, trial.column)
+            opened.append(one.opened(steady))
+        return trial.with_compared(opened, self.name)
+
+
+class Tail(Stage):
+    """Leaves open a zero where f has a tail: it stands still about x, and moves gradually farther
+    off.
+
+    Without this a zero derivative of `sigmoid` at 37 would pass, where the right one is 1e-16.
+    Costs up to thirty evaluations. Ours.
+    """
+
+    name = "tail of f"
+    cost = 32
+
+    def helps(self, trial: Trial) -> bool:
+        # Across a constraint set the coordinates of its chart move nothing.
+        inside = not trial.columns.problem.constraints
+        return trial.doubt is Doubt.SATURATED and inside and trial.zero and not trial.fails
+
+    def apply(self, trial: Trial) -> Trial:
+        columns = trial.columns
+        tail = in_tail(columns.problem, columns.base, trial.column)
+        rows = np.array([bool(tail[part].any()) for part in columns.base.Y.slices])
+        opened = []
+        for one in trial.compared:
+            own = tail if columns.probes.full or one.kind == "each" else rows
+            agrees = one.comparison.agrees
+            opened.append(one.opened(own[: agrees.size] & agrees))
+        return trial.with_compared(opened, self.name)
+
+
+class LongLadder(Stage):
+    """Leaves open the zeros of a column of zeros where f moves along it, and a ladder of long steps
+    does not show that the derivative is zero.
+
+    At a stationary point the long ladder shows the zero to the rounding of f over the scale of x;
+    in a tail it shows another slope. Motion that is no more than the scatter of f does not count.
+    Costs up to thirty evaluations. Ours.
+    """
+
+    name = "ladder of long steps"
+    cost = 32
+
+    def helps(self, trial: Trial) -> bool:
+        columns = trial.columns
+        looked_at = trial.doubt is not Doubt.NONE and trial.few_saturated and trial.zero
+        double = columns.base.noise == 0 and coarsest_eps(columns.problem, columns.base) <= DOUBLE
+        return (
+            looked_at
+            and not trial.fails
+            and all(np.any(c.moved) for _, c, _ in trial.compared)
+            and not columns.problem.constraints
+            and double
+            and not trial.column.one_sided
+        )
+
+    def apply(self, trial: Trial) -> Trial:
+        problem, base, found = trial.columns.problem, trial.columns.base, trial.column
+        far = with_steps(problem, base, found, steps_around(problem, base, found, far=True))
+        if far is None or not moves_beyond_noise(base, far):
+            return trial
+        opened = []
+        others = trial.columns.comparisons(far, trial.block, trial.pushed, final=True)
+        for one, (_, other, _) in zip(trial.compared, others, strict=True):
+            comparison = one.comparison
+            with np.errstate(all="ignore"):
+                error = np.fmin(comparison.error, other.error + np.abs(other.reference))
+                wide = error > LADDER_ZERO_UNITS * DOUBLE * comparison.scales.secant
+            opened.append(one.opened(wide & comparison.agrees & comparison.moved))
+        return trial.with_compared(opened, self.name)
+
+
+STAGES: tuple[Stage, ...] = (
+    DominatingConstants(),
+    Ladder(),
+    RoundedValues(),
+    SecondLadder(),
+    MeasuredNoise(),
+    Plateaus(),
+    Jumps(),
+    AutomaticRounding(),
+    ReferenceScatter(),
+    InheritedRounding(),
+    SteadyValues(),
+    Tail(),
+    LongLadder(),
+)
+"""The stages in the order in which they are tried."""
+
+
+# -- what several stages need
+
+
+def allow_automatic_rounding(
+    columns: Columns, one: ModeComparison, found: Column, *, everywhere: bool = False
+) -> ModeComparison:
+    """Returns the comparison with what fails allowed the rounding of the automatic side, as it
+    shows where the leaf of the column, or `everywhere` all of x, moves by a unit of rounding.
+    """
+    letter, comparison, kind = one
+    tried = worst_entries(comparison, comparison.fails)
+    if not tried:
+        return one
+    with np.errstate(all="ignore"):
+        around = _automatic_nearby(columns, kind, tried, found, everywhere=everywhere)
+        changes = [np.abs(values - comparison.automatic[tried]) for values in around]
+        change = np.max(np.where(np.isfinite(changes), changes, 0.0), axis=0)
+        reference, allowed = comparison.reference[tried], comparison.allowed[tried]
+        right = np.all([abs(values - reference) <= allowed for values in around], axis=0)
+        alone = right & (comparison.difference[tried] > ISOLATED_TOLERANCES * allowed)
+        change = np.where(alone, 0.0, change)
+        size = np.where(comparison.largest > 0, comparison.largest, 1.0)
+        slack = np.where(comparison.fails, np.nanmin(change / size[tried]) * size, 0.0)
+    slack[tried] = change
+    return ModeComparison(letter, replace(comparison, error=comparison.error + 4 * slack), kind)
+
+
+def _allow_reference_scatter(
+    columns: Columns, one: ModeComparison, found: Column
+) -> ModeComparison:
+    """Returns the comparison with what fails allowed twice the scatter of its deviation."""
+    letter, comparison, kind = one
+    problem = columns.problem
+    rows = worst_entries(comparison, comparison.fails)
+    part = problem.X.slices[found.tangent.leaf]
+    random = generator(columns.probes.seed, Stream.NEAR_REFERENCE)
+    pairs = [(comparison.automatic[rows], comparison.reference[rows])]
+    for far in REFERENCE_DISTANCES:
+        point = problem.origin.copy()
+        signs = random.choice(np.array([-far, far]), part.stop - part.start)
+        point[part] += signs * scale(point[part])
+        point = representable(problem, problem.clipped(point), found.tangent.leaf)
+        there = by_reference(replace(problem, origin=point), columns.base, found.tangent)
+        value = there.estimate.value[: columns.base.Y.size]
+        value = value if kind == "each" else columns.probes.contract(value)
+        pairs.append((_automatic_at(columns, point, kind, rows, found), value[rows]))
+    with np.errstate(all="ignore"):
+        off = np.array([automatic / reference - 1 for automatic, reference in pairs])
+        scatter = np.max(off, axis=0) - np.min(off, axis=0)
+        rounding = np.where(scatter > np.abs(off[0]) / 2, 2 * scatter, 0.0)
+    error = comparison.error.copy()
+    error[rows] += np.nan_to_num(rounding) * np.abs(comparison.reference[rows])
+    return ModeComparison(letter, replace(comparison, error=error), kind)
+
+
+def _doubted_outputs(columns: Columns, compared: list[ModeComparison]) -> NDArray[np.bool_]:
+    """Marks the outputs on which a comparison fails or stays open."""
+    base = columns.base
+    doubted = np.zeros(base.whole.size, bool)
+    width = base.Y.size
+    for _, comparison, kind in compared:
+        for k in np.flatnonzero(comparison.fails | comparison.undecided):
+            if kind == "first":
+                doubted[width:] = True
+            elif columns.probes.full or kind == "each":
+                doubted[k] = True
+            else:
+                doubted[base.Y.slices[k]] = True
+    return doubted
+
+
+def _steady_below_rounding(
+    columns: Columns, one: ModeComparison, found: Column
+) -> NDArray[np.bool_]:
+    """Marks the values below the rounding of f that are steady where x moves by a unit of
+    rounding.
+    """
+    comparison = one.comparison
+    candidates = comparison.saturated & (comparison.automatic != 0) & comparison.agrees
+    tried = worst_entries(comparison, candidates & ~comparison.undecided)
+    steady = np.zeros_like(candidates)
+    if tried:
+        with np.errstate(all="ignore"):
+            here = comparison.automatic[tried]
+            around = _automatic_nearby(columns, one.kind, tried, found)
+            changes = [np.abs(values - here) for values in around]
+            steady[np.array(tried)[np.max(changes, axis=0) < np.abs(here) / 16]] = True
+    return np.asarray(steady)
+
+
+def _automatic_nearby(
+    columns: Columns, kind: RowKind, rows: list[int], found: Column, *, everywhere: bool = False
+) -> list[Vector]:
+    """Returns the automatic values of these rows where the leaf of the column, or all of x, is
+    moved by a unit of rounding.
+    """
+    leaf = None if everywhere else found.tangent.leaf
+    points = rounding_neighbours(columns.problem, leaf, columns.probes.seed)
+    return [_automatic_at(columns, point, kind, rows, found) for point in points]
+
+
+def _automatic_at(
+    columns: Columns, point: Vector, kind: RowKind, rows: list[int], found: Column
+) -> Vector:
+    """Returns the automatic values of these rows at another point."""
+    problem, base, v, width = columns.problem, columns.base, found.vector, columns.base.Y.size
+    if kind == "first":
+        values = evaluate(problem, base, point, Purpose.ROUNDING)
+        return np.array([values[:width] @ v[:width]])
+    if kind == "each":
+        forward = Forward(problem, point)
+        return forward.column(base, v, found.tangent.leaf)[1][rows]
+    reverse = Reverse(problem, point)
+    return np.array([reverse.row(base, columns.probes.row(k)) @ v for k in rows])
+
+
+def count_open(compared: list[ModeComparison]) -> int:
+    """Returns how many entries of all comparisons are open."""
+    return sum(int(np.count_nonzero(c.undecided)) for _, c, _ in compared)
+
+
+def any_left(compared: list[ModeComparison]) -> bool:
+    """Returns whether any entry fails or is open."""
+    return any(bool(np.any(c.fails | c.undecided)) for _, c, _ in compared)
+
+
+def worst_entries(comparison: Comparison, mask: NDArray[np.bool_]) -> list[int]:
+    """Returns the entries within `mask` that differ most, no more of them than a tally keeps."""
+    where = np.flatnonzero(mask)
+    if where.size <= Tally.KEPT:
+        return [int(k) for k in where]
+    gap = np.nan_to_num(comparison.difference[where], nan=np.inf)
+    return [int(k) for k in where[np.argsort(-gap)[: Tally.KEPT]]]
