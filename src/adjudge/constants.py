@@ -22,6 +22,25 @@ MOST_DIGITS = 600
 `10^(-digits/3)` keeps two thirds of them, so 600 digits show every derivative that float64 holds,
 down to 5e-324, of a value near 1."""
 
+SCALE_RANGE = 1e4
+"""Where the magnitudes of the entries of a leaf span more than this, each entry is a length of its
+own; else all take the root mean square. A step that suits the largest entry would throw a far
+smaller one across its domain, and a step as short as the smallest entry would drown in the rounding
+of the others. The value is ours and has no derivation."""
+PASSED_OVER = 1000
+"""The smallest entry in this many is passed over when that span is taken. Random numbers have one
+that is small by chance, and all steps would be short because of it. The value is ours and has no
+derivation."""
+LONGER_STEP = 4
+"""A suspected entry is differenced once more at a step that is this many times as long. Truncation
+grows by the square of it, so that the change shows an error bar that one step cannot have. A ladder
+shows the same for sixteen evaluations in place of two. The value is ours."""
+TRUNCATION_FACTOR = 4
+"""The truncation error of one central difference is taken for this many times the square of its
+relative step, relative to the derivative. It is `h^2 f'''/6`, with an `f'''` over the scale of x
+that is some 24 times f'. Where it is larger a suspicion is followed for nothing, and where it is
+smaller an entry that is a little wrong is not looked for. The value is ours."""
+
 # ---- What counts as zero
 
 UNDERFLOW = 2.0**-1022
@@ -30,6 +49,10 @@ have lost digits and some engines flush them to zero."""
 COUNTS_AS_ZERO = 2.0**-960
 """A magnitude below this counts as zero: where an engine flushes subnormal numbers, differences of
 numbers so small, and products with them, are lost. The value is ours."""
+UNDERFLOW_MARGIN = 16
+"""A product may be off by this many times the smallest number of its dtype, since engines round or
+flush what is smaller. Two sides that flush differently would disagree without it. The value is ours
+and has no derivation."""
 
 # ---- Tolerances
 
@@ -60,6 +83,14 @@ VJP_UNITS = 16
 SAME_NUMBER_UNITS = 2.0**10
 """Two numbers count as the same within this many units of rounding of the largest entry of their
 leaf. Ways and modes that round differently would seem to disagree without it. The value is ours."""
+CLOSE_CALL = 2
+"""An entry that is off by less than this many times what is allowed is compared again with ladders.
+A right entry can exceed a narrow error bar by that much, and would be named as wrong. The value is
+ours and has no derivation."""
+ANALYTIC_UNITS = 8
+"""A derivative that the user gives by hand is taken to be off by this many units of rounding of its
+terms. A right rule would fail on the rounding of the reference if it counted as exact. The value is
+ours and has no derivation."""
 
 # ---- Rounding, or an error
 
@@ -92,6 +123,14 @@ ADJOINT_RETRIES = 4
 """No more disagreements of one table than this are taken again at other points, the largest first,
 since each takes a vjp and a jvp at up to seven points. Only gaps that ill-conditioning could
 explain are taken again; others fail at once."""
+SHORTEST_DISTANCE_UNITS = 4
+"""Points at which a gap is looked at again lie at least this many units of rounding off x. A
+shorter move could round to x itself, where the gap is the same whatever makes it. The value is
+ours."""
+NEIGHBOUR_FACTOR = 4
+"""The rounding of an automatic number is taken for this many times its change where x moves by a
+unit of rounding. Two such moves see a part of what rounding can do, and a right entry of an
+ill-conditioned rule would be named as wrong. The value is ours and has no derivation."""
 
 # ---- A reference given by the user
 
@@ -103,6 +142,11 @@ REFERENCE_VALUE_UNITS = 64
 explanation. The value is ours."""
 REFERENCE_VALUE_DISTANCES = (2.0**-12, 2.0**-10, 2.0**-9, 2.0**-8)
 """The distances from x, relative to it, at which a gap is looked at again; the values are ours."""
+SCATTERED_PART = 1 / 2
+"""A gap that varies between points by more than this part of its mean is rounding, and another
+function has a steadier one. Without it cancellation inside of f would make its reference another
+function; with a small part a function that differs by a wave would pass as rounding. The value is
+ours and has no derivation."""
 
 # ---- Kinks and other points without a derivative
 
@@ -127,6 +171,19 @@ RANGE_MARGIN = 64.0
 """Within this factor of the ends of the range of a dtype a derivative is not expected to be right,
 since products in its rule overflow."""
 POINTS_BESIDE_KINK = 2
+"""The number of points beside a kink at which the rule is judged. One lies on one
+side of it, and a rule may be wrong on the other. The value is ours."""
+KINK_REACH = 0.01
+"""The distance of the points beside a kink from x, over the scale of each input. A longer one may
+meet the next kink, and at a shorter one the steps of differences reach back across this one. The
+value is ours and has no derivation."""
+NARROW_KINK_REACH = 0.06
+"""The same in sixteen bits, where the shorter distance would be lost in the spacing of the
+numbers. The value is ours and has no derivation."""
+KINK_REACH_REDUCTION = 1 / 16
+"""The distances beside a kink are multiplied by this where f has no finite values, or another kink,
+at the first ones. Close to the edge of a domain no point beside x could be judged without it. The
+value is ours."""
 
 # ---- Saturation
 
@@ -207,6 +264,11 @@ DOUBLE_STEPS = (2.0**-18, 2.0**-28)
 DOUBLE_ROUGHNESS = 0.1
 """How far slopes over `DOUBLE_STEPS` may be apart, relative to f, in a function that carries
 double."""
+RUNS_APART = 4
+"""Two runs of a function that is not repeatable may be this many times as far apart as the two that
+were seen. The spread of two runs is often the smaller part of the spread, and error bars that cover
+no more would make right derivatives of a noisy function fail. The value is ours and has no
+derivation."""
 
 # ---- A narrow dtype against double precision
 
@@ -233,6 +295,34 @@ WORST_ENTRIES = 32
 """The number of entries that are looked at closely, those farthest off."""
 DOUBLINGS = 12
 """x is doubled this many times until a function that stands still is seen to move."""
+ENOUGH_FAR_POINTS = 3
+"""It takes this many points around x to tell rounding from an error of a formula: fewer have no
+variance to speak of, and rounding would be the same at all of them by chance. The value is the
+least that has a mean and two degrees of freedom beside it."""
+CONSTANT_RATIO = 4.0
+"""A deviation is the same at all points if its squared mean exceeds this many times its variance
+between them. Rounding has a mean near zero and would count as an error with a small ratio; an
+additive error that varies with x would count as rounding with a large one. The value is ours and
+has no derivation."""
+CONSTANT_VALUE_RATIO = 16.0
+"""The same for values of f, whose deviation makes the function in double precision another one.
+What is concluded is more, so it takes more evidence. The value is ours and has no derivation."""
+NARROW_BIAS_UNITS = 1.25
+"""In sixteen bits all of a leaf may be off by one factor that differs from 1 by this many units of
+rounding. A scalar that multiplies the whole derivative is itself rounded by up to one. With
+`DERIVATIVE_UNITS` a factor of 1.05 would pass in bfloat16. The value is ours."""
+NARROW_VALUE_UNITS = 4
+"""In sixteen bits a deviation of the derivative counts if it would move f by more than this many
+units of rounding. A smaller one was lost in an intermediate value; `DERIVATIVE_UNITS` of these
+coarse units would hide real errors. The value is ours and has no derivation."""
+BIAS_DRIFTS = 2
+"""A common factor of the derivative counts if it exceeds this many times the one of the values of
+f. A function whose values are off by a factor in the narrow dtype has a derivative that is, and its
+rule is right. The value is ours and has no derivation."""
+STAIRS_APART = 2
+"""Values in the narrow dtype that lie on the steps of a staircase may be this many steps off those
+in double. One step is the rounding of a value to the staircase, and a second one that of x. Without
+it `(x + c) - c` with a large `c` would count as another function. The value is ours."""
 
 # ---- One engine against another
 
@@ -241,11 +331,17 @@ CROSS_NEAR_POINTS = 4
 CROSS_EXPONENTS = (30, 20, 16, 13, 11, 9)
 """Binary exponents of how far off the points lie, over each entry, at which an error has to stay.
 """
-CROSS_ENOUGH_POINTS = 3
-"""How many points around x it takes to tell rounding from an error."""
 CROSS_FACTORS = (1 / 4, 1 / 2, 2.0, 4.0)
 """At these multiples of x a function is seen to move that stands still next to x, since it computes
 through larger numbers."""
+CROSS_FACTOR_SPREAD = 0.1
+"""These multiples vary by this part of themselves from entry to entry. Multiples of one number for
+all entries would keep every ratio of entries, and a difference that depends on one would look
+constant. The value is ours."""
+LATTICE_UNITS = 8
+"""Values of f whose spacing exceeds this many units of rounding lie on a lattice of larger numbers,
+through which f computes. The last bits of a few values are zero by chance, which makes a spacing of
+some units. The value is ours and has no derivation."""
 SPACING_UNITS = 2.0**10
 """Units of rounding up to which the spacing of values is put down to the rounding of larger ones,
 and not to a function that rounds."""
@@ -253,6 +349,10 @@ CROSS_WRONG_FACTOR = 4
 """A deviation is looked into from this many times what is allowed on."""
 STRAY_FACTOR = 2.0**10
 """A difference that does not last is put down to rounding up to this many times what is allowed."""
+PLAIN_NUMBER_RTOL = 1e-12
+"""Two engines that return plain Python numbers beside their arrays may differ by this part of them.
+They are compared as a part of the structure of the outputs, and a last digit is none. The value is
+ours."""
 
 # ---- Properties that hold without an estimate
 
@@ -276,6 +376,14 @@ spread, for example. The value is ours."""
 LEAK_UNITS = 2.0**14
 """A number counts as a derivative, where f does not move, only if it stands out by this many units
 of rounding of f and of the gradient. Rounding of a backward pass is no leak. The value is ours."""
+LEAK_BARS = 8
+"""A slope along a block that f should not read counts if it exceeds this many of its error bars.
+A bar is exceeded now and then, and a finding that a derivative is missing would follow. The value
+is ours and has no derivation."""
+SYMMETRIC_RTOL = 1e-6
+"""A gradient counts as symmetrised if its two triangles differ by no more than this part. The
+finding then says so, since a symmetrised gradient of a function that reads one triangle is a known
+convention. No verdict depends on it. The value is ours."""
 MOVE_LENGTHS = (1.0, -1.0, 2.0**-10, 2.0**-20)
 """The lengths of moves, over the scale of x, under all of which f has to stand still. f may be flat
 at long moves, where it is saturated, and at short ones, where it is rounded to a grid."""
@@ -317,6 +425,9 @@ thousand times."""
 PLACE_EVIDENCE = 2.0
 """A place is named from this many decades on: wrong entries strewn at random fill it less than once
 in a hundred times."""
+MOST_EVIDENCE = 1e16
+"""One number that fits is evidence of no more than this, the inverse of the rounding of float64.
+Without it a single entry that fits exactly, as a zero does, would outweigh all others."""
 
 # ---- Coordinates of constraint sets
 
@@ -334,3 +445,16 @@ The iteration converges quadratically: the error is `CHART_RADIUS` at first, the
 `3/2 CHART_RADIUS^2`, 5e-5, 4e-9 and 3e-17, which is below the rounding of float64. With fewer steps
 the points would be off the set by more than rounding. The iteration is standard; the fixed number
 of steps is ours."""
+OFF_SET_UNITS = 32
+"""A point may be off its set by this many units of rounding, times the root of the number of terms
+that are added. Points that are in their set up to rounding would be refused without it. The growth
+with the root is that of independent rounding errors; the value is ours."""
+MOST_OFF_SET = 0.05
+"""A point may be off its set by no more than this in any dtype. In sixteen bits the units of
+rounding alone would let points pass that are far off it. The value is ours."""
+TIED_STEPS = 16
+"""Two sorted entries are tied if they are closer than this many steps of central differences: half
+of a smaller gap leaves too little room for such steps. The value is ours."""
+TIED_UNITS = 64
+"""An entry moves towards one that it is tied to only if they are more than this many spacings of x
+apart: in a smaller gap rounding could change their order. The value is ours."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.constants import COUNTS_AS_ZERO
+from adjudge.constants import COUNTS_AS_ZERO, PASSED_OVER, SCALE_RANGE
 
 Vector = NDArray[np.float64]
 """Real coordinates of a point, a tangent or a cotangent: one-dimensional, on the host."""
@@ -67,11 +67,11 @@ def scale(x: Vector) -> Vector:
         x: The real coordinates of the leaf; entries that are not finite are allowed.
 
     Returns:
-        A vector like `x`. Where the magnitudes of the entries lie within four decades, each length
+        A vector like `x`. Where the magnitudes of the entries lie within `SCALE_RANGE`, each length
         is the root mean square of the leaf, or 1 where that counts as zero. Where they span more,
         each length is the magnitude of its own entry, since a step that suits the largest entry
-        would throw the smallest across its domain. The smallest entry in a thousand is passed over,
-        since random numbers have one that is small by chance. These rules are ours.
+        would throw the smallest across its domain. The smallest entry in `PASSED_OVER` is passed
+        over. These rules are ours.
     """
     magnitude = np.abs(x)
     largest = float(np.max(magnitude, initial=0.0))
@@ -83,9 +83,9 @@ def scale(x: Vector) -> Vector:
     rms = largest * float(np.sqrt(np.mean((magnitude / largest) ** 2)))
     few = magnitude[:: max(1, magnitude.size // QUANTILE_ENTRIES)]
     few = few[few > 0]
-    passed_over = few.size // 1000
+    passed_over = few.size // PASSED_OVER
     smallest = np.partition(few, passed_over)[passed_over] if few.size else largest
-    if largest / 1e4 > smallest:
+    if largest / SCALE_RANGE > smallest:
         return np.where(np.isfinite(x) & (np.abs(x) >= COUNTS_AS_ZERO), np.abs(x), rms)
     return np.broadcast_to(np.float64(rms), x.shape)  # takes no memory
 

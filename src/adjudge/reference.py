@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from adjudge.constants import ANALYTIC_UNITS
 from adjudge.errors import InputError
 from adjudge.estimate import Direction, Estimate, Link, Mpmath, NumpyDifferences, Reference
 from adjudge.findings import Method, Scheme
@@ -124,7 +125,7 @@ class Analytic(Reference):
                 moves = v.vector != 0
                 terms = link.rows(self.vjp, x)[:, moves] * v.vector[moves]
                 value, size = terms.sum(axis=1), np.abs(terms).sum(axis=1)
-            error = 8 * 2.0**-52 * size
+            error = ANALYTIC_UNITS * 2.0**-52 * size
         return Estimate(value, error, value != 0, Method(Scheme.REFERENCE, reference=self.name))
 
 

@@ -11,7 +11,14 @@ import numpy as np
 
 from adjudge.check.one_problem import Judgement, judge
 from adjudge.check.options import Settings
-from adjudge.constants import COARSE_EPS, FULL_MODE, POINTS_BESIDE_KINK
+from adjudge.constants import (
+    COARSE_EPS,
+    FULL_MODE,
+    KINK_REACH,
+    KINK_REACH_REDUCTION,
+    NARROW_KINK_REACH,
+    POINTS_BESIDE_KINK,
+)
 from adjudge.errors import attempt
 from adjudge.findings import Disagreement, Finding, Nearby, Status, Verdict
 from adjudge.floats import Vector, scale
@@ -62,11 +69,9 @@ def judge_here_or_nearby(
 
 
 def _reach(base: Base) -> float:
-    """Returns the distance of the points beside x, as a part of the scale of each input.
-
-    A shorter one would be lost in the rounding of sixteen bits.
-    """
-    return 0.06 if any(leaf.eps > COARSE_EPS for leaf in base.problem.X.leaves) else 0.01
+    """Returns the distance of the points beside x, as a part of the scale of each input."""
+    narrow = any(leaf.eps > COARSE_EPS for leaf in base.problem.X.leaves)
+    return NARROW_KINK_REACH if narrow else KINK_REACH
 
 
 def _points(base: Base, seed: int, reach: float) -> Iterator[Base]:
@@ -81,7 +86,7 @@ def _points(base: Base, seed: int, reach: float) -> Iterator[Base]:
         one[here] = lengths * sides
         two[here] = -lengths * np.sign(sides) * np.abs(random_entries(random, sides.size))
     moves = [one, two, np.abs(one), -np.abs(two)]
-    for move in (*moves, *(move / 16 for move in moves)):
+    for move in (*moves, *(KINK_REACH_REDUCTION * move for move in moves)):
         there = _moved(problem, move)
         if there is None:
             continue

@@ -19,6 +19,7 @@ from adjudge.constants import (
     CONFIRMING_EVALUATIONS,
     FULL_MODE,
     FULL_MODE_BY_REFERENCE,
+    RUNS_APART,
     TRACED_PROJECTIONS,
 )
 from adjudge.errors import Catching, NotSupportedError
@@ -191,7 +192,7 @@ class _Case:
         second = evaluate_again(self.problem, self.base)
         differing = self.identities.nondeterminism(second)
         self.found.findings += [finding for finding in differing if finding.note]
-        self.base = replace(self.base, noise=4 * self.identities.difference_from(second))
+        self.base = replace(self.base, noise=RUNS_APART * self.identities.difference_from(second))
         self.identities.base = self.base
         self.tolerance = replace(self.tolerance, noisy=self.base.noise > 0)
 

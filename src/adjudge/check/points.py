@@ -17,7 +17,7 @@ from adjudge.check.one_point import at_one_point
 from adjudge.check.options import Options, Settings, problem_of, settings_of
 from adjudge.check.special_points import SpecialPoint, special_points
 from adjudge.check.summary import stages_of
-from adjudge.constants import COUNTS_AS_ZERO, UNDERFLOW
+from adjudge.constants import COUNTS_AS_ZERO, UNDERFLOW, UNDERFLOW_MARGIN
 from adjudge.errors import Catching, FlagError, InputError, Source, UnstableOutputError, source_of
 from adjudge.estimate import Irregularity, irregularity
 from adjudge.findings import (
@@ -265,11 +265,11 @@ def _subnormal(problem: Problem) -> bool:
     them to zero.
 
     Without this a derivative of zero would be blamed on the rule where the engine had flushed its
-    input. The limit, a sixteenth of `leaf.tiny` or else `UNDERFLOW`, is ours.
+    input. The limit is the smallest number of the dtype, or `UNDERFLOW` in float64.
     """
     for leaf, part in zip(problem.X.leaves, problem.X.slices, strict=True):
         largest = float(np.max(np.abs(problem.origin[part]), initial=0.0))
-        if 0 < largest < (leaf.tiny / 16 or UNDERFLOW):
+        if 0 < largest < (leaf.tiny / UNDERFLOW_MARGIN or UNDERFLOW):
             return True
     return False
 

@@ -16,13 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.constants import (
-    CROSS_ENOUGH_POINTS,
+    CONSTANT_RATIO,
     CROSS_EXPONENTS,
+    CROSS_FACTOR_SPREAD,
     CROSS_FACTORS,
     CROSS_NEAR_POINTS,
     CROSS_WRONG_FACTOR,
     DERIVATIVE_UNITS,
+    ENOUGH_FAR_POINTS,
     FAR_DISTANCES,
+    LATTICE_UNITS,
+    PLAIN_NUMBER_RTOL,
+    SHORTEST_DISTANCE_UNITS,
     SPACING_UNITS,
     STRAY_FACTOR,
     WORST_ENTRIES,
@@ -105,12 +110,13 @@ def points_around(first: Engine, quantity: Quantity, seed: int) -> list[Vector]:
         [np.where(x[part] != 0, np.abs(x[part]), scale(x[part])) for part in quantity.domain.slices]
         or [x]
     )
-    finest = 4 * _eps(quantity.domain)
+    finest = SHORTEST_DISTANCE_UNITS * _eps(quantity.domain)
     distances = [2.0**-d for d in CROSS_EXPONENTS] + list(FAR_DISTANCES)
     points = [
         x + np.maximum(d, finest) * lengths * random.uniform(-1, 1, x.size) for d in distances
     ]
-    points += [x * factor * random.uniform(0.9, 1.1, x.size) for factor in CROSS_FACTORS]
+    low, high = 1 - CROSS_FACTOR_SPREAD, 1 + CROSS_FACTOR_SPREAD
+    points += [x * factor * random.uniform(low, high, x.size) for factor in CROSS_FACTORS]
     return [_rounded(first, quantity, point) for point in points]
 
 
@@ -253,7 +259,8 @@ def _lasting(
     held = np.all(np.isfinite(low) & np.isfinite(high), axis=1)
     number = np.sum(held, axis=0)
     typical = np.sqrt(np.sum(e**2 * held[:, None], axis=(0, 1)) / np.maximum(number, 1) / len(e[0]))
-    stays = part | _fixed(low, high) | ((number >= CROSS_ENOUGH_POINTS) & constant(e, 4.0, held))
+    stays = (number >= ENOUGH_FAR_POINTS) & constant(e, CONSTANT_RATIO, held)
+    stays |= part | _fixed(low, high)
     return stays & (typical > bound), part
 
 
@@ -265,7 +272,7 @@ def _fixed(low: Array, high: Array) -> NDArray[np.bool_]:
     held = np.all(np.isfinite(low) & np.isfinite(high), axis=1)
     unknown = ~held[:, None]
     zero = [np.all((rows == 0) | unknown, axis=(0, 1)) for rows in (low, high)]
-    enough = np.count_nonzero(held, axis=0) >= CROSS_ENOUGH_POINTS
+    enough = np.count_nonzero(held, axis=0) >= ENOUGH_FAR_POINTS
     return np.asarray(enough & proportional(e, g, held) & ~zero[0] & ~zero[1])
 
 
@@ -298,10 +305,9 @@ def _coarse(u: float, first: Numbers, second: Numbers) -> Vector:
         values = np.where(np.isfinite(numbers.values), numbers.values, 0.0)[len(CROSS_EXPONENTS) :]
         unit = np.min(lowest_bit(values), axis=0)
         ordered = np.sort(values, axis=0)
-        moves = np.count_nonzero(np.diff(ordered, axis=0), axis=0) >= CROSS_ENOUGH_POINTS
-        coarse = (
-            moves & (unit > 8 * u * np.max(np.abs(values), axis=0)) & (unit <= SPACING_UNITS * u)
-        )
+        moves = np.count_nonzero(np.diff(ordered, axis=0), axis=0) >= ENOUGH_FAR_POINTS
+        coarse = unit > LATTICE_UNITS * u * np.max(np.abs(values), axis=0)
+        coarse &= moves & (unit <= SPACING_UNITS * u)
         found.append(np.where(coarse, unit, 0.0))
     return np.asarray(np.max(found, axis=0))
 
@@ -596,7 +602,7 @@ def _equal(a: object, b: object) -> bool:
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return bool(np.array_equal(a, b, equal_nan=True))
     if isinstance(a, float | complex) and isinstance(b, float | complex):
-        return bool(np.isclose(a, b, rtol=1e-12, atol=0, equal_nan=True))
+        return bool(np.isclose(a, b, rtol=PLAIN_NUMBER_RTOL, atol=0, equal_nan=True))
     return bool(a == b)
 
 

@@ -13,7 +13,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.constants import CHART_RADIUS, POLAR_STEPS
+from adjudge.constants import (
+    CHART_RADIUS,
+    MOST_OFF_SET,
+    OFF_SET_UNITS,
+    POLAR_STEPS,
+    TIED_STEPS,
+    TIED_UNITS,
+)
 from adjudge.engine import Array, HostArray
 from adjudge.floats import relative_step, scale
 
@@ -55,12 +62,10 @@ class Chart:
 def tolerance(eps: float, terms: int) -> float:
     """Returns how far rounding may take a sum of `terms` numbers of size one from its exact value.
 
-    The spacing at 1 of the dtype of x is `eps`. Without this allowance points that are in their set
-    up to rounding would be refused; without its upper limit of 0.05 a dtype of sixteen bits would
-    let points pass that are far off the set. The growth with the square root of `terms` is that of
-    independent rounding errors, which is standard. The values 32 and 0.05 are ours.
+    The spacing at 1 of the dtype of x is `eps`. The growth with the square root of `terms` is that
+    of independent rounding errors, which is standard.
     """
-    return min(0.05, 32 * eps * math.sqrt(max(terms, 1)))
+    return min(MOST_OFF_SET, OFF_SET_UNITS * eps * math.sqrt(max(terms, 1)))
 
 
 # ---------------------------------------------------------------- symmetric, positive definite
@@ -271,9 +276,7 @@ def ordered(x: HostArray, eps: float) -> Chart:
         )
     gaps = np.abs(steps)
     length = np.broadcast_to(scale(x.reshape(-1)).reshape(x.shape), x.shape)
-    # Entries count as tied where the gap is less than 16 steps of central differences. Half of a
-    # smaller gap would leave too little room for such steps. The value is ours.
-    near = gaps < 16 * relative_step(eps) * length[..., 1:]
+    near = gaps < TIED_STEPS * relative_step(eps) * length[..., 1:]
     no = np.zeros((*x.shape[:-1], 1), bool)
     tied = np.concatenate([no, near], axis=-1)  # This says which are tied to the entry before.
     low, high = _between(x, gaps, tied, eps, down=down)
@@ -321,9 +324,8 @@ def _between(
             joined = tied[..., k + 1]
             size[..., k] = np.where(joined, size[..., k + 1], size[..., k])
             after[..., k] = np.where(joined, after[..., k + 1], after[..., k])
-    # An entry moves towards one it is tied to only where the gap is more than 64 spacings of x. In
-    # a smaller gap rounding could change the order. The value is ours.
-    wide = before > 64 * eps * np.abs(x)
+    # Rounding could change the order of two entries that are closer than this.
+    wide = before > TIED_UNITS * eps * np.abs(x)
     back = np.where(tied, np.where(wide, before / 2, 0.0), before / 2)
     ahead = after / (2 * size)
     return (x - ahead, x + back) if down else (x - back, x + ahead)

@@ -11,6 +11,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from adjudge.constants import UNDERFLOW_MARGIN
 from adjudge.engine import Array, ArrayInfo, Arrays, AutodiffBackend, HostArray, MaybeArrays
 from adjudge.errors import InputError, NotSupportedError, Source, running
 from adjudge.floats import FORMATS, Format, Vector
@@ -56,7 +57,7 @@ class Leaf:
         """
         if self.double:
             return 0.0
-        return 16 * self._format.smallest
+        return UNDERFLOW_MARGIN * self._format.smallest
 
     @property
     def huge(self) -> float:

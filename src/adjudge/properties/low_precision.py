@@ -17,10 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.constants import (
+    BIAS_DRIFTS,
     COARSE_EPS,
+    CONSTANT_RATIO,
+    CONSTANT_VALUE_RATIO,
     DERIVATIVE_UNITS,
     DOUBLINGS,
+    ENOUGH_FAR_POINTS,
+    NARROW_BIAS_UNITS,
+    NARROW_VALUE_UNITS,
     NARROW_WRONG_FACTOR,
+    STAIRS_APART,
     WORST_ENTRIES,
 )
 from adjudge.estimate import coarsest_eps
@@ -163,13 +170,13 @@ class _LowPrecision:
             self.u, deviations.size, deviations.motion, self.of
         )
         shift = self._value_deviation(pair_at_x)
-        few = 1.25 * self.u if self.eps > COARSE_EPS else DERIVATIVE_UNITS * self.u
+        few = NARROW_BIAS_UNITS * self.u if self.eps > COARSE_EPS else DERIVATIVE_UNITS * self.u
         suspects, biased = _worst(ratio, NARROW_WRONG_FACTOR), np.abs(deviations.bias) > few
         shifted = self.first and bool(np.any(shift > NARROW_WRONG_FACTOR))
         wrong, factor = bool(np.any(deviations.not_finite)), 1.0
         if suspects.size or np.any(biased) or shifted:
             apart = self._pair(points_farther_off(self.low.problem, self.eps, self.random))
-            if len(apart[0].values) < 3:
+            if len(apart[0].values) < ENOUGH_FAR_POINTS:
                 apart = pair_at_x
             moved = self._values_off(shift, apart)
             if np.any(shift[moved] > NARROW_WRONG_FACTOR):
@@ -252,7 +259,7 @@ class _LowPrecision:
             e, f = finite_deviation(low, high)
             held = np.isfinite(low) & np.isfinite(high)
             moved[kept] = proportional(e[:, None], f[:, None], held) | constant(
-                e[:, None], 16.0, held
+                e[:, None], CONSTANT_VALUE_RATIO, held
             )
             stuck = np.all(low == low[0], axis=0) & np.any(high != high[0], axis=0)
             if np.any(moved[kept] & stuck):
@@ -262,7 +269,8 @@ class _LowPrecision:
     def _on_stairs(self) -> NDArray[np.bool_]:
         """Marks the outputs that stand still near x because f computes through larger numbers.
 
-        Where these first move, farther off, the values are within two such steps of one another.
+        Where these first move, farther off, the values are within `STAIRS_APART` such steps of one
+        another.
         The values of `(x + c) - c` with a large `c`, for instance, lie on steps in a narrow dtype
         and not in double, and without this rule the function in double would count as another one.
         """
@@ -274,7 +282,8 @@ class _LowPrecision:
             low, high = self.low.value(point), self.high.value(point)
             with np.errstate(all="ignore"):
                 step = np.abs(low - start)
-                near_by = np.abs(low - high) <= 2 * step + DERIVATIVE_UNITS * self.u * np.abs(high)
+                rounding = DERIVATIVE_UNITS * self.u * np.abs(high)
+                near_by = np.abs(low - high) <= STAIRS_APART * step + rounding
             stairs |= open_ & (step > 0) & near_by
             open_ &= step == 0
             if not np.any(open_):
@@ -299,7 +308,7 @@ class _LowPrecision:
         """
         e, g, held, biases = self._taken_at(at, suspects)
         # Next to the edge of the domain of f only the points close to x are left.
-        alone = np.sum(held, axis=0) < 3
+        alone = np.sum(held, axis=0) < ENOUGH_FAR_POINTS
         if np.any(alone):
             near_by = self._taken_at(beside, suspects[alone])
             count = min(len(held), len(near_by.held))
@@ -316,14 +325,18 @@ class _LowPrecision:
         zero = np.all((e == -g) | ~held[:, None], axis=(0, 1)) & np.any(held, axis=0)
         # No loss of digits makes a deviation that is the same part of the derivative everywhere.
         part = proportional(e, g, held) & ~zero
-        lasting = np.where(deviations.absent[suspects], zero, zero | part | constant(e, 4.0, held))
+        steady = zero | part | constant(e, CONSTANT_RATIO, held)
+        lasting = np.where(deviations.absent[suspects], zero, steady)
         beyond = _rms_held(e, held) > bound
         still, part = suspects[lasting & beyond], part[lasting & beyond]
         off, f = finite_deviation(*(np.array(derivative.values) for derivative in at))
         drift = np.abs(np.mean(relative_bias(off, f, self.low.base.Y), axis=0))
-        shown = self.u * (4 if self.eps > COARSE_EPS else DERIVATIVE_UNITS) * float(rms(norm(f)))
+        units = NARROW_VALUE_UNITS if self.eps > COARSE_EPS else DERIVATIVE_UNITS
+        shown = self.u * units * float(rms(norm(f)))
         shown = max(shown, NARROW_WRONG_FACTOR * float(rms(norm(off))))
-        by_leaf = common_factors(np.array(biases), few + 2 * float(np.max(drift, initial=0.0)))
+        by_leaf = common_factors(
+            np.array(biases), few + BIAS_DRIFTS * float(np.max(drift, initial=0.0))
+        )
         if self._motion_of_f(deviations.off[still], still) <= shown:
             still = still[part]
         for j, part in enumerate(self.of.slices):

@@ -16,7 +16,14 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.constants import REORDERING_PART, REORDERING_UNITS, RESIDUE_UNITS, UNDERFLOW
+from adjudge.constants import (
+    REORDERING_PART,
+    REORDERING_UNITS,
+    RESIDUE_UNITS,
+    RUNS_APART,
+    UNDERFLOW,
+    UNDERFLOW_MARGIN,
+)
 from adjudge.engine import Array, MaybeArrays
 from adjudge.estimate import column
 from adjudge.findings import (
@@ -97,10 +104,10 @@ class Runs:
 
 
 def _suggested_tolerance(gap: float, unit: float) -> float:
-    """Returns four times the spread, and no less than some units of rounding, rounded up to one
-    digit: two other runs may be farther apart.
+    """Returns `RUNS_APART` times the spread, and no less than some units of rounding, rounded up
+    to one digit.
     """
-    wide = 4 * max(gap, 4 * unit)
+    wide = RUNS_APART * max(gap, 4 * unit)
     if not math.isfinite(wide):
         return math.inf
     exponent = math.floor(math.log10(wide))
@@ -275,7 +282,7 @@ class Identities:
                 largest = np.max(np.where(np.isfinite(size[part]), size[part], 0.0))
                 bound = self.tolerance.identity * largest + self.residue(space)[part]
                 # Engines may flush the smallest numbers to zero.
-                bound = bound + (leaf.tiny or 16 * UNDERFLOW)
+                bound = bound + (leaf.tiny or UNDERFLOW_MARGIN * UNDERFLOW)
                 apart = finite & ~(np.abs(one[part] - two[part]) <= bound)
             if np.any(apart):
                 k = part.start + int(np.argmax(_differences(one[part], two[part])))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.constants import REFERENCE_VALUE_DISTANCES, REFERENCE_VALUE_UNITS
+from adjudge.constants import REFERENCE_VALUE_DISTANCES, REFERENCE_VALUE_UNITS, SCATTERED_PART
 from adjudge.findings import Finding, ReferenceElsewhere, Remedy, Status
 from adjudge.floats import Vector
 from adjudge.jacobian import Tolerance
@@ -73,9 +73,7 @@ def _gap(problem: Problem, base: Base, point: Vector, values: Vector, first: int
 def _is_scattered(
     problem: Problem, base: Base, gap: Vector, first: int, seed: int
 ) -> NDArray[np.bool_]:
-    """Marks where the gap varies nearby as much as it amounts to at x, and has no sign of
-    its own.
-    """
+    """Marks where the gap varies nearby by more than `SCATTERED_PART` of itself."""
     random, gaps = generator(seed, Stream.REFERENCE_VALUE), [gap]
     reach = problem.length_scales.copy()
     # The cotangents stay what they are.
@@ -93,4 +91,4 @@ def _is_scattered(
     with np.errstate(all="ignore"):
         every = np.array(gaps)
         scatter = np.max(np.abs(every - every.mean(axis=0)), axis=0)
-        return np.asarray(scatter > np.abs(every.mean(axis=0)) / 2)
+        return np.asarray(scatter > SCATTERED_PART * np.abs(every.mean(axis=0)))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.constants import LEAK_UNITS, MOVE_LENGTHS
+from adjudge.constants import LEAK_BARS, LEAK_UNITS, MOVE_LENGTHS, SYMMETRIC_RTOL
 from adjudge.errors import UnstableOutputError, attempt
 from adjudge.estimate import column, moved_by, with_ladder, with_second_ladder
 from adjudge.findings import Finding, NothingRead, Remedy, RowLeaks, RowsMissing, Status
@@ -110,7 +110,7 @@ class SparsityPattern:
             if not np.any(here[mask]) or not self._not_read(j, mask, gradient):
                 continue
             other = leaf.host(here).swapaxes(-1, -2).reshape(-1)
-            symmetric = np.allclose(leaf.host(here).reshape(-1), other, rtol=1e-6, atol=0)
+            symmetric = np.allclose(leaf.host(here).reshape(-1), other, rtol=SYMMETRIC_RTOL, atol=0)
             yield self._spurious(j, mask, here, upper=name == "upper", symmetric=symmetric)
 
     def _not_read(self, j: int, mask: Mask, gradient: Vector) -> bool:
@@ -241,7 +241,7 @@ class SparsityPattern:
         with np.errstate(all="ignore"):
             value = abs(float(w @ estimate.value[:count]))
             error = float(norm(w * estimate.error[:count])) + self._rounding(w)
-        return bool(value > 8 * error)
+        return bool(value > LEAK_BARS * error)
 
     # -- shared
 

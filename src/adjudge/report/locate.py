@@ -12,7 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from adjudge.constants import INHERITED_UNITS, VJP_UNITS
+from adjudge.constants import (
+    CLOSE_CALL,
+    INHERITED_UNITS,
+    LONGER_STEP,
+    NEIGHBOUR_FACTOR,
+    TRUNCATION_FACTOR,
+    VJP_UNITS,
+)
 from adjudge.errors import attempt
 from adjudge.estimate import (
     Column,
@@ -213,8 +220,9 @@ class _Search:
         return residual, len(self.found.entries) > before
 
     def _along_entry(self, coordinate: int) -> tuple[Column, Vector]:
-        """Differences along one entry of x, with an error bar that covers what a step four times as
-        long changes. Two evaluations more show truncation here, where a ladder would take sixteen.
+        """Differences along one entry of x, with an error bar that covers what a step `LONGER_STEP`
+        times as long changes. Two evaluations more show truncation here, where a ladder would take
+        sixteen.
         """
         table, failure = self.table, self.failure
         unit = np.zeros(table.problem.X.size)
@@ -225,9 +233,9 @@ class _Search:
         # To one side a ladder was taken already.
         if found.step == 0.0 or found.one_sided:
             return found, unit
-        if 4 * found.step > table.problem.longest_step(unit):
+        if LONGER_STEP * found.step > table.problem.longest_step(unit):
             return with_ladder(table.problem, table.base, found), unit
-        far = attempt(lambda: column(table.problem, table.base, tangent, 4 * found.step))
+        far = attempt(lambda: column(table.problem, table.base, tangent, LONGER_STEP * found.step))
         # f is not defined that far off.
         if far is None:
             return with_ladder(table.problem, table.base, found), unit
@@ -295,7 +303,7 @@ class _Search:
         gap, allowed = abs(automatic - reference), self._allowed(automatic, reference, bar)
         if gap <= allowed or not np.isfinite(reference):
             return False
-        if self.suspected or gap <= 2 * allowed:
+        if self.suspected or gap <= CLOSE_CALL * allowed:
             if self.closer is None or self.closer[0] != coordinate:
                 ladder = with_ladder(table.problem, table.base, found)
                 self.closer = coordinate, with_second_ladder(table.problem, table.base, ladder)
@@ -354,8 +362,8 @@ class _Search:
         return float(value[row]), float(error[row])
 
     def _automatic_rounding(self, automatic: float, row: int | None, coordinate: int) -> float:
-        """Four times the change of one automatic entry where x moves by a unit of rounding; see
-        `stages.AutomaticRounding`.
+        """`NEIGHBOUR_FACTOR` times the change of one automatic entry where x moves by a unit of
+        rounding; see `stages.AutomaticRounding`.
         """
         table, unit = self.table, np.zeros(self.table.base.Y.size)
         if row is not None:
@@ -375,7 +383,7 @@ class _Search:
             else:
                 there = Reverse(table.problem, point).row(table.base, unit)[coordinate]
             changes.append(abs(float(there) - automatic))
-        return 4 * max(change for change in changes if np.isfinite(change))
+        return NEIGHBOUR_FACTOR * max(change for change in changes if np.isfinite(change))
 
     def _allowed(self, automatic: Any, reference: Any, bar: Any) -> Any:
         """Returns the largest difference that is accepted of one entry."""
@@ -386,4 +394,4 @@ def _truncation(found: Column) -> float:
     """Returns the truncation error of one central difference, relative to the derivative: `h^2 f'''
     / 6`, with an f''' over the scale of x that is a few times f'.
     """
-    return 4 * found.relative**2
+    return TRUNCATION_FACTOR * found.relative**2

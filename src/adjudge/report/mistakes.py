@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.constants import ENTRY_FLOOR, PATTERN_EVIDENCE, PLACE_EVIDENCE
+from adjudge.constants import ENTRY_FLOOR, MOST_EVIDENCE, PATTERN_EVIDENCE, PLACE_EVIDENCE
 from adjudge.estimate import column
 from adjudge.floats import Vector, norm
 from adjudge.jacobian import Failure, Table
@@ -128,7 +128,7 @@ def evidence(gap: Array, margin: Array) -> Array:
     accident.
     """
     ratio = np.where(gap == 0, 0.0, np.abs(gap) / margin)
-    return np.asarray(np.log10(np.clip(ratio, 1.0, 1e16)))
+    return np.asarray(np.log10(np.clip(ratio, 1.0, MOST_EVIDENCE)))
 
 
 LARGEST = 2**24
