@@ -7,454 +7,536 @@ floating-point formats in `adjudge.floats`.
 # ---- Steps of differences
 
 LONGEST_STEP = 0.25
-"""The longest step of the ladder, relative to the scale of x. Over longer ones most functions are
-no polynomial any more, and the coarse windows are wasted. The value is ours."""
+"""Over a long step most functions are no polynomial any more, and the coarse windows of a ladder
+are wasted or agree by chance. The ladder has no step longer than this part of the scale of x. The
+value is ours and has no derivation."""
 STEP_REDUCTIONS = (1.0, 2.0**-8, 2.0**-16)
-"""The factors on the first step that are tried in turn where a neighbour of x is not finite: close
-to the edge of a domain (log near 0, say) only shorter steps stay inside. The values are ours."""
+"""Close to the edge of a domain (log near 0, say) a neighbour of x is not finite at the first step.
+The step is multiplied by these factors in turn until both neighbours are finite. The values are
+ours and have no derivation."""
 SHORT_STEP_REDUCTIONS = (1.0, 2.0**-2)
-"""The factors in sixteen bits, where steps soon fall below the spacing of x."""
+"""In sixteen bits a step that is 2^-8 of the first one falls below the spacing of x. These factors
+stand in for `STEP_REDUCTIONS` there. The values are ours and have no derivation."""
 COARSE_EPS = 2.0**-12
-"""Dtypes of a coarser `eps` than this are those of sixteen bits, float16 and bfloat16. They have
-room for a few steps of a ladder only, between steps at which f curves and steps that round away."""
+"""A dtype of sixteen bits has room for a few steps only, between steps at which f curves and steps
+that round away. Where `eps` is coarser than this, a ladder has the ratio 2 in place of 4, and other
+rules for few digits apply. The value lies between float32 and float16; any other in between would
+do the same."""
 MOST_DIGITS = 600
-"""The digits to which outputs are taken that do not move with fewer. A difference at a step of
-`10^(-digits/3)` keeps two thirds of them, so 600 digits show every derivative that float64 holds,
-down to 5e-324, of a value near 1."""
+"""The derivative of a tail may be so small that the output of a reference does not move in the
+digits asked for. Digits are added up to this number. A difference at a step of `10^(-digits/3)`
+keeps two thirds of them, so 600 digits show every derivative that float64 holds, down to 5e-324, of
+a value near 1."""
 
 SCALE_RANGE = 1e4
-"""Where the magnitudes of the entries of a leaf span more than this, each entry is a length of its
-own; else all take the root mean square. A step that suits the largest entry would throw a far
-smaller one across its domain, and a step as short as the smallest entry would drown in the rounding
-of the others. The value is ours and has no derivation."""
+"""A step that suits the largest entry of a leaf would throw a far smaller one across its domain,
+and a step as short as the smallest would drown in the rounding of the others. Where magnitudes span
+more than this, each entry has a step of its own; else all take the root mean square. The value is
+ours and has no derivation."""
 PASSED_OVER = 1000
-"""The smallest entry in this many is passed over when that span is taken. Random numbers have one
-that is small by chance, and all steps would be short because of it. The value is ours and has no
-derivation."""
+"""Random numbers have an entry that is small by chance, and all steps of a leaf would be short
+because of it. One entry in this many, the smallest, is passed over when the span is taken. The
+value is ours and has no derivation."""
 LONGER_STEP = 4
-"""A suspected entry is differenced once more at a step that is this many times as long. Truncation
-grows by the square of it, so that the change shows an error bar that one step cannot have. A ladder
-shows the same for sixteen evaluations in place of two. The value is ours."""
+"""One step shows no truncation error, and a right entry of a curved function would be named as
+wrong. A suspected entry is differenced again at a step that is this many times as long, and the
+change is its error bar. Truncation grows by the square of the factor, so most of the change is
+truncation; the value is ours."""
 TRUNCATION_FACTOR = 4
-"""The truncation error of one central difference is taken for this many times the square of its
-relative step, relative to the derivative. It is `h^2 f'''/6`, with an `f'''` over the scale of x
-that is some 24 times f'. Where it is larger a suspicion is followed for nothing, and where it is
-smaller an entry that is a little wrong is not looked for. The value is ours."""
+"""A suspicion that is within the truncation error of two evaluations is followed for nothing. That
+error is taken for this many times the square of the relative step: it is `h^2 f'''/6`, with an
+`f'''` over the scale of x that is 24 times f'. The value is ours and has no derivation beyond
+that."""
 
 # ---- What counts as zero
 
 UNDERFLOW = 2.0**-1022
-"""Numbers below the smallest normal float64 count as zero, because products of subnormal numbers
-have lost digits and some engines flush them to zero."""
+"""Products of subnormal numbers have lost digits, and some engines flush them to zero, so that two
+right numbers disagree. Numbers below the smallest normal float64 count as zero. The value is that
+of IEEE 754."""
 COUNTS_AS_ZERO = 2.0**-960
-"""A magnitude below this counts as zero: where an engine flushes subnormal numbers, differences of
-numbers so small, and products with them, are lost. The value is ours."""
+"""Where an engine flushes subnormal numbers, differences of x of that size, and products with them,
+are lost. A magnitude below this counts as zero, and such a leaf has the scale 1. The value is 62
+binary orders above the smallest normal number, which leaves room for the smallest steps; it is
+ours."""
 UNDERFLOW_MARGIN = 16
-"""A product may be off by this many times the smallest number of its dtype, since engines round or
-flush what is smaller. Two sides that flush differently would disagree without it. The value is ours
-and has no derivation."""
+"""Engines round or flush what is below the smallest number of a dtype, and two sides that do so
+differently would disagree. Numbers may be off by this many times the smallest one. The value is
+ours and has no derivation."""
 
 # ---- Tolerances
 
 SIGNIFICANT_PART = 1 / 4
-"""A deviation that leaves the error bar by more than this part of `rtol` is significant, although
-`rtol` allows it. One wrong entry among n shrinks by a factor near sqrt(n) in a projection and would
-pass; a significant deviation is therefore traced to its entry and compared there by itself. With a
-larger part wrong entries of large arrays pass, with a smaller one the truncation error of right
-derivatives is traced for nothing. The value is ours and has no derivation."""
+"""One wrong entry among n shrinks by a factor near sqrt(n) in a projection, where `rtol` then
+allows it. A deviation that leaves the error bar by more than this part of `rtol` is traced to its
+entry, which is compared by itself. With a smaller part the truncation error of right derivatives is
+traced for nothing. The value is ours and has no derivation."""
 ENTRY_FLOOR = 1e-4
-"""An entry that is smaller than this part of the largest entry of its column or block is compared
-on the scale of that part as long as only two evaluations were made: the truncation error of a
-central difference follows the large neighbours and would make the small entry fail. A ladder of
-steps measures truncation, so after one every entry is compared on its own scale. The value is
-ours."""
+"""The truncation error of a central difference follows the large neighbours of a small entry, which
+would fail. As long as only two evaluations were made, an entry is compared on the scale of this
+part of the largest in its column or block; after a ladder, which measures truncation, it is
+compared on its own. The value is ours and has no derivation."""
 ACCURATE_PART = 1e-5
-"""A derivative whose wrong entries are all off by less than this part is called accurate to so many
-digits, since a constant in a narrower dtype makes such deviations. The value is ours."""
+"""A constant in a narrower dtype makes a derivative that is wrong in the last digits only, and a
+reader would look for a wrong formula. Where all wrong entries are off by less than this part, the
+report says to how many digits the derivative is accurate. No verdict depends on it. The value is
+ours and lies above the rounding of float32."""
 SUM_UNITS = 64
-"""Two sums of the same terms are the same number up to this many units of rounding of the terms. A
-sum of n terms is off by about sqrt(n) units (Higham and Mary 2019), so this covers a few thousand
-terms; the value is ours."""
+"""Two ways to add the same terms are rounded differently, and would count as unequal. They are the
+same number up to this many units of rounding of the terms. A sum of n terms is off by about sqrt(n)
+units (Higham and Mary 2019), so this covers some 4000 terms; the value is ours."""
 UNDETECTABLE_UNITS = 64
-"""The number of units of rounding of f below which a change of f is taken not to show. Without such
-a floor the rounding of f would pass for a slope of its derivative. The value is ours."""
+"""The rounding of a derivative that is differentiated once more would pass for a slope of it. A
+change of less than this many units of rounding of f is taken not to show. The value is ours and has
+no derivation."""
 VJP_UNITS = 16
-"""The units of rounding that one vjp may leave in a projection; ours."""
+"""A vjp is rounded, and the search for wrong entries would follow that rounding into right ones. A
+projection by one vjp may be off by this many units of rounding of its terms. The value is ours and
+has no derivation."""
 SAME_NUMBER_UNITS = 2.0**10
-"""Two numbers count as the same within this many units of rounding of the largest entry of their
-leaf. Ways and modes that round differently would seem to disagree without it. The value is ours."""
+"""Two ways or modes of an engine round differently, and a second set of differences would be taken
+although they agree. Two numbers count as the same within this many units of rounding of the largest
+entry of their leaf. An error of one of them that is smaller passes with the other. The value is
+ours and has no derivation."""
 CLOSE_CALL = 2
-"""An entry that is off by less than this many times what is allowed is compared again with ladders.
-A right entry can exceed a narrow error bar by that much, and would be named as wrong. The value is
-ours and has no derivation."""
+"""A right entry now and then exceeds an error bar of four evaluations by a little, and would be
+named as wrong. An entry that is off by less than this many times what is allowed is compared again
+with ladders. The value is ours and has no derivation."""
 ANALYTIC_UNITS = 8
-"""A derivative that the user gives by hand is taken to be off by this many units of rounding of its
-terms. A right rule would fail on the rounding of the reference if it counted as exact. The value is
-ours and has no derivation."""
+"""A right rule would fail on the rounding of a derivative that the user gives by hand, if that
+counted as exact. It may be off by this many units of rounding of its terms. The value is ours and
+has no derivation."""
 
 # ---- Rounding, or an error
 
 NEARBY_EXPONENTS = (46, 30, 20, 16, 13, 11, 9)
-"""Binary exponents of the distances from x, over its scale, at which a difference is taken again.
-The first points are some units of rounding in double away. The last ones are far enough for the
-rounding of code that is in single precision inside to be another one from point to point. The
-values are ours."""
+"""At one point no bound tells the rounding of an ill-conditioned rule from a small error of it. A
+gap is taken again at these distances, binary exponents over the scale of x, and is an error if it
+stays the same. The first are some units of rounding in double away; at the last also the rounding
+of code that is in single precision inside has changed. The values are ours."""
 ENOUGH_POINTS = 4
-"""A difference counts as an error only if it was the same at this many points; of the seven some
-may lie outside the domain of f. With one or two, rounding would be the same by chance too often."""
+"""With one or two points rounding is the same by chance too often. A gap is an error only if it was
+the same at this many points; of the seven some may lie outside the domain of f. The value is ours
+and has no derivation."""
 UNCHANGED_PART = 1 / 4
-"""The part of a difference by which it may change between points and still count as the same. An
-error in a rule changes as smoothly as the derivative does, by little at these distances; rounding
-changes by all of itself. The value is ours."""
+"""An error of a rule changes as smoothly as the derivative, by little at distances of 2^-9 and
+less; rounding changes by all of itself. A gap that changes by less than this part counts as the
+same. The value is ours and has no derivation."""
 ISOLATED_TOLERANCES = 64
-"""An automatic value that is off by more than this many tolerances at x, and right at the points
-around, is wrong at x alone (a special case of the rule, say) and is not excused as rounding. The
-value is ours."""
+"""A rule that is wrong at x alone (a special case of it, say) has neighbours that are right, so
+that its change would pass for rounding. An automatic value that is off by more than this many
+tolerances at x stays wrong. The value is ours and has no derivation."""
 INHERITED_UNITS = 2.0**18
-"""The units of rounding of its largest entry that an entry of a second derivative may be off by,
-for no other reason than the rounding of the first derivative, which is differentiated. A softmax of
-which all but one entry vanish has such entries: it has lost by how much the largest one is less
-than 1. The value is ours and has no derivation."""
+"""An entry of a second derivative inherits the rounding of the first one, and would fail for it: a
+softmax of which all but one entry vanish has lost by how much the largest is less than 1. Such an
+entry may be off by this many units of rounding of the largest of its column. The value is ours and
+has no derivation."""
 CANCELLATION_UNITS = 2.0**16
-"""Units of rounding of f over the scale of x up to which a gap is put down to cancellation: where
-terms as large as f cancel in a derivative, both modes are left with different roundings of zero.
-The value is ours and has no derivation; a disagreement below it is not seen."""
+"""Where terms as large as f cancel in a derivative, forward and reverse mode are left with
+different roundings of zero. A gap of up to this many units of rounding of f over the scale of x is
+put down to that, and a disagreement below it is not seen. The value is ours and has no
+derivation."""
 ADJOINT_RETRIES = 4
-"""No more disagreements of one table than this are taken again at other points, the largest first,
-since each takes a vjp and a jvp at up to seven points. Only gaps that ill-conditioning could
-explain are taken again; others fail at once."""
+"""To take a gap again costs a vjp and a jvp at up to seven points, and a wrong rule of many inputs
+has many gaps. No more than this many of one table are taken again, the largest first; only gaps
+that ill-conditioning could explain are, and others fail at once. The value is ours."""
 SHORTEST_DISTANCE_UNITS = 4
-"""Points at which a gap is looked at again lie at least this many units of rounding off x. A
-shorter move could round to x itself, where the gap is the same whatever makes it. The value is
-ours."""
+"""A move of x by less than its rounding gives x itself, where a gap is the same whatever makes it.
+Points at which a gap is looked at again lie at least this many units of rounding off x. The value
+is ours and has no derivation."""
 NEIGHBOUR_FACTOR = 4
-"""The rounding of an automatic number is taken for this many times its change where x moves by a
-unit of rounding. Two such moves see a part of what rounding can do, and a right entry of an
-ill-conditioned rule would be named as wrong. The value is ours and has no derivation."""
+"""Two moves of x by a unit of rounding show only a part of what rounding can do to an automatic
+number, and a right entry of an ill-conditioned rule would be named as wrong. This many times the
+larger change is allowed. The value is ours and has no derivation."""
 
 # ---- A reference given by the user
 
 REFERENCE_DISTANCES = (2.0**-6, 2.0**-7, 3 * 2.0**-8, 2.0**-8)
-"""The distances from x, over its scale, at which an automatic derivative is compared with a given
-reference again."""
+"""An exact reference has no error bar that could cover the rounding of the automatic side. The two
+are compared again at these distances over the scale of x, and the scatter of their relative
+deviation is allowed; a wrong formula is off by the same part at all of them. The values are ours
+and have no derivation."""
 REFERENCE_VALUE_UNITS = 64
-"""A difference of this many units of rounding of f, relative to the median of its leaf, needs no
-explanation. The value is ours."""
+"""f and its reference are rounded differently, and every reference would be another function. A
+difference of up to this many units of rounding of f, relative to the median of its leaf, needs no
+explanation. The value is ours and has no derivation."""
 REFERENCE_VALUE_DISTANCES = (2.0**-12, 2.0**-10, 2.0**-9, 2.0**-8)
-"""The distances from x, relative to it, at which a gap is looked at again; the values are ours."""
+"""A difference in value may be cancellation inside of f, or another function. It is taken again at
+these distances from x, relative to it: cancellation is scattered there. The values are ours and
+have no derivation."""
 SCATTERED_PART = 1 / 2
-"""A gap that varies between points by more than this part of its mean is rounding, and another
-function has a steadier one. Without it cancellation inside of f would make its reference another
-function; with a small part a function that differs by a wave would pass as rounding. The value is
-ours and has no derivation."""
+"""Cancellation inside of f would make its reference another function. A gap that varies between
+points by more than this part of its mean counts as rounding. With a smaller part a function that
+differs from f by a wave would pass as rounding. The value is ours and has no derivation."""
 
 # ---- Kinks and other points without a derivative
 
 JUMP_UNCHANGED = 0.15
-"""A part of the samples that is the same to this part of itself, over steps that shrink by powers
-of two, does not vanish with them."""
+"""At a jump no value is the derivative, and a right rule would fail on its differences. The odd or
+even part of the samples belongs to a jump if it changes by no more than this part of itself, over
+steps that shrink. The value is ours and has no derivation."""
 KINK_EXPONENTS = (8, 12, 16, 20)
-"""Binary exponents of the steps, relative to the scale of x."""
+"""A check at a special point fails at a kink of f, and a wrong rule must not be excused wherever f
+might have one. The one-sided slopes are taken at these steps, binary exponents relative to the
+scale of x, and a kink is what stays apart at all of them. The values are ours and have no
+derivation."""
 NARROW_KINK_EXPONENTS = (3, 5, 7, 9)
-"""The binary exponents in single precision, which has room for longer steps only."""
+"""In single precision steps of 2^-12 and less leave a slope few digits. These exponents stand in
+for `KINK_EXPONENTS` there. The values are ours and have no derivation."""
 KINK_PERSISTENCE = 0.5
-"""A defect that shrinks by less than this from step to step does not vanish. A smooth remainder
-shrinks as the steps do, by 1/4 at least."""
+"""The defect of two one-sided slopes of a smooth function shrinks as the steps do, by 1/4 at least,
+and that of a kink does not shrink. A defect that keeps more than this part from step to step does
+not vanish. The value lies between the two; it is ours."""
 VISIBLE_KINK = 1e-3
-"""The part of the slope that a defect amounts to before it counts."""
+"""Differences of a smooth function leave small defects that do not shrink, such as those of its
+rounding. A defect counts as a kink only if it is this part of the slope. The value is ours and has
+no derivation."""
 KINK_ROUNDING_UNITS = 64
-"""A defect of less than this many units of rounding is not seen."""
+"""The rounding of f divided by a short step looks like a defect that grows. A defect of less than
+this many units of rounding over the step is not seen. The value is ours and has no derivation."""
 SLOPE_UNITS = 2.0**20
-"""A move of f by less than this many units of rounding leaves a slope too few digits to be
-compared."""
+"""A slope of few digits shows no derivative, and a check that fails for it says nothing against the
+rule. An input that moves f by less than this many units of rounding is named as one that hardly
+moves it. With 2^20 units six digits are left; the value is ours."""
 RANGE_MARGIN = 64.0
-"""Within this factor of the ends of the range of a dtype a derivative is not expected to be right,
-since products in its rule overflow."""
+"""At the ends of the range of a dtype products in a right rule overflow or are flushed. A
+derivative within this factor of the ends is not expected to be right. The value is ours and has no
+derivation."""
 POINTS_BESIDE_KINK = 2
-"""The number of points beside a kink at which the rule is judged. One lies on one
-side of it, and a rule may be wrong on the other. The value is ours."""
+"""At a kink a rule that is wrong on one side would pass. It is judged at this many points beside x,
+the second opposite to the first in every coordinate. The value is the least that has both sides."""
 KINK_REACH = 0.01
-"""The distance of the points beside a kink from x, over the scale of each input. A longer one may
-meet the next kink, and at a shorter one the steps of differences reach back across this one. The
-value is ours and has no derivation."""
+"""Farther off x lies the next kink, and closer to it the steps of differences reach back across
+this one. The points beside a kink lie this part of the scale of each input away. The value is ours
+and has no derivation."""
 NARROW_KINK_REACH = 0.06
-"""The same in sixteen bits, where the shorter distance would be lost in the spacing of the
-numbers. The value is ours and has no derivation."""
+"""In sixteen bits `KINK_REACH` is lost in the spacing of the numbers. This distance stands in for
+it there. The value is ours and has no derivation."""
 KINK_REACH_REDUCTION = 1 / 16
-"""The distances beside a kink are multiplied by this where f has no finite values, or another kink,
-at the first ones. Close to the edge of a domain no point beside x could be judged without it. The
-value is ours."""
+"""Close to the edge of a domain f has no finite value at the first points beside a kink, and
+nothing could be judged. Points at this part of the distance are tried after them. The value is ours
+and has no derivation."""
 
 # ---- Saturation
 
 TAIL_DISTANCE = 2.0**-8
-"""The distance from x, over its scale, at which f must still have its value at x for a tail. A
-power of x with an offset of its own size, up to the sixth, has left its value at 0 by more than
-rounding there, and its zero derivative is right."""
+"""A derivative of zero hides the tail of a saturated function, and is right at a stationary point.
+f has to keep its value this far from x, over its scale, for a tail: a power of x with an offset of
+its own size, up to the sixth, has left it by more than rounding there. The value is ours."""
 SATURATION_DISTANCES = (1.0, 0.25)
-"""The distances from x, over its scale, at which f is asked whether it moves at all."""
+"""A zero derivative of an input that f does not read is right and must not be open. f is asked at
+these distances, over the scale of x, whether it moves at all. The values are ours and have no
+derivation."""
 ONSET_HALVINGS = 10
-"""The bisection steps between where f stands still and where it moves. A kink that is met within
-`2^-10` of the scale of x then moves f by more than `ONSET_UNITS` of rounding at once."""
+"""Where f begins to move, a kink and a tail look alike from far off. The place is closed in by this
+many bisection steps: a kink that is met within `2^-10` of the scale of x moves f by more than
+`ONSET_UNITS` at once. The value follows from that."""
 ONSET_UNITS = 64
-"""A smooth function that begins to move does so by no more than this many units of rounding; a
-kink, a clip or a step moves by more at once."""
+"""The dead side of a relu has a derivative of zero that is right, and the tail of a sigmoid one
+that is wrong. A smooth function begins to move by no more than this many units of rounding; a kink,
+a clip or a step moves by more at once. The value is ours and has no derivation."""
 LADDER_ZERO_UNITS = 1536
-"""The units of rounding over the scale of x to which a ladder of long steps shows that a derivative
-is zero. It is half again the error bar of the ladder's longest window, whose shortest step is 1/64
-of the scale of x."""
+"""A derivative of zero is accepted only if differences can show it, up to the rounding of f. A
+ladder of long steps has to show it to this many units of rounding over the scale of x. That is half
+again the error bar of its longest window, whose shortest step is 1/64 of that scale."""
 STANDSTILL_UNITS = 2.0**10
-"""Farther off f has to move by this many units of rounding; what stays within fewer may be noise
-about a constant, as `sin^2 + cos^2` is."""
+"""Noise about a constant, as that of `sin^2 + cos^2`, looks like the onset of a tail. Farther off f
+has to move by this many units of rounding. The value is ours and has no derivation."""
 CHANCE_PART = 1 / 128
-"""The part of the entries of a leaf whose derivative may be as small by chance, where it crosses
-zero. Only more of them than this are compared once more by themselves; the value is ours."""
+"""A derivative that crosses zero is small in a few entries by chance, and each would cost
+comparisons of its own. Small entries are compared once more by themselves only if they are more
+than this part of their leaf. The value is ours and has no derivation."""
 DOMINATING_FACTOR = 64
-"""An output that stands still hides those of its leaf that move if it is this many times larger
-than the largest of them. The value is ours."""
+"""A constant among the outputs, such as a mask of -1e30, has rounding of its own size, which hides
+all other outputs of a projection. An output that stands still and is this many times the largest of
+its leaf that moves is left out of a column. The value is ours and has no derivation."""
 SATURATED_COLUMNS = 4
-"""No more columns than this that lie below the rounding of f get a ladder of long steps. They may
-be saturated, and then a wrong zero would pass; but inputs that f does not read look the same, and
-without a limit each of their columns would cost a ladder. The value is ours."""
+"""A column below the rounding of f may be saturated, and its wrong zero would pass without a ladder
+of long steps; but inputs that f does not read look the same, and each would cost a ladder. No more
+columns than this get one. The value is ours."""
 
 # ---- Affine functions, and ill-conditioning
 
 THIRD_POINT = 0.37
-"""The part of the long step at which f is tried as well. It is no ratio of small numbers, so that a
-staircase whose steps divide the long step, such as `x + 0.1 floor(4 x)`, is not taken for
-affine."""
+"""A staircase whose steps divide the long step, such as `x + 0.1 floor(4 x)`, has three values on a
+line. f is tried at this part of the long step as well. The value is ours: it is no ratio of small
+numbers, as the steps of most staircases are."""
 SHORTEST_LONG_STEP = 1 / 16
-"""A long step has to have this part of the scale of x; over a shorter one a curved function looks
-straight."""
+"""Over a short step a curved function looks straight, and a right rule would fail on its curvature.
+A long step has to have this part of the scale of x. The value is ours and has no derivation."""
 LONG_STEP_COLUMNS = 4
-"""The columns of a full table that get long steps; in a projected table there are two for each
-leaf. A wrong constant shows in the first of them, and each costs three evaluations."""
+"""Long steps show a constant that is wrong in the twelfth digit, and each costs three evaluations.
+This many columns of a full table get them, and two for each leaf of a projected one; a wrong
+constant shows in the first of them. The value is ours."""
 SCATTER_FACTOR = 32
-"""The automatic value may be off by this many times the scatter of the long differences; ours."""
+"""The slopes of an affine function scatter by rounding, and so few of them say little about how
+much. The automatic value may be off by this many times their scatter. The value is ours and has no
+derivation."""
 CURVATURE_BARS = 4
-"""A gap has to exceed this many times the allowed rounding: a curvature that stays below the
-rounding of f may still bend the slope by as much as the error bar. The value is ours."""
+"""A curvature that stays below the rounding of f may still bend a long difference by as much as its
+error bar. A gap has to exceed this many times the allowed rounding. The value is ours and has no
+derivation."""
 CONDITION_UNITS = 8
-"""The units of rounding, times the square of the spread of singular values, that two ways to
-compute the map may differ by. The square covers a map that was made from an ill-conditioned one
-(the inverse of a product, say); ours."""
+"""A matrix that f captured and factors alike each time is rounded alike at all points, so that
+points nearby do not show that it is rounding. This many units of rounding, times the square of the
+spread of singular values, are allowed. The square covers a map that was made from an
+ill-conditioned one, as the inverse of a product; the value is ours."""
 BIDIAGONAL_STEPS = 8
-"""The steps of the bidiagonalisation, each of which takes a difference and a vjp."""
+"""Without the spread of its singular values an ill-conditioned map cannot be told from a wrong
+rule. The bidiagonalisation (Golub and Kahan 1965) takes this many steps, each a difference and a
+vjp. A spread that needs more steps to show is underestimated. The value is ours."""
 NEGLIGIBLE_SINGULAR_VALUE = 1e-10
-"""Below this part of the largest singular value a remainder is rounding, and the iteration ends."""
+"""A remainder of the bidiagonalisation that is rounding would count as a singular value, and any
+gap would be excused. The iteration ends below this part of the largest singular value. The value is
+ours and lies above the rounding of float64."""
 
 # ---- Noise, and values with fewer digits than their dtype
 
 NOISE_POINTS = (32, 31, 29, 28, 25, 24, 21, 19, 18, 16)
-"""The points at which noise is sampled, in 32nds of a step: they are exact in any dtype. Their
-number leaves five residuals beside the five coefficients of the polynomial."""
+"""Noise of f that is larger than its rounding makes right derivatives fail. It is sampled at these
+points, in 32nds of a step, which are exact in any dtype. Their number leaves five residuals beside
+the five coefficients of the polynomial; the choice is ours."""
 UNEVEN_NOISE_POINTS = tuple(k - 0.5 * ((k * 0.6180339887) % 1.0) for k in NOISE_POINTS)
-"""The points for float64, where they need not be exact. At points that are multiples of one length,
-rounding to a lattice may be the same everywhere, and the noise would be measured as zero; these
-differ by multiples of the golden ratio. The choice is ours."""
+"""At points that are multiples of one length, rounding to a lattice may be the same everywhere, and
+the noise would be measured as zero. In float64, where points need not be exact, they differ by
+multiples of the golden ratio. The choice is ours."""
 NOISE_DEGREE = 4
-"""The degree of the polynomial whose residuals are noise. The truncation that it leaves over is of
-the order of `(h / 4)^5`, so a smooth f over the step looks as smooth as it is. The value is
-ours."""
+"""What a polynomial leaves over is noise only if the polynomial can follow f. It has this degree:
+the truncation that it leaves is of the order of `(h / 4)^5`, so that a smooth f looks as smooth as
+it is. The value is ours."""
 ENOUGH_VALUES = 6
-"""The number of different values between two powers of two that it takes to say how many digits
-they carry. Fewer of them end in zeros by chance. The value is ours."""
+"""A few values end in zeros by chance, and f would be judged as code of a narrower dtype. It takes
+this many different values between two powers of two to say how many digits they carry. The value is
+ours and has no derivation."""
 DOUBLE_STEPS = (2.0**-18, 2.0**-28)
-"""Steps relative to x of which float32 shows the first and not the second."""
+"""A cast inside f makes a function of float64 that has no more digits than float32, and its
+differences would accuse a right rule. The slopes over these two steps, relative to x, have to be
+the same. float32, with 24 bits, shows the first step and not the second."""
 DOUBLE_ROUGHNESS = 0.1
-"""How far slopes over `DOUBLE_STEPS` may be apart, relative to f, in a function that carries
-double."""
-RUNS_APART = 4
-"""Two runs of a function that is not repeatable may be this many times as far apart as the two that
-were seen. The spread of two runs is often the smaller part of the spread, and error bars that cover
-no more would make right derivatives of a noisy function fail. The value is ours and has no
+"""A function that curves has two slopes, and would be taken for one with a cast inside. The slopes
+over `DOUBLE_STEPS` may differ by this part of the larger of slope and value. A staircase has a
+slope of zero over the shorter step and differs by all of it. The value is ours and has no
 derivation."""
+RUNS_APART = 4
+"""The spread of two runs of a function that is not repeatable is often less than that of the next
+two, and error bars that cover no more make right derivatives of a noisy function fail. This many
+times the spread that was seen is allowed, and suggested as `nondet_tol`. The value is ours and has
+no derivation."""
 
 # ---- A narrow dtype against double precision
 
 DERIVATIVE_UNITS = 16
-"""The units of rounding that a narrow derivative may be off by before anything is said of it. In
-the design study (docs/numerics.md) 90 % of the well-conditioned derivatives were within 4 units of
-rounding of their terms; four times that is ours."""
+"""A right derivative in a narrow dtype is rounded at every step, and would be called inaccurate. It
+may be off by this many units of rounding of its terms. In the design study (docs/numerics.md) 90 %
+of the well-conditioned derivatives were within 4 units; four times that is ours."""
 NARROW_WRONG_FACTOR = 4
-"""Up to this many times the allowed rounding a deviation is inaccuracy, a note; beyond it, what
-stays the same at all points is an error. The factor is that of the design study
-(docs/numerics.md)."""
+"""A deviation of the narrow derivative is inaccuracy or an error, and only points farther off tell
+which. Up to this many times the allowed rounding it is a note; beyond it, what stays the same at
+all points is an error. The factor is that of the design study (docs/numerics.md)."""
 STANDARD_ERRORS = 8
-"""A common factor differs from one only if it does so by this many standard errors of its mean. The
-value is ours."""
+"""Rounding has a mean that is not quite zero, and every leaf would be off by a factor. A common
+factor differs from one only if it does so by this many standard errors of its mean. The value is
+ours and has no derivation."""
 NEAR_ULPS = 2
-"""The first points lie within this many units of rounding of x: between them nothing but
-conditioning moves a derivative."""
+"""An ill-conditioned derivative that is right in formula moves by far more than its rounding. How
+far the one in double moves between points within this many units of rounding of x is what
+conditioning explains. The value is ours."""
 FAR_DISTANCES = (2.0**-6, 2.0**-6, 2.0**-5, 2.0**-4, 2.0**-3, 2.0**-2)
-"""The distances of the other points, relative to x. They are so far apart that the rounding errors
-at two of them have nothing in common. The values are ours."""
+"""Close to x the rounding errors of a narrow derivative may be the same, and would count as an
+error of the formula. It is compared again at these distances relative to x, so far apart that the
+rounding errors at two of them have nothing in common. The values are ours."""
 LEAF_PROBES = 4
-"""The random probes that are shared out among the leaves; each leaf gets two of them at least."""
+"""One probe of a leaf may be orthogonal to its error. This many random probes are shared out among
+the leaves, and each leaf gets two of them at least. The value is ours and has no derivation."""
 WORST_ENTRIES = 32
-"""The number of entries that are looked at closely, those farthest off."""
+"""A wrong rule of a large leaf has as many deviations as entries, and all would be followed at all
+points. This many entries are looked at closely, those farthest off. The value is ours."""
 DOUBLINGS = 12
-"""x is doubled this many times until a function that stands still is seen to move."""
+"""A function that computes through larger numbers stands still next to x in a narrow dtype, and
+would count as another function. x is doubled this many times until it is seen to move. The value is
+ours: 2^12 times x covers offsets that leave half of the digits of float32."""
 ENOUGH_FAR_POINTS = 3
-"""It takes this many points around x to tell rounding from an error of a formula: fewer have no
-variance to speak of, and rounding would be the same at all of them by chance. The value is the
-least that has a mean and two degrees of freedom beside it."""
+"""Fewer points have no variance to speak of, and rounding would be the same at all of them by
+chance. It takes this many points around x to tell rounding from an error of a formula. The value is
+the least that has a mean and two degrees of freedom beside it."""
 CONSTANT_RATIO = 4.0
-"""A deviation is the same at all points if its squared mean exceeds this many times its variance
-between them. Rounding has a mean near zero and would count as an error with a small ratio; an
-additive error that varies with x would count as rounding with a large one. The value is ours and
-has no derivation."""
+"""Rounding has a mean near zero, and an additive error has one that stands out. A deviation is the
+same at all points if its squared mean exceeds this many times its variance between them. The value
+is ours and has no derivation."""
 CONSTANT_VALUE_RATIO = 16.0
-"""The same for values of f, whose deviation makes the function in double precision another one.
-What is concluded is more, so it takes more evidence. The value is ours and has no derivation."""
+"""A function that has another value in double precision is another function, and the verdict then
+rests on narrow differences, which show little. So more evidence is asked for than of a derivative:
+the squared mean has to exceed this many times the variance. The value is ours and has no
+derivation."""
 NARROW_BIAS_UNITS = 1.25
-"""In sixteen bits all of a leaf may be off by one factor that differs from 1 by this many units of
-rounding. A scalar that multiplies the whole derivative is itself rounded by up to one. With
+"""A scalar that multiplies a whole derivative is itself rounded, by up to one unit. In sixteen bits
+a leaf may be off by one factor that differs from 1 by this many units of rounding; with
 `DERIVATIVE_UNITS` a factor of 1.05 would pass in bfloat16. The value is ours."""
 NARROW_VALUE_UNITS = 4
-"""In sixteen bits a deviation of the derivative counts if it would move f by more than this many
-units of rounding. A smaller one was lost in an intermediate value; `DERIVATIVE_UNITS` of these
-coarse units would hide real errors. The value is ours and has no derivation."""
+"""What was lost in an intermediate value, such as `1 - y` with y next to 1, is no error of the
+rule. In sixteen bits a deviation of the derivative counts if it would move f by more than this many
+units of rounding; `DERIVATIVE_UNITS` of these coarse units would hide real errors. The value is
+ours and has no derivation."""
 BIAS_DRIFTS = 2
-"""A common factor of the derivative counts if it exceeds this many times the one of the values of
-f. A function whose values are off by a factor in the narrow dtype has a derivative that is, and its
-rule is right. The value is ours and has no derivation."""
+"""A function whose values are off by a factor in the narrow dtype has a derivative that is, and its
+rule is right. A common factor of the derivative has to exceed that of the values this many times.
+The value is ours and has no derivation."""
 STAIRS_APART = 2
-"""Values in the narrow dtype that lie on the steps of a staircase may be this many steps off those
-in double. One step is the rounding of a value to the staircase, and a second one that of x. Without
-it `(x + c) - c` with a large `c` would count as another function. The value is ours."""
+"""The values of `(x + c) - c` with a large `c` lie on the steps of a staircase in a narrow dtype
+and not in double, and would be those of another function. They may be this many steps apart. One
+step is the rounding of a value, and a second one that of x."""
 
 # ---- One engine against another
 
 CROSS_NEAR_POINTS = 4
-"""How many points near x are taken, at which every entry is some units of rounding off."""
+"""Two engines that are right may differ by all that conditioning makes of rounding. How far each
+moves between this many points, at which every entry is a unit of rounding or two off x, is allowed.
+The value is ours and has no derivation."""
 CROSS_EXPONENTS = (30, 20, 16, 13, 11, 9)
-"""Binary exponents of how far off the points lie, over each entry, at which an error has to stay.
-"""
+"""A difference of two engines may be rounding at one point. It has to stay the same at these
+distances, binary exponents relative to each entry. They are those of `NEARBY_EXPONENTS` without the
+shortest; the values are ours."""
 CROSS_FACTORS = (1 / 4, 1 / 2, 2.0, 4.0)
-"""At these multiples of x a function is seen to move that stands still next to x, since it computes
-through larger numbers."""
+"""A function that computes through larger numbers stands still next to x, and the spacing of its
+values does not show. It is evaluated at these multiples of x as well. The values are ours and have
+no derivation."""
 CROSS_FACTOR_SPREAD = 0.1
-"""These multiples vary by this part of themselves from entry to entry. Multiples of one number for
-all entries would keep every ratio of entries, and a difference that depends on one would look
-constant. The value is ours."""
+"""Multiples of one number for all entries keep every ratio of entries, and a difference that
+depends on one would look constant. The multiples vary by this part of themselves from entry to
+entry. The value is ours and has no derivation."""
 LATTICE_UNITS = 8
-"""Values of f whose spacing exceeds this many units of rounding lie on a lattice of larger numbers,
-through which f computes. The last bits of a few values are zero by chance, which makes a spacing of
-some units. The value is ours and has no derivation."""
+"""The last bits of a few values are zero by chance, which makes a spacing of some units, and a real
+difference would be put down to it. Values of f lie on a lattice of larger numbers only if their
+spacing exceeds this many units of rounding. The value is ours and has no derivation."""
 SPACING_UNITS = 2.0**10
-"""Units of rounding up to which the spacing of values is put down to the rounding of larger ones,
-and not to a function that rounds."""
+"""A function that rounds its result has a coarse spacing by definition, and any difference would
+pass as the rounding of larger numbers. The spacing of values is put down to such numbers up to this
+many units of rounding. The value is ours and has no derivation."""
 CROSS_WRONG_FACTOR = 4
-"""A deviation is looked into from this many times what is allowed on."""
+"""Two engines that are right are now and then farther apart than rounding is expected to be. A
+difference is looked into from this many times what is allowed. The value is that of
+`NARROW_WRONG_FACTOR`, as two engines compare like two precisions."""
 STRAY_FACTOR = 2.0**10
-"""A difference that does not last is put down to rounding up to this many times what is allowed."""
+"""A difference that does not last from point to point is no error of a formula, and may still be
+more than rounding can be. Up to this many times what is allowed it is a note, and beyond it the
+verdict is INCONCLUSIVE. The value is ours and has no derivation."""
 PLAIN_NUMBER_RTOL = 1e-12
-"""Two engines that return plain Python numbers beside their arrays may differ by this part of them.
-They are compared as a part of the structure of the outputs, and a last digit is none. The value is
-ours."""
+"""Plain Python numbers that engines return beside their arrays are compared as a part of the
+structure of the outputs, and a last digit would make another structure. They may differ by this
+part. The value is ours and has no derivation."""
 
 # ---- Properties that hold without an estimate
 
 MAP_OF_ZERO_UNITS = 64
-"""A map may leave this many units of rounding of terms that cancel in it where it is handed zero.
-The value is ours."""
+"""A linear map is zero at zero, and a rule in which terms cancel leaves their rounding there. It
+may leave this many units of rounding of such terms. The value is ours and has no derivation."""
 EXTRA_RUNS = 3
-"""A rule that is not repeatable is called this many times more, since how far two runs are apart
-changes from pair to pair, and the largest of several is what `nondet_tol` has to allow."""
+"""How far two runs are apart changes from pair to pair, and a `nondet_tol` that is taken from one
+pair fails at the next check. A rule that is not repeatable is called this many times more, and the
+largest spread is reported. The value is ours and has no derivation."""
 REORDERING_UNITS = 1024
-"""Another order of additions (atomics, threads) changes a sum by no more than this many units of
-rounding of the largest entry. A larger limit takes randomness for atomics, and a smaller one calls
-the spread of a right backward pass on a GPU randomness. The value is ours."""
+"""Another order of additions (atomics, threads) changes a sum, and a right backward pass on a GPU
+would be called random. Up to this many units of rounding of the largest entry are put down to it; a
+larger limit takes randomness for atomics. The value is ours and has no derivation."""
 REORDERING_PART = 2.0**-10
-"""The limit relative to the largest entry, where terms that are far larger cancel in the sums.
-Between the two limits it is left open what makes the runs differ; the value is ours."""
+"""Where terms cancel that are far larger than their sum, another order of additions changes it by
+more than `REORDERING_UNITS`. The finding leaves open what makes two runs differ up to this part of
+the largest entry. No verdict depends on it. The value is ours and has no derivation."""
 RESIDUE_UNITS = 1024
-"""A derivative that should be zero may be this many units of rounding of f over the scale of x.
-What cancels in it may be some hundred times f: a mean of one number less that number, over its
-spread, for example. The value is ours."""
+"""What cancels in a derivative of zero may be some hundred times f: a mean of one number less that
+number, over its spread, for example. Its residue may be this many units of rounding of f over the
+scale of x. The value is ours and has no derivation."""
 LEAK_UNITS = 2.0**14
-"""A number counts as a derivative, where f does not move, only if it stands out by this many units
-of rounding of f and of the gradient. Rounding of a backward pass is no leak. The value is ours."""
+"""The rounding of a backward pass leaves small numbers in entries that f does not read, which are
+no leak. A number counts as a derivative only if it stands out by this many units of rounding of f
+and of the gradient. The value is ours and has no derivation."""
 LEAK_BARS = 8
-"""A slope along a block that f should not read counts if it exceeds this many of its error bars.
-A bar is exceeded now and then, and a finding that a derivative is missing would follow. The value
-is ours and has no derivation."""
+"""An error bar is exceeded now and then, and a right derivative of zero would be called missing. A
+slope counts if it exceeds this many of its error bars. The value is ours and has no derivation."""
 SYMMETRIC_RTOL = 1e-6
-"""A gradient counts as symmetrised if its two triangles differ by no more than this part. The
-finding then says so, since a symmetrised gradient of a function that reads one triangle is a known
-convention. No verdict depends on it. The value is ours."""
+"""A gradient that is spread over both triangles is a known convention, which the finding should
+name. It counts as symmetrised if its triangles differ by no more than this part. No verdict depends
+on it. The value is ours and has no derivation."""
 MOVE_LENGTHS = (1.0, -1.0, 2.0**-10, 2.0**-20)
-"""The lengths of moves, over the scale of x, under all of which f has to stand still. f may be flat
-at long moves, where it is saturated, and at short ones, where it is rounded to a grid."""
+"""f may be flat at long moves, where it is saturated, and at short ones, where it is rounded to a
+grid, and a right derivative would be called spurious. f has to stand still under moves of all these
+lengths, over the scale of x. The values are ours and have no derivation."""
 SYMMETRY_LEAVES = 4
-"""Up to this many inputs, and outputs, each is tried by itself; more are tried all together."""
+"""The symmetry of a second derivative is tried for each input and output, which costs a vjp each.
+Above this number all are tried together, where an asymmetry of one leaf may drown in the others.
+The value is ours."""
 
 # ---- How much is compared, confirmed and traced
 
 FULL_MODE = 4
-"""Up to this many real coordinates of inputs and outputs together `mode="auto"` takes the whole
-Jacobian: a handful of evaluations more, and every wrong entry is named."""
+"""In a projection one wrong entry has to be searched for. Up to this many real coordinates of
+inputs and outputs together `mode="auto"` takes the whole Jacobian, for a handful of evaluations
+more, and every wrong entry is named. The value is ours."""
 FULL_MODE_BY_REFERENCE = 64
-"""The same where a reference gives the derivative: f itself is not evaluated for it."""
+"""Where a reference gives the derivative, f itself is not evaluated for it, and a whole Jacobian
+costs little. This number stands in for `FULL_MODE` there. The value is ours."""
 PATTERNS_ALONE = 4
-"""The largest number of checked inputs for which each pattern is also applied to every input
-alone, the others staying as they are. Without a limit the number of points would grow with the
-number of inputs times that of the patterns. The value is ours."""
+"""A rule may be wrong where one input has a special value and the others do not. Up to this many
+checked inputs each pattern is also applied to every input alone; without a limit the points would
+grow with their number. The value is ours."""
 SEPARATIONS = 3
-"""Entries that are too small to show among larger ones are compared by themselves up to this many
-times, each time without those that showed. The gradient of `sqrt` at inputs from 1e-12 to 40 takes
-these; without them a wrong sign of a small entry passes. The value is ours."""
+"""A wrong sign of an entry that is too small to show among larger ones passes. Such entries are
+compared by themselves, up to this many times, each time without those that showed. The gradient of
+`sqrt` at inputs from 1e-12 to 40 takes these; the value is ours."""
 LADDER_COLUMNS = 32
-"""After this many columns with a disagreement, or as many with a doubt, the rest are judged by
-their two evaluations. The verdict stands by then, and a wrong rule would otherwise cost two ladders
-for every column of a large input. The value is ours."""
+"""A wrong rule would cost two ladders for every column of a large input, although the verdict
+stands. After this many columns with a disagreement, or as many with a doubt, the rest are judged by
+their two evaluations. The value is ours."""
 CONFIRMING_EVALUATIONS = 16
-"""Evaluations of the ladders that must confirm an entry."""
+"""A suspicion that cannot be confirmed within the budget would spend it for nothing. So many
+evaluations, those of the ladders, must be left before it is followed. The value is that of one
+ladder in float64."""
 TRACED_PROJECTIONS = 4
-"""Projections of a mode that are traced to entries, the first or the most significant ones."""
+"""A rule that is wrong in all leaves fails in every projection, and each would be traced. This many
+projections of a mode are, the first or the most significant ones. The value is ours."""
 
 # ---- Which entries, and which mistake
 
 SIGNIFICANT_BARS = 4.0
-"""A residual is significant beyond this many error bars. Bars of many differences are exceeded now
-and then, and a search that follows such a residual tests right candidates. The value is ours."""
+"""Of many differences some exceed their error bar, and a search that follows such a residual tests
+right candidates. A residual is significant beyond this many error bars. The value is ours and has
+no derivation."""
 PATTERN_EVIDENCE = 3.0
-"""A pattern is claimed from this many decades on: accident meets its numbers less than once in a
-thousand times."""
+"""Of many patterns one fits wrong numbers by accident, and would be named as the mistake. A pattern
+is claimed from this many decades of evidence on, so that accident meets its numbers less than once
+in a thousand times. No verdict depends on it. The value is ours."""
 PLACE_EVIDENCE = 2.0
-"""A place is named from this many decades on: wrong entries strewn at random fill it less than once
-in a hundred times."""
+"""Wrong entries that are strewn at random fill a row or a block now and then. A place is named from
+this many decades on, so that accident does so less than once in a hundred times. No verdict depends
+on it. The value is ours."""
 MOST_EVIDENCE = 1e16
-"""One number that fits is evidence of no more than this, the inverse of the rounding of float64.
-Without it a single entry that fits exactly, as a zero does, would outweigh all others."""
+"""A single entry that fits exactly, as a zero does, would outweigh all others. One number that fits
+is evidence of no more than this, the inverse of the rounding of float64."""
 
 # ---- Coordinates of constraint sets
 
 CHART_RADIUS = 2.0**-4
-"""The limit on how far coordinates go, which has two uses.
-
-Coordinates go no further than this from an orthogonal matrix, in the Frobenius norm; further away
-`POLAR_STEPS` steps would not reach the polar factor to rounding. And a positive number keeps at
-least this part of itself; without that a step could take it to zero or below, where functions such
-as the logarithm are not defined. The value is ours."""
+"""Far from an orthogonal matrix `POLAR_STEPS` steps do not reach the polar factor to rounding, and
+a step could take a positive number to zero, where functions such as the logarithm are not defined.
+Coordinates go no further than this from the matrix, in the Frobenius norm, and a positive number
+keeps at least this part of itself. The value is ours."""
 POLAR_STEPS = 4
-"""The number of steps of the Newton-Schulz iteration for the polar factor.
-
-The iteration converges quadratically: the error is `CHART_RADIUS` at first, then
-`3/2 CHART_RADIUS^2`, 5e-5, 4e-9 and 3e-17, which is below the rounding of float64. With fewer steps
-the points would be off the set by more than rounding. The iteration is standard; the fixed number
-of steps is ours."""
+"""With fewer steps of the Newton-Schulz iteration for the polar factor the points would be off the
+set by more than rounding. It converges quadratically: the error is `CHART_RADIUS` at first, then
+`3/2 CHART_RADIUS^2`, 5e-5, 4e-9 and 3e-17, which is below the rounding of float64. The iteration is
+standard; the fixed number of steps is ours."""
 OFF_SET_UNITS = 32
-"""A point may be off its set by this many units of rounding, times the root of the number of terms
-that are added. Points that are in their set up to rounding would be refused without it. The growth
-with the root is that of independent rounding errors; the value is ours."""
+"""A point that is in its set up to rounding would be refused. It may be off by this many units of
+rounding, times the root of the number of terms that are added. That growth is standard for
+independent rounding errors; the value is ours."""
 MOST_OFF_SET = 0.05
-"""A point may be off its set by no more than this in any dtype. In sixteen bits the units of
-rounding alone would let points pass that are far off it. The value is ours."""
+"""In sixteen bits the units of rounding alone would let points pass that are far off their set. A
+point may be off by no more than this in any dtype. The value is ours and has no derivation."""
 TIED_STEPS = 16
-"""Two sorted entries are tied if they are closer than this many steps of central differences: half
-of a smaller gap leaves too little room for such steps. The value is ours."""
+"""Half of the gap between two sorted entries has to leave room for the steps of differences. Two
+entries that are closer than this many steps are tied, and move together. The value is ours and has
+no derivation."""
 TIED_UNITS = 64
-"""An entry moves towards one that it is tied to only if they are more than this many spacings of x
-apart: in a smaller gap rounding could change their order. The value is ours."""
+"""In a small gap rounding could change the order of two sorted entries. An entry moves towards one
+that it is tied to only if they are more than this many spacings of x apart. The value is ours and
+has no derivation."""

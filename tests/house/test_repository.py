@@ -17,6 +17,7 @@ import adjudge
 
 ROOT = Path(__file__).parents[2]
 CORE = ROOT / "src" / "adjudge"
+CONSTANTS = CORE / "constants.py"
 PLUGIN = ROOT / "src" / "adjudge_pytest"
 ADAPTERS = ROOT / "adapters"
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -231,6 +232,26 @@ def test_an_import_against_the_order_of_a_door_is_seen():
     listed = re.findall(r"^- `(\w+)`: ", door.__doc__ or "", re.MULTILINE)
 
     assert "noise imports directional" in imported_from_below("estimate", listed[::-1])
+
+
+def constants() -> dict[str, str]:
+    """The docstring of every constant that decides, where it has one."""
+    body = ast.parse(CONSTANTS.read_text(encoding="utf-8")).body
+    found = {}
+    for here, after in zip(body, [*body[1:], None], strict=True):
+        if isinstance(here, ast.Assign):
+            said = after.value if isinstance(after, ast.Expr) else None
+            text = said.value if isinstance(said, ast.Constant) else ""
+            found |= {target.id: text for target in here.targets}
+    return found
+
+
+def test_a_constant_that_decides_is_used_and_says_what_it_guards_against_and_its_effect():
+    code = " ".join(path.read_text("utf-8") for path in CORE.rglob("*.py") if path != CONSTANTS)
+    names = set(re.findall(r"\b[A-Z][A-Z_]+\b", code))
+
+    assert set(constants()) <= names
+    assert [name for name, text in constants().items() if text.count(". ") < 1] == []
 
 
 DRAWS_OF_THEIR_OWN = {
