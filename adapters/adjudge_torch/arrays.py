@@ -31,6 +31,17 @@ class TorchArrays(ArrayOperations):
             str(array.layout).removeprefix("torch."),
         )
 
+    # the namespace of array-api-compat takes ten times as long to say these
+
+    def is_differentiable(self, array: Array) -> bool:
+        return bool(array.dtype.is_floating_point or array.dtype.is_complex)
+
+    def is_complex(self, array: Array) -> bool:
+        return bool(array.dtype.is_complex)
+
+    def eps(self, array: Array) -> float:
+        return float(torch.finfo(array.dtype).eps)
+
     def devices(self) -> list[str]:
         return ["cpu", *(f"cuda:{k}" for k in range(torch.cuda.device_count()))]
 
@@ -42,30 +53,34 @@ class TorchArrays(ArrayOperations):
         if tensor.is_meta:
             raise self.lacks("reading a tensor on device 'meta'", VALUELESS)
         pattern = tensor if like is None else like
-        if _is_plain(tensor) and pattern.layout is torch.strided:  # as most are
-            tensor = tensor.to(device="cpu", dtype=torch.float64)
-            return np.array(tensor.numpy(force=True))
+        wide = torch.complex128 if tensor.dtype.is_complex else torch.float64
+        plain = type(tensor) is torch.Tensor and tensor.layout is torch.strided
+        if plain and pattern.layout is torch.strided:  # as most are
+            return np.array(tensor.to(device="cpu", dtype=wide).numpy(force=True))
         if sparse.is_sparse(pattern) and self._stored_only:
             tensor = sparse.stored_values(tensor, pattern)
         elif sparse.is_sparse(tensor) or tensor.is_mkldnn:
             tensor = sparse.dense(tensor)
-        wide = torch.complex128 if tensor.dtype.is_complex else torch.float64
         tensor = tensor.as_subclass(torch.Tensor).to(device="cpu", dtype=wide)
         # force: conjugate and negative views and zero tensors (of forward AD) become values
         return np.array(tensor.numpy(force=True))
 
     def from_host(self, host: HostArray, like: Array) -> Array:
         tensor = torch.from_numpy(np.array(host)).to(dtype=like.dtype, device=like.device)
-        if sparse.is_sparse(like):
-            rebuild = sparse.with_stored_values if self._stored_only else sparse.with_implied_zeros
-            tensor = rebuild(tensor, like)
-        elif like.is_mkldnn:
-            tensor = tensor.to_mkldnn()
-        else:
+        if like.layout is not torch.strided:
+            tensor = self._in_layout(tensor, like)
+        elif tensor.stride() != like.stride():
             tensor = _in_strides(tensor, like)
         if type(like) not in (torch.Tensor, torch.nn.Parameter):
             tensor = tensor.as_subclass(type(like))
         return tensor.requires_grad_(like.requires_grad)
+
+    def _in_layout(self, tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+        """Returns the dense `tensor` in the layout of `like`, which is another one."""
+        if sparse.is_sparse(like):
+            rebuild = sparse.with_stored_values if self._stored_only else sparse.with_implied_zeros
+            return rebuild(tensor, like)
+        return tensor.to_mkldnn() if like.is_mkldnn else tensor
 
     def make(self, values: NDArray[Any], dtype: str, device: str | None = None) -> Array:
         wanted = getattr(torch, dtype, None)
@@ -110,11 +125,6 @@ class TorchArrays(ArrayOperations):
         if name in known or f"{name}:0" in known:
             return name
         raise self.lacks_device(name, VALUELESS if name == "meta" else "")
-
-
-def _is_plain(tensor: torch.Tensor) -> bool:
-    real = not tensor.dtype.is_complex
-    return real and type(tensor) is torch.Tensor and tensor.layout is torch.strided
 
 
 def _in_strides(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:

@@ -103,8 +103,11 @@ class TorchBackend(_Torch):
         y = f(x)
 
         def pullback(w: MaybeArrays) -> MaybeArrays:
-            with self.refusing("reverse mode (vjp)"):
+            try:
                 return _gradients(y, x, w, create_graph=False)
+            except RuntimeError as error:
+                self.refuse("reverse mode (vjp)", error)
+                raise
 
         return y, pullback
 
@@ -270,8 +273,10 @@ def _gradients(y: Arrays, x: Arrays, w: MaybeArrays, *, create_graph: bool) -> M
     found: Any = torch.autograd.grad(
         outputs, x, cotangents, retain_graph=True, create_graph=create_graph, allow_unused=True
     )
-    if any(gradient is None for gradient in found):
-        _require_derivatives(outputs)
+    for gradient in found:
+        if gradient is None:
+            _require_derivatives(outputs)
+            break
     return tuple(found)
 
 
@@ -294,4 +299,5 @@ def _require_derivatives(outputs: Sequence[torch.Tensor]) -> None:
                 "has no second derivative",
                 "switch that check off, or write a backward pass that can be differentiated",
             )
-        nodes += [following for following, _ in node.next_functions]
+        for following, _ in node.next_functions:
+            nodes.append(following)

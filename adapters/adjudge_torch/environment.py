@@ -10,6 +10,10 @@ import torch
 from adjudge.engine import Array, Arrays, Environment, FlatFunction, Precision, Setting, restored
 from adjudge_torch import precision, settings
 
+_EXACT = (torch.float64, torch.complex128)
+"""The dtypes whose precision no setting changes."""
+_AS_EXACT_AS_THE_DTYPE = Precision()
+
 
 class TorchEnvironment(Environment):
     """PyTorch's global state. Contract: see `Environment`."""
@@ -46,7 +50,7 @@ class TorchEnvironment(Environment):
         states: list[torch.Tensor] = [torch.get_rng_state()]
         if torch.cuda.is_available() and torch.cuda.is_initialized():
             states += torch.cuda.get_rng_state_all()
-        return _RandomState(state.numpy().tobytes() for state in states)
+        return _RandomState([state.numpy().tobytes() for state in states])
 
     def widening(self) -> AbstractContextManager[None]:
         return precision.widening()
@@ -55,6 +59,8 @@ class TorchEnvironment(Environment):
         return settings.highest()
 
     def precision(self, array: Array) -> Precision:
+        if array.dtype in _EXACT:
+            return _AS_EXACT_AS_THE_DTYPE
         coarse = settings.of_products(array)
         return coarse or Precision(setting=settings.of_operators(array))
 
@@ -77,7 +83,8 @@ class _RandomState(tuple[bytes, ...]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, _RandomState):
             return NotImplemented
-        return all(a == b for a, b in zip(self, other, strict=False))
+        shared = min(len(self), len(other))
+        return self[:shared] == other[:shared]
 
     def __ne__(self, other: object) -> bool:
         return not self == other

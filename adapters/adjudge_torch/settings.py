@@ -8,7 +8,7 @@ from that of its library and that of all; the older flags raise where both kinds
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import Any
@@ -182,28 +182,71 @@ def _older(name: str) -> Any:
         return None
 
 
+@cache
+def _places() -> tuple[tuple[str, ...], tuple[Any, ...], tuple[str, ...]]:
+    """Returns which settings this PyTorch has: the paths of `fp32_precision`, the objects at these
+    paths, and those of `REDUCTIONS`.
+    """
+    paths = tuple(path for path in (*ROOTS, *OPERATORS) if _precision(path) is not None)
+    flags = tuple(name for name in REDUCTIONS if hasattr(torch.backends.cuda.matmul, name))
+    return paths, tuple(map(_at, paths)), flags
+
+
+def _now() -> tuple[object, ...]:
+    """Returns every setting of precision as it takes effect, to be compared."""
+    _, places, reductions = _places()
+    cuda: Any = torch.backends.cuda.matmul
+    found: list[object] = [place.fp32_precision for place in places]
+    found += [getattr(cuda, name) for name in reductions]
+    try:
+        found += (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32)
+    except RuntimeError:  # newer settings were used, so that one of the older ones is unreadable
+        found += (_older("matmul"), _older("cudnn"))
+    return tuple(found)
+
+
 @contextmanager
 def kept() -> Iterator[None]:
-    """Restores every setting of precision at the end."""
-    cuda: Any = torch.backends.cuda.matmul
-    flags = {name: getattr(cuda, name) for name in REDUCTIONS if hasattr(cuda, name)}
-    own, matmul, convolution = _own(), _older("matmul"), _older("cudnn")
+    """Restores every setting of precision at the end.
+
+    Where nothing is inherited, each setting is the value that takes effect, and nothing is to be
+    done where none of these values has changed. Elsewhere each setting has to be read by itself,
+    which takes changing those that it inherits from.
+    """
+    before = _now()
+    paths, _, reductions = _places()
+    own: dict[str, Any] = dict(zip(paths, before, strict=False))
+    plain = own.get("", "none") == "none" == own.get("cudnn", "none")
+    own = own if plain else _own()
+    *_, matmul, convolution = before
+    flags = dict(zip(reductions, before[len(paths) :], strict=False))
     try:
         yield
     finally:
+        if not (plain and _now() == before):
+            _put_back(own, flags, matmul, convolution)
+
+
+def _put_back(
+    own: Mapping[str, str], flags: Mapping[str, Any], matmul: Any, convolution: Any
+) -> None:
+    """Sets what has changed: the newer settings as they are by themselves, the flags of sums, and
+    the two older settings, where these are readable.
+    """
+    cuda: Any = torch.backends.cuda.matmul
+    for path, value in own.items():
+        if (matmul is None or convolution is None) and _precision(path) != value:
+            _set(path, value)
+    if matmul is not None and _older("matmul") != matmul:
+        torch.set_float32_matmul_precision(matmul)
+    if convolution is not None and _older("cudnn") is not convolution:
+        _set_cudnn(allow_tf32=convolution)
+    if _own() != own:
         for path, value in own.items():
-            if (matmul is None or convolution is None) and _precision(path) != value:
-                _set(path, value)
-        if matmul is not None and _older("matmul") != matmul:
-            torch.set_float32_matmul_precision(matmul)
-        if convolution is not None and _older("cudnn") is not convolution:
-            _set_cudnn(allow_tf32=convolution)
-        if _own() != own:
-            for path, value in own.items():
-                _set(path, value)
-        for name, value in flags.items():
-            if getattr(cuda, name) != value:
-                setattr(cuda, name, value)
+            _set(path, value)
+    for name, value in flags.items():
+        if getattr(cuda, name) != value:
+            setattr(cuda, name, value)
 
 
 @contextmanager

@@ -11,8 +11,7 @@ is never taken for a property of the function.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from enum import Enum, auto
 from types import TracebackType
 from typing import Self, TypeVar
@@ -90,20 +89,41 @@ class Source(Enum):
     """Code of adjudge that stands in for an engine, or is called by one."""
 
 
-@contextmanager
-def running(source: Source, note: str = "") -> Iterator[None]:
+class running:  # noqa: N801 it is used as a function, as `contextlib.suppress` is
     """Marks every exception that leaves the block as raised by `source`, and adds `note` to it.
 
     Where blocks are nested the innermost decides: a function that raises while the engine
     differentiates it has raised the exception itself.
     """
-    try:
-        yield
-    except BaseException as error:  # it goes on: this only says where it comes from
-        vars(error).setdefault(_MARK, source)
-        if note:
-            error.add_note(note)
-        raise
+
+    __slots__ = ("note", "source")
+
+    def __init__(self, source: Source, note: str = "") -> None:
+        """Nothing is marked yet."""
+        self.source, self.note = source, note
+
+    def __enter__(self) -> None:
+        """Nothing happens on the way in."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            mark(error, self.source, self.note)
+
+
+def mark(error: BaseException, source: Source, note: str = "") -> None:
+    """Marks `error` as raised by `source`, unless it is marked already, and adds `note` to it.
+
+    What is called for every evaluation catches and marks by itself, without a block of `running`:
+    entering one costs as much as an operation on a small array.
+    """
+    vars(error).setdefault(_MARK, source)
+    if note:
+        error.add_note(note)
 
 
 _MARK = "_adjudge_source"

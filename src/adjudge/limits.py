@@ -6,7 +6,7 @@ what otherwise only large ones do; there is no option for them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -43,9 +43,8 @@ class Limits:
 _LIMITS = ContextVar("limits", default=Limits())  # noqa: B039 the default is frozen
 
 
-def limits() -> Limits:
-    """Returns the limits that hold here."""
-    return _LIMITS.get()
+limits: Callable[[], Limits] = _LIMITS.get
+"""Returns the limits that hold here."""
 
 
 @contextmanager

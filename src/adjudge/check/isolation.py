@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.random.mtrand import get_bit_generator
 
 from adjudge.check.one_problem import Judgement
 from adjudge.engine import Array
@@ -45,8 +47,7 @@ def surroundings(problem: Problem, *, highest: bool = False) -> Iterator[Surroun
     the user's.
     """
     backend, seen = problem.backend, Surroundings()
-    python = random.getstate()
-    host: Any = np.random.get_state()  # noqa: NPY002 the global state is what is kept
+    python, host = random.getstate(), _HostGenerator()
     try:
         with (
             backend.environment.isolation(problem.x),
@@ -61,16 +62,57 @@ def surroundings(problem: Problem, *, highest: bool = False) -> Iterator[Surroun
         if random.getstate() != python:
             seen.drawn = True
             random.setstate(python)
-        if not _same(np.random.get_state(), host):  # noqa: NPY002 the global state is watched
+        if host.has_moved():
             seen.drawn = True
-            np.random.set_state(host)  # noqa: NPY002 the global state is what is kept
+            host.put_back()
 
 
-def _same(a: Any, b: Any) -> bool:
-    return all(
-        np.array_equal(one, two) if isinstance(one, np.ndarray) else one == two
-        for one, two in zip(a, b, strict=True)
-    )
+class _HostGenerator:
+    """NumPy's global random generator, as it is when this is made.
+
+    NumPy copies the state number by number, which takes as long as two evaluations of a small
+    function. Whether it has changed is therefore seen in memory, where NumPy says that it lies.
+    """
+
+    def __init__(self) -> None:
+        """The state is copied."""
+        self.state = _host_state()
+        self.words = self._words()
+
+    @staticmethod
+    def _words() -> bytes | None:
+        """Returns the numbers of a Mersenne Twister with the place of the next one; `None` where
+        another generator was put in its place.
+        """
+        generator = get_bit_generator()
+        if type(generator) is not np.random.MT19937:
+            return None
+        return ctypes.string_at(generator.ctypes.state_address, TWISTER_BYTES)
+
+    def has_moved(self) -> bool:
+        """Returns whether anything was drawn since."""
+        # of two normal numbers the second is made with the first, and drawn without a step
+        if self.words is not None and not self.state["has_gauss"]:
+            return self._words() != self.words
+        return not _same(self.state, _host_state())
+
+    def put_back(self) -> None:
+        """Sets the state to what it was."""
+        np.random.set_state(self.state)  # noqa: NPY002 the global state is what is kept
+
+
+def _host_state() -> dict[str, Any]:
+    return dict(np.random.get_state(legacy=False))  # noqa: NPY002 the global state is watched
+
+
+def _same(one: Any, two: Any) -> bool:
+    if isinstance(one, dict):
+        return one.keys() == two.keys() and all(_same(one[name], two[name]) for name in one)
+    return bool(np.array_equal(one, two))
+
+
+TWISTER_BYTES = 4 * (624 + 1)
+"""The size of the state of a Mersenne Twister: 624 words and the place of the next one."""
 
 
 def noticed(problem: Problem, seen: Surroundings, outcomes: Sequence[Judgement]) -> list[Finding]:
@@ -96,9 +138,8 @@ def _coarse(problem: Problem, asked: bool) -> Iterator[Finding]:
     so. A setting that concerns some operations alone is noted only where `asked`.
     """
     backend = problem.backend
-    for leaf, array, setting in _set_by(
-        problem, lambda array: backend.environment.precision(array).setting
-    ):
+    setting_of = backend.environment.precision
+    for leaf, array, setting in _set_by(problem, lambda array: setting_of(array).setting):
         info, eps = leaf.info, backend.effective_eps(array)
         detail: Detail
         if eps > backend.arrays.eps(array):

@@ -380,7 +380,7 @@ class Matrix:
         self.outcomes.append(outcome)
         row = self.rows.setdefault(way, {})
         for mode, found in rows_of([outcome]).items():
-            row[mode] = combined([found, row.get(mode, found)])
+            row[mode] = combined([found, row[mode]]) if mode in row else found
 
     def _pass_over(self, ways: Mapping[str, Way]) -> None:
         """Makes a note of each mode that is not offered in one way and judged in another, unless
@@ -424,11 +424,13 @@ def by_modes_taken(modes: Sequence[str], settings: Settings) -> list[tuple[str, 
     """Returns the modes taken before the outermost derivative, each with the settings that say in
     which modes the outermost derivative is to be judged.
     """
-    before = dict.fromkeys(mode[1:] for mode in sorted(modes, key=place))
-    return [
-        (taken, replace(settings, letters="".join(c for c in "RF" if c + taken in modes)))
-        for taken in before
-    ]
+    before = dict.fromkeys([mode[1:] for mode in sorted(modes, key=place)])
+    found = []
+    for taken in before:
+        letters = "R" * ("R" + taken in modes) + "F" * ("F" + taken in modes)
+        same = letters == settings.letters
+        found.append((taken, settings if same else replace(settings, letters=letters)))
+    return found
 
 
 def shares(problem: Problem, steps: Sequence[tuple[str, Settings]]) -> Iterator[None]:

@@ -293,7 +293,7 @@ class Settings:
     def fixed(self) -> bool:
         """Whether the caller chose a number that belongs to the dtype at hand, or a budget."""
         numbers = (self.eps, self.atol, self.rtol, self.max_evaluations)
-        return any(number is not None for number in numbers) or self.nondet_tol > 0
+        return numbers != (None,) * len(numbers) or self.nondet_tol > 0
 
 
 def settings_of(options: Options, *, second: bool = False) -> Settings:

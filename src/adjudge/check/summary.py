@@ -14,9 +14,9 @@ from adjudge._version import __version__
 from adjudge.check.one_problem import Judgement
 from adjudge.check.options import Settings
 from adjudge.engine import ByHand
-from adjudge.findings import Beyond, Outcome, outcome_of, worst
+from adjudge.findings import Beyond, Entry, Finding, Outcome, outcome_of, worst
 from adjudge.jacobian import ERRORS, Tally
-from adjudge.problem import Problem
+from adjudge.problem import Counts, Problem
 from adjudge.report import Provenance, Report, StageCount, combined, place
 
 
@@ -30,8 +30,8 @@ def provenance_of(problem: Problem, settings: Settings, full: bool, note: str = 
         problem.backend.environment.version,
         __version__,
         np.__version__,
-        "+".join(dict.fromkeys(info.device for info in infos)),
-        "+".join(dict.fromkeys(info.dtype for info in infos)),
+        "+".join(dict.fromkeys([info.device for info in infos])),
+        "+".join(dict.fromkeys([info.dtype for info in infos])),
         settings.seed,
         "full" if full else "projected",
         ", ".join([*([note] if note else []), *problem.constraints]),
@@ -39,9 +39,12 @@ def provenance_of(problem: Problem, settings: Settings, full: bool, note: str = 
 
 
 def _power(tallies: Sequence[Tally]) -> dict[float, float]:
-    weighed = sum(tally.weighed for tally in tallies)
-    shown = [sum(tally.detectable[k] for tally in tallies) for k in range(len(ERRORS))]
-    return {error: n / weighed for error, n in zip(ERRORS, shown, strict=True)} if weighed else {}
+    weighed, shown = 0, dict.fromkeys(ERRORS, 0)
+    for tally in tallies:
+        weighed += tally.weighed
+        for error, detectable in zip(ERRORS, tally.detectable, strict=True):
+            shown[error] += detectable
+    return {error: n / weighed for error, n in shown.items()} if weighed else {}
 
 
 def _stages(outcomes: Sequence[Judgement]) -> dict[str, StageCount]:
@@ -81,7 +84,7 @@ def rows_of(outcomes: Sequence[Judgement]) -> dict[str, Outcome]:
     for outcome in outcomes:
         for mode, verdict in outcome.modes.items():
             found = outcome_of(mode, verdict, outcome.findings)
-            row[mode] = combined([found, row.get(mode, found)])
+            row[mode] = combined([found, row[mode]]) if mode in row else found
     return row
 
 
@@ -100,54 +103,56 @@ def report_of(
     """Returns the report of judgements about one function. `note` says how they were made, and
     `ways` holds the outcomes by way and mode.
     """
-    counts = problem.counts
     tallies = [tally for outcome in outcomes for tally in outcome.tallies]
     modes: dict[str, list[Outcome]] = {}
     for row in (ways or {"": rows_of(outcomes)}).values():
         for mode, verdict in row.items():
             modes.setdefault(mode, []).append(verdict)
+    # The judgement of a second derivative repeats some findings about the first.
+    findings: dict[Finding, None] = {}
+    beyond: set[Beyond] = set()
+    for outcome in outcomes:
+        findings |= dict.fromkeys(outcome.findings)
+        beyond |= outcome.beyond
+    entries: list[Entry] = []
+    for tally in tallies:
+        entries += tally.wrong + tally.spurious + tally.detached + tally.missing + tally.open
     return Report(
         function=function_name(f),
         verdict=worst([outcome.verdict for outcome in outcomes]),
         modes={mode: combined(modes[mode]) for mode in sorted(modes, key=place)},
         ways={} if ways is None else {way: _sorted(row) for way, row in ways.items()},
-        # The judgement of a second derivative repeats some findings about the first.
-        findings=tuple(
-            dict.fromkeys(finding for outcome in outcomes for finding in outcome.findings)
-        ),
-        counts={
-            "comparisons": sum(tally.compared for tally in tallies),
-            "nonzero": sum(tally.nonzero for tally in tallies),
-            "failed": sum(tally.failed for tally in tallies),
-            "undecided": sum(tally.undecided + tally.kinks for tally in tallies),
-            "identities": sum(outcome.identities for outcome in outcomes),
-            "evaluations": counts.evaluations,
-            "vjps": counts.vjps,
-            "jvps": counts.jvps,
-            "probes": sum(outcome.probes for outcome in outcomes),
-        },
+        findings=tuple(findings),
+        counts=_counts(problem.counts, outcomes, tallies),
         tolerance={
             "eps": settings.eps,
             "atol": settings.atol,
-            "rtol": max(outcome.tolerance.relative for outcome in outcomes),
-            "resolution": max(outcome.tolerance.resolution for outcome in outcomes),
+            "rtol": max([outcome.tolerance.relative for outcome in outcomes]),
+            "resolution": max([outcome.tolerance.resolution for outcome in outcomes]),
         },
-        resolution=max((tally.resolution for tally in tallies), default=0.0),
+        resolution=max([tally.resolution for tally in tallies], default=0.0),
         power=_power(tallies),
         stages=_stages(outcomes),
-        beyond=tuple(b for b in Beyond if any(b in outcome.beyond for outcome in outcomes)),
-        provenance=provenance_of(
-            problem, settings, any(outcome.full for outcome in outcomes), note
-        ),
-        entries=tuple(
-            entry
-            for tally in tallies
-            for entry in (
-                *tally.wrong,
-                *tally.spurious,
-                *tally.detached,
-                *tally.missing,
-                *tally.open,
-            )
-        ),
+        beyond=tuple([b for b in Beyond if b in beyond]) if beyond else (),
+        provenance=provenance_of(problem, settings, True in [o.full for o in outcomes], note),
+        entries=tuple(entries),
     )
+
+
+def _counts(
+    spent: Counts, outcomes: Sequence[Judgement], tallies: Sequence[Tally]
+) -> dict[str, int]:
+    """Returns what the report counts: the comparisons with what came of them, and the work."""
+    compared = dict.fromkeys(("comparisons", "nonzero", "failed", "undecided"), 0)
+    for tally in tallies:
+        compared["comparisons"] += tally.compared
+        compared["nonzero"] += tally.nonzero
+        compared["failed"] += tally.failed
+        compared["undecided"] += tally.undecided + tally.kinks
+    return compared | {
+        "identities": sum([outcome.identities for outcome in outcomes]),
+        "evaluations": spent.evaluations,
+        "vjps": spent.vjps,
+        "jvps": spent.jvps,
+        "probes": sum([outcome.probes for outcome in outcomes]),
+    }

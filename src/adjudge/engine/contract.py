@@ -467,10 +467,18 @@ class AutodiffBackend(ABC):
         try:
             yield
         except self.refusals.exceptions as error:
-            refused = any(words in str(error) for words in phrases or self.refusals.phrases)
-            if refused and not isinstance(error, NotSupportedError):
-                raise self.lacks(what, str(error)) from error
+            self.refuse(what, error, *phrases)
             raise
+
+    def refuse(self, what: str, error: Exception, *phrases: str) -> None:
+        """Raises `NotSupportedError` where `error` is a refusal of `what` by the engine.
+
+        It is what `refusing` does with one of the exceptions of `refusals`, for what is called so
+        often that a context would take a noticeable time.
+        """
+        refused = any(words in str(error) for words in phrases or self.refusals.phrases)
+        if refused and not isinstance(error, NotSupportedError):
+            raise self.lacks(what, str(error)) from error
 
 
 def _device(array: Array) -> object:

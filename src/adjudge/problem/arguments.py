@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -55,9 +55,14 @@ def flatten(tree: Any, root: str, expand: Expand) -> Tree:
     """
     leaves: list[Any]
     accessors, leaves, spec = optree.tree_flatten_with_accessor(tree, none_is_leaf=True)
+    own = [accessor.codify(root) for accessor in accessors]
+    expansions = [expand(leaf) for leaf in leaves]
+    if expansions.count(None) == len(leaves):  # as in most trees
+        rebuild_spec = partial(optree.tree_unflatten, spec)
+        return Tree(tuple(leaves), tuple(own), rebuild_spec, (spec,))
     parts = [
-        _expanded(leaf, accessor.codify(root), expand)
-        for accessor, leaf in zip(accessors, leaves, strict=True)
+        _expanded(leaf, name, expansion)
+        for leaf, name, expansion in zip(leaves, own, expansions, strict=True)
     ]
     counts = [len(part.leaves) for part in parts]
 
@@ -76,8 +81,7 @@ def flatten(tree: Any, root: str, expand: Expand) -> Tree:
     )
 
 
-def _expanded(leaf: object, name: str, expand: Expand) -> Tree:
-    expansion = expand(leaf)
+def _expanded(leaf: object, name: str, expansion: Expansion | None) -> Tree:
     if expansion is None:
         return Tree((leaf,), (name,), lambda flat: flat[0], ())
     names = tuple(name + child for child in expansion.names)
@@ -108,12 +112,12 @@ class Arguments:
     @property
     def names(self) -> tuple[str, ...]:
         """The accessor paths of the checked leaves."""
-        return tuple(self.tree.names[k] for k in self.checked)
+        return tuple([self.tree.names[k] for k in self.checked])
 
     @property
     def leaves(self) -> Arrays:
         """The user's own checked arrays, which are read, and never written to or passed on."""
-        return tuple(self.tree.leaves[k] for k in self.checked)
+        return tuple([self.tree.leaves[k] for k in self.checked])
 
     def call(self, x: Arrays) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Returns `args, kwargs` with `x` in the checked places and new copies of other arrays."""
@@ -128,15 +132,15 @@ class Arguments:
             leaves[k] = leaf
         return leaves
 
-    @cached_property
-    def _unchecked(self) -> tuple[int, ...]:
-        checked = set(self.checked)
-        return tuple(k for k in range(len(self.tree.leaves)) if k not in checked)
-
     def assemble(self, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Returns `args, kwargs` made of these leaves."""
         args, kwargs = self.tree.rebuild(leaves)
-        return tuple(args), kwargs
+        return args, kwargs
+
+    @cached_property
+    def _unchecked(self) -> list[int]:
+        checked = set(self.checked)
+        return [k for k in range(len(self.tree.leaves)) if k not in checked]
 
     def in_double(self) -> Arguments:
         """Returns the same arguments with every floating array of the engine in double precision.
@@ -157,13 +161,12 @@ class Arguments:
         """Returns the names of the unchecked arrays among `leaves` that were written to, so that
         they no longer hold the user's values.
         """
-        return tuple(
-            name
-            for k, (name, now, before) in enumerate(
-                zip(self.tree.names, leaves, self.tree.leaves, strict=True)
-            )
-            if k not in self.checked and now is not before and not self._same(now, before)
-        )
+        found = []
+        for k in self._unchecked:
+            now, before = leaves[k], self.tree.leaves[k]
+            if now is not before and not self._same(now, before):
+                found.append(self.tree.names[k])
+        return tuple(found)
 
     def _same(self, now: Any, before: Any) -> bool:
         if isinstance(before, np.ndarray):
@@ -182,6 +185,19 @@ class Arguments:
         if isinstance(leaf, np.ndarray):
             return leaf.copy(order="K")
         return self.backend.arrays.copy(leaf) if self.backend.owns(leaf) else leaf
+
+
+def _of_call(positional: Tree, kwargs: dict[str, Any]) -> Tree:
+    """Returns the arguments of a call, of which `rebuild` makes `args, kwargs`."""
+    if not kwargs:
+        return replace(positional, rebuild=lambda flat: (positional.rebuild(flat), {}))
+    named, count = flatten(kwargs, "kwargs", expand), len(positional.leaves)
+    return Tree(
+        positional.leaves + named.leaves,
+        positional.names + named.names,
+        lambda flat: (positional.rebuild(flat[:count]), named.rebuild(flat[count:])),
+        (),
+    )
 
 
 def read_arguments(
@@ -210,15 +226,7 @@ def read_arguments(
             belong to two.
     """
     args = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
-    positional = flatten(args, "inputs", expand)
-    named = flatten(dict(kwargs or {}), "kwargs", expand)
-    count = len(positional.leaves)
-    tree = Tree(
-        positional.leaves + named.leaves,
-        positional.names + named.names,
-        lambda flat: (positional.rebuild(flat[:count]), named.rebuild(flat[count:])),
-        (),
-    )
+    tree = _of_call(flatten(args, "inputs", expand), dict(kwargs or {}))
     given = backend_named(backend) if isinstance(backend, str) else backend
     owners: dict[int, AutodiffBackend] = {}
     unknown: dict[int, UnknownFrameworkError] = {}
@@ -236,7 +244,7 @@ def read_arguments(
             if owner is not None:
                 owners[k] = owner
     checked = _selected(tree, owners, unknown, wrt)
-    engine = common_backend((tree.names[k], owners[k]) for k in checked)
+    engine = common_backend([(tree.names[k], owners[k]) for k in checked])
     assert engine is not None  # _selected raised where nothing is checked
     if device is not None:
         tree = replace(tree, leaves=_moved(engine, tree, device))
@@ -273,7 +281,7 @@ def _selected(
         return _resolved(tree, unknown, floating, wrt)
     wishes = {k: owners[k].requires_grad(tree.leaves[k]) for k in floating}
     if any(wishes.values()):
-        return tuple(k for k in floating if wishes[k])
+        return tuple([k for k in floating if wishes[k]])
     for error in unknown.values():
         raise error
     if not floating:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from adjudge.engine import Arrays, MaybeArrays
-from adjudge.errors import Source, running
+from adjudge.engine import Array, Arrays, MaybeArrays
+from adjudge.errors import Source, mark, running
 from adjudge.floats import Vector
 from adjudge.limits import limits
 from adjudge.problem.calls import Purpose
@@ -24,7 +24,7 @@ class Reverse:
         self.x = problem.point(at)
         with running(Source.DERIVATIVE):
             self.outputs, self._pullback = problem.backend.vjp(problem.function, self.x)
-        self.attached = tuple(not problem.backend.detached(y) for y in self.outputs)
+        self.attached = tuple([not problem.backend.detached(y) for y in self.outputs])
         self.present = [False] * len(self.x)
         """By leaf of X, whether any pullback so far returned a gradient for it."""
 
@@ -34,9 +34,12 @@ class Reverse:
         What the pullback raises comes through, with a note that the function did not raise it.
         """
         self.problem.counts.vjps += 1
-        note = "adjudge: raised in the vjp (the backward pass), not in the function"
-        with running(Source.DERIVATIVE, note):
+        try:
             return self._pullback(w)
+        except BaseException as error:
+            note = "adjudge: raised in the vjp (the backward pass), not in the function"
+            mark(error, Source.DERIVATIVE, note)
+            raise
 
     def cotangent(self, base: Base, w: Vector, *, zeros: bool = False) -> MaybeArrays:
         """Returns the vector `w` of Y as arrays, one per output.
@@ -44,15 +47,14 @@ class Reverse:
         Outputs that are detached have `None`, and so have those where `w` is zero, unless `zeros`
         is set: the engine is then spared the work.
         """
-        backend, Y = self.problem.backend, base.Y
-        return tuple(
-            backend.arrays.from_host(leaf.host(w[part]), like)
-            if attached and (zeros or np.any(w[part]))
-            else None
-            for leaf, part, like, attached in zip(
-                Y.leaves, Y.slices, base.arrays, self.attached, strict=False
-            )
-        )
+        Y, from_host = base.Y, self.problem.backend.arrays.from_host
+        made: list[Array | None] = []
+        for leaf, part, like, here in zip(
+            Y.leaves, Y.slices, base.arrays, self.attached, strict=False
+        ):
+            takes_part = here and (zeros or w[part].any())
+            made.append(from_host(leaf.host(w[part]), like) if takes_part else None)
+        return tuple(made)
 
     def row(self, base: Base, w: Vector) -> Vector:
         """Returns `J* w` as a vector of X. Absent gradients are zeros."""

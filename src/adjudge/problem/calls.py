@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from adjudge.engine import Arrays, MaybeArrays, expand, is_array_like
-from adjudge.errors import InputError, Source, UnstableOutputError, running
+from adjudge.errors import InputError, Source, UnstableOutputError, mark, running
 from adjudge.limits import limits
 from adjudge.problem.arguments import Arguments, Tree, flatten
 
@@ -85,7 +85,7 @@ class Counts:
 
     def allows(self, work: float) -> bool:
         """Returns whether the budget has room for this much more work."""
-        return self.spent + work <= self.limit
+        return self.evaluations + self.vjps + self.jvps + work <= self.limit
 
     def keep(self, x: Arrays, size: int) -> None:
         """Keeps the point `x`, of `size` bytes, alive for as long as that is cheap."""
@@ -150,15 +150,18 @@ class UserCalls:
 
         What the function raises comes through, with a note that says in which evaluation.
         """
-        leaves = self.arguments.fill(x)
-        args, kwargs = self.arguments.assemble(leaves)
-        self.counts.evaluations += 1
-        note = (
-            f"adjudge: raised in evaluation {self.counts.evaluations} of the function, "
-            f"{purpose_in_words(self.counts.purpose)}"
-        )
-        with running(Source.FUNCTION, note), self.arguments.backend.environment.call_context(x):
-            result = function(*args, **kwargs)
+        arguments, counts = self.arguments, self.counts
+        leaves = arguments.fill(x)
+        args, kwargs = arguments.tree.rebuild(leaves)
+        counts.evaluations += 1
+        try:
+            with arguments.backend.environment.call_context(x):
+                result = function(*args, **kwargs)
+        except BaseException as error:
+            when = f"evaluation {counts.evaluations} of the function"
+            note = f"adjudge: raised in {when}, {purpose_in_words(counts.purpose)}"
+            mark(error, Source.FUNCTION, note)
+            raise
         if self.signature is None:
             self.mutated = self.arguments.mutated(leaves)
         return self.outputs(result)
@@ -181,29 +184,31 @@ class UserCalls:
             backend = self.arguments.backend
             self.signature, self.result = signature, tree
             self.differentiable = tuple(
-                k
-                for k, leaf in enumerate(tree.leaves)
-                if backend.owns(leaf) and backend.arrays.is_differentiable(leaf)
+                [
+                    k
+                    for k, leaf in enumerate(tree.leaves)
+                    if backend.owns(leaf) and backend.arrays.is_differentiable(leaf)
+                ]
             )
             if len(tree.leaves) == 1 and tree.leaves[0] is result and self.differentiable:
                 self.single = (tuple(result.shape), str(result.dtype))
         elif signature != self.signature:
             raise _unstable(self.signature, signature, self.counts)
-        return tuple(tree.leaves[k] for k in self.differentiable)
+        return tuple([tree.leaves[k] for k in self.differentiable])
 
     @staticmethod
     def _signature(tree: Tree) -> Signature:
-        arrays: tuple[tuple[str, tuple[int, ...], str] | None, ...] = tuple(
+        arrays: list[tuple[str, tuple[int, ...], str] | None] = [
             (name, tuple(leaf.shape), str(leaf.dtype)) if is_array_like(leaf) else None
             for name, leaf in zip(tree.names, tree.leaves, strict=True)
-        )
-        return Signature(tree.signature, arrays)
+        ]
+        return Signature(tree.signature, tuple(arrays))
 
     @property
     def output_names(self) -> tuple[str, ...]:
         """The accessor paths of the differentiable outputs."""
         assert self.result is not None
-        return tuple(self.result.names[k] for k in self.differentiable)
+        return tuple([self.result.names[k] for k in self.differentiable])
 
     # -- derivatives by hand, which take and return trees of gradients and cotangents
 

@@ -10,7 +10,7 @@ from functools import cache, cached_property
 import numpy as np
 
 from adjudge.floats import Vector, norm, scale
-from adjudge.problem.space import Space
+from adjudge.problem.space import DOUBLE, Space
 
 
 @unique
@@ -130,15 +130,15 @@ class Probes:
     full: bool
     seed: int
 
-    @property
+    @cached_property
     def rows(self) -> int:
         """The number of cotangents."""
         return self.Y.size if self.full else len(self.Y.leaves)
 
-    @property
+    @cached_property
     def columns(self) -> int:
         """The number of tangents."""
-        return self.X.size if self.full else sum(leaf.size > 0 for leaf in self.X.leaves)
+        return self.X.size if self.full else sum([leaf.size > 0 for leaf in self.X.leaves])
 
     @cached_property
     def cotangent(self) -> Vector:
@@ -170,9 +170,11 @@ class Probes:
         for j, part in enumerate(self.X.slices):
             if part.start < part.stop:
                 size, wide = part.stop - part.start, self.X.leaves[j].double
-                length: Vector | float = scale(origin[part])
-                shortest = float(np.min(length))
-                if np.max(length) == shortest:
+                lengths = scale(origin[part])
+                length: Vector | float = lengths
+                one = lengths.strides == (0,)  # one number, broadcast
+                shortest = float(lengths[0] if one else lengths.min())
+                if one or lengths.max() == shortest:
                     # One length for all entries is rounded to a power of two, so that products
                     # with it are exact.
                     length = shortest = 2.0 ** min(round(np.log2(shortest)), 1023)
@@ -268,7 +270,7 @@ def _entries(wide: bool) -> Vector:
 
 def random_cotangent(space: Space, seed: int, stream: Stream = Stream.COTANGENT) -> Vector:
     """Returns a random vector of `space`, of the entries of `random_entries`."""
-    wide = all(leaf.double for leaf in space.leaves)
+    wide = max([leaf.eps for leaf in space.leaves], default=DOUBLE) <= DOUBLE
     return random_entries(generator(seed, stream), space.size, wide=wide)
 
 

@@ -29,7 +29,7 @@ from adjudge.problem.constraints import (
     within,
 )
 from adjudge.problem.domain import Bounds, read_bounds
-from adjudge.problem.space import Space
+from adjudge.problem.space import DOUBLE, Space
 
 
 class BlockSums(Protocol):
@@ -192,9 +192,9 @@ def first_order(
         arguments = replace(arguments, backend=hand)
     user = _UserFunction(function, counts or Counts(), bounds, directions)
     problem = user.at(arguments, reference)
-    if reference is not None or all(leaf.double for leaf in problem.X.leaves):
-        return problem
     given = [leaf.eps for leaf in problem.X.leaves]
+    if reference is not None or max(given, default=DOUBLE) <= DOUBLE:
+        return problem
     return replace(problem, in_double=lambda: user.at(arguments.in_double(), given=given))
 
 
@@ -367,14 +367,14 @@ def base_of(problem: Problem, outputs: Arrays) -> Base:
     """Returns the `Base` of outputs at x that are already known."""
     backend = problem.backend
     with running(Source.ENGINE):
-        arrays = tuple(backend.arrays.copy(y) for y in outputs)
+        arrays = tuple([backend.arrays.copy(y) for y in outputs])
     names = tuple(problem.output_names())[: len(arrays)]
     whole, values = Space.at(backend, arrays, names)
     count = problem.outputs_of(len(arrays))
     return Base(
         problem,
         whole,
-        Space(whole.leaves[:count]),
+        whole if count == len(whole.leaves) else Space(whole.leaves[:count]),
         values,
         arrays,
     )

@@ -6,14 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.constants import UNDERFLOW_MARGIN
-from adjudge.engine import Array, ArrayInfo, Arrays, AutodiffBackend, HostArray, MaybeArrays
-from adjudge.errors import InputError, NotSupportedError, Source, running
+from adjudge.engine import ArrayInfo, Arrays, AutodiffBackend, HostArray, MaybeArrays
+from adjudge.errors import InputError, NotSupportedError, Source, mark, running
 from adjudge.floats import FORMATS, Format, Vector
 
 DOUBLE = float(np.finfo(np.float64).eps)
@@ -43,7 +42,7 @@ class Leaf:
     @cached_property
     def size(self) -> int:
         """The number of real coordinates."""
-        return self.entries * (2 if self.complex else 1)
+        return math.prod(self.host_shape) * (2 if self.complex else 1)
 
     @property
     def double(self) -> bool:
@@ -124,30 +123,45 @@ class Space:
         `names` are the accessor paths of the arrays. Raises `InputError` where an array holds no
         values.
         """
-        leaves, parts = [], []
+        leaves, parts, read = [], [], backend.arrays
         for array, name in zip(arrays, names, strict=True):
-            host = _values(backend, array, name)
+            try:
+                with running(Source.ENGINE):
+                    host = read.to_host(array)
+            except NotSupportedError as error:
+                raise InputError(
+                    f"{name} is an array whose values cannot be read: {error.found}",
+                    "give an array with values; device= moves what holds them, and makes none",
+                ) from error
             leaf = Leaf(
                 name,
-                backend.arrays.info(array),
+                read.info(array),
                 tuple(host.shape),
-                backend.arrays.is_complex(array),
+                read.is_complex(array),
                 backend.effective_eps(array),
             )
             leaves.append(leaf)
             parts.append(leaf.vector(host))
-        return cls(tuple(leaves)), _joined(parts)
+        return cls(tuple(leaves)), parts[0] if len(parts) == 1 else _joined(parts)
 
     @cached_property
     def size(self) -> int:
         """The dimension as a real space."""
-        return sum(leaf.size for leaf in self.leaves)
+        return self.slices[-1].stop if self.leaves else 0
 
     @cached_property
     def slices(self) -> tuple[slice, ...]:
         """For each leaf the slice of a vector that holds its coordinates."""
-        ends = accumulate((leaf.size for leaf in self.leaves), initial=0)
-        return tuple(slice(a, b) for a, b in pairwise(ends))
+        found, start = [], 0
+        for leaf in self.leaves:
+            found.append(slice(start, start + leaf.size))
+            start += leaf.size
+        return tuple(found)
+
+    @cached_property
+    def complex(self) -> bool:
+        """Whether any leaf is complex."""
+        return True in [leaf.complex for leaf in self.leaves]
 
     @cached_property
     def owner(self) -> NDArray[np.int64]:
@@ -165,28 +179,26 @@ class Space:
         `like` are arrays of these leaves, as `Arrays.to_host` takes them. Arrays of another shape,
         and arrays whose values cannot be read, have coordinates NaN.
         """
-        parts = [
-            np.zeros(leaf.size)
-            if array is None
-            else leaf.vector(self._checked_host(backend, leaf, array, origin))
-            for leaf, array, origin in zip(self.leaves, arrays, like, strict=True)
-        ]
-        return _joined(parts)
-
-    @staticmethod
-    def _checked_host(
-        backend: AutodiffBackend, leaf: Leaf, array: object, origin: object
-    ) -> HostArray:
-        try:
-            with running(Source.ENGINE):
-                host = backend.arrays.to_host(array, origin)
-        except NotSupportedError:
-            # The array is on a device whose arrays hold no values.
-            host = None
-        if host is None or host.shape != leaf.host_shape:
-            # A wrong shape or device is reported by name elsewhere. Here it must not be misread.
-            return np.full(leaf.host_shape, np.nan)
-        return host
+        host: HostArray | None
+        parts, to_host = [], backend.arrays.to_host
+        for leaf, array, origin in zip(self.leaves, arrays, like, strict=True):
+            if array is None:
+                parts.append(np.zeros(leaf.size))
+                continue
+            try:
+                host = to_host(array, origin)
+            except NotSupportedError:
+                # The array is on a device whose arrays hold no values.
+                host = None
+            except BaseException as error:
+                mark(error, Source.ENGINE)
+                raise
+            if host is None or host.shape != leaf.host_shape:
+                # A wrong shape or device is reported by name elsewhere. Here it must not be
+                # misread.
+                host = np.full(leaf.host_shape, np.nan)
+            parts.append(leaf.vector(host))
+        return parts[0] if len(parts) == 1 else _joined(parts)
 
     def largest(self, vector: Vector) -> Vector:
         """Returns for each coordinate the largest finite magnitude in its leaf."""
@@ -201,7 +213,7 @@ class Space:
         Both coordinates of a complex entry have the modulus of that, which its rounding errors
         follow.
         """
-        if not any(leaf.complex for leaf in self.leaves):
+        if not self.complex:
             return np.asarray(np.abs(vector))
         parts = []
         for leaf, part in zip(self.leaves, self.slices, strict=True):
@@ -214,31 +226,18 @@ class Space:
 
         `like` are arrays of these leaves, whose dtypes, devices and layouts the new ones have.
         """
-        hosts = [
-            leaf.host(vector[part]) for leaf, part in zip(self.leaves, self.slices, strict=True)
-        ]
-        with running(Source.ENGINE):
-            return tuple(
-                backend.arrays.from_host(host, array)
-                for host, array in zip(hosts, like, strict=True)
-            )
-
-
-def _values(backend: AutodiffBackend, array: Array, name: str) -> HostArray:
-    """Returns the values of `array`. Raises `InputError` where it holds none."""
-    try:
-        with running(Source.ENGINE):
-            return backend.arrays.to_host(array)
-    except NotSupportedError as error:
-        raise InputError(
-            f"{name} is an array whose values cannot be read: {error.found}",
-            "give an array with values; device= moves what holds them, and makes none",
-        ) from error
+        made, from_host = [], backend.arrays.from_host
+        for leaf, part, array in zip(self.leaves, self.slices, like, strict=True):
+            host = leaf.host(vector[part])
+            try:
+                made.append(from_host(host, array))
+            except BaseException as error:
+                mark(error, Source.ENGINE)
+                raise
+        return tuple(made)
 
 
 def _joined(parts: Sequence[Vector]) -> Vector:
-    if len(parts) == 1:
-        return parts[0]
     return np.concatenate(parts) if parts else np.zeros(0)
 
 

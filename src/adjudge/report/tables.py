@@ -15,7 +15,7 @@ from adjudge.report.sentences import first_line, text_of
 
 def place(word: str) -> tuple[int, tuple[int, ...]]:
     """Returns the sort key of a word. The order is R, F, RR, FR, RF, FF, and RRR after them."""
-    return len(word), tuple("RF".find(letter) for letter in reversed(word))
+    return len(word), tuple(["RF".find(letter) for letter in reversed(word)])
 
 
 def combined(outcomes: Iterable[Outcome]) -> Outcome:
