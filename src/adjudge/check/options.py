@@ -391,9 +391,9 @@ def _validate_modes(settings: Settings, *, second: bool) -> None:
 
 def _validate_reference(options: Options) -> None:
     reference = options.get("reference")
-    require_reference(reference)
     if reference is None:
         return
+    require_reference(reference)
     for name in ("eps", "in_double"):
         if options.get(name):
             raise FlagError(

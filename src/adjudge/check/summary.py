@@ -49,7 +49,8 @@ def _power(tallies: Sequence[Tally]) -> dict[float, float]:
 
 def _stages(outcomes: Sequence[Judgement]) -> dict[str, StageCount]:
     """Returns, by stage, how many columns it was tried on and how many it decided."""
-    reached, decided = Counter[str](), Counter[str]()
+    reached: Counter[str] = Counter()
+    decided: Counter[str] = Counter()
     for outcome in outcomes:
         reached.update(outcome.reached)
         decided.update(outcome.decided)

@@ -138,6 +138,11 @@ class Arguments:
         return args, kwargs
 
     @cached_property
+    def all_checked(self) -> bool:
+        """Whether every leaf is checked, so that a point is all that a call needs."""
+        return self.checked == tuple(range(len(self.tree.leaves)))
+
+    @cached_property
     def _unchecked(self) -> list[int]:
         checked = set(self.checked)
         return [k for k in range(len(self.tree.leaves)) if k not in checked]
@@ -187,19 +192,6 @@ class Arguments:
         return self.backend.arrays.copy(leaf) if self.backend.owns(leaf) else leaf
 
 
-def _of_call(positional: Tree, kwargs: dict[str, Any]) -> Tree:
-    """Returns the arguments of a call, of which `rebuild` makes `args, kwargs`."""
-    if not kwargs:
-        return replace(positional, rebuild=lambda flat: (positional.rebuild(flat), {}))
-    named, count = flatten(kwargs, "kwargs", expand), len(positional.leaves)
-    return Tree(
-        positional.leaves + named.leaves,
-        positional.names + named.names,
-        lambda flat: (positional.rebuild(flat[:count]), named.rebuild(flat[count:])),
-        (),
-    )
-
-
 def read_arguments(
     inputs: object,
     kwargs: Mapping[str, Any] | None = None,
@@ -226,7 +218,9 @@ def read_arguments(
             belong to two.
     """
     args = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
-    tree = _of_call(flatten(args, "inputs", expand), dict(kwargs or {}))
+    tree = flatten((args, dict(kwargs or {})), "", expand)
+    roots = {"[0]": "inputs", "[1]": "kwargs"}
+    tree = replace(tree, names=tuple([roots[name[:3]] + name[3:] for name in tree.names]))
     given = backend_named(backend) if isinstance(backend, str) else backend
     owners: dict[int, AutodiffBackend] = {}
     unknown: dict[int, UnknownFrameworkError] = {}

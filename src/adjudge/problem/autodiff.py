@@ -52,16 +52,21 @@ class Reverse:
         for leaf, part, like, here in zip(
             Y.leaves, Y.slices, base.arrays, self.attached, strict=False
         ):
-            takes_part = here and (zeros or w[part].any())
-            made.append(from_host(leaf.host(w[part]), like) if takes_part else None)
+            own = w[part]
+            if not here or not (zeros or own.any()):
+                made.append(None)
+                continue
+            host = leaf.host(own) if leaf.complex else own.reshape(leaf.host_shape)
+            made.append(from_host(host, like))
         return tuple(made)
 
     def row(self, base: Base, w: Vector) -> Vector:
         """Returns `J* w` as a vector of X. Absent gradients are zeros."""
         cotangent = self.cotangent(base, w)
-        if all(array is None for array in cotangent):
-            return np.zeros(self.problem.X.size)
-        return self.vector(self.pull(cotangent))
+        for array in cotangent:
+            if array is not None:
+                return self.vector(self.pull(cotangent))
+        return np.zeros(self.problem.X.size)
 
     def vector(self, g: MaybeArrays) -> Vector:
         """Returns gradients, one per leaf of X, as a vector of X. Absent ones are zeros."""

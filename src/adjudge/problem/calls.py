@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from adjudge.engine import Arrays, MaybeArrays, expand, is_array_like
+from adjudge.engine import Arrays, Environment, MaybeArrays, expand, is_array_like
 from adjudge.errors import InputError, Source, UnstableOutputError, mark, running
 from adjudge.limits import limits
 from adjudge.problem.arguments import Arguments, Tree, flatten
@@ -132,8 +133,10 @@ class UserCalls:
     """The indices of those leaves of the result that are floating or complex arrays."""
     mutated: tuple[str, ...] = ()
     """The names of unchecked arrays that the first evaluation wrote into."""
-    single: tuple[tuple[int, ...], str] | None = None
+    single: tuple[object, object] | None = None
     """The shape and the dtype of the result, where that is a single array."""
+    single_type: type | None = None
+    """The type of that array. The engine is asked about arrays of other types (tracers, say)."""
 
     def arguments_for(self, x: Arrays) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Returns `args, kwargs` of a call at the point `x`: see `Arguments.call`."""
@@ -151,12 +154,15 @@ class UserCalls:
         What the function raises comes through, with a note that says in which evaluation.
         """
         arguments, counts = self.arguments, self.counts
-        leaves = arguments.fill(x)
+        leaves = x if arguments.all_checked else arguments.fill(x)
         args, kwargs = arguments.tree.rebuild(leaves)
         counts.evaluations += 1
         try:
-            with arguments.backend.environment.call_context(x):
+            if self._plain:
                 result = function(*args, **kwargs)
+            else:
+                with arguments.backend.environment.call_context(x):
+                    result = function(*args, **kwargs)
         except BaseException as error:
             when = f"evaluation {counts.evaluations} of the function"
             note = f"adjudge: raised in {when}, {purpose_in_words(counts.purpose)}"
@@ -166,6 +172,12 @@ class UserCalls:
             self.mutated = self.arguments.mutated(leaves)
         return self.outputs(result)
 
+    @cached_property
+    def _plain(self) -> bool:
+        """Whether the engine needs no context for a call, as most do not."""
+        environment = self.arguments.backend.environment
+        return type(environment).call_context is Environment.call_context
+
     def outputs(self, result: Any) -> Arrays:
         """Returns the leaves of `result` that are floating or complex arrays.
 
@@ -174,8 +186,8 @@ class UserCalls:
         """
         if (
             self.single is not None
-            and self.arguments.backend.owns(result)
-            and (tuple(result.shape), str(result.dtype)) == self.single
+            and (type(result) is self.single_type or self.arguments.backend.owns(result))
+            and (result.shape, result.dtype) == self.single
         ):
             return (result,)
         tree = flatten(result, "out", expand)
@@ -191,7 +203,7 @@ class UserCalls:
                 ]
             )
             if len(tree.leaves) == 1 and tree.leaves[0] is result and self.differentiable:
-                self.single = (tuple(result.shape), str(result.dtype))
+                self.single, self.single_type = (result.shape, result.dtype), type(result)
         elif signature != self.signature:
             raise _unstable(self.signature, signature, self.counts)
         return tuple([tree.leaves[k] for k in self.differentiable])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -223,7 +223,7 @@ class _UserFunction:
         flat: FlatFunction = (
             FlatByHand(function, calls)
             if isinstance(function, ByHand)
-            else lambda x: calls.evaluate(function, x)
+            else partial(calls.evaluate, function)
         )
         engine = arguments.backend
         space, origin = Space.at(engine, arguments.leaves, arguments.names)
@@ -237,7 +237,7 @@ class _UserFunction:
             counts,
             output_names=lambda: calls.output_names,
             mutated=lambda: calls.mutated,
-            bounds=read_bounds(space, origin, self.bounds),
+            bounds=None if self.bounds is None else read_bounds(space, origin, self.bounds),
             reference=None if reference is None else reference(calls, space),
         )
         if directions is None:
@@ -299,7 +299,8 @@ class Base:
         and without the median their rounding would be underestimated. The rule is ours. Outputs
         that are `constant` have the magnitude 0.
         """
-        size = np.fmax(self.whole.modulus(values), self._typical)
+        modulus = self.whole.modulus(values) if self.whole.complex else np.abs(values)
+        size = np.fmax(modulus, self._typical)
         return np.asarray(size if self.constant is None else np.where(self.constant, 0.0, size))
 
     def rounded(self, eps: float) -> Base:

@@ -44,7 +44,7 @@ class Leaf:
         """The number of real coordinates."""
         return math.prod(self.host_shape) * (2 if self.complex else 1)
 
-    @property
+    @cached_property
     def double(self) -> bool:
         """Whether numbers of float64 go from the host into this leaf without rounding."""
         return self.eps <= DOUBLE
@@ -80,7 +80,7 @@ class Leaf:
             part = ".imag" if imaginary else ".real"
         if not self.host_shape:
             return self.name + part
-        index = ", ".join(str(int(i)) for i in np.unravel_index(k, self.host_shape))
+        index = ", ".join(map(str, map(int, np.unravel_index(k, self.host_shape))))
         return f"{self.name}[{index}]{part}"
 
     def vector(self, host: HostArray) -> Vector:
@@ -97,7 +97,7 @@ class Leaf:
         """Returns the host array, of float64 or complex128, that has these real coordinates."""
         if self.complex:
             return np.ascontiguousarray(vector).view(np.complex128).reshape(self.host_shape)
-        return np.ascontiguousarray(vector).reshape(self.host_shape)
+        return vector.reshape(self.host_shape)
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,8 @@ class Space:
                 # A wrong shape or device is reported by name elsewhere. Here it must not be
                 # misread.
                 host = np.full(leaf.host_shape, np.nan)
-            parts.append(leaf.vector(host))
+            real = not leaf.complex and host.dtype == np.float64  # as most are
+            parts.append(host.reshape(-1) if real else leaf.vector(host))
         return parts[0] if len(parts) == 1 else _joined(parts)
 
     def largest(self, vector: Vector) -> Vector:
@@ -228,7 +229,8 @@ class Space:
         """
         made, from_host = [], backend.arrays.from_host
         for leaf, part, array in zip(self.leaves, self.slices, like, strict=True):
-            host = leaf.host(vector[part])
+            own = vector[part]
+            host = leaf.host(own) if leaf.complex else own.reshape(leaf.host_shape)
             try:
                 made.append(from_host(host, array))
             except BaseException as error:
