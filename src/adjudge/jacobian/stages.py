@@ -587,10 +587,12 @@ def allow_automatic_rounding(
         return one
     with np.errstate(all="ignore"):
         around = _automatic_nearby(columns, kind, tried, found, everywhere=everywhere)
-        changes = [np.abs(values - comparison.automatic[tried]) for values in around]
-        change = np.max(np.where(np.isfinite(changes), changes, 0.0), axis=0)
+        finite = np.isfinite(around)
+        changes = np.abs(np.array(around) - comparison.automatic[tried])
+        change = np.max(np.where(finite, changes, 0.0), axis=0)
         reference, allowed = comparison.reference[tried], comparison.allowed[tried]
-        right = np.all([abs(values - reference) <= allowed for values in around], axis=0)
+        # Where the derivative is not finite next to x, that is no rounding either.
+        right = np.all(~finite | (np.abs(around - reference) <= allowed), axis=0)
         alone = right & (comparison.difference[tried] > ISOLATED_TOLERANCES * allowed)
         change = np.where(alone, 0.0, change)
         size = np.where(comparison.largest > 0, comparison.largest, 1.0)

@@ -213,3 +213,14 @@ def test_bits_and_the_dtype_carried():
         # no rounding of f where the points themselves have no more digits
         assert carried_dtype(rounded, rounded) is None
     assert carried_dtype([np.sin(point) for point in points], points) is None
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_rule_that_is_wrong_at_x_fails_though_it_is_right_below_and_undefined_above(seed):
+    def slope(x):
+        with np.errstate(invalid="ignore"):
+            return np.where(x == 1.0, 0.0, np.where(x < 1.0, np.cos(x), np.nan))
+
+    f = ByHand(np.sin, vjp=lambda x, w: w * slope(x))
+
+    assert examine(f, np.array([1.0, 0.5]), seed=seed).verdict is Verdict.FAIL
