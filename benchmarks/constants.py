@@ -1,6 +1,7 @@
 """Which constants decide: each of `adjudge.constants` changed, and the verdicts that differ.
 
-Every number is multiplied and divided by 8, and every tuple loses its first and its second half.
+Every number is multiplied and divided by 8, and a pair as well; every longer tuple loses its first
+and its second half.
 The slice of cases is judged once as it is, and it is recorded which constants each case reads.
 Then each changed constant judges anew the cases that read it, in a forked process that has it from
 the start. A verdict that is nearer to the truth counts as better: PASS for a right derivative, FAIL
@@ -98,7 +99,9 @@ def vars_of(module: ModuleType) -> dict[str, Any]:
 
 def changes_of(value: Any) -> list[Any]:
     """What is tried in place of a constant."""
-    if isinstance(value, tuple):
+    if isinstance(value, tuple) and len(value) == 2:
+        tried = [tuple(part * FACTOR for part in value), tuple(part / FACTOR for part in value)]
+    elif isinstance(value, tuple):
         half = len(value) // 2
         tried = [value[half:], value[: len(value) - half]]
     elif isinstance(value, int):
@@ -196,15 +199,25 @@ class Reading:
 
 
 def sample(plain: Mapping[Key, Judged], name: str, count: int) -> list[Key]:
-    """Up to `count` cases that read a constant: right ones and planted errors by turns."""
-    reading = sorted(
-        (key for key, one in plain.items() if name in one.read),
-        key=lambda key: zlib.crc32(" ".join(key).encode()),
-    )
+    """Up to `count` cases that read a constant, the hardest first: right derivatives that took many
+    evaluations, and the smallest planted errors, by turns.
+    """
+    reading = [key for key, one in plain.items() if name in one.read]
+    reading.sort(key=lambda key: zlib.crc32(" ".join(key).encode()))
     right = [key for key in reading if key[1] == RIGHT]
+    right.sort(key=lambda key: -plain[key].evaluations)
     wrong = [key for key in reading if key[1] != RIGHT]
+    wrong.sort(key=lambda key: size_of(key[1]))
     turns = chain.from_iterable(zip_longest(right, wrong))
     return [key for key in turns if key is not None][:count]
+
+
+def size_of(plant: str) -> float:
+    """The relative size of a planted error, and 1 where it is no factor."""
+    try:
+        return float(plant.removeprefix("1+"))
+    except ValueError:
+        return 1.0
 
 
 def away(key: Key, one: Judged) -> int:

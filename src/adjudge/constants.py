@@ -329,10 +329,11 @@ DERIVATIVE_UNITS = 16
 """A right derivative in a narrow dtype is rounded at every step, and would be called inaccurate. It
 may be off by this many units of rounding of its terms. In the design study (docs/numerics.md) 90 %
 of the well-conditioned derivatives were within 4 units; four times that is ours."""
-NARROW_WRONG_FACTOR = 4
-"""A deviation of the narrow derivative is inaccuracy or an error, and only points farther off tell
-which. Up to this many times the allowed rounding it is a note; beyond it, what stays the same at
-all points is an error. The factor is that of the design study (docs/numerics.md)."""
+WRONG_FACTOR = 4
+"""A deviation of a narrow derivative from the one in double, or of one engine from another, is
+inaccuracy or an error, and only points farther off tell which. Up to this many times the allowed
+rounding it is inaccuracy; beyond it, what stays the same at all points is an error. The factor is
+that of the design study (docs/numerics.md)."""
 STANDARD_ERRORS = 8
 """Rounding has a mean that is not quite zero, and every leaf would be off by a factor. A common
 factor differs from one only if it does so by this many standard errors of its mean. The value is
@@ -412,10 +413,6 @@ SPACING_UNITS = 2.0**10
 """A function that rounds its result has a coarse spacing by definition, and any difference would
 pass as the rounding of larger numbers. The spacing of values is put down to such numbers up to this
 many units of rounding. The value is ours and has no derivation."""
-CROSS_WRONG_FACTOR = 4
-"""Two engines that are right are now and then farther apart than rounding is expected to be. A
-difference is looked into from this many times what is allowed. The value is that of
-`NARROW_WRONG_FACTOR`, as two engines compare like two precisions."""
 STRAY_FACTOR = 2.0**10
 """A difference that does not last from point to point is no error of a formula, and may still be
 more than rounding can be. Up to this many times what is allowed it is a note, and beyond it the

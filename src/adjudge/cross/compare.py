@@ -21,7 +21,6 @@ from adjudge.constants import (
     CROSS_FACTOR_SPREAD,
     CROSS_FACTORS,
     CROSS_NEAR_POINTS,
-    CROSS_WRONG_FACTOR,
     DERIVATIVE_UNITS,
     ENOUGH_FAR_POINTS,
     FAR_DISTANCES,
@@ -31,6 +30,7 @@ from adjudge.constants import (
     SPACING_UNITS,
     STRAY_FACTOR,
     WORST_ENTRIES,
+    WRONG_FACTOR,
 )
 from adjudge.cross.engine import Engine, Numbers, Output, Quantity
 from adjudge.cross.report import VALUE, Cause, Divergence
@@ -188,7 +188,7 @@ def compare_numbers(
         motion = np.maximum(_motion(one.rows), _motion(two.rows))
         bound = np.array(
             [
-                CROSS_WRONG_FACTOR
+                WRONG_FACTOR
                 * rounding_allowance(
                     u, _size(space, one.rows[0, p], two.rows[0, p]), motion[p], space
                 )
@@ -292,7 +292,7 @@ def _shown(u: float, first: Numbers, second: Numbers) -> float:
     coarse = float(norm(_coarse(u, first, second)))
     return max(
         DERIVATIVE_UNITS * (u * float(rms(norm(f))) + coarse),
-        CROSS_WRONG_FACTOR * float(norm(off[0])),
+        WRONG_FACTOR * float(norm(off[0])),
     )
 
 

@@ -26,9 +26,9 @@ from adjudge.constants import (
     ENOUGH_FAR_POINTS,
     NARROW_BIAS_UNITS,
     NARROW_VALUE_UNITS,
-    NARROW_WRONG_FACTOR,
     STAIRS_APART,
     WORST_ENTRIES,
+    WRONG_FACTOR,
 )
 from adjudge.estimate import coarsest_eps
 from adjudge.findings import (
@@ -171,15 +171,15 @@ class _LowPrecision:
         )
         shift = self._value_deviation(pair_at_x)
         few = NARROW_BIAS_UNITS * self.u if self.eps > COARSE_EPS else DERIVATIVE_UNITS * self.u
-        suspects, biased = _worst(ratio, NARROW_WRONG_FACTOR), np.abs(deviations.bias) > few
-        shifted = self.first and bool(np.any(shift > NARROW_WRONG_FACTOR))
+        suspects, biased = _worst(ratio, WRONG_FACTOR), np.abs(deviations.bias) > few
+        shifted = self.first and bool(np.any(shift > WRONG_FACTOR))
         wrong, factor = bool(np.any(deviations.not_finite)), 1.0
         if suspects.size or np.any(biased) or shifted:
             apart = self._pair(points_farther_off(self.low.problem, self.eps, self.random))
             if len(apart[0].values) < ENOUGH_FAR_POINTS:
                 apart = pair_at_x
             moved = self._values_off(shift, apart)
-            if np.any(shift[moved] > NARROW_WRONG_FACTOR):
+            if np.any(shift[moved] > WRONG_FACTOR):
                 return replace(self.nothing, different=Refusal.OTHER_VALUE_BEYOND_ROUNDING)
             if shifted:
                 self.nothing = replace(self.nothing, value=self._value(int(np.argmax(shift))))
@@ -319,8 +319,7 @@ class _LowPrecision:
         size = deviations.size.copy()
         size[suspects] = _rms_held(g, held)
         bound = (
-            NARROW_WRONG_FACTOR
-            * rounding_allowance(self.u, size, deviations.motion, self.of)[suspects]
+            WRONG_FACTOR * rounding_allowance(self.u, size, deviations.motion, self.of)[suspects]
         )
         zero = np.all((e == -g) | ~held[:, None], axis=(0, 1)) & np.any(held, axis=0)
         # No loss of digits makes a deviation that is the same part of the derivative everywhere.
@@ -333,7 +332,7 @@ class _LowPrecision:
         drift = np.abs(np.mean(relative_bias(off, f, self.low.base.Y), axis=0))
         units = NARROW_VALUE_UNITS if self.eps > COARSE_EPS else DERIVATIVE_UNITS
         shown = self.u * units * float(rms(norm(f)))
-        shown = max(shown, NARROW_WRONG_FACTOR * float(rms(norm(off))))
+        shown = max(shown, WRONG_FACTOR * float(rms(norm(off))))
         by_leaf = common_factors(
             np.array(biases), few + BIAS_DRIFTS * float(np.max(drift, initial=0.0))
         )
