@@ -31,6 +31,7 @@ from adjudge.engine import (
     Setting,
     restored,
 )
+from adjudge_jax.recording import compilations, equations_of, recording
 
 CONFIG: Any = jax.config
 """JAX's settings, whose attributes are made at run time."""
@@ -108,6 +109,12 @@ class JaxArrays(ArrayOperations):
             there = None if device is None else self._device(device)
             return jax.device_put(np.array(values).astype(wanted), there)
 
+    def zeros_for_absent(self, values: MaybeArrays, like: Arrays) -> Arrays:
+        return tuple(
+            _zeros_like(leaf) if value is None else value
+            for value, leaf in zip(values, like, strict=True)
+        )
+
     def copy(self, array: Array) -> Array:
         return array  # immutable: there is nothing that could be written into
 
@@ -160,6 +167,18 @@ def _put(host: NDArray[Any], like: Array) -> Array:
         return jax.device_put(host, like.sharding)
     with jax.default_device(next(iter(like.devices()))):
         return jax.device_put(host)
+
+
+def _zeros_like(leaf: Array) -> Array:
+    """Returns zeros like `leaf`. Those of an array are made without a program to be compiled."""
+    if isinstance(leaf, jax.core.Tracer):
+        return jnp.zeros_like(leaf)
+    return _put(np.zeros(leaf.shape, np.dtype(leaf.dtype)), leaf)
+
+
+def _conjugate(array: Array) -> Array:
+    """Returns the complex conjugate, for which JAX compiles a program for real numbers as well."""
+    return jnp.conj(array) if jnp.issubdtype(array.dtype, jnp.complexfloating) else array
 
 
 def _devices() -> list[Any]:
@@ -274,16 +293,12 @@ def _x64() -> AbstractContextManager[Any]:
 
 
 def _dtypes(jaxpr: Any) -> Iterator[Any]:
-    """Returns the floating dtypes of all results in a traced function."""
-    for equation in jaxpr.eqns:
+    """Yields the floating dtypes of all results in a traced function."""
+    for equation in equations_of(jaxpr):
         for variable in equation.outvars:
             dtype = getattr(variable.aval, "dtype", None)
             if dtype is not None and jnp.issubdtype(dtype, jnp.inexact):
                 yield dtype
-        for parameter in jax.tree_util.tree_leaves(list(equation.params.values())):
-            inner = getattr(parameter, "jaxpr", parameter)
-            if hasattr(inner, "eqns"):
-                yield from _dtypes(inner)
 
 
 # ---------------------------------------------------------------- derivatives
@@ -322,9 +337,9 @@ class JaxBackend(AutodiffBackend):
         def pullback(w: MaybeArrays) -> MaybeArrays:
             with self.refusing("reverse mode (vjp)"):
                 filled = self.arrays.zeros_for_absent(w, y)
-                gradients = transpose(tuple(map(jnp.conj, filled)))
+                gradients = transpose(tuple(map(_conjugate, filled)))
                 return tuple(
-                    _at_home(jnp.conj(g), leaf) for g, leaf in zip(gradients, x, strict=True)
+                    _at_home(_conjugate(g), leaf) for g, leaf in zip(gradients, x, strict=True)
                 )
 
         return y, pullback
@@ -334,6 +349,12 @@ class JaxBackend(AutodiffBackend):
             filled = self.arrays.zeros_for_absent(v, x)
             y, jv = jax.jvp(lambda *leaves: f(leaves), x, filled)
             return y, tuple(map(_at_home, jv, y))
+
+    def compilations(self) -> int:
+        return compilations()
+
+    def recording(self, f: FlatFunction, x: Arrays) -> FlatFunction | None:
+        return recording(f, x)
 
     def vmap(self, function: Callable[[MaybeArrays], MaybeArrays]) -> Callable[..., MaybeArrays]:
         mapped: Callable[..., MaybeArrays] = jax.vmap(lambda *arrays: function(arrays))

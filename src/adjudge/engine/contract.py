@@ -420,6 +420,21 @@ class AutodiffBackend(ABC):
         """
         raise self.lacks("compilation")
 
+    def compilations(self) -> int | None:
+        """Returns how many programs the engine has compiled so far that it may have to compile
+        again at the next call of the same function; `None` where it has no such programs.
+        """
+        return None
+
+    def recording(self, f: FlatFunction, x: Arrays) -> FlatFunction | None:
+        """Returns what `f` did at `x` as a function that the engine need not compile again.
+
+        It has the outputs and the derivatives of `f` to the last bit, and calls `f` no more. It is
+        asked for where an evaluation of `f` raised `compilations`. The default returns `None`, as
+        an engine does for a function that it cannot record, or gains nothing by recording.
+        """
+        return None
+
     def ways(self) -> Sequence[AutodiffBackend]:
         """Returns the engine taking the same derivatives in other ways, whose errors may differ."""
         return ()
@@ -544,6 +559,12 @@ class WrappedBackend(OtherDerivatives):
 
     def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
         return self.inner.compile(function)
+
+    def compilations(self) -> int | None:
+        return self.inner.compilations()
+
+    def recording(self, f: FlatFunction, x: Arrays) -> FlatFunction | None:
+        return self.inner.recording(f, x)
 
     @property
     def capabilities(self) -> frozenset[str]:

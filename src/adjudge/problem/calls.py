@@ -15,8 +15,23 @@ from typing import Any
 
 import numpy as np
 
-from adjudge.engine import Arrays, Environment, MaybeArrays, expand, is_array_like
-from adjudge.errors import InputError, Source, UnstableOutputError, mark, running
+from adjudge.engine import (
+    Arrays,
+    Environment,
+    FlatFunction,
+    MaybeArrays,
+    expand,
+    is_array_like,
+)
+from adjudge.errors import (
+    AdjudgeError,
+    InputError,
+    Source,
+    UnstableOutputError,
+    attempt,
+    mark,
+    running,
+)
 from adjudge.limits import limits
 from adjudge.problem.arguments import Arguments, Tree, flatten
 
@@ -44,6 +59,11 @@ class Purpose(Enum):
 
 DIFFERENTIATING = (Purpose.REVERSE, Purpose.FORWARD)
 """The purposes for which the engine evaluates the function, and not adjudge."""
+
+
+UNRECORDED = (Purpose.AGAIN_AT_X, Purpose.CACHE)
+"""The purposes for which the function itself is called, though it was recorded. A recording gives
+the same at every call, and so says nothing of what the function keeps between its calls."""
 
 
 @dataclass(frozen=True)
@@ -164,13 +184,17 @@ class UserCalls:
                 with arguments.backend.environment.call_context(x):
                     result = function(*args, **kwargs)
         except BaseException as error:
-            when = f"evaluation {counts.evaluations} of the function"
-            note = f"adjudge: raised in {when}, {purpose_in_words(counts.purpose)}"
-            mark(error, Source.FUNCTION, note)
+            self.mark(error)
             raise
         if self.signature is None:
             self.mutated = self.arguments.mutated(leaves)
         return self.outputs(result)
+
+    def mark(self, error: BaseException) -> None:
+        """Marks what the function raised, with a note that says in which evaluation."""
+        when = f"evaluation {self.counts.evaluations} of the function"
+        note = f"adjudge: raised in {when}, {purpose_in_words(self.counts.purpose)}"
+        mark(error, Source.FUNCTION, note)
 
     @cached_property
     def _plain(self) -> bool:
@@ -277,6 +301,67 @@ class UserCalls:
             return (None,) * len(self.differentiable)
         found = _matched(self.result.rebuild(self.result.leaves), tree, "out")
         return tuple(found[k] for k in self.differentiable)
+
+
+@dataclass(eq=False)
+class Recordable:
+    """The user's function on leaves, for an engine that compiles some functions at every call.
+
+    Once an evaluation has made the engine compile what it may have to compile again, the engine
+    records the function (see `AutodiffBackend.recording`), and the recording takes its place.
+    Compiling takes a hundred times as long as an evaluation of a small function. A recording is
+    used only if it has the outputs of the function at x to the last bit, which it has not where the
+    function is another one at its next call, or under a tracer. The call that is recorded is not
+    counted, since nothing is evaluated in it.
+    """
+
+    calls: UserCalls
+    function: Callable[..., Any]
+    recording: FlatFunction | None = None
+    """What takes the place of the function, where the engine has recorded it."""
+    compiles: bool = False
+    """Whether an evaluation has made the engine compile what it may have to compile again."""
+    tried: bool = False
+    """Whether the engine was asked to record the function."""
+
+    def __call__(self, x: Arrays) -> Arrays:
+        """Returns the outputs at the point `x`, and counts the call, as `UserCalls.evaluate`."""
+        calls, backend = self.calls, self.calls.arguments.backend
+        purpose = calls.counts.purpose
+        if self.recording is not None and purpose not in UNRECORDED:
+            calls.counts.evaluations += 1
+            try:
+                with backend.environment.call_context(x):
+                    return self.recording(x)
+            except BaseException as error:
+                calls.mark(error)
+                raise
+        compiled = backend.compilations()
+        y = calls.evaluate(self.function, x)
+        self.compiles = self.compiles or backend.compilations() != compiled
+        if self.compiles and not self.tried and purpose not in DIFFERENTIATING:
+            self.tried = True
+            self.recording = attempt(lambda: self._recorded(x, y), AdjudgeError)
+        return y
+
+    def _recorded(self, x: Arrays, y: Arrays) -> FlatFunction | None:
+        """Returns a recording of the function, whose outputs at `x` are `y`, or `None`."""
+        arguments = self.calls.arguments
+        backend = arguments.backend
+
+        def outputs(x: Arrays) -> Arrays:
+            """Returns what `UserCalls.evaluate` does, without counting the call."""
+            args, kwargs = arguments.call(x)
+            return self.calls.outputs(self.function(*args, **kwargs))
+
+        with running(Source.FUNCTION):
+            recording = backend.recording(outputs, x)
+            if recording is None:
+                return None
+            pairs = zip(y, recording(x), strict=True)
+            to_host = backend.arrays.to_host
+            same = all(np.array_equal(to_host(a), to_host(b), equal_nan=True) for a, b in pairs)
+        return recording if same else None
 
 
 def _matched(like: Any, tree: Any, name: str) -> list[Any]:

@@ -19,7 +19,7 @@ from adjudge.engine import Arrays, AutodiffBackend, ByHand, FlatByHand, FlatFunc
 from adjudge.errors import Source, running
 from adjudge.floats import QUANTILE_ENTRIES, Vector, scale
 from adjudge.problem.arguments import Arguments
-from adjudge.problem.calls import Counts, Move, Purpose, UserCalls
+from adjudge.problem.calls import Counts, Move, Purpose, Recordable, UserCalls
 from adjudge.problem.constraints import (
     ChartedByHand,
     Charts,
@@ -219,13 +219,14 @@ class _UserFunction:
         those of `arguments` are wider.
         """
         function, counts, directions = self.function, self.counts, self.directions
-        calls = UserCalls(arguments, counts)
-        flat: FlatFunction = (
-            FlatByHand(function, calls)
-            if isinstance(function, ByHand)
-            else partial(calls.evaluate, function)
-        )
-        engine = arguments.backend
+        engine, calls = arguments.backend, UserCalls(arguments, counts)
+        flat: FlatFunction
+        if isinstance(function, ByHand):
+            flat = FlatByHand(function, calls)
+        elif engine.compilations() is None:
+            flat = partial(calls.evaluate, function)
+        else:
+            flat = Recordable(calls, function)
         space, origin = Space.at(engine, arguments.leaves, arguments.names)
         problem = Problem(
             engine,

@@ -1,0 +1,254 @@
+"""Functions with control flow, recorded so that JAX need not compile them at every call.
+
+Outside of `jit` JAX runs `scan`, `while_loop` and `cond` as one compiled program each, and finds
+the program of an earlier call by the identity of their bodies. A body that is written inside of the
+function is another object at each call. Each evaluation and each derivative then compiles it anew,
+which takes tens of milliseconds for a recurrence that runs in some microseconds.
+
+A recording is the function as JAX traced it once. It is run operation by operation, as JAX would
+run the function, and its results are the same to the last bit; but its control flow is found again.
+Nothing else is compiled, so that derivatives are taken of it eagerly, as of the function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cache, lru_cache
+from itertools import chain
+from typing import Any
+
+import jax
+import jax.extend.core as jex
+import numpy as np
+
+from adjudge.engine import Arrays, FlatFunction
+
+CONFIG: Any = jax.config
+"""JAX's settings, whose attributes are made at run time."""
+
+CONTROL_FLOW = ("scan", "while", "cond")
+"""The names of the primitives that JAX compiles together with their bodies."""
+
+COMPILED = ("jit", "pjit")
+"""The names of the primitives that stand for a compiled function; what is inside of them is
+compiled with it (0.4.36 to 0.10.2)."""
+
+BACKEND_COMPILE = "/jax/core/compile/backend_compile_duration"
+"""The event of `jax.monitoring` that is recorded for each program that XLA has compiled."""
+
+PROGRAMS = 64
+"""How many programs of control flow are kept from check to check. Without a limit a long test run
+would keep all that it ever checked. The value is ours."""
+
+
+# ---------------------------------------------------------------- when it is worth it
+
+
+@dataclass
+class _Compiled:
+    """What XLA has compiled in this process since it was first asked."""
+
+    control_flow: int = 0
+    """The number of programs of control flow, or of any kind where JAX does not name them."""
+
+    def __call__(self, event: str, duration_secs: float, **about: Any) -> None:
+        """Counts an event, as a listener of `jax.monitoring`."""
+        if event == BACKEND_COMPILE:
+            name = str(about.get("fun_name", CONTROL_FLOW[0]))  # JAX 0.4 does not give the name
+            self.control_flow += name.removeprefix("jit(").rstrip(")") in CONTROL_FLOW
+
+
+@cache
+def _compiled() -> _Compiled:
+    """Returns the count of this process, which begins with the first call."""
+    compiled = _Compiled()
+    jax.monitoring.register_event_duration_secs_listener(compiled)
+    return compiled
+
+
+def compilations() -> int:
+    """Returns how many programs of control flow XLA has compiled."""
+    return _compiled().control_flow
+
+
+# ---------------------------------------------------------------- the recording
+
+
+def recording(f: FlatFunction, x: Arrays) -> FlatFunction | None:
+    """Returns what `f` did at `x` as a function that calls `f` no more.
+
+    Returns `None` where nothing is gained, since there is no control flow outside of `jit`, and
+    where a trace is not all that `f` does: it has effects, or calls back into Python.
+    """
+    watched = CONFIG.jax_debug_nans or CONFIG.jax_debug_infs or CONFIG.jax_disable_jit
+    if watched or any(isinstance(leaf, jax.core.Tracer) for leaf in x):
+        return None
+    settings = _settings()
+    closed = jax.make_jaxpr(lambda *leaves: f(leaves))(*x)
+    jaxpr = closed.jaxpr
+    calls_back = any("callback" in each.primitive.name for each in equations_of(jaxpr))
+    looped = any(each.primitive.name in CONTROL_FLOW for each in equations_of(jaxpr, COMPILED))
+    if jaxpr.effects or calls_back or not looped:
+        return None
+    steps = list(_steps(jaxpr))
+    captured = dict(zip(jaxpr.constvars, closed.consts, strict=True))
+
+    def recorded(leaves: Arrays) -> Arrays:
+        """Returns the outputs of `f` at `leaves`."""
+        if _settings() != settings:  # the trace belongs to other settings
+            return f(leaves)
+        values = {**captured, **dict(zip(jaxpr.invars, leaves, strict=True))}
+        for step in steps:
+            results = step.run(*(values[variable] for variable in step.inputs))
+            values.update(zip(step.outputs, results, strict=True))
+        return tuple(
+            atom.val if isinstance(atom, jex.Literal) else values[atom] for atom in jaxpr.outvars
+        )
+
+    return recorded
+
+
+def equations_of(jaxpr: Any, closed: Container[str] = ()) -> Iterator[Any]:
+    """Yields the equations of a trace and of the traces inside of them, except for those inside of
+    primitives with the names `closed`.
+    """
+    for equation in jaxpr.eqns:
+        yield equation
+        if equation.primitive.name in closed:
+            continue
+        for parameter in jax.tree_util.tree_leaves(list(equation.params.values())):
+            inner = getattr(parameter, "jaxpr", parameter)
+            if hasattr(inner, "eqns"):
+                yield from equations_of(inner, closed)
+
+
+def _settings() -> tuple[Any, ...]:
+    """Returns the settings of JAX that decide what a trace contains."""
+    return CONFIG.jax_enable_x64, CONFIG.jax_default_matmul_precision
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A part of a trace: one equation of control flow, or all that stand between two of them."""
+
+    run: Callable[..., Sequence[Any]]
+    inputs: Sequence[Any]
+    """The variables that it reads."""
+    outputs: Sequence[Any]
+    """The variables that are read after it."""
+
+
+def _steps(jaxpr: Any) -> Iterator[_Step]:
+    """Yields the steps of a trace in their order."""
+    groups: list[list[Any]] = []
+    for equation in jaxpr.eqns:
+        if groups and not _is_control_flow(equation) and not _is_control_flow(groups[-1][0]):
+            groups[-1].append(equation)
+        else:
+            groups.append([equation])
+    for k, group in enumerate(groups):
+        made = dict.fromkeys(chain.from_iterable(equation.outvars for equation in group))
+        inputs = [variable for variable in _read(group) if variable not in made]
+        later = {*_variables(jaxpr.outvars), *_read(chain.from_iterable(groups[k + 1 :]))}
+        outputs = [variable for variable in made if variable in later]
+        part = jex.ClosedJaxpr(
+            jaxpr.replace(constvars=[], invars=inputs, outvars=outputs, eqns=group), []
+        )
+        run = _program(part) if _is_control_flow(group[0]) else jex.jaxpr_as_fun(part)
+        yield _Step(run, inputs, outputs)
+
+
+def _is_control_flow(equation: Any) -> bool:
+    return equation.primitive.name in CONTROL_FLOW
+
+
+def _read(equations: Iterable[Any]) -> dict[Any, None]:
+    """Returns the variables that equations read, in their order."""
+    return _variables(chain.from_iterable(equation.invars for equation in equations))
+
+
+def _variables(atoms: Iterable[Any]) -> dict[Any, None]:
+    """Returns the variables among atoms, in their order."""
+    return dict.fromkeys(atom for atom in atoms if not isinstance(atom, jex.Literal))
+
+
+# ---------------------------------------------------------------- programs of control flow
+
+
+class _UnsharedError(Exception):
+    """A trace holds functions, or values that nothing can be compared with."""
+
+
+@dataclass(frozen=True)
+class _Content:
+    """A trace, which is equal to another one where all that it holds is equal."""
+
+    content: Hashable
+    part: Any = field(compare=False)
+
+
+def _program(part: Any) -> Callable[..., Sequence[Any]]:
+    """Returns a trace as a compiled function: the one that was made for an equal trace before.
+
+    A trace that holds functions (the rules of a `custom_vjp`, say) has a function of its own.
+    """
+    try:
+        return _kept_program(_Content(_content(part.jaxpr), part))
+    except _UnsharedError:
+        return jax.jit(jex.jaxpr_as_fun(part))
+
+
+@lru_cache(maxsize=PROGRAMS)
+def _kept_program(trace: _Content) -> Callable[..., Sequence[Any]]:
+    compiled: Callable[..., Sequence[Any]] = jax.jit(jex.jaxpr_as_fun(trace.part))
+    return compiled
+
+
+def _content(jaxpr: Any) -> Hashable:
+    """Returns all that a trace holds, with numbers in place of its variables."""
+    numbers: dict[Any, int] = {}
+
+    def atom(one: Any) -> Hashable:
+        """Returns a variable as a number, and a constant as its bytes."""
+        if isinstance(one, jex.Literal):
+            return np.asarray(one.val).tobytes(), one.aval
+        return numbers.setdefault(one, len(numbers)), one.aval
+
+    def equation_content(equation: Any) -> Hashable:
+        if equation.primitive.name.startswith("custom_"):
+            raise _UnsharedError
+        return (
+            equation.primitive,
+            tuple(map(atom, equation.invars)),
+            tuple(map(atom, equation.outvars)),
+            tuple((name, _value(value)) for name, value in sorted(equation.params.items())),
+            equation.ctx,
+        )
+
+    inputs = tuple(map(atom, (*jaxpr.constvars, *jaxpr.invars)))
+    equations = tuple(map(equation_content, jaxpr.eqns))
+    return len(jaxpr.constvars), inputs, equations, tuple(map(atom, jaxpr.outvars))
+
+
+def _value(value: Any) -> Hashable:
+    """Returns a parameter of an equation as what can be compared. Raises `_UnsharedError`."""
+    kind = type(value)
+    if isinstance(value, jex.ClosedJaxpr):
+        if value.consts:
+            raise _UnsharedError
+        return kind, _content(value.jaxpr)
+    if isinstance(value, jex.Jaxpr):
+        return kind, _content(value)
+    if isinstance(value, tuple | list):
+        return kind, tuple(map(_value, value))
+    if isinstance(value, dict):
+        return kind, tuple((name, _value(one)) for name, one in sorted(value.items()))
+    if isinstance(value, float | complex):
+        return kind, repr(value)  # -0.0 is equal to 0.0
+    known = value is None or isinstance(value, bool | int | str | bytes | Enum | np.dtype)
+    ours = kind.__module__.partition(".")[0] in ("jax", "jaxlib") and not callable(value)
+    if not known and (not ours or kind.__hash__ is None):
+        raise _UnsharedError
+    return kind, value

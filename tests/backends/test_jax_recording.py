@@ -1,0 +1,322 @@
+"""Functions with control flow are recorded, so that JAX does not compile them at every call."""
+
+import numpy as np
+import pytest
+
+from adjudge import Status, Verdict, examine
+from adjudge.engine import backend_named
+
+pytestmark = [pytest.mark.backend("jax"), pytest.mark.usefixtures("x64")]
+
+
+@pytest.fixture
+def backend():
+    return backend_named("jax")
+
+
+@pytest.fixture
+def arrays(jnp):
+    """The weights and the inputs of a recurrent network of seven steps."""
+    random = np.random.default_rng(0)
+    return tuple(
+        jnp.asarray(random.standard_normal(shape) / 2) for shape in ((4, 4), (4, 3), (7, 3))
+    )
+
+
+@pytest.fixture
+def network(jax, jnp):
+    """`network(cell, outside)`: it scans over `cell(sums)`; `outside(x)` is computed beside it."""
+
+    def make(cell=jnp.tanh, outside=jnp.sin):
+        def f(w, u, inputs):
+            def step(state, x):
+                state = cell(w @ state + u @ x)
+                return state, state * state
+
+            last, squares = jax.lax.scan(step, jnp.zeros(4, w.dtype), 2 * inputs)
+            return outside(last), squares.sum()
+
+        return f
+
+    return make
+
+
+@pytest.fixture
+def power(jax):
+    """`x ** 8` as three squarings of a loop, and an array with one number."""
+
+    def f(x):
+        return jax.lax.scan(lambda c, _: (c * c, None), x, length=3)[0]
+
+    return f
+
+
+@pytest.fixture
+def x(jnp):
+    return jnp.asarray([1.25])
+
+
+def as_flat(f):
+    """Returns `f` as a function of one tuple, which returns a tuple."""
+
+    def flat(x):
+        result = f(*x)
+        return result if isinstance(result, tuple) else (result,)
+
+    return flat
+
+
+def statuses(report):
+    return {finding.status for finding in report.findings}
+
+
+def same(one, two):
+    return all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
+
+
+# ---------------------------------------------------------------- what is compiled
+
+
+def test_a_scan_over_a_closure_is_compiled_once_for_all_evaluations(backend, network, arrays):
+    before = backend.compilations()
+    report = examine(network(), arrays, check_forward_ad=True, seed=0)
+    compiled = backend.compilations() - before
+
+    assert report.verdict is Verdict.PASS
+    assert report.counts["evaluations"] > 10
+    assert compiled <= 1  # that of the first evaluation; the recording has programs of its own
+
+
+def test_without_recording_it_is_compiled_at_every_evaluation(
+    backend, network, arrays, monkeypatch
+):
+    monkeypatch.setattr(type(backend), "recording", lambda _self, _f, _x: None)
+
+    before = backend.compilations()
+    report = examine(network(), arrays, check_forward_ad=True, seed=0)
+
+    assert backend.compilations() - before >= report.counts["evaluations"]
+
+
+def test_the_verdict_and_the_counts_are_those_without_recording(
+    backend, network, arrays, monkeypatch
+):
+    recorded = examine(network(), arrays, check_forward_ad=True, seed=0)
+    monkeypatch.setattr(type(backend), "recording", lambda _self, _f, _x: None)
+    plain = examine(network(), arrays, check_forward_ad=True, seed=0)
+
+    assert recorded.verdict is plain.verdict
+    assert recorded.modes == plain.modes
+    assert recorded.counts == plain.counts
+
+
+def test_equal_bodies_share_a_program_from_check_to_check(jax, jnp, backend, network, arrays):
+    events = []
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda event, _seconds, **_about: events.append(event)
+    )
+
+    def compiled_for(f):
+        """Returns how many programs are compiled for the recording of `f`."""
+        events.clear()
+        backend.recording(as_flat(f), arrays)(arrays)
+        return events.count("/jax/core/compile/backend_compile_duration")
+
+    compiled_for(network())
+
+    assert compiled_for(network()) == 0
+    assert compiled_for(network(cell=jnp.cos)) == 1
+
+
+# ---------------------------------------------------------------- the numbers
+
+
+def test_a_recording_has_the_values_and_derivatives_of_the_function_to_the_last_bit(
+    jax, jnp, backend, network, arrays
+):
+    f = as_flat(network())
+    recorded = backend.recording(f, arrays)
+    w = (jnp.arange(1.0, 5.0), jnp.asarray(0.3))
+
+    for scale in (1.0, 1 + 2.0**-20, -0.7):
+        x = tuple(scale * array for array in arrays)
+        y, pullback = jax.vjp(f, x)
+        y_recorded, pullback_recorded = jax.vjp(recorded, x)
+        assert same(f(x), recorded(x))
+        assert same(y, y_recorded)
+        assert same(pullback(w)[0], pullback_recorded(w)[0])
+        assert same(jax.jvp(f, (x,), (arrays,))[1], jax.jvp(recorded, (x,), (arrays,))[1])
+
+
+def test_what_differs_is_not_shared(jax, jnp, backend):
+    def recurrence(factor, length, dtype=jnp.float64):
+        def f(x):
+            start = x[0].astype(dtype)
+            return jax.lax.scan(lambda c, _: (c * factor, None), start, length=length)[:1]
+
+        return f
+
+    x = (jnp.asarray(0.5),)
+    functions = [
+        recurrence(2.0, 3),
+        recurrence(3.0, 3),
+        recurrence(2.0, 4),
+        recurrence(2.0, 3, jnp.float32),
+    ]
+    results = [backend.recording(f, x)(x)[0] for f in functions]
+
+    assert [float(y) for y in results] == [4.0, 13.5, 8.0, 4.0]
+    assert [str(y.dtype) for y in results] == ["float64", "float64", "float64", "float32"]
+
+
+def test_the_sign_of_a_zero_tells_two_bodies_apart(jax, jnp, backend):
+    def division(zero):
+        def f(x):
+            return (jax.lax.scan(lambda c, _: (c, x[0] / jnp.float64(zero)), x[0], length=1)[1],)
+
+        return f
+
+    x = (jnp.asarray(0.5),)
+
+    assert float(backend.recording(division(0.0), x)(x)[0][0]) == np.inf
+    assert float(backend.recording(division(-0.0), x)(x)[0][0]) == -np.inf
+
+
+def test_captured_arrays_belong_to_the_function_and_not_to_the_program(jax, jnp, backend):
+    def scaled_by(factor):
+        captured = jnp.asarray(factor)
+
+        def f(x):
+            return (jax.lax.scan(lambda c, _: (c * captured, None), x[0], length=2)[0],)
+
+        return f
+
+    x = (jnp.asarray(0.5),)
+
+    assert float(backend.recording(scaled_by(2.0), x)(x)[0]) == 2.0
+    assert float(backend.recording(scaled_by(3.0), x)(x)[0]) == 4.5
+
+
+# ---------------------------------------------------------------- wrong rules
+
+
+def test_a_wrong_rule_in_the_body_of_a_scan_fails_and_a_right_one_passes(
+    jnp, network, arrays, with_vjp
+):
+    def cell(factor):
+        return with_vjp(jnp.tanh, lambda x, w: factor * w * (1 - jnp.tanh(x) ** 2))
+
+    right = examine(network(cell=cell(1.0)), arrays, seed=0)
+    wrong = examine(network(cell=cell(1.001)), arrays, seed=0)
+
+    assert right.verdict is Verdict.PASS
+    assert wrong.verdict is Verdict.FAIL
+
+
+def test_a_wrong_rule_beside_a_scan_fails_and_a_right_one_passes(jnp, network, arrays, with_vjp):
+    def outside(factor):
+        return with_vjp(jnp.sin, lambda x, w: factor * w * jnp.cos(x))
+
+    right = examine(network(outside=outside(1.0)), arrays, seed=0)
+    wrong = examine(network(outside=outside(1.001)), arrays, seed=0)
+
+    assert right.verdict is Verdict.PASS
+    assert wrong.verdict is Verdict.FAIL
+
+
+# ---------------------------------------------------------------- what a recording would hide
+
+
+def test_a_function_that_draws_random_numbers_is_found(power, x):
+    random = np.random.default_rng(0)
+    report = examine(lambda x: power(x) + 1e-9 * random.standard_normal(), x, seed=0)
+
+    assert Status.NONDETERMINISTIC in statuses(report)
+    assert not examine(power, x, seed=0).findings
+
+
+def test_a_function_whose_value_depends_on_its_calls_is_found(power, x):
+    calls = []
+
+    def f(x):
+        calls.append(1)
+        return power(x) + len(calls) * 1e-9
+
+    assert Status.NONDETERMINISTIC in statuses(examine(f, x, seed=0))
+
+
+def test_a_function_without_control_flow_is_called_once_for_each_evaluation(jax, jnp):
+    jax.clear_caches()
+    calls = []
+
+    def f(x):
+        calls.append(1)
+        return jnp.sin(x) * x
+
+    report = examine(f, (jnp.arange(5.0),), check_forward_ad=True, seed=0)
+
+    assert len(calls) == report.counts["evaluations"]
+
+
+def test_a_function_that_branches_on_values_is_checked_as_ever(power, x):
+    def f(x):
+        y = power(x)
+        return y if y[0] > 0 else -y
+
+    report = examine(f, x, check_forward_ad=True, seed=0)
+
+    assert report.verdict is Verdict.PASS
+    assert not report.findings
+
+
+def test_a_function_that_is_another_one_under_a_tracer_is_not_recorded(jax, power, x):
+    def f(x):
+        y = power(x)
+        return 2 * y if isinstance(y, jax.core.Tracer) else y
+
+    assert Status.INCONSISTENT in statuses(examine(f, x, seed=0))
+
+
+def test_an_exception_of_a_function_comes_through(power, x):
+    def f(z):
+        if z[0] != x[0]:
+            raise ValueError("only at x")
+        return power(z)
+
+    with pytest.raises(ValueError, match="only at x") as raised:
+        examine(f, x, seed=0)
+
+    assert any("of the function" in note for note in raised.value.__notes__)
+
+
+def test_an_exception_in_a_recording_has_the_same_note(backend, power, x, monkeypatch):
+    def recording(_self, _f, at):
+        def recorded(z):
+            if z[0] != at[0][0]:
+                raise ValueError("only at x")
+            return (power(*z),)
+
+        return recorded
+
+    monkeypatch.setattr(type(backend), "recording", recording)
+
+    with pytest.raises(ValueError, match="only at x") as raised:
+        examine(power, x, seed=0)
+
+    assert any("of the function" in note for note in raised.value.__notes__)
+
+
+def test_a_function_with_effects_is_not_recorded(jax, backend, network, arrays):
+    seen = []
+
+    def f(x):
+        jax.debug.callback(lambda total: seen.append(float(total)), x[0].sum())
+        return network()(*x)
+
+    def calls_back(x):
+        last, total = network()(*x)
+        return last, jax.pure_callback(lambda one: one, total, total)
+
+    assert backend.recording(f, arrays) is None
+    assert backend.recording(calls_back, arrays) is None
+    assert backend.recording(as_flat(network()), arrays) is not None
