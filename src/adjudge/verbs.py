@@ -14,8 +14,7 @@ from adjudge.check import (
     known_options,
     of_second_order,
 )
-from adjudge.listeners import tell
-from adjudge.report import GradcheckError, Report
+from adjudge.report import GradcheckError, Report, tell
 
 Function = Callable[..., Any]
 

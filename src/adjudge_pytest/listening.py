@@ -11,7 +11,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-LISTENERS = "adjudge.listeners"
+LISTENERS = "adjudge.report.report"
 
 
 class Listening(MetaPathFinder):

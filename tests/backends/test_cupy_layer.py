@@ -12,7 +12,7 @@ import pytest
 
 import adjudge
 from adjudge import AdjudgeError, NotSupportedError, Status, Verdict
-from adjudge.engine.array_api import PlainArrays
+from adjudge.engine.arrays import PlainArrays
 from adjudge.engine.registry import backend_named
 
 RANDOM = np.random.default_rng(8)

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 import adjudge
-from adjudge import listeners
 from adjudge.engine import registry
-from adjudge.engine.array_api import PlainArrays, PlainBackend
+from adjudge.engine.arrays import PlainArrays, PlainBackend, placed, placed_tree
 from adjudge.engine.contract import replaced
-from adjudge.engine.place import placed, placed_tree
 from adjudge.errors import InputError, UnknownFrameworkError
+from adjudge.report import listening
 
 ENGINES = [
     "numpy",
@@ -114,7 +113,7 @@ def test_a_plain_engine_that_is_not_installed_says_so(monkeypatch):
 def test_listeners_are_told_of_every_report_once_and_no_more_afterwards():
     square = adjudge.ByHand(lambda x: x**2, vjp=lambda x, w: 2 * x * w)
     seen = []
-    with listeners.listening(seen.append):
+    with listening(seen.append):
         report = adjudge.gradcheck(square, np.ones(2))
         several = adjudge.examine(square, np.ones(2), points=[(np.ones(2),), (np.zeros(2),)])
     adjudge.gradcheck(square, np.ones(2))

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from adjudge.conformance import checks
-from adjudge.engine.array_api import PlainArrays
+from adjudge.engine.arrays import PlainArrays
 from adjudge.engine.contract import replaced
 from adjudge.engine.registry import backend_named
 

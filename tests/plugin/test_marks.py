@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from adjudge.engine import registry
-from adjudge.engine.array_api import PlainBackend
+from adjudge.engine.arrays import PlainBackend
 from adjudge_pytest import exemptions
 
 RIGHT = """

@@ -134,7 +134,7 @@ def test_a_first_import_in_the_body_of_a_test_counts(pytester):
             square = adjudge.ByHand(lambda x: x**2, vjp=lambda x, w: 2 * x * w)
             for _ in range(3):
                 assert adjudge.examine(square, np.ones(2))
-            assert "listening" in vars(sys.modules["adjudge.listeners"])
+            assert "listening" in vars(sys.modules["adjudge.report.report"])
         """
     )
     # with nothing named, nothing of adjudge is imported at the start

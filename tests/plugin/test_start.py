@@ -90,12 +90,12 @@ def test_only_the_module_of_listeners_is_waited_for(pytester):
 
         def test_before_and_after():
             assert len(waiting()) == 1
-            import adjudge.listeners
+            import adjudge.report.report
 
             assert waiting() == []
-            assert type(adjudge.listeners.__loader__) is type(adjudge.report.__loader__)
-            assert adjudge.listeners.__spec__.loader is adjudge.listeners.__loader__
-            assert len(adjudge.listeners._listeners) == 1
+            assert type(adjudge.report.report.__loader__) is type(adjudge.report.__loader__)
+            assert adjudge.report.report.__spec__.loader is adjudge.report.report.__loader__
+            assert len(adjudge.report.report._listeners) == 1
         """
     )
     pytester.makeconftest(
@@ -105,7 +105,7 @@ def test_only_the_module_of_listeners_is_waited_for(pytester):
 
         @pytest.hookimpl(trylast=True)
         def pytest_unconfigure():
-            print("listeners:", len(sys.modules["adjudge.listeners"]._listeners))
+            print("listeners:", len(sys.modules["adjudge.report.report"]._listeners))
         """
     )
 

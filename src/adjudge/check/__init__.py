@@ -6,12 +6,11 @@ Its modules, each of which may import those above it:
 - `one_problem`: one problem judged, from its probes to its findings.
 - `at_kinks`: a kink at x, judged at points beside it.
 - `double_precision`: a function of low precision judged in double, and low against that.
-- `isolation`: global state around a check, and what was noticed of it.
 - `special_points`: points that random inputs miss.
-- `summary`: the report of all judgements.
 - `mode_matrix`: every composition of modes in every way of the engine, and when two of these
   agree to rounding, so that one comparison speaks for both.
-- `one_point`: the check at one point, from the options to the report.
+- `one_point`: the check at one point, from the options to the report, with the global state
+  around it.
 - `points`: one check at several points.
 
 Invariant: everything that the user's function could change outside of its outputs is restored
@@ -19,8 +18,7 @@ or named.
 """
 
 from adjudge.check.double_precision import carries_double
-from adjudge.check.isolation import surroundings
-from adjudge.check.one_point import at_one_point, of_second_order
+from adjudge.check.one_point import at_one_point, function_name, of_second_order, surroundings
 from adjudge.check.options import (
     CrossOptions,
     EngineOptions,
@@ -36,7 +34,6 @@ from adjudge.check.options import (
 )
 from adjudge.check.points import at_points, silence
 from adjudge.check.special_points import PATTERNS, Given, SpecialPoint, special_points
-from adjudge.check.summary import function_name
 
 __all__ = [
     "PATTERNS",

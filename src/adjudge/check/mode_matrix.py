@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from adjudge._version import __version__
 from adjudge.check.double_precision import (
     Composition,
     Derive,
@@ -20,7 +21,6 @@ from adjudge.check.double_precision import (
 )
 from adjudge.check.one_problem import Judgement, judge_properties, unsupported
 from adjudge.check.options import Settings
-from adjudge.check.summary import provenance_of, rows_of
 from adjudge.constants import SAME_NUMBER_UNITS
 from adjudge.engine import AutodiffBackend
 from adjudge.errors import Catching, InputError, NotSupportedError
@@ -34,6 +34,7 @@ from adjudge.findings import (
     Status,
     ValueInWay,
     Verdict,
+    outcome_of,
     worst,
 )
 from adjudge.floats import Vector
@@ -55,7 +56,7 @@ from adjudge.problem import (
     require_outputs,
 )
 from adjudge.properties import Identities, restricted
-from adjudge.report import combined, place
+from adjudge.report import Provenance, combined, place
 
 Image: TypeAlias = tuple[Vector, Vector]
 """A probe, and the result of a rule at it."""
@@ -192,6 +193,34 @@ def agreeing(mode: str, compared: int, eps: float) -> Tally:
     return Tally(mode, compared=compared, nonzero=compared, resolution=SAME_NUMBER_UNITS * eps)
 
 
+def provenance_of(problem: Problem, settings: Settings, full: bool, note: str = "") -> Provenance:
+    """Returns the provenance of the numbers of this check. `full` says that some Jacobian was
+    compared in full, and `note` says how the judgements were made.
+    """
+    infos = [leaf.info for leaf in problem.X.leaves]
+    return Provenance(
+        problem.backend.name,
+        problem.backend.environment.version,
+        __version__,
+        np.__version__,
+        "+".join(dict.fromkeys([info.device for info in infos])),
+        "+".join(dict.fromkeys([info.dtype for info in infos])),
+        settings.seed,
+        "full" if full else "projected",
+        ", ".join([*([note] if note else []), *problem.constraints]),
+    )
+
+
+def rows_of(outcomes: Sequence[Judgement]) -> dict[str, Outcome]:
+    """Returns the outcome of each mode."""
+    row: dict[str, Outcome] = {}
+    for outcome in outcomes:
+        for mode, verdict in outcome.modes.items():
+            found = outcome_of(mode, verdict, outcome.findings)
+            row[mode] = combined([found, row[mode]]) if mode in row else found
+    return row
+
+
 @dataclass(frozen=True)
 class Way:
     """A way of taking derivatives: its name, and the problem whose engine takes them so."""
@@ -263,6 +292,8 @@ class Matrix:
     def _derivation(self, taken: str) -> Derive:
         """Returns the function that takes the derivative in the modes `taken`."""
         seed = self.settings.seed
+        if not taken:
+            return lambda same: same
         if not taken.endswith("F"):
             return partial(composed, taken=taken, seed=seed)
         outputs = self._known[""].base.Y.leaves if "" in self._known else None

@@ -2,11 +2,11 @@
 
 Its modules, each of which may import those above it:
 
-- `contract`: what an adapter implements: an engine with its arrays and its environment; and the
-  wrapper that changes one of these of another engine.
-- `support`: what several adapters need: settings that are put back, layouts that are kept.
-- `array_api`: an engine of arrays alone, whose derivatives are given by hand.
-- `place`: host arrays copied onto an engine exactly.
+- `contract`: what an adapter implements: an engine with its arrays and its environment; the
+  wrapper that changes one of these of another engine; and what several adapters need: settings
+  that are put back, layouts that are kept.
+- `arrays`: an engine of arrays alone, whose derivatives are given by hand, and host arrays copied
+  onto any engine exactly.
 - `registry`: which installed engine an array belongs to.
 - `by_hand`: derivatives written by hand as an engine.
 
@@ -16,7 +16,7 @@ else of the core.
 """
 
 from adjudge.engine import registry
-from adjudge.engine.array_api import PlainArrays, PlainBackend
+from adjudge.engine.arrays import PlainArrays, PlainBackend, host_array, placed, placed_tree
 from adjudge.engine.by_hand import ByHand, FlatByHand, HandBackend
 from adjudge.engine.contract import (
     UNDEFINED,
@@ -34,10 +34,12 @@ from adjudge.engine.contract import (
     Precision,
     Pullback,
     Refusals,
+    Setting,
     WrappedBackend,
+    memory_span,
     replaced,
+    restored,
 )
-from adjudge.engine.place import host_array, placed, placed_tree
 from adjudge.engine.registry import (
     backend_named,
     backend_of,
@@ -47,7 +49,6 @@ from adjudge.engine.registry import (
     is_array_like,
     names,
 )
-from adjudge.engine.support import Setting, memory_span, restored
 from adjudge.floats import EPS
 
 __all__ = [

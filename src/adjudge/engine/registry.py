@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import array_api_compat
 
-from adjudge.engine.array_api import PlainBackend
+from adjudge.engine.arrays import PlainBackend
 from adjudge.engine.contract import AutodiffBackend, Expansion
 from adjudge.errors import BackendNotInstalledError, MixedFrameworksError, UnknownFrameworkError
 

@@ -2,16 +2,14 @@
 
 Its modules, each of which may import those above it:
 
-- `arguments`: nested arguments as flat leaves with their access paths, which of them are
-  checked, and how the call is put together again.
-- `calls`: the call of the user's function, counted, and the structure of its outputs.
+- `calls`: nested arguments as flat leaves with their access paths, which of them are checked;
+  the call of the user's function with such leaves, counted, and the structure of its outputs.
 - `space`: real inner-product spaces of leaves and their coordinates.
 - `domain`: the boxes and sets within which f may be evaluated.
 - `charts`: parametrisations of constraint sets (symmetric matrices, spheres, simplices).
 - `constraints`: inputs that live on such a set, and f as a function of their coordinates.
 - `probes`: random and unit tangents and cotangents, and the streams of all random draws.
-- `problem`: f at x, and its outputs there.
-- `autodiff`: reverse mode and forward mode of the engine, counted.
+- `problem`: f at x, its outputs there, and reverse mode and forward mode of the engine, counted.
 - `composition`: the vjp and the jvp of f as problems of their own.
 
 Invariant: the point x is held as real coordinates on the host, and every evaluation gets fresh
@@ -19,14 +17,17 @@ arrays made from them, so that no function can spoil its inputs. Every evaluatio
 is counted.
 """
 
-from adjudge.problem.arguments import Arguments, Path, Tree, flatten, read_arguments
-from adjudge.problem.autodiff import Forward, Reverse
 from adjudge.problem.calls import (
     DIFFERENTIATING,
+    Arguments,
     Counts,
     Move,
+    Path,
     Purpose,
+    Tree,
     UserCalls,
+    flatten,
+    read_arguments,
 )
 from adjudge.problem.charts import SETS, OffTheSetError
 from adjudge.problem.composition import (
@@ -34,7 +35,6 @@ from adjudge.problem.composition import (
     composed,
     gradient_problem,
     over_reverse,
-    require_outputs,
     tangent_problem,
 )
 from adjudge.problem.constraints import Directions
@@ -62,11 +62,14 @@ from adjudge.problem.probes import (
 from adjudge.problem.problem import (
     Base,
     BlockSums,
+    Forward,
     Problem,
+    Reverse,
     base_of,
     evaluate,
     first_order,
     observe,
+    require_outputs,
     undetectable_slope,
 )
 from adjudge.problem.space import DOUBLE, Leaf, Space, largest

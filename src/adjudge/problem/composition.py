@@ -10,9 +10,8 @@ import numpy as np
 from adjudge.engine import Array, Arrays, FlatFunction
 from adjudge.errors import InputError, Source, running
 from adjudge.floats import Vector
-from adjudge.problem.autodiff import Reverse
 from adjudge.problem.probes import Stream, random_cotangent
-from adjudge.problem.problem import Base, Problem, base_of, observe
+from adjudge.problem.problem import Base, Problem, Reverse, base_of, observe, require_outputs
 from adjudge.problem.space import Leaf, Space
 
 
@@ -267,13 +266,3 @@ def _fitting(base: Base, k: int, number: int, cotangent: Any) -> Array:
     if info.device != leaf.info.device:
         return backend.arrays.from_host(backend.arrays.to_host(cotangent), base.arrays[k])
     return backend.arrays.copy(cotangent)
-
-
-def require_outputs(base: Base) -> None:
-    """Raises `InputError` where the function returns nothing that has a derivative."""
-    if not base.Y.leaves:
-        raise InputError(
-            "the function returns nothing that can be differentiated: no floating or complex "
-            f"array of {base.problem.backend.name}",
-            "return arrays of the same framework as the inputs",
-        )

@@ -23,7 +23,7 @@ from adjudge.engine import (
 )
 from adjudge.errors import FlagError, InputError, NotSupportedError
 from adjudge.floats import Vector
-from adjudge.problem.arguments import Path, is_at_or_below
+from adjudge.problem.calls import Path, is_at_or_below
 from adjudge.problem.charts import SETS, Chart, OffTheSetError, tolerance
 from adjudge.problem.domain import Bounds, leaves_at
 from adjudge.problem.space import Leaf, Space, largest

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from adjudge.errors import InputError
 from adjudge.floats import Vector
-from adjudge.problem.arguments import Path, is_at_or_below
+from adjudge.problem.calls import Path, is_at_or_below
 from adjudge.problem.space import Leaf, Space
 
 Bounds = tuple[Any, Any] | Mapping[Path, tuple[Any, Any]] | None

@@ -2,12 +2,12 @@
 
 Its modules, each of which may import those above it:
 
-- `purity`: two runs at x agree, nothing is written into inputs, and functions that are cached.
-- `metadata`: shape, dtype, device and layout of derivatives.
-- `linearity`: the vjp and the jvp as linear maps; undefined cotangents and tangents, batching.
+- `purity`: two runs at x agree, nothing is written into inputs, functions that are cached, and
+  whether a reference is the function that is checked.
+- `linearity`: the vjp and the jvp as linear maps; undefined cotangents and tangents, batching;
+  shape, dtype, device and layout of derivatives.
 - `symmetry`: symmetry of second derivatives.
 - `sparsity`: which blocks of the inputs move which outputs.
-- `same_function`: whether a reference is the function that is checked.
 - `low_precision`: the derivative of a low precision against that in double.
 
 Invariant: a property is judged from values of the function and its derivatives alone, and
@@ -18,13 +18,13 @@ from adjudge.properties.linearity import Pullbacks, Pushforwards
 from adjudge.properties.low_precision import LowPrecisionResult, compare_low_precision
 from adjudge.properties.purity import (
     Identities,
+    another_function,
     detect_cache,
     evaluate_again,
     explained_by_cache,
     open_for_cache,
     restricted,
 )
-from adjudge.properties.same_function import another_function
 from adjudge.properties.sparsity import SparsityPattern
 from adjudge.properties.symmetry import asymmetries
 

@@ -1,5 +1,6 @@
 """This module checks the vjp and the jvp as linear maps: homogeneous, additive, zero at zero, and
-the same under `vmap` as in a loop.
+the same under `vmap` as in a loop. It also checks the shapes, dtypes, devices and layouts of what
+they give.
 
 None of that needs differences, and all of it holds to rounding whatever f is. `LinearRule` is the
 one code for both modes; `Pullbacks` and `Pushforwards` bring the probes of their mode to it, and
@@ -18,6 +19,7 @@ from adjudge.constants import EXTRA_RUNS, MAP_OF_ZERO_UNITS
 from adjudge.engine import UNDEFINED, Array, Arrays, MaybeArrays
 from adjudge.errors import AdjudgeError, Catching, Source, UnstableOutputError, running
 from adjudge.findings import (
+    Attribute,
     BatchRaised,
     BatchUnlikeLoop,
     Culprit,
@@ -34,6 +36,7 @@ from adjudge.findings import (
     UndefinedNotZero,
     UndefinedNotZeros,
     UndefinedRaised,
+    WrongAttribute,
 )
 from adjudge.floats import Vector
 from adjudge.problem import (
@@ -45,7 +48,6 @@ from adjudge.problem import (
     random_cotangent,
     random_entries,
 )
-from adjudge.properties.metadata import elsewhere, first_elsewhere, metadata
 from adjudge.properties.purity import (
     Identities,
     Runs,
@@ -459,3 +461,42 @@ class Pushforwards:
                 return forward.push(v, x)[1]
 
             yield from self.rule.batched(leaf.name, push, (j, len(X.leaves)), tangents)
+
+
+def metadata(checks: Identities, gradients: MaybeArrays) -> Iterator[Finding]:
+    """Checks that shape, dtype, device and layout of each gradient are its input's."""
+    backend = checks.problem.backend
+    for leaf, gradient in zip(checks.problem.X.leaves, gradients, strict=True):
+        if gradient is None:
+            continue
+        info, like = backend.arrays.info(gradient), leaf.info
+        mode = "R" + checks.problem.modes_taken
+        yield from elsewhere(checks, mode, Rule.VJP, leaf.name, info.device, like.device)
+        for status, attribute, found, expected in (
+            (Status.WRONG_SHAPE, Attribute.SHAPE, info.shape, like.shape),
+            (Status.WRONG_DTYPE, Attribute.DTYPE, info.dtype, like.dtype),
+            (Status.WRONG_LAYOUT, Attribute.LAYOUT, info.layout, like.layout),
+        ):
+            if found != expected:
+                detail = WrongAttribute(Rule.VJP, attribute, found, expected)
+                yield Finding(status, mode, leaf.name, detail, Remedy.RETURN_ATTRIBUTE)
+
+
+def first_elsewhere(checks: Identities) -> Iterator[Finding]:
+    """Checks that gradients that are differentiated again are on the devices of their inputs."""
+    problem = checks.problem
+    if problem.modes_taken.startswith("R"):
+        inputs = problem.X.leaves[: problem.primal_inputs]
+        for leaf, gradient in zip(inputs, checks.base.Y.leaves, strict=True):
+            found, expected = gradient.info.device, leaf.info.device
+            yield from elsewhere(checks, problem.modes_taken, Rule.VJP, leaf.name, found, expected)
+
+
+def elsewhere(
+    checks: Identities, mode: str, rule: Rule, name: str, found: str, expected: str
+) -> Iterator[Finding]:
+    """Checks that what a rule made of `name` is on the device of what it belongs to."""
+    checks.compared += 1
+    if found != expected:
+        detail = WrongAttribute(rule, Attribute.DEVICE, found, expected)
+        yield Finding(Status.WRONG_DEVICE, mode, name, detail, Remedy.RETURN_ATTRIBUTE)

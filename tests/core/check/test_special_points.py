@@ -18,7 +18,7 @@ from adjudge import (
 from adjudge.errors import FlagError
 from adjudge.estimate.kinks import irregularity
 from adjudge.findings import Reason, Silence
-from adjudge.problem.arguments import read_arguments
+from adjudge.problem.calls import read_arguments
 from adjudge.problem.problem import first_order, observe
 
 X = np.asarray([0.3, -1.2, 0.8, 2.0])

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import adjudge
-from adjudge import ByHand, CrosscheckError, Status, Verdict, crosscheck, crosstable, listeners
-from adjudge.engine.array_api import PlainBackend
+from adjudge import ByHand, CrosscheckError, Status, Verdict, crosscheck, crosstable
+from adjudge.engine.arrays import PlainBackend
 from adjudge.engine.registry import backend_named
+from adjudge.report import listening
 
 ENGINES = ["numpy", "array_api_strict"]
 MODULES = {"numpy": np, "array_api_strict": array_api_strict}
@@ -389,7 +390,7 @@ def test_the_report_as_data_and_tables():
 
 def test_listeners_are_told_of_each_engine():
     heard = []
-    with listeners.listening(heard.append):
+    with listening(heard.append):
         crosscheck(rules(lambda xp, *g: g), POINT, ENGINES, seed=0)
 
     assert [report.provenance.backend for report in heard] == ENGINES

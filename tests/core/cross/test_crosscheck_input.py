@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from adjudge import ByHand, InputError, Verdict, crosscheck
-from adjudge.engine.array_api import PlainArrays, PlainBackend
+from adjudge.engine.arrays import PlainArrays, PlainBackend
 from adjudge.engine.contract import Environment, replaced
 from adjudge.engine.registry import backend_named
 from adjudge.errors import BackendNotInstalledError, FlagError, UnknownFrameworkError

@@ -9,7 +9,7 @@ import pytest
 
 from adjudge import BackendError, ByHand, examine, gradcheck
 from adjudge.engine import registry
-from adjudge.engine.array_api import PlainBackend
+from adjudge.engine.arrays import PlainBackend
 from adjudge.engine.registry import GROUP, Entry
 from adjudge.errors import BackendNotInstalledError, MixedFrameworksError, UnknownFrameworkError
 

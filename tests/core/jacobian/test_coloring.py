@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from adjudge import ByHand, Verdict, examine
-from adjudge.engine.array_api import PlainBackend
+from adjudge.engine.arrays import PlainBackend
 from adjudge.jacobian.coloring import colored_tangents
 from adjudge.limits import limited
 from adjudge.problem.probes import Probes

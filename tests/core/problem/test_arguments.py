@@ -5,7 +5,7 @@ from collections import OrderedDict, namedtuple
 import pytest
 
 from adjudge.engine.contract import Expansion
-from adjudge.problem.arguments import flatten
+from adjudge.problem.calls import flatten
 
 Pair = namedtuple("Pair", ["w", "b"])
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from adjudge.engine.array_api import PlainBackend
+from adjudge.engine.arrays import PlainBackend
 from adjudge.problem.probes import (
     Probes,
     Stream,

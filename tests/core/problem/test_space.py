@@ -4,7 +4,7 @@ import array_api_strict
 import numpy as np
 import pytest
 
-from adjudge.engine.array_api import PlainBackend
+from adjudge.engine.arrays import PlainBackend
 from adjudge.problem.space import Space
 
 BACKEND = PlainBackend(np)

@@ -6,7 +6,7 @@ import pytest
 from adjudge import ByHand, Verdict, examine
 from adjudge.limits import Limits
 from adjudge.report import text_of
-from adjudge.report.group_testing import MOST_NAMED, Residual, Search
+from adjudge.report.locate import MOST_NAMED, Residual, Search
 
 SIZES = [10, 100, 1_000, 10_000, 100_000]
 

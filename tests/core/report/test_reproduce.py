@@ -171,7 +171,7 @@ def report(x: Any) -> Any:
 
 
 def test_an_engine_that_is_not_registered_is_made_of_its_class():
-    from adjudge.engine.array_api import PlainBackend
+    from adjudge.engine.arrays import PlainBackend
 
     script = reproduction(RIGHT, np.array([1.0]), backend=PlainBackend(np))
 

@@ -4,7 +4,7 @@ import pytest
 
 from adjudge import InputError, Status, Verdict
 from adjudge.check.options import requested_modes
-from adjudge.report.tables import combined, conclusion, table_of
+from adjudge.report.report import combined, conclusion, table_of
 
 SECOND = ["R", "F", "RR", "FR", "RF", "FF"]
 
