@@ -31,7 +31,7 @@ from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 import gate
-from harness import ORDINARY, RIGHT, Case, SkippedError, isolated, quiet, table
+from harness import ORDINARY, RIGHT, Case, SkippedError, cell, isolated, quiet, table
 
 FACTOR = 8
 LIMIT = 20.0
@@ -272,31 +272,35 @@ def main() -> int:
     names = frozenset(chosen)
     plain = isolated(judged, part, units, None, None, names, seconds=3600.0)
     gate.told(f"{len(plain)} cases as they are, {time.perf_counter() - start:.0f} s")
-    rows, unmissed, unread = [], [], []
+    print(f"{len(plain)} cases of {part!r}, one unit of {options.slice}\n")
+    columns = ["constant", "in its place", "cases", "verdicts that differ", "evaluations"]
+    print(table(columns, []), end="", flush=True)
+    unmissed, unread = [], []
     for name in chosen:
         keys = sample(plain, name, options.cases)
-        if not keys:
-            unread.append(name)
-            continue
         missed = False
         of = sorted({unit for unit, _ in keys})
-        for value in changes_of(values[name]):
+        for value in changes_of(values[name]) if keys else ():
             try:
                 other = isolated(judged, part, of, set(keys), {name: value}, seconds=600.0)
             except RuntimeError as error:
-                rows.append([name, shown(value), len(keys), first_line(error), ""])
-                missed = True
-                continue
-            words, ratio, differ = compared(plain, other)
-            rows.append([name, shown(value), len(keys), words, ratio])
+                words, ratio, differ = first_line(error), "", True
+            else:
+                words, ratio, differ = compared(plain, other)
+            print(row([name, shown(value), len(keys), words, ratio]), flush=True)
             missed |= differ
-        if not missed:
+        if not keys:
+            unread.append(name)
+        elif not missed:
             unmissed.append(name)
-        gate.told(f"{name} {time.perf_counter() - start:.0f} s")
-    print(f"{len(plain)} cases of {part!r}, one unit of {options.slice}\n")
-    print(table(["constant", "in its place", "cases", "verdicts that differ", "evaluations"], rows))
     print(f"\nNo verdict differs: {', '.join(unmissed)}\n\nNo case reads: {', '.join(unread)}")
+    gate.told(f"{time.perf_counter() - start:.0f} s")
     return 0
+
+
+def row(cells: Sequence[object]) -> str:
+    """A line of a Markdown table."""
+    return f"| {' | '.join(map(cell, cells))} |"
 
 
 def shown(value: Any) -> str:
