@@ -1,7 +1,8 @@
 """The numbers that decide verdicts: thresholds, factors, distances and counts of points.
 
 Sizes that change what a check costs and no verdict stand in `adjudge.limits`, and facts of
-floating-point formats in `adjudge.floats`.
+floating-point formats in `adjudge.floats`. What was measured on the zoo was measured by
+`benchmarks/constants.py`, on the cases that read a constant.
 """
 
 # ---- Steps of differences
@@ -13,7 +14,8 @@ value is ours and has no derivation."""
 STEP_REDUCTIONS = (1.0, 2.0**-8, 2.0**-16)
 """Close to the edge of a domain (log near 0, say) a neighbour of x is not finite at the first step.
 The step is multiplied by these factors in turn until both neighbours are finite. The values are
-ours and have no derivation."""
+ours and have no derivation. Without the first factor 1 of 34 cases of the zoo was judged worse, and
+without the last none."""
 SHORT_STEP_REDUCTIONS = (1.0, 2.0**-2)
 """In sixteen bits a step that is 2^-8 of the first one falls below the spacing of x. These factors
 stand in for `STEP_REDUCTIONS` there. The values are ours and have no derivation."""
@@ -70,7 +72,8 @@ SIGNIFICANT_PART = 1 / 4
 """One wrong entry among n shrinks by a factor near sqrt(n) in a projection, where `rtol` then
 allows it. A deviation that leaves the error bar by more than this part of `rtol` is traced to its
 entry, which is compared by itself. With a smaller part the truncation error of right derivatives is
-traced for nothing. The value is ours and has no derivation."""
+traced for nothing. The value is ours and has no derivation. With 2 in its place 1 of 58 cases of
+the zoo was judged worse, and with 1/32 none."""
 ENTRY_FLOOR = 1e-4
 """The truncation error of a central difference follows the large neighbours of a small entry, which
 would fail. As long as only two evaluations were made, an entry is compared on the scale of this
@@ -230,7 +233,8 @@ derivation."""
 ONSET_HALVINGS = 10
 """Where f begins to move, a kink and a tail look alike from far off. The place is closed in by this
 many bisection steps: a kink that is met within `2^-10` of the scale of x moves f by more than
-`ONSET_UNITS` at once. The value follows from that."""
+`ONSET_UNITS` at once. The value follows from that. With 80 in its place 3 cases of the zoo took
+three times the evaluations, and no verdict changed."""
 ONSET_UNITS = 64
 """The dead side of a relu has a derivative of zero that is right, and the tail of a sigmoid one
 that is wrong. A smooth function begins to move by no more than this many units of rounding; a kink,
@@ -299,11 +303,13 @@ the five coefficients of the polynomial; the choice is ours."""
 UNEVEN_NOISE_POINTS = tuple(k - 0.5 * ((k * 0.6180339887) % 1.0) for k in NOISE_POINTS)
 """At points that are multiples of one length, rounding to a lattice may be the same everywhere, and
 the noise would be measured as zero. In float64, where points need not be exact, they differ by
-multiples of the golden ratio. The choice is ours."""
+multiples of the golden ratio. The choice is ours. With five points, which leave no residual, 3 of
+20 cases of the zoo that read them were judged worse."""
 NOISE_DEGREE = 4
 """What a polynomial leaves over is noise only if the polynomial can follow f. It has this degree:
 the truncation that it leaves is of the order of `(h / 4)^5`, so that a smooth f looks as smooth as
-it is. The value is ours."""
+it is. The value is ours. With 32 in its place 3 of 20 cases of the zoo that read it were judged
+worse, and with 1 none, for 6 % more evaluations."""
 ENOUGH_VALUES = 6
 """A few values end in zeros by chance, and f would be judged as code of a narrower dtype. It takes
 this many different values between two powers of two to say how many digits they carry. The value is
@@ -328,16 +334,19 @@ no derivation."""
 DERIVATIVE_UNITS = 16
 """A right derivative in a narrow dtype is rounded at every step, and would be called inaccurate. It
 may be off by this many units of rounding of its terms. In the design study (docs/numerics.md) 90 %
-of the well-conditioned derivatives were within 4 units; four times that is ours."""
+of the well-conditioned derivatives were within 4 units; four times that is ours. With 128 in its
+place 2 of 34 cases of the zoo had other findings, and none another verdict."""
 WRONG_FACTOR = 4
 """A deviation of a narrow derivative from the one in double, or of one engine from another, is
 inaccuracy or an error, and only points farther off tell which. Up to this many times the allowed
 rounding it is inaccuracy; beyond it, what stays the same at all points is an error. The factor is
-that of the design study (docs/numerics.md)."""
+that of the design study (docs/numerics.md). With 32 in its place 2 of 34 cases of the zoo had other
+findings, and none another verdict."""
 STANDARD_ERRORS = 8
 """Rounding has a mean that is not quite zero, and every leaf would be off by a factor. A common
 factor differs from one only if it does so by this many standard errors of its mean. The value is
-ours and has no derivation."""
+ours and has no derivation. With 1 in its place 2 of 20 cases of the zoo that read it were judged
+worse, and with 64 none."""
 NEAR_ULPS = 2
 """An ill-conditioned derivative that is right in formula moves by far more than its rounding. How
 far the one in double moves between points within this many units of rounding of x is what
@@ -345,7 +354,8 @@ conditioning explains. The value is ours."""
 FAR_DISTANCES = (2.0**-6, 2.0**-6, 2.0**-5, 2.0**-4, 2.0**-3, 2.0**-2)
 """Close to x the rounding errors of a narrow derivative may be the same, and would count as an
 error of the formula. It is compared again at these distances relative to x, so far apart that the
-rounding errors at two of them have nothing in common. The values are ours."""
+rounding errors at two of them have nothing in common. The values are ours. With either half of them
+no verdict of 34 cases of the zoo changed, for 5 to 7 % fewer evaluations."""
 LEAF_PROBES = 4
 """One probe of a leaf may be orthogonal to its error. This many random probes are shared out among
 the leaves, and each leaf gets two of them at least. The value is ours and has no derivation."""
@@ -468,7 +478,8 @@ The value is ours."""
 FULL_MODE = 4
 """In a projection one wrong entry has to be searched for. Up to this many real coordinates of
 inputs and outputs together `mode="auto"` takes the whole Jacobian, for a handful of evaluations
-more, and every wrong entry is named. The value is ours."""
+more, and every wrong entry is named. The value is ours. With 32 in its place 20 cases of the zoo
+took twice the evaluations, and no verdict changed."""
 FULL_MODE_BY_REFERENCE = 64
 """Where a reference gives the derivative, f itself is not evaluated for it, and a whole Jacobian
 costs little. This number stands in for `FULL_MODE` there. The value is ours."""
@@ -479,7 +490,8 @@ grow with their number. The value is ours."""
 SEPARATIONS = 3
 """A wrong sign of an entry that is too small to show among larger ones passes. Such entries are
 compared by themselves, up to this many times, each time without those that showed. The gradient of
-`sqrt` at inputs from 1e-12 to 40 takes these; the value is ours."""
+`sqrt` at inputs from 1e-12 to 40 takes these; the value is ours. With 24 in its place 34 cases of
+the zoo took 9 to 16 % more evaluations, and no verdict changed."""
 LADDER_COLUMNS = 32
 """A wrong rule would cost two ladders for every column of a large input, although the verdict
 stands. After this many columns with a disagreement, or as many with a doubt, the rest are judged by
