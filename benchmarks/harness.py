@@ -14,6 +14,7 @@ import json
 import multiprocessing
 import platform
 import re
+import resource
 import signal
 import sys
 import time
@@ -169,11 +170,21 @@ class Row:
     """Of the processor, for the first check, with what is compiled for it."""
 
 
+def processor_seconds() -> float:
+    """Seconds of the processor that this process has used.
+
+    `time.process_time` tells them in steps of 4 ms on Linux once a timer such as that of `deadline`
+    has been set, which is more than many a check takes.
+    """
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
 def ask(name: str, case: Case, limit: float) -> Row:
     """One check by a judge; whatever the judge raises is an answer as well."""
     judge = JUDGES[name]
     f, inputs = case.make(judge.engine)
-    start = time.process_time()
+    start = processor_seconds()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -183,7 +194,7 @@ def ask(name: str, case: Case, limit: float) -> Row:
             answer = Answer("CRASH", f"stopped after {limit:.0f} s")
         except Exception as error:
             answer = Answer("CRASH", f"{type(error).__name__}: {error}")
-    seconds = time.process_time() - start
+    seconds = processor_seconds() - start
     told = (answer.verdict, answer.text[:300], answer.evaluations, seconds, seconds)
     return Row(case.name, case.group, case.kind, case.plant, name, *told)
 
@@ -369,7 +380,8 @@ def report(rows: Sequence[Row], skipped: Mapping[str, int], judges: Sequence[str
     ]
     for group in dict.fromkeys(row.group for row in sorted(rows, key=lambda row: row.group)):
         own = [row for row in rows if row.group == group]
-        parts += [f"### {group}\n", verdict_table(own, judges), planted_table(own, judges)]
+        parts += [f"### {group}\n", verdict_table(own, judges), ratio_table(own, judges)]
+        parts.append(planted_table(own, judges))
     head = ("case", "kind", "planted", "judge", "verdict", "first line")
     ours = [row for row in rows if row.judge.startswith("adjudge")]
     for title, chosen in (
@@ -418,6 +430,31 @@ def verdict_table(rows: Sequence[Row], judges: Sequence[str]) -> str:
                 lines.append((kind, judge, len(own), *verdicts, middle, *spent))
     head = ("kind", "judge", "cases", "PASS", "FAIL", "INCONCLUSIVE", "CRASH")
     return table((*head, "median evaluations", "first s", "least s"), lines)
+
+
+def ratio_table(rows: Sequence[Row], judges: Sequence[str]) -> str:
+    """What the first judge takes over what each other one takes, for the right cases that both
+    pass.
+    """
+    lines = []
+    passed = {
+        (row.judge, row.name): row for row in rows if row.plant == RIGHT and row.verdict == "PASS"
+    }
+    for judge in judges[1:]:
+        pairs = [
+            (passed[judges[0], name], other)
+            for (who, name), other in passed.items()
+            if who == judge and (judges[0], name) in passed
+        ]
+        cells = []
+        for which in ("first", "seconds"):
+            times = [(getattr(one, which), getattr(other, which)) for one, other in pairs]
+            ours, theirs = (sum(column) for column in zip(*times, strict=True)) if times else (0, 0)
+            ratios = [one / other for one, other in times if other]
+            cells += [f"{median(ratios):.2f}", f"{ours / theirs:.2f}"] if ratios else ["-", "-"]
+        lines.append((f"{judges[0]} over {judge}", len(pairs), *cells))
+    head = ("ratio", "cases", "first: median", "of the sums", "least: median", "of the sums")
+    return table(head, lines) if lines else ""
 
 
 def planted_table(rows: Sequence[Row], judges: Sequence[str]) -> str:

@@ -148,13 +148,15 @@ def _steps(jaxpr: Any) -> Iterator[_Step]:
             groups[-1].append(equation)
         else:
             groups.append([equation])
+    # The names that JAX before 0.5 keeps of all results fit no part of a trace.
+    unnamed = {} if hasattr(jaxpr.debug_info, "with_unknown_names") else {"debug_info": None}
     for k, group in enumerate(groups):
         made = dict.fromkeys(chain.from_iterable(equation.outvars for equation in group))
         inputs = [variable for variable in _read(group) if variable not in made]
         later = {*_variables(jaxpr.outvars), *_read(chain.from_iterable(groups[k + 1 :]))}
         outputs = [variable for variable in made if variable in later]
         part = jex.ClosedJaxpr(
-            jaxpr.replace(constvars=[], invars=inputs, outvars=outputs, eqns=group), []
+            jaxpr.replace(constvars=[], invars=inputs, outvars=outputs, eqns=group, **unnamed), []
         )
         run = _program(part) if _is_control_flow(group[0]) else jex.jaxpr_as_fun(part)
         yield _Step(run, inputs, outputs)
