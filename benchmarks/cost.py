@@ -1,8 +1,9 @@
-"""What a check costs: of large arrays, and at the start of pytest.
+"""What a check costs: of large arrays, of six numbers, and at the start of pytest.
 
-Both without arguments, on a quiet machine, or one of them:
+All without arguments, on a quiet machine, or one of them:
 
     python benchmarks/cost.py start
+    python benchmarks/cost.py path --checkouts ../before .         # any checkouts side by side
     python benchmarks/cost.py large --engines numpy torch jax      # 1e7 needs many GB of memory
     python benchmarks/cost.py large --engines cupy torch --device cuda --sizes 1e6 1e7
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import functools
 import importlib
+import json
 import os
 import statistics
 import subprocess
@@ -257,6 +259,108 @@ def large(asked: argparse.Namespace) -> str:
     return f"### One large elementwise kernel pair\n\n{lines}\n{note}"
 
 
+# ---------------------------------------------------------------- the path of a small check
+
+REPEATED = 200
+"""Checks of six numbers in one timing."""
+
+
+def six_numbers() -> tuple[Function, Function, Any]:
+    """`sin(x) x` in PyTorch, the same with a gradient that is 1 % too large, and six numbers."""
+    import torch
+
+    class Wrong(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.save_for_backward(x)
+            return torch.sin(x) * x
+
+        @staticmethod
+        def backward(ctx: Any, w: Any) -> Any:
+            (x,) = ctx.saved_tensors
+            return 1.01 * w * (torch.cos(x) * x + torch.sin(x))
+
+    numbers = [0.3, 0.5, 0.7, -0.2, 1.1, 0.9]
+    x = torch.tensor(numbers, dtype=torch.float64, requires_grad=True)
+    return (lambda x: torch.sin(x) * x), Wrong.apply, x
+
+
+def walked(check: Function) -> tuple[int, int, int]:
+    """How many functions of the library and its adapters are called, in how many modules, and how
+    often a function calls one of another module.
+    """
+    import adjudge
+    import adjudge_torch
+
+    rooms = tuple(str(Path(one.__file__).parent) for one in (adjudge, adjudge_torch))
+    calls, borders, modules = 0, 0, set()
+
+    def look(frame: Any, event: str, _: object) -> None:
+        nonlocal calls, borders
+        module = frame.f_code.co_filename
+        if event != "call" or not module.startswith(rooms):
+            return
+        calls += 1
+        modules.add(module)
+        caller = frame.f_back
+        while caller is not None and not caller.f_code.co_filename.startswith(rooms):
+            caller = caller.f_back
+        borders += caller is not None and caller.f_code.co_filename != module
+
+    check(), check()
+    sys.setprofile(look)
+    try:
+        check()
+    finally:
+        sys.setprofile(None)
+    return calls, len(modules), borders
+
+
+def path_cells() -> list[object]:
+    """The figures of the library that is on the path of Python."""
+    import torch
+
+    import adjudge
+
+    right, wrong, x = six_numbers()
+    passing = functools.partial(adjudge.examine, right, (x,), seed=0)
+    failing = functools.partial(adjudge.examine, wrong, (x,), seed=0)
+    theirs = functools.partial(torch.autograd.gradcheck, right, (x,), fast_mode=True)
+    if not passing() or failing():
+        raise SystemExit("the verdicts on six numbers are wrong")
+    times: dict[Function, list[float]] = {passing: [], theirs: []}
+    for _ in range(8):  # in turn, so that both meet what else the machine does
+        for run, spent in times.items():
+            start = time.perf_counter()
+            for _ in range(REPEATED):
+                run()
+            spent.append((time.perf_counter() - start) / REPEATED)
+    ours, least = (1e6 * min(spent) for spent in times.values())
+    return [*walked(passing), *walked(failing), f"{ours:.0f}", f"{ours / least:.2f}"]
+
+
+def path(checkouts: Sequence[Path]) -> str:
+    """What a check of six numbers goes through, where it passes and where it fails."""
+    rows = []
+    for checkout in checkouts:
+        source = [str(checkout.resolve() / folder) for folder in ("src", "adapters")]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(source)}
+        code = "import json, cost; print(json.dumps(cost.path_cells()))"
+        made = subprocess.run(  # noqa: S603  this interpreter
+            [sys.executable, "-c", code], cwd=Path(__file__).parent, env=environment,
+            capture_output=True, check=True, text=True,
+        )  # fmt: skip
+        rows.append((checkout.resolve().name, *json.loads(made.stdout)))
+    passing = ("calls, PASS", "modules", "borders")
+    head = ("checkout", *passing, "calls, FAIL", "modules", "borders", "µs", "times gradcheck")
+    note = (
+        "Calls are those of functions of the library and of its adapter for PyTorch, a border is "
+        "one between two modules. The last column is the time of a passing check as a multiple of "
+        "that of `torch.autograd.gradcheck(fast_mode=True)`, the least of eight timings each.\n"
+    )
+    return f"### A check of six numbers\n\n{table(head, rows)}\n{note}"
+
+
 # ---------------------------------------------------------------- the start of pytest
 
 
@@ -288,6 +392,7 @@ def start(repeats: int) -> str:
 
 PARTS: dict[str, Callable[[argparse.Namespace], str]] = {
     "large": large,
+    "path": lambda asked: path(asked.checkouts),
     "start": lambda asked: start(asked.repeats),
 }
 
@@ -300,6 +405,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1")
     parser.add_argument("--sizes", type=float, nargs="+", default=list(SIZES))
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument(
+        "--checkouts", type=Path, nargs="+", default=[Path(__file__).parents[1]], metavar="FOLDER"
+    )
     asked = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
     print(header("What a check costs", ["adjudge", "numpy", "torch", "jax"]))
