@@ -1,18 +1,40 @@
-"""What PyTorch keeps outside of tensors: defaults, random generators, and settings of precision."""
+"""What PyTorch keeps outside of tensors: defaults, random generators, and settings of precision.
+
+Since 2.9 each operator of each library has a setting of its own, `fp32_precision`, which inherits
+from that of its library and that of all; the older flags raise where both kinds were used
+(https://docs.pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices).
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Hashable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import cache
+from typing import Any
 
 import torch
 
-from adjudge.engine import Array, Arrays, Environment, FlatFunction, Precision, Setting, restored
-from adjudge_torch import precision, settings
+from adjudge.engine import (
+    EPS,
+    Array,
+    Arrays,
+    Environment,
+    FlatFunction,
+    Precision,
+    Setting,
+)
+from adjudge_torch import precision
 
 _EXACT = (torch.float64, torch.complex128)
 """The dtypes whose precision no setting changes."""
 _AS_EXACT_AS_THE_DTYPE = Precision()
+_DEFAULTS = (
+    Setting(torch.get_default_dtype, torch.set_default_dtype),
+    Setting(torch.get_default_device, torch.set_default_device),
+    Setting(torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
+)
+_DEVICE = Setting(torch.cuda.current_device, torch.cuda.set_device)
 
 
 class TorchEnvironment(Environment):
@@ -29,22 +51,22 @@ class TorchEnvironment(Environment):
     @contextmanager
     def isolation(self, leaves: Sequence[Array]) -> Iterator[None]:
         cuda = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
-        current = [Setting(torch.cuda.current_device, torch.cuda.set_device)] if cuda else []
-        with (
-            torch.random.fork_rng(devices=cuda),
-            settings.kept(),
-            restored(
-                Setting(torch.get_default_dtype, torch.set_default_dtype),
-                *current,
-                Setting(torch.get_default_device, torch.set_default_device),
-                Setting(
-                    torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms
-                ),
-            ),
-            torch.inference_mode(False),
-            torch.enable_grad(),
-        ):
-            yield
+        settings = _DEFAULTS if not cuda else (*_DEFAULTS, _DEVICE)
+        before = [setting.read() for setting in settings]
+        generator, numbers = torch.get_rng_state(), _Settings()
+        try:
+            with (
+                torch.random.fork_rng(devices=cuda) if cuda else nullcontext(),
+                torch.inference_mode(False),
+                torch.enable_grad(),
+            ):
+                yield
+        finally:
+            torch.set_rng_state(generator)
+            for setting, value in zip(settings, before, strict=True):
+                if setting.read() != value:
+                    setting.write(value)
+            numbers.put_back()
 
     def random_state(self) -> Hashable:
         states: list[torch.Tensor] = [torch.get_rng_state()]
@@ -56,16 +78,16 @@ class TorchEnvironment(Environment):
         return precision.widening()
 
     def highest_precision(self) -> AbstractContextManager[None]:
-        return settings.highest()
+        return highest()
 
     def precision(self, array: Array) -> Precision:
         if array.dtype in _EXACT:
             return _AS_EXACT_AS_THE_DTYPE
-        coarse = settings.of_products(array)
-        return coarse or Precision(setting=settings.of_operators(array))
+        coarse = of_products(array)
+        return coarse or Precision(setting=of_operators(array))
 
     def determinism_setting(self, array: Array) -> str:
-        return settings.of_repeatability(array)
+        return of_repeatability(array)
 
     def narrowest_eps(self, f: FlatFunction, x: Arrays) -> float:
         return precision.narrowest(lambda: f(x))
@@ -91,3 +113,268 @@ class _RandomState(tuple[bytes, ...]):
 
     def __hash__(self) -> int:
         return hash(self[0])
+
+
+NARROW = {"tf32": EPS["tf32"], "bf16": EPS["bfloat16"]}
+"""The spacing at 1 of what each value of `fp32_precision` rounds factors to."""
+
+ROOTS = ("", "cudnn")
+"""The paths of the settings for everything, and for everything on CUDA. That of mkldnn is only
+read: to set it (2.13) sets that of everything."""
+OPERATORS = (
+    *("cuda.matmul", "cudnn.conv", "cudnn.rnn"),
+    *("mkldnn.matmul", "mkldnn.conv", "mkldnn.rnn"),
+)
+DETERMINISTIC = "torch.use_deterministic_algorithms(True)"
+
+REDUCTIONS = (
+    "allow_fp16_reduced_precision_reduction",
+    "allow_bf16_reduced_precision_reduction",
+    "allow_fp16_accumulation",
+)
+"""Flags of `torch.backends.cuda.matmul` that let sums be rounded; the last one exists since 2.7."""
+
+
+def of_products(array: torch.Tensor) -> Precision | None:
+    """Returns how coarse products of this dtype are on this device, and by which setting.
+
+    The answer is `None` where they are as exact as the dtype.
+    """
+    kind, dtype = array.device.type, array.dtype
+    if dtype.is_floating_point and dtype is not torch.float64 and torch.is_autocast_enabled(kind):
+        narrow = torch.get_autocast_dtype(kind)
+        if torch.finfo(narrow).eps > torch.finfo(dtype).eps:
+            eps = float(torch.finfo(narrow).eps)
+            return Precision(eps, f"torch.autocast({kind!r}, dtype={narrow})")
+    if dtype not in (torch.float32, torch.complex64):
+        return None
+    if kind == "cuda" and _tf32("cuda.matmul", "allow_tf32"):
+        return Precision(EPS["tf32"], _named("cuda.matmul", "allow_tf32"))
+    narrowed = _precision("mkldnn.matmul")
+    if kind == "cpu" and narrowed in NARROW and not products_are_exact(narrowed):
+        setting = f"torch.backends.mkldnn.matmul.fp32_precision = '{narrowed}'"
+        return Precision(NARROW[narrowed], setting)
+    return None
+
+
+def of_operators(array: torch.Tensor) -> str:
+    """Returns the settings that make some operators coarser than the dtype, and not products."""
+    if array.device.type != "cuda":
+        return ""
+    found = []
+    if array.dtype in (torch.float32, torch.complex64) and _tf32("cudnn.conv", "allow_tf32"):
+        found.append(f"{_named('cudnn.conv', 'allow_tf32')} (convolutions)")
+    short = {torch.float16: "fp16", torch.bfloat16: "bf16"}.get(array.dtype, "none")
+    matmul: Any = torch.backends.cuda.matmul
+    for name in REDUCTIONS:
+        if f"_{short}_" in name and getattr(matmul, name, False):
+            found.append(f"torch.backends.cuda.matmul.{name} = True")
+    return ", ".join(found)
+
+
+def of_repeatability(array: torch.Tensor) -> str:
+    """Returns what makes results on the device of `array` repeatable; "" where they are already.
+
+    It covers the operators of PyTorch, which can choose an order of additions. Of a kernel of the
+    user's own it can only remind.
+    """
+    kind = array.device.type
+    if torch.are_deterministic_algorithms_enabled():
+        picks = kind == "cuda" and torch.backends.cudnn.benchmark
+        return "torch.backends.cudnn.benchmark = False" if picks else ""
+    if kind == "cpu":  # the gradient of x[i] adds float32 with atomics where there are threads
+        several = torch.get_num_threads() > 1 and array.dtype is torch.float32
+        return f"{DETERMINISTIC}, or torch.set_num_threads(1)" if several else ""
+    if kind != "cuda":
+        return DETERMINISTIC
+    found = DETERMINISTIC
+    if not os.environ.get("CUBLAS_WORKSPACE_CONFIG"):
+        found += ", with CUBLAS_WORKSPACE_CONFIG=:4096:8 in the environment"
+    if torch.backends.cudnn.benchmark:
+        found += "; torch.backends.cudnn.benchmark = False"
+    return f"{found}; in kernels of your own, a fixed order for atomicAdd"
+
+
+def _tf32(operator: str, flag: str) -> bool:
+    if os.environ.get("NVIDIA_TF32_OVERRIDE") == "0":  # NVIDIA's libraries heed it above all
+        return False
+    now = _precision(operator)
+    return (
+        bool(getattr(_at(operator.partition(".conv")[0]), flag)) if now is None else now == "tf32"
+    )
+
+
+def _named(operator: str, flag: str) -> str:
+    if _precision(operator) is None:
+        return f"torch.backends.{operator.partition('.conv')[0]}.{flag} = True"
+    return f"torch.backends.{operator}.fp32_precision = 'tf32'"
+
+
+@cache
+def products_are_exact(setting: str) -> bool:
+    """Returns whether this CPU multiplies float32 matrices exactly under a setting that allows
+    less.
+
+    Few processors have instructions that do less. A factor of thirteen bits tells: where factors
+    are rounded, its last bit is lost.
+    """
+    factor = torch.full((256, 256), 1 + 2.0**-12, dtype=torch.float32, device="cpu")
+    product = torch.mm(factor, factor).double()
+    return bool(product.mean() / 256 > 1 + 2.0**-12)
+
+
+@cache
+def _at(path: str) -> Any:
+    node: Any = torch.backends
+    for name in filter(None, path.split(".")):
+        node = getattr(node, name)
+    return node
+
+
+def _precision(path: str) -> str | None:
+    """Returns the `fp32_precision` at this path that takes effect; `None` where there is none."""
+    try:
+        value: str = _at(path).fp32_precision
+    except AttributeError:
+        return None
+    return value
+
+
+def _set(path: str, value: str) -> None:
+    # flags may be frozen against all changes but those that are put back
+    with torch.backends.__allow_nonbracketed_mutation():
+        _at(path).fp32_precision = value
+
+
+def _own() -> dict[str, str]:
+    """Returns the `fp32_precision` of every root and operator, without what it inherits."""
+    roots = {path: now for path in ROOTS if (now := _precision(path)) is not None}
+    inherited = [path for path, now in roots.items() if now != "none"]
+    own = {}
+    try:
+        for path in roots:
+            own[path] = str(_precision(path))
+            if inherited:
+                _set(path, "none")
+        for path in OPERATORS:
+            if (now := _precision(path)) is not None:
+                own[path] = now
+    finally:
+        if inherited:
+            for path in roots:
+                _set(path, own.get(path, roots[path]))
+    return own
+
+
+def _older(name: str) -> Any:
+    """Returns the value of an older flag; `None` where newer ones were used, so that it is
+    unreadable.
+    """
+    try:
+        return (
+            torch.get_float32_matmul_precision()
+            if name == "matmul"
+            else torch.backends.cudnn.allow_tf32
+        )
+    except RuntimeError:
+        return None
+
+
+@cache
+def _places() -> tuple[tuple[str, ...], tuple[Any, ...], tuple[str, ...]]:
+    """Returns which settings this PyTorch has: the paths of `fp32_precision`, the objects at these
+    paths, and those of `REDUCTIONS`.
+    """
+    paths = tuple(path for path in (*ROOTS, *OPERATORS) if _precision(path) is not None)
+    flags = tuple(name for name in REDUCTIONS if hasattr(torch.backends.cuda.matmul, name))
+    return paths, tuple(map(_at, paths)), flags
+
+
+def _now() -> tuple[Any, ...]:
+    """Returns every setting of precision as it takes effect, to be compared."""
+    _, places, reductions = _places()
+    cuda: Any = torch.backends.cuda.matmul
+    found: list[Any] = [place.fp32_precision for place in places]
+    found += [getattr(cuda, name) for name in reductions]
+    try:
+        found += (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32)
+    except RuntimeError:  # newer settings were used, so that one of the older ones is unreadable
+        found += (_older("matmul"), _older("cudnn"))
+    return tuple(found)
+
+
+class _Settings:
+    """Every setting of precision, as it is when this is made.
+
+    Where nothing is inherited, each setting is the value that takes effect, and nothing is to be
+    put back where none of these values has changed. Elsewhere each setting has to be read by
+    itself, which takes changing those that it inherits from.
+    """
+
+    def __init__(self) -> None:
+        """The settings are read."""
+        self.effective = _now()
+        own: dict[str, Any] = dict(zip(_places()[0], self.effective, strict=False))
+        self.plain = own.get("", "none") == "none" == own.get("cudnn", "none")
+        self.own = own if self.plain else _own()
+
+    def put_back(self) -> None:
+        """Sets what has changed: the newer settings as they are by themselves, the flags of sums,
+        and the two older settings, where these are readable.
+        """
+        if self.plain and _now() == self.effective:
+            return
+        paths, _, reductions = _places()
+        cuda: Any = torch.backends.cuda.matmul
+        *flags, matmul, convolution = self.effective[len(paths) :]
+        for path, value in self.own.items():
+            if (matmul is None or convolution is None) and _precision(path) != value:
+                _set(path, value)
+        if matmul is not None and _older("matmul") != matmul:
+            torch.set_float32_matmul_precision(matmul)
+        if convolution is not None and _older("cudnn") is not convolution:
+            _set_cudnn(allow_tf32=convolution)
+        if _own() != self.own:
+            for path, value in self.own.items():
+                _set(path, value)
+        for name, value in zip(reductions, flags, strict=True):
+            if getattr(cuda, name) != value:
+                setattr(cuda, name, value)
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """Restores every setting of precision at the end."""
+    before = _Settings()
+    try:
+        yield
+    finally:
+        before.put_back()
+
+
+@contextmanager
+def highest() -> Iterator[None]:
+    """Switches off TF32, products of float32 matrices in bfloat16, and autocast."""
+    cuda: Any = torch.backends.cuda.matmul
+    with ExitStack() as stack:
+        for kind in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(kind):
+                stack.enter_context(torch.autocast(kind, enabled=False))
+        stack.enter_context(kept())
+        if _older("matmul") is not None:
+            torch.set_float32_matmul_precision("highest")
+        if _older("cudnn") is not None:
+            _set_cudnn(allow_tf32=False)
+        for path in OPERATORS:
+            if _precision(path) in NARROW:
+                _set(path, "ieee")
+        for name in REDUCTIONS:
+            if hasattr(cuda, name):
+                setattr(cuda, name, False)
+        yield
+
+
+def _set_cudnn(*, allow_tf32: bool) -> None:
+    # set back at the end: that is what the flags may be frozen against
+    with torch.backends.__allow_nonbracketed_mutation():
+        torch.backends.cudnn.allow_tf32 = allow_tf32

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,17 +75,20 @@ def scale(x: Vector) -> Vector:
         over. These rules are ours.
     """
     magnitude = np.abs(x)
-    largest = float(np.max(magnitude, initial=0.0))
-    if not np.isfinite(largest):
+    largest = float(magnitude.max(initial=0.0))
+    if not math.isfinite(largest):
         magnitude = magnitude[np.isfinite(magnitude)]
-        largest = float(np.max(magnitude, initial=0.0))
+        largest = float(magnitude.max(initial=0.0))
     if largest < COUNTS_AS_ZERO:
         return np.ones_like(x)
-    rms = largest * float(np.sqrt(np.mean((magnitude / largest) ** 2)))
+    rms = largest * math.sqrt(np.add.reduce((magnitude / largest) ** 2) / magnitude.size)
     few = magnitude[:: max(1, magnitude.size // QUANTILE_ENTRIES)]
     few = few[few > 0]
-    passed_over = few.size // PASSED_OVER
-    smallest = np.partition(few, passed_over)[passed_over] if few.size else largest
+    smallest = largest
+    if passed_over := few.size // PASSED_OVER:
+        smallest = np.partition(few, passed_over)[passed_over]
+    elif few.size:
+        smallest = few.min()
     if largest / SCALE_RANGE > smallest:
         return np.where(np.isfinite(x) & (np.abs(x) >= COUNTS_AS_ZERO), np.abs(x), rms)
     return np.broadcast_to(np.float64(rms), x.shape)  # takes no memory
@@ -97,7 +101,7 @@ def norm(terms: Vector) -> Vector:
     """
     with np.errstate(all="ignore"):
         plain = np.sqrt(np.einsum("...i,...i->...", terms, terms))
-        if np.all((plain > 1e-140) & (plain < 1e140)):
+        if ((plain > 1e-140) & (plain < 1e140)).all():
             return np.asarray(plain)
         largest = np.max(np.abs(terms), axis=-1, initial=0.0)
         unit = np.where((largest > 0) & np.isfinite(largest), largest, 1.0)

@@ -12,7 +12,8 @@ from adjudge.findings import CoarseOperations, CoarseProducts, Rule
 with suppress(ImportError):  # absent: every test here is skipped by its mark
     import torch
 
-    from adjudge_torch import TorchBackend, settings
+    from adjudge_torch import TorchBackend
+    from adjudge_torch import environment as settings
 
 pytestmark = pytest.mark.backend("torch")
 

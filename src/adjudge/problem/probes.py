@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum, unique
@@ -276,4 +277,4 @@ def random_cotangent(space: Space, seed: int, stream: Stream = Stream.COTANGENT)
 
 def fresh_seed() -> int:
     """Returns a seed from the operating system. No global generator is read or advanced."""
-    return int(np.random.SeedSequence().generate_state(1)[0])
+    return secrets.randbits(32)

@@ -171,7 +171,7 @@ class Problem:
     @cached_property
     def finite(self) -> bool:
         """Whether every entry of x is finite."""
-        return bool(np.all(np.isfinite(self.origin)))
+        return bool(np.isfinite(self.origin).all())
 
     def outputs_of(self, count: int) -> int:
         """Returns how many of `count` outputs of `evaluate` are differentiated."""
@@ -336,7 +336,8 @@ class Base:
             some = own[:: max(1, own.size // QUANTILE_ENTRIES)]
             finite = some[np.isfinite(some)]
             if finite.size:
-                typical[part] = np.partition(finite, finite.size // 2)[finite.size // 2]
+                finite.partition(finite.size // 2)
+                typical[part] = finite[finite.size // 2]
         return typical
 
 

@@ -132,7 +132,7 @@ class LinearRule:
         at_zero = self.apply(zero)
         self.checks.compared += at_zero.size
         # NaN counts as something.
-        if not np.any(at_zero):
+        if not at_zero.any():
             return
         allowed = np.abs(at_zero) <= MAP_OF_ZERO_UNITS * self.checks.tolerance.eps * largest
         if self.checks.tolerance.equal_nan:
@@ -328,7 +328,7 @@ class Pullbacks:
                 continue
             vector = reverse.vector(gradients)
             checks.compared += vector.size
-            if np.any(vector != 0):
+            if vector.any():
                 k = int(np.flatnonzero(vector != 0)[0])
                 yield Finding(
                     Status.UNDEFINED,

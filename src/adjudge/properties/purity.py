@@ -131,7 +131,7 @@ def _suggested_tolerance(gap: float, unit: float) -> float:
 
 def largest_difference(a: Vector, b: Vector) -> float:
     """Returns the largest difference of two entries; infinite where one of them alone is NaN."""
-    if np.array_equal(a, b):
+    if a.shape == b.shape and (a == b).all():
         return 0.0
     gap = _differences(a, b)
     return float(gap.max()) if gap.size else 0.0
@@ -147,7 +147,7 @@ def _differences(a: Vector, b: Vector) -> Vector:
 
 def equal_entries(a: Vector, b: Vector) -> bool:
     """Returns whether all entries are equal, NaN to NaN; without NaNs it takes half of the time."""
-    return np.array_equal(a, b) or np.array_equal(a, b, equal_nan=True)
+    return a.shape == b.shape and bool((a == b).all() or np.array_equal(a, b, equal_nan=True))
 
 
 # -- the function at x
@@ -197,7 +197,7 @@ class Identities:
     def any_order(self) -> bool:
         """Says whether a device that is used may add in any order."""
         environment = self.problem.backend.environment
-        return any(environment.determinism_setting(array) for array in self.problem.x)
+        return any(map(environment.determinism_setting, self.problem.x))
 
     def spacing(self, arrays: Sequence[Array]) -> list[float]:
         """Returns the spacing at 1 of the dtype of each array."""
@@ -244,8 +244,8 @@ class Identities:
     def finite(self) -> Iterator[Finding]:
         """Checks that f is finite at x."""
         space, values = self.base.whole, self.base.values
-        bad = np.flatnonzero(~self._finite)
-        if bad.size and not self.tolerance.equal_nan:
+        if not self._finite.all() and not self.tolerance.equal_nan:
+            bad = np.flatnonzero(~self._finite)
             k = int(bad[0])
             yield Finding(
                 Status.NONFINITE,
