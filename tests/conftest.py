@@ -18,6 +18,12 @@ PINNED_JAXLIB = any(
     for found in importlib.metadata.distributions(name="jaxlib")
 )
 
+QUICK_TO_COMPILE = (
+    "--xla_cpu_use_fusion_emitters=false",
+    "--xla_backend_optimization_level=0",
+    "--xla_llvm_disable_expensive_passes=true",
+)
+
 
 def xla_flags() -> Iterator[str]:
     """What XLA is told besides what the environment says already."""
@@ -25,11 +31,13 @@ def xla_flags() -> Iterator[str]:
     # JAX has two devices of the CPU, so that arrays can be astray. Its default device is the first.
     if "host_platform_device_count" not in given:
         yield "--xla_force_host_platform_device_count=2"
-    # Tests of JAX compile thousands of loops over a few numbers. Simpler code for them takes three
-    # quarters of the time. A flag that XLA does not know ends the process, so it is given to the
+    # Tests of JAX compile thousands of loops over a few numbers. Simpler code for them takes two
+    # thirds of the time. A flag that XLA does not know ends the process, so these are given to the
     # version that constraints.txt names and to no other: those run the tests with the usual code.
-    if "fusion_emitters" not in given and PINNED_JAXLIB:
-        yield "--xla_cpu_use_fusion_emitters=false"
+    if PINNED_JAXLIB:
+        for flag in QUICK_TO_COMPILE:
+            if flag.partition("=")[0] not in given:
+                yield flag
 
 
 # Arrays of a few entries: threads would only wait for one another, and for those of the other

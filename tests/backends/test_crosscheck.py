@@ -36,8 +36,8 @@ FUNCTIONS = {
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [
-        *((name, "float64") for name in FUNCTIONS if name != "inverse"),
-        *((name, "float32") for name in ("softmax", "sum", "inverse")),
+        *((name, "float64") for name in ("softmax", "matmul", "solve", "cholesky", "saturated")),
+        *((name, "float32") for name in ("sum", "inverse")),
     ],
 )
 def test_one_function_on_both_engines_agrees(name, dtype):
@@ -78,9 +78,14 @@ def one_entry(factor):
     return change
 
 
-@pytest.mark.parametrize("wrong", ENGINES)
 @pytest.mark.parametrize(
-    ("dtype", "factor"), [("float64", -1), ("float64", 1 + 1e-6), ("float32", 1 + 1e-3)]
+    ("wrong", "dtype", "factor"),
+    [
+        ("torch", "float64", -1),
+        ("jax", "float64", 1 + 1e-6),
+        ("torch", "float32", 1 + 1e-3),
+        ("jax", "float32", 1 + 1e-3),
+    ],
 )
 def test_one_wrong_entry_is_put_down_to_its_engine(wrong, dtype, factor):
     backends = [Faulty(n, one_entry(factor)) if n == wrong else n for n in ENGINES]
@@ -102,8 +107,9 @@ def test_a_gradient_that_is_not_conjugated_fails():
     def f(xp, z):
         return xp.real(z * xp.conj(z))
 
-    good = crosscheck(f, (z,), [*ENGINES, "numpy"], order=2, seed=1)
-    bad = crosscheck(f, (z,), ["torch", Faulty("jax", np.conj)], seed=1, raise_exception=False)
+    good = crosscheck(f, (z,), [*ENGINES, "numpy"], order=2, seed=1, compile=False)
+    backends = ["torch", Faulty("jax", np.conj)]
+    bad = crosscheck(f, (z,), backends, seed=1, compile=False, raise_exception=False)
 
     assert good.comparisons["RR"] == {"torch, jax": 2 * 2 * 4 * (6 + 3) // 4}
     assert bad.divergences[0].accused == ("jax",)
@@ -124,7 +130,8 @@ def test_an_output_without_history_on_one_engine():
     def f(xp, x):
         return xp.sign(x), x * x * x
 
-    report = crosscheck(f, (np.array([-1.0, 2.0, 0.5]),), ENGINES, order=2, seed=1)
+    x = np.array([-1.0, 2.0, 0.5])
+    report = crosscheck(f, (x,), ENGINES, order=2, seed=1, compile=False)
 
     assert report.verdict is Verdict.PASS
 
@@ -144,7 +151,8 @@ def test_at_a_kink_both_may_be_right():
 
     f = {"torch": relu(True), "jax": relu(False)}
 
-    report = crosscheck(f, (np.array([0.0, 1.0]),), ENGINES, seed=1, raise_exception=False)
+    x = np.array([0.0, 1.0])
+    report = crosscheck(f, (x,), ENGINES, seed=1, compile=False, raise_exception=False)
 
     assert report.verdict is Verdict.INCONCLUSIVE
     assert report.divergences[0].status is Status.NONSMOOTH

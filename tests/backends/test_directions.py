@@ -133,7 +133,7 @@ DECOMPOSITIONS = [
 @cells(
     ("which", "kind"),
     torch=DECOMPOSITIONS,
-    jax=[*DECOMPOSITIONS[::2], ("cholesky", "complex")],
+    jax=[("cholesky", "complex"), *DECOMPOSITIONS[2::2]],
 )
 def test_functions_that_read_a_triangle_pass_along_the_set(adjudge_backend, which, kind):
     f, name = decompositions(adjudge_backend.xp)[which]
@@ -179,7 +179,7 @@ ERRORS = {
 }
 
 
-@cells(("name", "k"), torch=CURVED, jax=FEW[:-1])
+@cells(("name", "k"), torch=CURVED, jax=FEWER)
 def test_a_convention_outside_of_the_set_fails_without_directions_and_passes_with(
     adjudge_backend, spoiled, name, k
 ):
@@ -211,7 +211,7 @@ def resolved(case, error):
 @cells(
     ("name", "k", "error"),
     torch=[(*case, error) for case in CASES for error in ERRORS if resolved(case, error)],
-    jax=[*((*case, "one part in a million") for case in FEW[:-1]), (*FEW[-1], "factor")],
+    jax=[(*FEW[0], "one part in a million"), (*FEW[-1], "factor")],
 )
 def test_an_error_along_the_set_fails(adjudge_backend, spoiled, name, k, error):
     rule = spoiled(wave(adjudge_backend.xp), lambda x, g: ERRORS[error](g))
@@ -221,7 +221,7 @@ def test_an_error_along_the_set_fails(adjudge_backend, spoiled, name, k, error):
     assert report.verdict is Verdict.FAIL, str(report)
 
 
-@cells(("name", "k"), torch=FEW, jax=FEW)
+@cells(("name", "k"), torch=FEW, jax=FEWER)
 def test_one_wrong_entry_is_named(adjudge_backend, spoiled, name, k):
     x = POINTS[name][k]
     mask = np.ones(x.shape)
@@ -293,10 +293,11 @@ def test_batched_derivatives_go_along_the_set(adjudge_backend):
 
 @pytest.mark.backend("jax")
 def test_a_float64_point_outside_of_64_bit_mode(double, jnp):
-    for name in ("symmetric", "simplex"):
-        x = double(POINTS[name][0])
-        report = examine(wave(jnp), x, directions=name, modes=["R", "F", "RR"], seed=SEED)
-        assert report.verdict is Verdict.PASS, str(report)
+    x = double(POINTS["simplex"][0])
+
+    report = examine(wave(jnp), x, directions="simplex", modes=["R", "F", "RR"], seed=SEED)
+
+    assert report.verdict is Verdict.PASS, str(report)
 
 
 @pytest.mark.backend("torch")

@@ -244,7 +244,7 @@ POINTS = {
     "einsum": (real(3, 4), real(4, 5, seed=1)),
     "attention": (real(2, 4, 3), real(2, 4, 3, seed=1), real(2, 4, 3, seed=2)),
     "atan2": (real(5), real(5, seed=1)),
-    "scan": (real(40),),
+    "scan": (real(12),),
     "segment sum": (real(4, 2),),
 }
 
@@ -294,6 +294,11 @@ def of_torch():
     }
 
 
+def decayed(carry, x):
+    """A step of a scan. JAX compiles anew for every function that it has not seen."""
+    return carry * 0.9 + x, carry
+
+
 def of_jax():
     """One operator of each kind: all of them are in benchmarks/gate.py."""
     A = real(6, 5, seed=9)
@@ -318,7 +323,7 @@ def of_jax():
         "mean and a constant": lambda x: x.mean() + 1e8,
         "sort": jnp.sort,
         "einsum": lambda a, b: jnp.einsum("ij,jk->k", a, b),
-        "scan": lambda x: jax.lax.scan(lambda c, t: (c * 0.9 + t, c), 0 * x[0], x)[1],
+        "scan": lambda x: jax.lax.scan(decayed, 0 * x[0], x)[1],
         "segment sum": lambda x: jax.ops.segment_sum(x, np.asarray([0, 1, 1, 0])),
     }
 
@@ -327,6 +332,8 @@ FUNCTIONS = {
     name: make() for name, make in (("torch", of_torch), ("jax", of_jax)) if name in globals()
 }
 TORCH, JAX = (list(FUNCTIONS.get(engine, ())) for engine in ("torch", "jax"))
+SINGLE = ("digamma", "logsumexp", "eigvalsh", "solve, captured", "irfft", "sum", "scan")
+"""For the slower engine: what rounds differently in single precision than in double."""
 
 
 def checked(adjudge_backend, name, modes, *, single=False):
@@ -351,7 +358,7 @@ def test_a_right_second_derivative_is_no_false_alarm(adjudge_backend, name):
     assert set() == statuses(report), str(report)
 
 
-@cells("name", torch=TORCH, jax=JAX[::2])
+@cells("name", torch=TORCH, jax=[name for name in SINGLE if name in JAX])
 def test_a_right_function_in_single_precision_is_no_false_alarm(adjudge_backend, name):
     report = checked(adjudge_backend, name, ["R", "F"], single=True)
 

@@ -97,7 +97,7 @@ def test_check_grads_takes_numpy_arrays_and_python_floats(check_grads, jnp, scal
 def test_integers_are_constants_where_jax_raises(check_grads, theirs, jnp, scaled_sin):
     x, n = jnp.asarray(VALUES), jnp.arange(1, 4)
 
-    check_grads(lambda x, n, k: jnp.sin(x) * n * k, (x, n, 3), 2)
+    check_grads(lambda x, n, k: jnp.sin(x) * n * k, (x, n, 3), 2, modes=["rev"])
     with pytest.raises(AssertionError):
         check_grads(lambda x, n: scaled_sin(1.1)(x) * n, (x, n), 1)
     with pytest.raises(TypeError, match="float0"):
@@ -176,7 +176,7 @@ def test_a_zero_derivative_of_many_elements_fails_and_jax_passes_it(
     x = jnp.linspace(-1.0, 1.0, 500)
 
     theirs.check_grads(scaled_sin(0.0), (x,), 1, modes=["fwd"])  # rtol times the size: anything
-    for modes in (["fwd"], ["rev"], ["fwd", "rev"]):
+    for modes in (["fwd"], ["rev"]):
         check_grads(scaled_sin(1.0), (x,), 1, modes=modes)
         with pytest.raises(AssertionError):
             check_grads(scaled_sin(0.0), (x,), 1, modes=modes)

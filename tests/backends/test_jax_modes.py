@@ -75,8 +75,14 @@ def test_a_right_custom_vjp_asked_for_forward_mode_is_no_pass(jnp, x, with_vjp):
 
 
 def test_a_while_loop_has_forward_mode_only_and_the_report_says_so(jax, jnp, x):
+    def goes_on(c):  # one function for all evaluations: JAX compiles anew for every other
+        return c[0] < 3
+
+    def doubled(c):
+        return c[0] + 1, 2 * c[1]
+
     def doubled_thrice(x):
-        return jax.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, 2 * c[1]), (0, x))[1]
+        return jax.lax.while_loop(goes_on, doubled, (0, x))[1]
 
     report = examine(doubled_thrice, (x,), modes=["R", "F", "FF", "RF"], seed=0)
 

@@ -55,16 +55,16 @@ def test_a_wrong_gradient_below_the_tolerance_of_others_is_found(gradcheck, rule
     assert torch.autograd.gradcheck(f, (x,))
 
 
-@pytest.mark.parametrize("factor", [0.0, -1.0])
-def test_wrong_gradients_of_a_hundred_thousand_entries_are_found(scaled_sin, factor):
+def test_wrong_gradients_of_a_hundred_thousand_entries_are_found(scaled_sin):
     x = torch.linspace(-1, 1, 100_000, dtype=torch.float64).requires_grad_()
 
     assert adjudge.gradcheck(scaled_sin(), (x,))
-    assert not adjudge.gradcheck(scaled_sin(factor), (x,), raise_exception=False)
+    for factor in (0.0, -1.0):
+        assert not adjudge.gradcheck(scaled_sin(factor), (x,), raise_exception=False)
 
 
-@pytest.mark.parametrize("size", [64, 128])
-def test_a_zeroed_gradient_row_of_a_matrix_product_is_found(gradcheck, rule, size):
+def test_a_zeroed_gradient_row_of_a_matrix_product_is_found(gradcheck, rule):
+    size = 64
     torch.manual_seed(0)
     weight = torch.randn(size, size, dtype=torch.float64) / size**0.5
     x = torch.randn(size, size, dtype=torch.float64, requires_grad=True)

@@ -69,21 +69,24 @@ def test_inputs_are_held_exactly_by_the_narrowest_dtype_of_the_scenario():
             assert np.all(mantissa * 2**bits_kept == np.rint(mantissa * 2**bits_kept))
 
 
-@pytest.mark.parametrize("name", NAMED)
-@pytest.mark.parametrize("fault", FAULTS)
-def test_under_every_fault_every_scenario_to_which_it_applies_fails(numpy, name, fault):
+IN_DOUBLE = [scenario.name for scenario in SCENARIOS if "float64" in scenario.dtypes]
+
+
+@pytest.mark.parametrize("name", IN_DOUBLE)
+def test_under_every_fault_that_applies_to_it_a_scenario_fails(numpy, name):
     scenario, subject = NAMED[name], Subject(numpy)
-    dtypes = subject.dtypes_of(scenario)
-    if not dtypes or not applicable(subject, scenario, dtypes[0], fault):
-        return
-    placed = Placed(scenario, numpy, dtypes[0])
-    engine = FaultyBackend(PlantedBackend(numpy, ClosedForms(scenario)), fault)
+    placed = Placed(scenario, numpy, "float64")
+    applying = [f for f in FAULTS if applicable(subject, scenario, "float64", f)]
 
-    report = examine(placed.function, placed.inputs, backend=engine, seed=0)
+    assert len(applying) >= 5
+    for fault in applying:
+        engine = FaultyBackend(PlantedBackend(numpy, ClosedForms(scenario)), fault)
 
-    assert report.verdict is Verdict.FAIL, str(report)
-    if FAULTS[fault].status not in (Status.MISMATCH, Status.NONLINEAR):  # or not repeatable
-        assert FAULTS[fault].status in {finding.status for finding in report.findings}
+        report = examine(placed.function, placed.inputs, backend=engine, seed=0)
+
+        assert report.verdict is Verdict.FAIL, f"{fault}: {report}"
+        if FAULTS[fault].status not in (Status.MISMATCH, Status.NONLINEAR):  # or not repeatable
+            assert FAULTS[fault].status in {finding.status for finding in report.findings}, fault
 
 
 def test_a_fault_applies_somewhere(numpy):
@@ -128,8 +131,16 @@ def test_an_engine_with_a_fault_does_not_conform(numpy, fault):
     name = names.get(fault, "elementwise")
     faulty = FaultyBackend(planted(numpy, name), fault)
 
-    with pytest.raises(ConformanceError):
-        assert_conforms(faulty, scenarios=[name], excused=excused_in(name))
+    assert any(map(fails, checks(faulty, scenarios=[name], excused=excused_in(name))))
+
+
+def fails(check):
+    """Whether a check finds something wrong; what else is raised comes of the fault."""
+    try:
+        check.run()
+    except Exception as error:  # whatever the engine raises
+        return isinstance(error, ConformanceError)
+    return False
 
 
 @pytest.mark.parametrize("name", ["elementwise", "matrix product", "squared modulus"])

@@ -20,6 +20,8 @@ SEARCH = settings(deadline=None, derandomize=True, database=None)
 FIND = settings(SEARCH, phases=[hypothesis.Phase.generate], report_multiple_bugs=False)
 """Without shrinking, for what is about finding alone: it ends with the first that is found."""
 BRIEF = settings(FIND, max_examples=30)
+SHORT = settings(FIND, max_examples=15)
+"""Where every example takes a whole check, none of which is to find anything."""
 SHAPES = st.sampled_from([(), (1,), (3,), (2, 3)])
 DOMAINS = [
     (None, (2, 3)),
@@ -153,7 +155,7 @@ def test_equal_arguments_are_drawn():
 def test_a_right_derivative_passes_in_every_domain(domain, shape):
     f = adjudge.ByHand(lambda x: np.sum(np.sin(x)), vjp=lambda x, w: w * np.cos(x))
 
-    assert search(f, arrays(shape, "float64", domain), BRIEF, domain=domain) is None
+    assert search(f, arrays(shape, "float64", domain), SHORT, domain=domain) is None
 
 
 @pytest.mark.parametrize(("domain", "shape"), DOMAINS[1:])
@@ -173,16 +175,19 @@ def test_a_wrong_one_is_found_in_every_domain(domain, shape):
 
 
 def drawable():
-    """Domains and dtypes that go together."""
-    real = ["float64", "float32", "float16"]
+    """Domains and dtypes that go together.
+
+    float32 has the range of bfloat16 and less rounding, so that one domain is enough for it.
+    """
+    real = ["float64", "float16"]
     real += ["bfloat16"] if importlib.util.find_spec("ml_dtypes") else []
     for domain, shape in DOMAINS:
         ordered = isinstance(domain, tuple) or domain in ORDERED
         whole = domain in (None, "positive", "nonnegative", "unit", "sorted")
-        for dtype in [*real, *([] if ordered else ["complex64"]), *(["int8"] if whole else [])]:
+        others = [*([] if ordered else ["complex64"]), *(["int8"] if whole else [])]
+        for dtype in [*real, *(["float32"] if domain is None else []), *others]:
             yield pytest.param(domain, shape, dtype, True, id=f"{domain}-{dtype}-special")
-        for dtype in dict.fromkeys((real[0], real[-1])):
-            yield pytest.param(domain, shape, dtype, False, id=f"{domain}-{dtype}")
+        yield pytest.param(domain, shape, real[-1], False, id=f"{domain}-{real[-1]}")
 
 
 @pytest.mark.parametrize(("domain", "shape", "dtype", "special"), list(drawable()))
@@ -330,17 +335,16 @@ def test_a_domain_that_makes_no_sense_is_an_error(make, words):
 
 ABSOLUTE = adjudge.ByHand(lambda x: np.sum(np.abs(x)), vjp=lambda x, w: w * np.sign(x))
 SIGN = adjudge.ByHand(np.sign, vjp=lambda x, w: 0 * w)
-HALF = settings(SEARCH, max_examples=50)
 
 
 def test_kinks_and_infinities_decide_nothing():
     def reciprocal(x):
         return np.sum(1 / x)
 
-    assert search(ABSOLUTE, arrays(SHAPES), HALF) is None
-    assert search(SIGN, arrays(SHAPES), HALF) is None
+    assert search(ABSOLUTE, arrays(SHAPES), BRIEF) is None
+    assert search(SIGN, arrays(SHAPES), BRIEF) is None
     inverse = adjudge.ByHand(reciprocal, vjp=lambda x, w: -w / x**2)
-    assert search(inverse, arrays((2,)), HALF) is None
+    assert search(inverse, arrays((2,)), BRIEF) is None
 
 
 def test_a_search_in_which_no_point_decides_does_not_pass():
@@ -415,12 +419,12 @@ def test_under_pytest_with_a_worker_the_script_is_shown_and_no_database_is_writt
 
             f = adjudge.ByHand(np.sin, vjp=lambda x, w: w * np.cos(x) * np.where(x < 0, 2, 1))
 
-            @settings(deadline=None, derandomize=True, database=None)
+            @settings(deadline=None, derandomize=True, database=None, max_examples=25)
             @given(arrays(("n",)))
             def test_sine(x):
                 judge(f, x)
 
-            @settings(deadline=None, derandomize=True, database=None)
+            @settings(deadline=None, derandomize=True, database=None, max_examples=25)
             @given(arrays(("n",), domain="positive"))
             def test_positive(x):
                 judge(f, x, domain="positive")
