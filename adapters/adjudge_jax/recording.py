@@ -21,9 +21,10 @@ from typing import Any
 
 import jax
 import jax.extend.core as jex
+import jax.numpy as jnp
 import numpy as np
 
-from adjudge.engine import Arrays, FlatFunction
+from adjudge.engine import Array, Arrays, FlatFunction
 
 CONFIG: Any = jax.config
 """JAX's settings, whose attributes are made at run time."""
@@ -104,10 +105,16 @@ def recording(f: FlatFunction, x: Arrays) -> FlatFunction | None:
             results = step.run(*(values[variable] for variable in step.inputs))
             values.update(zip(step.outputs, results, strict=True))
         return tuple(
-            atom.val if isinstance(atom, jex.Literal) else values[atom] for atom in jaxpr.outvars
+            _array(atom.val if isinstance(atom, jex.Literal) else values[atom])
+            for atom in jaxpr.outvars
         )
 
     return recorded
+
+
+def _array(value: Any) -> Array:
+    """Returns a value of a trace as an array of JAX; constants may be those of NumPy."""
+    return value if isinstance(value, jax.Array) else jnp.asarray(value)
 
 
 def equations_of(jaxpr: Any, closed: Container[str] = ()) -> Iterator[Any]:

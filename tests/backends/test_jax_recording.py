@@ -110,6 +110,26 @@ def test_the_verdict_and_the_counts_are_those_without_recording(
     assert recorded.counts == plain.counts
 
 
+@pytest.mark.parametrize("loop", ["while", "cond", "map", "constants"])
+def test_other_control_flow_is_judged_as_without_recording(jax, jnp, backend, loop, monkeypatch):
+    x, captured = jnp.asarray([1.25, 0.5]), jnp.asarray(3.0)
+    functions = {
+        "while": lambda x: jax.lax.while_loop(lambda c: c.sum() < 9, lambda c: c * x * 2, x),
+        "cond": lambda x: jax.lax.cond(x[0] > 1, lambda x: x * x, lambda x: -x, x),
+        "map": lambda x: jax.lax.map(lambda a: a * a, x),
+        "constants": lambda x: (jax.lax.map(lambda a: a * captured, x), captured, x, None),
+    }
+
+    recorded = examine(functions[loop], x, check_forward_ad=True, seed=0)
+    monkeypatch.setattr(type(backend), "recording", lambda _self, _f, _x: None)
+    plain = examine(functions[loop], x, check_forward_ad=True, seed=0)
+
+    assert recorded.modes == plain.modes
+    assert recorded.modes["F"] is Verdict.PASS
+    assert recorded.modes["R"] is (Status.UNSUPPORTED if loop == "while" else Verdict.PASS)
+    assert recorded.counts == plain.counts
+
+
 def test_equal_bodies_share_a_program_from_check_to_check(jax, jnp, backend, network, arrays):
     events = []
     jax.monitoring.register_event_duration_secs_listener(
