@@ -19,6 +19,7 @@ import ast
 import functools
 import importlib
 import importlib.util
+import json
 import os
 import sys
 import time
@@ -58,8 +59,13 @@ class Judged:
 
     @property
     def evaluations(self) -> int:
-        """How often f was evaluated."""
-        return int(self.record.get("counts", {}).get("evaluations", 0))
+        """How often f was evaluated, on all engines together."""
+        return gate.spent({"": self.record})["evaluations"]
+
+    @property
+    def said(self) -> gate.Record:
+        """All that was said of it, without what it cost."""
+        return gate.without(self.record, ("counts", "compared", "stages"))
 
 
 # ---------------------------------------------------------------- constants, and their changes
@@ -148,7 +154,9 @@ def judged(
         if keys is None or key in keys:
             check = functools.partial(getattr(adjudge, case.check), *case.make(""), **quiet(case))
             with reading:
-                record = gate.judged(" | ".join(key), check)
+                judgement = gate.judged(" | ".join(key), check)
+            # As JSON it holds no object of adjudge, which the parent would import to read it.
+            record = json.loads(json.dumps(judgement))
             found[key] = Judged(case.kind, record, frozenset(reading.read))
     return found
 
@@ -233,7 +241,7 @@ def compared(plain: Mapping[Key, Judged], other: Mapping[Key, Judged]) -> tuple[
     for key, now in other.items():
         before = plain[key]
         if before.verdict == now.verdict:
-            notes += before.record.get("findings") != now.record.get("findings")
+            notes += before.said != now.said
             continue
         change = away(key, now) - away(key, before)
         word = "better" if change < 0 else "worse"
