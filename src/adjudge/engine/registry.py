@@ -50,6 +50,10 @@ class Entry:
     arrays_only: bool = False
     """Whether the engine has no derivatives of its own."""
 
+    def __hash__(self) -> int:
+        """Returns the hash of the name, which nearly every entry has alone."""
+        return hash(self.root)
+
     @property
     def command(self) -> str:
         """The command that installs the framework."""
