@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
-from scenarios import on_both
+from scenarios import cells, on_both
 
 import adjudge
 from adjudge import Status, Verdict, examine
@@ -132,8 +132,7 @@ def wide(xp, x):
     return x.float() if hasattr(x, "float") else x.astype("float32")
 
 
-@on_both
-@pytest.mark.parametrize("seed", range(2))
+@cells("seed", torch=range(2), jax=range(1))
 def test_a_narrower_dtype_inside_is_named_and_allowed_for(adjudge_backend, spoiled, seed):
     xp = adjudge_backend.xp
     weight = adjudge_backend.array(real(5, 5, seed=seed + 10), "float32")
@@ -374,7 +373,7 @@ def test_captured_arrays_and_compiled_functions_take_part():
     def f(x):
         return jnp.tanh(x @ weight) * 0.3
 
-    report = examine(f, array(3, 4), modes=["R", "F", "RR"], seed=0)
+    report = examine(f, array(3, 4), modes=["R", "F"], seed=0)
 
     assert report.verdict is Verdict.PASS, report
     assert report.provenance.note == "formula judged in float64"

@@ -85,9 +85,9 @@ def test_check_grads_takes_numpy_arrays_and_python_floats(check_grads, jnp, scal
     right, wrong = scaled_sin(1.0), scaled_sin(1.1)
 
     for args in itertools.permutations((VALUES.astype("float32"), 2.0)):
-        check_grads(lambda a, b: right(a) * b, args, 1)
         with pytest.raises(AssertionError):
             check_grads(lambda a, b: wrong(a) * b, args, 1)
+    check_grads(lambda a, b: right(a) * b, args, 1)
     with pytest.raises(AssertionError):
         check_grads(wrong, (np.float64(2.0),), 1)
     with pytest.raises(AssertionError):

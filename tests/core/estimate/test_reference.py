@@ -68,9 +68,13 @@ long = pytest.mark.skipif(
 def test_a_right_derivative_passes_and_a_wrong_one_fails(name, point, modes):
     x, given = np.asarray(POINTS[point]), REFERENCES[name]
 
-    found = [examine(planted(c), x, modes=modes, reference=given) for c in (1.0, *WRONG)]
+    # arithmetic of many digits is slow: where it is needed for many entries, it judges the two
+    # that are hardest to see
+    wrong = WRONG[2:] if (name, point) == ("mpmath", "many") else WRONG
 
-    assert [report.verdict for report in found] == [Verdict.PASS, *[Verdict.FAIL] * len(WRONG)]
+    found = [examine(planted(c), x, modes=modes, reference=given) for c in (1.0, *wrong)]
+
+    assert [report.verdict for report in found] == [Verdict.PASS, *[Verdict.FAIL] * len(wrong)]
     assert given.name in found[0].provenance.note
 
 
