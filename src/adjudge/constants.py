@@ -11,6 +11,10 @@ LONGEST_STEP = 0.25
 """Over a long step most functions are no polynomial any more, and the coarse windows of a ladder
 are wasted or agree by chance. The ladder has no step longer than this part of the scale of x. The
 value is ours and has no derivation."""
+EXTRAPOLATED_ROUNDING = 17 / 15
+"""The rounding of a difference that is extrapolated from two steps of the ratio 4, over that of the
+difference at the shorter step. It follows from the weights 16/15 and 1/15, of which the second
+applies at a step four times as long."""
 STEP_REDUCTIONS = (1.0, 2.0**-8, 2.0**-16)
 """Close to the edge of a domain (log near 0, say) a neighbour of x is not finite at the first step.
 The step is multiplied by these factors in turn until both neighbours are finite. The values are
@@ -487,6 +491,38 @@ PATTERNS_ALONE = 4
 """A rule may be wrong where one input has a special value and the others do not. Up to this many
 checked inputs each pattern is also applied to every input alone; without a limit the points would
 grow with their number. The value is ours."""
+SHARED_RANGE = 2.0**10
+"""Leaves share a tangent where their entries contribute to the derivative along it alike, up to
+this factor, by which the larger ones are scaled down. With a larger factor the scaled sum sinks
+towards the rounding of f, and a check of a right derivative takes a ladder of steps; with a smaller
+one there are more tangents. The value is ours and has no derivation."""
+FEW_LEAVES = 8
+"""Up to this many leaves get long differences of affine functions one by one, and undefined
+tangents one by one; more of them are taken together. The value changes what a check costs; it is
+ours."""
+STRATA = 5
+"""Leaves of different magnitudes have this many shared tangents of their own at most. What is
+smaller than `SHARED_RANGE` to this power, 1e-15 of the largest, is below the rounding of f. The
+value follows from the other and from double precision."""
+SHARED_SIGNIFICANT = 1 / 4
+"""A deviation along a tangent that n leaves share is significant from this part of that along a
+tangent of one leaf, over sqrt(n). With the whole of it an entry that is wrong by 1e-6 in one of two
+leaves passes where it fails in a tangent of its own, since leaves are scaled down to the rounding
+of f. The value is ours."""
+HIDDEN_PART = 1e-5
+"""A leaf hides behind others if an error of this part in all of its entries would not show in the
+tangent that they share. It is then compared again with those that hid as well. With a larger value
+errors of 1e-4 in small leaves pass; with a smaller one most small leaves are compared twice. The
+value is ours."""
+GROSS_TOLERANCES = 2.0**10
+"""A shared tangent that is off by more than this many tolerances after two evaluations is halved at
+once, and no tangent is extrapolated from four evaluations then. With a smaller number truncation
+halves the tangents of right derivatives; with a larger one a wrong leaf costs ladders on the way to
+it. It changes what a check costs and no verdict, and is ours."""
+GROSS_AFTER_LADDER = 4
+"""This number stands in for `GROSS_TOLERANCES` after a ladder of steps. With a smaller one a bar
+that is narrow by chance halves the tangents of right derivatives; with a larger one a wrong leaf
+costs a second ladder and the noise of f on the way to it. It is ours."""
 SEPARATIONS = 3
 """A wrong sign of an entry that is too small to show among larger ones passes. Such entries are
 compared by themselves, up to this many times, each time without those that showed. The gradient of

@@ -518,6 +518,7 @@ def joined(parts: Sequence[Judgement]) -> Judgement:
         whole.findings += [finding for finding in part.findings if finding not in whole.findings]
         whole.modes |= part.modes
         whole.tallies += part.tallies
+        whole.count_stages(part)
         whole.identities += part.identities
         whole.probes += part.probes
         whole.images |= part.images

@@ -92,6 +92,11 @@ class Judgement:
     beyond: set[Beyond] = field(default_factory=set)
     """What was looked at that nobody asked for by name."""
 
+    def count_stages(self, other: Judgement) -> None:
+        """Adds the stages that another judgement went through."""
+        self.reached.update(other.reached)
+        self.decided.update(other.decided)
+
     @property
     def verdict(self) -> Verdict:
         """The worst of all modes and findings."""
@@ -106,10 +111,6 @@ def judge(base: Base, settings: Settings, provenance: str) -> Judgement:
     case.try_rules()
     if case.is_the_function_of_the_reference():
         case.compare_with_differences()
-        if case.replaced_by_sums:
-            case.push_tangents()
-    else:
-        case.push_tangents()
     case.check_reverse_rule()
     case.check_forward_rule()
     case.look_for_entries_not_read()
@@ -128,7 +129,6 @@ def judge_properties(base: Base, settings: Settings) -> Judgement:
     case.measure_noise()
     case.try_rules()
     case.is_the_function_of_the_reference()
-    case.push_tangents()
     case.check_reverse_rule()
     case.check_forward_rule()
     case.conclude_modes()
@@ -172,8 +172,6 @@ class _Case:
         self.row: Vector | None = None
         """What reverse mode makes of the cotangent of the probes, where it was taken."""
         self.forward: Forward | None = None
-        self.replaced_by_sums = False
-        """Whether sums of blocks took the place of all columns."""
         self.traced: dict[str, Located] = {}
         """By mode, the wrong entries that its projections were traced to."""
 
@@ -261,13 +259,6 @@ class _Case:
         findings += [one for one in found if one not in findings]
         self.forward = forward
 
-    def push_tangents(self) -> None:
-        """Pushes tangents forward that the table has not pushed: undefined ones are compared with
-        their images.
-        """
-        if self.forward is not None and self.settings.check_undefined_grad:
-            self.table.pushed = Pushforwards(self.identities, self.forward).pushed()
-
     def check_reverse_rule(self) -> None:
         """Checks the vjp as a linear map: additivity, undefined cotangents, and `vmap`."""
         reverse, row, table = self.reverse, self.row, self.table
@@ -298,9 +289,9 @@ class _Case:
         pushforwards = Pushforwards(self.identities, forward)
         findings, budget, settings = self.found.findings, table.budget, self.settings
         if settings.check_undefined_grad and budget.affords(
-            Task.UNDEFINED_TANGENTS, len(table.pushed)
+            Task.UNDEFINED_TANGENTS, pushforwards.undefined_work
         ):
-            findings += pushforwards.undefined(table.pushed)
+            findings += pushforwards.undefined()
         if settings.thorough and budget.allows(8):
             self.found.beyond.add(Beyond.LINEARITY)
             findings += pushforwards.additive()
@@ -362,7 +353,6 @@ class _Case:
                 sums = compare_block_sums(problem, base, letters, settings.seed)
                 if sums is not None:
                     table.replace_by(sums)
-                    self.replaced_by_sums = True
                     break
         if table.carried_dtype is not None:
             self.identities.tolerance = self.found.tolerance = table.tolerance

@@ -24,6 +24,7 @@ from adjudge.estimate.directional import (
     representable,
     steps_around,
     with_ladder,
+    with_longer_step,
     with_second_ladder,
     with_steps,
 )
@@ -62,6 +63,7 @@ __all__ = [
     "steps_around",
     "with_jumps",
     "with_ladder",
+    "with_longer_step",
     "with_measured_noise",
     "with_second_ladder",
     "with_steps",

@@ -4,7 +4,7 @@ them exact and within bounds, evaluates f, and leaves the arithmetic to `stencil
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -18,8 +18,10 @@ from adjudge.estimate.stencils import (
     Sample,
     central_difference,
     combined,
+    extrapolated,
     fewest_samples,
     ladder,
+    ladder_ratio,
     ladder_steps,
 )
 from adjudge.findings import Method, Scheme
@@ -92,7 +94,7 @@ def column(problem: Problem, base: Base, tangent: Tangent, eps: float | None) ->
         finer = 0 if factor < 1 else None
         steps = _within(ladder_steps(step, relative * factor, u, finer=finer), room)
         exact = _quantised(problem, tangent, steps)
-        as_it_is = exact is tangent and tangent.unit > 0 and problem.bounds is None
+        as_it_is = exact is tangent and bool(tangent.units) and problem.bounds is None
         taken = sample_at(problem, base, exact, step, exact=as_it_is)
         if taken is None:
             break
@@ -172,6 +174,20 @@ def _within(steps: Sequence[float], room: float) -> list[float]:
     return [step for step in steps if step <= room]
 
 
+def with_longer_step(problem: Problem, base: Base, first: Column) -> Column | None:
+    """Returns the same column from two evaluations more at a longer step, extrapolated; `None`
+    where f has no room for that step, or is not defined there.
+    """
+    u = coarsest_eps(problem, base)
+    step = ladder_ratio(u) * first.step
+    if first.sample is None or step > problem.longest_step(first.tangent.vector):
+        return None
+    taken = attempt(partial(sample_at, problem, base, first.tangent, step))
+    if taken is None or not (defined(base, taken[0].plus) and defined(base, taken[0].minus)):
+        return None
+    return replace(first, estimate=extrapolated(first.sample, taken[0], u, base.noise))
+
+
 def with_ladder(problem: Problem, base: Base, first: Column) -> Column:
     """Returns the same column from a ladder of steps, with an error bar that was measured.
 
@@ -215,12 +231,12 @@ def interleaving_factor(problem: Problem, found: Column) -> float:
     tangent = found.tangent
     # The direction of any other tangent would be rounded.
     unit = tangent.coordinate is not None
-    return 1.4 if unit and problem.X.leaves[tangent.leaf].double else 1.5
+    return 1.4 if unit and _double(problem, tangent) else 1.5
 
 
 def steps_around(problem: Problem, base: Base, found: Column, *, far: bool = False) -> list[float]:
     """Returns the ladder around the step of `found`, as far down as it is exact in the dtype."""
-    finer = None if problem.X.leaves[found.tangent.leaf].double else found.finer
+    finer = None if _double(problem, found.tangent) else found.finer
     far = far or _drowned_in_rounding(found.estimate)
     u = coarsest_eps(problem, base)
     steps = ladder_steps(abs(found.step), found.relative, u, far=far, finer=finer)
@@ -267,30 +283,32 @@ def _movable(problem: Problem, tangent: Tangent) -> bool:
 
 
 def _quantised(problem: Problem, tangent: Tangent, steps: Sequence[float]) -> Tangent:
-    """Returns `tangent`, rounded so that each of these steps is exact in the dtype of its leaf.
+    """Returns `tangent`, rounded so that each of these steps is exact in the dtypes of its leaves.
 
     Otherwise the direction would change from step to step by the rounding of `x + t v`, and
     differences at neighbouring steps would disagree by that.
     """
-    leaf = problem.X.leaves[tangent.leaf]
     if tangent.coordinate is not None:
         return tangent
-    part = problem.X.slices[tangent.leaf]
-    v, x = tangent.vector[part], problem.origin[part]
-    if tangent.unit:
-        coarsest = leaf.eps * (2 * _reach(x) + steps[0] * _reach(v))
-        if coarsest <= tangent.unit * steps[-1]:
-            return tangent
-    with np.errstate(all="ignore"):
-        reach = np.abs(x) + steps[0] * np.abs(v)
-        spacing = 2.0 ** np.floor(np.log2(np.where(reach > 0, reach, 1.0))) * leaf.eps
-        unit = spacing / steps[-1]
-        rounded = np.where(np.isfinite(unit) & (reach > 0), np.round(v / unit) * unit, v)
-    vector = tangent.vector.copy()
-    # An entry whose spacing is wider than its move keeps one unit, rather than drop out of the
-    # tangent.
-    vector[part] = np.where((rounded == 0) & (v != 0), np.sign(v) * unit, rounded)
-    return replace(tangent, vector=vector)
+    vector = tangent.vector
+    for k, j in enumerate(tangent.leaves):
+        leaf, part = problem.X.leaves[j], problem.X.slices[j]
+        v, x = tangent.vector[part], problem.origin[part]
+        if tangent.units:
+            coarsest = leaf.eps * (2 * _reach(x) + steps[0] * _reach(v))
+            if coarsest <= tangent.units[k] * steps[-1]:
+                continue
+        with np.errstate(all="ignore"):
+            reach = np.abs(x) + steps[0] * np.abs(v)
+            spacing = 2.0 ** np.floor(np.log2(np.where(reach > 0, reach, 1.0))) * leaf.eps
+            unit = spacing / steps[-1]
+            rounded = np.where(np.isfinite(unit) & (reach > 0), np.round(v / unit) * unit, v)
+        if vector is tangent.vector:
+            vector = vector.copy()
+        # An entry whose spacing is wider than its move keeps one unit, rather than drop out of the
+        # tangent.
+        vector[part] = np.where((rounded == 0) & (v != 0), np.sign(v) * unit, rounded)
+    return tangent if vector is tangent.vector else replace(tangent, vector=vector)
 
 
 def _reach(x: Vector) -> float:
@@ -306,7 +324,7 @@ def power_of_two(step: float) -> float:
 def moved_by(problem: Problem, tangent: Tangent, step: float) -> Vector:
     """Returns `x + step v`, rounded to the dtype of the leaf and within bounds."""
     point = problem.clipped(problem.origin + step * tangent.vector)
-    return representable(problem, point, tangent.leaf)
+    return representable(problem, point, tangent.leaves)
 
 
 def sample_at(
@@ -357,32 +375,43 @@ def sample_at(
     return Sample(taken, plus, minus, base.magnitude, one_sided), tangent.vector
 
 
-def representable(problem: Problem, point: Vector, leaf: int) -> Vector:
-    """Returns `point`, with one leaf rounded to its dtype."""
-    if problem.X.leaves[leaf].double:
-        return point
-    part = problem.X.slices[leaf]
-    spec, like = problem.X.leaves[leaf], problem.x[leaf]
-    rounded = problem.backend.arrays.from_host(spec.host(point[part]), like)
-    point = point.copy()
-    point[part] = spec.vector(problem.backend.arrays.to_host(rounded, like))
+def representable(problem: Problem, point: Vector, leaves: Iterable[int]) -> Vector:
+    """Returns `point`, with these leaves rounded to their dtypes."""
+    for j in leaves:
+        leaf, part, like = problem.X.leaves[j], problem.X.slices[j], problem.x[j]
+        if leaf.double:
+            continue
+        rounded = problem.backend.arrays.from_host(leaf.host(point[part]), like)
+        point = point.copy()
+        point[part] = leaf.vector(problem.backend.arrays.to_host(rounded, like))
     return point
+
+
+def _double(problem: Problem, tangent: Tangent) -> bool:
+    """Returns whether all leaves that the tangent moves are in double precision."""
+    return all(problem.X.leaves[j].double for j in tangent.leaves)
+
+
+def _name(problem: Problem, tangent: Tangent) -> str:
+    """Returns what the tangent moves, in words."""
+    if tangent.coordinate is not None:
+        return problem.X.entry(tangent.coordinate)
+    return problem.X.names(tangent.leaves)
 
 
 def _out_of_bounds(problem: Problem, tangent: Tangent, step: float) -> InputError:
     """Returns the error about a fixed step that leaves the bounds."""
     return InputError(
-        f"eps={step:.3g} leaves the bounds of {problem.X.leaves[tangent.leaf].name}",
+        f"eps={step:.3g} leaves the bounds of {problem.X.names(tangent.leaves)}",
         "leave eps= out: steps then keep within the bounds, to one side where need be",
     )
 
 
 def _no_motion(problem: Problem, tangent: Tangent, step: float) -> InputError:
     """Returns the error about a fixed step that does not move x."""
-    leaf = problem.X.leaves[tangent.leaf]
-    where = leaf.name if tangent.coordinate is None else problem.X.entry(tangent.coordinate)
+    dtype = problem.X.leaves[tangent.leaves[0]].info.dtype
     return InputError(
-        f"a step of {step:.3g} does not move {where} ({leaf.info.dtype}): it is below the "
+        f"a step of {step:.3g} does not move {_name(problem, tangent)} ({dtype}): it is below the "
         "spacing of the dtype there",
         "leave eps= out (the step then follows the scale of the input), or give a longer one",
     )
@@ -390,6 +419,4 @@ def _no_motion(problem: Problem, tangent: Tangent, step: float) -> InputError:
 
 def describe_move(problem: Problem, tangent: Tangent, step: float) -> Move:
     """Returns what an evaluation is for, which is noted on an exception that it raises."""
-    if tangent.coordinate is not None:
-        return Move(problem.X.entry(tangent.coordinate), step, tangent=False)
-    return Move(problem.X.leaves[tangent.leaf].name, step, tangent=True)
+    return Move(partial(_name, problem, tangent), step, tangent=tangent.coordinate is None)

@@ -208,7 +208,7 @@ def _first_moving_step(samples: Sequence[Sample]) -> Vector:
 def _noise_about(problem: Problem, base: Base, found: Column, step: float) -> Vector:
     """Returns the noise of the outputs about `x + step v`, to whichever side has finite values."""
     best = np.zeros(base.whole.size)
-    double = problem.X.leaves[found.tangent.leaf].double
+    double = all(problem.X.leaves[j].double for j in found.tangent.leaves)
     points = UNEVEN_NOISE_POINTS if double else NOISE_POINTS
     for side in (1.0,) if found.one_sided else (1.0, -1.0):
         values = []
@@ -258,7 +258,8 @@ def plateau_dtype(problem: Problem, base: Base, found: Column, *, settled: bool)
     u = coarsest_eps(problem, base)
     k = found.tangent.coordinate
     length = found.tangent.length if k is None else float(np.abs(problem.origin[k]))
-    if not problem.X.leaves[found.tangent.leaf].double or u > 2.0**-40 or length == 0:
+    wide = all(problem.X.leaves[j].double for j in found.tangent.leaves)
+    if not wide or u > 2.0**-40 or length == 0:
         return None
 
     own = base.whole.modulus(base.values)

@@ -44,10 +44,10 @@ from adjudge.problem import (
 )
 
 
-def condition(problem: Problem, base: Base, leaf: int, w: Vector) -> float:
-    """Returns the ratio of the largest to the smallest singular value of the derivative in one
-    leaf, as far as a few steps of Golub and Kahan's bidiagonalisation (SIAM J. Numer. Anal. 2,
-    1965) from the cotangent `w` show it.
+def condition(problem: Problem, base: Base, part: slice, w: Vector) -> float:
+    """Returns the ratio of the largest to the smallest singular value of the derivative in the
+    coordinates `part`, as far as a few steps of Golub and Kahan's bidiagonalisation (SIAM J. Numer.
+    Anal. 2, 1965) from the cotangent `w` show it.
 
     A map with a wide spread of singular values may be the inverse of an ill-conditioned one, and
     two backward stable ways to compute that differ by as many units of rounding: `solve(A.T, w)`
@@ -55,7 +55,6 @@ def condition(problem: Problem, base: Base, leaf: int, w: Vector) -> float:
     point, so `is_systematic` cannot excuse it. The ratio is infinite where x has no room for
     differences.
     """
-    part = problem.X.slices[leaf]
     length = float(np.max(scale(problem.origin[part]), initial=0.0))
     reverse = Reverse(problem)
     u = w / norm(w)
@@ -237,7 +236,7 @@ class Affine:
 
     def _rows(self, found: Column, secant: Secant, block: ColumnBlock) -> None:
         """Compares reverse mode with the secant."""
-        whole = self.problem.X.slices[found.tangent.leaf]
+        whole = found.tangent.part(self.problem.X)
         d, its = secant.direction[block.within(whole)], block.of_leaf(whole)
         pulled = its.shape[0]
         with np.errstate(all="ignore"):
@@ -259,12 +258,12 @@ class Affine:
 
     def _pushed(self, found: Column, secant: Secant, forward: Forward) -> None:
         """Compares forward mode with the secant."""
-        leaf, Y = found.tangent.leaf, self.base.Y
-        automatic = forward.column(self.base, secant.direction, leaf)[1]
+        leaves, Y = found.tangent.leaves, self.base.Y
+        automatic = forward.column(self.base, secant.direction, leaves)[1]
         bound = secant.error + self._units * self.eps * Y.largest(automatic)
 
         def entry_at(k: int, point: Vector, w: Vector, d: Vector) -> float:
-            return float(w @ Forward(self.problem, point).column(self.base, d, leaf)[1])
+            return float(w @ Forward(self.problem, point).column(self.base, d, leaves)[1])
 
         holds = np.repeat(np.array(secant.holds, bool), [leaf.size for leaf in Y.leaves])
         values = ModeValues("F", True, automatic, secant.value, bound, holds, entry_at)
@@ -314,7 +313,7 @@ class Affine:
         leaf = self.base.Y.owner[k] if each else k
         w[self.base.Y.slices[leaf]] = self.probes.cotangent[self.base.Y.slices[leaf]]
         try:
-            ratio = condition(self.problem, self.base, found.tangent.leaf, w)
+            ratio = condition(self.problem, self.base, found.tangent.part(self.problem.X), w)
         except NotSupportedError:
             # With forward mode alone there are no vjps to iterate with. A jvp takes the same steps
             # as f does, so that its rounding is alike.
@@ -332,7 +331,7 @@ class Affine:
 
     def _finding(self, found: Column, k: int, values: ModeValues) -> Finding:
         """Returns the finding about entry `k`."""
-        leaf, Y = self.problem.X.leaves[found.tangent.leaf].name, self.base.Y
+        leaf, Y = self.problem.X.leaves[found.tangent.leaves[0]].name, self.base.Y
         coordinate = found.tangent.coordinate
         wrt = f"{leaf} along v" if coordinate is None else self.problem.X.entry(coordinate)
         of = Y.entry(k) if values.each else f"<w, {Y.leaves[k].name}>"

@@ -440,7 +440,7 @@ class _BlockSumComparison:
         for tangent in probes.tangents(problem.origin, block.columns):
             ((_, comparison, _),) = table.from_two_evaluations(Item(tangent, block)).compared
             entries = comparison.doubtful(projected=True) | comparison.undecided
-            self.doubted[tangent.leaf] = np.concatenate(
+            self.doubted[tangent.leaves[0]] = np.concatenate(
                 [
                     np.reshape(entries[part], (leaf.entries, -1)).any(axis=1)
                     for leaf, part in zip(base.Y.leaves, base.Y.slices, strict=True)

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.constants import ENTRY_FLOOR
+from adjudge.constants import ENTRY_FLOOR, SHARED_SIGNIFICANT, SIGNIFICANT_PART
 from adjudge.estimate import Column
 from adjudge.floats import Vector, norm
 from adjudge.jacobian.comparison import Comparison, Scales, Tolerance, between_slopes
@@ -138,7 +138,7 @@ class Columns:
             automatic = block.rows[:, found.tangent.coordinate - block.columns.start]
             size = self._floor(value, final=final)
         else:
-            whole = self.problem.X.slices[found.tangent.leaf]
+            whole = found.tangent.part(self.problem.X)
             v, its = found.vector[block.within(whole)], block.of_leaf(whole)
             with np.errstate(all="ignore"):
                 automatic = its @ v
@@ -156,6 +156,7 @@ class Columns:
             self.tolerance,
             partial(self._row_scales, found, block, size),
             not probes.full,
+            significant_part=_significant_part(len(found.tangent.leaves)),
             from_reference=found.from_reference,
         )
 
@@ -166,7 +167,7 @@ class Columns:
         assert block.rows is not None  # reverse mode is compared only where there are rows
         probes, each, pulled = self.probes, self._scales(found), block.rows.shape[0]
         if probes.full:
-            block_size = self._block_size(found.tangent.leaf, block)[:pulled]
+            block_size = self._block_size(found.tangent.leaves[0], block)[:pulled]
             return Scales(each.secant[:pulled], each.quantum[:pulled], block_size)
         lengths = (float(np.linalg.norm(probes.cotangent[p])) for p in self.base.Y.slices)
         # An output that stands still has rounding, but moves nothing, so a derivative does not
@@ -187,7 +188,7 @@ class Columns:
         `<J* w, v>`.
         """
         problem = self.problem
-        if found.tangent.leaf >= problem.primal_inputs or problem.cotangent is None:
+        if found.tangent.leaves[0] >= problem.primal_inputs or problem.cotangent is None:
             return None
         estimate, w = found.estimate, problem.cotangent
         g = self.base.values[:count]
@@ -256,6 +257,15 @@ class Columns:
                 )
             known[leaf] = size
         return known[leaf]
+
+
+def _significant_part(leaves: int) -> float:
+    """Returns the part of `rtol` beyond which a deviation is significant along a tangent that so
+    many leaves share. One wrong entry weighs less among theirs, and leaves may have been scaled.
+    """
+    if leaves == 1:
+        return SIGNIFICANT_PART
+    return SIGNIFICANT_PART * SHARED_SIGNIFICANT / float(np.sqrt(leaves))
 
 
 def slopes_of(

@@ -131,6 +131,8 @@ class Comparison:
     projected: bool = False
     """Says whether `automatic` is a sum over entries of x. `size` is then the root of the sum of
     the squares of its terms, which does not vanish where the terms cancel."""
+    significant_part: float = SIGNIFICANT_PART
+    """The part of `rtol` beyond which a deviation is significant; see `SIGNIFICANT_PART`."""
     left_open: NDArray[np.bool_] | None = None
     """The entries of which a further search found that f cannot show their value; they stay
     undecided."""
@@ -160,7 +162,9 @@ class Comparison:
         if not t.automatic:
             return False
         with np.errstate(all="ignore"):
-            close = self.difference <= self.error + SIGNIFICANT_PART * t.relative * self.largest
+            close = (
+                self.difference <= self.error + self.significant_part * t.relative * self.largest
+            )
             fine = 16 * t.relative if self.projected else t.resolution
             sharp = self.error <= min(fine, t.resolution) * self.largest
             detectable = close & sharp & self.moved & (self.automatic != 0)
@@ -316,7 +320,7 @@ class Comparison:
     def significance_bound(self) -> Vector:
         """The largest difference that is not `significant`."""
         with np.errstate(all="ignore"):
-            return self.error + SIGNIFICANT_PART * self.tolerance.relative * self.largest
+            return self.error + self.significant_part * self.tolerance.relative * self.largest
 
     @cached_property
     def significant(self) -> NDArray[np.bool_]:

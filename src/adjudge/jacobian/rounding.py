@@ -8,7 +8,7 @@ which perturbs by units of rounding to see how many digits are left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -317,13 +317,15 @@ def random_probes(
     return found
 
 
-def rounding_neighbours(problem: Problem, leaf: int | None, seed: int) -> Iterator[Vector]:
-    """Yields two points whose entries, of one leaf or of all, are a unit of rounding or two off
+def rounding_neighbours(
+    problem: Problem, leaves: Collection[int] | None, seed: int
+) -> Iterator[Vector]:
+    """Yields two points whose entries, of some leaves or of all, are a unit of rounding or two off
     those of x.
     """
     random = generator(seed, Stream.ROUNDING_NEIGHBOURS)
     X = problem.X
-    moved = range(len(X.leaves)) if leaf is None else (leaf,)
+    moved = range(len(X.leaves)) if leaves is None else leaves
     for _ in range(2):
         point = problem.origin.copy()
         for part, eps in [(X.slices[j], X.leaves[j].eps) for j in moved]:

@@ -85,7 +85,7 @@ def dominating_constants(
     for k, part in enumerate(base.Y.slices):
         if reverse is not None and np.any(still[part]):
             w = np.where(still[: base.Y.size], probes.row(k), 0.0)
-            if np.any(reverse.row(base, w)[base.problem.X.slices[found.tangent.leaf]]):
+            if np.any(reverse.row(base, w)[found.tangent.part(base.problem.X)]):
                 return None
     return still if np.any(still) else None
 
@@ -173,44 +173,60 @@ def undetectable(
 ) -> NDArray[np.bool_] | None:
     """Counts how much of the gradient has a part in the comparison in which an error would show.
 
-    Returns the entries of the input whose part is too small for any error to show, and `None` where
-    there are no more of them than chance makes. With `again` they were counted before.
+    Returns the entries whose part is too small for any error to show, from the first to the last
+    leaf that moves, and `None` where no leaf has more of them than chance makes. With `again` they
+    were counted before.
     """
     if found.tangent.coordinate is not None:
         if tally.weigh(comparison.automatic, comparison.allowed) and not found.from_reference:
             count_saturated(columns, tally, comparison, found, block)
         return None
-    leaf = found.tangent.leaf
-    problem, part = columns.problem, columns.probes.X.slices[leaf]
-    v, its = found.vector[part], block.of_leaf(part)
-    with np.errstate(all="ignore"):
-        terms = (
-            its * v if problem.block_sums is None else problem.block_sums.terms(leaf, v, len(its))
-        )
-        count = [
-            tally.weigh(row, bound, again=again)
-            for row, bound in zip(terms, comparison.significance_bound, strict=True)
-        ]
-    if not again and any(count) and not found.from_reference and not problem.modes_taken:
+    problem, X, leaves = columns.problem, columns.probes.X, found.tangent.leaves
+    whole, rows = found.tangent.part(X), block.rows
+    assert rows is not None  # what is weighed is reverse mode
+    too_small, any_small = np.zeros(whole.stop - whole.start, bool), False
+    hidden = np.zeros(len(rows))  # the sum of squares of what is too small, by row
+    for j in leaves:
+        part = X.slices[j]
+        v, its = found.vector[part], block.of_leaf(part)
+        with np.errstate(all="ignore"):
+            terms = (
+                its * v if problem.block_sums is None else problem.block_sums.terms(j, v, len(its))
+            )
+            count = [
+                tally.weigh(row, bound, again=again)
+                for row, bound in zip(terms, comparison.significance_bound, strict=True)
+            ]
+        any_small |= any(count)
+        if found.from_reference or min(count, default=0) > CHANCE_PART * terms.shape[1]:
+            with np.errstate(all="ignore"):
+                share = np.max(np.abs(terms) / comparison.significance_bound[:, None], axis=0)
+            # A zero has no part in any sum. Against differences it says nothing more when taken
+            # alone; a reference may contradict it.
+            small = ((share > 0) | found.from_reference) & (share < 1 / ERRORS[0])
+            if problem.block_sums is not None:
+                return small if np.any(small) else None
+            too_small[part.start - whole.start : part.stop - whole.start] = small
+            with np.errstate(all="ignore"):
+                hidden += np.sum(np.where(small, terms, 0.0) ** 2, axis=1)
+    if not again and any_small and not found.from_reference and not problem.modes_taken:
         count_saturated(columns, tally, comparison, found, block)
-    if not found.from_reference and min(count, default=0) <= CHANCE_PART * terms.shape[1]:
-        return None
-    with np.errstate(all="ignore"):
-        share = np.max(np.abs(terms) / comparison.significance_bound[:, None], axis=0)
-    # A zero has no part in any sum. Against differences it says nothing more when taken alone; a
-    # reference may contradict it.
-    too_small = ((share > 0) | found.from_reference) & (share < 1 / ERRORS[0])
-    return np.asarray(too_small) if np.any(too_small) else None
+    if found.from_reference:
+        return too_small if np.any(too_small) else None
+    # By itself it shows no better where the rounding of f is what hides it.
+    bound, error = comparison.significance_bound, comparison.error
+    shows = (bound > 2 * error) & (np.sqrt(hidden[: len(bound)]) > error)
+    return too_small if np.any(shows) else None
 
 
 def mark_uncompared(sums: BlockSums, comparison: Comparison, found: Column) -> None:
     """Notes in `sums` where an output shows neither in its sum nor in two evaluations: its tangent
     has not been compared, so the block sums must not replace the whole check.
     """
-    doubted = sums.doubted.get(found.tangent.leaf)
+    doubted = sums.doubted.get(found.tangent.leaves[0])
     if doubted is None:
         return
-    terms, which = sums.images(found.tangent.leaf, found.vector)
+    terms, which = sums.images(found.tangent.leaves[0], found.vector)
     with np.errstate(all="ignore"):
         size, bound = np.abs(terms), comparison.significance_bound[which] / ERRORS[0]
         # Two evaluations compare on the scale of the largest output, and see nothing far below
@@ -244,11 +260,14 @@ def count_saturated(
                 small & (own > 0) & (own <= ENTRY_FLOOR * comparison.scales.block)
             )
         else:
-            part = probes.X.slices[found.tangent.leaf]
+            part = found.tangent.part(probes.X)
             its = block.of_leaf(part)
             weighed = np.abs(probes.cotangent) * values
             largest = np.array([np.max(weighed[p], initial=0.0) for p in base.Y.slices])
-            size = np.abs(its * found.vector[part])
+            moves = found.vector[part]
+            if len(found.tangent.leaves) > 1:  # of which some leaves may be scaled down
+                moves = np.where(moves != 0, columns.problem.length_scales[part], 0.0)
+            size = np.abs(its * moves)
             lost = size <= eps * largest[: len(its), None]
             small = np.all(lost, axis=0) & np.any(size > 0, axis=0) & bool(np.all(agreeing))
             saturated = np.flatnonzero(small & bool(np.any(~lost)))

@@ -8,7 +8,7 @@ compared once more by itself.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -16,16 +16,22 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.constants import SATURATED_COLUMNS, SEPARATIONS
+from adjudge.constants import (
+    FEW_LEAVES,
+    HIDDEN_PART,
+    SATURATED_COLUMNS,
+    SEPARATIONS,
+    SIGNIFICANT_PART,
+)
 from adjudge.estimate import SIGNIFICANT_BITS, Column, column
 from adjudge.findings import Entry
-from adjudge.floats import Vector
+from adjudge.floats import Vector, norm, relative_step
 from adjudge.jacobian.adjoint import AdjointTest
 from adjudge.jacobian.affine import Affine
 from adjudge.jacobian.budget import Budget
-from adjudge.jacobian.coloring import colored_tangents
 from adjudge.jacobian.column import ColumnBlock, Columns, RowKind, kinks, slopes_of
 from adjudge.jacobian.comparison import Comparison, Tally, Tolerance
+from adjudge.jacobian.groups import colored_tangents, shared_tangents
 from adjudge.jacobian.saturation import mark_uncompared, undetectable
 from adjudge.jacobian.stages import (
     STAGES,
@@ -66,7 +72,7 @@ def column_name(problem: Problem, tangent: Tangent) -> str:
     """Returns what the derivative is taken with respect to."""
     if tangent.coordinate is not None:
         return problem.X.entry(tangent.coordinate)
-    return f"{problem.X.leaves[tangent.leaf].name} along v"
+    return f"{problem.X.names(tangent.leaves)} along v"
 
 
 @dataclass(frozen=True)
@@ -120,11 +126,13 @@ class Table:
     record: Record = field(default_factory=lambda: Record({}))
     examined: Examined = field(default_factory=Examined)
     """How many columns were looked into."""
-    pushed: dict[int, tuple[Vector, Vector]] = field(default_factory=dict)
-    """The first tangent that was pushed forward, and its image, by leaf."""
     carried_dtype: str | None = None
     """The dtype to which f was seen to round its values, where it is narrower than that of its
     outputs."""
+    together: Tangent | None = None
+    """The tangent of all leaves, where leaves share tangents."""
+    paused: bool = False
+    """Whether `fill` has paused."""
     rows: Vector | None = None
     """The whole table by reverse mode, where it fitted into one block."""
     budget: Budget = field(init=False)
@@ -177,35 +185,82 @@ class Table:
     def fill(self) -> Iterator[None]:
         """Compares all columns. Differences are taken once and shared by every mode.
 
-        It pauses once, before the first column that takes more than two evaluations: all columns
-        may be compared in another way then, which `replace_by` takes.
+        It pauses once, before the first ladder of steps: all columns may be compared in another way
+        then, which `replace_by` takes.
         """
-        paused = False
         for block in self._blocks():
             whole = block.columns == slice(0, self.problem.X.size)
             self.rows = block.rows if whole else None
             settled = self._compare_colored(block)
-            along = self._gradient(block.rows)
-            for tangent in self.probes.tangents(self.problem.origin, block.columns, along):
+            for tangent in self._tangents(block):
                 if tangent.coordinate in settled:
                     continue
-                if not self.budget.allows(self.budget.column):
-                    return
-                self.budget.columns += 1
-                if limits().sums_first and not paused:
-                    paused = True
-                    yield
+                if limits().sums_first:
+                    yield from self._pause()
                 agenda = deque([Item(tangent, block)])
                 while agenda:
                     item = agenda.popleft()
+                    if not (item.depth or self.budget.allows(self.budget.column)):
+                        return
                     trial = self.from_two_evaluations(item)
-                    if trial.doubt and not paused and not item.depth:
-                        paused = True
-                        yield
-                    agenda.extendleft(self._judged(item, trial))
+                    following = yield from self._judged(item, trial)
+                    agenda.extendleft(reversed(following))
             # There has to be room for the rows of another block.
             if not self.budget.allows(self.budget.rows_allowed):
                 return
+
+    def _tangents(self, block: ColumnBlock) -> Iterator[Tangent]:
+        """Yields the tangents of a block, which several leaves share where that is possible.
+
+        It takes reverse mode to see which leaves would hide behind others. Long differences of
+        affine functions (`affine`) are taken leaf by leaf, unless there are many: what is affine in
+        each leaf need not be so in all together. Bounds leave no room for a step of all leaves.
+        """
+        probes, problem, along = self.probes, self.problem, self._gradient(block.rows)
+        automatic = self.eps is None and self.tolerance.automatic
+        plain = problem.finite and problem.bounds is None and problem.block_sums is None
+        least = 2 if self.affine is None else FEW_LEAVES + 1
+        if along is None or not (automatic and plain) or probes.columns < least:
+            yield from probes.tangents(problem.origin, block.columns, along)
+        else:
+            self.together = probes.tangent(problem.origin, along)
+            yield from shared_tangents(probes.X, self.together, along, self._visible)
+
+    @property
+    def _visible(self) -> float:
+        """The size of a projected derivative at which an error that its tolerance hides is twice as
+        large as one that the rounding of f hides in two evaluations.
+        """
+        tolerance, base = self.tolerance, self.base
+        rounding = 2 * tolerance.eps * base.magnitude(base.values)[: base.Y.size]
+        with np.errstate(all="ignore"):
+            bar = norm(self.probes.contract_error(rounding)) / relative_step(tolerance.eps)
+        visible = 2 * bar / (SIGNIFICANT_PART * tolerance.relative)
+        return float(visible) if np.isfinite(visible) else 0.0
+
+    def _regrouped(
+        self, item: Item, moved: NDArray[np.bool_], leaves: Sequence[int]
+    ) -> Iterator[Tangent]:
+        """Yields tangents that move of these leaves what is marked as `moved`. Leaves that share a
+        tangent are scaled anew, since each had been scaled to others.
+        """
+        X, along = self.problem.X, self._gradient(item.block.rows)
+        drawn, chosen = self.together or item.tangent, set(leaves)
+        vector = np.where(moved, drawn.vector, 0.0)
+        positions = [
+            k for k, j in enumerate(drawn.leaves) if j in chosen and np.any(vector[X.slices[j]])
+        ]
+        tangent = replace(drawn, vector=vector).restricted(X, positions)
+        if self.together is None or along is None or len(positions) < 2:
+            yield tangent
+        else:
+            yield from shared_tangents(X, tangent, along, self._visible)
+
+    def _pause(self) -> Iterator[None]:
+        """Pauses `fill`, unless it was paused before."""
+        if not self.paused:
+            self.paused = True
+            yield
 
     def _compare_colored(self, block: ColumnBlock) -> set[int]:
         """Compares columns of a sparse table together, and returns the coordinates that this
@@ -272,9 +327,8 @@ class Table:
         found = column(columns.problem, columns.base, tangent, self.eps)
         pushed = None
         if self.forward is not None:
-            pushed = self.forward.column(columns.base, found.vector, tangent.leaf)[1]
-            self.pushed.setdefault(tangent.leaf, (found.vector, pushed))
-        if self.affine is not None:
+            pushed = self.forward.column(columns.base, found.vector, tangent.leaves)[1]
+        if self.affine is not None and len(tangent.leaves) == 1:
             self.affine.compare(found, block, self.forward)
         compared = list(columns.comparisons(found, block, pushed))
         trial = Trial(columns, block, found, compared, self.reverse, pushed)
@@ -289,21 +343,40 @@ class Table:
         trial = replace(trial, few_saturated=few, may_narrow=self.carried_dtype is None)
         # A step that the caller fixed with `eps=` is not refined: what it shows is what was asked
         # for.
-        return (
-            trial if self.eps is not None else replace(trial, doubt=doubt_of(trial, self.examined))
-        )
+        if self.eps is not None:
+            return trial
+        trial = replace(trial, doubt=doubt_of(trial, self.examined))
+        all_hide = not trial.doubt and self._hidden(trial) == set(tangent.leaves)
+        return replace(trial, doubt=Doubt.HIDDEN) if all_hide else trial
 
-    def _judged(self, item: Item, trial: Trial) -> list[Item]:
+    def _judged(self, item: Item, trial: Trial) -> Generator[None, None, list[Item]]:
         """Takes a column through the stages and records it. Returns what is to be compared next."""
-        settled = (
-            self.eps is not None or trial.agrees_clearly or (trial.separate and not trial.doubt)
-        )
-        outcome = trial if settled else self._through_stages(trial)
+        clear = trial.agrees_clearly and trial.doubt is not Doubt.HIDDEN
+        settled = self.eps is not None or clear or (trial.separate and not trial.doubt)
+        outcome = trial if settled else (yield from self._through_stages(trial))
         if isinstance(outcome, Again):
+            if outcome.leaves:
+                return [
+                    replace(item, tangent=tangent)
+                    for some in outcome.leaves
+                    for tangent in self._regrouped(item, item.tangent.vector != 0, some)
+                ]
             if outcome.dtype is not None:
                 self._use_dtype(outcome.dtype)
                 return [item]
             return [replace(item, constant=outcome.constant)]
+        following: list[Item] = []
+        if outcome is not None and (hidden := self._hidden(outcome)):
+            shown = tuple(j for j in outcome.column.tangent.leaves if j not in hidden)
+            if shown:
+                moved = item.tangent.vector != 0
+                following += [
+                    replace(item, tangent=tangent)
+                    for tangent in self._regrouped(item, moved, sorted(hidden))
+                ]
+                outcome = outcome.of_leaves(shown)
+        leaves = len(item.tangent.leaves if outcome is None else outcome.column.tangent.leaves)
+        self.budget.columns += 0 if item.depth else leaves
         if outcome is None:
             return []
         self.record.decided[outcome.decided_by] += 1
@@ -320,18 +393,40 @@ class Table:
             self.examined.failed += bool(outcome.fails)
             self.examined.open += bool(outcome.open)
         for letter, comparison, kind in outcome.compared:
-            self._record(self.tally(letter), comparison, kind, outcome.column)
+            tally = self.tally(letter)
+            self._record(tally, comparison, kind, outcome.column)
+            tally.compared += comparison.automatic.size * (leaves - 1)
             if kind == "each" and self.problem.block_sums is not None:
                 mark_uncompared(self.problem.block_sums, comparison, outcome.column)
         if outcome.pushed is not None and item.block.rows is not None and not item.depth:
             self._forward_against_reverse(outcome)
-        return self._too_small(item, outcome)
+        return [*self._too_small(item, outcome), *following]
 
-    def _through_stages(self, trial: Trial) -> Trial | Again | None:
+    def _hidden(self, trial: Trial) -> set[int]:
+        """Returns the leaves that hide behind others of the tangent, or behind the rounding of f:
+        an error in all entries of such a leaf would not show. A leaf without a derivative hides
+        nothing.
+        """
+        tangent, rows = trial.column.tangent, trial.block.rows
+        if len(tangent.leaves) == 1 or trial.separate or rows is None:
+            return set()
+        (bound,) = (c.significance_bound for _, c, kind in trial.compared if kind == "rows")
+        hidden = set()
+        for j in tangent.leaves:
+            part = self.problem.X.slices[j]
+            with np.errstate(all="ignore"):
+                size = norm(rows[:, part] * trial.column.vector[part])
+                if np.any((size > 0) & (HIDDEN_PART * size < bound)):
+                    hidden.add(j)
+        return hidden
+
+    def _through_stages(self, trial: Trial) -> Generator[None, None, Trial | Again | None]:
         """Returns the trial at the end of all stages; `None` where the budget is spent."""
         for stage in STAGES:
             if not stage.helps(trial):
                 continue
+            if stage.needed and not trial.separate:
+                yield from self._pause()
             if stage.needed and not self.budget.allows_ladder():
                 return None
             if not stage.needed and not self.budget.allows(stage.cost):
@@ -363,20 +458,22 @@ class Table:
             if self.problem.modes_taken:
                 continue
             if self.problem.block_sums is not None:
-                self.problem.block_sums.undetectable[found.tangent.leaf] = too_small
+                self.problem.block_sums.undetectable[found.tangent.leaves[0]] = too_small
             elif not np.all(too_small) and self.budget.allows(self.budget.column):
-                part = self.problem.X.slices[found.tangent.leaf]
-                vector = np.zeros_like(found.vector)
-                vector[part] = np.where(too_small, found.tangent.vector[part], 0.0)
-                tangent = replace(found.tangent, vector=vector)
-                next_.append(Item(tangent, item.block, item.constant, item.depth + 1))
+                moved = np.zeros(found.vector.size, bool)
+                moved[found.tangent.part(self.problem.X)] = too_small
+                next_ += [
+                    Item(tangent, item.block, item.constant, item.depth + 1)
+                    for tangent in self._regrouped(item, moved, found.tangent.leaves)
+                ]
         return next_
 
     def compare_separately(self, tangent: Tangent, block: ColumnBlock) -> None:
         """Compares entries that are too small to show among the others by themselves."""
         if self.budget.allows(self.budget.column):
             item = Item(tangent, block, depth=SEPARATIONS)
-            self._judged(item, self.from_two_evaluations(item))
+            for _ in self._judged(item, self.from_two_evaluations(item)):
+                pass  # a column by itself is compared in no other way
 
     def _use_dtype(self, dtype: str) -> None:
         """Judges f as code in that dtype from here on.
@@ -425,7 +522,7 @@ class Table:
                 tally.keep(tally.wrong, entry)
             failure = Failure(tally.mode, kind, found.tangent, k, entry)
             self.record.failures.setdefault(tally.mode, failure)
-            key = tally.mode, found.tangent.leaf, -1 if kind == "each" else k
+            key = tally.mode, found.tangent.leaves[0], -1 if kind == "each" else k
             self.record.projections.setdefault(key, failure)
         if not self.probes.full:
             for k in worst_entries(comparison, comparison.significant & ~undecided):
@@ -446,10 +543,10 @@ class Table:
         return not self.reverse.attached[output]
 
     def _absent(self, kind: RowKind, found: Column) -> bool:
-        """Returns whether no pullback had a gradient for the input of this column."""
+        """Returns whether no pullback had a gradient for the inputs of this column."""
         if self.reverse is None or kind == "first":
             return False
-        return not self.reverse.present[found.tangent.leaf]
+        return not any(self.reverse.present[j] for j in found.tangent.leaves)
 
     def _entry(
         self, mode: str, comparison: Comparison, kind: RowKind, found: Column, k: int

@@ -391,9 +391,10 @@ the same at every call, and so says nothing of what the function keeps between i
 
 @dataclass(frozen=True)
 class Move:
-    """The function is evaluated with one entry moved, or a whole leaf along a random tangent."""
+    """The function is evaluated with one entry moved, or whole leaves along a random tangent."""
 
-    name: str
+    name: Callable[[], str]
+    """Gives the name of what is moved. Most evaluations raise nothing and need no name."""
     step: float
     tangent: bool
 
@@ -403,7 +404,7 @@ def purpose_in_words(purpose: Purpose | Move) -> str:
     if isinstance(purpose, Purpose):
         return str(purpose.value)
     times = " times a random tangent" if purpose.tangent else ""
-    return f"with {purpose.name} moved by {purpose.step:+.3g}{times}"
+    return f"with {purpose.name()} moved by {purpose.step:+.3g}{times}"
 
 
 @dataclass

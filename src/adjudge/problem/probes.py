@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import IntEnum, unique
 from functools import cache, cached_property
 
@@ -105,17 +105,40 @@ def generator(seed: int, stream: Stream, *more: int) -> np.random.Generator:
 class Tangent:
     """A direction in X along which f is differenced.
 
-    `vector` is nonzero in one leaf only, that of index `leaf`. A relative step `t` moves x by
-    `t * length * vector`.
+    `vector` is nonzero in the leaves of the indices `leaves` only, which are in order. A relative
+    step `t` moves x by `t * length * vector`.
     """
 
-    leaf: int
+    leaves: tuple[int, ...]
     vector: Vector
     length: float
     coordinate: int | None = None
     """For a unit tangent, the only coordinate of X that moves."""
-    unit: float = 0.0
-    """A number of which every entry is a multiple; 0 where none is known."""
+    units: tuple[float, ...] = ()
+    """For each leaf a number of which its entries are multiples; empty where none is known."""
+
+    def part(self, X: Space) -> slice:
+        """Returns the slice of a vector of X from the first to the last leaf that moves."""
+        return slice(X.slices[self.leaves[0]].start, X.slices[self.leaves[-1]].stop)
+
+    def restricted(
+        self, X: Space, chosen: Sequence[int], factors: Sequence[float] | None = None
+    ) -> Tangent:
+        """Returns the tangent that moves the leaves at the positions `chosen` of `leaves` alone.
+
+        The `factors`, one for each of them, are powers of two, with which products are exact.
+        """
+        leaves = tuple(self.leaves[k] for k in chosen)
+        if leaves == self.leaves and factors is None:
+            return self
+        vector = np.zeros_like(self.vector)
+        for k, j in enumerate(leaves):
+            part = X.slices[j]
+            vector[part] = self.vector[part] * (1.0 if factors is None else factors[k])
+        units = tuple(self.units[k] for k in chosen) if self.units else ()
+        if factors is not None:
+            units = tuple(unit * factor for unit, factor in zip(units, factors, strict=True))
+        return replace(self, leaves=leaves, vector=vector, units=units)
 
 
 @dataclass(frozen=True)
@@ -165,33 +188,38 @@ class Probes:
                 for k in range(max(part.start, block.start), min(part.stop, block.stop)):
                     vector = np.zeros(self.X.size)
                     vector[k] = 1.0
-                    yield Tangent(j, vector, float(lengths[k - part.start]), k)
+                    yield Tangent((j,), vector, float(lengths[k - part.start]), k)
             return
+        together = self.tangent(origin, gradient)
+        for k in range(len(together.leaves)):
+            yield together.restricted(self.X, [k])
+
+    def tangent(self, origin: Vector, gradient: Vector | None = None) -> Tangent:
+        """Returns the random tangent of all leaves, of which `tangents` yields the parts."""
         random = generator(self.seed, Stream.TANGENTS)
+        vector, leaves, units = np.zeros(self.X.size), [], []
         for j, part in enumerate(self.X.slices):
-            if part.start < part.stop:
-                size, wide = part.stop - part.start, self.X.leaves[j].double
-                lengths = scale(origin[part])
-                length: Vector | float = lengths
-                one = lengths.strides == (0,)  # one number, broadcast
-                shortest = float(lengths[0] if one else lengths.min())
-                if one or lengths.max() == shortest:
-                    # One length for all entries is rounded to a power of two, so that products
-                    # with it are exact.
-                    length = shortest = 2.0 ** min(round(np.log2(shortest)), 1023)
-                entries = random_entries(random, size, wide=wide)
-                entries *= length
-                if gradient is not None:
-                    agree = random.integers(0, 2, size, dtype=np.uint8).view(np.bool_)
-                    agree &= np.signbit(gradient[part]) != np.signbit(entries)
-                    np.negative(entries, out=entries, where=agree)
-                if size == self.X.size:
-                    vector = entries
-                else:
-                    vector = np.zeros(self.X.size)
-                    vector[part] = entries
-                unit = 2.0 ** (-16 if wide else -8) * shortest
-                yield Tangent(j, vector, 1.0, unit=unit)
+            if part.start == part.stop:
+                continue
+            size, wide = part.stop - part.start, self.X.leaves[j].double
+            lengths = scale(origin[part])
+            length: Vector | float = lengths
+            one = lengths.strides == (0,)  # one number, broadcast
+            shortest = float(lengths[0] if one else lengths.min())
+            if one or lengths.max() == shortest:
+                # One length for all entries is rounded to a power of two, so that products with it
+                # are exact.
+                length = shortest = 2.0 ** min(round(np.log2(shortest)), 1023)
+            entries = random_entries(random, size, wide=wide)
+            entries *= length
+            if gradient is not None:
+                agree = random.integers(0, 2, size, dtype=np.uint8).view(np.bool_)
+                agree &= np.signbit(gradient[part]) != np.signbit(entries)
+                np.negative(entries, out=entries, where=agree)
+            vector[part] = entries
+            leaves.append(j)
+            units.append(2.0 ** (-16 if wide else -8) * shortest)
+        return Tangent(tuple(leaves), vector, 1.0, units=tuple(units))
 
     def cotangents(self) -> Iterator[Vector]:
         """Yields the cotangents as vectors of Y, one for each coordinate or one for each leaf."""

@@ -7,7 +7,7 @@ as vectors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Protocol, TypeAlias
@@ -520,16 +520,19 @@ class Forward:
         with running(Source.DERIVATIVE):
             return problem.backend.jvp(problem.function, x, v)
 
-    def tangent(self, v: Vector, only: int | None = None) -> MaybeArrays:
+    def tangent(self, v: Vector, only: Collection[int] | None = None) -> MaybeArrays:
         """Returns the vector `v` of X as arrays, one per leaf.
 
-        With `only`, the index of a leaf, the tangents of all others are `None`, that is undefined.
+        With `only`, the indices of some leaves, the tangents of all others are `None`, that is
+        undefined.
         """
         problem = self.problem
         arrays = problem.X.arrays(problem.backend, v, problem.x)
-        return tuple(array if only is None or only == j else None for j, array in enumerate(arrays))
+        return tuple(array if only is None or j in only else None for j, array in enumerate(arrays))
 
-    def column(self, base: Base, v: Vector, only: int | None = None) -> tuple[Vector, Vector]:
+    def column(
+        self, base: Base, v: Vector, only: Collection[int] | None = None
+    ) -> tuple[Vector, Vector]:
         """Returns `(f(x), J v)` as vectors of Y. Absent tangents are zeros."""
         y, jv = self.push(self.tangent(v, only))
         return self.vector(base, y), self.vector(base, jv)

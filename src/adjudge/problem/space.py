@@ -173,6 +173,11 @@ class Space:
         j = int(self.owner[k])
         return self.leaves[j].entry(k - self.slices[j].start)
 
+    def names(self, leaves: Sequence[int]) -> str:
+        """Returns the leaves of these indices in words, like `inputs[0] and 3 more`."""
+        more = f" and {len(leaves) - 1} more" if len(leaves) > 1 else ""
+        return f"{self.leaves[leaves[0]].name}{more}"
+
     def vector(self, backend: AutodiffBackend, arrays: MaybeArrays, like: Arrays) -> Vector:
         """Returns the coordinates of the point `arrays`, with zeros for absent arrays.
 

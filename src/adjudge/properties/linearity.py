@@ -9,13 +9,13 @@ check what only their mode has: metadata of gradients, and undefined cotangents 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
 
-from adjudge.constants import EXTRA_RUNS, MAP_OF_ZERO_UNITS
+from adjudge.constants import EXTRA_RUNS, FEW_LEAVES, MAP_OF_ZERO_UNITS
 from adjudge.engine import UNDEFINED, Array, Arrays, MaybeArrays
 from adjudge.errors import AdjudgeError, Catching, Source, UnstableOutputError, running
 from adjudge.findings import (
@@ -417,33 +417,38 @@ class Pushforwards:
         largest = float(np.max(size, initial=0.0, where=np.isfinite(size)))
         yield from rule.zero(np.zeros_like(u), largest)
 
-    def pushed(self) -> dict[int, tuple[Vector, Vector]]:
-        """Returns `(v, J v)` by leaf, for a random `v` in that leaf alone and undefined tangents
-        elsewhere.
-        """
-        X, v = self.checks.problem.X, self._tangent
-        if len(X.leaves) < 2:
-            return {}
-        tangents = {j: restricted(X, v, j) for j in range(len(X.leaves))}
-        base, forward = self.checks.base, self.forward
-        return {j: (part, forward.column(base, part, j)[1]) for j, part in tangents.items()}
+    @property
+    def undefined_work(self) -> int:
+        """The jvps that `undefined` takes."""
+        return 2 * len(self._parts())
 
-    def undefined(self, pushed: Mapping[int, tuple[Vector, Vector]]) -> Iterator[Finding]:
-        """Compares `J v` with undefined tangents in all leaves but one, which `pushed` has by leaf
-        as `(v, J v)`, with `J v` with zeros there.
+    def _parts(self) -> list[Sequence[int]]:
+        """Returns the leaves that are defined together while the tangents of all others are not:
+        each by itself where there are few, and else those with an even and with an odd index.
         """
-        checks, X = self.checks, self.checks.problem.X
-        if len(X.leaves) < 2:
-            return
-        for j, (v, without) in pushed.items():
-            zeros = self.rule.apply(v)
+        count = len(self.checks.problem.X.leaves)
+        if count < 2:
+            return []
+        if count <= FEW_LEAVES:
+            return [(j,) for j in range(count)]
+        return [range(0, count, 2), range(1, count, 2)]
+
+    def undefined(self) -> Iterator[Finding]:
+        """Compares `J v` with undefined tangents in some leaves with `J v` with zeros there."""
+        checks, X, v = self.checks, self.checks.problem.X, self._tangent
+        for leaves in self._parts():
+            part = np.zeros_like(v)
+            for j in leaves:
+                part[X.slices[j]] = v[X.slices[j]]
+            without = self.forward.column(checks.base, part, leaves)[1]
+            zeros = self.rule.apply(part)
             yield from checks.equal(
                 Status.UNDEFINED,
                 "F",
                 self.rule.image,
                 (without, zeros),
                 np.abs(zeros),
-                partial(UndefinedNotZeros, leaf=X.leaves[j].name),
+                partial(UndefinedNotZeros, leaf=X.names(leaves)),
                 Remedy.ACCEPT_UNDEFINED,
             )
 

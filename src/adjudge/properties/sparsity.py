@@ -253,7 +253,7 @@ class SparsityPattern:
         vector = np.zeros(problem.X.size)
         entries = random_entries(random, mask.size, wide=wide) * scale(problem.origin[part])
         vector[part] = np.where(mask, entries, 0.0)
-        return Tangent(j, vector, 1.0)
+        return Tangent((j,), vector, 1.0)
 
     def _moved(self, tangent: Tangent, length: float) -> Mask | None:
         """Marks the outputs that change at all by a move; `None` where the move cannot be made."""

@@ -326,7 +326,7 @@ class _Search:
         table, tangent = self.table, self.failure.tangent
         part = np.zeros_like(tangent.vector)
         part[self.support] = weights * self.v
-        weighted = Tangent(tangent.leaf, part, tangent.length)
+        weighted = Tangent(tangent.leaves, part, tangent.length)
         found = column(table.problem, table.base, weighted, None)
         return found, self._pushed(found.vector)
 
@@ -335,7 +335,7 @@ class _Search:
         if self.failure.kind != "each":
             return np.zeros(0)
         assert self.table.forward is not None
-        return self.table.forward.column(self.table.base, vector, self.failure.tangent.leaf)[1]
+        return self.table.forward.column(self.table.base, vector, self.failure.tangent.leaves)[1]
 
     def _measured(self, weights: Vector) -> tuple[Vector, Residual]:
         """Returns the weights that were really taken, and the residual along them."""
@@ -394,7 +394,8 @@ class _Search:
         unit = np.zeros(table.problem.X.size)
         unit[coordinate] = 1.0
         length = abs(float(failure.tangent.vector[coordinate]))
-        tangent = Tangent(failure.tangent.leaf, unit, length, coordinate)
+        leaf = int(table.problem.X.owner[coordinate])
+        tangent = Tangent((leaf,), unit, length, coordinate)
         found = column(table.problem, table.base, tangent, None)
         # To one side a ladder was taken already.
         if found.step == 0.0 or found.one_sided:
@@ -536,7 +537,7 @@ class _Search:
             unit[row] = 1.0
         changes = [0.0]
         for point in rounding_neighbours(
-            table.problem, self.failure.tangent.leaf, table.probes.seed
+            table.problem, self.failure.tangent.leaves, table.probes.seed
         ):
             if row is None:
                 there = evaluate(table.problem, table.base, point, Purpose.ROUNDING)[coordinate]
@@ -544,8 +545,8 @@ class _Search:
                 tangent = np.zeros(table.problem.X.size)
                 tangent[coordinate] = 1.0
                 forward = Forward(table.problem, point)
-                leaf = self.failure.tangent.leaf
-                there = forward.column(table.base, tangent, leaf)[1][row]
+                leaves = self.failure.tangent.leaves
+                there = forward.column(table.base, tangent, leaves)[1][row]
             else:
                 there = Reverse(table.problem, point).row(table.base, unit)[coordinate]
             changes.append(abs(float(there) - automatic))

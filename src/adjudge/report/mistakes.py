@@ -693,7 +693,9 @@ def likely_mistake(table: Table, mode: str) -> str | None:
     reverse, problem, base = table.reverse, table.problem, table.base
     if failure is None or failure.kind != "rows" or reverse is None or table.eps is not None:
         return None
-    j, i = failure.tangent.leaf, _output(table, failure)
+    if len(failure.tangent.leaves) > 1:
+        return None
+    j, i = failure.tangent.leaves[0], _output(table, failure)
     leaf, part = problem.X.leaves[j], problem.X.slices[j]
     if not 2 <= leaf.size <= ENTRIES or not reverse.attached[i]:
         return None

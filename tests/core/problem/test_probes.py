@@ -30,7 +30,7 @@ def test_unit_tangents_are_the_standard_basis_with_the_scale_of_their_leaf():
 
     assert np.array_equal(np.eye(3), [t.vector for t in found])
     assert [0, 1, 2] == [t.coordinate for t in found]
-    assert [0, 0, 1] == [t.leaf for t in found]
+    assert [(0,), (0,), (1,)] == [t.leaves for t in found]
     assert [t.length for t in found] == pytest.approx([12.5**0.5, 12.5**0.5, 1e-3])
 
 
@@ -43,7 +43,7 @@ def test_a_block_gives_its_own_unit_tangents_only():
 def test_projected_tangents_are_one_a_leaf_that_is_not_empty():
     found = tangents(Probes(X, Y, False, 0))
 
-    assert [0, 1] == [t.leaf for t in found]
+    assert [(0,), (1,)] == [t.leaves for t in found]
     assert np.count_nonzero(found[0].vector) == 2
     assert np.flatnonzero(found[1].vector).tolist() == [2]
     assert np.all(np.abs(found[0].vector[:2]) <= 12.5**0.5)

@@ -5,7 +5,7 @@ import pytest
 
 from adjudge import ByHand, Verdict, examine
 from adjudge.engine.arrays import PlainBackend
-from adjudge.jacobian.coloring import colored_tangents
+from adjudge.jacobian.groups import colored_tangents
 from adjudge.limits import limited
 from adjudge.problem.probes import Probes
 from adjudge.problem.space import Space

@@ -1,0 +1,193 @@
+"""Leaves share tangents: what a check costs does not grow with their number, and none hides."""
+
+import numpy as np
+import pytest
+
+from adjudge import ByHand, Verdict, examine
+from adjudge.jacobian import STAGES
+
+MAGNITUDES = (1e-3, 1e-1, 1.0, 10.0)
+"""The factors of the outputs of the leaves, one after the other and again from the first."""
+
+
+def leaves(count, seed=0):
+    """Leaves of three to nine numbers."""
+    random = np.random.default_rng(seed)
+    return tuple(random.uniform(0.5, 1.5, int(random.integers(3, 10))) for _ in range(count))
+
+
+def weighted(count):
+    """A function of so many leaves, of sensitivities that differ by four decades, and its vjp."""
+    factors = [MAGNITUDES[k % len(MAGNITUDES)] for k in range(count)]
+
+    def forward(*x):
+        return np.array([c * np.sum(np.sin(a)) for c, a in zip(factors, x, strict=True)]).sum()
+
+    def vjp(*args):
+        *x, w = args
+        return tuple(w * c * np.cos(a) for c, a in zip(factors, x, strict=True))
+
+    return forward, vjp
+
+
+def alike(count):
+    """A function of so many leaves that are alike, which multiply, and its vjp."""
+
+    def forward(*x):
+        return np.exp(sum(np.sum(np.sin(a)) for a in x) / count)
+
+    def vjp(*args):
+        *x, w = args
+        return tuple(w * forward(*x) * np.cos(a) / count for a in x)
+
+    return forward, vjp
+
+
+def with_error(vjp, leaf, entry, factor):
+    """The vjp with one entry of one leaf off by a factor, or all of its entries (`None`)."""
+
+    def wrong(*args):
+        gradients = [np.array(g) for g in vjp(*args)]
+        if entry is None:
+            gradients[leaf] *= factor
+        else:
+            gradients[leaf][entry] *= factor
+        return tuple(gradients)
+
+    return wrong
+
+
+def evaluations(function, count):
+    forward, vjp = function(count)
+    report = examine(ByHand(forward, vjp=vjp), leaves(count), seed=0)
+    assert report.verdict is Verdict.PASS, str(report)
+    assert report.counts["comparisons"] == count
+    return report.counts["evaluations"]
+
+
+def test_the_cost_of_leaves_that_are_alike_does_not_grow():
+    assert evaluations(alike, 3) == evaluations(alike, 10) == evaluations(alike, 100)
+
+
+def test_the_cost_of_leaves_of_different_magnitudes_does_not_grow():
+    assert evaluations(weighted, 40) <= evaluations(weighted, 8) + 8
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("function", [alike, weighted])
+def test_a_right_gradient_passes_at_any_seed(function, seed):
+    forward, vjp = function(12)
+
+    assert examine(ByHand(forward, vjp=vjp), leaves(12, seed), seed=seed)
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("factor", [1 + 1e-4, -1.0, 0.0])
+@pytest.mark.parametrize("leaf", [0, 1, 2, 3, 11])
+def test_a_leaf_that_is_wrong_fails_whatever_the_others_are(leaf, factor, seed):
+    forward, vjp = weighted(12)
+    rule = ByHand(forward, vjp=with_error(vjp, leaf, None, factor))
+
+    report = examine(rule, leaves(12), seed=seed)
+
+    assert report.verdict is Verdict.FAIL, str(report)
+    assert report.entries[0].wrt.startswith(f"inputs[{leaf}]")
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("count", [2, 7, 60])
+def test_one_wrong_entry_among_all_leaves_fails_and_is_named(count, seed):
+    forward, vjp = alike(count)
+    leaf = count // 2
+    rule = ByHand(forward, vjp=with_error(vjp, leaf, 1, 1 + 1e-4))
+
+    report = examine(rule, leaves(count), seed=seed)
+
+    assert report.verdict is Verdict.FAIL
+    assert report.entries[0].wrt == f"inputs[{leaf}][1]"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_two_leaves_whose_gradients_are_swapped_fail(seed):
+    forward, vjp = alike(6)
+    x = tuple(np.linspace(0.5 + k / 10, 1.5, 4) for k in range(6))
+
+    def swapped(*args):
+        g = list(vjp(*args))
+        g[1], g[4] = g[4], g[1]
+        return tuple(g)
+
+    report = examine(ByHand(forward, vjp=swapped), x, seed=seed)
+
+    assert report.verdict is Verdict.FAIL
+    assert {entry.wrt.split("[")[1] for entry in report.entries} == {"1]", "4]"}
+
+
+def test_a_rule_that_is_wrong_in_all_of_many_leaves_is_not_followed_into_each():
+    forward, vjp = alike(80)
+    rule = ByHand(forward, vjp=lambda *args: tuple(2 * g for g in vjp(*args)))
+
+    report = examine(rule, leaves(80), seed=0)
+
+    assert report.verdict is Verdict.FAIL
+    assert report.counts["comparisons"] == 80
+    assert report.counts["evaluations"] < 8 * 80
+
+
+def test_a_kink_in_one_leaf_leaves_the_others_judged():
+    def forward(a, b, c):
+        return np.sum(np.abs(a)) + np.sum(np.sin(b)) + np.sum(c**2)
+
+    def vjp(factor):
+        return lambda a, b, c, w: (w * np.sign(a), factor * w * np.cos(b), 2 * w * c)
+
+    x = np.zeros(3), np.linspace(0.1, 1, 5), np.linspace(1, 2, 4)
+
+    right = examine(ByHand(forward, vjp=vjp(1.0)), x, seed=0)
+    wrong = examine(ByHand(forward, vjp=vjp(1.01)), x, seed=0)
+
+    assert right.verdict is Verdict.PASS
+    assert wrong.verdict is Verdict.FAIL
+    assert wrong.entries[0].wrt.startswith("inputs[1]")
+
+
+def test_a_leaf_without_a_gradient_that_f_reads_fails():
+    def forward(a, b):
+        return np.sum(a) * (1 + 1e-9 * np.sum(b))
+
+    def forgets(a, b, w):
+        return w * (1 + 1e-9 * np.sum(b)) * np.ones_like(a), None
+
+    x = np.linspace(1, 2, 5), np.linspace(1, 2, 4)
+    report = examine(ByHand(forward, vjp=forgets), x, seed=0)
+
+    assert report.verdict is Verdict.FAIL
+    assert report.entries[0].wrt.startswith("inputs[1]")
+
+
+def test_forward_mode_is_compared_along_the_same_tangents():
+    forward, vjp = alike(5)
+
+    def jvp(*args):
+        x, v = args[:5], args[5:]
+        g = vjp(*x, 1.0)
+        return sum(np.sum(a * b) for a, b in zip(g[:4], v[:4], strict=True))  # the last is left out
+
+    report = examine(ByHand(forward, vjp=vjp, jvp=jvp), leaves(5), modes=["R", "F"], seed=0)
+
+    assert report.modes["F"] is Verdict.FAIL
+    assert any(entry.mode == "F" and "inputs[4]" in entry.wrt for entry in report.entries)
+
+
+def test_the_report_says_which_stage_decided():
+    forward, vjp = alike(6)
+
+    right = examine(ByHand(forward, vjp=vjp), leaves(6), seed=0)
+    wrong = examine(ByHand(forward, vjp=with_error(vjp, 2, 0, 1.5)), leaves(6), seed=0)
+
+    known = {"two evaluations", *(stage.name for stage in STAGES)}
+    assert set(right.stages) <= known
+    assert sum(count.decided for count in right.stages.values()) == 1
+    assert wrong.stages["second ladder"].reached == 1
+    assert wrong.stages["halves of the leaves"].decided >= 2
+    assert wrong.to_dict()["stages"]["second ladder"]["reached"] == 1
