@@ -109,6 +109,11 @@ class JaxArrays(ArrayOperations):
             there = None if device is None else self._device(device)
             return jax.device_put(np.array(values).astype(wanted), there)
 
+    def widen(self, array: Array) -> Array:
+        # on the host, where no program is compiled for it
+        wide = np.complex128 if self.is_complex(array) else np.float64
+        return _put(np.asarray(array).astype(wide), array)
+
     def zeros_for_absent(self, values: MaybeArrays, like: Arrays) -> Arrays:
         return tuple(
             _zeros_like(leaf) if value is None else value
