@@ -11,7 +11,7 @@ from functools import cache, cached_property
 import numpy as np
 
 from adjudge.floats import Vector, norm, scale
-from adjudge.problem.space import DOUBLE, Space
+from adjudge.problem.space import Space
 
 
 @unique
@@ -299,8 +299,7 @@ def _entries(wide: bool) -> Vector:
 
 def random_cotangent(space: Space, seed: int, stream: Stream = Stream.COTANGENT) -> Vector:
     """Returns a random vector of `space`, of the entries of `random_entries`."""
-    wide = max([leaf.eps for leaf in space.leaves], default=DOUBLE) <= DOUBLE
-    return random_entries(generator(seed, stream), space.size, wide=wide)
+    return random_entries(generator(seed, stream), space.size, wide=space.double)
 
 
 def fresh_seed() -> int:

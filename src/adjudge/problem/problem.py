@@ -39,7 +39,7 @@ from adjudge.problem.constraints import (
     within,
 )
 from adjudge.problem.domain import Bounds, read_bounds
-from adjudge.problem.space import DOUBLE, Space
+from adjudge.problem.space import Space
 
 
 class BlockSums(Protocol):
@@ -202,9 +202,9 @@ def first_order(
         arguments = replace(arguments, backend=hand)
     user = _UserFunction(function, counts or Counts(), bounds, directions)
     problem = user.at(arguments, reference)
-    given = [leaf.eps for leaf in problem.X.leaves]
-    if reference is not None or max(given, default=DOUBLE) <= DOUBLE:
+    if reference is not None or problem.X.double:
         return problem
+    given = [leaf.eps for leaf in problem.X.leaves]
     return replace(problem, in_double=lambda: user.at(arguments.in_double(), given=given))
 
 

@@ -137,7 +137,7 @@ class Space:
                 name,
                 read.info(array),
                 tuple(host.shape),
-                read.is_complex(array),
+                host.dtype.kind == "c",
                 backend.effective_eps(array),
             )
             leaves.append(leaf)
@@ -162,6 +162,11 @@ class Space:
     def complex(self) -> bool:
         """Whether any leaf is complex."""
         return True in [leaf.complex for leaf in self.leaves]
+
+    @cached_property
+    def double(self) -> bool:
+        """Whether numbers of float64 go from the host into every leaf without rounding."""
+        return False not in [leaf.double for leaf in self.leaves]
 
     @cached_property
     def owner(self) -> NDArray[np.int64]:

@@ -114,7 +114,7 @@ class LinearRule:
             checks.compared += first.size
             yield from self._unrepeatable(pairs)
         if self.rule is Rule.VJP:
-            yield from self.zero(np.zeros_like(u))
+            yield from self.zero(np.zeros(u.size))
 
     def _unrepeatable(self, pairs: Sequence[tuple[Vector, Vector]]) -> Iterator[Finding]:
         """Yields the finding about the pair of runs that differs most, if any does."""
@@ -270,7 +270,7 @@ class Pullbacks:
         handed = reverse.cotangent(base, u, zeros=True)
         likes = base.arrays[: len(base.Y.leaves)]
         # The cotangent counts as it is rounded to its dtype.
-        before = base.Y.vector(problem.backend, handed, likes)
+        before = u.copy() if base.Y.double else base.Y.vector(problem.backend, handed, likes)
         gradients = reverse.pull(handed)
         first = reverse.vector(gradients)
         checks.images["R" + problem.modes_taken] = u, first
@@ -305,11 +305,12 @@ class Pullbacks:
         checks, reverse, base = self.checks, self.reverse, self.checks.base
         if not checks.problem.backend.undefined_cotangents or not any(reverse.attached):
             return
-        zero = reverse.cotangent(base, np.zeros(base.Y.size), zeros=True)
         attached = [k for k, here in enumerate(reverse.attached) if here]
         cases: list[list[int]] = [attached]
+        zero: MaybeArrays = (None,) * len(reverse.attached)
         if len(attached) > 1:
             cases += [[k] for k in attached]
+            zero = reverse.cotangent(base, np.zeros(base.Y.size), zeros=True)
         mode = "R" + checks.problem.modes_taken
         for case in cases:
             output = "" if case is attached else base.Y.leaves[case[0]].name
