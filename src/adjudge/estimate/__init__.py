@@ -5,7 +5,6 @@ Its modules, each of which may import those above it:
 - `stencils`: difference stencils and the Richardson ladder, as arithmetic on sampled values.
 - `reference`: a derivative that the user gives in place of differences, bound to a problem, and
   that by NumPy's extended precision.
-- `multiprecision`: a reference in mpmath.
 - `directional`: the derivative of a problem along one tangent.
 - `noise`: the computational noise of f, and how many digits its values carry.
 - `kinks`: jumps and one-sided slopes, and whether f is differentiable at x.
@@ -29,14 +28,13 @@ from adjudge.estimate.directional import (
     with_steps,
 )
 from adjudge.estimate.kinks import Irregularity, irregularity, with_jumps
-from adjudge.estimate.multiprecision import Mpmath
 from adjudge.estimate.noise import (
     SIGNIFICANT_BITS,
     plateau_dtype,
     rounded_dtype,
     with_measured_noise,
 )
-from adjudge.estimate.reference import Direction, Link, NumpyDifferences, Reference, bind
+from adjudge.estimate.reference import Direction, Link, Mpmath, NumpyDifferences, Reference, bind
 from adjudge.estimate.stencils import Estimate, Sample
 
 __all__ = [
