@@ -70,7 +70,7 @@ class TorchEnvironment(Environment):
 
     def random_state(self) -> Hashable:
         states: list[torch.Tensor] = [torch.get_rng_state()]
-        if torch.cuda.is_available() and torch.cuda.is_initialized():
+        if torch.cuda.is_initialized() and torch.cuda.is_available():
             states += torch.cuda.get_rng_state_all()
         return _RandomState([state.numpy().tobytes() for state in states])
 
