@@ -46,14 +46,19 @@ def global_state(name):
 def already_shown(name, check):
     """What another check shows by the same code.
 
-    A wrong rule is planted in place of an engine's derivatives, so that it asks about arrays alone:
-    the two ways of PyTorch have the same, and array_api_strict those of NumPy, where every wrong
-    rule is planted. The others see the first of each scenario and those of second order.
+    A wrong rule is planted in place of an engine's derivatives, and a fault in what they return, so
+    that both ask about arrays alone: the two ways of PyTorch have the same, and array_api_strict
+    has those of NumPy, where every wrong rule is planted. PyTorch and JAX see the first wrong rule
+    of each scenario and those of second order.
     What JAX does on its second device is the same for every function: one of each kind of array is
     asked for.
     """
+    if name in ("torch.func", "array_api_strict") and (
+        "-wrong rule: " in check or "-fault " in check
+    ):
+        return True
     if "-wrong rule: " in check:
-        return name in ("torch.func", "array_api_strict") or check.split(": ")[1] not in FIRST_RULES
+        return check.split(": ")[1] not in FIRST_RULES
     if name == "torch.func":
         return check.startswith(("names", "refusals", "arrays-", "environment-"))
     scenario, _, _ = check.partition("-")
@@ -90,17 +95,27 @@ def test_the_adapter_conforms(name, check):
     check.run()
 
 
+def shown_in_double(check):
+    """Whether this is an error in single precision that is planted in double precision as well.
+    Those that stay are one of each kind: of the numbers, of the rules, of the dtype.
+    """
+    _, _, what = check.partition("-float32-")
+    return what.startswith(("fault ", "wrong rule: ")) and what not in (
+        "fault factor", "fault wrong dtype", "wrong rule: sign", "wrong rule: sign of the jvp",
+    )  # fmt: skip
+
+
 @pytest.mark.backend("jax")
 def test_jax_conforms_in_every_dtype_and_with_every_fault():
     before = {check.id for check in checks("jax")}
     more = [
         check
         for check in checks("jax", scenarios=["elementwise"], thorough=True)
-        if check.id not in before
+        if check.id not in before and not shown_in_double(check.id)
     ]
 
-    assert any("float32-fault" in check.id for check in more)
-    assert any("float32-wrong rule" in check.id for check in more)
+    assert sum("float64-fault" in check.id for check in more) >= 8
+    assert any("float32-fault wrong dtype" in check.id for check in more)
     for check in more:
         check.run()
 
