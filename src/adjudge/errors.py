@@ -3,10 +3,10 @@
 Every error of adjudge has two lines: what was found, and what to do about it.
 
 Wherever adjudge calls the user's function, a derivative of it or an operation of the engine, it
-does so within `running`, which marks what is raised there. Some of these calls may fail without
-harm: a function need not be defined at every point beside x. They are made by `attempt` or within
-`Catching`, which keep marked exceptions and let all others through: a mistake in adjudge itself
-is never taken for a property of the function.
+does so within `running` or by `called`, which mark what is raised there. Some of these calls may
+fail without harm: a function need not be defined at every point beside x. They are made by
+`attempt` or within `Catching`, which keep marked exceptions and let all others through: a mistake
+in adjudge itself is never taken for a property of the function.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum, auto
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 Value = TypeVar("Value")
 
@@ -115,12 +115,21 @@ class running:  # noqa: N801 it is used as a function, as `contextlib.suppress` 
             mark(error, self.source, self.note)
 
 
-def mark(error: BaseException, source: Source, note: str = "") -> None:
-    """Marks `error` as raised by `source`, unless it is marked already, and adds `note` to it.
+def called(source: Source, call: Callable[..., Value], *arguments: Any, note: str = "") -> Value:
+    """Returns `call(*arguments)`, and marks what it raises as `running` does.
 
-    What is called for every evaluation catches and marks by itself, without a block of `running`:
-    entering one costs as much as an operation on a small array.
+    It is for what is called at every evaluation: to enter a block costs as much as an operation on
+    a small array.
     """
+    try:
+        return call(*arguments)
+    except BaseException as error:  # it is raised again
+        mark(error, source, note)
+        raise
+
+
+def mark(error: BaseException, source: Source, note: str = "") -> None:
+    """Marks `error` as raised by `source`, unless it is marked already, and adds `note` to it."""
     vars(error).setdefault(_MARK, source)
     if note:
         error.add_note(note)

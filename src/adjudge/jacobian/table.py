@@ -135,11 +135,16 @@ class Table:
     """Whether `fill` has paused."""
     rows: Vector | None = None
     """The whole table by reverse mode, where it fitted into one block."""
+    problem: Problem = field(init=False)
+    """The function that is differentiated, at x."""
+    probes: Probes = field(init=False)
+    """The tangents and cotangents of the table."""
     budget: Budget = field(init=False)
     adjoint_test: AdjointTest = field(init=False)
 
     def __post_init__(self) -> None:
         """Makes what follows from the rest."""
+        self.problem, self.probes = self.columns.problem, self.columns.probes
         modes = self.reverse is not None, self.forward is not None
         self.budget = Budget(self.problem, self.probes, *modes, self.known_row is not None)
         # A bound method would close a cycle, which keeps arrays on devices until Python collects
@@ -147,19 +152,9 @@ class Table:
         self.adjoint_test = AdjointTest(partial(row_name, self.probes, self.base, "rows"))
 
     @property
-    def problem(self) -> Problem:
-        """The function that is differentiated, at x."""
-        return self.columns.problem
-
-    @property
     def base(self) -> Base:
         """The outputs of the function at x."""
         return self.columns.base
-
-    @property
-    def probes(self) -> Probes:
-        """The tangents and cotangents of the table."""
-        return self.columns.probes
 
     @property
     def tolerance(self) -> Tolerance:

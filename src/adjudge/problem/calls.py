@@ -501,18 +501,25 @@ class UserCalls:
         leaves = x if arguments.all_checked else arguments.fill(x)
         args, kwargs = arguments.tree.rebuild(leaves)
         counts.evaluations += 1
-        try:
-            if self._plain:
-                result = function(*args, **kwargs)
-            else:
-                with arguments.backend.environment.call_context(x):
-                    result = function(*args, **kwargs)
-        except BaseException as error:
-            self.mark(error)
-            raise
+        result = self.run(function, x, args, kwargs)
         if self.signature is None:
             self.mutated = self.arguments.mutated(leaves)
         return self.outputs(result)
+
+    def run(
+        self, call: Callable[..., Any], x: Arrays, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """Returns what the user's code returns in the context of an evaluation at `x`, and marks
+        what it raises.
+        """
+        try:
+            if self._plain:
+                return call(*args, **kwargs)
+            with self.arguments.backend.environment.call_context(x):
+                return call(*args, **kwargs)
+        except BaseException as error:  # it is raised again
+            self.mark(error)
+            raise
 
     def mark(self, error: BaseException) -> None:
         """Marks what the function raised, with a note that says in which evaluation."""
@@ -654,12 +661,8 @@ class Recordable:
         purpose = calls.counts.purpose
         if self.recording is not None and purpose not in UNRECORDED:
             calls.counts.evaluations += 1
-            try:
-                with backend.environment.call_context(x):
-                    return self.recording(x)
-            except BaseException as error:
-                calls.mark(error)
-                raise
+            made: Arrays = calls.run(self.recording, x, (x,), {})
+            return made
         compiled = backend.compilations()
         y = calls.evaluate(self.function, x)
         self.compiles = self.compiles or backend.compilations() != compiled

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from adjudge.constants import UNDERFLOW_MARGIN
 from adjudge.engine import ArrayInfo, Arrays, AutodiffBackend, HostArray, MaybeArrays
-from adjudge.errors import InputError, NotSupportedError, Source, mark, running
+from adjudge.errors import InputError, NotSupportedError, Source, called, running
 from adjudge.floats import FORMATS, Format, Vector
 
 DOUBLE = float(np.finfo(np.float64).eps)
@@ -196,13 +196,10 @@ class Space:
                 parts.append(np.zeros(leaf.size))
                 continue
             try:
-                host = to_host(array, origin)
+                host = called(Source.ENGINE, to_host, array, origin)
             except NotSupportedError:
                 # The array is on a device whose arrays hold no values.
                 host = None
-            except BaseException as error:
-                mark(error, Source.ENGINE)
-                raise
             if host is None or host.shape != leaf.host_shape:
                 # A wrong shape or device is reported by name elsewhere. Here it must not be
                 # misread.
@@ -241,11 +238,7 @@ class Space:
         for leaf, part, array in zip(self.leaves, self.slices, like, strict=True):
             own = vector[part]
             host = leaf.host(own) if leaf.complex else own.reshape(leaf.host_shape)
-            try:
-                made.append(from_host(host, array))
-            except BaseException as error:
-                mark(error, Source.ENGINE)
-                raise
+            made.append(called(Source.ENGINE, from_host, host, array))
         return tuple(made)
 
 
