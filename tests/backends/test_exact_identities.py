@@ -351,7 +351,7 @@ def test_a_right_function_is_no_false_alarm(adjudge_backend, name):
     assert set() == statuses(report), str(report)
 
 
-@cells("name", torch=TORCH, jax=JAX[::4])
+@cells("name", torch=TORCH, jax=[name for name in JAX[::4] if name != "scan"])
 def test_a_right_second_derivative_is_no_false_alarm(adjudge_backend, name):
     report = checked(adjudge_backend, name, ["RR", "FR"])
 
