@@ -62,8 +62,10 @@ long = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("modes", [["R"], ["F"]])
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(
+    ("point", "modes"),
+    [*((point, ["R"]) for point in POINTS), ("tail", ["F"]), ("mixed", ["F"]), ("many", ["F"])],
+)
 @pytest.mark.parametrize("name", REFERENCES)
 def test_a_right_derivative_passes_and_a_wrong_one_fails(name, point, modes):
     x, given = np.asarray(POINTS[point]), REFERENCES[name]
