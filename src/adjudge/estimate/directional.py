@@ -57,7 +57,7 @@ def coarsest_eps(problem: Problem, base: Base) -> float:
     """Returns the coarsest `eps` (spacing at 1) of the checked leaves, of the outputs, and of
     float64, in which everything is computed here.
     """
-    return max(2.0**-52, *(leaf.eps for leaf in (*problem.X.leaves, *base.whole.leaves)))
+    return max(problem.X.coarsest_eps, base.whole.coarsest_eps)
 
 
 def column(problem: Problem, base: Base, tangent: Tangent, eps: float | None) -> Column:

@@ -29,6 +29,7 @@ from adjudge.findings import (
     worst,
 )
 from adjudge.floats import Vector
+from adjudge.problem import DOUBLE
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Tolerance:
     @property
     def double(self) -> bool:
         """Says whether all arithmetic is in double precision."""
-        return bool(self.eps <= np.finfo(np.float64).eps)
+        return self.eps <= DOUBLE
 
     @property
     def resolution(self) -> float:

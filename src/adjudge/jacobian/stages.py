@@ -185,7 +185,9 @@ class Trial:
 
     def with_compared(self, compared: list[ModeComparison], by: str) -> Trial:
         """Returns the trial with comparisons that allow for more, or leave more open."""
-        return replace(self, compared=compared, decided_by=by)
+        after = replace(self, compared=compared)
+        changed = (after.fails, after.open) != (self.fails, self.open)
+        return replace(after, decided_by=by) if changed else after
 
 
 @dataclass(frozen=True)
@@ -290,8 +292,9 @@ class LongerStep(Stage):
         compared = list(columns.comparisons(found, trial.block, trial.pushed))
         if not all(comparison.agrees_clearly for _, comparison, _ in compared):
             return trial
-        settled = replace(trial, column=found, doubt=Doubt.NONE)
-        return settled.with_compared(compared, self.name)
+        return replace(
+            trial, column=found, doubt=Doubt.NONE, compared=compared, decided_by=self.name
+        )
 
 
 @dataclass(frozen=True)

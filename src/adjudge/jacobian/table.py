@@ -429,7 +429,7 @@ class Table:
             self.record.reached[stage.name] += 1
             after = stage.apply(trial)
             if isinstance(after, Again):
-                self.record.decided[stage.name] += 1
+                self.record.decided[stage.name] += not after.leaves
                 return after
             trial = after
         return trial

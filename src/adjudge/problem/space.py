@@ -173,6 +173,11 @@ class Space:
         """The index of the leaf of each coordinate."""
         return np.repeat(np.arange(len(self.leaves)), [leaf.size for leaf in self.leaves])
 
+    @cached_property
+    def coarsest_eps(self) -> float:
+        """The coarsest `eps` of the leaves, and at least that of float64."""
+        return max([DOUBLE, *[leaf.eps for leaf in self.leaves]])
+
     def entry(self, k: int) -> str:
         """Returns the accessor path of coordinate `k` of the whole space."""
         j = int(self.owner[k])

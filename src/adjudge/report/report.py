@@ -266,6 +266,11 @@ class Report:
         return "\n".join(lines)
 
     @property
+    def deciding(self) -> list[str]:
+        """Returns the stages beyond two evaluations that decided some column."""
+        return [name for k, (name, count) in enumerate(self.stages.items()) if k and count.decided]
+
+    @property
     def footer(self) -> str:
         """Returns the counts, the errors that would have shown, and the provenance."""
         c = self.counts
@@ -275,12 +280,17 @@ class Report:
             power = ""
         verdicts = "  ".join(f"{mode}: {verdict}" for mode, verdict in self.modes.items())
         head = f"{self.matrix}\n" if self.ways else f"{verdicts}   "
+        deciding = ", ".join(
+            f"{name} ({count.decided})" for name, count in self.stages.items() if count.decided
+        )
+        # Two evaluations decide most checks, and then there is nothing to tell.
+        decided = f"columns decided by {deciding}\n" if self.deciding else ""
         beyond = f"looked at as well: {', '.join(self.beyond)}\n" if self.beyond else ""
         return (
             f"{head}{c['comparisons']} comparisons, {c['identities']} identities, "
             f"{c['evaluations']} evaluations, {c['vjps']} vjps, {c['jvps']} jvps, "
             f"{c['probes']} probes\n"
-            f"{beyond}{power}"
+            f"{decided}{beyond}{power}"
             f"{self.provenance}; {self.provenance.mode} mode, seed={self.provenance.seed}, "
             f"adjudge {self.provenance.adjudge}"
         )

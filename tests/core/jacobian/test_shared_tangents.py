@@ -189,5 +189,7 @@ def test_the_report_says_which_stage_decided():
     assert set(right.stages) <= known
     assert sum(count.decided for count in right.stages.values()) == 1
     assert wrong.stages["second ladder"].reached == 1
-    assert wrong.stages["halves of the leaves"].decided >= 2
+    assert wrong.stages["halves of the leaves"].reached >= 2
+    assert "columns decided by two evaluations" in str(wrong)
+    assert "columns decided by" not in str(right)
     assert wrong.to_dict()["stages"]["second ladder"]["reached"] == 1
