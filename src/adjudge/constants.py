@@ -7,6 +7,23 @@ floating-point formats in `adjudge.floats`. What was measured on the zoo was mea
 
 # ---- Steps of differences
 
+LADDER_RATIO = 4.0
+"""Steps of a ladder that are close together sample the same noise, and steps far apart leave few
+windows. Neighbouring steps have this ratio. The value is ours."""
+COARSE_LADDER_RATIO = 2.0
+"""In sixteen bits a ladder of the ratio 4 would have two steps. This ratio stands in for
+`LADDER_RATIO` there. The value is ours."""
+SECOND_LADDER_FACTOR = 1.4
+"""Values may be rounded to multiples of a power of two, as the steps are, and a second ladder at
+powers of two would show no rounding. Its steps are those of the first times this factor, which is
+no ratio of small numbers. The value is ours."""
+EXACT_SECOND_LADDER_FACTOR = 1.5
+"""In narrow dtypes, and along random tangents, a step times 1.4 is not exact and would change the
+direction. This factor stands in for `SECOND_LADDER_FACTOR` there. The value is ours."""
+DROWNED_PART = 1e-3
+"""Where rounding drowns the motion of f at the first step (`1e14 + sin(x)`), all of an ordinary
+ladder is noise. A ladder reaches longer steps where the error bar exceeds this part of the value.
+The value is ours."""
 LONGEST_STEP = 0.25
 """Over a long step most functions are no polynomial any more, and the coarse windows of a ladder
 are wasted or agree by chance. The ladder has no step longer than this part of the scale of x. The
@@ -72,6 +89,20 @@ ours and has no derivation."""
 
 # ---- Tolerances
 
+RTOL_EXPONENT = 0.5
+"""A tolerance below what differences can show makes right derivatives fail. In double precision
+`rtol` is the unit round-off to this power, 1e-8; see `Tolerance.relative`. The value is ours."""
+NARROW_RTOL_EXPONENT = 0.4
+"""An extrapolated central difference attains the accuracy `u^(4/5)`. In narrower dtypes `rtol` is
+its square root, the unit round-off to this power. The value follows from that."""
+RESOLUTION_EXPONENT = 0.25
+"""A derivative of the wrong sign would agree with any difference that is noisy enough. An error bar
+that is wider than the unit round-off to this power, relative to the derivative, decides nothing.
+The value is ours and has no derivation."""
+SHARP_TOLERANCES = 16
+"""A difference whose rounding is as large as the derivative agrees with anything. Two evaluations
+settle a projection only if the error bar is finer than this many times `rtol`; its bar adds up
+those of many entries. The value is ours."""
 SIGNIFICANT_PART = 1 / 4
 """One wrong entry among n shrinks by a factor near sqrt(n) in a projection, where `rtol` then
 allows it. A deviation that leaves the error bar by more than this part of `rtol` is traced to its
@@ -116,6 +147,10 @@ has no derivation."""
 
 # ---- Rounding, or an error
 
+STEADY_PART = 1 / 16
+"""A value below the rounding of f may be a derivative, or rounding of its own. It counts as a
+derivative if it changes by less than this part where x moves by a unit of rounding. The value is
+ours."""
 NEARBY_EXPONENTS = (46, 30, 20, 16, 13, 11, 9)
 """At one point no bound tells the rounding of an ill-conditioned rule from a small error of it. A
 gap is taken again at these distances, binary exponents over the scale of x, and is an error if it
@@ -178,6 +213,18 @@ differs from f by a wave would pass as rounding. The value is ours and has no de
 
 # ---- Kinks and other points without a derivative
 
+JUMP_BAR_PART = 1 / 64
+"""To look for a jump costs six evaluations, and most outputs have none. It is looked for only where
+the error bar exceeds this part of the derivative. The value is ours."""
+JUMP_BAR_UNITS = 1024
+"""Noise widens error bars as a jump does. A jump is looked for only where the bar exceeds this many
+units of rounding over the step. The value is ours."""
+JUMP_UNITS = 16
+"""Rounding is the same at all steps where f stands still. What stays the same at shrinking steps is
+a jump only if it exceeds this many units of rounding. The value is ours."""
+GROWING_PART = 0.75
+"""At a jump one-sided slopes grow as fast as the steps shrink, and at a vertical tangent more
+slowly. They count as growing from this part of that rate. The value is ours."""
 JUMP_UNCHANGED = 0.15
 """At a jump no value is the derivative, and a right rule would fail on its differences. The odd or
 even part of the samples belongs to a jump if it changes by no more than this part of itself, over
@@ -226,6 +273,20 @@ and has no derivation."""
 
 # ---- Saturation
 
+SATURATED_UNITS = 16
+"""Two evaluations show zero for a derivative below the rounding of f, whether it is right or not.
+An entry is looked into where a move of x by its scale would change f by at most this many units of
+rounding. Sums in double precision leave several of them; the value is ours."""
+NARROW_NEGLIGIBLE_UNITS = 2
+"""In a dtype that the user chose for being narrow, 16 units of rounding would hide derivatives that
+matter. This number stands in for `SATURATED_UNITS` there, where zeros are excused. It is ours."""
+NEGLIGIBLE_TOLERANCES = 8
+"""An entry that vanishes beside the rest of its block would leave every check open whose error bar
+is wide against it. It may pass up to this many times `rtol` of the largest entry. The value is
+ours."""
+NEGLIGIBLE_PART = 0.25
+"""In sixteen bits eight times `rtol` is nearly all of the derivative, and every small entry would
+be excused. No more than this part of the largest entry is. The value is ours."""
 TAIL_DISTANCE = 2.0**-8
 """A derivative of zero hides the tail of a saturated function, and is right at a stationary point.
 f has to keep its value this far from x, over its scale, for a tail: a power of x with an offset of
@@ -300,6 +361,21 @@ ours and lies above the rounding of float64."""
 
 # ---- Noise, and values with fewer digits than their dtype
 
+BAR_ROUNDING_UNITS = 16
+"""What a coarse window is off by may be rounding of a finer one, or truncation. Beyond this many
+times its rounding it is truncation that is left. Sixteen are far more than rounding does; the value
+is ours."""
+USUAL_OUTPUTS = 8
+"""Of many outputs some agree by chance far better than their noise allows. From this many outputs
+of a leaf on, no disagreement is taken for smaller than their median; a median of fewer would itself
+be small by chance. The value is ours."""
+PLATEAU_PART = 0.75
+"""A function that rounds its input to a narrower dtype stands still over steps that this dtype does
+not resolve. It counts as such if this part of the outputs that should move does not. The value is
+ours."""
+FULL_DIGITS_PART = 1 / 8
+"""What cancels stands still as well, for want of digits. Outputs below this part of the largest in
+their leaf do not count as standing still. The value is ours."""
 NOISE_POINTS = (32, 31, 29, 28, 25, 24, 21, 19, 18, 16)
 """Noise of f that is larger than its rounding makes right derivatives fail. It is sampled at these
 points, in 32nds of a step, which are exact in any dtype. Their number leaves five residuals beside

@@ -10,7 +10,14 @@ from functools import partial
 
 import numpy as np
 
-from adjudge.constants import COARSE_EPS, SHORT_STEP_REDUCTIONS, STEP_REDUCTIONS
+from adjudge.constants import (
+    COARSE_EPS,
+    DROWNED_PART,
+    EXACT_SECOND_LADDER_FACTOR,
+    SECOND_LADDER_FACTOR,
+    SHORT_STEP_REDUCTIONS,
+    STEP_REDUCTIONS,
+)
 from adjudge.errors import InputError, attempt
 from adjudge.estimate.reference import Direction
 from adjudge.estimate.stencils import (
@@ -231,7 +238,8 @@ def interleaving_factor(problem: Problem, found: Column) -> float:
     tangent = found.tangent
     # The direction of any other tangent would be rounded.
     unit = tangent.coordinate is not None
-    return 1.4 if unit and _double(problem, tangent) else 1.5
+    exact = not (unit and _double(problem, tangent))
+    return EXACT_SECOND_LADDER_FACTOR if exact else SECOND_LADDER_FACTOR
 
 
 def steps_around(problem: Problem, base: Base, found: Column, *, far: bool = False) -> list[float]:
@@ -274,7 +282,7 @@ def _drowned_in_rounding(estimate: Estimate) -> bool:
     error, value = (
         np.where(np.isfinite(v), np.abs(v), 0.0) for v in (estimate.error, estimate.value)
     )
-    return bool(np.max(error, initial=0.0) > 1e-3 * np.max(value, initial=0.0))
+    return bool(np.max(error, initial=0.0) > DROWNED_PART * np.max(value, initial=0.0))
 
 
 def _movable(problem: Problem, tangent: Tangent) -> bool:

@@ -15,7 +15,11 @@ from numpy.typing import NDArray
 
 from adjudge.constants import (
     COARSE_EPS,
+    GROWING_PART,
+    JUMP_BAR_PART,
+    JUMP_BAR_UNITS,
     JUMP_UNCHANGED,
+    JUMP_UNITS,
     KINK_EXPONENTS,
     KINK_PERSISTENCE,
     KINK_ROUNDING_UNITS,
@@ -50,7 +54,9 @@ def with_jumps(problem: Problem, base: Base, found: Column) -> Column:
     estimate, eps = found.estimate, coarsest_eps(problem, base)
     with np.errstate(all="ignore"):
         size = base.magnitude(base.values)
-        wide = np.fmax(np.abs(estimate.value) / 64, 1024 * eps * size / found.step)
+        wide = np.fmax(
+            JUMP_BAR_PART * np.abs(estimate.value), JUMP_BAR_UNITS * eps * size / found.step
+        )
         suspects = estimate.moved & (estimate.error > wide)
     if found.step == 0 or not np.any(suspects):
         return found
@@ -78,7 +84,7 @@ def _unchanged(parts: list[Vector], unit: Vector) -> NDArray[np.bool_]:
     """Marks where the parts are the same at all steps, and larger than rounding."""
     with np.errstate(all="ignore"):
         apart = [np.abs(part - parts[0]) <= JUMP_UNCHANGED * np.abs(parts[0]) for part in parts[1:]]
-        return np.asarray(np.logical_and.reduce(apart) & (np.abs(parts[0]) > 16 * unit))
+        return np.asarray(np.logical_and.reduce(apart) & (np.abs(parts[0]) > JUMP_UNITS * unit))
 
 
 Slopes = list[Vector]
@@ -128,7 +134,7 @@ class LocalSlopes:
     def grows(self, slopes: Slopes) -> bool:
         """Returns whether a slope grows as fast as the steps shrink."""
         ratio = self.steps[0] / self.steps[1]
-        return bool(np.any(self._persisting(slopes, slopes, 0.75 * ratio)))
+        return bool(np.any(self._persisting(slopes, slopes, GROWING_PART * ratio)))
 
     def _persisting(self, defects: Slopes, slopes: Slopes, ratio: float) -> NDArray[np.bool_]:
         """Marks the outputs whose defects shrink by less than `ratio` and stay visible."""

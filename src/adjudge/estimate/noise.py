@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from adjudge.constants import (
     COARSE_EPS,
     ENOUGH_VALUES,
+    FULL_DIGITS_PART,
     NOISE_DEGREE,
     NOISE_POINTS,
+    PLATEAU_PART,
     UNEVEN_NOISE_POINTS,
 )
 from adjudge.estimate.directional import (
@@ -263,7 +265,7 @@ def plateau_dtype(problem: Problem, base: Base, found: Column, *, settled: bool)
         return None
 
     own = base.whole.modulus(base.values)
-    full = own >= base.whole.largest(own) / 8
+    full = own >= FULL_DIGITS_PART * base.whole.largest(own)
     if settled and found.ladders:
         values = np.array([value for s in found.ladders[0] for value in (s.plus, s.minus)])
         full &= lattice_noise(values, u) == 0
@@ -286,8 +288,8 @@ def plateau_dtype(problem: Problem, base: Base, found: Column, *, settled: bool)
             rates.append(np.mean(value[visible] == base.values[visible]))
         return np.array(rates)
 
-    if np.mean(unmoved(2.0**-30)) < 0.75:
+    if np.mean(unmoved(2.0**-30)) < PLATEAU_PART:
         return None
-    if np.mean(unmoved(2.0**-15)) < 0.75:
+    if np.mean(unmoved(2.0**-15)) < PLATEAU_PART:
         return "float32"
-    return "bfloat16" if np.any(unmoved(1.1 * 2.0**-10) > 0.25) else "float16"
+    return "bfloat16" if np.any(unmoved(1.1 * 2.0**-10) > 1 - PLATEAU_PART) else "float16"

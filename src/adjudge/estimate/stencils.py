@@ -11,7 +11,16 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.constants import COARSE_EPS, EXTRAPOLATED_ROUNDING, LONGEST_STEP
+from adjudge.constants import (
+    BAR_ROUNDING_UNITS,
+    COARSE_EPS,
+    COARSE_LADDER_RATIO,
+    EXTRAPOLATED_ROUNDING,
+    KINK_PERSISTENCE,
+    LADDER_RATIO,
+    LONGEST_STEP,
+    USUAL_OUTPUTS,
+)
 from adjudge.findings import Method, Scheme
 from adjudge.floats import Vector, lowest_bit
 
@@ -103,7 +112,7 @@ def ladder_ratio(eps: float) -> float:
     """Returns the ratio of neighbouring steps: 4, or 2 in sixteen bits, whose range of useful steps
     is short. Both are ours.
     """
-    return 2.0 if eps > COARSE_EPS else 4.0
+    return COARSE_LADDER_RATIO if eps > COARSE_EPS else LADDER_RATIO
 
 
 def ladder_steps(
@@ -178,12 +187,12 @@ def ladder(
             apart = off > 2 * (usable[k + 1 :] + usable[k])
             # Sixteen roundings are far more than rounding does, so what lies beyond is truncation
             # that is left.
-            beyond = np.where(off > 16 * rounding[k + 1 :], off, 0.0)
+            beyond = np.where(off > BAR_ROUNDING_UNITS * rounding[k + 1 :], off, 0.0)
             error = np.fmax(usable[k], np.fmax.reduce(beyond))
             credible[k] = np.where(np.any(apart, axis=0), np.inf, error)
         # Finer windows that are farther and farther apart converge to nothing, as those of sqrt at
         # 0 do.
-        apart = change[-1] > 16 * rounding[-1]
+        apart = change[-1] > BAR_ROUNDING_UNITS * rounding[-1]
         diverges = apart & (change[-1] >= change[-2]) if len(change) > 1 else apart & False
     best = np.argmin(credible, axis=0)
     columns = np.arange(plain.shape[1])
@@ -191,7 +200,7 @@ def ladder(
     with np.errstate(all="ignore"):
         # The finest plain difference has a say as well; see `Estimate.contradiction`.
         off = np.abs(plain[-1] - better[best, columns])
-        explained = 16 * (eps * size + noise + unit) / steps[-1] + bar
+        explained = BAR_ROUNDING_UNITS * (eps * size + noise + unit) / steps[-1] + bar
         contradiction = np.where(off > explained, off, 0.0)
     scheme = Scheme.ONE_SIDED_LADDER if one_sided else Scheme.CENTRAL_LADDER
     return Estimate(
@@ -264,7 +273,7 @@ def _typical_disagreement(
     usual = np.zeros_like(change)
     for part in parts:
         among = moved[part] & (size[part] > 0) & np.isfinite(size[part])
-        if np.count_nonzero(among) >= 8:
+        if np.count_nonzero(among) >= USUAL_OUTPUTS:
             relative = change[:, part][:, among] / size[part][among]
             typical = np.nanmedian(np.where(np.isfinite(relative), relative, np.nan), axis=1)
             usual[:, part] = np.where(np.isfinite(typical), typical, 0.0)[:, None] * size[part]
@@ -312,6 +321,7 @@ def _one_sided(samples: Sequence[Sample], at_x: Vector, eps: float) -> tuple[Vec
         noise = eps * np.abs(at_x) / finest[-1].step
         # Over the step the even part of a kink stays what it is, and that of a smooth f shrinks
         # with the step.
-        kink = (even.min(axis=0) > 0.5 * even.max(axis=0)) & (even[-1] > 16 * noise)
+        kink = even.min(axis=0) > KINK_PERSISTENCE * even.max(axis=0)
+        kink &= even[-1] > BAR_ROUNDING_UNITS * noise
         half = np.where(kink, bend[-1], np.nan)
         return odd[-1] - half, odd[-1] + half

@@ -14,7 +14,21 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.constants import ACCURATE_PART, COARSE_EPS, ENTRY_FLOOR, SIGNIFICANT_PART, UNDERFLOW
+from adjudge.constants import (
+    ACCURATE_PART,
+    COARSE_EPS,
+    ENTRY_FLOOR,
+    NARROW_NEGLIGIBLE_UNITS,
+    NARROW_RTOL_EXPONENT,
+    NEGLIGIBLE_PART,
+    NEGLIGIBLE_TOLERANCES,
+    RESOLUTION_EXPONENT,
+    RTOL_EXPONENT,
+    SATURATED_UNITS,
+    SHARP_TOLERANCES,
+    SIGNIFICANT_PART,
+    UNDERFLOW,
+)
 from adjudge.findings import (
     AlsoWrong,
     Disagreement,
@@ -65,7 +79,7 @@ class Tolerance:
             return self.rtol
         if self.atol is not None:
             return 0.0
-        return float((self.eps / 2) ** (0.5 if self.double else 0.4))
+        return float((self.eps / 2) ** (RTOL_EXPONENT if self.double else NARROW_RTOL_EXPONENT))
 
     @property
     def double(self) -> bool:
@@ -80,7 +94,7 @@ class Tolerance:
         It is `u^(1/4)`; the exponent is ours and has no derivation. Without this limit a derivative
         of the wrong sign would agree with any difference that is noisy enough.
         """
-        return float((self.eps / 2) ** 0.25)
+        return float((self.eps / 2) ** RESOLUTION_EXPONENT)
 
     @property
     def identity(self) -> float:
@@ -166,7 +180,7 @@ class Comparison:
             close = (
                 self.difference <= self.error + self.significant_part * t.relative * self.largest
             )
-            fine = 16 * t.relative if self.projected else t.resolution
+            fine = SHARP_TOLERANCES * t.relative if self.projected else t.resolution
             sharp = self.error <= min(fine, t.resolution) * self.largest
             detectable = close & sharp & self.moved & (self.automatic != 0)
             if np.all(detectable):
@@ -242,7 +256,7 @@ class Comparison:
         with np.errstate(all="ignore"):
             bar = self.error <= t.resolution * size
             zero = bar & (np.abs(self.reference) <= self.error + 2.0**-52 * size)
-            return np.asarray(zero & (size <= 16 * t.eps * self.scales.secant))
+            return np.asarray(zero & (size <= SATURATED_UNITS * t.eps * self.scales.secant))
 
     @cached_property
     def negligible(self) -> NDArray[np.bool_]:
@@ -257,9 +271,11 @@ class Comparison:
             # Sums in double precision leave several units of rounding. In a dtype that the user
             # chose for being narrow, 16 units would hide derivatives that matter; both numbers are
             # ours.
-            units = 16 if self.tolerance.double else 2
+            units = SATURATED_UNITS if self.tolerance.double else NARROW_NEGLIGIBLE_UNITS
             rounding = units * self.tolerance.eps * self.scales.secant
-            small = max(ENTRY_FLOOR, min(0.25, 8 * self.tolerance.relative))
+            small = max(
+                ENTRY_FLOOR, min(NEGLIGIBLE_PART, NEGLIGIBLE_TOLERANCES * self.tolerance.relative)
+            )
             bound = np.maximum(rounding, small * self.scales.block)
             return np.asarray(np.abs(self.automatic) <= bound)
 
@@ -273,7 +289,7 @@ class Comparison:
         not, so `refine` looks at these entries before it believes them.
         """
         with np.errstate(all="ignore"):
-            below = abs(self.automatic) <= 16 * self.tolerance.eps * self.scales.secant
+            below = abs(self.automatic) <= SATURATED_UNITS * self.tolerance.eps * self.scales.secant
             beside = (self.automatic == 0) | (abs(self.automatic) > ENTRY_FLOOR * self.scales.block)
             return np.asarray(below & beside)
 
@@ -337,7 +353,7 @@ class Comparison:
     def coarse(self) -> NDArray[np.bool_]:
         """The entries whose error bar would hide an error that the tolerance should show."""
         with np.errstate(all="ignore"):
-            wide = self.error > 16 * self.tolerance.relative * self.largest
+            wide = self.error > SHARP_TOLERANCES * self.tolerance.relative * self.largest
         return np.asarray(self.moved & wide)
 
     @cached_property

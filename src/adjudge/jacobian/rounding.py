@@ -21,9 +21,11 @@ from adjudge.constants import (
     DERIVATIVE_UNITS,
     ENOUGH_POINTS,
     FAR_DISTANCES,
+    FEW_LEAVES,
     LEAF_PROBES,
     NEAR_ULPS,
     NEARBY_EXPONENTS,
+    SHORTEST_DISTANCE_UNITS,
     STANDARD_ERRORS,
     UNCHANGED_PART,
 )
@@ -82,7 +84,7 @@ def _nearby_points(problem: Problem, eps: float, seed: int) -> Iterator[Vector]:
     random = generator(seed, Stream.NEARBY_POINTS)
     for distance in NEARBY_EXPONENTS:
         move = (
-            max(2.0**-distance, 4 * eps)
+            max(2.0**-distance, SHORTEST_DISTANCE_UNITS * eps)
             * problem.length_scales
             * random.uniform(-1, 1, problem.X.size)
         )
@@ -267,7 +269,9 @@ def points_farther_off(problem: Problem, eps: float, random: np.random.Generator
     """Returns points at the distances `FAR_DISTANCES`."""
     x = problem.origin
     return [
-        problem.clipped(x * (1 + max(distance, 4 * eps) * random.uniform(-1, 1, x.size)))
+        problem.clipped(
+            x * (1 + max(distance, SHORTEST_DISTANCE_UNITS * eps) * random.uniform(-1, 1, x.size))
+        )
         for distance in FAR_DISTANCES
     ]
 
@@ -302,7 +306,7 @@ def random_probes(
     many of them.
     """
     leaves = [part for part in space.slices if part.stop > part.start]
-    parts = leaves if len(leaves) <= 8 else [slice(0, space.size)]
+    parts = leaves if len(leaves) <= FEW_LEAVES else [slice(0, space.size)]
     lengths = np.ones(space.size)
     # Powers of two keep a probe exact in every dtype.
     if letter == "F":

@@ -23,7 +23,10 @@ from adjudge.constants import (
     ISOLATED_TOLERANCES,
     LADDER_COLUMNS,
     LADDER_ZERO_UNITS,
+    NEIGHBOUR_FACTOR,
     REFERENCE_DISTANCES,
+    SCATTERED_PART,
+    STEADY_PART,
     TRACED_PROJECTIONS,
 )
 from adjudge.estimate import (
@@ -542,7 +545,7 @@ class InheritedRounding(Stage):
         allowed = []
         for (letter, comparison, kind), change in zip(compared, changes, strict=True):
             residue = INHERITED_UNITS * comparison.tolerance.eps * comparison.scales.block
-            slack = 4 * change + residue
+            slack = NEIGHBOUR_FACTOR * change + residue
             if kind != "first":
                 eps = comparison.tolerance.eps
                 floor = undetectable_slope(columns.base, found.vector, eps)
@@ -693,7 +696,8 @@ def allow_automatic_rounding(
         least = np.min(relative, initial=np.inf, where=np.isfinite(relative))
         slack = np.where(comparison.fails & np.isfinite(least), least * size, 0.0)
     slack[tried] = change
-    return ModeComparison(letter, replace(comparison, error=comparison.error + 4 * slack), kind)
+    error = comparison.error + NEIGHBOUR_FACTOR * slack
+    return ModeComparison(letter, replace(comparison, error=error), kind)
 
 
 def _allow_reference_scatter(
@@ -718,7 +722,7 @@ def _allow_reference_scatter(
     with np.errstate(all="ignore"):
         off = np.array([automatic / reference - 1 for automatic, reference in pairs])
         scatter = np.max(off, axis=0) - np.min(off, axis=0)
-        rounding = np.where(scatter > np.abs(off[0]) / 2, 2 * scatter, 0.0)
+        rounding = np.where(scatter > SCATTERED_PART * np.abs(off[0]), 2 * scatter, 0.0)
     error = comparison.error.copy()
     error[rows] += np.nan_to_num(rounding) * np.abs(comparison.reference[rows])
     return ModeComparison(letter, replace(comparison, error=error), kind)
@@ -755,7 +759,7 @@ def _steady_below_rounding(
             here = comparison.automatic[tried]
             around = _automatic_nearby(columns, one.kind, tried, found)
             changes = [np.abs(values - here) for values in around]
-            steady[np.array(tried)[np.max(changes, axis=0) < np.abs(here) / 16]] = True
+            steady[np.array(tried)[np.max(changes, axis=0) < STEADY_PART * np.abs(here)]] = True
     return np.asarray(steady)
 
 
