@@ -331,8 +331,10 @@ def power_of_two(step: float) -> float:
 
 def moved_by(problem: Problem, tangent: Tangent, step: float) -> Vector:
     """Returns `x + step v`, rounded to the dtype of the leaf and within bounds."""
-    point = problem.clipped(problem.origin + step * tangent.vector)
-    return representable(problem, point, tangent.leaves)
+    point = problem.origin + step * tangent.vector
+    if problem.bounds is not None:
+        point = problem.clipped(point)
+    return point if problem.X.double else representable(problem, point, tangent.leaves)
 
 
 def sample_at(
