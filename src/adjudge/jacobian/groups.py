@@ -12,7 +12,7 @@ shows as a difference in the row of another column.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,6 +89,12 @@ def shared_tangents(
         least = floor * SHARED_RANGE**above
         factors = [2.0 ** -max(np.ceil(np.log2(sizes[k] / least)), 0.0) for k in members]
         yield together.restricted(X, members, factors if min(factors) < 1 else None)
+
+
+def halves(leaves: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
+    """Returns the first half and the second half of some leaves."""
+    middle = len(leaves) // 2
+    return leaves[:middle], leaves[middle:]
 
 
 def _colors(nonzero: NDArray[np.bool_]) -> Iterator[NDArray[np.intp]]:

@@ -48,6 +48,7 @@ from adjudge.estimate import (
 from adjudge.floats import Vector, scale
 from adjudge.jacobian.column import ColumnBlock, Columns, ModeComparison, RowKind
 from adjudge.jacobian.comparison import Comparison, Tally
+from adjudge.jacobian.groups import halves
 from adjudge.jacobian.rounding import rounding_neighbours
 from adjudge.jacobian.saturation import (
     all_saturated,
@@ -326,9 +327,7 @@ class Halves(Stage):
         return trial.left or any(np.any(c.significant) for _, c, _ in trial.compared)
 
     def apply(self, trial: Trial) -> Again:
-        leaves = trial.column.tangent.leaves
-        middle = len(leaves) // 2
-        return Again(leaves=(leaves[:middle], leaves[middle:]))
+        return Again(leaves=halves(trial.column.tangent.leaves))
 
 
 class Ladder(Stage):

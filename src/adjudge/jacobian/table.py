@@ -8,7 +8,7 @@ compared once more by itself.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -20,6 +20,7 @@ from adjudge.constants import (
     FEW_LEAVES,
     HIDDEN_PART,
     SATURATED_COLUMNS,
+    SATURATED_UNITS,
     SEPARATIONS,
     SIGNIFICANT_PART,
 )
@@ -31,7 +32,7 @@ from adjudge.jacobian.affine import Affine
 from adjudge.jacobian.budget import Budget
 from adjudge.jacobian.column import ColumnBlock, Columns, RowKind, kinks, slopes_of
 from adjudge.jacobian.comparison import Comparison, Tally, Tolerance
-from adjudge.jacobian.groups import colored_tangents, shared_tangents
+from adjudge.jacobian.groups import colored_tangents, halves, shared_tangents
 from adjudge.jacobian.saturation import mark_uncompared, undetectable
 from adjudge.jacobian.stages import (
     STAGES,
@@ -351,11 +352,7 @@ class Table:
         outcome = trial if settled else (yield from self._through_stages(trial))
         if isinstance(outcome, Again):
             if outcome.leaves:
-                return [
-                    replace(item, tangent=tangent)
-                    for some in outcome.leaves
-                    for tangent in self._regrouped(item, item.tangent.vector != 0, some)
-                ]
+                return self._items(item, outcome.leaves)
             if outcome.dtype is not None:
                 self._use_dtype(outcome.dtype)
                 return [item]
@@ -364,12 +361,10 @@ class Table:
         if outcome is not None and (hidden := self._hidden(outcome)):
             shown = tuple(j for j in outcome.column.tangent.leaves if j not in hidden)
             if shown:
-                moved = item.tangent.vector != 0
-                following += [
-                    replace(item, tangent=tangent)
-                    for tangent in self._regrouped(item, moved, sorted(hidden))
-                ]
+                following += self._items(item, [sorted(hidden)])
                 outcome = outcome.of_leaves(shown)
+            elif self._unresolved(outcome):
+                return self._items(item, halves(outcome.column.tangent.leaves))
         leaves = len(item.tangent.leaves if outcome is None else outcome.column.tangent.leaves)
         self.budget.columns += 0 if item.depth else leaves
         if outcome is None:
@@ -396,6 +391,31 @@ class Table:
         if outcome.pushed is not None and item.block.rows is not None and not item.depth:
             self._forward_against_reverse(outcome)
         return [*self._too_small(item, outcome), *following]
+
+    def _items(self, item: Item, groups: Iterable[Sequence[int]]) -> list[Item]:
+        """Returns what is compared in place of `item`: these groups of its leaves."""
+        return [
+            replace(item, tangent=tangent)
+            for leaves in groups
+            for tangent in self._regrouped(item, item.tangent.vector != 0, leaves)
+        ]
+
+    def _unresolved(self, trial: Trial) -> bool:
+        """Returns whether the error bar is too wide for the derivative in some leaf, which would
+        stay open by itself. What is zero for all that f can show need not be resolved.
+        """
+        rows = trial.block.rows
+        ((_, comparison, _),) = (one for one in trial.compared if one.kind == "rows")
+        assert rows is not None  # else nothing hides
+        zero = SATURATED_UNITS * comparison.tolerance.eps * comparison.scales.secant
+        bar = comparison.error / comparison.tolerance.resolution
+        for j in trial.column.tangent.leaves:
+            part = self.problem.X.slices[j]
+            with np.errstate(all="ignore"):
+                size = norm(rows[:, part] * trial.column.vector[part])
+                if np.any((size > zero) & (size < bar)):
+                    return True
+        return False
 
     def _hidden(self, trial: Trial) -> set[int]:
         """Returns the leaves that hide behind others of the tangent, or behind the rounding of f:
