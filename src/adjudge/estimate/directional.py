@@ -429,4 +429,8 @@ def _no_motion(problem: Problem, tangent: Tangent, step: float) -> InputError:
 
 def describe_move(problem: Problem, tangent: Tangent, step: float) -> Move:
     """Returns what an evaluation is for, which is noted on an exception that it raises."""
-    return Move(partial(_name, problem, tangent), step, tangent=tangent.coordinate is None)
+    # The problem keeps the move, so a name that keeps the problem would close a cycle, in which
+    # arrays stay on devices until Python collects garbage.
+    if tangent.coordinate is not None:
+        return Move(partial(problem.X.entry, tangent.coordinate), step, tangent=False)
+    return Move(partial(problem.X.names, tangent.leaves), step, tangent=True)
