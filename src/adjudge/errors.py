@@ -3,10 +3,11 @@
 Every error of adjudge has two lines: what was found, and what to do about it.
 
 Wherever adjudge calls the user's function, a derivative of it or an operation of the engine, it
-does so within `running` or by `called`, which mark what is raised there. Some of these calls may
-fail without harm: a function need not be defined at every point beside x. They are made by
-`attempt` or within `Catching`, which keep marked exceptions and let all others through: a mistake
-in adjudge itself is never taken for a property of the function.
+marks what is raised there: within `running`, or by a handler that calls `mark` and raises again
+where the call is made at every evaluation, since to enter a block costs as much as an operation on
+a small array. Some of these calls may fail without harm: a function need not be defined at every
+point beside x. They are made by `attempt` or within `Catching`, which keep marked exceptions and
+let all others through: a mistake in adjudge itself is never taken for a property of the function.
 """
 
 from __future__ import annotations
@@ -113,19 +114,6 @@ class running:  # noqa: N801 it is used as a function, as `contextlib.suppress` 
     ) -> None:
         if error is not None:
             mark(error, self.source, self.note)
-
-
-def called(source: Source, call: Callable[..., Value], *arguments: Any, note: str = "") -> Value:
-    """Returns `call(*arguments)`, and marks what it raises as `running` does.
-
-    It is for what is called at every evaluation: to enter a block costs as much as an operation on
-    a small array.
-    """
-    try:
-        return call(*arguments)
-    except BaseException as error:  # it is raised again
-        mark(error, source, note)
-        raise
 
 
 def mark(error: BaseException, source: Source, note: str = "") -> None:

@@ -26,7 +26,7 @@ from adjudge.engine import (
     HandBackend,
     MaybeArrays,
 )
-from adjudge.errors import InputError, Source, called, running
+from adjudge.errors import InputError, Source, mark, running
 from adjudge.floats import QUANTILE_ENTRIES, Vector, scale
 from adjudge.limits import limits
 from adjudge.problem.calls import Arguments, Counts, Move, Purpose, Recordable, UserCalls
@@ -423,8 +423,12 @@ class Reverse:
         What the pullback raises comes through, with a note that the function did not raise it.
         """
         self.problem.counts.vjps += 1
-        note = "adjudge: raised in the vjp (the backward pass), not in the function"
-        return called(Source.DERIVATIVE, self._pullback, w, note=note)
+        try:
+            return self._pullback(w)
+        except BaseException as error:  # it is raised again
+            note = "adjudge: raised in the vjp (the backward pass), not in the function"
+            mark(error, Source.DERIVATIVE, note)
+            raise
 
     def cotangent(self, base: Base, w: Vector, *, zeros: bool = False) -> MaybeArrays:
         """Returns the vector `w` of Y as arrays, one per output.
