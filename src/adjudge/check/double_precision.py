@@ -163,7 +163,7 @@ def double_precision_of(problem: Problem, settings: Settings) -> DoublePrecision
     belong to the dtype at hand.
     """
     if (
-        problem.reference is not None
+        settings.reference is not None
         or problem.in_double is None
         or settings.in_double is False
         or settings.fixed
@@ -172,10 +172,10 @@ def double_precision_of(problem: Problem, settings: Settings) -> DoublePrecision
     return DoublePrecision(problem)
 
 
-def note_of(problem: Problem, double: DoublePrecision | None) -> str:
+def note_of(settings: Settings, double: DoublePrecision | None) -> str:
     """How the check was made, for the line of provenance."""
-    if problem.reference is not None:
-        return f"judged by a reference ({problem.reference.reference.name})"
+    if settings.reference is not None:
+        return f"judged by a reference ({settings.reference.name})"
     if double is None:
         return ""
     if double.refused is not None:
@@ -251,7 +251,7 @@ def _in_double(
             raise _refused(Refusal.OTHER_STRUCTURE)
         with Catching(AdjudgeError) as caught:
             require_double(base64, letters)
-            provenance = f"{composition.provenance}, {note_of(base64.problem, double)}"
+            provenance = f"{composition.provenance}, {note_of(settings, double)}"
             formula = judge_here_or_nearby(base64, asked, provenance, judge_differences)
             rough = formula.verdict is not Verdict.PASS
             rough = rough and not carries_double(base64, settings.seed)

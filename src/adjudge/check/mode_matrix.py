@@ -19,7 +19,12 @@ from adjudge.check.double_precision import (
     double_precision_of,
     judge_in_double,
 )
-from adjudge.check.one_problem import Judgement, judge_properties, unsupported
+from adjudge.check.one_problem import (
+    Judgement,
+    estimator_of,
+    judge_properties,
+    unsupported,
+)
 from adjudge.check.options import Settings
 from adjudge.constants import SAME_NUMBER_UNITS
 from adjudge.engine import AutodiffBackend
@@ -532,6 +537,7 @@ def judge_composition(composition: Composition, settings: Settings) -> Found:
     """
     try:
         base = observe(composition.derive(composition.problem))
+        estimator_of(base, settings)  # a reference may lack this order
     except NotSupportedError as error:
         outcome = Judgement()
         for letter in settings.letters:

@@ -72,7 +72,7 @@ def at_one_point(f: Callable[..., Any], inputs: Any, options: Options) -> Report
     outcomes[0].findings += noticed(problem, seen, outcomes)
     outcomes[-1].findings += refusal(double, settings)
     rows = matrix.rows if named else {}
-    return report_of(f, problem, settings, outcomes, note_of(problem, double), rows)
+    return report_of(f, problem, settings, outcomes, note_of(settings, double), rows)
 
 
 def _other_ways(
@@ -115,7 +115,7 @@ def of_second_order(
             outcome = joined([alone, outcome])
     outcome.findings += noticed(problem, seen, [outcome])
     outcome.findings += refusal(double, settings)
-    return report_of(f, problem, settings, [outcome], note_of(problem, double))
+    return report_of(f, problem, settings, [outcome], note_of(settings, double))
 
 
 # -- global state around a check
@@ -220,7 +220,7 @@ def noticed(problem: Problem, seen: Surroundings, outcomes: Sequence[Judgement])
         notes += _unrepeatable(problem)
     return notes + [
         Finding(Status.MUTATES_INPUT, "", name, WritesUnchecked(), note=True)
-        for name in problem.mutated()
+        for name in (problem.calls.mutated if problem.calls else ())
     ]
 
 

@@ -23,7 +23,14 @@ from adjudge.constants import (
     TRACED_PROJECTIONS,
 )
 from adjudge.errors import Catching, NotSupportedError
-from adjudge.estimate import SIGNIFICANT_BITS, coarsest_eps
+from adjudge.estimate import (
+    SIGNIFICANT_BITS,
+    ByReference,
+    Differences,
+    Estimator,
+    bind,
+    coarsest_eps,
+)
 from adjudge.findings import (
     BatchNotMade,
     Beyond,
@@ -158,7 +165,7 @@ class _Case:
         self.problem, self.base, self.settings = problem, base, settings
         full = settings.full
         if full is None:
-            most = FULL_MODE if problem.reference is None else FULL_MODE_BY_REFERENCE
+            most = FULL_MODE if settings.reference is None else FULL_MODE_BY_REFERENCE
             full = problem.X.size + base.Y.size <= most
         self.tolerance = Tolerance(
             coarsest_eps(problem, base), settings.rtol, settings.atol, settings.equal_nan
@@ -199,7 +206,12 @@ class _Case:
         there is no reference there is nothing to find.
         """
         table = self.table  # it has to know the budget before anything is spent
-        other = another_function(self.problem, self.base, table.tolerance, self.probes.seed)
+        estimator = table.columns.estimator
+        if not isinstance(estimator, ByReference):
+            return True
+        other = another_function(
+            estimator.reference, self.problem, self.base, table.tolerance, self.probes.seed
+        )
         self.found.findings += other
         return not other
 
@@ -335,14 +347,15 @@ class _Case:
     @cached_property
     def table(self) -> Table:
         """What is compared with differences, column by column; nothing is filled in yet."""
-        columns = Columns(self.problem, self.base, self.probes, self.tolerance)
+        columns = Columns(estimator_of(self.base, self.settings), self.probes, self.tolerance)
         row = self.row if self.probes.rows == 1 else None
-        return Table(columns, self.settings.eps, self.reverse, self.forward, row)
+        return Table(columns, self.reverse, self.forward, row)
 
     def compare_with_differences(self) -> None:
         """Fills the table: automatic numbers against differences, or against a reference."""
         problem, base, settings, table = self.problem, self.base, self.settings, self.table
-        free = not (self.probes.full or settings.fixed or settings.equal_nan)
+        by_reference = settings.reference is not None
+        free = not (self.probes.full or settings.fixed or settings.equal_nan or by_reference)
         if settings.thorough and settings.eps is None and self.tolerance.automatic:
             table.affine = Affine(problem, base, self.probes, self.tolerance.eps)
             free = False
@@ -362,7 +375,7 @@ class _Case:
     def _differences_are_exact(self) -> bool:
         """Whether differences are as good as f allows, so that more can be made of them."""
         automatic = self.settings.eps is None and self.tolerance.automatic
-        return automatic and not self.tolerance.noisy and self.problem.reference is None
+        return automatic and not self.tolerance.noisy and self.settings.reference is None
 
     def look_for_entries_not_read(self) -> None:
         """Looks for derivatives of what f does not read, and for entries without a derivative that
@@ -519,6 +532,15 @@ class _Case:
         """The modes for which there is a rule."""
         rules = (("R", self.reverse), ("F", self.forward))
         return [letter + self.problem.modes_taken for letter, rule in rules if rule is not None]
+
+
+def estimator_of(base: Base, settings: Settings) -> Estimator:
+    """What the derivative of this problem is estimated by. Raises `NotSupportedError` where the
+    caller's reference has no derivative of that order.
+    """
+    if settings.reference is None:
+        return Differences(base.problem, base, settings.eps)
+    return ByReference(base.problem, base, bind(settings.reference, base.problem))
 
 
 def unsupported(mode: str, error: NotSupportedError) -> Finding:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import partial
 from itertools import product
 from typing import Any, Literal, TypedDict
 
@@ -251,16 +250,18 @@ def problem_of(
         masked=options.get("masked"),
         device=options.get("device"),
     )
-    reference, highest = options.get("reference"), options.get("highest_precision", False)
+    highest = options.get("highest_precision", False)
     with arguments.backend.environment.highest_precision() if highest else nullcontext():
-        return first_order(
+        problem = first_order(
             f,
             arguments,
             bounds=options.get("bounds"),
             directions=options.get("directions"),
-            reference=None if reference is None else partial(bind, reference),
             counts=counts,
         )
+    if (reference := options.get("reference")) is not None:
+        bind(reference, problem)  # what it cannot take is told before any work
+    return problem
 
 
 @dataclass(frozen=True)
@@ -288,6 +289,7 @@ class Settings:
     in_double: bool | None
     highest_precision: bool
     thorough: bool
+    reference: Reference | None
 
     @property
     def fixed(self) -> bool:
@@ -322,6 +324,7 @@ def settings_of(options: Options, *, second: bool = False) -> Settings:
         in_double=chosen.get("in_double"),
         highest_precision=chosen["highest_precision"],
         thorough=named if thorough is None else thorough,
+        reference=options.get("reference"),
     )
     _validate_numbers(settings)
     _validate_modes(settings, second=second)

@@ -19,7 +19,6 @@ from adjudge.constants import (
     STEP_REDUCTIONS,
 )
 from adjudge.errors import InputError, attempt
-from adjudge.estimate.reference import Direction
 from adjudge.estimate.stencils import (
     Estimate,
     Sample,
@@ -67,7 +66,21 @@ def coarsest_eps(problem: Problem, base: Base) -> float:
     return max(problem.X.coarsest_eps, base.whole.coarsest_eps)
 
 
-def column(problem: Problem, base: Base, tangent: Tangent, eps: float | None) -> Column:
+def not_movable(problem: Problem, base: Base, tangent: Tangent) -> Column | None:
+    """Returns what is known along a tangent that moves no finite entry; `None` where it moves one.
+
+    An infinity stays itself under any step. Nothing can be said of a NaN.
+    """
+    if problem.finite or np.any(np.isfinite(problem.origin[tangent.vector != 0])):
+        return None
+    unknown = bool(np.any(np.isnan(problem.origin[tangent.vector != 0])))
+    still = np.full(base.whole.size, np.nan if unknown else 0.0)
+    estimate = Estimate(still, still, np.zeros(still.shape, bool), Method(Scheme.NOT_FINITE))
+    relative = relative_step(coarsest_eps(problem, base))
+    return Column(tangent, tangent.vector, estimate, 0.0, relative)
+
+
+def two_evaluations(problem: Problem, base: Base, tangent: Tangent, eps: float | None) -> Column:
     """Returns a column from two evaluations along `tangent`; `eps` fixes the absolute step.
 
     Where a neighbour of x is not finite or out of bounds, shorter steps are tried, and then a
@@ -75,14 +88,9 @@ def column(problem: Problem, base: Base, tangent: Tangent, eps: float | None) ->
     """
     u = coarsest_eps(problem, base)
     relative = relative_step(u)
-    if not _movable(problem, tangent):
-        # An infinity stays itself under any step. Nothing can be said of a NaN.
-        unknown = bool(np.any(np.isnan(problem.origin[tangent.vector != 0])))
-        still = np.full(base.whole.size, np.nan if unknown else 0.0)
-        estimate = Estimate(still, still, np.zeros(still.shape, bool), Method(Scheme.NOT_FINITE))
-        return Column(tangent, tangent.vector, estimate, 0.0, relative)
-    if problem.reference is not None:
-        return by_reference(problem, base, tangent)
+    unknown = not_movable(problem, base, tangent)
+    if unknown is not None:
+        return unknown
     if eps is not None:
         if eps > problem.longest_step(tangent.vector):
             raise _out_of_bounds(problem, tangent, eps)
@@ -114,17 +122,6 @@ def column(problem: Problem, base: Base, tangent: Tangent, eps: float | None) ->
     # No step has finite values on both sides.
     one = _one_sided(problem, base, tangent, u)
     return one or best or _unknown(base, tangent, relative, room)
-
-
-def by_reference(problem: Problem, base: Base, tangent: Tangent) -> Column:
-    """Returns the column that the caller's reference gives at `problem.origin`."""
-    assert problem.reference is not None
-    ahead, behind = (
-        problem.longest_step(sign * tangent.vector, both=False) for sign in (1.0, -1.0)
-    )
-    v = Direction(tangent.vector, tangent.length, ahead, behind)
-    estimate = problem.reference.along(base.whole, problem.origin, v)
-    return Column(tangent, tangent.vector, estimate, 0.0, 0.0, from_reference=True)
 
 
 def defined(base: Base, values: Vector) -> bool:
@@ -283,11 +280,6 @@ def _drowned_in_rounding(estimate: Estimate) -> bool:
         np.where(np.isfinite(v), np.abs(v), 0.0) for v in (estimate.error, estimate.value)
     )
     return bool(np.max(error, initial=0.0) > DROWNED_PART * np.max(value, initial=0.0))
-
-
-def _movable(problem: Problem, tangent: Tangent) -> bool:
-    """Returns whether any entry that `tangent` moves is finite; an infinity stays where it is."""
-    return problem.finite or bool(np.any(np.isfinite(problem.origin[tangent.vector != 0])))
 
 
 def _quantised(problem: Problem, tangent: Tangent, steps: Sequence[float]) -> Tangent:

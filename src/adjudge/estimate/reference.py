@@ -28,7 +28,7 @@ from adjudge.estimate.stencils import (
 )
 from adjudge.findings import Method, Scheme
 from adjudge.floats import Vector, relative_step
-from adjudge.problem import Leaf, Space, UserCalls, flatten
+from adjudge.problem import Leaf, Problem, Space, UserCalls, flatten
 
 Numbers = Any
 """A vector of real coordinates in the numbers of a reference: mpf objects, longdouble, or
@@ -175,18 +175,6 @@ class Referenced:
     modes_taken: str = ""
     attached: tuple[slice, ...] = ()
     """The coordinates of the outputs that have a cotangent, for a vjp."""
-
-    def over(self, letter: str, attached: Sequence[slice] = ()) -> Referenced:
-        """Returns the reference for the vjp or the jvp of the problem. Raises
-        `NotSupportedError`.
-        """
-        if self.modes_taken or not self.reference.second_order:
-            raise NotSupportedError(
-                f"the reference ({self.reference.name}) has no derivative of order "
-                f"{len(self.modes_taken) + 2}",
-                "give adjudge.reference.mpmath(g) for the second order, and no reference= beyond",
-            )
-        return replace(self, modes_taken=letter, attached=tuple(attached))
 
     def along(self, Y: Space, origin: Vector, v: Direction) -> Estimate:
         """Returns the derivative of all outputs `Y` of the problem, at `origin` along `v`."""
@@ -367,15 +355,27 @@ def _host(array: Any, leaf: Leaf) -> Vector:
 DOUBLE = HostNumbers("float64")
 
 
-def bind(reference: Reference, calls: UserCalls, X: Space) -> Referenced:
-    """Returns the reference of f, whose arguments `calls` knows."""
+def bind(reference: Reference, problem: Problem) -> Referenced:
+    """Returns the reference for the derivative of a problem.
+
+    Raises `NotSupportedError` where the reference has no derivative of that order, and for inputs
+    that it cannot take.
+    """
+    taken, leaves = problem.modes_taken, problem.X.leaves
+    if len(taken) > 1 or (taken and not reference.second_order):
+        raise NotSupportedError(
+            f"the reference ({reference.name}) has no derivative of order {len(taken) + 1}",
+            "give adjudge.reference.mpmath(g) for the second order, and no reference= beyond",
+        )
+    X = Space(leaves[: problem.primal_inputs]) if taken else problem.X
     for leaf in X.leaves:
         if leaf.info.shape != leaf.host_shape:
             raise NotSupportedError(
                 f"{leaf.name} is stored sparsely, which a reference cannot take",
                 "check the function of the dense array, or of the stored values",
             )
-    return Referenced(reference, calls, X)
+    assert problem.calls is not None  # a function that the core wraps has no reference
+    return Referenced(reference, problem.calls, X, taken, problem.attached)
 
 
 @dataclass(frozen=True)

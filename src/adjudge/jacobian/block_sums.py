@@ -35,7 +35,7 @@ from adjudge.engine import (
     Pullback,
 )
 from adjudge.errors import Catching, NotSupportedError, Source, UnstableOutputError, running
-from adjudge.estimate import coarsest_eps
+from adjudge.estimate import Differences, coarsest_eps
 from adjudge.floats import QUANTILE_ENTRIES, Vector, scale
 from adjudge.jacobian.column import ColumnBlock, Columns
 from adjudge.jacobian.comparison import Tally, Tolerance
@@ -366,15 +366,14 @@ def fits_block_sums(problem: Problem, base: Base) -> bool:
     """Returns whether the problem is large, in double precision, and has nothing about it that sums
     would hide.
 
-    Second orders, sets, bounds, references, narrow dtypes and values that are not finite are left
-    to the whole check.
+    Second orders, sets, bounds, narrow dtypes and values that are not finite are left to the whole
+    check.
     """
     leaves = (*problem.X.leaves, *base.whole.leaves)
     return bool(
         problem.X.size + base.whole.size >= limits().large
         and not (problem.modes_taken or problem.constraints)
         and problem.bounds is None
-        and problem.reference is None
         and all(leaf.double and leaf.size and leaf.info.layout in DENSE for leaf in leaves)
         and problem.finite
         and np.all(np.isfinite(base.values))
@@ -435,7 +434,8 @@ class _BlockSumComparison:
         problem, base = self.problem, self.base
         probes = Probes(problem.X, base.Y, False, seed)
         tolerance, forward = Tolerance(coarsest_eps(problem, base)), Forward(problem)
-        table = Table(Columns(problem, base, probes, tolerance), None, None, forward)
+        columns = Columns(Differences(problem, base), probes, tolerance)
+        table = Table(columns, None, forward)
         block = ColumnBlock(slice(0, problem.X.size))
         for tangent in probes.tangents(problem.origin, block.columns):
             ((_, comparison, _),) = table.from_two_evaluations(Item(tangent, block)).compared
@@ -466,8 +466,8 @@ class _BlockSumComparison:
         forward = Forward(top) if "F" in self.modes else None
         tallies: dict[str, Tally] = {}
         tolerance = Tolerance(coarsest_eps(self.problem, self.base))
-        columns, record = Columns(top, base, probes, tolerance), Record(tallies)
-        table = Table(columns, None, reverse, forward, known, record=record)
+        columns, record = Columns(Differences(top, base), probes, tolerance), Record(tallies)
+        table = Table(columns, reverse, forward, known, record=record)
         for _ in table.fill():
             pass  # sums are not compared by sums once more
         wrong = any(tally.failed for tally in tallies.values())

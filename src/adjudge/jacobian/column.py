@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.constants import ENTRY_FLOOR, SHARED_SIGNIFICANT, SIGNIFICANT_PART
-from adjudge.estimate import Column
+from adjudge.estimate import Column, Estimator
 from adjudge.floats import Vector, norm
 from adjudge.jacobian.comparison import Comparison, Scales, Tolerance, between_slopes
 from adjudge.problem import Base, Probes, Problem, Space, largest
@@ -62,11 +62,20 @@ class ColumnBlock:
 class Columns:
     """Makes comparisons of the columns of one table."""
 
-    problem: Problem
-    base: Base
+    estimator: Estimator
     probes: Probes
     tolerance: Tolerance
+    problem: Problem = field(init=False)
+    base: Base = field(init=False)
     _blocks_of: tuple[object, dict[int, Vector]] = field(default_factory=lambda: (None, {}))
+
+    def __post_init__(self) -> None:
+        """Names what is asked for most."""
+        self.problem, self.base = self.estimator.problem, self.estimator.base
+
+    def over(self, base: Base, tolerance: Tolerance | None = None) -> Columns:
+        """Returns the same with other magnitudes of the outputs, and another tolerance if given."""
+        return Columns(self.estimator.over(base), self.probes, tolerance or self.tolerance)
 
     def comparisons(
         self,

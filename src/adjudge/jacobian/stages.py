@@ -31,19 +31,11 @@ from adjudge.constants import (
 )
 from adjudge.estimate import (
     Column,
-    by_reference,
+    Effort,
     coarsest_eps,
-    column,
     plateau_dtype,
     representable,
     rounded_dtype,
-    steps_around,
-    with_jumps,
-    with_ladder,
-    with_longer_step,
-    with_measured_noise,
-    with_second_ladder,
-    with_steps,
 )
 from adjudge.floats import Vector, scale
 from adjudge.jacobian.column import ColumnBlock, Columns, ModeComparison, RowKind
@@ -161,6 +153,16 @@ class Trial:
     def zero(self) -> bool:
         """Whether all automatic values are zero."""
         return all(not np.any(c.automatic) for _, c, _ in self.compared)
+
+    def along(
+        self,
+        effort: Effort,
+        found: Column | None = None,
+        doubted: NDArray[np.bool_] | None = None,
+    ) -> Column:
+        """Returns the estimate that more effort makes of `found`, by default of `column`."""
+        found = found or self.column
+        return self.columns.estimator.along(found.tangent, effort, found, doubted)
 
     def with_finer(self, finest: Column, by: str) -> Trial:
         """Returns the trial with an estimate from more evaluations. It takes the place of the one
@@ -289,11 +291,10 @@ class LongerStep(Stage):
         return shared and not (trial.zero or trial.off_by(GROSS_TOLERANCES))
 
     def apply(self, trial: Trial) -> Trial:
-        columns = trial.columns
-        found = with_longer_step(columns.problem, columns.base, trial.column)
-        if found is None:
+        found = trial.along(Effort.LONGER_STEP)
+        if found is trial.column:
             return trial
-        compared = list(columns.comparisons(found, trial.block, trial.pushed))
+        compared = list(trial.columns.comparisons(found, trial.block, trial.pushed))
         if not all(comparison.agrees_clearly for _, comparison, _ in compared):
             return trial
         return replace(
@@ -349,8 +350,7 @@ class Ladder(Stage):
         # A disagreement is judged by the ladder. A column that was merely in doubt keeps its two
         # evaluations unless the ladder removes some of that doubt.
         most = trial.open - 1 if trial.doubt is Doubt.OPEN else np.inf
-        problem, base = trial.columns.problem, trial.columns.base
-        finest = with_ladder(problem, base, trial.column)
+        finest = trial.along(Effort.LADDER)
         trial = replace(trial, most_open=most).with_finer(finest, self.name)
         most = np.inf if trial.fails else trial.open
         return replace(trial, most_open=most, first=trial)
@@ -397,8 +397,7 @@ class SecondLadder(Stage):
         return trial.finest is not None and trial.left
 
     def apply(self, trial: Trial) -> Trial:
-        assert trial.finest is not None
-        finest = with_second_ladder(trial.columns.problem, trial.columns.base, trial.finest)
+        finest = trial.along(Effort.SECOND_LADDER, trial.finest)
         return replace(trial, confirmed=True).with_finer(finest, self.name)
 
 
@@ -418,10 +417,8 @@ class MeasuredNoise(Stage):
         return trial.confirmed and any_left(trial.again)
 
     def apply(self, trial: Trial) -> Trial:
-        assert trial.finest is not None
-        problem, base = trial.columns.problem, trial.columns.base
         doubted = _doubted_outputs(trial.columns, trial.again)
-        finest = with_measured_noise(problem, base, trial.finest, doubted)
+        finest = trial.along(Effort.MEASURED_NOISE, trial.finest, doubted)
         return replace(trial, noisy=True).with_finer(finest, self.name)
 
 
@@ -457,8 +454,7 @@ class Jumps(Stage):
         return trial.doubt is not Doubt.NONE and trial.left
 
     def apply(self, trial: Trial) -> Trial:
-        column = with_jumps(trial.columns.problem, trial.columns.base, trial.column)
-        return replace(trial, column=column)
+        return replace(trial, column=trial.along(Effort.JUMPS))
 
 
 class AutomaticRounding(Stage):
@@ -533,9 +529,7 @@ class InheritedRounding(Stage):
         for point in rounding_neighbours(columns.problem, None, columns.probes.seed):
             if not columns.problem.counts.allows(8):
                 return trial.with_compared(compared, self.name)
-            problem = columns.problem
-            moved = replace(problem, origin=point, x=problem.point(point))
-            taken = column(moved, columns.base, found.tangent, None)
+            taken = columns.estimator.at(point).along(found.tangent)
             there = columns.comparisons(taken, trial.block, trial.pushed, final=True)
             for change, (_, here, _), (_, other, _) in zip(changes, compared, there, strict=True):
                 with np.errstate(all="ignore"):
@@ -630,9 +624,8 @@ class LongLadder(Stage):
         )
 
     def apply(self, trial: Trial) -> Trial:
-        problem, base, found = trial.columns.problem, trial.columns.base, trial.column
-        far = with_steps(problem, base, found, steps_around(problem, base, found, far=True))
-        if far is None or not moves_beyond_noise(base, far):
+        far = trial.along(Effort.LONG_STEPS)
+        if far is trial.column or not moves_beyond_noise(trial.columns.base, far):
             return trial
         opened = []
         others = trial.columns.comparisons(far, trial.block, trial.pushed, final=True)
@@ -714,7 +707,7 @@ def _allow_reference_scatter(
         signs = random.choice(np.array([-far, far]), part.stop - part.start)
         point[part] += np.where(found.tangent.vector[part] != 0, signs * scale(point[part]), 0.0)
         point = representable(problem, problem.clipped(point), found.tangent.leaves)
-        there = by_reference(replace(problem, origin=point), columns.base, found.tangent)
+        there = columns.estimator.at(point).along(found.tangent)
         value = there.estimate.value[: columns.base.Y.size]
         value = value if kind == "each" else columns.probes.contract(value)
         pairs.append((_automatic_at(columns, point, kind, rows, found), value[rows]))

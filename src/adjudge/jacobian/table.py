@@ -24,7 +24,7 @@ from adjudge.constants import (
     SEPARATIONS,
     SIGNIFICANT_PART,
 )
-from adjudge.estimate import SIGNIFICANT_BITS, Column, column
+from adjudge.estimate import SIGNIFICANT_BITS, Column, Estimator
 from adjudge.findings import Entry
 from adjudge.floats import Vector, norm, relative_step
 from adjudge.jacobian.adjoint import AdjointTest
@@ -116,8 +116,7 @@ class Table:
     """The comparison of one Jacobian: a problem, its probes, and the modes that fill the table."""
 
     columns: Columns
-    """Makes the comparisons of one column, from the problem, its probes and the tolerance."""
-    eps: float | None
+    """Makes the comparisons of one column, from its estimate, the probes and the tolerance."""
     reverse: Reverse | None
     forward: Forward | None
     known_row: Vector | None = None
@@ -156,6 +155,16 @@ class Table:
     def base(self) -> Base:
         """The outputs of the function at x."""
         return self.columns.base
+
+    @property
+    def estimator(self) -> Estimator:
+        """What columns are estimated by."""
+        return self.columns.estimator
+
+    @property
+    def eps(self) -> float | None:
+        """The absolute step that the caller fixed; `None` where steps are chosen."""
+        return self.columns.estimator.eps
 
     @property
     def tolerance(self) -> Tolerance:
@@ -317,10 +326,9 @@ class Table:
         """
         columns, tangent, block = self.columns, item.tangent, item.block
         if item.constant is not None:
-            base = replace(self.base, constant=item.constant)
-            columns = Columns(self.problem, base, self.probes, self.tolerance)
+            columns = columns.over(replace(self.base, constant=item.constant))
         self.record.reached[TWO_EVALUATIONS] += 1
-        found = column(columns.problem, columns.base, tangent, self.eps)
+        found = columns.estimator.along(tangent)
         pushed = None
         if self.forward is not None:
             pushed = self.forward.column(columns.base, found.vector, tangent.leaves)[1]
@@ -499,7 +507,7 @@ class Table:
         eps = 2.0 ** (1 - SIGNIFICANT_BITS[dtype])
         self.carried_dtype = dtype
         tolerance = replace(self.tolerance, eps=max(self.tolerance.eps, eps))
-        self.columns = Columns(self.problem, self.base.rounded(eps), self.probes, tolerance)
+        self.columns = self.columns.over(self.base.rounded(eps), tolerance)
 
     # -- keeping what disagrees
 

@@ -120,7 +120,8 @@ def _second_order(
         differentiated=differentiated,
         primal_inputs=len(problem.x),
         cotangent=weights,
-        reference=problem.reference and problem.reference.over(letter, attached),
+        attached=tuple(attached),
+        calls=problem.calls,
         bounds=None
         if problem.bounds is None
         else (

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,34 +63,6 @@ class BlockSums(Protocol):
         """
 
 
-class BoundReference(Protocol):
-    """The user's reference for the derivative of f, bound to f's arguments and spaces.
-
-    A problem carries it for those who estimate derivatives; only compositions ask it for more.
-    """
-
-    @property
-    def reference(self) -> Any:
-        """The reference as the user gave it."""
-
-    def over(self, letter: str, attached: Sequence[slice] = ()) -> BoundReference:
-        """Returns the reference for the vjp (`letter` "R") or the jvp ("F") of f.
-
-        The slices `attached` are those of the outputs that are differentiable. Raises
-        `NotSupportedError` where the reference cannot give that derivative.
-        """
-
-    def along(self, Y: Space, origin: Vector, v: Any) -> Any:
-        """Returns the estimate of the derivative of all outputs `Y` at `origin` along `v`."""
-
-    def values(self, Y: Space, origin: Vector) -> Vector | None:
-        """Returns the reference's outputs of f, or `None` where it has derivatives only."""
-
-
-BindReference: TypeAlias = Callable[[UserCalls, Space], BoundReference]
-"""A function that binds a reference to the arguments of f and the space of its checked inputs."""
-
-
 @dataclass(frozen=True)
 class Problem:
     """The function `f: X -> Y` at the point `x`.
@@ -111,8 +83,9 @@ class Problem:
     """The letters of the derivatives already taken, outermost first: "" for f, "R" for its vjp."""
     output_names: Callable[[], Sequence[str]] = field(default=lambda: ())
     """The accessor paths of what `evaluate` returns, which the first evaluation finds."""
-    mutated: Callable[[], Sequence[str]] = field(default=lambda: ())
-    """The unchecked arrays that the function wrote into, which the first evaluation finds."""
+    calls: UserCalls | None = None
+    """The calls of the user's function, which know its other arguments and, from the first
+    evaluation on, the structure of its result."""
     differentiated: int | None = None
     """The number of outputs of `function`, or `None` where `evaluate` gives no more."""
     primal_inputs: int = 0
@@ -121,14 +94,14 @@ class Problem:
     cotangent: Vector | None = None
     """The cotangent of a vjp as a vector over all outputs of f, which is zero where they are
     detached."""
+    attached: tuple[slice, ...] = ()
+    """The coordinates of those outputs of f that have a cotangent."""
     bounds: tuple[Vector, Vector] | None = None
     """The lowest and the highest point of X, between which every evaluation stays."""
     in_double: Callable[[], Problem] | None = None
     """The function that makes this problem in double precision, where x has a leaf of less."""
     constraints: tuple[str, ...] = ()
     """Texts that say which inputs are checked along which set; `x` holds their coordinates."""
-    reference: BoundReference | None = None
-    """The reference that gives the derivative in place of differences, where there is one."""
     block_sums: BlockSums | None = None
     """The entries of a large problem whose coordinates are sums over blocks; else `None`."""
 
@@ -190,7 +163,6 @@ def first_order(
     *,
     bounds: Bounds = None,
     directions: Directions = None,
-    reference: BindReference | None = None,
     counts: Counts | None = None,
 ) -> Problem:
     """Returns the problem of `function` at its arguments, whose cost is added to `counts`.
@@ -201,8 +173,8 @@ def first_order(
         hand = HandBackend(arguments.backend, function)
         arguments = replace(arguments, backend=hand)
     user = _UserFunction(function, counts or Counts(), bounds, directions)
-    problem = user.at(arguments, reference)
-    if reference is not None or problem.X.double:
+    problem = user.at(arguments)
+    if problem.X.double:
         return problem
     given = [leaf.eps for leaf in problem.X.leaves]
     return replace(problem, in_double=lambda: user.at(arguments.in_double(), given=given))
@@ -217,12 +189,7 @@ class _UserFunction:
     bounds: Bounds
     directions: Directions
 
-    def at(
-        self,
-        arguments: Arguments,
-        reference: BindReference | None = None,
-        given: Sequence[float] | None = None,
-    ) -> Problem:
+    def at(self, arguments: Arguments, given: Sequence[float] | None = None) -> Problem:
         """Returns the problem at `arguments`.
 
         The numbers `given` are the spacings at 1 of the dtypes of the user's own leaves, where
@@ -247,9 +214,8 @@ class _UserFunction:
             origin,
             counts,
             output_names=lambda: calls.output_names,
-            mutated=lambda: calls.mutated,
+            calls=calls,
             bounds=None if self.bounds is None else read_bounds(space, origin, self.bounds),
-            reference=None if reference is None else reference(calls, space),
         )
         if directions is None:
             return problem

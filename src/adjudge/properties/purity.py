@@ -29,7 +29,7 @@ from adjudge.constants import (
     UNDERFLOW_MARGIN,
 )
 from adjudge.engine import Array, MaybeArrays
-from adjudge.estimate import column
+from adjudge.estimate import Referenced
 from adjudge.findings import (
     Advice,
     AllowSpread,
@@ -352,9 +352,9 @@ def detect_cache(table: Table, tally: Tally) -> Meaning | None:
         before, after = problem.evaluate(x), problem.evaluate(there)
         if any(one is two for one, two in zip(before, after, strict=True)):
             return Meaning.SAME_ARRAY
-    plain = column(problem, table.base, tangent, None).estimate.value
+    plain = table.estimator.along(tangent).estimate.value
     with problem.counts.keeping():
-        alive = column(problem, table.base, tangent, None).estimate.value
+        alive = table.estimator.along(tangent).estimate.value
     return Meaning.STALE_VALUES if not plain.any() and alive.any() else None
 
 
@@ -389,7 +389,7 @@ def _opened(finding: Finding, cache: Meaning) -> Finding:
 
 
 def another_function(
-    problem: Problem, base: Base, tolerance: Tolerance, seed: int
+    reference: Referenced, problem: Problem, base: Base, tolerance: Tolerance, seed: int
 ) -> list[Finding]:
     """Returns a finding where the reference has another value at x than f, beyond the rounding of
     f. Without that a reference of another function (a forgotten constant) would call a right
@@ -398,11 +398,10 @@ def another_function(
     A gap of more than units of rounding is looked at again at four points nearby. Rounding, however
     much cancellation makes of it, is scattered there; another function is off as much, or smoothly.
     """
-    if problem.reference is None:
-        return []
     first = base.Y.size if problem.modes_taken else 0
     space = _outputs(problem, base)
-    gap = _gap(problem, base, problem.origin, base.values, first)
+    gap_at = partial(_gap, reference, space, first)
+    gap = gap_at(problem.origin, base.values)
     if gap is None:
         return []
     size = base.magnitude(base.values)[first:]
@@ -412,7 +411,7 @@ def another_function(
     off |= np.isnan(gap) & np.isfinite(base.values[first:])
     if not np.any(off):
         return []
-    off &= ~_is_scattered(problem, base, gap, first, seed)
+    off &= ~_is_scattered(problem, base, gap, gap_at, seed)
     if not np.any(off):
         return []
     with np.errstate(all="ignore"):
@@ -434,16 +433,23 @@ def _outputs(problem: Problem, base: Base) -> Space:
     return Space(base.whole.leaves[len(base.Y.leaves) if problem.modes_taken else 0 :])
 
 
-def _gap(problem: Problem, base: Base, point: Vector, values: Vector, first: int) -> Vector | None:
-    """Returns f less the reference."""
-    assert problem.reference is not None
-    given = problem.reference.values(_outputs(problem, base), point)
+def _gap(
+    reference: Referenced, space: Space, first: int, point: Vector, values: Vector
+) -> Vector | None:
+    """Returns f less the reference, whose outputs lie in `space` and are `values` from `first` on;
+    `None` where the reference has derivatives only.
+    """
+    given = reference.values(space, point)
     with np.errstate(all="ignore"):
         return None if given is None else np.asarray(values[first:] - given)
 
 
 def _is_scattered(
-    problem: Problem, base: Base, gap: Vector, first: int, seed: int
+    problem: Problem,
+    base: Base,
+    gap: Vector,
+    gap_at: Callable[[Vector, Vector], Vector | None],
+    seed: int,
 ) -> NDArray[np.bool_]:
     """Marks where the gap varies nearby by more than `SCATTERED_PART` of itself."""
     random, gaps = generator(seed, Stream.REFERENCE_VALUE), [gap]
@@ -456,7 +462,7 @@ def _is_scattered(
         point = problem.origin + move * random.choice([-1.0, 1.0], problem.X.size)
         point = problem.X.vector(problem.backend, problem.point(problem.clipped(point)), problem.x)
         values = evaluate(problem, base, point, Purpose.REFERENCE)
-        there = _gap(problem, base, point, values, first)
+        there = gap_at(point, values)
         # There was a value at x.
         assert there is not None
         gaps.append(there)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from adjudge.constants import LEAK_BARS, LEAK_UNITS, MOVE_LENGTHS, SYMMETRIC_RTOL
 from adjudge.errors import UnstableOutputError, attempt
-from adjudge.estimate import column, moved_by, with_ladder, with_second_ladder
+from adjudge.estimate import Effort, moved_by
 from adjudge.findings import Finding, NothingRead, Remedy, RowLeaks, RowsMissing, Status
 from adjudge.floats import Vector, norm, scale
 from adjudge.jacobian import ColumnBlock, Table
@@ -228,12 +228,7 @@ class SparsityPattern:
         table = self.table
         if not table.budget.allows(64):
             return False
-        found = with_ladder(
-            table.problem,
-            table.base,
-            column(table.problem, table.base, self._tangent(j, mask, 0), None),
-        )
-        found = with_second_ladder(table.problem, table.base, found)
+        found = table.estimator.along(self._tangent(j, mask, 0), Effort.SECOND_LADDER)
         estimate, count = found.estimate, table.base.Y.size
         if estimate.slopes is not None and np.any(np.isfinite(estimate.slopes[0][:count][w != 0])):
             # At a kink no derivative at all may be right.

@@ -28,14 +28,7 @@ from adjudge.constants import (
     VJP_UNITS,
 )
 from adjudge.errors import attempt
-from adjudge.estimate import (
-    Column,
-    Estimate,
-    column,
-    with_ladder,
-    with_measured_noise,
-    with_second_ladder,
-)
+from adjudge.estimate import Column, Differences, Effort, Estimate
 from adjudge.findings import AlsoWrong, Entry, Method, Scheme
 from adjudge.floats import Vector, norm
 from adjudge.jacobian import ENTRY_WORK, Failure, Table, rounding_neighbours
@@ -327,7 +320,7 @@ class _Search:
         part = np.zeros_like(tangent.vector)
         part[self.support] = weights * self.v
         weighted = Tangent(tangent.leaves, part, tangent.length)
-        found = column(table.problem, table.base, weighted, None)
+        found = table.estimator.along(weighted)
         return found, self._pushed(found.vector)
 
     def _pushed(self, vector: Vector) -> Vector:
@@ -396,19 +389,20 @@ class _Search:
         length = abs(float(failure.tangent.vector[coordinate]))
         leaf = int(table.problem.X.owner[coordinate])
         tangent = Tangent((leaf,), unit, length, coordinate)
-        found = column(table.problem, table.base, tangent, None)
+        found = table.estimator.along(tangent)
         # To one side a ladder was taken already.
         if found.step == 0.0 or found.one_sided:
             return found, unit
         if LONGER_STEP * found.step > table.problem.longest_step(unit):
-            return with_ladder(table.problem, table.base, found), unit
-        far = attempt(lambda: column(table.problem, table.base, tangent, LONGER_STEP * found.step))
+            return table.estimator.along(tangent, Effort.LADDER, found), unit
+        longer = Differences(table.problem, table.base, LONGER_STEP * found.step)
+        far = attempt(lambda: longer.along(tangent))
         # f is not defined that far off.
         if far is None:
-            return with_ladder(table.problem, table.base, found), unit
-        near, longer = found.estimate, far.estimate
+            return table.estimator.along(tangent, Effort.LADDER, found), unit
+        near, there = found.estimate, far.estimate
         with np.errstate(all="ignore"):
-            error = np.fmax(near.error, np.abs(near.value - longer.value))
+            error = np.fmax(near.error, np.abs(near.value - there.value))
         method = Method(Scheme.CENTRAL, 4)
         return replace(found, estimate=replace(near, error=error, method=method)), unit
 
@@ -472,15 +466,17 @@ class _Search:
             return False
         if self.suspected or gap <= CLOSE_CALL * allowed:
             if self.closer is None or self.closer[0] != coordinate:
-                ladder = with_ladder(table.problem, table.base, found)
-                self.closer = coordinate, with_second_ladder(table.problem, table.base, ladder)
+                along = table.estimator.along
+                ladder = along(found.tangent, Effort.LADDER, found)
+                confirmed = along(found.tangent, Effort.SECOND_LADDER, ladder)
+                self.closer = coordinate, confirmed
             estimate = self.closer[1].estimate
             reference, bar = self._of_row(estimate, row)
             if abs(automatic - reference) > self._allowed(automatic, reference, bar):
                 doubted = np.zeros(table.base.whole.size, bool)
                 doubted[self.part] = True if row is None else np.arange(len(self.w)) == row
-                estimate = with_measured_noise(
-                    table.problem, table.base, self.closer[1], doubted
+                estimate = table.estimator.along(
+                    found.tangent, Effort.MEASURED_NOISE, self.closer[1], doubted
                 ).estimate
                 reference, bar = self._of_row(estimate, row)
                 bar += self._automatic_rounding(automatic, row, coordinate)

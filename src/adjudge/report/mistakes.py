@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.constants import ENTRY_FLOOR, MOST_EVIDENCE, PATTERN_EVIDENCE, PLACE_EVIDENCE
-from adjudge.estimate import column
 from adjudge.floats import Vector, norm
 from adjudge.jacobian import Failure, Table
 from adjudge.problem import Stream, random_cotangent
@@ -707,7 +706,7 @@ def likely_mistake(table: Table, mode: str) -> str | None:
     reference, error = np.empty(leaf.size), np.empty(leaf.size)
     units = replace(table.probes, full=True).tangents(problem.origin, part)
     for k, unit in enumerate(units):
-        found = column(problem, base, unit, None)
+        found = table.estimator.along(unit)
         reference[k] = w @ found.estimate.value[: base.Y.size]
         error[k] = norm(w * found.estimate.error[: base.Y.size])
     return diagnose(

@@ -1,0 +1,175 @@
+"""Estimators: what gives `J v` with an error bar, and tries harder when it is asked to.
+
+There are two. `Differences` takes values of f; `ByReference` asks the reference that the caller
+gave, whose answer no effort makes better. A new source of derivatives is one class more.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adjudge.estimate.directional import (
+    Column,
+    not_movable,
+    steps_around,
+    two_evaluations,
+    with_ladder,
+    with_longer_step,
+    with_second_ladder,
+    with_steps,
+)
+from adjudge.estimate.kinks import with_jumps
+from adjudge.estimate.noise import with_measured_noise
+from adjudge.estimate.reference import Direction, Referenced
+from adjudge.floats import Vector
+from adjudge.problem import Base, Problem, Tangent
+
+
+class Effort(Enum):
+    """How hard an estimator tries. Each effort builds on another one, which is made first."""
+
+    TWO_EVALUATIONS = auto()
+    """A central difference."""
+    LONGER_STEP = auto()
+    """A second central difference at a longer step, and the extrapolation of both."""
+    LADDER = auto()
+    """A Richardson ladder of up to sixteen evaluations, whose error bar is measured."""
+    SECOND_LADDER = auto()
+    """A second ladder, whose steps lie between those of the first."""
+    MEASURED_NOISE = auto()
+    """Both ladders with the noise of f as it was measured: up to forty evaluations more."""
+    LONG_STEPS = auto()
+    """A ladder of long steps, which show a slope that short ones leave in the rounding of f."""
+    JUMPS = auto()
+    """Six evaluations beside x, where the error bar is wide: a jump stays however short the
+    step."""
+
+
+@dataclass(frozen=True)
+class Estimator(ABC):
+    """Estimates the derivative of a problem along tangents, without any automatic derivative."""
+
+    problem: Problem
+    """The function, at the point where it is differentiated."""
+    base: Base
+    """The outputs of f at x, with the magnitudes that their rounding is relative to."""
+
+    @property
+    def eps(self) -> float | None:
+        """The absolute step that the caller fixed; `None` where steps are chosen."""
+        return None
+
+    @abstractmethod
+    def along(
+        self,
+        v: Tangent,
+        effort: Effort = Effort.TWO_EVALUATIONS,
+        found: Column | None = None,
+        doubted: NDArray[np.bool_] | None = None,
+    ) -> Column:
+        """Returns the estimate of `J v`.
+
+        Args:
+            v: The tangent.
+            effort: How hard to try. Where that cannot add anything (no room within the bounds, say,
+                or f is not defined so far off), the result is `found` itself.
+            found: What a smaller effort gave along the same tangent. Without it the efforts that
+                this one builds on are made first.
+            doubted: The outputs in doubt, which choose the steps at which noise is measured; by
+                default all of them.
+
+        Raises:
+            InputError: A step that the caller fixed leaves the bounds, or does not move x.
+        """
+
+    def at(self, point: Vector) -> Self:
+        """Returns the same estimator at another point of X. The magnitudes stay those at x."""
+        moved = replace(self.problem, origin=point, x=self.problem.point(point))
+        return replace(self, problem=moved)
+
+    def over(self, base: Base) -> Self:
+        """Returns the same estimator with other magnitudes of the outputs."""
+        return replace(self, base=base)
+
+
+@dataclass(frozen=True)
+class Differences(Estimator):
+    """Estimates by differences of values of f."""
+
+    fixed: float | None = None
+    """The absolute step that the caller fixed."""
+
+    @property
+    def eps(self) -> float | None:
+        """The absolute step that the caller fixed; `None` where steps are chosen."""
+        return self.fixed
+
+    def along(
+        self,
+        v: Tangent,
+        effort: Effort = Effort.TWO_EVALUATIONS,
+        found: Column | None = None,
+        doubted: NDArray[np.bool_] | None = None,
+    ) -> Column:
+        problem, base = self.problem, self.base
+        if effort is Effort.TWO_EVALUATIONS:
+            return two_evaluations(problem, base, v, self.fixed)
+        if found is None:
+            found = self.along(v, _BEFORE[effort], doubted=doubted)
+        if effort is Effort.LONGER_STEP:
+            return with_longer_step(problem, base, found) or found
+        if effort is Effort.LADDER:
+            return with_ladder(problem, base, found)
+        if effort is Effort.SECOND_LADDER:
+            return with_second_ladder(problem, base, found)
+        if effort is Effort.MEASURED_NOISE:
+            everything = np.ones(base.whole.size, bool)
+            return with_measured_noise(
+                problem, base, found, everything if doubted is None else doubted
+            )
+        if effort is Effort.LONG_STEPS:
+            steps = steps_around(problem, base, found, far=True)
+            return with_steps(problem, base, found, steps) or found
+        return with_jumps(problem, base, found)
+
+
+_BEFORE = {
+    Effort.LONGER_STEP: Effort.TWO_EVALUATIONS,
+    Effort.LADDER: Effort.TWO_EVALUATIONS,
+    Effort.SECOND_LADDER: Effort.LADDER,
+    Effort.MEASURED_NOISE: Effort.SECOND_LADDER,
+    Effort.LONG_STEPS: Effort.TWO_EVALUATIONS,
+    Effort.JUMPS: Effort.LADDER,
+}
+"""The effort that each other one builds on."""
+
+
+@dataclass(frozen=True)
+class ByReference(Estimator):
+    """Asks the reference that the caller gave in place of differences."""
+
+    reference: Referenced
+
+    def along(
+        self,
+        v: Tangent,
+        effort: Effort = Effort.TWO_EVALUATIONS,
+        found: Column | None = None,
+        doubted: NDArray[np.bool_] | None = None,
+    ) -> Column:
+        if found is not None:
+            return found
+        problem = self.problem
+        unknown = not_movable(problem, self.base, v)
+        if unknown is not None:
+            return unknown
+        ahead, behind = (problem.longest_step(sign * v.vector, both=False) for sign in (1.0, -1.0))
+        direction = Direction(v.vector, v.length, ahead, behind)
+        estimate = self.reference.along(self.base.whole, problem.origin, direction)
+        return Column(v, v.vector, estimate, 0.0, 0.0, from_reference=True)
