@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Self
 
 import array_api_compat.torch
@@ -25,10 +26,7 @@ class TorchArrays(ArrayOperations):
 
     def info(self, array: Array) -> ArrayInfo:
         return ArrayInfo(
-            tuple(array.shape),
-            str(array.dtype).removeprefix("torch."),
-            str(array.device),
-            str(array.layout).removeprefix("torch."),
+            tuple(array.shape), _name(array.dtype), str(array.device), _name(array.layout)
         )
 
     # the namespace of array-api-compat takes ten times as long to say these
@@ -40,7 +38,7 @@ class TorchArrays(ArrayOperations):
         return bool(array.dtype.is_complex)
 
     def eps(self, array: Array) -> float:
-        return float(torch.finfo(array.dtype).eps)
+        return _eps(array.dtype)
 
     def devices(self) -> list[str]:
         return ["cpu", *(f"cuda:{k}" for k in range(torch.cuda.device_count()))]
@@ -49,24 +47,27 @@ class TorchArrays(ArrayOperations):
         return ["float64", "float32", "float16", "bfloat16", "complex128", "complex64"]
 
     def to_host(self, array: Array, like: Array | None = None) -> HostArray:
-        tensor = array.detach()
+        tensor, pattern = array.detach(), array if like is None else like
+        plain = type(tensor) is torch.Tensor and tensor.layout is pattern.layout is torch.strided
+        # force: conjugate and negative views and zero tensors (of forward AD) become values
+        if plain and tensor.dtype is torch.float64 and tensor.is_cpu:  # as most are
+            return np.array(tensor.numpy(force=True))
         if tensor.is_meta:
             raise self.lacks("reading a tensor on device 'meta'", VALUELESS)
-        pattern = tensor if like is None else like
         wide = torch.complex128 if tensor.dtype.is_complex else torch.float64
-        plain = type(tensor) is torch.Tensor and tensor.layout is torch.strided
-        if plain and pattern.layout is torch.strided:  # as most are
+        if plain:
             return np.array(tensor.to(device="cpu", dtype=wide).numpy(force=True))
         if sparse.is_sparse(pattern) and self._stored_only:
             tensor = sparse.stored_values(tensor, pattern)
         elif sparse.is_sparse(tensor) or tensor.is_mkldnn:
             tensor = sparse.dense(tensor)
         tensor = tensor.as_subclass(torch.Tensor).to(device="cpu", dtype=wide)
-        # force: conjugate and negative views and zero tensors (of forward AD) become values
         return np.array(tensor.numpy(force=True))
 
     def from_host(self, host: HostArray, like: Array) -> Array:
-        tensor = torch.from_numpy(np.array(host)).to(dtype=like.dtype, device=like.device)
+        tensor = torch.from_numpy(np.array(host))
+        if like.dtype is not tensor.dtype or not like.is_cpu:
+            tensor = tensor.to(dtype=like.dtype, device=like.device)
         if like.layout is not torch.strided:
             tensor = self._in_layout(tensor, like)
         elif tensor.stride() != like.stride():
@@ -125,6 +126,18 @@ class TorchArrays(ArrayOperations):
         if name in known or f"{name}:0" in known:
             return name
         raise self.lacks_device(name, VALUELESS if name == "meta" else "")
+
+
+@cache
+def _name(kind: torch.dtype | torch.layout) -> str:
+    """Returns the name of a dtype or a layout without that of the library."""
+    return str(kind).removeprefix("torch.")
+
+
+@cache
+def _eps(dtype: torch.dtype) -> float:
+    """Returns the spacing at 1 of a dtype."""
+    return float(torch.finfo(dtype).eps)
 
 
 def _in_strides(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:

@@ -57,7 +57,7 @@ class TorchEnvironment(Environment):
         try:
             with (
                 torch.random.fork_rng(devices=cuda) if cuda else nullcontext(),
-                torch.inference_mode(False),
+                torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext(),
                 torch.enable_grad(),
             ):
                 yield
