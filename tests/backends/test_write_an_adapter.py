@@ -27,9 +27,13 @@ def blocks(language):
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def page():
-    """What the Python blocks of the page define, and what they print."""
+    """What the Python blocks of the page define, and what they print.
+
+    They run the whole conformance kit twice. The fixture is kept for the session, since tests in a
+    random order leave this module and come back.
+    """
     names, printed = {}, io.StringIO()
     with contextlib.redirect_stdout(printed):
         for block in blocks("python"):
