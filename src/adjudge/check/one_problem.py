@@ -401,8 +401,8 @@ class _Case:
                 self.found.beyond.add(Beyond.AFFINE)
             self.identities.compared += table.affine.compared
             found += [one for one in table.affine.findings if one.mode not in failed]
-        # what is no gradient has no symmetric derivative
-        if self.problem.modes_taken not in failed:
+        # of second derivatives alone; what is no gradient has no symmetric derivative
+        if self.problem.modes_taken == "R" and "R" not in failed:
             for mode in (self.reverse, self.forward):
                 if mode is not None:
                     found += self._symmetry(mode)
@@ -419,7 +419,7 @@ class _Case:
         rows = table.rows if table.probes.full and mode is table.reverse else None
         if rows is not None and rows.shape[0] < table.probes.rows:
             rows = None
-        if thorough and self.problem.modes_taken == "R":
+        if thorough:
             self.found.beyond.add(Beyond.SYMMETRY)
         yield from asymmetries(self.identities, mode, rows, each=thorough)
 
@@ -494,15 +494,19 @@ class _Case:
 
     def _findings_of(self, tally: Tally, provenance: str) -> list[Finding]:
         """What the comparisons of one mode amount to, with the mistake that is likely behind it."""
-        table = self.table
-        also = self.traced.get(tally.mode, Located()).also
+        if tally.nothing_to_tell:
+            return []
+        table, located = self.table, self.traced.get(tally.mode)
+        also = None if located is None else located.also
         cache = detect_cache(table, tally)
         if cache is not None:
             found = findings_of(tally, provenance, "", also)
             if explained_by_cache(found, cache):
                 tally.leave_open()
             return open_for_cache(found, cache)
-        mistake = likely_mistake(table, tally.mode) if table.budget.allows(128) else None
+        failure, mistake = table.record.failures.get(tally.mode), None
+        if failure is not None and table.budget.allows(128):
+            mistake = likely_mistake(table, failure)
         return findings_of(tally, provenance, mistake or "", also)
 
     def _tell_unfinished(self) -> None:

@@ -433,6 +433,12 @@ class Tally:
 
     KEPT = 8
 
+    @property
+    def nothing_to_tell(self) -> bool:
+        """Says whether every entry was settled, and none is worth a note."""
+        kept = self.wrong or self.open or self.spurious or self.detached or self.missing
+        return not (kept or self.saturated)
+
     def weigh(self, parts: Vector, bound: Vector, *, again: bool = False) -> int:
         """Counts the entries that would show, and returns how many would not show at the largest of
         `ERRORS`.

@@ -681,16 +681,15 @@ ENTRIES = 64
 twice as many evaluations, and only after a failure."""
 
 
-def likely_mistake(table: Table, mode: str) -> str | None:
-    """Returns what is probably wrong with the gradient that failed first in `mode`, if the numbers
-    show it.
+def likely_mistake(table: Table, failure: Failure) -> str | None:
+    """Returns what is probably wrong with the gradient behind the first failure of a mode, if the
+    numbers show it.
 
     The gradient `J* w` of one input, for a random `w` on one output, is compared with differences
     along every entry of the input.
     """
-    failure = table.record.failures.get(mode)
     reverse, problem, base = table.reverse, table.problem, table.base
-    if failure is None or failure.kind != "rows" or reverse is None or table.eps is not None:
+    if failure.kind != "rows" or reverse is None or table.eps is not None:
         return None
     if len(failure.tangent.leaves) > 1:
         return None
