@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ QUANTILE_ENTRIES = 4096
 is ours: few enough to be cheap, and enough for the one entry in a thousand of `scale`."""
 
 
+@cache
 def relative_step(eps: float) -> float:
     """Returns the step of central differences relative to the scale of x, a power of two near
     `u^(1/3)`.
@@ -75,7 +77,7 @@ def scale(x: Vector) -> Vector:
         over. These rules are ours.
     """
     magnitude = np.abs(x)
-    largest = float(magnitude.max(initial=0.0))
+    largest = float(np.maximum.reduce(magnitude, initial=0.0))
     if not math.isfinite(largest):
         magnitude = magnitude[np.isfinite(magnitude)]
         largest = float(magnitude.max(initial=0.0))
@@ -88,10 +90,12 @@ def scale(x: Vector) -> Vector:
     if passed_over := few.size // PASSED_OVER:
         smallest = np.partition(few, passed_over)[passed_over]
     elif few.size:
-        smallest = few.min()
+        smallest = np.minimum.reduce(few)
     if largest / SCALE_RANGE > smallest:
         return np.where(np.isfinite(x) & (np.abs(x) >= COUNTS_AS_ZERO), np.abs(x), rms)
-    return np.broadcast_to(np.float64(rms), x.shape)  # takes no memory
+    lengths = np.ndarray(x.shape, buffer=np.array(rms), strides=(0,))  # it takes no memory
+    lengths.flags.writeable = False
+    return lengths
 
 
 def norm(terms: Vector) -> Vector:
@@ -99,10 +103,10 @@ def norm(terms: Vector) -> Vector:
 
     Where squares might overflow or underflow, the terms are divided by the largest of them first.
     """
+    plain = np.sqrt(np.einsum("...i,...i->...", terms, terms))  # a sum that overflows is infinite
+    if ((plain > 1e-140) & (plain < 1e140)).all():
+        return np.asarray(plain)
     with np.errstate(all="ignore"):
-        plain = np.sqrt(np.einsum("...i,...i->...", terms, terms))
-        if ((plain > 1e-140) & (plain < 1e140)).all():
-            return np.asarray(plain)
         largest = np.max(np.abs(terms), axis=-1, initial=0.0)
         unit = np.where((largest > 0) & np.isfinite(largest), largest, 1.0)
         return np.asarray(unit * np.sqrt(np.sum((terms / unit[..., None]) ** 2, axis=-1)))

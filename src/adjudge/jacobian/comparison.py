@@ -62,12 +62,12 @@ class Tolerance:
     """Says whether the caller allows evaluations to differ by `nondet_tol`. An entry then counts as
     zero as far as that noise lets it show."""
 
-    @property
+    @cached_property
     def automatic(self) -> bool:
         """Says whether the caller fixed neither of the two numbers."""
         return self.rtol is None and self.atol is None
 
-    @property
+    @cached_property
     def relative(self) -> float:
         """The part of the derivative's size that is allowed beyond the error bar.
 
@@ -81,12 +81,12 @@ class Tolerance:
             return 0.0
         return float((self.eps / 2) ** (RTOL_EXPONENT if self.double else NARROW_RTOL_EXPONENT))
 
-    @property
+    @cached_property
     def double(self) -> bool:
         """Says whether all arithmetic is in double precision."""
         return self.eps <= DOUBLE
 
-    @property
+    @cached_property
     def resolution(self) -> float:
         """The widest error bar, relative to the derivative, with which agreement still means
         something.
@@ -96,7 +96,7 @@ class Tolerance:
         """
         return float((self.eps / 2) ** RESOLUTION_EXPONENT)
 
-    @property
+    @cached_property
     def identity(self) -> float:
         """The relative difference that is allowed between two ways to compute the same automatic
         number.
@@ -176,17 +176,15 @@ class Comparison:
         t = self.tolerance
         if not t.automatic:
             return False
+        close = self.difference <= self.significance_bound
+        fine = SHARP_TOLERANCES * t.relative if self.projected else t.resolution
         with np.errstate(all="ignore"):
-            close = (
-                self.difference <= self.error + self.significant_part * t.relative * self.largest
-            )
-            fine = SHARP_TOLERANCES * t.relative if self.projected else t.resolution
             sharp = self.error <= min(fine, t.resolution) * self.largest
-            detectable = close & sharp & self.moved & (self.automatic != 0)
-            if np.all(detectable):
-                return True
-            still = ~self.moved & (self.automatic == 0) & (self.reference == 0)
-            return bool(np.all(detectable | still) and np.any(detectable))
+        detectable = close & sharp & self.moved & (self.automatic != 0)
+        if detectable.all():
+            return True
+        still = ~self.moved & (self.automatic == 0) & (self.reference == 0)
+        return bool((detectable | still).all() and detectable.any())
 
     def doubtful(self, *, projected: bool) -> NDArray[np.bool_]:
         """The entries that two evaluations do not settle: those that disagree, that vanish though f
@@ -206,9 +204,10 @@ class Comparison:
         """The magnitude that relative tolerances refer to. For a projection it is `S`, so that one
         wrong entry counts as much whatever the terms of the sum add up to.
         """
-        with np.errstate(all="ignore"):
-            whole = np.maximum(self.size, np.maximum(abs(self.automatic), abs(self.reference)))
-            return np.where(self.size > 0, self.size, whole) if self.projected else whole
+        if self.projected and (self.size > 0).all():  # as in most projections
+            return self.size
+        whole = np.maximum(self.size, np.maximum(abs(self.automatic), abs(self.reference)))
+        return np.where(self.size > 0, self.size, whole) if self.projected else whole
 
     @cached_property
     def allowed(self) -> Vector:

@@ -335,23 +335,33 @@ class Table:
         if self.affine is not None and len(tangent.leaves) == 1:
             self.affine.compare(found, block, self.forward)
         compared = list(columns.comparisons(found, block, pushed))
-        trial = Trial(columns, block, found, compared, self.reverse, pushed)
-        if item.depth:
-            return replace(trial, doubt=_doubt_of_separate(trial), may_narrow=False, separate=True)
+        alone = item.depth > 0
         # Only a few columns are looked into; see `SATURATED_COLUMNS`.
-        few = (
-            self.examined.saturated < SATURATED_COLUMNS
-            and not self.problem.modes_taken
-            and not found.from_reference
+        few = not (
+            alone
+            or self.examined.saturated >= SATURATED_COLUMNS
+            or self.problem.modes_taken
+            or found.from_reference
         )
-        trial = replace(trial, few_saturated=few, may_narrow=self.carried_dtype is None)
+        trial = Trial(
+            columns,
+            block,
+            found,
+            compared,
+            self.reverse,
+            pushed,
+            may_narrow=not alone and self.carried_dtype is None,
+            separate=alone,
+            few_saturated=few,
+        )
         # A step that the caller fixed with `eps=` is not refined: what it shows is what was asked
         # for.
-        if self.eps is not None:
+        if self.eps is not None and not alone:
             return trial
-        trial = replace(trial, doubt=doubt_of(trial, self.examined))
-        all_hide = not trial.doubt and self._hidden(trial) == set(tangent.leaves)
-        return replace(trial, doubt=Doubt.HIDDEN) if all_hide else trial
+        doubt = _doubt_of_separate(trial) if alone else doubt_of(trial, self.examined)
+        if not (alone or doubt) and self._hidden(trial) == set(tangent.leaves):
+            doubt = Doubt.HIDDEN
+        return replace(trial, doubt=doubt) if doubt else trial
 
     def _judged(self, item: Item, trial: Trial) -> Generator[None, None, list[Item]]:
         """Takes a column through the stages and records it. Returns what is to be compared next."""
