@@ -14,7 +14,6 @@ from adjudge.check.one_problem import Judgement, judge_differences, judge_proper
 from adjudge.check.options import Settings
 from adjudge.constants import DOUBLE_ROUGHNESS, DOUBLE_STEPS
 from adjudge.errors import AdjudgeError, Catching, NotSupportedError, Source, running
-from adjudge.estimate import coarsest_eps
 from adjudge.findings import (
     Finding,
     NotInDouble,
@@ -218,7 +217,7 @@ def judge_in_double(composition: Composition, base: Base, settings: Settings) ->
     problem = base.problem
     with running(Source.FUNCTION):
         eps = problem.backend.environment.narrowest_eps(problem.function, problem.point())
-    if eps <= coarsest_eps(problem, base):
+    if eps <= base.coarsest_eps:
         return outcome
     assert double.refused is not None
     double.refused = replace(double.refused, eps=eps)

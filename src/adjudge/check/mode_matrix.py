@@ -29,7 +29,6 @@ from adjudge.check.options import Settings
 from adjudge.constants import SAME_NUMBER_UNITS
 from adjudge.engine import AutodiffBackend
 from adjudge.errors import Catching, InputError, NotSupportedError
-from adjudge.estimate import coarsest_eps
 from adjudge.findings import (
     DerivativeRaised,
     Finding,
@@ -336,7 +335,7 @@ class Matrix:
         for mode, compared in agreed.items():
             own = [f.verdict for f in outcome.findings if f.mode in (mode, "F")]
             outcome.modes.setdefault(mode, worst([Verdict.PASS, *own]))
-            outcome.tallies.append(agreeing(mode, compared, coarsest_eps(base.problem, base)))
+            outcome.tallies.append(agreeing(mode, compared, base.coarsest_eps))
         # A mode that is to be judged once more reports its identities there.
         again = [letter + "F" for letter in left.letters]
         outcome.findings = [f for f in outcome.findings if f.mode not in again]

@@ -29,7 +29,6 @@ from adjudge.estimate import (
     Differences,
     Estimator,
     bind,
-    coarsest_eps,
 )
 from adjudge.findings import (
     BatchNotMade,
@@ -168,7 +167,7 @@ class _Case:
             most = FULL_MODE if settings.reference is None else FULL_MODE_BY_REFERENCE
             full = problem.X.size + base.Y.size <= most
         self.tolerance = Tolerance(
-            coarsest_eps(problem, base), settings.rtol, settings.atol, settings.equal_nan
+            base.coarsest_eps, settings.rtol, settings.atol, settings.equal_nan
         )
         self.probes = Probes(problem.X, base.Y, full, settings.seed)
         self.identities = Identities(

@@ -35,7 +35,6 @@ from adjudge.constants import (
 from adjudge.cross.engine import Engine, Numbers, Output, Quantity
 from adjudge.cross.report import VALUE, Cause, Divergence
 from adjudge.errors import AdjudgeError, Catching, NotSupportedError
-from adjudge.estimate import coarsest_eps
 from adjudge.findings import Status, Verdict
 from adjudge.floats import Vector, lowest_bit, norm, scale
 from adjudge.jacobian import (
@@ -500,7 +499,7 @@ class EngineComparison:
     def _rounding(quantity: Quantity, engine: Engine) -> float:
         """Returns the spacing of the coarsest dtype among inputs and outputs."""
         base = engine.inner(quantity.mode[1:], quantity.taken_at).base
-        return coarsest_eps(base.problem, base)
+        return base.coarsest_eps
 
     # ------------------------------------------------------------------ verdicts
 

@@ -17,7 +17,6 @@ derivative takes part in it.
 
 from adjudge.estimate.directional import (
     Column,
-    coarsest_eps,
     describe_move,
     moved_by,
     representable,
@@ -53,7 +52,6 @@ __all__ = [
     "Referenced",
     "Sample",
     "bind",
-    "coarsest_eps",
     "describe_move",
     "irregularity",
     "moved_by",

@@ -59,13 +59,6 @@ class Column:
     """The values of the two evaluations, where these were enough."""
 
 
-def coarsest_eps(problem: Problem, base: Base) -> float:
-    """Returns the coarsest `eps` (spacing at 1) of the checked leaves, of the outputs, and of
-    float64, in which everything is computed here.
-    """
-    return max(problem.X.coarsest_eps, base.whole.coarsest_eps)
-
-
 def not_movable(problem: Problem, base: Base, tangent: Tangent) -> Column | None:
     """Returns what is known along a tangent that moves no finite entry; `None` where it moves one.
 
@@ -76,7 +69,7 @@ def not_movable(problem: Problem, base: Base, tangent: Tangent) -> Column | None
     unknown = bool(np.any(np.isnan(problem.origin[tangent.vector != 0])))
     still = np.full(base.whole.size, np.nan if unknown else 0.0)
     estimate = Estimate(still, still, np.zeros(still.shape, bool), Method(Scheme.NOT_FINITE))
-    relative = relative_step(coarsest_eps(problem, base))
+    relative = relative_step(base.coarsest_eps)
     return Column(tangent, tangent.vector, estimate, 0.0, relative)
 
 
@@ -86,9 +79,9 @@ def two_evaluations(problem: Problem, base: Base, tangent: Tangent, eps: float |
     Where a neighbour of x is not finite or out of bounds, shorter steps are tried, and then a
     ladder to one side. Raises `InputError` where a fixed step is too short to move x at all.
     """
-    u = coarsest_eps(problem, base)
+    u = base.coarsest_eps
     relative = relative_step(u)
-    unknown = not_movable(problem, base, tangent)
+    unknown = None if problem.finite else not_movable(problem, base, tangent)
     if unknown is not None:
         return unknown
     if eps is not None:
@@ -114,19 +107,30 @@ def two_evaluations(problem: Problem, base: Base, tangent: Tangent, eps: float |
         if taken is None:
             break
         sample, vector = taken
+        both = defined(base, sample.plus, sample.minus)
         best = Column(
-            exact, vector, central_difference(sample, u, base.noise), step, relative * factor, finer
+            exact,
+            vector,
+            central_difference(sample, u, base.noise),
+            step,
+            relative * factor,
+            finer,
+            sample=sample if both else None,
         )
-        if defined(base, sample.plus) and defined(base, sample.minus):
-            return replace(best, sample=sample)
+        if both:
+            return best
     # No step has finite values on both sides.
     one = _one_sided(problem, base, tangent, u)
     return one or best or _unknown(base, tangent, relative, room)
 
 
-def defined(base: Base, values: Vector) -> bool:
-    """Returns whether `values` are finite wherever those at x are."""
-    return bool(np.all(np.isfinite(values) | ~np.isfinite(base.values)))
+def defined(base: Base, *values: Vector) -> bool:
+    """Returns whether all `values` are finite wherever those at x are."""
+    for one in values:
+        finite = np.isfinite(one)
+        if not (finite.all() or (finite | ~np.isfinite(base.values)).all()):
+            return False
+    return True
 
 
 def _one_sided(problem: Problem, base: Base, tangent: Tangent, u: float) -> Column | None:
@@ -173,21 +177,21 @@ def _unknown(base: Base, tangent: Tangent, relative: float, room: float) -> Colu
     return Column(tangent, tangent.vector, estimate, 0.0, relative)
 
 
-def _within(steps: Sequence[float], room: float) -> list[float]:
+def _within(steps: Sequence[float], room: float) -> Sequence[float]:
     """Returns the steps that are no longer than `room`."""
-    return [step for step in steps if step <= room]
+    return steps if room == np.inf else [step for step in steps if step <= room]
 
 
 def with_longer_step(problem: Problem, base: Base, first: Column) -> Column | None:
     """Returns the same column from two evaluations more at a longer step, extrapolated; `None`
     where f has no room for that step, or is not defined there.
     """
-    u = coarsest_eps(problem, base)
+    u = base.coarsest_eps
     step = ladder_ratio(u) * first.step
     if first.sample is None or step > problem.longest_step(first.tangent.vector):
         return None
     taken = attempt(partial(sample_at, problem, base, first.tangent, step))
-    if taken is None or not (defined(base, taken[0].plus) and defined(base, taken[0].minus)):
+    if taken is None or not defined(base, taken[0].plus, taken[0].minus):
         return None
     return replace(first, estimate=extrapolated(first.sample, taken[0], u, base.noise))
 
@@ -239,11 +243,13 @@ def interleaving_factor(problem: Problem, found: Column) -> float:
     return EXACT_SECOND_LADDER_FACTOR if exact else SECOND_LADDER_FACTOR
 
 
-def steps_around(problem: Problem, base: Base, found: Column, *, far: bool = False) -> list[float]:
+def steps_around(
+    problem: Problem, base: Base, found: Column, *, far: bool = False
+) -> Sequence[float]:
     """Returns the ladder around the step of `found`, as far down as it is exact in the dtype."""
     finer = None if _double(problem, found.tangent) else found.finer
     far = far or _drowned_in_rounding(found.estimate)
-    u = coarsest_eps(problem, base)
+    u = base.coarsest_eps
     steps = ladder_steps(abs(found.step), found.relative, u, far=far, finer=finer)
     direction = np.sign(found.step) * found.tangent.vector
     return _within(steps, problem.longest_step(direction, both=not found.one_sided))
@@ -267,7 +273,7 @@ def with_steps(
         return None
     if len(samples) < fewest_samples(one_sided=found.one_sided):
         return replace(found, ladders=(tuple(samples),))
-    u = coarsest_eps(problem, base)
+    u = base.coarsest_eps
     estimate = ladder(samples, u, base.values, base.noise, base.whole.slices)
     return replace(found, estimate=estimate, ladders=(tuple(samples),))
 
@@ -342,39 +348,39 @@ def sample_at(
     direction that was really taken. The result is `None` if x does not move. With `exact` the
     direction is known to be that of `tangent`.
     """
+    origin, vector = problem.origin, tangent.vector
+    move = describe_move(problem, tangent, step)
+    back = Move(move.name, -step, move.tangent)
+    if exact or (problem.bounds is None and problem.X.double):  # nothing is rounded or clipped
+        offset = step * vector
+        ahead, behind = origin + offset, origin if one_sided else origin - offset
+    else:
+        ahead = moved_by(problem, tangent, step)
+        behind = origin if one_sided else moved_by(problem, tangent, -step)
     if exact:
-        plus, minus = (
-            evaluate(
-                problem,
-                base,
-                problem.origin + h * tangent.vector,
-                describe_move(problem, tangent, h),
+        plus = evaluate(problem, base, ahead, move)
+        minus = evaluate(problem, base, behind, back)
+        return Sample(step, plus, minus, base.magnitude), vector
+    if problem.finite:
+        moves = ahead - origin, behind - origin
+    else:
+        finite = np.isfinite(origin)
+        with np.errstate(invalid="ignore"):
+            moves = (
+                np.where(finite, ahead - origin, 0.0),
+                np.where(finite, behind - origin, 0.0),
             )
-            for h in (step, -step)
-        )
-        return Sample(step, plus, minus, base.magnitude), tangent.vector
-    origin = problem.origin
-    points = [
-        moved_by(problem, tangent, step),
-        origin if one_sided else moved_by(problem, tangent, -step),
-    ]
-    with np.errstate(invalid="ignore"):
-        moves = [np.where(np.isfinite(origin), point - origin, 0.0) for point in points]
-    if not np.any(moves[0]) or not (one_sided or np.any(moves[1])):
+    if not moves[0].any() or not (one_sided or moves[1].any()):
         return None
-    plus = evaluate(problem, base, points[0], describe_move(problem, tangent, step))
-    minus = (
-        base.values
-        if one_sided
-        else evaluate(problem, base, points[1], describe_move(problem, tangent, -step))
-    )
+    plus = evaluate(problem, base, ahead, move)
+    minus = base.values if one_sided else evaluate(problem, base, behind, back)
     span = step if one_sided else 2 * step
     direction = (moves[0] - moves[1]) / span
     if tangent.coordinate is None:
         return Sample(step, plus, minus, base.magnitude, one_sided), direction
     # A unit tangent stays one, and the step is what was really taken.
     taken = step * float(direction[tangent.coordinate])
-    return Sample(taken, plus, minus, base.magnitude, one_sided), tangent.vector
+    return Sample(taken, plus, minus, base.magnitude, one_sided), vector
 
 
 def representable(problem: Problem, point: Vector, leaves: Iterable[int]) -> Vector:

@@ -29,7 +29,7 @@ from adjudge.constants import (
     VISIBLE_KINK,
 )
 from adjudge.errors import attempt
-from adjudge.estimate.directional import Column, coarsest_eps
+from adjudge.estimate.directional import Column
 from adjudge.findings import Reason, Silence
 from adjudge.floats import Vector, scale
 from adjudge.problem import (
@@ -51,7 +51,7 @@ def with_jumps(problem: Problem, base: Base, found: Column) -> Column:
     short the step, and no value is the derivative. It takes six evaluations, which are made only
     where the error bar is too wide for rounding.
     """
-    estimate, eps = found.estimate, coarsest_eps(problem, base)
+    estimate, eps = found.estimate, base.coarsest_eps
     with np.errstate(all="ignore"):
         size = base.magnitude(base.values)
         wide = np.fmax(
@@ -171,7 +171,7 @@ def irregularity(problem: Problem, base: Base, given: Space, seed: int) -> Irreg
     otherwise a wrong rule would be excused wherever f might have a kink. `given` is the space of
     the inputs in the dtypes of the caller, where `problem` is in double precision.
     """
-    eps = coarsest_eps(problem, base)
+    eps = base.coarsest_eps
     if eps > COARSE_EPS or not np.all(np.isfinite(base.values)) or not problem.finite:
         return Irregularity()
     around = _local_slopes(problem, base, eps)

@@ -6,7 +6,7 @@ and code that is in single precision inside are noisier, and right derivatives o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
 
@@ -24,7 +24,6 @@ from adjudge.constants import (
 )
 from adjudge.estimate.directional import (
     Column,
-    coarsest_eps,
     defined,
     describe_move,
     interleaving_factor,
@@ -86,7 +85,7 @@ def significant_bits(values: Vector) -> int:
     return int(np.max(np.frexp(ratio)[1], initial=0))
 
 
-def carried_dtype(values: Sequence[Vector], points: Sequence[Vector]) -> str | None:
+def carried_dtype(values: Sequence[Vector], points: Iterable[Vector]) -> str | None:
     """Returns the narrowest dtype that holds all values, where it does not hold the points: f
     rounds to it.
     """
@@ -98,11 +97,11 @@ def carried_dtype(values: Sequence[Vector], points: Sequence[Vector]) -> str | N
     # size.
     groups = [moving[exponents == e] for e in np.unique(exponents)]
     needed = {significant_bits(group) for group in groups if group.size >= ENOUGH_VALUES}
-    given = max(significant_bits(point) for point in points)
     for name, available in SIGNIFICANT_BITS.items():
         # It does not matter that the range of the dtype is narrower, too.
-        if needed == {available} and available < given - 3:
-            return name
+        if needed == {available}:
+            given = significant_bits(np.concatenate(list(points)))
+            return name if available < given - 3 else None
     return None
 
 
@@ -126,7 +125,7 @@ def with_measured_noise(
         # The noise was measured at a step that the ladders no longer take, and is measured once
         # more.
         step = shorter
-    if coarsest_eps(problem, base) > COARSE_EPS and found.tangent.coordinate is not None:
+    if base.coarsest_eps > COARSE_EPS and found.tangent.coordinate is not None:
         return _with_shorter_steps(problem, base, found)
     return found
 
@@ -138,7 +137,7 @@ def _with_shorter_steps(problem: Problem, base: Base, found: Column) -> Column:
     In sixteen bits a ladder has few steps, and steps over a kink or an oscillation that shorter
     steps show.
     """
-    u, estimate = coarsest_eps(problem, base), found.estimate
+    u, estimate = base.coarsest_eps, found.estimate
     error, step = estimate.error, found.ladders[0][-1].step / 2
     while abs(step) > 2 * u * found.tangent.length:
         taken = sample_at(problem, base, found.tangent, step, one_sided=found.one_sided)
@@ -166,7 +165,7 @@ def _with_noise(
     problem: Problem, base: Base, found: Column, noise: Vector, doubted: NDArray[np.bool_]
 ) -> Column:
     """Returns the ladders again, with this noise in place of what is usual."""
-    u, ladders = coarsest_eps(problem, base), found.ladders
+    u, ladders = base.coarsest_eps, found.ladders
     if bool(np.any(noise[doubted] > u * base.magnitude(base.values)[doubted])):
         every = steps_around(problem, base, found, far=True)
         ladders = tuple(
@@ -221,8 +220,8 @@ def _noise_about(problem: Problem, base: Base, found: Column, step: float) -> Ve
         best = computational_noise(np.array(values), points)
         # The points have all their bits here, so that a lattice is one of f.
         if double:
-            best = np.fmax(best, lattice_noise(np.array(values), coarsest_eps(problem, base)))
-        if all(defined(base, value) for value in values):
+            best = np.fmax(best, lattice_noise(np.array(values), base.coarsest_eps))
+        if defined(base, *values):
             break
     return best
 
@@ -241,7 +240,7 @@ def rounded_dtype(problem: Problem, base: Base, found: Column) -> str | None:
     for out in base.Y.slices:
         # Where f stands still, at a kink or in saturation, its values say nothing.
         moved = [(v[out], h) for v, h in pairs if np.any(v[out] != base.values[out])]
-        points = [moved_by(problem, found.tangent, h)[moving] for _, h in moved]
+        points = (moved_by(problem, found.tangent, h)[moving] for _, h in moved)
         names.add(carried_dtype([v for v, _ in moved], points) if moved else None)
     return names.pop() if len(names) == 1 else None
 
@@ -257,7 +256,7 @@ def plateau_dtype(problem: Problem, base: Base, found: Column, *, settled: bool)
     """
     if found.from_reference:
         return None
-    u = coarsest_eps(problem, base)
+    u = base.coarsest_eps
     k = found.tangent.coordinate
     length = found.tangent.length if k is None else float(np.abs(problem.origin[k]))
     wide = all(problem.X.leaves[j].double for j in found.tangent.leaves)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,11 @@ class Estimate:
     nothing of the rounding of these."""
 
 
+def larger(plus: Vector, minus: Vector) -> Vector:
+    """Returns the larger magnitude of two numbers, entry by entry."""
+    return np.asarray(np.fmax(np.abs(plus), np.abs(minus)))
+
+
 @dataclass(frozen=True)
 class Sample:
     """Values of f at `x + step v` and `x - step v`, as real coordinates."""
@@ -56,9 +61,9 @@ class Sample:
     step: float
     plus: Vector
     minus: Vector
-    modulus: Callable[[Vector], Vector] = np.abs
-    """Gives the magnitude that rounding is relative to: the modulus of a complex entry, for both of
-    its coordinates."""
+    modulus: Callable[[Vector, Vector], Vector] = larger
+    """Gives the magnitude that rounding is relative to, the larger one of both values: the modulus
+    of a complex entry, for both of its coordinates."""
     one_sided: bool = False
     """Says whether `minus` is f(x), because x has a neighbour on one side only. The step then has
     the sign of that side."""
@@ -73,7 +78,7 @@ class Sample:
     @cached_property
     def size(self) -> Vector:
         """The magnitude of the larger of the two values."""
-        return np.asarray(np.fmax(self.modulus(self.plus), self.modulus(self.minus)))
+        return self.modulus(self.plus, self.minus)
 
 
 def central_difference(sample: Sample, eps: float, noise: float = 0.0) -> Estimate:
@@ -115,9 +120,10 @@ def ladder_ratio(eps: float) -> float:
     return COARSE_LADDER_RATIO if eps > COARSE_EPS else LADDER_RATIO
 
 
+@lru_cache(maxsize=64)
 def ladder_steps(
     step: float, relative: float, eps: float, *, far: bool = False, finer: int | None = None
-) -> list[float]:
+) -> Sequence[float]:
     """Returns the steps around `step`, the coarsest first; `relative` is `step` over the scale of
     x.
 
@@ -130,7 +136,7 @@ def ladder_steps(
         finer = 1 if eps > COARSE_EPS else 3
     reach = range(8 if far else 4, 0, -1)
     coarser = [k for k in reach if relative * ratio**k <= LONGEST_STEP]
-    return [step * ratio**k for k in (*coarser, *range(0, -finer - 1, -1))]
+    return tuple([step * ratio**k for k in (*coarser, *range(0, -finer - 1, -1))])
 
 
 def ladder(

@@ -35,7 +35,7 @@ from adjudge.engine import (
     Pullback,
 )
 from adjudge.errors import Catching, NotSupportedError, Source, UnstableOutputError, running
-from adjudge.estimate import Differences, coarsest_eps
+from adjudge.estimate import Differences
 from adjudge.floats import QUANTILE_ENTRIES, Vector, scale
 from adjudge.jacobian.column import ColumnBlock, Columns
 from adjudge.jacobian.comparison import Tally, Tolerance
@@ -433,7 +433,7 @@ class _BlockSumComparison:
         """Compares every tangent once by two evaluations, as it would be without sums."""
         problem, base = self.problem, self.base
         probes = Probes(problem.X, base.Y, False, seed)
-        tolerance, forward = Tolerance(coarsest_eps(problem, base)), Forward(problem)
+        tolerance, forward = Tolerance(base.coarsest_eps), Forward(problem)
         columns = Columns(Differences(problem, base), probes, tolerance)
         table = Table(columns, None, forward)
         block = ColumnBlock(slice(0, problem.X.size))
@@ -465,7 +465,7 @@ class _BlockSumComparison:
             known = reverse.row(base, probes.cotangent)
         forward = Forward(top) if "F" in self.modes else None
         tallies: dict[str, Tally] = {}
-        tolerance = Tolerance(coarsest_eps(self.problem, self.base))
+        tolerance = Tolerance(self.base.coarsest_eps)
         columns, record = Columns(Differences(top, base), probes, tolerance), Record(tallies)
         table = Table(columns, reverse, forward, known, record=record)
         for _ in table.fill():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from adjudge.findings import BudgetSpent, Finding, Remedy, Status, Task
 from adjudge.problem import Probes, Problem
@@ -50,7 +51,7 @@ class Budget:
         """
         return self.problem.counts.allows(work * self.unit)
 
-    @property
+    @cached_property
     def unit(self) -> int:
         """The work of one evaluation: an evaluation of a derivative contains a vjp or jvp and
         counts two.

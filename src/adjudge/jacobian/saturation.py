@@ -25,7 +25,7 @@ from adjudge.constants import (
     TAIL_DISTANCE,
 )
 from adjudge.errors import attempt
-from adjudge.estimate import Column, coarsest_eps, describe_move, moved_by
+from adjudge.estimate import Column, describe_move, moved_by
 from adjudge.findings import entry_name
 from adjudge.floats import Vector, lowest_bit
 from adjudge.jacobian.column import ColumnBlock, Columns, ModeComparison
@@ -105,7 +105,7 @@ def moves_beyond_noise(base: Base, found: Column) -> bool:
 
 def _in_tail_on(problem: Problem, base: Base, found: Column, sign: float) -> NDArray[np.bool_]:
     """Does the same as `in_tail`, to the side `sign` alone."""
-    at, eps = base.values[: base.Y.size], coarsest_eps(problem, base)
+    at, eps = base.values[: base.Y.size], base.coarsest_eps
     moves: list[Vector] = []
     on_lattice: list[NDArray[np.bool_]] = []
     size = np.abs(at)

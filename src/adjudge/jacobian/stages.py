@@ -32,7 +32,6 @@ from adjudge.constants import (
 from adjudge.estimate import (
     Column,
     Effort,
-    coarsest_eps,
     plateau_dtype,
     representable,
     rounded_dtype,
@@ -613,7 +612,7 @@ class LongLadder(Stage):
     def helps(self, trial: Trial) -> bool:
         columns = trial.columns
         looked_at = trial.doubt is not Doubt.NONE and trial.few_saturated and trial.zero
-        double = columns.base.noise == 0 and coarsest_eps(columns.problem, columns.base) <= DOUBLE
+        double = columns.base.noise == 0 and columns.base.coarsest_eps <= DOUBLE
         return (
             looked_at
             and not trial.fails

@@ -268,16 +268,23 @@ class Base:
     constant: NDArray[np.bool_] | None = None
     """The outputs that a column leaves out, since they stand still and tower over the others."""
 
-    def magnitude(self, values: Vector) -> Vector:
-        """Returns the magnitudes that the rounding of the outputs `values` is relative to.
+    @cached_property
+    def coarsest_eps(self) -> float:
+        """The coarsest `eps` (spacing at 1) of the checked leaves, of the outputs, and of float64,
+        in which estimates are computed.
+        """
+        return max(self.problem.X.coarsest_eps, self.whole.coarsest_eps)
+
+    def magnitude(self, values: Vector, other: Vector | None = None) -> Vector:
+        """Returns the magnitudes that the rounding of the outputs `values` is relative to; the
+        larger ones of two evaluations where `other` is given.
 
         Each is the modulus of the output, or the median modulus of its leaf at x where that is
         larger. Small outputs may be computed from larger numbers, as in `1 - erfc(x)` and `a @ b`,
         and without the median their rounding would be underestimated. The rule is ours. Outputs
         that are `constant` have the magnitude 0.
         """
-        modulus = self.whole.modulus(values) if self.whole.complex else np.abs(values)
-        size = np.fmax(modulus, self._typical)
+        size = np.fmax(self.whole.modulus(values, other), self._typical)
         return np.asarray(size if self.constant is None else np.where(self.constant, 0.0, size))
 
     def rounded(self, eps: float) -> Base:
@@ -330,9 +337,11 @@ def undetectable_slope(base: Base, vector: Vector, eps: float) -> Vector:
 
 def evaluate(problem: Problem, base: Base, x: Vector, purpose: Purpose | Move) -> Vector:
     """Returns all outputs at the point `x` of X as a vector, from an evaluation of fresh arrays."""
-    problem.counts.purpose = purpose
-    outputs = problem.evaluate(problem.point(x))
-    return base.whole.vector(problem.backend, outputs, base.arrays)
+    backend, counts, X = problem.backend, problem.counts, problem.X
+    counts.purpose = purpose
+    point = X.arrays(backend, x, problem.x)
+    counts.keep(point, 8 * X.size)
+    return base.whole.vector(backend, problem.evaluate(point), base.arrays)
 
 
 def observe(problem: Problem) -> Base:

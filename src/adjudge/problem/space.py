@@ -225,12 +225,17 @@ class Space:
             size[part] = largest(vector[part])
         return size
 
-    def modulus(self, vector: Vector) -> Vector:
-        """Returns the modulus of the entry that each coordinate belongs to.
+    def modulus(self, vector: Vector, other: Vector | None = None) -> Vector:
+        """Returns the modulus of the entry that each coordinate belongs to; the larger one of two
+        vectors where `other` is given.
 
         Both coordinates of a complex entry have the modulus of that, which its rounding errors
         follow.
         """
+        if other is not None:
+            if self.complex:
+                return np.asarray(np.fmax(self.modulus(vector), self.modulus(other)))
+            return np.asarray(np.fmax(np.abs(vector), np.abs(other)))
         if not self.complex:
             return np.asarray(np.abs(vector))
         parts = []

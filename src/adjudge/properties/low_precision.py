@@ -30,7 +30,6 @@ from adjudge.constants import (
     WORST_ENTRIES,
     WRONG_FACTOR,
 )
-from adjudge.estimate import coarsest_eps
 from adjudge.findings import (
     Finding,
     NarrowInaccurate,
@@ -149,7 +148,7 @@ class _LowPrecision:
         self, low: Evaluator, high: Evaluator, letter: str, random: np.random.Generator
     ) -> None:
         self.low, self.high, self.letter, self.random = low, high, letter, random
-        self.eps = coarsest_eps(low.problem, low.base)
+        self.eps = low.base.coarsest_eps
         self.u = self.eps / 2
         X, Y = low.problem.X, low.base.Y
         self.of, self.by = (X, Y) if letter == "R" else (Y, X)

@@ -243,6 +243,7 @@ class _Search:
 
     def __init__(self, table: Table, failure: Failure, suspected: bool) -> None:
         self.table, self.failure, self.suspected = table, failure, suspected
+        self.base, self.estimator, self.tolerance = table.base, table.estimator, table.tolerance
         self.found = Located()
         self.support: Indices = np.flatnonzero(failure.tangent.vector)
         self.v: Vector = failure.tangent.vector[self.support]
@@ -250,7 +251,7 @@ class _Search:
         self.row = np.zeros(0)
         """The vector `J* w`. In forward mode there is a column for every tangent instead."""
         self.closer: tuple[int, Column] | None = None
-        base, count = table.base, table.base.Y.size
+        base, count = self.base, self.base.Y.size
         self.part = slice(count, None) if failure.kind == "first" else slice(0, count)
         if failure.kind == "first":
             assert table.problem.cotangent is not None
@@ -316,11 +317,11 @@ class _Search:
 
     def _column(self, weights: Vector) -> tuple[Column, Vector]:
         """Differences along the weighted tangent, and the image of the same by forward mode."""
-        table, tangent = self.table, self.failure.tangent
+        tangent = self.failure.tangent
         part = np.zeros_like(tangent.vector)
         part[self.support] = weights * self.v
         weighted = Tangent(tangent.leaves, part, tangent.length)
-        found = table.estimator.along(weighted)
+        found = self.estimator.along(weighted)
         return found, self._pushed(found.vector)
 
     def _pushed(self, vector: Vector) -> Vector:
@@ -328,7 +329,7 @@ class _Search:
         if self.failure.kind != "each":
             return np.zeros(0)
         assert self.table.forward is not None
-        return self.table.forward.column(self.table.base, vector, self.failure.tangent.leaves)[1]
+        return self.table.forward.column(self.base, vector, self.failure.tangent.leaves)[1]
 
     def _measured(self, weights: Vector) -> tuple[Vector, Residual]:
         """Returns the weights that were really taken, and the residual along them."""
@@ -389,17 +390,17 @@ class _Search:
         length = abs(float(failure.tangent.vector[coordinate]))
         leaf = int(table.problem.X.owner[coordinate])
         tangent = Tangent((leaf,), unit, length, coordinate)
-        found = table.estimator.along(tangent)
+        found = self.estimator.along(tangent)
         # To one side a ladder was taken already.
         if found.step == 0.0 or found.one_sided:
             return found, unit
         if LONGER_STEP * found.step > table.problem.longest_step(unit):
-            return table.estimator.along(tangent, Effort.LADDER, found), unit
-        longer = Differences(table.problem, table.base, LONGER_STEP * found.step)
+            return self.estimator.along(tangent, Effort.LADDER, found), unit
+        longer = Differences(table.problem, self.base, LONGER_STEP * found.step)
         far = attempt(lambda: longer.along(tangent))
         # f is not defined that far off.
         if far is None:
-            return table.estimator.along(tangent, Effort.LADDER, found), unit
+            return self.estimator.along(tangent, Effort.LADDER, found), unit
         near, there = found.estimate, far.estimate
         with np.errstate(all="ignore"):
             error = np.fmax(near.error, np.abs(near.value - there.value))
@@ -410,23 +411,23 @@ class _Search:
         """Searches for the outputs that are wrong at this entry of x, by weights on the entries of
         the cotangent.
         """
-        table, Y = self.table, self.table.base.Y
+        table, Y = self.table, self.base.Y
         reverse, backend = table.reverse, table.problem.backend
         assert reverse is not None
         support = np.flatnonzero(self.w)
         value, error = found.estimate.value[self.part], found.estimate.error[self.part]
-        likes = table.base.arrays[: len(Y.leaves)]
+        likes = self.base.arrays[: len(Y.leaves)]
 
         def rounding(w: Vector) -> float:
-            return VJP_UNITS * table.tolerance.eps * float(norm((w * value)[w != 0]))
+            return VJP_UNITS * self.tolerance.eps * float(norm((w * value)[w != 0]))
 
         def measure(weights: Vector) -> tuple[Vector, Residual]:
             w = np.zeros(Y.size)
             w[support] = weights * self.w[support]
-            # The cotangent counts as it is rounded to its dtype.
-            w = Y.vector(backend, Y.arrays(backend, w, likes), likes)
+            if not Y.double:  # the cotangent counts as it is rounded to its dtype
+                w = Y.vector(backend, Y.arrays(backend, w, likes), likes)
             with np.errstate(all="ignore"):
-                gap = float(w @ value - reverse.row(table.base, w)[coordinate])
+                gap = float(w @ value - reverse.row(self.base, w)[coordinate])
                 bar = float(norm((w * error)[w != 0])) + rounding(w)
             return w[support] / self.w[support], Residual(gap, bar)
 
@@ -434,7 +435,7 @@ class _Search:
             row, w = int(support[k]), float(self.w[support[k]])
             unit = np.zeros(Y.size)
             unit[row] = 1.0
-            automatic = float(reverse.row(table.base, unit)[coordinate])
+            automatic = float(reverse.row(self.base, unit)[coordinate])
             wrong = self._compare_alone(found, coordinate, row, automatic, value[row], error[row])
             return Residual(w * (value[row] - automatic), abs(w) * error[row]), wrong
 
@@ -466,16 +467,16 @@ class _Search:
             return False
         if self.suspected or gap <= CLOSE_CALL * allowed:
             if self.closer is None or self.closer[0] != coordinate:
-                along = table.estimator.along
+                along = self.estimator.along
                 ladder = along(found.tangent, Effort.LADDER, found)
                 confirmed = along(found.tangent, Effort.SECOND_LADDER, ladder)
                 self.closer = coordinate, confirmed
             estimate = self.closer[1].estimate
             reference, bar = self._of_row(estimate, row)
             if abs(automatic - reference) > self._allowed(automatic, reference, bar):
-                doubted = np.zeros(table.base.whole.size, bool)
+                doubted = np.zeros(self.base.whole.size, bool)
                 doubted[self.part] = True if row is None else np.arange(len(self.w)) == row
-                estimate = table.estimator.along(
+                estimate = self.estimator.along(
                     found.tangent, Effort.MEASURED_NOISE, self.closer[1], doubted
                 ).estimate
                 reference, bar = self._of_row(estimate, row)
@@ -487,7 +488,7 @@ class _Search:
         if len(self.found.entries) < MOST_NAMED:
             wrong = replace(
                 entry,
-                of=entry.of if row is None else table.base.Y.entry(int(row)),
+                of=entry.of if row is None else self.base.Y.entry(int(row)),
                 wrt=table.problem.X.entry(coordinate),
                 automatic=float(automatic),
                 reference=float(reference),
@@ -509,10 +510,10 @@ class _Search:
             return 0.0
         unit = np.zeros(table.problem.X.size)
         unit[coordinate] = 1.0
-        eps, values = table.tolerance.eps, np.abs(found.estimate.value[self.part])
+        eps, values = self.tolerance.eps, np.abs(found.estimate.value[self.part])
         largest = np.max(values, initial=0.0, where=np.isfinite(values))
         return float(
-            undetectable_slope(table.base, unit, eps)[row] + INHERITED_UNITS * eps * largest
+            undetectable_slope(self.base, unit, eps)[row] + INHERITED_UNITS * eps * largest
         )
 
     def _of_row(self, estimate: Estimate, row: int | None) -> tuple[float, float]:
@@ -528,7 +529,7 @@ class _Search:
         """`NEIGHBOUR_FACTOR` times the change of one automatic entry where x moves by a unit of
         rounding; see `stages.AutomaticRounding`.
         """
-        table, unit = self.table, np.zeros(self.table.base.Y.size)
+        table, unit = self.table, np.zeros(self.base.Y.size)
         if row is not None:
             unit[row] = 1.0
         changes = [0.0]
@@ -536,21 +537,21 @@ class _Search:
             table.problem, self.failure.tangent.leaves, table.probes.seed
         ):
             if row is None:
-                there = evaluate(table.problem, table.base, point, Purpose.ROUNDING)[coordinate]
+                there = evaluate(table.problem, self.base, point, Purpose.ROUNDING)[coordinate]
             elif self.failure.kind == "each":
                 tangent = np.zeros(table.problem.X.size)
                 tangent[coordinate] = 1.0
                 forward = Forward(table.problem, point)
                 leaves = self.failure.tangent.leaves
-                there = forward.column(table.base, tangent, leaves)[1][row]
+                there = forward.column(self.base, tangent, leaves)[1][row]
             else:
-                there = Reverse(table.problem, point).row(table.base, unit)[coordinate]
+                there = Reverse(table.problem, point).row(self.base, unit)[coordinate]
             changes.append(abs(float(there) - automatic))
         return NEIGHBOUR_FACTOR * max(change for change in changes if np.isfinite(change))
 
     def _allowed(self, automatic: Any, reference: Any, bar: Any) -> Any:
         """Returns the largest difference that is accepted of one entry."""
-        return bar + self.table.tolerance.relative * np.maximum(abs(automatic), abs(reference))
+        return bar + self.tolerance.relative * np.maximum(abs(automatic), abs(reference))
 
 
 def _truncation(found: Column) -> float:
