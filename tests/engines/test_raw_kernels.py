@@ -103,7 +103,7 @@ def single_inputs(example):
     return tuple(array.astype(np.float32) for array in example.inputs(np))
 
 
-@pytest.mark.parametrize("name", ["right", *NAMED])
+@pytest.mark.parametrize("name", ["right", "factor", "race"])
 def test_kernels_of_float32_alone_are_judged_as_they_are(example, on_host, name):
     # handed float64 in the search for a twin in double, such a kernel reads bits of something else
     variant = example.NAMES.index(name)
@@ -155,7 +155,7 @@ class InAnyOrder(Environment):
         return "add in a fixed order"
 
 
-@pytest.mark.parametrize("name", ["right", "factor", "boundary", "race", "stale", "index"])
+@pytest.mark.parametrize("name", ["right", "factor", "race", "stale"])
 def test_on_a_device_that_adds_in_any_order_the_right_kernels_pass(example, on_host, name):
     case = example.case(
         example.NAMES.index(name), on_host.Module(example.SOURCE, "shuffled"), np,
