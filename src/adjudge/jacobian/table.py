@@ -94,7 +94,7 @@ class Item:
 class Record:
     """What disagreed, and what cannot be settled, so far."""
 
-    tallies: dict[str, Tally]
+    tallies: dict[str, Tally] = field(default_factory=dict)
     """The comparisons of each mode."""
     failures: dict[str, Failure] = field(default_factory=dict)
     """Maps a mode to its first comparison that failed."""
@@ -123,7 +123,7 @@ class Table:
     """The only row, where there is but one and it is at hand."""
     affine: Affine | None = None
     """Compares columns along which f is affine to rounding."""
-    record: Record = field(default_factory=lambda: Record({}))
+    record: Record = field(default_factory=Record)
     examined: Examined = field(default_factory=Examined)
     """How many columns were looked into."""
     carried_dtype: str | None = None
@@ -141,10 +141,13 @@ class Table:
     """The tangents and cotangents of the table."""
     budget: Budget = field(init=False)
     adjoint_test: AdjointTest = field(init=False)
+    eps: float | None = field(init=False)
+    """The absolute step that the caller fixed; `None` where steps are chosen."""
 
     def __post_init__(self) -> None:
         """Makes what follows from the rest."""
         self.problem, self.probes = self.columns.problem, self.columns.probes
+        self.eps = self.columns.estimator.eps
         modes = self.reverse is not None, self.forward is not None
         self.budget = Budget(self.problem, self.probes, *modes, self.known_row is not None)
         # A bound method would close a cycle, which keeps arrays on devices until Python collects
@@ -162,11 +165,6 @@ class Table:
         return self.columns.estimator
 
     @property
-    def eps(self) -> float | None:
-        """The absolute step that the caller fixed; `None` where steps are chosen."""
-        return self.columns.estimator.eps
-
-    @property
     def tolerance(self) -> Tolerance:
         """How far automatic values may be off."""
         return self.columns.tolerance
@@ -179,7 +177,9 @@ class Table:
     def tally(self, letter: str) -> Tally:
         """Returns the tally of the mode `letter` on top of the derivatives already taken."""
         mode = letter + self.problem.modes_taken if letter else self.problem.modes_taken
-        return self.tallies.setdefault(mode, Tally(mode))
+        if mode not in self.tallies:
+            self.tallies[mode] = Tally(mode)
+        return self.tallies[mode]
 
     def replace_by(self, tallies: dict[str, Tally]) -> None:
         """Takes tallies of all columns, which were compared in another way, for those made here."""

@@ -479,7 +479,7 @@ class UserCalls:
     """The names of unchecked arrays that the first evaluation wrote into."""
     single: tuple[object, object] | None = None
     """The shape and the dtype of the result, where that is a single array."""
-    single_type: type | None = None
+    single_type: type[Any] | None = None
     """The type of that array. The engine is asked about arrays of other types (tracers, say)."""
 
     def arguments_for(self, x: Arrays) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -501,8 +501,8 @@ class UserCalls:
         leaves = x if arguments.all_checked else arguments.fill(x)
         args, kwargs = arguments.tree.rebuild(leaves)
         counts.evaluations += 1
-        result = self.run(function, x, args, kwargs)
-        if type(result) is self.single_type and (result.shape, result.dtype) == self.single:
+        result: Any = self.run(function, x, args, kwargs)
+        if type(result) is self.single_type and self.single == (result.shape, result.dtype):
             return (result,)  # as most are
         if self.signature is None:
             self.mutated = arguments.mutated(leaves)

@@ -354,8 +354,11 @@ def observe(problem: Problem) -> Base:
 def base_of(problem: Problem, outputs: Arrays) -> Base:
     """Returns the `Base` of outputs at x that are already known."""
     backend = problem.backend
-    with running(Source.ENGINE):
-        arrays = tuple([backend.arrays.copy(y) for y in outputs])
+    try:
+        arrays = tuple(map(backend.arrays.copy, outputs))
+    except BaseException as error:  # it is raised again
+        mark(error, Source.ENGINE)
+        raise
     names = tuple(problem.output_names())[: len(arrays)]
     whole, values = Space.at(backend, arrays, names)
     count = problem.outputs_of(len(arrays))
@@ -386,8 +389,11 @@ class Reverse:
         self.problem = problem
         problem.counts.purpose = Purpose.REVERSE
         self.x = problem.point(at)
-        with running(Source.DERIVATIVE):
+        try:
             self.outputs, self._pullback = problem.backend.vjp(problem.function, self.x)
+        except BaseException as error:  # it is raised again
+            mark(error, Source.DERIVATIVE)
+            raise
         self.attached = tuple([not problem.backend.detached(y) for y in self.outputs])
         self.present = [False] * len(self.x)
         """By leaf of X, whether any pullback so far returned a gradient for it."""
@@ -424,11 +430,14 @@ class Reverse:
             made.append(from_host(host, like))
         return tuple(made)
 
-    def row(self, base: Base, w: Vector) -> Vector:
-        """Returns `J* w` as a vector of X. Absent gradients are zeros."""
-        cotangent = self.cotangent(base, w)
+    def row(self, base: Base, w: Vector, *, zeros: bool = False) -> Vector:
+        """Returns `J* w` as a vector of X. Absent gradients are zeros.
+
+        Where `w` is zero the engine is spared the work, unless `zeros` is set.
+        """
+        cotangent = self.cotangent(base, w, zeros=zeros)
         for array in cotangent:
-            if array is not None:
+            if array is not None or zeros:
                 return self.vector(self.pull(cotangent))
         return np.zeros(self.problem.X.size)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -33,21 +33,18 @@ class Leaf:
     eps: float
     """The spacing at 1 of the arithmetic that is really used, which settings may make coarser than
     the dtype."""
+    entries: int = field(init=False, repr=False, compare=False)
+    """The number of entries, real or complex."""
+    size: int = field(init=False, repr=False, compare=False)
+    """The number of real coordinates."""
+    double: bool = field(init=False, repr=False, compare=False)
+    """Whether numbers of float64 go from the host into this leaf without rounding."""
 
-    @cached_property
-    def entries(self) -> int:
-        """The number of entries, real or complex."""
-        return math.prod(self.host_shape)
-
-    @cached_property
-    def size(self) -> int:
-        """The number of real coordinates."""
-        return math.prod(self.host_shape) * (2 if self.complex else 1)
-
-    @cached_property
-    def double(self) -> bool:
-        """Whether numbers of float64 go from the host into this leaf without rounding."""
-        return self.eps <= DOUBLE
+    def __post_init__(self) -> None:
+        """Computes what is asked for most."""
+        entries = math.prod(self.host_shape)
+        size = 2 * entries if self.complex else entries
+        vars(self).update(entries=entries, size=size, double=self.eps <= DOUBLE)
 
     @property
     def tiny(self) -> float:
@@ -108,6 +105,31 @@ class Space:
     """
 
     leaves: tuple[Leaf, ...]
+    size: int = field(init=False, repr=False, compare=False)
+    """The dimension as a real space."""
+    slices: tuple[slice, ...] = field(init=False, repr=False, compare=False)
+    """For each leaf the slice of a vector that holds its coordinates."""
+    complex: bool = field(init=False, repr=False, compare=False)
+    """Whether any leaf is complex."""
+    double: bool = field(init=False, repr=False, compare=False)
+    """Whether numbers of float64 go from the host into every leaf without rounding."""
+    coarsest_eps: float = field(init=False, repr=False, compare=False)
+    """The coarsest `eps` of the leaves, and at least that of float64."""
+
+    def __post_init__(self) -> None:
+        """Computes what is asked for most."""
+        slices, start, coarsest, mixed = [], 0, DOUBLE, False
+        for leaf in self.leaves:
+            slices.append(slice(start, start + leaf.size))
+            start += leaf.size
+            coarsest, mixed = max(coarsest, leaf.eps), mixed or leaf.complex
+        vars(self).update(
+            size=start,
+            slices=tuple(slices),
+            complex=mixed,
+            double=coarsest <= DOUBLE,
+            coarsest_eps=coarsest,
+        )
 
     @classmethod
     def of(cls, backend: AutodiffBackend, arrays: Arrays, names: Sequence[str]) -> Space:
@@ -147,38 +169,9 @@ class Space:
         return cls(tuple(leaves)), parts[0] if len(parts) == 1 else _joined(parts)
 
     @cached_property
-    def size(self) -> int:
-        """The dimension as a real space."""
-        return self.slices[-1].stop if self.leaves else 0
-
-    @cached_property
-    def slices(self) -> tuple[slice, ...]:
-        """For each leaf the slice of a vector that holds its coordinates."""
-        found, start = [], 0
-        for leaf in self.leaves:
-            found.append(slice(start, start + leaf.size))
-            start += leaf.size
-        return tuple(found)
-
-    @cached_property
-    def complex(self) -> bool:
-        """Whether any leaf is complex."""
-        return True in [leaf.complex for leaf in self.leaves]
-
-    @cached_property
-    def double(self) -> bool:
-        """Whether numbers of float64 go from the host into every leaf without rounding."""
-        return False not in [leaf.double for leaf in self.leaves]
-
-    @cached_property
     def owner(self) -> NDArray[np.int64]:
         """The index of the leaf of each coordinate."""
         return np.repeat(np.arange(len(self.leaves)), [leaf.size for leaf in self.leaves])
-
-    @cached_property
-    def coarsest_eps(self) -> float:
-        """The coarsest `eps` of the leaves, and at least that of float64."""
-        return max([DOUBLE, *[leaf.eps for leaf in self.leaves]])
 
     def entry(self, k: int) -> str:
         """Returns the accessor path of coordinate `k` of the whole space."""
