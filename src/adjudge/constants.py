@@ -151,19 +151,15 @@ STEADY_PART = 1 / 16
 """A value below the rounding of f may be a derivative, or rounding of its own. It counts as a
 derivative if it changes by less than this part where x moves by a unit of rounding. The value is
 ours."""
-NEARBY_EXPONENTS = (46, 30, 20, 16, 13, 11, 9)
-"""At one point no bound tells the rounding of an ill-conditioned rule from a small error of it. A
-gap is taken again at these distances, binary exponents over the scale of x, and is an error if it
-stays the same. The first are some units of rounding in double away; at the last also the rounding
-of code that is in single precision inside has changed. The values are ours."""
+NEAR_DISTANCES = (2.0**-30, 2.0**-20, 2.0**-16, 2.0**-13, 2.0**-11, 2.0**-9)
+"""At one point no bound tells the rounding of an ill-conditioned rule from a small error of it. Two
+numbers that should be one are taken again at these distances, relative to every entry of x, and
+what stays the same is an error. At the last also the rounding of code that is in single precision
+inside has changed. The values are ours."""
 ENOUGH_POINTS = 4
 """With one or two points rounding is the same by chance too often. A gap is an error only if it was
-the same at this many points; of the seven some may lie outside the domain of f. The value is ours
-and has no derivation."""
-UNCHANGED_PART = 1 / 4
-"""An error of a rule changes as smoothly as the derivative, by little at distances of 2^-9 and
-less; rounding changes by all of itself. A gap that changes by less than this part counts as the
-same. The value is ours and has no derivation."""
+the same at this many points beside x; some may lie outside the domain of f. The value is ours and
+has no derivation."""
 ISOLATED_TOLERANCES = 64
 """A rule that is wrong at x alone (a special case of it, say) has neighbours that are right, so
 that its change would pass for rounding. An automatic value that is off by more than this many
@@ -485,8 +481,7 @@ moves between this many points, at which every entry is a unit of rounding or tw
 The value is ours and has no derivation."""
 CROSS_EXPONENTS = (30, 20, 16, 13, 11, 9)
 """A difference of two engines may be rounding at one point. It has to stay the same at these
-distances, binary exponents relative to each entry. They are those of `NEARBY_EXPONENTS` without the
-shortest; the values are ours."""
+distances, the binary exponents of `NEAR_DISTANCES`; the values are ours."""
 CROSS_FACTORS = (1 / 4, 1 / 2, 2.0, 4.0)
 """A function that computes through larger numbers stands still next to x, and the spacing of its
 values does not show. It is evaluated at these multiples of x as well. The values are ours and have

@@ -41,14 +41,13 @@ from adjudge.jacobian.rounding import (
     finite_deviation,
     is_systematic,
     perturbed,
-    points_farther_off,
-    points_within_ulps,
+    points_around,
+    points_within_rounding,
     proportional,
     random_probes,
     relative_bias,
     rms,
     rounding_allowance,
-    rounding_neighbours,
 )
 from adjudge.jacobian.stages import STAGES
 from adjudge.jacobian.table import Failure, Table
@@ -79,12 +78,11 @@ __all__ = [
     "least_work",
     "mode_verdict",
     "perturbed",
-    "points_farther_off",
-    "points_within_ulps",
+    "points_around",
+    "points_within_rounding",
     "proportional",
     "random_probes",
     "relative_bias",
     "rms",
     "rounding_allowance",
-    "rounding_neighbours",
 ]

@@ -8,7 +8,7 @@ which perturbs by units of rounding to see how many digits are left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,16 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.constants import (
+    CONSTANT_VALUE_RATIO,
     DERIVATIVE_UNITS,
     ENOUGH_POINTS,
-    FAR_DISTANCES,
     FEW_LEAVES,
     LEAF_PROBES,
+    NEAR_DISTANCES,
     NEAR_ULPS,
-    NEARBY_EXPONENTS,
     SHORTEST_DISTANCE_UNITS,
     STANDARD_ERRORS,
-    UNCHANGED_PART,
 )
 from adjudge.errors import UnstableOutputError, attempt
 from adjudge.floats import Vector, scale
@@ -45,6 +44,45 @@ from adjudge.problem import (
     random_entries,
 )
 
+Array = NDArray[np.float64]
+
+
+# -- points
+
+
+def points_within_rounding(
+    problem: Problem, seed: int, leaves: Collection[int] | None = None, eps: float = 0.0
+) -> Iterator[Vector]:
+    """Yields two points whose entries, of some leaves or of all, are one or two units of rounding
+    off those of x. `eps` is the least spacing at 1 that a unit is taken from.
+    """
+    random, X, x = generator(seed, Stream.ROUNDING_NEIGHBOURS), problem.X, problem.origin
+    unit = np.zeros(X.size)
+    for j in range(len(X.leaves)) if leaves is None else leaves:
+        part = X.slices[j]
+        with np.errstate(all="ignore"):
+            unit[part] = 2.0 ** np.floor(np.log2(np.abs(x[part]))) * max(X.leaves[j].eps, eps)
+    unit[~np.isfinite(unit)] = 0.0
+    steps = np.array([-NEAR_ULPS, -1, 1, NEAR_ULPS])
+    for _ in range(2):
+        yield problem.clipped(x + random.choice(steps, X.size) * unit)
+
+
+def points_around(
+    problem: Problem, seed: int, distances: Iterable[float], eps: float
+) -> Iterator[Vector]:
+    """Yields a point at each of these distances, relative to every entry of x; an entry that is
+    zero moves by the scale of its leaf. No point is closer than `SHORTEST_DISTANCE_UNITS` of `eps`.
+    """
+    random, x = generator(seed, Stream.NEARBY_POINTS), problem.origin
+    lengths = np.where(x != 0, np.abs(x), problem.length_scales)
+    for distance in distances:
+        reach = max(distance, SHORTEST_DISTANCE_UNITS * eps)
+        yield problem.clipped(x + reach * lengths * random.uniform(-1, 1, x.size))
+
+
+# -- one number
+
 
 def is_systematic(
     problem: Problem, eps: float, seed: int, gap: float, gap_at: Callable[[Vector], float]
@@ -56,15 +94,16 @@ def is_systematic(
     cancelling factors, say, would be called inconsistent. A point where f or its derivative is not
     defined is evidence of nothing.
     """
-    held = 0
-    for point in _nearby_points(problem, eps, seed):
+    gaps = [gap]
+    for point in points_around(problem, seed, NEAR_DISTANCES, eps):
         there = attempt(partial(gap_at, point), UnstableOutputError)
-        if there is None or not np.isfinite(there):
-            continue
-        if abs(there - gap) > UNCHANGED_PART * abs(gap):
-            return False
-        held += 1
-    return held >= ENOUGH_POINTS
+        if there is not None and np.isfinite(there):
+            gaps.append(there)
+            e = np.array(gaps)[:, None, None]
+            held = np.ones((len(gaps), 1), bool)
+            if len(gaps) > 2 and not constant(e, CONSTANT_VALUE_RATIO, held).item():
+                return False
+    return len(gaps) > ENOUGH_POINTS
 
 
 def perturbed(vector: Vector, random: np.random.Generator) -> Vector:
@@ -72,26 +111,10 @@ def perturbed(vector: Vector, random: np.random.Generator) -> Vector:
     at every point if the probe stayed the same, and a rounding error of it would pass for an error
     of the rule.
     """
-    return np.asarray(
-        vector * (1 + 2.0 ** -NEARBY_EXPONENTS[-1] * random.uniform(-1, 1, vector.size))
-    )
+    return np.asarray(vector * (1 + NEAR_DISTANCES[-1] * random.uniform(-1, 1, vector.size)))
 
 
-def _nearby_points(problem: Problem, eps: float, seed: int) -> Iterator[Vector]:
-    """Yields points at the distances of `NEARBY_EXPONENTS`, and never closer than four units of
-    rounding.
-    """
-    random = generator(seed, Stream.NEARBY_POINTS)
-    for distance in NEARBY_EXPONENTS:
-        move = (
-            max(2.0**-distance, SHORTEST_DISTANCE_UNITS * eps)
-            * problem.length_scales
-            * random.uniform(-1, 1, problem.X.size)
-        )
-        yield problem.clipped(problem.origin + move)
-
-
-Array = NDArray[np.float64]
+# -- many numbers
 
 
 def rms(values: Array, axis: int | tuple[int, ...] | None = None) -> Vector:
@@ -254,28 +277,6 @@ class DerivativeAtPoints:
             )
 
 
-def points_within_ulps(problem: Problem, eps: float, random: np.random.Generator) -> list[Vector]:
-    """Returns x itself, and two points within `NEAR_ULPS` units of rounding of it."""
-    x = problem.origin
-    with np.errstate(all="ignore"):
-        ulp = np.where(x != 0, 2.0 ** np.floor(np.log2(np.abs(x))) * eps, 0.0)
-    ulp[~np.isfinite(ulp)] = 0.0
-    steps = np.array([-NEAR_ULPS, -1, 1, NEAR_ULPS])
-    moved = (x + random.choice(steps, x.size) * ulp for _ in range(2))
-    return [x, *(problem.clipped(point) for point in moved)]
-
-
-def points_farther_off(problem: Problem, eps: float, random: np.random.Generator) -> list[Vector]:
-    """Returns points at the distances `FAR_DISTANCES`."""
-    x = problem.origin
-    return [
-        problem.clipped(
-            x * (1 + max(distance, SHORTEST_DISTANCE_UNITS * eps) * random.uniform(-1, 1, x.size))
-        )
-        for distance in FAR_DISTANCES
-    ]
-
-
 def derivatives_of_both(
     one: Evaluator, other: Evaluator, letter: str, points: Sequence[Vector]
 ) -> list[DerivativeAtPoints]:
@@ -319,21 +320,3 @@ def random_probes(
         probe[part] = random_entries(random, part.stop - part.start) * lengths[part]
         found.append(probe)
     return found
-
-
-def rounding_neighbours(
-    problem: Problem, leaves: Collection[int] | None, seed: int
-) -> Iterator[Vector]:
-    """Yields two points whose entries, of some leaves or of all, are a unit of rounding or two off
-    those of x.
-    """
-    random = generator(seed, Stream.ROUNDING_NEIGHBOURS)
-    X = problem.X
-    moved = range(len(X.leaves)) if leaves is None else leaves
-    for _ in range(2):
-        point = problem.origin.copy()
-        for part, eps in [(X.slices[j], X.leaves[j].eps) for j in moved]:
-            signs = random.choice(np.array([-1.0, 1.0]), part.stop - part.start)
-            with np.errstate(all="ignore"):
-                point[part] *= 1 + eps * signs
-        yield problem.clipped(point)

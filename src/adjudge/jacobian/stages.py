@@ -40,7 +40,7 @@ from adjudge.floats import Vector, scale
 from adjudge.jacobian.column import ColumnBlock, Columns, ModeComparison, RowKind
 from adjudge.jacobian.comparison import Comparison, Tally
 from adjudge.jacobian.groups import halves
-from adjudge.jacobian.rounding import rounding_neighbours
+from adjudge.jacobian.rounding import points_within_rounding
 from adjudge.jacobian.saturation import (
     all_saturated,
     dominating_constants,
@@ -525,7 +525,7 @@ class InheritedRounding(Stage):
             allow_automatic_rounding(columns, one, found, everywhere=True) for one in trial.compared
         ]
         changes = [np.zeros(one.comparison.reference.size) for one in compared]
-        for point in rounding_neighbours(columns.problem, None, columns.probes.seed):
+        for point in points_within_rounding(columns.problem, columns.probes.seed):
             if not columns.problem.counts.allows(8):
                 return trial.with_compared(compared, self.name)
             taken = columns.estimator.at(point).along(found.tangent)
@@ -761,7 +761,7 @@ def _automatic_nearby(
     moved by a unit of rounding.
     """
     leaves = None if everywhere else found.tangent.leaves
-    points = rounding_neighbours(columns.problem, leaves, columns.probes.seed)
+    points = points_within_rounding(columns.problem, columns.probes.seed, leaves)
     return [_automatic_at(columns, point, kind, rows, found) for point in points]
 
 

@@ -24,6 +24,7 @@ from adjudge.constants import (
     DERIVATIVE_UNITS,
     DOUBLINGS,
     ENOUGH_FAR_POINTS,
+    FAR_DISTANCES,
     NARROW_BIAS_UNITS,
     NARROW_VALUE_UNITS,
     STAIRS_APART,
@@ -50,8 +51,8 @@ from adjudge.jacobian import (
     constant,
     derivatives_of_both,
     finite_deviation,
-    points_farther_off,
-    points_within_ulps,
+    points_around,
+    points_within_rounding,
     proportional,
     random_probes,
     relative_bias,
@@ -109,7 +110,7 @@ def compare_low_precision(
     """Compares the derivative of `low` in the mode `letter` with that of `high`, the same in
     double.
     """
-    return _LowPrecision(low, high, letter, generator(seed, Stream.NARROW_DTYPE)).judged()
+    return _LowPrecision(low, high, letter, seed).judged()
 
 
 @dataclass(frozen=True)
@@ -144,10 +145,9 @@ class _Samples(NamedTuple):
 class _LowPrecision:
     """The comparison of one derivative in low precision with that in double."""
 
-    def __init__(
-        self, low: Evaluator, high: Evaluator, letter: str, random: np.random.Generator
-    ) -> None:
-        self.low, self.high, self.letter, self.random = low, high, letter, random
+    def __init__(self, low: Evaluator, high: Evaluator, letter: str, seed: int) -> None:
+        self.low, self.high, self.letter, self.seed = low, high, letter, seed
+        self.random = generator(seed, Stream.NARROW_DTYPE)
         self.eps = low.base.coarsest_eps
         self.u = self.eps / 2
         X, Y = low.problem.X, low.base.Y
@@ -160,7 +160,9 @@ class _LowPrecision:
         """Compares the two at x and close to it, and what is off there at points farther away."""
         if not self.of.size or not self.by.size:
             return self.nothing
-        pair_at_x = self._pair(points_within_ulps(self.low.problem, self.eps, self.random))
+        x = self.low.problem
+        close = points_within_rounding(x, self.seed, eps=self.eps)
+        pair_at_x = self._pair([x.origin, *close])
         tried = self._probes()
         deviations = self._deviations(pair_at_x, tried)
         # Zeros throughout are no matter of conditioning.
@@ -174,7 +176,7 @@ class _LowPrecision:
         shifted = self.first and bool(np.any(shift > WRONG_FACTOR))
         wrong, factor = bool(np.any(deviations.not_finite)), 1.0
         if suspects.size or np.any(biased) or shifted:
-            apart = self._pair(points_farther_off(self.low.problem, self.eps, self.random))
+            apart = self._pair([*points_around(x, self.seed, FAR_DISTANCES, self.eps)])
             if len(apart[0].values) < ENOUGH_FAR_POINTS:
                 apart = pair_at_x
             moved = self._values_off(shift, apart)

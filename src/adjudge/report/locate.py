@@ -31,7 +31,7 @@ from adjudge.errors import attempt
 from adjudge.estimate import Column, Differences, Effort, Estimate
 from adjudge.findings import AlsoWrong, Entry, Method, Scheme
 from adjudge.floats import Vector, norm
-from adjudge.jacobian import ENTRY_WORK, Failure, Table, rounding_neighbours
+from adjudge.jacobian import ENTRY_WORK, Failure, Table, points_within_rounding
 from adjudge.problem import Forward, Purpose, Reverse, Tangent, evaluate, undetectable_slope
 
 Indices = NDArray[np.intp]
@@ -533,8 +533,8 @@ class _Search:
         if row is not None:
             unit[row] = 1.0
         changes = [0.0]
-        for point in rounding_neighbours(
-            table.problem, self.failure.tangent.leaves, table.probes.seed
+        for point in points_within_rounding(
+            table.problem, table.probes.seed, self.failure.tangent.leaves
         ):
             if row is None:
                 there = evaluate(table.problem, self.base, point, Purpose.ROUNDING)[coordinate]
