@@ -215,16 +215,15 @@ the error bar exceeds this part of the derivative. The value is ours."""
 JUMP_BAR_UNITS = 1024
 """Noise widens error bars as a jump does. A jump is looked for only where the bar exceeds this many
 units of rounding over the step. The value is ours."""
-JUMP_UNITS = 16
-"""Rounding is the same at all steps where f stands still. What stays the same at shrinking steps is
-a jump only if it exceeds this many units of rounding. The value is ours."""
-GROWING_PART = 0.75
-"""At a jump one-sided slopes grow as fast as the steps shrink, and at a vertical tangent more
-slowly. They count as growing from this part of that rate. The value is ours."""
-JUMP_UNCHANGED = 0.15
+LASTING_UNITS = 16
+"""Rounding is the same at all steps where f stands still, and would count as a jump, or over the
+step as a kink. What lasts at shrinking steps has to exceed this many units of rounding of f. The
+value is ours."""
+JUMP_KEPT = 0.85
 """At a jump no value is the derivative, and a right rule would fail on its differences. The odd or
-even part of the samples belongs to a jump if it changes by no more than this part of itself, over
-steps that shrink. The value is ours and has no derivation."""
+even part of f belongs to a jump if it keeps more than this part of its size over steps that shrink.
+Noise keeps some of its size, too, so this is not `KINK_ORDER` times the steps. The
+value is ours and has no derivation."""
 KINK_EXPONENTS = (8, 12, 16, 20)
 """A check at a special point fails at a kink of f, and a wrong rule must not be excused wherever f
 might have one. The one-sided slopes are taken at these steps, binary exponents relative to the
@@ -233,17 +232,15 @@ derivation."""
 NARROW_KINK_EXPONENTS = (3, 5, 7, 9)
 """In single precision steps of 2^-12 and less leave a slope few digits. These exponents stand in
 for `KINK_EXPONENTS` there. The values are ours and have no derivation."""
-KINK_PERSISTENCE = 0.5
-"""The defect of two one-sided slopes of a smooth function shrinks as the steps do, by 1/4 at least,
-and that of a kink does not shrink. A defect that keeps more than this part from step to step does
-not vanish. The value lies between the two; it is ours."""
+KINK_ORDER = 1 / 4
+"""The gap between the slopes of a smooth function to both sides of x shrinks like a step h, and
+that of a kink does not shrink. A gap that shrinks by less than this power of h is one of a kink.
+The value lies between the two, 1 and 0; it is ours."""
 VISIBLE_KINK = 1e-3
 """Differences of a smooth function leave small defects that do not shrink, such as those of its
-rounding. A defect counts as a kink only if it is this part of the slope. The value is ours and has
-no derivation."""
-KINK_ROUNDING_UNITS = 64
-"""The rounding of f divided by a short step looks like a defect that grows. A defect of less than
-this many units of rounding over the step is not seen. The value is ours and has no derivation."""
+rounding. At a special point, where a kink excuses the rule altogether, a defect counts only if it
+is this part of the slope; where the value still has to lie between the slopes, a smaller one counts
+as well. The value is ours and has no derivation."""
 SLOPE_UNITS = 2.0**20
 """A slope of few digits shows no derivative, and a check that fails for it says nothing against the
 rule. An input that moves f by less than this many units of rounding is named as one that hardly

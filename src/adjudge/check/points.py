@@ -251,11 +251,10 @@ def _reasons(problem: Problem, taken: str, settings: Settings) -> Irregularity:
         try:
             with double.widening():
                 base = double.derived(make)
-                return irregularity(base.problem, base, problem.X, settings.seed)
+                return irregularity(base, problem.X, settings.seed)
         except RefusedError:
             double = None
-    top = make(problem)
-    return irregularity(top, observe(top), problem.X, settings.seed)
+    return irregularity(observe(make(problem)), problem.X, settings.seed)
 
 
 def _subnormal(problem: Problem) -> bool:

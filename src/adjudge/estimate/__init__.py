@@ -2,13 +2,13 @@
 
 Its modules, each of which may import those above it:
 
+- `kinks`: what a kink and a jump are, one-sided slopes, and whether f is differentiable at x.
 - `stencils`: difference stencils and the Richardson ladder, as arithmetic on sampled values.
 - `reference`: a derivative that the user gives in place of differences, bound to a problem, and
   that by NumPy's extended precision.
 - `directional`: differences of values of f along one tangent, at steps that are exact in its dtype
   and within bounds.
 - `noise`: the computational noise of f, and how many digits its values carry.
-- `kinks`: jumps and one-sided slopes, and whether f is differentiable at x.
 - `estimator`: `Estimator.along(v, effort)`, by differences or by a reference.
 
 Invariant: an estimate is data (value, error bar, evaluations, method), and no automatic
@@ -22,7 +22,7 @@ from adjudge.estimate.directional import (
     representable,
 )
 from adjudge.estimate.estimator import ByReference, Differences, Effort, Estimator
-from adjudge.estimate.kinks import Irregularity, irregularity
+from adjudge.estimate.kinks import Irregularity, Slopes, irregularity
 from adjudge.estimate.noise import SIGNIFICANT_BITS, plateau_dtype, rounded_dtype
 from adjudge.estimate.reference import (
     Direction,
@@ -51,6 +51,7 @@ __all__ = [
     "Reference",
     "Referenced",
     "Sample",
+    "Slopes",
     "bind",
     "describe_move",
     "irregularity",

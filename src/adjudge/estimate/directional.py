@@ -14,11 +14,14 @@ from adjudge.constants import (
     COARSE_EPS,
     DROWNED_PART,
     EXACT_SECOND_LADDER_FACTOR,
+    JUMP_BAR_PART,
+    JUMP_BAR_UNITS,
     SECOND_LADDER_FACTOR,
     SHORT_STEP_REDUCTIONS,
     STEP_REDUCTIONS,
 )
 from adjudge.errors import InputError, attempt
+from adjudge.estimate.kinks import jumps
 from adjudge.estimate.stencils import (
     Estimate,
     Sample,
@@ -32,7 +35,7 @@ from adjudge.estimate.stencils import (
 )
 from adjudge.findings import Method, Scheme
 from adjudge.floats import Vector, relative_step
-from adjudge.problem import Base, Move, Problem, Tangent, evaluate
+from adjudge.problem import Base, Move, Problem, Purpose, Tangent, evaluate
 
 
 @dataclass(frozen=True)
@@ -276,6 +279,37 @@ def with_steps(
     u = base.coarsest_eps
     estimate = ladder(samples, u, base.values, base.noise, base.whole.slices)
     return replace(found, estimate=estimate, ladders=(tuple(samples),))
+
+
+def with_jumps(problem: Problem, base: Base, found: Column) -> Column:
+    """Returns the same column, with a gap between the slopes that is infinite where an output jumps
+    at x.
+
+    No value is the derivative there. It takes six evaluations, which are made only where the error
+    bar is too wide for rounding.
+    """
+    estimate, eps = found.estimate, base.coarsest_eps
+    with np.errstate(all="ignore"):
+        size = base.magnitude(base.values)
+        wide = np.fmax(
+            JUMP_BAR_PART * np.abs(estimate.value), JUMP_BAR_UNITS * eps * size / found.step
+        )
+        suspects = estimate.moved & (estimate.error > wide)
+    if found.step == 0 or not np.any(suspects):
+        return found
+    ratio = 2.0**-2 if eps > COARSE_EPS else 2.0**-8 if eps < 2.0**-40 else 2.0**-4
+    sides = []
+    for sign in (1.0, -1.0):
+        moves = [sign * found.step * ratio**k * found.vector for k in range(3)]
+        points = [problem.clipped(problem.origin + move) for move in moves]
+        values = [evaluate(problem, base, point, Purpose.JUMP) for point in points]
+        with np.errstate(all="ignore"):
+            sides.append(np.array(values) - base.values)
+    seen = suspects & jumps(sides[0], sides[1], eps * size)
+    if not seen.any():
+        return found
+    before = 0.0 if estimate.half_gap is None else estimate.half_gap
+    return replace(found, estimate=replace(estimate, half_gap=np.where(seen, np.inf, before)))
 
 
 def _drowned_in_rounding(estimate: Estimate) -> bool:

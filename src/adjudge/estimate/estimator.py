@@ -19,12 +19,12 @@ from adjudge.estimate.directional import (
     not_movable,
     steps_around,
     two_evaluations,
+    with_jumps,
     with_ladder,
     with_longer_step,
     with_second_ladder,
     with_steps,
 )
-from adjudge.estimate.kinks import with_jumps
 from adjudge.estimate.noise import with_measured_noise
 from adjudge.estimate.reference import Direction, Referenced
 from adjudge.floats import Vector

@@ -1,40 +1,37 @@
-"""This module tells whether f has a derivative at x: jumps, kinks and vertical tangents.
+"""This module says what a kink, a jump and a vertical tangent of f at x are, and what follows.
 
-All tests look at defects at steps that shrink: a smooth remainder shrinks with the steps, and what
-does not is a fault of f at x. The rule is that of one-sided and even parts; the thresholds are
-ours.
+Along a tangent v the difference `f(x + h v) - f(x)` of a smooth function shrinks like the step h,
+and the slopes that it gives to both sides of x draw together like h. At a jump the difference
+itself stays what it is however short the step, at a kink the gap between the two slopes does, and
+at a vertical tangent the slope to one side goes on changing. So each of them is a part of f that
+lasts where that of a smooth function shrinks (`_lasts`). That one-sided and even parts tell them is
+standard; the thresholds are ours.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.constants import (
     COARSE_EPS,
-    GROWING_PART,
-    JUMP_BAR_PART,
-    JUMP_BAR_UNITS,
-    JUMP_UNCHANGED,
-    JUMP_UNITS,
+    JUMP_KEPT,
     KINK_EXPONENTS,
-    KINK_PERSISTENCE,
-    KINK_ROUNDING_UNITS,
+    KINK_ORDER,
+    LASTING_UNITS,
     NARROW_KINK_EXPONENTS,
     RANGE_MARGIN,
     SLOPE_UNITS,
     VISIBLE_KINK,
 )
 from adjudge.errors import attempt
-from adjudge.estimate.directional import Column
 from adjudge.findings import Reason, Silence
 from adjudge.floats import Vector, scale
 from adjudge.problem import (
     Base,
-    Problem,
     Purpose,
     Space,
     Stream,
@@ -43,110 +40,110 @@ from adjudge.problem import (
     random_entries,
 )
 
+# -- the definition
 
-def with_jumps(problem: Problem, base: Base, found: Column) -> Column:
-    """Returns `found`, with slopes from minus to plus infinity where an output jumps at x.
 
-    At a jump the difference of the two sides, or their mean less f(x), stays what it is however
-    short the step, and no value is the derivative. It takes six evaluations, which are made only
-    where the error bar is too wide for rounding.
+def _lasts(parts: Vector, kept: float, error: Vector, *, grows: bool = False) -> NDArray[np.bool_]:
+    """Marks the outputs of which a part of f lasts: it has one sign at all steps, keeps so much of
+    its largest size, and exceeds its error at the last step. One that `grows` may become larger.
     """
-    estimate, eps = found.estimate, base.coarsest_eps
     with np.errstate(all="ignore"):
-        size = base.magnitude(base.values)
-        wide = np.fmax(
-            JUMP_BAR_PART * np.abs(estimate.value), JUMP_BAR_UNITS * eps * size / found.step
-        )
-        suspects = estimate.moved & (estimate.error > wide)
-    if found.step == 0 or not np.any(suspects):
-        return found
-    ratio = 2.0**-2 if eps > COARSE_EPS else 2.0**-8 if eps < 2.0**-40 else 2.0**-4
-    odd, even = [], []
-    for k in range(3):
-        move = found.step * ratio**k * found.vector
-        plus, minus = (
-            evaluate(problem, base, problem.clipped(problem.origin + sign * move), Purpose.JUMP)
-            for sign in (1, -1)
-        )
-        with np.errstate(all="ignore"):
-            odd.append((plus - minus) / 2)
-            even.append((plus + minus) / 2 - base.values)
-    jumps = suspects & (_unchanged(odd, eps * size) | _unchanged(even, eps * size))
-    if not jumps.any():
-        return found
-    none = np.full(jumps.shape, np.nan)
-    left, right = estimate.slopes or (none, none)
-    slopes = np.where(jumps, -np.inf, left), np.where(jumps, np.inf, right)
-    return replace(found, estimate=replace(estimate, slopes=slopes))
+        sizes = np.abs(parts)
+        largest = sizes[0] if grows else np.max(sizes, axis=0)
+        one_sign = np.all(parts > 0, axis=0) | np.all(parts < 0, axis=0)
+        lasting = one_sign & (np.min(sizes, axis=0) > kept * largest) & (sizes[-1] > error)
+    return np.asarray(lasting)
 
 
-def _unchanged(parts: list[Vector], unit: Vector) -> NDArray[np.bool_]:
-    """Marks where the parts are the same at all steps, and larger than rounding."""
+def jumps(one: Vector, other: Vector | None, unit: Vector) -> NDArray[np.bool_]:
+    """Marks the outputs that jump at x, by their differences from f(x) to one side and to the
+    other, a row of them for each step; `unit` is the rounding of each output.
+
+    The odd and the even part tell it, since a slope moves only one of the two.
+    """
+    if other is None:
+        return _lasts(one, JUMP_KEPT, LASTING_UNITS * unit)
     with np.errstate(all="ignore"):
-        apart = [np.abs(part - parts[0]) <= JUMP_UNCHANGED * np.abs(parts[0]) for part in parts[1:]]
-        return np.asarray(np.logical_and.reduce(apart) & (np.abs(parts[0]) > JUMP_UNITS * unit))
+        parts = (one - other) / 2, (one + other) / 2
+    odd, even = (_lasts(part, JUMP_KEPT, LASTING_UNITS * unit) for part in parts)
+    return np.asarray(odd | even)
 
 
-Slopes = list[Vector]
+def _kinks(
+    gaps: Vector, steps: Sequence[float] | Vector, error: Vector, *, grows: bool = False
+) -> NDArray[np.bool_]:
+    """Marks the outputs whose gaps between slopes last, a row of them for each step."""
+    return _lasts(gaps, (steps[-1] / steps[0]) ** KINK_ORDER, error, grows=grows)
+
+
+def half_gaps(bends: Vector, steps: Sequence[float], unit: Vector) -> Vector | None:
+    """Returns half the gap between the slopes to the right and to the left of x; 0 where f has no
+    kink, and `None` where no output has one.
+
+    `bends` are the even parts of f over the step, `((f(x + h v) + f(x - h v)) / 2 - f(x)) / h`, a
+    row of them for each step, and `unit` is the rounding of each output over the last step.
+    """
+    kinks = _kinks(bends, steps, LASTING_UNITS * unit)
+    return np.where(kinks, bends[-1], 0.0) if np.any(kinks) else None
 
 
 @dataclass(frozen=True)
-class LocalSlopes:
-    """The one-sided slopes of f at x along tangents, at shrinking steps."""
+class Slopes:
+    """The slopes of f to the left and to the right of x: each lies half their gap from their mean.
 
-    problem: Problem
-    base: Base
-    steps: list[float]
-    unit: Vector
-    """The rounding of each output."""
+    Every number between the two is a derivative of f at x as well as any other: the interval is the
+    generalised derivative of Clarke (Optimization and Nonsmooth Analysis, Wiley, 1983) along v.
+    """
 
-    def slopes(self, v: Vector) -> Slopes | None:
-        """Returns `(f(x + h v) - f(x)) / h`, the coarsest step first; `None` where f is not
-        defined.
+    mean: Vector
+    half_gap: Vector
+    """What the slope to the right exceeds the mean by: 0 without a kink, infinite at a jump."""
+
+    @property
+    def kinks(self) -> NDArray[np.bool_]:
+        """The outputs with a kink or a jump."""
+        return np.asarray((self.half_gap != 0) & ~np.isnan(self.mean))
+
+    def part(self, which: slice) -> Slopes:
+        """Returns the slopes of these outputs."""
+        return Slopes(self.mean[which], self.half_gap[which])
+
+    def at(self, k: int) -> tuple[float, float] | None:
+        """Returns the slopes of output `k` to the left and to the right; `None` without a kink."""
+        mean, half_gap = float(self.mean[k]), float(self.half_gap[k])
+        return (mean - half_gap, mean + half_gap) if self.kinks[k] else None
+
+    def projected(self, w: Vector, parts: Sequence[slice] = (slice(None),)) -> Slopes:
+        """Returns the slopes of the products of `w` with each of these parts of the outputs: the
+        least and the greatest value that a product takes between those of its terms.
         """
-        found = []
         with np.errstate(all="ignore"):
-            for h in self.steps:
-                there = self.at(h * v)
-                if there is None:
-                    return None
-                found.append((there - self.base.values) / h)
-        return found
+            radius = np.abs(np.where(w == 0, 0.0, w * self.half_gap))
+            return Slopes(
+                np.array([w[part] @ self.mean[part] for part in parts]),
+                np.array([radius[part].sum() for part in parts]),
+            )
 
-    def at(self, move: Vector) -> Vector | None:
-        """Returns f where x is moved; `None` where it raises, or is not finite though it is
-        at x.
+    def explain(
+        self, doubted: NDArray[np.bool_], automatic: Vector, slack: Vector, *, ties: bool
+    ) -> tuple[NDArray[np.bool_], bool]:
+        """Marks the doubted values that lie between the slopes, and says whether one of them can be
+        settled by nothing but another x.
+
+        The latter are a jump, a NaN at a kink and, with `ties`, an output without a kink beside one
+        that has it: of three equal numbers that are sorted the middle one stays where it is,
+        whichever of them moves, so its slopes are not what the derivatives nearby tend to.
         """
-        point = self.problem.clipped(self.problem.origin + move)
-        purpose = Purpose.SPECIAL_POINT
-        values = attempt(lambda: evaluate(self.problem, self.base, point, purpose))
-        if values is None:
-            return None
-        finite = np.isfinite(values) | ~np.isfinite(self.base.values)
-        return values if np.all(finite) else None
-
-    def persists(self, defects: Slopes, slopes: Slopes) -> bool:
-        """Returns whether a defect of slopes stays visible in some output however short the
-        step.
-        """
-        return bool(np.any(self._persisting(defects, slopes, KINK_PERSISTENCE)))
-
-    def grows(self, slopes: Slopes) -> bool:
-        """Returns whether a slope grows as fast as the steps shrink."""
-        ratio = self.steps[0] / self.steps[1]
-        return bool(np.any(self._persisting(slopes, slopes, GROWING_PART * ratio)))
-
-    def _persisting(self, defects: Slopes, slopes: Slopes, ratio: float) -> NDArray[np.bool_]:
-        """Marks the outputs whose defects shrink by less than `ratio` and stay visible."""
+        kinks, jumps = self.kinks, np.isinf(self.half_gap)
+        unsettled = doubted & kinks & (jumps | np.isnan(automatic))
+        if ties and np.any(kinks & ~jumps):
+            unsettled |= doubted & ~kinks
         with np.errstate(all="ignore"):
-            size = [np.abs(defect) for defect in defects]
-            lasting = np.ones(size[0].shape, bool)
-            for before, after in pairwise(size):
-                lasting &= after > ratio * before
-            for part, slope, h in zip(size, slopes, self.steps, strict=False):
-                lasting &= part > VISIBLE_KINK * np.abs(slope)
-                lasting &= part > KINK_ROUNDING_UNITS * self.unit / h
-        return np.asarray(lasting)
+            between = np.abs(automatic - self.mean) <= np.abs(self.half_gap) + slack
+        return unsettled | (doubted & kinks & between), bool(np.any(unsettled))
+
+
+# -- whether f has a derivative at x at all
 
 
 @dataclass(frozen=True)
@@ -163,123 +160,159 @@ class Irregularity:
     """Differences cannot show the derivative."""
 
 
-def irregularity(problem: Problem, base: Base, given: Space, seed: int) -> Irregularity:
+def irregularity(base: Base, given: Space, seed: int) -> Irregularity:
     """Returns what speaks against a derivative at x, as far as it can be checked with about twenty
     evaluations.
 
     A check that does not pass at a special point is put down to f only if its values say so;
     otherwise a wrong rule would be excused wherever f might have a kink. `given` is the space of
-    the inputs in the dtypes of the caller, where `problem` is in double precision.
+    the inputs in the dtypes of the caller, where the problem is in double precision.
     """
-    eps = base.coarsest_eps
+    problem, eps = base.problem, base.coarsest_eps
     if eps > COARSE_EPS or not np.all(np.isfinite(base.values)) or not problem.finite:
         return Irregularity()
-    around = _local_slopes(problem, base, eps)
+    around = _Around.of(base, eps)
     random = generator(seed, Stream.IRREGULARITY)
     lengths = np.zeros(problem.X.size)
     leaves = problem.primal_inputs or len(problem.X.leaves)
     for part in problem.X.slices[:leaves]:
         lengths[part] = scale(problem.origin[part])
     v = random_entries(random, lengths.size) * lengths
-    one, other = around.slopes(v), around.slopes(-v)
+    one, other = around.differences(v), around.differences(-v)
     # With all signs alike f may be defined on one side (sqrt at zeros).
     if one is None or other is None:
         v = np.abs(v)
-        one, other = around.slopes(v), around.slopes(-v)
-    if one is None and other is None:
-        return Irregularity(Silence(Reason.NOT_FINITE_NEARBY))
-    sided = one is None or other is None
+        one, other = around.differences(v), around.differences(-v)
     if one is None:
-        assert other is not None
-        v, one = -v, other
-    if _rounding_dominates(around, around.steps[0] * v, v, eps):
+        v, one, other = -v, other, None
+    if one is None:
+        return Irregularity(Silence(Reason.NOT_FINITE_NEARBY))
+    if around.rounding_dominates(around.steps[0] * v, v, eps):
         return Irregularity(below_rounding=Silence(Reason.ROUNDING_OF_X))
-    kind = _defect(around, one, None if sided else other)
+    kind = around.defect(one, other)
     second = random_entries(random, lengths.size) * lengths
-    if sided:
+    if other is None:
         second = np.copysign(second, v)
-    if kind is None and (two := around.slopes(second)) and (both := around.slopes(v + second)):
-        with np.errstate(all="ignore"):
-            bent = [a + b - c for a, b, c in zip(one, two, both, strict=True)]
-        kind = Reason.KINK if around.persists(bent, both) else None
+    if kind is None:
+        # f may be smooth along both tangents, and its slopes not add up.
+        two, both = around.differences(second), around.differences(v + second)
+        if two is not None and both is not None and around.bends(one + two - both, both):
+            kind = Reason.KINK
     if kind is not None:
         return Irregularity(Silence(kind))
-    below_rounding = _unread_input(around, v)
-    if below_rounding is None and _rounding_dominates(around, np.zeros_like(v), v, eps):
+    below_rounding = around.unread_input(v)
+    if below_rounding is None and around.rounding_dominates(np.zeros_like(v), v, eps):
         below_rounding = Silence(Reason.ONLY_ROUNDING)
-    out_of_range = Silence(Reason.OUT_OF_RANGE) if _out_of_range(given, v, one) else None
+    steepest = float(np.max(np.abs(one[-1]), initial=0.0)) / around.steps[-1]
+    out_of_range = Silence(Reason.OUT_OF_RANGE) if _out_of_range(given, v, steepest) else None
     return Irregularity(out_of_range=out_of_range, below_rounding=below_rounding)
 
 
-def _local_slopes(problem: Problem, base: Base, eps: float) -> LocalSlopes:
-    """Returns the slopes at the steps for this `eps`."""
-    exponents = KINK_EXPONENTS if eps <= 2.0**-40 else NARROW_KINK_EXPONENTS
-    tiniest = float(np.finfo(np.float64).smallest_subnormal)
-    with np.errstate(all="ignore"):
-        unit = eps * base.magnitude(base.values) + 16 * tiniest
-    return LocalSlopes(problem, base, [2.0**-k for k in exponents], unit)
+@dataclass(frozen=True)
+class _Around:
+    """The values of f around x, at steps along tangents that shrink, the longest first."""
 
+    base: Base
+    steps: Vector
+    unit: Vector
+    """The rounding of each output."""
 
-def _defect(around: LocalSlopes, one: Slopes, other: Slopes | None) -> Reason | None:
-    """Returns the defect along one tangent: a jump, a vertical tangent or a kink; `None` without
-    any.
-    """
-    with np.errstate(all="ignore"):
-        if around.grows(one) or (other is not None and around.grows(other)):
+    @classmethod
+    def of(cls, base: Base, eps: float) -> _Around:
+        """Returns the values at the steps for this `eps`."""
+        exponents = KINK_EXPONENTS if eps <= 2.0**-40 else NARROW_KINK_EXPONENTS
+        tiniest = float(np.finfo(np.float64).smallest_subnormal)
+        with np.errstate(all="ignore"):
+            unit = eps * base.magnitude(base.values) + 16 * tiniest
+        return cls(base, 2.0 ** -np.array(exponents, float), unit)
+
+    def at(self, move: Vector) -> Vector | None:
+        """Returns f where x is moved; `None` where it raises, or is not finite though it is
+        at x.
+        """
+        problem, base = self.base.problem, self.base
+        point = problem.clipped(problem.origin + move)
+        values = attempt(lambda: evaluate(problem, base, point, Purpose.SPECIAL_POINT))
+        if values is None:
+            return None
+        finite = np.isfinite(values) | ~np.isfinite(base.values)
+        return values if np.all(finite) else None
+
+    def differences(self, v: Vector) -> Vector | None:
+        """Returns `f(x + h v) - f(x)`, a row for each step; `None` where f is not defined."""
+        rows = []
+        for h in self.steps:
+            there = self.at(h * v)
+            if there is None:
+                return None
+            with np.errstate(all="ignore"):
+                rows.append(there - self.base.values)
+        return np.array(rows)
+
+    def defect(self, one: Vector, other: Vector | None) -> Reason | None:
+        """Returns what keeps f from having a derivative along one tangent, by its differences to
+        one side and to the other; `None` where nothing does.
+        """
+        if np.any(jumps(one, other, self.unit)):
             return Reason.JUMP
         for side in (one, other):
-            changes = [b - a for a, b in pairwise(side)] if side else []
-            if changes and around.persists(changes, one):
-                return Reason.VERTICAL_TANGENT
-        if other is not None:
-            gaps = [a + b for a, b in zip(one, other, strict=True)]
-            return Reason.KINK if around.persists(gaps, one) else None
-    return None
+            if side is not None:
+                with np.errstate(all="ignore"):
+                    changes = np.diff(side / self.steps[:, None], axis=0)
+                if np.any(_kinks(changes, self.steps[1:], self._error(one), grows=True)):
+                    return Reason.VERTICAL_TANGENT
+        return Reason.KINK if other is not None and self.bends(one + other, one) else None
+
+    def bends(self, defects: Vector, differences: Vector) -> bool:
+        """Returns whether a defect of these differences lasts, as the gap between two slopes does
+        at a kink.
+        """
+        with np.errstate(all="ignore"):
+            gaps = defects / 2 / self.steps[:, None]
+        return bool(np.any(_kinks(gaps, self.steps, self._error(differences))))
+
+    def _error(self, differences: Vector) -> Vector:
+        """Returns what is not seen beside the slope of these differences at the last step."""
+        with np.errstate(all="ignore"):
+            visible = np.fmax(VISIBLE_KINK * np.abs(differences[-1]), LASTING_UNITS * self.unit)
+            return np.asarray(visible / self.steps[-1])
+
+    def rounding_dominates(self, at: Vector, v: Vector, eps: float) -> bool:
+        """Returns whether a unit of rounding, where x is moved by `at`, moves f as much as a slope
+        would.
+        """
+        one, other = self.at(at), self.at(at + 2 * eps * v)
+        if one is None or other is None:
+            return False
+        with np.errstate(all="ignore"):
+            return bool(np.any(np.abs(other - one) > VISIBLE_KINK * np.abs(one)))
+
+    def unread_input(self, v: Vector) -> Silence | None:
+        """Returns the first input that hardly moves f beyond its rounding when it is moved by a
+        part of its size; `None` without any.
+        """
+        X = self.base.problem.X
+        for leaf, part in zip(X.leaves, X.slices, strict=True):
+            move = np.zeros_like(v)
+            move[part] = v[part] / 16
+            there = self.at(move)
+            if there is None or not np.any(move):
+                continue
+            with np.errstate(all="ignore"):
+                moves = np.abs(there - self.base.values) > SLOPE_UNITS * self.unit
+            if not np.any(moves):
+                return Silence(Reason.HARDLY_MOVES, leaf.name)
+        return None
 
 
-def _out_of_range(given: Space, v: Vector, slopes: Slopes) -> bool:
+def _out_of_range(given: Space, v: Vector, most: float) -> bool:
     """Returns whether the derivative lies at an end of the range of a dtype, where products
-    overflow.
+    overflow; `most` is the steepest slope along `v`.
     """
     least = max(leaf.tiny or np.finfo(np.float64).tiny for leaf in given.leaves)
     most_held = min(np.finfo(np.float64).max if x.double else x.huge for x in given.leaves)
     moved = np.abs(v[v != 0])
     with np.errstate(all="ignore"):
-        most = np.max(np.abs(slopes[-1]), initial=0.0)
         steepest = most / np.min(moved, initial=np.inf)
         flattest = most / np.max(moved, initial=0.0)
     return bool(steepest > most_held / RANGE_MARGIN or 0 < flattest < RANGE_MARGIN * least)
-
-
-def _rounding_dominates(around: LocalSlopes, at: Vector, v: Vector, eps: float) -> bool:
-    """Returns whether a unit of rounding, where x is moved by `at`, moves f as much as a slope
-    would.
-    """
-    one, other = around.at(at), around.at(at + 2 * eps * v)
-    if one is None or other is None:
-        return False
-    with np.errstate(all="ignore"):
-        apart = np.abs(other - one)
-        return bool(
-            np.any(
-                (apart > VISIBLE_KINK * np.abs(one))
-                & (apart > KINK_ROUNDING_UNITS * eps * abs(one))
-            )
-        )
-
-
-def _unread_input(around: LocalSlopes, v: Vector) -> Silence | None:
-    """Returns the first input that hardly moves f beyond its rounding when it is moved by a part of
-    its size; `None` without any.
-    """
-    for leaf, part in zip(around.problem.X.leaves, around.problem.X.slices, strict=True):
-        move = np.zeros_like(v)
-        move[part] = v[part] / 16
-        there = around.at(move)
-        if there is None or not np.any(move):
-            continue
-        with np.errstate(all="ignore"):
-            moves = np.abs(there - around.base.values) > SLOPE_UNITS * around.unit
-        if not np.any(moves):
-            return Silence(Reason.HARDLY_MOVES, leaf.name)
-    return None

@@ -18,6 +18,7 @@ import numpy as np
 from adjudge.constants import LONGEST_STEP, MOST_DIGITS
 from adjudge.engine import expand
 from adjudge.errors import InputError, NotSupportedError, Source, running
+from adjudge.estimate.kinks import half_gaps
 from adjudge.estimate.stencils import (
     Estimate,
     Sample,
@@ -417,9 +418,9 @@ class NumpyDifferences(Reference):
         stays = [(s.plus == here) & (s.minus == here) for s in far]
         unread = ~both.moved & np.all(stays, axis=0)
         error = np.asarray(both.error, np.float64) + 2.0**-52 * np.abs(value)
-        slopes = both.slopes and (both.slopes[0].astype(float), both.slopes[1].astype(float))
+        half_gap = None if both.half_gap is None else both.half_gap.astype(float)
         method = Method(Scheme.REFERENCE_DIFFERENCES, reference=self.name)
-        return Estimate(value, error, ~unread, method, slopes)
+        return Estimate(value, error, ~unread, method, half_gap)
 
     def _samples(
         self,
@@ -720,30 +721,23 @@ def _from_two_steps(
     change = abs(value - longer)
     still = np.array([bool(d == 0 and c == 0) for d, c in zip(value, change, strict=True)])
     error = np.where(still, 0 * rounding, 4 * change + 8 * rounding)
-    noise = rounding * 16
-    kink = np.array([
-        bool(abs(a) > 0.75 * abs(b) and abs(a) > 1e-6 * abs(d) and abs(a) > e)
-        for a, b, d, e in zip(even, more_even, value, noise, strict=True)
-    ])  # fmt: skip
-    slopes = None
-    if np.any(kink):
-        half = np.where(kink, _floats(even), np.nan)
-        slopes = _floats(value) - half, _floats(value) + half
+    bends = np.array([_floats(more_even), _floats(even)])
+    half_gap = half_gaps(bends, (2.0, 1.0), _floats(rounding))
     found, bar = _floats(value), _floats(error)
     bar = np.where(np.isnan(found), np.nan, bar + 2.0**-52 * np.abs(found))
     moved = ~still
     method = Method(Scheme.REFERENCE, reference=_name(digits))
-    return Estimate(found, bar, moved, method, slopes)
+    return Estimate(found, bar, moved, method, half_gap)
 
 
 def _per_unit(estimate: Estimate, v: Direction) -> Estimate:
     """Returns the estimate along `v.vector`, from what was taken along `v.length * v.vector`."""
-    slopes = estimate.slopes
+    half_gap = estimate.half_gap
     return replace(
         estimate,
         value=estimate.value / v.length,
         error=estimate.error / v.length,
-        slopes=None if slopes is None else (slopes[0] / v.length, slopes[1] / v.length),
+        half_gap=None if half_gap is None else half_gap / v.length,
     )
 
 

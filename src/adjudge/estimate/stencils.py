@@ -16,11 +16,11 @@ from adjudge.constants import (
     COARSE_EPS,
     COARSE_LADDER_RATIO,
     EXTRAPOLATED_ROUNDING,
-    KINK_PERSISTENCE,
     LADDER_RATIO,
     LONGEST_STEP,
     USUAL_OUTPUTS,
 )
+from adjudge.estimate.kinks import half_gaps
 from adjudge.findings import Method, Scheme
 from adjudge.floats import Vector, lowest_bit
 
@@ -36,8 +36,8 @@ class Estimate:
     moved: NDArray[np.bool_]
     """Says whether the output changed at all between the samples."""
     method: Method
-    slopes: tuple[Vector, Vector] | None = None
-    """The one-sided slopes where a kink was seen; NaN elsewhere."""
+    half_gap: Vector | None = None
+    """What the slope to the right of x exceeds the value by where a kink was seen; see `Slopes`."""
     contradiction: Vector | None = None
     """The amount by which the plain difference of the finest step is off, where rounding does not
     explain it. A function that jumps within every longer step looks smooth on the ladder, and only
@@ -216,11 +216,21 @@ def ladder(
         # lie beyond it.
         ~still[best, columns],
         Method(scheme, len(samples) * (1 if one_sided else 2)),
-        None if at_x is None or one_sided else _one_sided(samples, at_x, eps),
+        None if at_x is None or one_sided else _half_gap(samples[-3:], at_x, eps),
         contradiction,
         steps[best + window - 1],
         size,
     )
+
+
+def _half_gap(finest: Sequence[Sample], at_x: Vector, eps: float) -> Vector | None:
+    """Returns half the gap between the slopes to the right and to the left of x, by these samples;
+    see `half_gaps`.
+    """
+    with np.errstate(all="ignore"):
+        bends = np.array([((s.plus + s.minus) / 2 - at_x) / s.step for s in finest])
+        unit = eps * np.abs(at_x) / finest[-1].step
+    return half_gaps(bends, [s.step for s in finest], unit)
 
 
 def _unmoved(
@@ -307,27 +317,9 @@ def combined(one: Estimate, two: Estimate) -> Estimate:
         error,
         one.moved | two.moved,
         replace(one.method, evaluations=evaluations),
-        one.slopes,
+        one.half_gap,
         size=one.size,
         steps=None
         if one.steps is None or two.steps is None
         else np.where(first, one.steps, two.steps),
     )
-
-
-def _one_sided(samples: Sequence[Sample], at_x: Vector, eps: float) -> tuple[Vector, Vector]:
-    """Returns the slopes to the left and to the right, where the even part of f shrinks like h and
-    not like h^2; NaN where it does not, since f has no kink there.
-    """
-    with np.errstate(all="ignore"):
-        finest = samples[-3:]
-        bend = np.array([((s.plus + s.minus) / 2 - at_x) / s.step for s in finest])
-        even = np.abs(bend)
-        odd = np.array([(s.plus - s.minus) / (2 * s.step) for s in finest])
-        noise = eps * np.abs(at_x) / finest[-1].step
-        # Over the step the even part of a kink stays what it is, and that of a smooth f shrinks
-        # with the step.
-        kink = even.min(axis=0) > KINK_PERSISTENCE * even.max(axis=0)
-        kink &= even[-1] > BAR_ROUNDING_UNITS * noise
-        half = np.where(kink, bend[-1], np.nan)
-        return odd[-1] - half, odd[-1] + half

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.constants import ENTRY_FLOOR, SHARED_SIGNIFICANT, SIGNIFICANT_PART
-from adjudge.estimate import Column, Estimator
+from adjudge.estimate import Column, Estimator, Slopes
 from adjudge.floats import Vector, norm
-from adjudge.jacobian.comparison import Comparison, Scales, Tolerance, between_slopes
+from adjudge.jacobian.comparison import Comparison, Scales, Tolerance
 from adjudge.problem import Base, Probes, Problem, Space, largest
 
 RowKind = Literal["each", "rows", "first"]
@@ -115,6 +115,20 @@ class Columns:
             observed = self._observed(found, count)
             if observed is not None:
                 yield ModeComparison("", observed, "first")
+
+    def slopes(self, found: Column, kind: RowKind) -> Slopes | None:
+        """Returns the slopes to both sides of x of what is compared; `None` without any kink."""
+        estimate, count, probes = found.estimate, self.base.Y.size, self.probes
+        if estimate.half_gap is None:
+            return None
+        slopes = Slopes(estimate.value, estimate.half_gap)
+        if kind == "first":
+            assert self.problem.cotangent is not None
+            return slopes.part(slice(count, None)).projected(self.problem.cotangent)
+        slopes = slopes.part(slice(0, count))
+        if kind == "rows" and not probes.full:
+            return slopes.projected(probes.cotangent, self.base.Y.slices)
+        return slopes
 
     def _floor(self, value: Vector, *, final: bool) -> Vector:
         """Returns the size below which an entry is compared on the scale of its neighbours; see
@@ -275,57 +289,3 @@ def _significant_part(leaves: int) -> float:
     if leaves == 1:
         return SIGNIFICANT_PART
     return SIGNIFICANT_PART * SHARED_SIGNIFICANT / float(np.sqrt(leaves))
-
-
-def slopes_of(
-    problem: Problem, probes: Probes, kind: RowKind, found: Column, count: int
-) -> tuple[Vector, Vector] | None:
-    """Returns the one-sided slopes of what is compared; NaN where there is no kink, and `None`
-    without any kink. Of a projection they are the least and the greatest value that it takes
-    between them.
-    """
-    if found.estimate.slopes is None:
-        return None
-    left, right = found.estimate.slopes
-    value = found.estimate.value
-    if kind == "first":
-        assert problem.cotangent is not None
-        return _bounds(problem.cotangent, (left[count:], right[count:]), value[count:])
-    if kind == "rows":
-        return probes.contract_slopes(left[:count], right[:count], value[:count])
-    return left[:count], right[:count]
-
-
-def kinks(
-    slopes: tuple[Vector, Vector] | None, comparison: Comparison, *, ties: bool
-) -> tuple[NDArray[np.bool_], bool]:
-    """Marks the entries whose automatic value lies between the slopes of a kink, and says whether
-    one of them can be settled by nothing but another x.
-
-    The latter are a jump, a NaN at a kink and, with `ties`, an output without a kink beside one
-    that has it: of three equal numbers that are sorted the middle one stays where it is, whichever
-    of them moves, so its slopes are not what the derivatives nearby tend to.
-    """
-    if slopes is None:
-        return np.zeros_like(comparison.fails), False
-    made = comparison.automatic.size
-    slopes = slopes[0][:made], slopes[1][:made]
-    off = (comparison.fails | comparison.undecided) & ~np.isnan(slopes[0])
-    undecidable = off & (np.isinf(slopes[0]) | np.isnan(comparison.automatic))
-    if ties and np.any(np.isfinite(slopes[0])):
-        undecidable |= (comparison.fails | comparison.undecided) & np.isnan(slopes[0])
-    between = between_slopes(slopes, comparison.automatic, comparison.allowed)
-    return undecidable | (off & between), bool(np.any(undecidable))
-
-
-def _bounds(w: Vector, slopes: tuple[Vector, Vector], value: Vector) -> tuple[Vector, Vector]:
-    """Returns the least and the greatest value of `<w, D>` where each coordinate of `D` takes any
-    value between its one-sided slopes, or that of `value` where it has none (NaN). Both are NaN
-    without any kink.
-    """
-    kink = ~np.isnan(slopes[0])
-    if not kink.any():
-        return np.array([np.nan]), np.array([np.nan])
-    with np.errstate(all="ignore"):
-        ends = np.sort(w * np.where(kink, slopes, value), axis=0)
-        return ends[:1].sum(axis=1), ends[1:].sum(axis=1)

@@ -467,15 +467,6 @@ class Tally:
         del entries[self.KEPT :]
 
 
-def between_slopes(
-    slopes: tuple[Vector, Vector], value: Vector, slack: Vector
-) -> NDArray[np.bool_]:
-    """Marks the entries whose `value` lies between the one-sided slopes of a kink."""
-    with np.errstate(all="ignore"):
-        low, high = np.minimum(*slopes), np.maximum(*slopes)
-        return np.asarray((value >= low - slack) & (value <= high + slack))
-
-
 def mode_verdict(tally: Tally, findings: Sequence[Finding]) -> Verdict:
     """Returns the verdict of one mode, from its comparisons and the findings about it."""
     own = [finding.verdict for finding in findings if finding.mode == tally.mode]

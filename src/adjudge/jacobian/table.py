@@ -24,13 +24,13 @@ from adjudge.constants import (
     SEPARATIONS,
     SIGNIFICANT_PART,
 )
-from adjudge.estimate import SIGNIFICANT_BITS, Column, Estimator
+from adjudge.estimate import SIGNIFICANT_BITS, Column, Estimator, Slopes
 from adjudge.findings import Entry
 from adjudge.floats import Vector, norm, relative_step
 from adjudge.jacobian.adjoint import AdjointTest
 from adjudge.jacobian.affine import Affine
 from adjudge.jacobian.budget import Budget
-from adjudge.jacobian.column import ColumnBlock, Columns, RowKind, kinks, slopes_of
+from adjudge.jacobian.column import ColumnBlock, Columns, RowKind
 from adjudge.jacobian.comparison import Comparison, Tally, Tolerance
 from adjudge.jacobian.groups import colored_tangents, halves, shared_tangents
 from adjudge.jacobian.saturation import mark_uncompared, undetectable
@@ -533,18 +533,22 @@ class Table:
             tally.resolution = max(tally.resolution, comparison.resolution)
             return
         fails, undecided = comparison.fails, comparison.undecided
-        slopes = slopes_of(self.problem, self.probes, kind, found, self.base.Y.size)
-        kink, undecidable = kinks(slopes, comparison, ties=self.probes.full)
-        if undecidable:
-            self.record.undecidable.add(tally.mode)
-        fails, undecided = fails & ~kink, undecided & ~kink
+        slopes, kink = self.columns.slopes(found, kind), np.zeros_like(fails)
+        if slopes is not None:
+            slopes = slopes.part(slice(0, fails.size))
+            kink, undecidable = slopes.explain(
+                fails | undecided, comparison.automatic, comparison.allowed, ties=self.probes.full
+            )
+            if undecidable:
+                self.record.undecidable.add(tally.mode)
+            fails, undecided = fails & ~kink, undecided & ~kink
         tally.nonzero += int(np.count_nonzero(comparison.automatic))
         tally.resolution = max(tally.resolution, comparison.resolution)
         tally.failed += int(np.count_nonzero(fails))
         tally.undecided += int(np.count_nonzero(undecided))
         tally.kinks += int(np.count_nonzero(kink))
         for k in worst_entries(comparison, fails):
-            entry = self._entry(tally.mode, comparison, kind, found, k)
+            entry = self._entry(tally.mode, comparison, kind, found, k, slopes)
             if not comparison.moved[k] and comparison.automatic[k] != 0:
                 tally.keep(tally.spurious, entry)
             elif self._detached(kind, k):
@@ -559,10 +563,10 @@ class Table:
             self.record.projections.setdefault(key, failure)
         if not self.probes.full:
             for k in worst_entries(comparison, comparison.significant & ~undecided):
-                entry = self._entry(tally.mode, comparison, kind, found, k)
+                entry = self._entry(tally.mode, comparison, kind, found, k, slopes)
                 self.record.significant.append(Failure(tally.mode, kind, found.tangent, k, entry))
         for k in worst_entries(comparison, kink | undecided):
-            entry = self._entry(tally.mode, comparison, kind, found, k)
+            entry = self._entry(tally.mode, comparison, kind, found, k, slopes)
             # The kink belongs to another output.
             if kink[k] and entry.slopes is None:
                 entry = replace(entry, slopes=(entry.reference, entry.reference))
@@ -582,10 +586,15 @@ class Table:
         return not any(self.reverse.present[j] for j in found.tangent.leaves)
 
     def _entry(
-        self, mode: str, comparison: Comparison, kind: RowKind, found: Column, k: int
+        self,
+        mode: str,
+        comparison: Comparison,
+        kind: RowKind,
+        found: Column,
+        k: int,
+        slopes: Slopes | None,
     ) -> Entry:
         """Returns the numbers of entry `k`, for the report."""
-        slopes = slopes_of(self.problem, self.probes, kind, found, self.base.Y.size)
         return Entry(
             mode,
             row_name(self.probes, self.base, kind, k),
@@ -595,9 +604,7 @@ class Table:
             float(comparison.error[k]),
             float(comparison.allowed[k]),
             found.estimate.method,
-            None
-            if slopes is None or np.isnan(slopes[0][k])
-            else (float(slopes[0][k]), float(slopes[1][k])),
+            None if slopes is None else slopes.at(k),
             comparison.rounding_level(k),
             found.from_reference,
             projected=kind == "first" or (kind == "rows" and not self.probes.full),

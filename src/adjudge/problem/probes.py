@@ -257,25 +257,6 @@ class Probes:
             return error
         return np.array([norm(self.cotangent[part] * error[part]) for part in self.Y.slices])
 
-    def contract_slopes(self, left: Vector, right: Vector, column: Vector) -> tuple[Vector, Vector]:
-        """Returns the least and the largest values of `contract` at a kink.
-
-        Each coordinate may take any value between its one-sided slopes `left` and `right`; where
-        these are NaN it has no kink, and the value of `column`. A product without a kink in any of
-        its coordinates has NaN for both.
-        """
-        if self.full:
-            return left, right
-        kink = ~np.isnan(left)
-        with np.errstate(all="ignore"):
-            ends = self.cotangent * np.where(kink, [left, right], column)
-            bounds = np.sort(ends, axis=0)
-            low, high = (
-                np.array([b[p].sum() if kink[p].any() else np.nan for p in self.Y.slices])
-                for b in bounds
-            )
-        return low, high
-
 
 def random_entries(random: np.random.Generator, size: int, *, wide: bool = False) -> Vector:
     """Returns a vector of `size` random entries, of random sign and a magnitude from 1/2 to 1.

@@ -230,7 +230,7 @@ class SparsityPattern:
             return False
         found = table.estimator.along(self._tangent(j, mask, 0), Effort.SECOND_LADDER)
         estimate, count = found.estimate, table.base.Y.size
-        if estimate.slopes is not None and np.any(np.isfinite(estimate.slopes[0][:count][w != 0])):
+        if estimate.half_gap is not None and np.any(estimate.half_gap[:count][w != 0]):
             # At a kink no derivative at all may be right.
             return False
         with np.errstate(all="ignore"):

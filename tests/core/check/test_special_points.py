@@ -264,7 +264,7 @@ def test_a_smooth_function_is_not_called_rough_at_any_special_point(name):
     for point in special_points(X):
         with np.errstate(all="ignore"):
             problem = first_order(SMOOTH[name], read_arguments(point.inputs))
-            why = irregularity(problem, observe(problem), problem.X, seed=3)
+            why = irregularity(observe(problem), problem.X, seed=3)
         assert why.nonsmooth is None or "large" in point.name or "huge" in point.name, point.name
 
 
@@ -289,7 +289,7 @@ def test_a_rough_function_is_called_rough_at_zero_and_not_beside_it(name):
 
     def why(x):
         problem = first_order(f, read_arguments(x))
-        return irregularity(problem, observe(problem), problem.X, seed=3).nonsmooth
+        return irregularity(observe(problem), problem.X, seed=3).nonsmooth
 
     assert Silence(kind) == why(np.zeros(4))
     assert why(X) is None

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from adjudge import ByHand, Status, Verdict, examine, gradgradcheck
+from adjudge.estimate.kinks import Slopes
 from adjudge.findings import Meaning
 from adjudge.report import text_of
 
@@ -138,6 +139,26 @@ def test_a_straight_through_gradient_of_a_staircase_fails():
     report = examine(rule, np.asarray([0.3, 1.2]))
 
     assert report.verdict is Verdict.FAIL
+
+
+def test_the_slopes_of_a_projection_bound_every_choice_of_subgradients():
+    w = np.asarray([0.5, -0.75, -1.0, 0.25])
+    slopes = Slopes(np.asarray([0.0, 5.0, 1.0, 7.0]), np.asarray([1.0, 0.0, -1.0, 0.0]))
+
+    projected = slopes.projected(w, [slice(0, 3), slice(3, 4)])
+
+    choices = [w[:3] @ [a, 5.0, b] for a in (-1.0, 1.0) for b in (0.0, 2.0)]
+    assert (min(choices), max(choices)) == pytest.approx(projected.at(0))
+    assert projected.at(1) is None
+
+
+def test_a_jump_leaves_no_bound_on_a_projection_that_reads_it():
+    slopes = Slopes(np.asarray([1.0, 2.0]), np.asarray([np.inf, 0.0]))
+
+    read, unread = (slopes.projected(np.asarray([w, 1.0])) for w in (-0.5, 0.0))
+
+    assert (-np.inf, np.inf) == read.at(0)
+    assert unread.at(0) is None
 
 
 # -- points nearby

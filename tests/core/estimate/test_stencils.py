@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from adjudge.estimate.kinks import Slopes
 from adjudge.estimate.stencils import Sample, central_difference, ladder, ladder_ratio, ladder_steps
 from adjudge.floats import norm, relative_step, scale
 
@@ -52,7 +53,7 @@ def test_one_extrapolation_removes_the_cubic_term():
 
     assert estimate.value[0] == pytest.approx(3 * x**2, rel=1e-14)
     assert estimate.method.evaluations == 6
-    assert estimate.slopes is None
+    assert estimate.half_gap is None
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -107,10 +108,9 @@ def test_a_kink_has_one_sided_slopes_and_a_smooth_point_has_none():
 
     estimate = ladder(samples(bent, 0.0, steps), EPS, bent(0.0))
 
-    left, right = estimate.slopes
-    assert (left[0], right[0]) == pytest.approx((2.0, -3.0))
-    assert np.all(np.isnan(left[1:]))
-    assert np.all(np.isnan(right[1:]))
+    slopes = Slopes(estimate.value, estimate.half_gap)
+    assert slopes.at(0) == pytest.approx((2.0, -3.0))
+    assert [True, False, False] == slopes.kinks.tolist()
 
 
 def test_a_constant_does_not_move_and_an_even_function_does():

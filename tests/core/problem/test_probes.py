@@ -106,21 +106,6 @@ def test_errors_of_different_entries_add_in_quadrature():
     assert Probes(X, Y, True, 0).contract_error(error) is error
 
 
-def test_the_slopes_of_a_projection_bound_every_choice_of_subgradients():
-    probes = Probes(X, Y, False, 0)
-    left, right = np.asarray([[-1.0, np.nan, 0.0, np.nan], [1.0, np.nan, 2.0, np.nan]])
-    column = np.asarray([0.0, 5.0, 1.0, 7.0])
-
-    low, high = probes.contract_slopes(left, right, column)
-
-    choices = [
-        probes.contract(np.asarray([a, 5.0, b, 7.0]))[0] for a in (-1.0, 1.0) for b in (0.0, 2.0)
-    ]
-    assert (low[0], high[0]) == pytest.approx((min(choices), max(choices)))
-    assert np.isnan(low[1])
-    assert np.isnan(high[1])
-
-
 def test_a_random_cotangent_belongs_to_its_seed():
     one, other = random_cotangent(Y, 1), random_cotangent(Y, 2)
 
