@@ -25,12 +25,12 @@ from adjudge.floats import Vector, scale
 from adjudge.jacobian import least_work, mode_verdict
 from adjudge.problem import Base, Problem, Stream, generator, observe, random_entries
 
-Judge: TypeAlias = Callable[[Base, Settings, str], Judgement]
+Judge: TypeAlias = Callable[[Base, Settings, Callable[[], str]], Judgement]
 """`judge` or `judge_differences`."""
 
 
 def judge_here_or_nearby(
-    base: Base, settings: Settings, provenance: str, judge: Judge = judge
+    base: Base, settings: Settings, provenance: Callable[[], str], judge: Judge = judge
 ) -> Judgement:
     """`judge` at x; where a kink or a jump leaves that open, again at two points nearby.
 

@@ -67,6 +67,19 @@ class DoublePrecision:
     """Modes whose derivatives were compared with those in double precision already."""
     _problem: Problem | None = None
 
+    @property
+    def note(self) -> str:
+        """How the check was made, for the line of provenance."""
+        if self.refused is not None:
+            return f"judged natively: in float64 {why_not_in_double(self.refused)}"
+        return "formula judged in float64"
+
+    def refusal(self, settings: Settings) -> list[Finding]:
+        """What is open where the caller insists on double precision."""
+        if self.refused is None or not settings.in_double:
+            return []
+        return [Finding(Status.UNSUPPORTED, "", "", self.refused, Remedy.ACCEPT_DOUBLE)]
+
     def widening(self) -> AbstractContextManager[None]:
         """The context in which everything is evaluated in double precision."""
         return self.low.backend.environment.widening()
@@ -171,17 +184,6 @@ def double_precision_of(problem: Problem, settings: Settings) -> DoublePrecision
     return DoublePrecision(problem)
 
 
-def note_of(settings: Settings, double: DoublePrecision | None) -> str:
-    """How the check was made, for the line of provenance."""
-    if settings.reference is not None:
-        return f"judged by a reference ({settings.reference.name})"
-    if double is None:
-        return ""
-    if double.refused is not None:
-        return f"judged natively: in float64 {why_not_in_double(double.refused)}"
-    return "formula judged in float64"
-
-
 @dataclass(frozen=True)
 class Composition:
     """A derivative that was taken of a function, and is differentiated once more to be judged."""
@@ -193,18 +195,19 @@ class Composition:
     derive: Derive
     """Takes the derivative: of `problem`, or of the same function in double precision."""
     double: DoublePrecision | None
-    provenance: str
+    provenance: Callable[[], str]
+    """Says what the numbers come from, for the findings."""
 
 
-def judge_in_double(composition: Composition, base: Base, settings: Settings) -> Judgement:
+def judge_in_double(
+    composition: Composition, double: DoublePrecision, base: Base, settings: Settings
+) -> Judgement:
     """Judges the problem of `base`, the derivative of the composition; where its function runs in
     double precision, by differences there.
 
     Where the function does not run there, or is another one, `double.refused` says so afterwards.
     """
-    double, provenance = composition.double, composition.provenance
-    if double is None:
-        return judge_here_or_nearby(base, settings, provenance)
+    provenance = composition.provenance
     try:
         if double.refused is None:
             return _in_double(composition, double, base, settings)
@@ -222,13 +225,6 @@ def judge_in_double(composition: Composition, base: Base, settings: Settings) ->
     assert double.refused is not None
     double.refused = replace(double.refused, eps=eps)
     return judge_here_or_nearby(_narrower(base, eps), settings, provenance)
-
-
-def refusal(double: DoublePrecision | None, settings: Settings) -> list[Finding]:
-    """What is open where the caller insists on double precision."""
-    if double is None or double.refused is None or not settings.in_double:
-        return []
-    return [Finding(Status.UNSUPPORTED, "", "", double.refused, Remedy.ACCEPT_DOUBLE)]
 
 
 def _in_double(
@@ -250,8 +246,12 @@ def _in_double(
             raise _refused(Refusal.OTHER_STRUCTURE)
         with Catching(AdjudgeError) as caught:
             require_double(base64, letters)
-            provenance = f"{composition.provenance}, {note_of(settings, double)}"
-            formula = judge_here_or_nearby(base64, asked, provenance, judge_differences)
+            formula = judge_here_or_nearby(
+                base64,
+                asked,
+                lambda: f"{composition.provenance()}, {double.note}",
+                judge_differences,
+            )
             rough = formula.verdict is not Verdict.PASS
             rough = rough and not carries_double(base64, settings.seed)
         refuse_if_raised(caught)

@@ -4,7 +4,7 @@ each of them once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias
@@ -12,6 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 from adjudge._version import __version__
+from adjudge.check.at_kinks import judge_here_or_nearby
 from adjudge.check.double_precision import (
     Composition,
     Derive,
@@ -259,9 +260,11 @@ class Matrix:
     _not_running: set[str] = field(default_factory=set)
     """Ways in which f itself does not run."""
 
-    @property
-    def _provenance(self) -> str:
-        return str(provenance_of(self.problem, self.settings, False))
+    def _provenance(self, way: Way | None = None) -> Callable[[], str]:
+        """Returns what says, in words, what the numbers of findings come from."""
+        problem, settings = self.problem, self.settings
+        ending = "" if way is None else f", {way.name}"
+        return lambda: f"{provenance_of(problem, settings, False)}{ending}"
 
     def fill(self, ways: Sequence[Way]) -> None:
         """Judges all modes in the usual way, and in each of `ways` those that differ there.
@@ -285,7 +288,7 @@ class Matrix:
             settings = self._without_agreeing(self.problem, settings, "")
         if settings.letters:
             composition = Composition(
-                self.problem, taken, self._derivation(taken), self.double, self._provenance
+                self.problem, taken, self._derivation(taken), self.double, self._provenance()
             )
             judge = judge_or_report if self.reports_exceptions else judge_composition
             found = judge(composition, settings)
@@ -376,8 +379,7 @@ class Matrix:
         if not left.letters:
             return
         double = double_precision_of(way.problem, self.settings)
-        provenance = f"{self._provenance}, {way.name}"
-        composition = Composition(way.problem, taken, derive, double, provenance)
+        composition = Composition(way.problem, taken, derive, double, self._provenance(way))
         # Where f itself does not run, its derivatives cannot be taken and are not at fault.
         optional = not way.asked and (not taken or way.name in self._not_running)
         found = judge_or_report(composition, left, optional=optional)
@@ -545,7 +547,16 @@ def judge_composition(composition: Composition, settings: Settings) -> Found:
             outcome.modes[mode] = outcome.findings[-1].verdict
         return Found(outcome)
     require_outputs(base)
-    return Found(judge_in_double(composition, base, settings), base)
+    return Found(judged(composition, base, settings), base)
+
+
+def judged(composition: Composition, base: Base, settings: Settings) -> Judgement:
+    """Judges the problem of `base`, the derivative of the composition: in double precision as well
+    where something in it is narrower.
+    """
+    if composition.double is None:
+        return judge_here_or_nearby(base, settings, composition.provenance)
+    return judge_in_double(composition, composition.double, base, settings)
 
 
 def ways_of(problem: Problem) -> list[Way]:

@@ -18,16 +18,15 @@ import numpy as np
 
 from adjudge.check.double_precision import (
     Composition,
+    DoublePrecision,
     double_precision_of,
-    judge_in_double,
-    note_of,
-    refusal,
 )
 from adjudge.check.mode_matrix import (
     Matrix,
     Way,
     joined,
     judge_composition,
+    judged,
     provenance_of,
     rows_of,
     shares,
@@ -63,16 +62,25 @@ def at_one_point(f: Callable[..., Any], inputs: Any, options: Options) -> Report
     named = requested_modes(options.get("order"), options.get("modes"))
     settings = settings_of(options)
     problem = problem_of(f, inputs, options)
-    double = double_precision_of(problem, settings)
+    # x is in double precision as a rule, and then there is nothing to ask
+    double = None if problem.in_double is None else double_precision_of(problem, settings)
     modes = named or list(settings.letters)
     matrix = Matrix(problem, settings, modes, double, reports_exceptions=bool(named))
     with surroundings(problem, highest=settings.highest_precision) as seen:
         matrix.fill(_other_ways(f, inputs, problem, options))
     outcomes = matrix.outcomes
     outcomes[0].findings += noticed(problem, seen, outcomes)
-    outcomes[-1].findings += refusal(double, settings)
+    if double is not None:
+        outcomes[-1].findings += double.refusal(settings)
     rows = matrix.rows if named else {}
-    return report_of(f, problem, settings, outcomes, note_of(settings, double), rows)
+    return report_of(f, problem, settings, outcomes, _note_of(settings, double), rows)
+
+
+def _note_of(settings: Settings, double: DoublePrecision | None) -> str:
+    """How the check was made, for the line of provenance."""
+    if settings.reference is not None:
+        return f"judged by a reference ({settings.reference.name})"
+    return "" if double is None else double.note
 
 
 def _other_ways(
@@ -104,18 +112,22 @@ def of_second_order(
     problem = problem_of(f, inputs, options)
     double = double_precision_of(problem, settings)
     derive = partial(over_reverse, given=grad_outputs, seed=settings.seed, strided=strided)
-    provenance = str(provenance_of(problem, settings, False))
+
+    def provenance() -> str:
+        return str(provenance_of(problem, settings, False))
+
     with surroundings(problem, highest=settings.highest_precision) as seen:
         next(shares(problem, [("R", settings)]))
         found = judge_composition(Composition(problem, "R", derive, double, provenance), settings)
         outcome = found.outcome
         if found.base is None:  # then the first derivative can be judged at least
             first = Composition(problem, "", lambda same: same, double, provenance)
-            alone = judge_in_double(first, observe(problem), settings)
+            alone = judged(first, observe(problem), settings)
             outcome = joined([alone, outcome])
     outcome.findings += noticed(problem, seen, [outcome])
-    outcome.findings += refusal(double, settings)
-    return report_of(f, problem, settings, [outcome], note_of(settings, double))
+    if double is not None:
+        outcome.findings += double.refusal(settings)
+    return report_of(f, problem, settings, [outcome], _note_of(settings, double))
 
 
 # -- global state around a check

@@ -109,8 +109,10 @@ class Judgement:
         return worst([*self.modes.values(), *(finding.verdict for finding in self.findings)])
 
 
-def judge(base: Base, settings: Settings, provenance: str) -> Judgement:
-    """Judges the problem of `base` in all that `settings` ask for."""
+def judge(base: Base, settings: Settings, provenance: Callable[[], str]) -> Judgement:
+    """Judges the problem of `base` in all that `settings` ask for; `provenance` says in words what
+    the numbers of findings come from.
+    """
     case = _Case(base, settings)
     case.require_finite_values()
     case.measure_noise()
@@ -141,7 +143,7 @@ def judge_properties(base: Base, settings: Settings) -> Judgement:
     return case.found
 
 
-def judge_differences(base: Base, settings: Settings, provenance: str) -> Judgement:
+def judge_differences(base: Base, settings: Settings, provenance: Callable[[], str]) -> Judgement:
     """Judges the derivatives by differences, and looks at nothing else."""
     case = _Case(base, settings)
     case.take_rules()
@@ -472,7 +474,7 @@ class _Case:
 
     # -- what it comes to
 
-    def conclude_comparisons(self, provenance: str) -> None:
+    def conclude_comparisons(self, provenance: Callable[[], str]) -> None:
         """Makes findings of what was compared and did not agree, and of what was not compared."""
         found, table = self.found, self.table
         for tally in table.tallies.values():
@@ -491,7 +493,7 @@ class _Case:
         found.reached, found.decided = table.record.reached, table.record.decided
         found.probes = table.probes.columns + table.probes.rows
 
-    def _findings_of(self, tally: Tally, provenance: str) -> list[Finding]:
+    def _findings_of(self, tally: Tally, provenance: Callable[[], str]) -> list[Finding]:
         """What the comparisons of one mode amount to, with the mistake that is likely behind it."""
         if tally.nothing_to_tell:
             return []
@@ -499,14 +501,14 @@ class _Case:
         also = None if located is None else located.also
         cache = detect_cache(table, tally)
         if cache is not None:
-            found = findings_of(tally, provenance, "", also)
+            found = findings_of(tally, provenance(), "", also)
             if explained_by_cache(found, cache):
                 tally.leave_open()
             return open_for_cache(found, cache)
         failure, mistake = table.record.failures.get(tally.mode), None
         if failure is not None and table.budget.allows(128):
             mistake = likely_mistake(table, failure)
-        return findings_of(tally, provenance, mistake or "", also)
+        return findings_of(tally, provenance(), mistake or "", also)
 
     def _tell_unfinished(self) -> None:
         """Tells what the budget has left undone; the modes that it concerns stay open."""
