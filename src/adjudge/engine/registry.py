@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import array_api_compat
 
 from adjudge.engine.arrays import PlainBackend
-from adjudge.engine.contract import AutodiffBackend, Expansion
+from adjudge.engine.contract import ArrayOperations, AutodiffBackend, Expansion
 from adjudge.errors import BackendNotInstalledError, MixedFrameworksError, UnknownFrameworkError
 
 GROUP = "adjudge.backends"
@@ -191,9 +191,17 @@ def expand(node: object) -> Expansion | None:
         return None
     for entry in entries():
         imported = sys.modules.get(entry.root) is not None  # None: its import is blocked
-        if imported and (expansion := entry.load().arrays.expand(node)) is not None:
-            return expansion
+        if imported and _expands(entry):
+            expansion = entry.load().arrays.expand(node)
+            if expansion is not None:
+                return expansion
     return None
+
+
+@cache
+def _expands(entry: Entry) -> bool:
+    """Returns whether the framework has containers that only it knows, as few have."""
+    return type(entry.load().arrays).expand is not ArrayOperations.expand
 
 
 def common_backend(backends: Iterable[tuple[str, AutodiffBackend]]) -> AutodiffBackend | None:

@@ -304,11 +304,15 @@ class Table:
         if self.reverse is None:
             yield ColumnBlock(slice(0, self.problem.X.size))
             return
+        if self.known_row is not None:
+            self.budget.rows = self.probes.rows
+            yield ColumnBlock(slice(0, self.problem.X.size), self.known_row[None, :])
+            return
         rows = self.budget.rows = self.budget.rows_allowed
         cotangents = islice(self.probes.cotangents(), rows)
         # A random tangent moves every column, so the rows must be whole.
         whole = not self.probes.full
-        blocks = self.reverse.blocks(self.base, cotangents, rows, self.known_row, whole=whole)
+        blocks = self.reverse.blocks(self.base, cotangents, rows, whole=whole)
         yield from (ColumnBlock(columns, table) for columns, table in blocks)
 
     def _gradient(self, rows: Vector | None) -> Vector | None:

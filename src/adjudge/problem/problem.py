@@ -453,7 +453,6 @@ class Reverse:
         base: Base,
         cotangents: Iterable[Vector],
         rows: int,
-        known: Vector | None = None,
         *,
         whole: bool = False,
     ) -> Iterator[tuple[slice, Vector]]:
@@ -463,16 +462,12 @@ class Reverse:
             base: f at x.
             cotangents: Vectors of Y.
             rows: How many cotangents there are.
-            known: `J* w` where there is one cotangent only and it was pulled back already.
             whole: Whether all columns are to be in one block, however large.
 
         Yields:
             The columns as a slice of the coordinates of X, and an array of shape `(rows, width)`.
         """
         n = self.problem.X.size
-        if known is not None:
-            yield slice(0, n), known[None, :]
-            return
         width = max(1, n if whole else min(n, limits().block_bytes // (8 * max(1, rows))))
         starts = range(0, max(n, 1), width)
         ws = cotangents if len(starts) == 1 else list(cotangents)
