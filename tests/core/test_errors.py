@@ -148,7 +148,7 @@ PASSED_OVER = {
     "properties.sparsity.evaluate": lambda: examine(STEEP, POINT, seed=0, modes=["R"]),
     "jacobian.saturation.evaluate": lambda: examine(*edge(40.0), seed=0),
     "estimate.kinks.evaluate": lambda: examine(WRONG_ABS, POINT, seed=0, points=[STEP]),
-    "check.at_kinks.observe": lambda: gradcheck(RELU, STEP, seed=0),
+    "check.one_problem.observe": lambda: gradcheck(RELU, STEP, seed=0),
     "report.locate.column": lambda: examine(ONE_ENTRY, LINE, seed=0),
     "jacobian.rounding.DerivativeAtPoints.add": lambda: examine(NARROW, SINGLE),
     "jacobian.block_sums.Blocks.expanded": lambda: by_sums(STEEP),

@@ -3,8 +3,7 @@
 Its modules, each of which may import those above it:
 
 - `options`: the options of all verbs, with their meaning, and the settings made of them.
-- `one_problem`: one problem judged, from its probes to its findings.
-- `at_kinks`: a kink at x, judged at points beside it.
+- `one_problem`: one problem judged, from its probes to its findings; beside x where x is on a kink.
 - `double_precision`: a function of low precision judged in double, and low against that.
 - `special_points`: points that random inputs miss.
 - `mode_matrix`: every composition of modes in every way of the engine, and when two of these

@@ -9,8 +9,12 @@ from typing import TypeAlias
 
 import numpy as np
 
-from adjudge.check.at_kinks import judge_here_or_nearby
-from adjudge.check.one_problem import Judgement, judge_differences, judge_properties
+from adjudge.check.one_problem import (
+    Judgement,
+    judge_differences,
+    judge_here_or_nearby,
+    judge_properties,
+)
 from adjudge.check.options import Settings
 from adjudge.constants import DOUBLE_ROUGHNESS, DOUBLE_STEPS
 from adjudge.errors import AdjudgeError, Catching, NotSupportedError, Source, running

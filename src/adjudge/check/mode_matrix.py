@@ -12,7 +12,6 @@ from typing import TypeAlias
 import numpy as np
 
 from adjudge._version import __version__
-from adjudge.check.at_kinks import judge_here_or_nearby
 from adjudge.check.double_precision import (
     Composition,
     Derive,
@@ -23,6 +22,7 @@ from adjudge.check.double_precision import (
 from adjudge.check.one_problem import (
     Judgement,
     estimator_of,
+    judge_here_or_nearby,
     judge_properties,
     unsupported,
 )

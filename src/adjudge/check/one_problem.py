@@ -3,7 +3,8 @@
 Three functions make a judgement, and each can be read from top to bottom. `judge` makes the whole
 of it. The other two share it out between two precisions of one function: `judge_properties` leaves
 out what needs differences, and is made of the function as it was given; `judge_differences` leaves
-out everything else, and is made of the function in double precision.
+out everything else, and is made of the function in double precision. Where a kink at x leaves the
+answer open, `judge_here_or_nearby` asks for it again at points where f is smooth.
 """
 
 from __future__ import annotations
@@ -12,17 +13,25 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
+from typing import TypeAlias
+
+import numpy as np
 
 from adjudge.check.options import Settings
 from adjudge.constants import (
+    COARSE_EPS,
     CONFIRMING_EVALUATIONS,
     FULL_MODE,
     FULL_MODE_BY_REFERENCE,
+    KINK_REACH,
+    KINK_REACH_REDUCTION,
+    NARROW_KINK_REACH,
+    POINTS_BESIDE_KINK,
     RUNS_APART,
     TRACED_PROJECTIONS,
 )
-from adjudge.errors import Catching, NotSupportedError
+from adjudge.errors import Catching, NotSupportedError, attempt
 from adjudge.estimate import (
     SIGNIFICANT_BITS,
     ByReference,
@@ -34,7 +43,9 @@ from adjudge.findings import (
     BatchNotMade,
     Beyond,
     CarriesLess,
+    Disagreement,
     Finding,
+    Nearby,
     NothingCompared,
     NotSupported,
     Raised,
@@ -45,7 +56,7 @@ from adjudge.findings import (
     Verdict,
     worst,
 )
-from adjudge.floats import Vector
+from adjudge.floats import Vector, scale
 from adjudge.jacobian import (
     ENTRY_WORK,
     Affine,
@@ -57,9 +68,20 @@ from adjudge.jacobian import (
     findings_of,
     fits_block_sums,
     identity_findings,
+    least_work,
     mode_verdict,
 )
-from adjudge.problem import Base, Forward, Probes, Reverse
+from adjudge.problem import (
+    Base,
+    Forward,
+    Probes,
+    Problem,
+    Reverse,
+    Stream,
+    generator,
+    observe,
+    random_entries,
+)
 from adjudge.properties import (
     Identities,
     Pullbacks,
@@ -155,6 +177,50 @@ def judge_differences(base: Base, settings: Settings, provenance: Callable[[], s
     case.conclude_modes()
     case.found.findings.sort(key=exact.__contains__)
     return case.found
+
+
+Judge: TypeAlias = Callable[[Base, Settings, Callable[[], str]], Judgement]
+"""`judge` or `judge_differences`."""
+
+
+def judge_here_or_nearby(
+    base: Base, settings: Settings, provenance: Callable[[], str], judge: Judge = judge
+) -> Judgement:
+    """Judges at x and, where a kink or a jump leaves that open, again at two points nearby.
+
+    The points lie on opposite sides of x in every coordinate. A derivative that is wrong there
+    fails. One that is right there, and lies between the one-sided slopes at x, passes with a
+    note. At a jump no value is right, and the question stays open.
+    """
+    outcome = judge(base, settings, provenance)
+    open_ = {f.mode for f in outcome.findings if f.status is Status.NONSMOOTH and not f.note}
+    if not open_ or outcome.verdict is Verdict.FAIL:
+        return outcome
+    problem = base.problem
+    needed = least_work(problem.modes_taken, settings.letters)
+    if not problem.counts.allows(needed):
+        return outcome
+    closer = replace(
+        settings,
+        letters="".join(c for c in settings.letters if c + problem.modes_taken in open_)
+        or settings.letters,
+        full=settings.full and problem.X.size + base.Y.size <= FULL_MODE,
+        check_undefined_grad=False,
+        check_batched_grad=False,
+        check_batched_forward_grad=False,
+        thorough=False,
+    )
+    reach = _reach(base)
+    judged: list[Judgement] = []
+    for number, there in enumerate(_points(base, settings.seed, reach)):
+        seed = settings.seed + 101 + number
+        if not problem.counts.allows(needed):
+            break
+        judged.append(judge(there, replace(closer, seed=seed), provenance))
+        if judged[-1].verdict is Verdict.FAIL or len(judged) == POINTS_BESIDE_KINK:
+            break
+    _combined(outcome, judged, open_, reach)
+    return outcome
 
 
 class _Case:
@@ -575,3 +641,75 @@ def _nothing_compared(table: Table) -> Finding:
     empty = tuple((leaf.name, leaf.info.shape) for leaf in leaves if not leaf.size)
     detail, mode = NothingCompared(empty), table.problem.modes_taken
     return Finding(Status.UNRESOLVED, mode, "", detail, Remedy.FILL_ARRAYS)
+
+
+# -- points beside a kink
+
+
+def _reach(base: Base) -> float:
+    """Returns the distance of the points beside x, as a part of the scale of each input."""
+    narrow = any(leaf.eps > COARSE_EPS for leaf in base.problem.X.leaves)
+    return NARROW_KINK_REACH if narrow else KINK_REACH
+
+
+def _points(base: Base, seed: int, reach: float) -> Iterator[Base]:
+    """Yields the function at points nearby at which it is finite wherever it is finite at x."""
+    problem, random = base.problem, generator(seed, Stream.BESIDE_KINK)
+    X = problem.X
+    leaves = problem.primal_inputs or len(X.leaves)  # of a derivative its cotangents stay
+    one, two = np.zeros(X.size), np.zeros(X.size)
+    for here in X.slices[:leaves]:
+        sides = random_entries(random, here.stop - here.start)
+        lengths = reach * scale(problem.origin[here])
+        one[here] = lengths * sides
+        two[here] = -lengths * np.sign(sides) * np.abs(random_entries(random, sides.size))
+    moves = [one, two, np.abs(one), -np.abs(two)]
+    for move in (*moves, *(KINK_REACH_REDUCTION * move for move in moves)):
+        there = _moved(problem, move)
+        if there is None:
+            continue
+        at_it = attempt(partial(observe, there))
+        if at_it is not None and np.all(np.isfinite(at_it.values) | ~np.isfinite(base.values)):
+            yield at_it
+
+
+def _moved(problem: Problem, move: Vector) -> Problem | None:
+    """Returns the problem where x is moved; `None` where that is x itself."""
+    x = problem.point(problem.clipped(problem.origin + move))
+    origin = problem.X.vector(problem.backend, x, problem.x)
+    if np.array_equal(origin, problem.origin, equal_nan=True):
+        return None
+    return replace(problem, x=x, origin=origin)
+
+
+def _combined(outcome: Judgement, judged: list[Judgement], modes: set[str], reach: float) -> None:
+    """Adds to the findings at x what the judgements nearby make of them."""
+    for there in judged:
+        if there.verdict is Verdict.FAIL:
+            outcome.findings += [
+                replace(f, moved=reach) for f in there.findings if f.verdict is Verdict.FAIL
+            ]
+            outcome.tallies += there.tallies
+            outcome.modes |= {m: v for m, v in there.modes.items() if v is Verdict.FAIL}
+            return
+    right = sum(there.verdict is Verdict.PASS for there in judged)
+    near = Nearby(len(judged), right, reach)
+    for tally in outcome.tallies:
+        if tally.mode not in modes:
+            continue
+        settled = right == POINTS_BESIDE_KINK and tally.mode not in outcome.undecidable
+        for k, finding in enumerate(outcome.findings):
+            if finding.mode == tally.mode and finding.status is Status.NONSMOOTH:
+                outcome.findings[k] = _noted(finding, near, settled=settled)
+        if settled:
+            tally.kinks = 0
+            outcome.modes[tally.mode] = mode_verdict(tally, outcome.findings)
+
+
+def _noted(finding: Finding, near: Nearby, *, settled: bool) -> Finding:
+    """Returns the finding of a kink at x with what was found nearby: a note where that settles
+    it.
+    """
+    assert isinstance(finding.detail, Disagreement)
+    finding = replace(finding, detail=replace(finding.detail, nearby=near))
+    return replace(finding, open=False, note=True, remedy=None) if settled else finding
