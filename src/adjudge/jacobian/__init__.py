@@ -6,13 +6,13 @@ Its modules, each of which may import those above it:
   a tally amounts to.
 - `rounding`: whether two automatic numbers differ by rounding or by an error.
 - `column`: the comparisons of one column, mode by mode.
-- `budget`: what still fits into `max_evaluations`.
 - `groups`: tangents that compare several columns together, of many leaves or of a sparse table.
 - `adjoint`: the adjoint test of forward against reverse mode.
 - `affine`: long differences along which f is affine, compared to rounding.
 - `saturation`: derivatives that the rounding of f hides.
 - `stages`: what is tried next where two evaluations leave a doubt, as a list.
-- `table`: all columns compared, and what is remembered of them.
+- `table`: all columns compared, what is remembered of them, and what still fits into
+  `max_evaluations`.
 - `block_sums`: large problems compared by sums of blocks.
 
 Invariant: every estimate is made once and shared by all modes that are checked, and whatever is
@@ -21,7 +21,6 @@ compared is counted in a tally.
 
 from adjudge.jacobian.affine import Affine
 from adjudge.jacobian.block_sums import compare_block_sums, fits_block_sums
-from adjudge.jacobian.budget import ENTRY_WORK, least_work
 from adjudge.jacobian.column import ColumnBlock, Columns
 from adjudge.jacobian.comparison import (
     ERRORS,
@@ -50,7 +49,7 @@ from adjudge.jacobian.rounding import (
     rounding_allowance,
 )
 from adjudge.jacobian.stages import STAGES
-from adjudge.jacobian.table import Failure, Table
+from adjudge.jacobian.table import ENTRY_WORK, Failure, Table, least_work
 
 __all__ = [
     "ENTRY_WORK",
