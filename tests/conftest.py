@@ -22,6 +22,8 @@ QUICK_TO_COMPILE = (
     "--xla_cpu_use_fusion_emitters=false",
     "--xla_backend_optimization_level=0",
     "--xla_llvm_disable_expensive_passes=true",
+    # programs of a few operations are not cut into parts for several threads
+    "--xla_cpu_parallel_codegen_split_count=1",
 )
 
 

@@ -86,12 +86,12 @@ def test_check_grads_takes_numpy_arrays_and_python_floats(check_grads, jnp, scal
 
     for args in itertools.permutations((VALUES.astype("float32"), 2.0)):
         with pytest.raises(AssertionError):
-            check_grads(lambda a, b: wrong(a) * b, args, 1)
+            check_grads(lambda a, b: wrong(a) * b, args, 1, ["fwd"])
     check_grads(lambda a, b: right(a) * b, args, 1)
     with pytest.raises(AssertionError):
-        check_grads(wrong, (np.float64(2.0),), 1)
+        check_grads(wrong, (np.float64(2.0),), 1, ["fwd"])
     with pytest.raises(AssertionError):
-        check_grads(lambda d: wrong(d["x"]), [{"x": VALUES}], 1)
+        check_grads(lambda d: wrong(d["x"]), [{"x": VALUES}], 1, ["fwd"])
 
 
 def test_integers_are_constants_where_jax_raises(check_grads, theirs, jnp, scaled_sin):
@@ -232,9 +232,9 @@ def test_half_precision_passes_and_jax_fails_it(check_grads, theirs, jnp, scaled
 
     check_grads(scaled_sin(1.0), (x,), 1)
     with pytest.raises(AssertionError):
-        check_grads(scaled_sin(-1.0), (x,), 1)
+        check_grads(scaled_sin(-1.0), (x,), 1, ["fwd"])
     with pytest.raises(AssertionError, match="JVP tangent"):  # a step of 1e-4 is rounded away
-        theirs.check_grads(scaled_sin(1.0), (x,), 1)
+        theirs.check_grads(scaled_sin(1.0), (x,), 1, ["fwd"])
 
 
 def test_check_grads_of_float64_arrays_needs_no_64_bit_mode(check_grads, jax, scaled_sin, double):
