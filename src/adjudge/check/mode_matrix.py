@@ -221,7 +221,7 @@ def rows_of(outcomes: Sequence[Judgement]) -> dict[str, Outcome]:
     row: dict[str, Outcome] = {}
     for outcome in outcomes:
         for mode, verdict in outcome.modes.items():
-            found = outcome_of(mode, verdict, outcome.findings)
+            found = outcome_of(mode, verdict, outcome.findings) if outcome.findings else verdict
             row[mode] = combined([found, row[mode]]) if mode in row else found
     return row
 
@@ -538,7 +538,8 @@ def judge_composition(composition: Composition, settings: Settings) -> Found:
     """
     try:
         base = observe(composition.derive(composition.problem))
-        estimator_of(base, settings)  # a reference may lack this order
+        if settings.reference is not None:  # it may lack this order
+            estimator_of(base, settings)
     except NotSupportedError as error:
         outcome = Judgement()
         for letter in settings.letters:

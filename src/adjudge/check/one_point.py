@@ -33,7 +33,7 @@ from adjudge.check.mode_matrix import (
     ways_of,
 )
 from adjudge.check.one_problem import Judgement
-from adjudge.check.options import Options, Settings, problem_of, requested_modes, settings_of
+from adjudge.check.options import Options, Settings, problem_of, settings_of
 from adjudge.engine import Array, ByHand
 from adjudge.findings import (
     AdditionOrder,
@@ -59,13 +59,14 @@ from adjudge.report import Report, StageCount, combined, place
 
 def at_one_point(f: Callable[..., Any], inputs: Any, options: Options) -> Report:
     """The report on all compositions of modes that `options` ask for; `points` are left aside."""
-    named = requested_modes(options.get("order"), options.get("modes"))
     settings = settings_of(options)
+    named = settings.modes
     problem = problem_of(f, inputs, options)
     # x is in double precision as a rule, and then there is nothing to ask
     double = None if problem.in_double is None else double_precision_of(problem, settings)
-    modes = named or list(settings.letters)
-    matrix = Matrix(problem, settings, modes, double, reports_exceptions=bool(named))
+    matrix = Matrix(
+        problem, settings, named or settings.letters, double, reports_exceptions=bool(named)
+    )
     with surroundings(problem, highest=settings.highest_precision) as seen:
         matrix.fill(_other_ways(f, inputs, problem, options))
     outcomes = matrix.outcomes

@@ -290,6 +290,8 @@ class Settings:
     highest_precision: bool
     thorough: bool
     reference: Reference | None
+    modes: Sequence[str] | None
+    """The compositions that the caller asked for by `modes` or `order`; `None` without these."""
 
     @property
     def fixed(self) -> bool:
@@ -306,7 +308,7 @@ def settings_of(options: Options, *, second: bool = False) -> Settings:
     """
     chosen: Options = {**DEFAULTS, **options}
     seed, thorough = chosen.get("seed"), chosen.get("thorough")
-    named = requested_modes(chosen.get("order"), chosen.get("modes")) is not None
+    modes = requested_modes(chosen.get("order"), chosen.get("modes"))
     settings = Settings(
         letters="R" * chosen["check_backward_ad"] + "F" * chosen["check_forward_ad"],
         full=_full(chosen["mode"], chosen.get("fast_mode")),
@@ -323,8 +325,9 @@ def settings_of(options: Options, *, second: bool = False) -> Settings:
         max_evaluations=chosen.get("max_evaluations"),
         in_double=chosen.get("in_double"),
         highest_precision=chosen["highest_precision"],
-        thorough=named if thorough is None else thorough,
+        thorough=modes is not None if thorough is None else thorough,
         reference=options.get("reference"),
+        modes=modes,
     )
     _validate_numbers(settings)
     _validate_modes(settings, second=second)

@@ -85,7 +85,8 @@ class Budget:
         """Returns whether there is room for `work` evaluations, each of which may be one of a
         derivative.
         """
-        return self.problem.counts.allows(work * self.unit)
+        counts = self.problem.counts
+        return counts.limit == np.inf or counts.allows(work * self.unit)
 
     @cached_property
     def unit(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum, unique
 from functools import cache, cached_property
 
@@ -153,16 +153,17 @@ class Probes:
     Y: Space
     full: bool
     seed: int
+    rows: int = field(init=False)
+    """The number of cotangents."""
+    columns: int = field(init=False)
+    """The number of tangents."""
 
-    @cached_property
-    def rows(self) -> int:
-        """The number of cotangents."""
-        return self.Y.size if self.full else len(self.Y.leaves)
-
-    @cached_property
-    def columns(self) -> int:
-        """The number of tangents."""
-        return self.X.size if self.full else sum([leaf.size > 0 for leaf in self.X.leaves])
+    def __post_init__(self) -> None:
+        """Counts the probes."""
+        X, Y = self.X, self.Y
+        rows = Y.size if self.full else len(Y.leaves)
+        columns = X.size if self.full else sum([leaf.size > 0 for leaf in X.leaves])
+        vars(self).update(rows=rows, columns=columns)
 
     @cached_property
     def cotangent(self) -> Vector:

@@ -204,12 +204,13 @@ class _UserFunction:
             flat = partial(calls.evaluate, function)
         else:
             flat = Recordable(calls, function)
-        space, origin = Space.at(engine, arguments.leaves, arguments.names)
+        leaves = arguments.leaves
+        space, origin = Space.at(engine, leaves, arguments.names)
         problem = Problem(
             engine,
             flat,
             flat,
-            arguments.leaves,
+            leaves,
             space,
             origin,
             counts,
