@@ -210,7 +210,8 @@ def judge_here_or_nearby(
         check_batched_forward_grad=False,
         thorough=False,
     )
-    reach = _reach(base)
+    narrow = any(leaf.eps > COARSE_EPS for leaf in problem.X.leaves)
+    reach = NARROW_KINK_REACH if narrow else KINK_REACH
     judged: list[Judgement] = []
     for number, there in enumerate(_points(base, settings.seed, reach)):
         seed = settings.seed + 101 + number
@@ -646,12 +647,6 @@ def _nothing_compared(table: Table) -> Finding:
 # -- points beside a kink
 
 
-def _reach(base: Base) -> float:
-    """Returns the distance of the points beside x, as a part of the scale of each input."""
-    narrow = any(leaf.eps > COARSE_EPS for leaf in base.problem.X.leaves)
-    return NARROW_KINK_REACH if narrow else KINK_REACH
-
-
 def _points(base: Base, seed: int, reach: float) -> Iterator[Base]:
     """Yields the function at points nearby at which it is finite wherever it is finite at x."""
     problem, random = base.problem, generator(seed, Stream.BESIDE_KINK)
@@ -700,16 +695,11 @@ def _combined(outcome: Judgement, judged: list[Judgement], modes: set[str], reac
         settled = right == POINTS_BESIDE_KINK and tally.mode not in outcome.undecidable
         for k, finding in enumerate(outcome.findings):
             if finding.mode == tally.mode and finding.status is Status.NONSMOOTH:
-                outcome.findings[k] = _noted(finding, near, settled=settled)
+                assert isinstance(finding.detail, Disagreement)
+                beside = replace(finding, detail=replace(finding.detail, nearby=near))
+                outcome.findings[k] = (
+                    replace(beside, open=False, note=True, remedy=None) if settled else beside
+                )
         if settled:
             tally.kinks = 0
             outcome.modes[tally.mode] = mode_verdict(tally, outcome.findings)
-
-
-def _noted(finding: Finding, near: Nearby, *, settled: bool) -> Finding:
-    """Returns the finding of a kink at x with what was found nearby: a note where that settles
-    it.
-    """
-    assert isinstance(finding.detail, Disagreement)
-    finding = replace(finding, detail=replace(finding.detail, nearby=near))
-    return replace(finding, open=False, note=True, remedy=None) if settled else finding

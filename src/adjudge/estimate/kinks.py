@@ -91,8 +91,9 @@ def half_gaps(bends: Vector, steps: Sequence[float], unit: Vector) -> Vector | N
 class Slopes:
     """The slopes of f to the left and to the right of x: each lies half their gap from their mean.
 
-    Every number between the two is a derivative of f at x as well as any other: the interval is the
-    generalised derivative of Clarke (Optimization and Nonsmooth Analysis, Wiley, 1983) along v.
+    A number between the two cannot be called wrong at x. Of a function of one variable that is
+    smooth to either side, these numbers are the generalised gradient of Clarke (Optimization and
+    Nonsmooth Analysis, Wiley, 1983).
     """
 
     mean: Vector
@@ -184,7 +185,7 @@ def irregularity(base: Base, given: Space, seed: int) -> Irregularity:
         v = np.abs(v)
         one, other = around.differences(v), around.differences(-v)
     if one is None:
-        v, one, other = -v, other, None
+        v, one, other = -v, other, one
     if one is None:
         return Irregularity(Silence(Reason.NOT_FINITE_NEARBY))
     if around.rounding_dominates(around.steps[0] * v, v, eps):
