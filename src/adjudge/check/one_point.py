@@ -60,13 +60,11 @@ from adjudge.report import Report, StageCount, combined, place
 def at_one_point(f: Callable[..., Any], inputs: Any, options: Options) -> Report:
     """The report on all compositions of modes that `options` ask for; `points` are left aside."""
     settings = settings_of(options)
-    named = settings.modes
+    named, modes = settings.modes, settings.modes or list(settings.letters)
     problem = problem_of(f, inputs, options)
     # x is in double precision as a rule, and then there is nothing to ask
     double = None if problem.in_double is None else double_precision_of(problem, settings)
-    matrix = Matrix(
-        problem, settings, named or settings.letters, double, reports_exceptions=bool(named)
-    )
+    matrix = Matrix(problem, settings, modes, double, reports_exceptions=bool(named))
     with surroundings(problem, highest=settings.highest_precision) as seen:
         matrix.fill(_other_ways(f, inputs, problem, options))
     outcomes = matrix.outcomes
