@@ -28,10 +28,28 @@ LONGEST_STEP = 0.25
 """Over a long step most functions are no polynomial any more, and the coarse windows of a ladder
 are wasted or agree by chance. The ladder has no step longer than this part of the scale of x. The
 value is ours and has no derivation."""
+SPACINGS_OF_A_VALUE = 2
+"""Two evaluations do not show how well f is rounded, and without a guess a right derivative of a
+short sum would lie outside of its error bar. Each value counts as off by this many spacings, which
+are four units of rounding. That covers a short sum of terms of its own size; longer sums are found
+out by the ladder. The value is ours."""
 EXTRAPOLATED_ROUNDING = 17 / 15
 """The rounding of a difference that is extrapolated from two steps of the ratio 4, over that of the
 difference at the shorter step. It follows from the weights 16/15 and 1/15, of which the second
 applies at a step four times as long."""
+ELIMINATION_ROUNDING = 4
+"""To remove powers of the step amplifies rounding, and a window of a ladder that counted as no
+noisier than its samples would have too narrow a bar. The first power hardly does (see
+`EXTRAPOLATED_ROUNDING`), and each further one counts as amplifying it by this factor. The value is
+ours and has no derivation."""
+LADDER_BAR_FACTOR = 2
+"""The disagreement of neighbouring windows and their rounding are estimates themselves, and a right
+derivative would now and then lie outside of their sum. The error bar of a ladder is this many times
+the sum. The value is ours and has no derivation."""
+CONTRADICTING_BARS = 2
+"""Two coarse windows may agree by chance across a jump, and their narrow bar would be believed. A
+finer window contradicts them if the bars do not meet where each is this many times as wide. The
+value is ours; the rule is Lepski's (Theory Probab. Appl. 35, 1990)."""
 STEP_REDUCTIONS = (1.0, 2.0**-8, 2.0**-16)
 """Close to the edge of a domain (log near 0, say) a neighbour of x is not finite at the first step.
 The step is multiplied by these factors in turn until both neighbours are finite. The values are
@@ -330,6 +348,24 @@ LONG_STEP_COLUMNS = 4
 """Long steps show a constant that is wrong in the twelfth digit, and each costs three evaluations.
 This many columns of a full table get them, and two for each leaf of a projected one; a wrong
 constant shows in the first of them. The value is ours."""
+FEW_TERMS_UNITS = 16
+"""An affine function of few entries may take several operations for each of them, and a right one
+would not lie on a line. Its values may be off by this many units of rounding, beside those that
+grow with the number of entries. The value is ours and has no derivation."""
+SUM_ROOT_UNITS = 2
+"""A sum of n terms is off by about sqrt(n) units of rounding (Higham and Mary 2019). An affine
+function may be off by this many times as much; the factor is ours."""
+SHORT_SLOPE_BARS = 4
+"""The short slope of an affine function has an error bar that is a guess, and the function would
+not count as affine where that is too narrow. The long slope may lie this many bars from it. The
+value is ours and has no derivation."""
+LINE_UNITS = 8
+"""Four slopes of one affine function are rounded differently, and it would not count as affine.
+They may differ by this many times the rounding of their values. The value is ours and has no
+derivation."""
+SECANT_UNITS = 4
+"""A long slope is rounded as well, and a right rule would fail on that. It may be off by this many
+times the rounding of the values of f. The value is ours and has no derivation."""
 SCATTER_FACTOR = 32
 """The slopes of an affine function scatter by rounding, and so few of them say little about how
 much. The automatic value may be off by this many times their scatter. The value is ours and has no
@@ -358,6 +394,19 @@ BAR_ROUNDING_UNITS = 16
 """What a coarse window is off by may be rounding of a finer one, or truncation. Beyond this many
 times its rounding it is truncation that is left. Sixteen are far more than rounding does; the value
 is ours."""
+SMALLEST_MOVE_BITS = 8
+"""An output that stands still in some windows of a ladder moves by a unit of rounding in others,
+and its differences in between would have an error bar of zero. A smallest move of up to this many
+times the lowest bit of all values counts as such a unit. The value is ours and has no
+derivation."""
+SMALLEST_MOVE_PART = 1 / 16
+"""Where all values have few bits (counts, say), their lowest bit is no rounding. A move counts as a
+unit of rounding by its bits only if it is smaller than this part of the output. The value is ours
+and has no derivation."""
+SMALLEST_MOVE_UNITS = 64
+"""Values such as those of `1 - y` with y near 1 move by the rounding of larger numbers. A smallest
+move of up to this many units of rounding of the largest value of the leaf counts as a unit of
+rounding as well. The value is ours and has no derivation."""
 USUAL_OUTPUTS = 8
 """Of many outputs some agree by chance far better than their noise allows. From this many outputs
 of a leaf on, no disagreement is taken for smaller than their median; a median of fewer would itself

@@ -15,9 +15,16 @@ from adjudge.constants import (
     BAR_ROUNDING_UNITS,
     COARSE_EPS,
     COARSE_LADDER_RATIO,
+    CONTRADICTING_BARS,
+    ELIMINATION_ROUNDING,
     EXTRAPOLATED_ROUNDING,
+    LADDER_BAR_FACTOR,
     LADDER_RATIO,
     LONGEST_STEP,
+    SMALLEST_MOVE_BITS,
+    SMALLEST_MOVE_PART,
+    SMALLEST_MOVE_UNITS,
+    SPACINGS_OF_A_VALUE,
     USUAL_OUTPUTS,
 )
 from adjudge.estimate.kinks import half_gaps
@@ -85,13 +92,12 @@ def central_difference(sample: Sample, eps: float, noise: float = 0.0) -> Estima
     """One central difference, whose error bar covers the rounding and the `noise` of the outputs
     alone.
 
-    Rounding is taken as four units of either sample: an output that is a short sum of terms of its
-    own size is that accurate, and longer sums are found out by the ladder. Truncation is left out,
-    since it spoils an agreement and produces one only by accident.
+    For the rounding see `SPACINGS_OF_A_VALUE`. Truncation is left out, since it spoils an agreement
+    and produces one only by accident.
     """
+    value, rounding = sample.slope, SPACINGS_OF_A_VALUE * eps
     with np.errstate(all="ignore"):
-        value = sample.slope
-        error = np.where(np.isnan(value), np.nan, (2 * eps * sample.size + noise) / sample.step)
+        error = np.where(np.isnan(value), np.nan, (rounding * sample.size + noise) / sample.step)
     moved = ~((sample.plus == sample.minus) & np.isfinite(sample.plus))
     return Estimate(value, error, moved, Method(Scheme.CENTRAL, 2), size=sample.size)
 
@@ -176,21 +182,20 @@ def ladder(
         reached = np.fmax.accumulate(sizes[::-1])[::-1][: len(better)]
         still = _unmoved(samples, plain, at_x, window)
         unit = np.where(still.any(axis=0), _rounding_unit(samples, size, eps, parts), 0.0)
-        # Each elimination of a power amplifies rounding by up to 4.
-        rounding = 4 ** (window - 2) * (eps * reached + noise + unit) / steps[window - 1 :, None]
+        amplified = ELIMINATION_ROUNDING ** (window - 2)
+        rounding = amplified * (eps * reached + noise + unit) / steps[window - 1 :, None]
         usual = np.fmax(
             change, _typical_disagreement(change, size, np.any(plain != 0, axis=0), parts)
         )
         # A window has two neighbours, and the larger disagreement counts.
         disagreement = np.fmax(np.vstack([usual[:1], usual]), np.vstack([usual, usual[-1:]]))
-        # Both parts are estimates, so both are doubled; the factor is ours.
-        error = 2 * disagreement + 2 * rounding
+        error = LADDER_BAR_FACTOR * (disagreement + rounding)
         usable = np.where(np.isfinite(better) & np.isfinite(error), error, np.inf)
         credible = usable.copy()
         for k in range(len(better) - 1):
             off = np.abs(better[k + 1 :] - better[k])
-            # A finer window contradicts this one if their bars do not meet when they are doubled.
-            apart = off > 2 * (usable[k + 1 :] + usable[k])
+            # A finer window contradicts this one if their widened bars do not meet.
+            apart = off > CONTRADICTING_BARS * (usable[k + 1 :] + usable[k])
             # Sixteen roundings are far more than rounding does, so what lies beyond is truncation
             # that is left.
             beyond = np.where(off > BAR_ROUNDING_UNITS * rounding[k + 1 :], off, 0.0)
@@ -260,8 +265,10 @@ def _rounding_unit(
         finite = size[part][np.isfinite(size[part])]
         largest[part] = np.max(finite, initial=0.0)
     values = np.array([value for s in samples for value in (s.plus, s.minus)])
-    rounded = unit <= np.fmin(8 * np.min(lowest_bit(values), axis=0), size / 16)
-    return np.where(np.isfinite(unit) & (rounded | (unit <= 64 * eps * largest)), unit, 0.0)
+    bits = SMALLEST_MOVE_BITS * np.min(lowest_bit(values), axis=0)
+    rounded = unit <= np.fmin(bits, SMALLEST_MOVE_PART * size)
+    rounded |= unit <= SMALLEST_MOVE_UNITS * eps * largest
+    return np.where(np.isfinite(unit) & rounded, unit, 0.0)
 
 
 def eliminated_powers(*, one_sided: bool) -> tuple[int, ...]:

@@ -19,10 +19,15 @@ from adjudge.constants import (
     BIDIAGONAL_STEPS,
     CONDITION_UNITS,
     CURVATURE_BARS,
+    FEW_TERMS_UNITS,
+    LINE_UNITS,
     LONG_STEP_COLUMNS,
     NEGLIGIBLE_SINGULAR_VALUE,
     SCATTER_FACTOR,
+    SECANT_UNITS,
+    SHORT_SLOPE_BARS,
     SHORTEST_LONG_STEP,
+    SUM_ROOT_UNITS,
     THIRD_POINT,
 )
 from adjudge.errors import NotSupportedError, UnstableOutputError, attempt
@@ -170,10 +175,9 @@ class Affine:
 
     @property
     def _units(self) -> float:
-        """The units of rounding of a sum over all entries, with a factor near sqrt(n) (Higham and
-        Mary 2019).
-        """
-        return 16 + 2 * float(np.sqrt(self.problem.X.size + self.base.whole.size))
+        """The units of rounding of a sum over all entries."""
+        entries = self.problem.X.size + self.base.whole.size
+        return FEW_TERMS_UNITS + SUM_ROOT_UNITS * float(np.sqrt(entries))
 
     def _straight(self, sample: Sample) -> list[bool]:
         """Returns, by output leaf, whether it moves and lies on a line at the two evaluations and
@@ -220,9 +224,9 @@ class Affine:
             )
             rounding = self._units * self.eps * size
             short, bar = found.estimate.value * length, found.estimate.error * length
-            near = np.abs(short - value) <= 4 * bar + 8 * rounding
-            affine = near & (scatter <= 8 * rounding / THIRD_POINT)
-            error = 4 * rounding
+            near = np.abs(short - value) <= SHORT_SLOPE_BARS * bar + LINE_UNITS * rounding
+            affine = near & (scatter <= LINE_UNITS * rounding / THIRD_POINT)
+            error = SECANT_UNITS * rounding
             for leaf in base.Y.slices:
                 usual = np.sqrt(np.mean(scatter[leaf] ** 2)) if leaf.stop > leaf.start else 0.0
                 error[leaf] += SCATTER_FACTOR * np.fmax(scatter[leaf], usual)
