@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import functools
 import importlib
 import importlib.util
 import json
@@ -32,7 +31,7 @@ from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 import gate
-from harness import ORDINARY, RIGHT, Case, SkippedError, cell, isolated, quiet, table
+from harness import ORDINARY, RIGHT, Case, SkippedError, check_of, isolated, line, table, told
 
 FACTOR = 8
 LIMIT = 20.0
@@ -71,35 +70,17 @@ class Judged:
 # ---------------------------------------------------------------- constants, and their changes
 
 
-def source_of_constants() -> Path:
-    """The file of `adjudge.constants`; nothing of adjudge is imported for it."""
+def with_constants(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Puts the module of constants with other values in place, before anything of adjudge imports
+    it, and returns every constant by its name.
+    """
     package = importlib.util.find_spec("adjudge")
     assert package is not None
     assert package.origin is not None
-    return Path(package.origin).with_name("constants.py")
-
-
-def with_constants(changes: Mapping[str, Any]) -> ModuleType:
-    """The module of constants with other values, in place before anything else imports it."""
-    name = "adjudge.constants"
-    spec = importlib.util.spec_from_file_location(name, source_of_constants())
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = ModuleType("adjudge.constants")
+    exec(Path(package.origin).with_name("constants.py").read_text("utf-8"), vars(module))  # noqa: S102
     vars(module).update(changes)
-    sys.modules[name] = module
-    return module
-
-
-def constants() -> dict[str, Any]:
-    """Every constant by its name."""
-    module = isolated(lambda: vars_of(with_constants({})), seconds=60.0)
-    return dict(module)
-
-
-def vars_of(module: ModuleType) -> dict[str, Any]:
-    """The upper-case names of a module."""
+    sys.modules[module.__name__] = module
     return {name: value for name, value in vars(module).items() if name.isupper()}
 
 
@@ -146,13 +127,11 @@ def judged(
     assert "adjudge" not in sys.modules
     gate.LIMIT = LIMIT
     with_constants(changes or {})
-    import adjudge
-
     reading = Reading(names)
     found = {}
     for key, case in cases_of(part, units):
         if keys is None or key in keys:
-            check = functools.partial(getattr(adjudge, case.check), *case.make(""), **quiet(case))
+            check = check_of(case)
             with reading:
                 judgement = gate.judged(" | ".join(key), check)
             # As JSON it holds no object of adjudge, which the parent would import to read it.
@@ -273,13 +252,13 @@ def main() -> int:
         environment = {**os.environ, **gate.PINNED}
         os.execve(sys.executable, [sys.executable, *sys.argv], environment)  # noqa: S606  is itself
     part, start = options.part, time.perf_counter()
-    values = constants()
+    values = isolated(with_constants, {}, seconds=60.0)
     chosen = [name for name in options.only.split(",") if name] or list(values)
     units = isolated(gate.family_of(part).units, seconds=600.0)
     units = [unit for unit in units if gate.in_slice(part, unit, options.slice)]
     names = frozenset(chosen)
     plain = isolated(judged, part, units, None, None, names, seconds=3600.0)
-    gate.told(f"{len(plain)} cases as they are, {time.perf_counter() - start:.0f} s")
+    told(f"{len(plain)} cases as they are, {time.perf_counter() - start:.0f} s")
     print(f"{len(plain)} cases of {part!r}, one unit of {options.slice}\n")
     columns = ["constant", "in its place", "cases", "verdicts that differ", "evaluations"]
     print(table(columns, []), end="", flush=True)
@@ -295,20 +274,15 @@ def main() -> int:
                 words, ratio, differ = first_line(error), "", True
             else:
                 words, ratio, differ = compared(plain, other)
-            print(row([name, shown(value), len(keys), words, ratio]), flush=True)
+            print(line([name, shown(value), len(keys), words, ratio]), flush=True)
             missed |= differ
         if not keys:
             unread.append(name)
         elif not missed:
             unmissed.append(name)
     print(f"\nNo verdict differs: {', '.join(unmissed)}\n\nNo case reads: {', '.join(unread)}")
-    gate.told(f"{time.perf_counter() - start:.0f} s")
+    told(f"{time.perf_counter() - start:.0f} s")
     return 0
-
-
-def row(cells: Sequence[object]) -> str:
-    """A line of a Markdown table."""
-    return f"| {' | '.join(map(cell, cells))} |"
 
 
 def shown(value: Any) -> str:

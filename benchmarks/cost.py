@@ -30,7 +30,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read once, on import
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
-from harness import header, table
+from harness import header, table, told
 
 SHORT = 0.05
 """Seconds: what is shorter is timed in batches of about this length."""
@@ -250,7 +250,7 @@ def large(asked: argparse.Namespace) -> str:
         for dtype in DTYPES:
             for n in map(int, asked.sizes):
                 rows.append(measure(engine, n, dtype, asked.device, asked.repeats))
-                print(*large_cells(rows[-1]), file=sys.stderr, flush=True)
+                told(*large_cells(rows[-1]))
     note = (
         "The pair is `x exp(-x²)` and its pullback, forward and backward once each, warm and "
         "synchronised. Memory is the peak during the first check above what was held before.\n"

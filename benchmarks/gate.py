@@ -36,7 +36,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness import Family, OutOfTimeError, SkippedError, deadline, isolated, quiet, spread, table
+from harness import (
+    Family,
+    OutOfTimeError,
+    SkippedError,
+    check_of,
+    deadline,
+    isolated,
+    spread,
+    table,
+    told,
+)
 
 PINNED = {
     "PYTHONHASHSEED": "0",
@@ -133,8 +143,6 @@ def family_of(part: str) -> Family:
 
 def prepare(part: str) -> Callable[[str], list[Record]]:
     """What makes the records of a unit, in the process that does the work."""
-    import adjudge
-
     family = family_of(part)
     cases = family.prepare(DELTAS)
 
@@ -142,10 +150,7 @@ def prepare(part: str) -> Callable[[str], list[Record]]:
         found = []
         try:
             for case in cases(unit):
-                check = functools.partial(
-                    getattr(adjudge, case.check), *case.make(""), **quiet(case)
-                )
-                found.append(judged(f"{part} {unit} | {case.plant}", check))
+                found.append(judged(f"{part} {unit} | {case.plant}", check_of(case)))
         except SkippedError:
             return []
         return found
@@ -188,11 +193,6 @@ def run(part: str, every: int, processes: int) -> dict[str, Record]:
     seconds = time.perf_counter() - start
     told(f"{part}: {len(units)} units, {len(records)} cases, {seconds:.0f} s")
     return records
-
-
-def told(line: str) -> None:
-    """Prints a line about the progress."""
-    print(line, file=sys.stderr, flush=True)
 
 
 def about() -> dict[str, str]:

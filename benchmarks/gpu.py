@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness import ORDINARY, RIGHT, Row, report, table
+from harness import ORDINARY, RIGHT, Row, report, table, version
 
 ROOT = Path(__file__).resolve().parents[1]
 REQUIRED = {"numpy": "numpy", "optree": "optree", "array_api_compat": "array-api-compat"}
@@ -119,10 +119,8 @@ def versions() -> dict[str, str | None]:
     """The installed version of everything that takes part; `None` where it is absent."""
     found: dict[str, str | None] = {"adjudge": project()["version"]}
     for name in VERSIONS:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = None
+        known = version(name)
+        found[name] = None if known == "absent" else known
     return found
 
 

@@ -70,6 +70,41 @@ def quiet(case: Case) -> dict[str, Any]:
     return {**case.options, **({} if case.check == "examine" else {"raise_exception": False})}
 
 
+def check_of(case: Case) -> Callable[[], Any]:
+    """The check of adjudge that the case asks for, as a call that returns its report."""
+    import adjudge
+
+    return functools.partial(getattr(adjudge, case.check), *case.make(""), **quiet(case))
+
+
+def identity(pullback: Callable[..., Sequence[Any]], engine: str) -> Callable[..., Any]:
+    """The identity of several arrays of PyTorch or JAX, with any gradients: put in front of a
+    function it plants an error. `pullback` takes and gives the cotangents of all arrays.
+    """
+    if engine == "jax":
+        import jax
+
+        rule = jax.custom_vjp(lambda *arrays: arrays)
+        rule.defvjp(lambda *arrays: (arrays, None), lambda _, w: tuple(pullback(*w)))
+        return rule
+    import torch
+
+    class Identity(torch.autograd.Function):
+        @staticmethod
+        def forward(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return tuple(tensor.clone() for tensor in tensors)
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+            pass
+
+        @staticmethod
+        def backward(ctx: Any, *w: torch.Tensor) -> tuple[Any, ...]:
+            return tuple(pullback(*w))
+
+    return Identity.apply
+
+
 @dataclass(frozen=True)
 class Family:
     """One collection of cases. A unit is what is set up once, and judged right and with errors."""
@@ -337,8 +372,7 @@ def compare(
     start = time.perf_counter()
     work = functools.partial(_judging, family, options)
     for number, (unit, found) in enumerate(spread(work, names, options.processes), start=1):
-        seconds = time.perf_counter() - start
-        print(f"{number}/{len(names)} {seconds:.0f} s {unit}", file=sys.stderr, flush=True)
+        told(f"{number}/{len(names)} {time.perf_counter() - start:.0f} s {unit}")
         if isinstance(found, str):
             skipped[found] += 1
         else:
@@ -473,6 +507,11 @@ def planted_table(rows: Sequence[Row], judges: Sequence[str]) -> str:
     return f"{table(('judge', *plants), lines)}\n{note}" if plants else ""
 
 
+def told(*words: object) -> None:
+    """Prints a line about the progress."""
+    print(*words, file=sys.stderr, flush=True)
+
+
 def listed(text: str) -> list[str]:
     """A list separated by commas."""
     return [part.strip() for part in text.split(",") if part.strip()]
@@ -514,8 +553,12 @@ def version(distribution: str) -> str:
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A Markdown table; a cell that holds a bar or a line break does not break it."""
-    lines = [columns, ["---"] * len(columns), *rows]
-    return "\n".join("| " + " | ".join(map(cell, line)) + " |" for line in lines) + "\n"
+    return "".join(f"{line(cells)}\n" for cells in (columns, ["---"] * len(columns), *rows))
+
+
+def line(cells: Iterable[object]) -> str:
+    """One line of a Markdown table."""
+    return f"| {' | '.join(map(cell, cells))} |"
 
 
 def cell(value: object) -> str:

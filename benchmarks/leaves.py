@@ -19,7 +19,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import torch
-from harness import header, table
+from harness import header, identity, table
 from torch.nn import functional as nn
 
 import adjudge
@@ -27,22 +27,6 @@ import adjudge
 DELTA = 1e-4
 """The relative error that is planted."""
 LAYERS, WIDTH, HEADS, TOKENS, VOCABULARY = 4, 96, 4, 16, 64
-
-
-class Scaled(torch.autograd.Function):
-    """The identity, with a gradient that is off by a factor for each entry."""
-
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
-        """Returns `x`."""
-        ctx.save_for_backward(factor)
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx: Any, w: torch.Tensor) -> tuple[torch.Tensor, None]:
-        """Returns the wrong gradient."""
-        (factor,) = ctx.saved_tensors
-        return w * factor, None
 
 
 def gpt(seed: int) -> tuple[Callable[..., torch.Tensor], list[torch.Tensor]]:
@@ -117,8 +101,10 @@ def planted(
         else:
             factor.view(-1)[entry] += DELTA
 
+        scaled = identity(lambda w: (w * factor,), "torch")
+
         def function(*p: torch.Tensor) -> torch.Tensor:
-            return f(*(Scaled.apply(q, factor) if k == j else q for k, q in enumerate(p)))
+            return f(*p[:j], *scaled(p[j]), *p[j + 1 :])
 
         return function
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from harness import RIGHT, Case, Family, compare
+from harness import RIGHT, Case, Family, compare, identity
 
 SIZES = (100, 1000, 10_000, 100_000, 1_000_000)
 PLANTS = (
@@ -32,21 +32,6 @@ def wrong_by(plant: str, gradient: Any, xp: Any) -> Any:
     return gradient * {"flipped sign": -1.0, "1 + 1e-6": 1 + 1e-6, "zero": 0.0}[plant]
 
 
-class Wrong(torch.autograd.Function):
-    """The identity with a planted error in its gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, plant: str) -> torch.Tensor:
-        """`x`, copied."""
-        ctx.plant = plant
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
-        """The gradient with the error."""
-        return wrong_by(ctx.plant, gradient, torch), None
-
-
 def made(operation: str, n: int, plant: str, engine: str) -> tuple[Any, tuple[Any, ...]]:
     """The function and its input, of JAX or of PyTorch."""
     side = int(n**0.5)
@@ -57,14 +42,12 @@ def made(operation: str, n: int, plant: str, engine: str) -> tuple[Any, tuple[An
         import jax.numpy as jnp
 
         jax.config.update("jax_enable_x64", True)
-        x, matrix, sin = jnp.asarray(point), jnp.asarray(a), jnp.sin
-        identity = jax.custom_vjp(lambda x: x)
-        identity.defvjp(lambda x: (x, None), lambda _, w: (wrong_by(plant, w, jnp),))
+        xp, x, matrix = jnp, jnp.asarray(point), jnp.asarray(a)
     else:
-        x, matrix, sin = torch.tensor(point, requires_grad=True), torch.tensor(a), torch.sin
-        identity = functools.partial(lambda plant, x: Wrong.apply(x, plant), plant)
-    inner = sin if operation == "sin" else lambda x: matrix @ x
-    return inner if plant == RIGHT else lambda x: inner(identity(x)), (x,)
+        xp, x, matrix = torch, torch.tensor(point, requires_grad=True), torch.tensor(a)
+    inner = xp.sin if operation == "sin" else lambda x: matrix @ x
+    wrong = identity(lambda w: (wrong_by(plant, w, xp),), engine)
+    return inner if plant == RIGHT else lambda x: inner(*wrong(x)), (x,)
 
 
 def units() -> list[str]:

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from harness import table
+
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
 FRAGMENT = re.compile(r"(Of|By|Times|For|In|With|Without|As|From|Over|Where|What|Which|How|That) ")
 VERB = re.compile(
@@ -128,10 +130,8 @@ def main() -> None:
     parser.add_argument("other", nargs="*", type=Path, help="other checkouts, put to the left")
     roots = [*parser.parse_args().other, Path(__file__).parents[1]]
     columns = [measured(root) for root in roots]
-    print("| figure |", " | ".join(root.resolve().name for root in roots), "|")
-    print("| --- |" + " --- |" * len(roots))
-    for name in columns[-1]:
-        print(f"| {name} |", " | ".join(str(column[name]) for column in columns), "|")
+    rows = [(name, *(column[name] for column in columns)) for name in columns[-1]]
+    print(table(("figure", *(root.resolve().name for root in roots)), rows), end="")
 
 
 if __name__ == "__main__":

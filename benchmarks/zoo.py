@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from harness import ORDINARY, RIGHT, Case, Family, SkippedError, compare, first_line
+from harness import ORDINARY, RIGHT, Case, Family, SkippedError, compare, first_line, identity
 from zoo_functions import TORCH, ZOO, Kind, Specimen, jax_namespace
 
 DTYPES = ("float64", "float32", "float16", "bfloat16")
@@ -73,34 +73,6 @@ class Corruption:
         return own + added
 
 
-class _Planted(torch.autograd.Function):
-    """The identity of several tensors, with wrong gradients."""
-
-    @staticmethod
-    def forward(_corruption: Corruption, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return tuple(tensor.clone() for tensor in tensors)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        ctx.corruption = inputs[0]
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:
-        return (None, *ctx.corruption(TORCH, gradients))
-
-
-def jax_planted(corruption: Corruption) -> Callable[..., Any]:
-    """The identity of several arrays of JAX, with wrong gradients."""
-    import jax
-
-    @jax.custom_vjp
-    def identity(*arrays: Any) -> Any:
-        return arrays
-
-    identity.defvjp(lambda *arrays: (arrays, None), lambda _, gs: corruption(jax_namespace(), gs))
-    return identity
-
-
 # ---------------------------------------------------------------- problems
 
 
@@ -130,15 +102,14 @@ class Problem:
 
             jax.config.update("jax_enable_x64", True)
             xp = jax_namespace()
-            wrong = None if corruption is None else jax_planted(corruption)
             inputs = tuple(xp.asarray(x, self.dtype) for x in self.points())
         else:
             xp, kind = TORCH, getattr(torch, self.dtype)
-            wrong = None if corruption is None else functools.partial(_Planted.apply, corruption)
             inputs = tuple(torch.tensor(x, dtype=kind, requires_grad=True) for x in self.points())
+        wrong = identity(lambda *w: corruption(xp, w), engine) if corruption else lambda *x: x
 
         def f(*arrays: Any) -> Any:
-            return self.specimen.f(xp, *(arrays if wrong is None else wrong(*arrays)))
+            return self.specimen.f(xp, *wrong(*arrays))
 
         f.__name__ = f.__qualname__ = self.specimen.name
         return f, inputs
