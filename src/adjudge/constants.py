@@ -432,6 +432,17 @@ NOISE_DEGREE = 4
 the truncation that it leaves is of the order of `(h / 4)^5`, so that a smooth f looks as smooth as
 it is. The value is ours. With 32 in its place 3 of 20 cases of the zoo that read it were judged
 worse, and with 1 none, for 6 % more evaluations."""
+NARROW_EPS = 2.0**-40
+"""A function that rounds to a narrower dtype inside stands still about x, and its right derivative
+would be called wrong. The narrower dtypes are those with a spacing at 1 above this."""
+FEWEST_BITS = 7
+"""Small integers are no rounding: values that need fewer bits than bfloat16 has, less one, say
+nothing of a dtype. The value follows from that."""
+OTHER_MAGNITUDES = (2.0**24, 2.0**-14)
+"""Stairs of height 1 at 1000 look like rounding to ten bits. At the first multiple of x they need
+as many bits more as float32 has, and rounded values as few as before. At the second, stairs that
+are wider than a step of differences move nothing, and a rounded input as much as before. The values
+are ours."""
 ENOUGH_VALUES = 6
 """A few values end in zeros by chance, and f would be judged as code of a narrower dtype. It takes
 this many different values between two powers of two to say how many digits they carry. The value is

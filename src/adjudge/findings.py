@@ -99,6 +99,7 @@ class Remedy(Enum):
     """What the user can do about a finding."""
 
     MOVE_OFF_KINK = auto()
+    DECLARE_SURROGATE = auto()
     MOVE_INTO_DOMAIN = auto()
     MOVE_INTO_DOMAIN_OR_ALLOW_NAN = auto()
     WIDEN_DTYPE = auto()

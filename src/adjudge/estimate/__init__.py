@@ -23,7 +23,12 @@ from adjudge.estimate.directional import (
 )
 from adjudge.estimate.estimator import ByReference, Differences, Effort, Estimator
 from adjudge.estimate.kinks import Irregularity, Slopes, irregularity
-from adjudge.estimate.noise import SIGNIFICANT_BITS, plateau_dtype, rounded_dtype
+from adjudge.estimate.noise import (
+    SIGNIFICANT_BITS,
+    may_round_inside,
+    plateau_dtype,
+    rounded_dtype,
+)
 from adjudge.estimate.reference import (
     Direction,
     Link,
@@ -55,6 +60,7 @@ __all__ = [
     "bind",
     "describe_move",
     "irregularity",
+    "may_round_inside",
     "moved_by",
     "plateau_dtype",
     "representable",

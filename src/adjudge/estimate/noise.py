@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,16 @@ from numpy.typing import NDArray
 from adjudge.constants import (
     COARSE_EPS,
     ENOUGH_VALUES,
+    FEWEST_BITS,
     FULL_DIGITS_PART,
+    NARROW_EPS,
     NOISE_DEGREE,
     NOISE_POINTS,
+    OTHER_MAGNITUDES,
     PLATEAU_PART,
     UNEVEN_NOISE_POINTS,
 )
+from adjudge.errors import Source, attempt, running
 from adjudge.estimate.directional import (
     Column,
     defined,
@@ -269,26 +273,79 @@ def plateau_dtype(problem: Problem, base: Base, found: Column, *, settled: bool)
         values = np.array([value for s in found.ladders[0] for value in (s.plus, s.minus)])
         full &= lattice_noise(values, u) == 0
 
-    def unmoved(relative: float) -> Vector:
+    def due(relative: float) -> NDArray[np.bool_]:
+        """Marks the outputs that so long a move should change by many units of rounding."""
         with np.errstate(all="ignore"):
-            due = np.abs(found.estimate.value) * relative * length
-            visible = full & found.estimate.moved & (due > 64 * u * base.magnitude(base.values))
-        if not np.any(visible):
-            return np.zeros(1)
-        rates = []
-        for sign in (1.0, -1.0):
-            h = sign * relative * length
-            value = evaluate(
-                problem,
-                base,
-                moved_by(problem, found.tangent, h),
-                describe_move(problem, found.tangent, h),
-            )
-            rates.append(np.mean(value[visible] == base.values[visible]))
-        return np.array(rates)
+            motion = np.abs(found.estimate.value) * relative * length
+            moves = motion > 64 * u * base.magnitude(base.values)
+            return np.asarray(full & found.estimate.moved & moves)
 
-    if np.mean(unmoved(2.0**-30)) < PLATEAU_PART:
+    def unmoved(relative: float) -> NDArray[np.bool_]:
+        """Marks the outputs that stand still though they are due, to either side."""
+        still = np.zeros((2, own.size), bool)
+        if np.any(due(relative)):
+            for k, sign in enumerate((1.0, -1.0)):
+                h = sign * relative * length
+                move = describe_move(problem, found.tangent, h)
+                value = evaluate(problem, base, moved_by(problem, found.tangent, h), move)
+                still[k] = (value == base.values) & due(relative)
+        return still
+
+    def part(still: NDArray[np.bool_], relative: float) -> Vector:
+        return np.asarray(np.count_nonzero(still, axis=1) / max(1, np.count_nonzero(due(relative))))
+
+    shortest, longer, longest = 2.0**-30, 2.0**-15, 1.1 * 2.0**-10
+    close = unmoved(shortest)
+    if np.mean(part(close, shortest)) < PLATEAU_PART:
         return None
-    if np.mean(unmoved(2.0**-15)) < PLATEAU_PART:
+    far = unmoved(longer)
+    still, reach = (far, longer) if np.any(far) else (close, shortest)
+    if not may_round_inside(problem, base, found, np.any(still, axis=0)[: base.Y.size], reach):
+        return None  # a staircase, with x beside a jump
+    if np.mean(part(far, longer)) < PLATEAU_PART:
         return "float32"
-    return "bfloat16" if np.any(unmoved(1.1 * 2.0**-10) > 1 - PLATEAU_PART) else "float16"
+    beyond = np.any(part(unmoved(longest), longest) > 1 - PLATEAU_PART)
+    return "bfloat16" if beyond else "float16"
+
+
+def may_round_inside(
+    problem: Problem, base: Base, found: Column, still: NDArray[np.bool_], reach: float
+) -> bool:
+    """Returns whether the outputs that stand `still` about x, as far as `reach` of its scale, may
+    do so because f rounds to a narrower dtype inside: it then moves by more than rounding farther
+    off, as a staircase does.
+
+    The engine knows which dtypes f computes with, as far as it can see into f. Else two things tell
+    them apart, since rounding is relative and stairs are not: a rounded input near zero moves f by
+    as small a part of itself, and rounded values need as few bits at other magnitudes. The rule is
+    ours. It costs one evaluation, or ten where the engine does not know.
+    """
+    with running(Source.FUNCTION):
+        eps = problem.backend.environment.narrowest_eps(problem.function, problem.point())
+    if eps:
+        return eps > NARROW_EPS
+    moves = found.tangent.vector != 0
+
+    def values(factor: float, parts: Sequence[float]) -> list[Vector]:
+        """Returns f where the entries that move are multiplied, as far as it is defined there."""
+        some = []
+        for part in parts:
+            point = np.where(moves, factor * (1 + part) * problem.origin, problem.origin)
+            move = describe_move(problem, found.tangent, found.tangent.length)
+            value = attempt(partial(evaluate, problem, base, problem.clipped(point), move))
+            if value is not None and defined(base, value):
+                some.append(value[: still.size][still])
+        return some
+
+    large, small = OTHER_MAGNITUDES
+    most, part = SIGNIFICANT_BITS["float32"], min(0.5, reach / (2 * small))
+    with np.errstate(all="ignore"):
+        near_zero = values(small, (0.0, part, -part))
+        if any(np.any(value != near_zero[0]) for value in near_zero[1:]):
+            return True
+        here = values(1.0, (0.0, 2.0**-6, -(2.0**-6)))
+        bits = max((significant_bits(value) for value in here), default=0)
+        if not FEWEST_BITS <= bits <= most:
+            return False
+        far = values(large, (0.0, 0.1, 0.23, 0.37))
+        return all(significant_bits(value) <= most for value in far)

@@ -498,7 +498,8 @@ def findings_of(
         detail = Disagreement(
             entries[0], meaning, tally.failed, tally.compared, provenance, mistake, accuracy, also
         )
-        found.append(Finding(status, tally.mode, entries[0].name, detail))
+        remedy = Remedy.DECLARE_SURROGATE if meaning is Meaning.SPURIOUS else None
+        found.append(Finding(status, tally.mode, entries[0].name, detail, remedy))
         mistake, also = "", None
     seen: set[tuple[Status, Meaning]] = set()
     for entry in tally.open:

@@ -10,6 +10,7 @@ in here are ours.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,19 +43,31 @@ def all_saturated(compared: Sequence[ModeComparison]) -> bool:
     )
 
 
-def in_tail(problem: Problem, base: Base, found: Column) -> NDArray[np.bool_]:
-    """Returns, by output, whether x lies in a tail of f: f stands still about x, and farther off it
-    leaves its value by units of rounding and then moves on.
+@dataclass(frozen=True)
+class Standstill:
+    """How outputs that stand still about x leave their value farther off."""
+
+    flat: NDArray[np.bool_]
+    """The outputs that keep their value to the last bit, or leave it by more than rounding at once,
+    as at a kink (relu, clip) or on a staircase (round): their derivative is zero."""
+    tail: NDArray[np.bool_]
+    """The outputs that leave it by units of rounding and then move on: x lies in a tail of f, and
+    the derivative is below the rounding of f and not zero."""
+
+
+def standstill(problem: Problem, base: Base, found: Column) -> Standstill:
+    """Returns how outputs that stand still about x leave their value, on either side.
 
     Without this a zero derivative of `sigmoid` at 37 would pass, because f does not move there,
-    although its derivative is 1e-16 and not zero. A kink (relu, clip, round) leaves its value by
-    more than rounding at once, and its zero is right. It takes four evaluations where f does not
-    move at all, and up to eleven more to each side elsewhere.
+    although its derivative is 1e-16 and not zero. It takes four evaluations where f does not move
+    at all, and up to eleven more to each side elsewhere.
     """
-    tail = np.zeros(base.Y.size, bool)
+    flat, tail = np.ones(base.Y.size, bool), np.zeros(base.Y.size, bool)
     for sign in (1.0, -1.0):
-        tail |= _in_tail_on(problem, base, found, sign)
-    return tail
+        gradual, truly = _leaves_gradually(problem, base, found, sign)
+        flat &= ~gradual
+        tail |= truly
+    return Standstill(flat, tail)
 
 
 def dominating_constants(
@@ -103,8 +116,12 @@ def moves_beyond_noise(base: Base, found: Column) -> bool:
         return bool(np.any(slight & (np.max(moves, axis=0) > STANDSTILL_UNITS * unit)))
 
 
-def _in_tail_on(problem: Problem, base: Base, found: Column, sign: float) -> NDArray[np.bool_]:
-    """Does the same as `in_tail`, to the side `sign` alone."""
+def _leaves_gradually(
+    problem: Problem, base: Base, found: Column, sign: float
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Marks the outputs that leave their value by units of rounding, to the side `sign`; and those
+    among them that stand still for a while and move on beyond what may be noise.
+    """
     at, eps = base.values[: base.Y.size], base.coarsest_eps
     moves: list[Vector] = []
     on_lattice: list[NDArray[np.bool_]] = []
@@ -125,7 +142,7 @@ def _in_tail_on(problem: Problem, base: Base, found: Column, sign: float) -> NDA
     # f may be constant, and then a zero derivative is right.
     reached = [t for t in SATURATION_DISTANCES if np.any(moved(t))]
     if not reached:
-        return np.zeros(at.size, bool)
+        return np.zeros(at.size, bool), np.zeros(at.size, bool)
     close = moved(TAIL_DISTANCE)
     # Bisection between where f stands still and where it moves: in a tail some point in between
     # shows a move by a few units of rounding, at a kink none does.
@@ -136,8 +153,8 @@ def _in_tail_on(problem: Problem, base: Base, found: Column, sign: float) -> NDA
                 (m > 0) & (m <= ONSET_UNITS * eps * size) & ok
                 for m, ok in zip(moves, on_lattice, strict=True)
             ]
-        gradual = np.logical_or.reduce(small) & ~close
-        if np.any(gradual):
+        gradual = np.logical_or.reduce(small)
+        if np.any(gradual & ~close):
             break
         middle = (low + high) / 2
         if np.any(moved(middle) & ~close):
@@ -146,7 +163,7 @@ def _in_tail_on(problem: Problem, base: Base, found: Column, sign: float) -> NDA
             low = middle
     # Noise about a constant also moves f by units of rounding, but never by more.
     truly = np.max(moves, axis=0) > STANDSTILL_UNITS * eps * size
-    return np.asarray(gradual & truly)
+    return gradual, np.asarray(gradual & ~close & truly)
 
 
 def _value(problem: Problem, base: Base, found: Column, t: float) -> Vector | None:

@@ -32,6 +32,7 @@ from adjudge.constants import (
 from adjudge.estimate import (
     Column,
     Effort,
+    may_round_inside,
     plateau_dtype,
     representable,
     rounded_dtype,
@@ -44,8 +45,8 @@ from adjudge.jacobian.rounding import points_within_rounding
 from adjudge.jacobian.saturation import (
     all_saturated,
     dominating_constants,
-    in_tail,
     moves_beyond_noise,
+    standstill,
 )
 from adjudge.problem import (
     DOUBLE,
@@ -114,6 +115,11 @@ class Trial:
     """Whether f may turn out to compute in a narrower dtype, which is not known yet."""
     separate: bool = False
     """Whether the tangent moves entries that were taken out of a larger column."""
+    flat: Vector | None = None
+    """The error bars of the outputs whose derivative was found to be zero, and NaN at the others;
+    see `Standstill`."""
+    settled: bool = False
+    """Whether no further stage is needed."""
     few_saturated: bool = False
     """Whether columns below the rounding of f are still looked into."""
     decided_by: str = TWO_EVALUATIONS
@@ -161,7 +167,26 @@ class Trial:
     ) -> Column:
         """Returns the estimate that more effort makes of `found`, by default of `column`."""
         found = found or self.column
-        return self.columns.estimator.along(found.tangent, effort, found, doubted)
+        more = self.columns.estimator.along(found.tangent, effort, found, doubted)
+        return more if more is found else self.pinned(more)
+
+    def pinned(self, found: Column) -> Column:
+        """Returns the estimate with zeros at the outputs that are `flat`."""
+        if self.flat is None:
+            return found
+        estimate, bars = found.estimate, np.full(found.estimate.value.size, np.nan)
+        bars[: self.flat.size] = self.flat
+        flat, half_gap = ~np.isnan(bars), estimate.half_gap
+        if half_gap is not None:
+            half_gap = np.where(flat, 0.0, half_gap)
+        estimate = replace(
+            estimate,
+            value=np.where(flat, 0.0, estimate.value),
+            error=np.where(flat, bars, estimate.error),
+            moved=estimate.moved & ~flat,
+            half_gap=half_gap,
+        )
+        return replace(found, estimate=estimate)
 
     def with_finer(self, finest: Column, by: str) -> Trial:
         """Returns the trial with an estimate from more evaluations. It takes the place of the one
@@ -271,6 +296,88 @@ class DominatingConstants(Stage):
         reverse = None if block.rows is None else trial.reverse
         still = dominating_constants(columns.base, columns.probes, trial.column, reverse)
         return trial if still is None else Again(constant=still)
+
+
+@dataclass(frozen=True)
+class Standstill(Stage):
+    """Finds the outputs that stand still about x to the last bit and farther off leave their value
+    at once. Their derivative is zero, whatever longer steps show.
+
+    Such are a staircase (`floor`, a quantiser), the dead side of a relu, and what f does not read.
+    Without this stage a ladder takes longer and longer steps until f moves, and finds the slope of
+    the whole staircase, so that zero failed and the slope passed. A tail (`sigmoid` at 40) leaves
+    its value by units of rounding, and is left to the stages below, as is a function that rounds to
+    sixteen bits inside. Costs four evaluations where f does not move at all, else up to forty.
+    Ours.
+    """
+
+    after_ladder: bool
+    """Whether it looks at the outputs that some steps of a ladder have moved and others have not.
+    Else it looks at columns of which all that is in doubt stands still, which need no ladder then.
+    """
+    name = "standstill"
+    cost = 40
+
+    def helps(self, trial: Trial) -> bool:
+        if trial.doubt is Doubt.NONE or trial.column.from_reference or trial.column.step == 0:
+            return False
+        steps = _still_steps(trial)
+        if self.after_ladder or not np.any(steps):
+            return bool(np.any(steps))
+        # Of a tangent that leaves share the halves say which leaf it is that claims a derivative.
+        if len(trial.column.tangent.leaves) > 1 and not trial.zero:
+            return False
+        if trial.doubt is Doubt.SATURATED:
+            return trial.zero
+        return trial.fails > 0 and _only_in(trial, steps > 0)
+
+    def apply(self, trial: Trial) -> Trial:
+        columns, found, steps = trial.columns, trial.column, _still_steps(trial)
+        problem, base = columns.problem, columns.base
+        flat = (steps > 0) & standstill(problem, base, found).flat
+        if not np.any(flat):
+            return trial
+        reach = float(np.min(steps[flat])) / found.tangent.length
+        if may_round_inside(problem, base, found, flat, reach):
+            return trial
+        with np.errstate(all="ignore"):
+            unit = base.coarsest_eps * base.magnitude(base.values)[: base.Y.size]
+            trial = replace(trial, flat=np.where(flat, unit / steps, np.nan))
+        if self.after_ladder:
+            return trial.with_finer(trial.pinned(trial.finest or found), self.name)
+        if _only_in(trial, flat):
+            return replace(trial, settled=True, decided_by=self.name)
+        return trial
+
+
+def _still_steps(trial: Trial) -> Vector:
+    """Returns the longest step that leaves an output as it is to the last bit on both sides, by
+    output; 0 for those that all steps move, and for those that no step of a ladder has moved.
+    """
+    base, found = trial.columns.base, trial.finest or trial.column
+    count = base.Y.size
+    longest, here = np.zeros(count), base.values[:count]
+    samples = found.ladders[0] if found.ladders else (found.sample,)
+    moved = np.zeros(count, bool)
+    for sample in samples:
+        if sample is not None and not sample.one_sided:
+            still = (sample.plus[:count] == here) & (sample.minus[:count] == here)
+            longest = np.where(still, np.fmax(longest, abs(sample.step)), longest)
+            moved |= ~still
+    return np.where(moved, longest, 0.0) if found.ladders else longest
+
+
+def _only_in(trial: Trial, outputs: NDArray[np.bool_]) -> bool:
+    """Returns whether all that is in doubt belongs to these outputs."""
+    leaves = np.array([bool(outputs[part].all()) for part in trial.columns.base.Y.slices])
+    for _, comparison, kind in trial.compared:
+        in_doubt = comparison.fails | comparison.undecided
+        if trial.doubt is Doubt.SATURATED:
+            in_doubt = ~in_doubt
+        own = outputs if trial.columns.probes.full or kind == "each" else leaves
+        if np.any(in_doubt) and (kind == "first" or np.any(in_doubt & ~own[: in_doubt.size])):
+            return False
+    return True
 
 
 class LongerStep(Stage):
@@ -587,7 +694,7 @@ class Tail(Stage):
 
     def apply(self, trial: Trial) -> Trial:
         columns = trial.columns
-        tail = in_tail(columns.problem, columns.base, trial.column)
+        tail = standstill(columns.problem, columns.base, trial.column).tail
         rows = np.array([bool(tail[part].any()) for part in columns.base.Y.slices])
         opened = []
         for one in trial.compared:
@@ -639,9 +746,11 @@ class LongLadder(Stage):
 
 STAGES: tuple[Stage, ...] = (
     DominatingConstants(),
+    Standstill(after_ladder=False),
     Halves(beyond=GROSS_TOLERANCES),
     LongerStep(),
     Ladder(),
+    Standstill(after_ladder=True),
     RoundedValues(),
     Halves(beyond=GROSS_AFTER_LADDER),
     SecondLadder(),

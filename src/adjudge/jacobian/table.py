@@ -597,6 +597,8 @@ class Table:
                 self.record.decided[stage.name] += not after.leaves
                 return after
             trial = after
+            if trial.settled:
+                break
         return trial
 
     def _too_small(self, item: Item, trial: Trial) -> list[Item]:

@@ -200,7 +200,9 @@ def _also(also: AlsoWrong) -> str:
 
 _MEANINGS = {
     Meaning.WRONG: "the automatic derivative is not the derivative of the function",
-    Meaning.SPURIOUS: "a derivative where the function does not move at all",
+    Meaning.SPURIOUS: (
+        "a derivative where the function stands still: its values near x are all the same"
+    ),
     Meaning.DETACHED: "the output is cut off from the graph (detach, .data, no_grad), yet it moves",
     Meaning.MISSING: "no derivative (the engine has none) where the function moves",
     Meaning.SAME_ARRAY: "the function returned the very same array for two different inputs: is it "
@@ -733,6 +735,10 @@ def _apply_linear_map(finding: Finding) -> str:
 
 REMEDIES: dict[Remedy, str | Callable[[Finding], str]] = {
     Remedy.MOVE_OFF_KINK: "move x off the kink to check the derivative itself",
+    Remedy.DECLARE_SURROGATE: (
+        "return zero; or, where the gradient replaces that of a staircase on purpose, say what it "
+        "should be: reference=adjudge.reference.derivative(jvp=lambda x, v: v)"
+    ),
     Remedy.MOVE_INTO_DOMAIN: "move x into the domain of the function",
     Remedy.MOVE_INTO_DOMAIN_OR_ALLOW_NAN: "move x into the domain of the function, or pass "
     "equal_nan=True to let agreeing NaNs pass",

@@ -1,0 +1,142 @@
+"""A function that stands still about x has derivative zero, however far it jumps farther off."""
+
+import numpy as np
+import pytest
+
+from adjudge import ByHand, Status, Verdict, examine, reference
+
+
+def quantised(x):
+    return np.clip(np.round(x / 0.05), -128, 127) * 0.05
+
+
+STAIRS = {
+    "floor": np.floor,
+    "round": np.round,
+    "sixteenths": lambda x: np.round(16 * x) / 16,
+    "tenths": lambda x: np.round(10 * x) / 10,
+    "heights that are no dyadic number": lambda x: 3.3 * np.round(x),
+    "beside a large number": lambda x: np.floor(x) + 1e6,
+    "a quantiser of eight bits": quantised,
+    "a sum of stairs": lambda x: np.sum(np.floor(x) * np.arange(1, x.size + 1)),
+    "sign": np.sign,
+}
+RANGES = [(0.1, 3.0), (30.0, 150.0), (900.0, 1100.0)]
+SEEDS = range(10)
+
+
+def beside_jumps(f, x):
+    """Whether f jumps within the steps of a check, where differences see the jump alone."""
+    return any(np.any(f(x) != f(x * (1 + h))) for h in (-1e-4, 1e-4))
+
+
+def zero(x, w):
+    return np.zeros_like(x)
+
+
+def straight_through(x, w):
+    return np.ones_like(x) * w
+
+
+def points(f, low, high, size):
+    """Ten points at which f stands still about x."""
+    found, seed = [], 0
+    while len(found) < len(SEEDS):
+        x = np.random.default_rng(seed).uniform(low, high, size)
+        seed += 1
+        if not beside_jumps(f, x) or seed > 1000:
+            found.append(x)
+    return found
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize(("low", "high"), RANGES)
+@pytest.mark.parametrize("name", STAIRS)
+def test_zero_passes_on_a_staircase_and_a_straight_through_gradient_does_not(name, low, high, mode):
+    f = STAIRS[name]
+    for seed, x in zip(SEEDS, points(f, low, high, 1 + 2 * (mode == "projected")), strict=True):
+        right = examine(ByHand(f, vjp=zero), x, seed=seed, mode=mode)
+        wrong = examine(ByHand(f, vjp=straight_through), x, seed=seed, mode=mode)
+
+        assert right.verdict is Verdict.PASS, (seed, x)
+        assert wrong.verdict is Verdict.FAIL, (seed, x)
+        assert Status.SPURIOUS in {finding.status for finding in wrong.findings}
+        assert not any(f.status is Status.IMPRECISE for f in (*right.findings, *wrong.findings))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("low", "high"), RANGES)
+def test_stairs_beside_a_smooth_output_are_judged_by_themselves(low, high, seed):
+    x = points(np.round, low, high, 1)[seed]
+
+    def f(x):
+        return np.stack([np.sin(x), np.round(x)])
+
+    right = examine(ByHand(f, vjp=lambda x, w: w[0] * np.cos(x)), x, seed=seed)
+    wrong = examine(ByHand(f, vjp=lambda x, w: w[0] * np.cos(x) + w[1]), x, seed=seed)
+
+    assert right.verdict is Verdict.PASS
+    assert wrong.verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("x", [30.2, 300.4, 999.3])
+def test_a_slope_between_jumps_is_judged_and_not_the_staircase(x, seed):
+    def f(x):
+        return x / 3 + np.floor(x)
+
+    slope = examine(ByHand(f, vjp=lambda x, w: w / 3), np.array([x]), seed=seed)
+    staircase = examine(ByHand(f, vjp=lambda x, w: w * 4 / 3), np.array([x]), seed=seed)
+
+    assert slope.verdict is Verdict.PASS
+    assert staircase.verdict is Verdict.FAIL
+
+
+SAMPLES = np.random.default_rng(5).normal(size=(10, 3))
+ROUNDED = {
+    "the input": (lambda x, to: np.sin(to(x)), np.cos),
+    "the result": (lambda x, to: to(np.sin(x)), np.cos),
+    "the middle": (lambda x, to: np.exp(to(np.sin(x))), lambda x: np.exp(np.sin(x)) * np.cos(x)),
+}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", ROUNDED)
+def test_a_function_that_rounds_to_float32_inside_is_no_staircase(name, seed):
+    f, slope = ROUNDED[name]
+
+    def inside(x):
+        return f(x, lambda v: v.astype(np.float32).astype(np.float64))
+
+    right = examine(ByHand(inside, vjp=lambda x, w: w * slope(x)), SAMPLES[seed], seed=seed)
+    wrong = examine(ByHand(inside, vjp=lambda x, w: 1.1 * w * slope(x)), SAMPLES[seed], seed=seed)
+
+    assert right.verdict is not Verdict.FAIL
+    assert Status.SPURIOUS not in {finding.status for finding in right.findings}
+    assert wrong.verdict is Verdict.FAIL
+
+
+def test_a_tail_is_no_staircase():
+    def sigmoid(x):
+        return 1 / (1 + np.exp(-x))
+
+    for vjp in (lambda x, w: w * np.exp(-x), lambda x, w: 0 * w):
+        report = examine(ByHand(sigmoid, vjp=vjp), np.array([38.0, 40.0]), seed=0)
+        assert report.verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("offset", [1e12, 1e13])
+def test_a_slope_that_drowns_in_rounding_is_no_staircase(offset):
+    f = ByHand(lambda x: offset + np.sin(x), vjp=lambda x, w: 0 * w)
+
+    assert examine(f, np.array([0.5, 1.0]), seed=0).verdict is not Verdict.PASS
+
+
+@pytest.mark.parametrize("x", [30.2, 999.3])
+def test_a_surrogate_gradient_is_declared_by_a_reference(x):
+    rounding = ByHand(np.round, vjp=straight_through)
+    surrogate = reference.derivative(jvp=lambda x, v: v)
+
+    assert examine(rounding, np.array([x]), reference=surrogate).verdict is Verdict.PASS
+    doubled = ByHand(np.round, vjp=lambda x, w: 2 * w)
+    assert examine(doubled, np.array([x]), reference=surrogate).verdict is Verdict.FAIL
