@@ -30,9 +30,9 @@ def scaled_sin(jnp, with_jvp):
     return lambda factor: with_jvp(jnp.sin, lambda x, v: (factor * v * jnp.cos(x)).astype(x.dtype))
 
 
-@pytest.mark.parametrize("order", [1, 2, 3])
-def test_right_derivatives_pass_up_to_third_order(check_grads, jnp, double, order):
-    assert check_grads(jnp.sin, (double(VALUES),), order) is None
+@pytest.mark.parametrize(("order", "modes"), [(2, ["fwd", "rev"]), (3, ["rev"])])
+def test_right_derivatives_pass_up_to_third_order(check_grads, jnp, double, order, modes):
+    assert check_grads(jnp.sin, (double(VALUES),), order, modes) is None
 
 
 @pytest.mark.parametrize(

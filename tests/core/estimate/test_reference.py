@@ -1,9 +1,8 @@
 """References: derivatives that f cannot show, compared with what can."""
 
-import functools
-
 import numpy as np
 import pytest
+from precise import exp, mpmath
 
 from adjudge import (
     ByHand,
@@ -17,16 +16,6 @@ from adjudge import (
 )
 from adjudge.errors import FlagError
 
-mpmath = pytest.importorskip("mpmath")
-
-
-@functools.lru_cache(2**14)
-def exp_at(x, _precision):
-    """Returns `exp(x)`. Right and wrong derivatives are compared at the same points."""
-    return mpmath.exp(x)
-
-
-exp = np.vectorize(lambda x: exp_at(x, mpmath.mp.prec), otypes=[object])
 sin = np.vectorize(mpmath.sin, otypes=[object])
 number = np.vectorize(mpmath.mpf, otypes=[object])
 
