@@ -173,29 +173,25 @@ class _HostGenerator:
     """NumPy's global random generator, as it is when this is made.
 
     NumPy copies the state number by number, which takes as long as two evaluations of a small
-    function. Whether it has changed is therefore seen in memory, where NumPy says that it lies.
+    function. Whether a Mersenne Twister has changed is therefore seen in memory, where NumPy says
+    that its numbers lie.
     """
 
     def __init__(self) -> None:
         """The state is copied."""
         self.state = _host_state()
-        self.words = self._words()
-
-    @staticmethod
-    def _words() -> bytes | None:
-        """Returns the numbers of a Mersenne Twister with the place of the next one; `None` where
-        another generator was put in its place.
-        """
-        generator = np.random.get_bit_generator()  # type: ignore[attr-defined] # not in the stubs
-        if type(generator) is not np.random.MT19937:
-            return None
-        return ctypes.string_at(generator.ctypes.state_address, TWISTER_BYTES)
+        self.generator = np.random.get_bit_generator()  # type: ignore[attr-defined] # not in stubs
+        self.address, self.words = 0, b""
+        # of two normal numbers the second is made with the first, and drawn without a step
+        if type(self.generator) is np.random.MT19937 and not self.state["has_gauss"]:
+            self.address = self.generator.ctypes.state_address
+            self.words = ctypes.string_at(self.address, TWISTER_BYTES)
 
     def has_moved(self) -> bool:
         """Returns whether anything was drawn since."""
-        # of two normal numbers the second is made with the first, and drawn without a step
-        if self.words is not None and not self.state["has_gauss"]:
-            return self._words() != self.words
+        now = np.random.get_bit_generator()  # type: ignore[attr-defined] # not in the stubs
+        if self.address and now is self.generator:
+            return ctypes.string_at(self.address, TWISTER_BYTES) != self.words
         return not _same(self.state, _host_state())
 
     def put_back(self) -> None:

@@ -353,7 +353,7 @@ def _quantised(problem: Problem, tangent: Tangent, steps: Sequence[float]) -> Ta
 
 def _reach(x: Vector) -> float:
     """Returns a number that is at least the largest magnitude, and NaN where an entry is."""
-    return float(np.max(x, initial=0.0) - np.min(x, initial=0.0))
+    return float(np.maximum.reduce(x, initial=0.0) - np.minimum.reduce(x, initial=0.0))
 
 
 def power_of_two(step: float) -> float:

@@ -230,6 +230,8 @@ def undetectable(
         count_saturated(columns, tally, comparison, found, block)
     if found.from_reference:
         return too_small if np.any(too_small) else None
+    if not hidden.any():
+        return None
     # By itself it shows no better where the rounding of f is what hides it.
     bound, error = comparison.significance_bound, comparison.error
     shows = (bound > 2 * error) & (np.sqrt(hidden[: len(bound)]) > error)

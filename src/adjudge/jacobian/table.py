@@ -444,8 +444,10 @@ class Table:
         """
         if rows is None or self.probes.full:
             return None
+        if rows.shape[0] == 1:
+            return np.asarray(rows[0])
         with np.errstate(all="ignore"):
-            return np.asarray(rows[0] if rows.shape[0] == 1 else np.sum(rows, axis=0))
+            return np.asarray(np.sum(rows, axis=0))
 
     def from_two_evaluations(self, item: Item) -> Trial:
         """Returns a column from two evaluations, with its image by forward mode, the comparisons of
