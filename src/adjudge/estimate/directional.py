@@ -4,6 +4,7 @@ them exact and within bounds, evaluates f, and leaves the arithmetic to `stencil
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -358,7 +359,9 @@ def _reach(x: Vector) -> float:
 
 def power_of_two(step: float) -> float:
     """Returns the power of two next to `step`, with which products are exact."""
-    return float(2.0 ** np.round(np.log2(step))) if step > 0 and np.isfinite(step) else step
+    if not 0 < step < 2.0**1023:
+        return step
+    return float(2.0 ** round(math.log2(step)))
 
 
 def moved_by(problem: Problem, tangent: Tangent, step: float) -> Vector:

@@ -97,7 +97,8 @@ def central_difference(sample: Sample, eps: float, noise: float = 0.0) -> Estima
     """
     value, rounding = sample.slope, SPACINGS_OF_A_VALUE * eps
     with np.errstate(all="ignore"):
-        error = np.where(np.isnan(value), np.nan, (rounding * sample.size + noise) / sample.step)
+        error = np.asarray((rounding * sample.size + noise) / sample.step)
+    np.copyto(error, np.nan, where=np.isnan(value))
     moved = ~((sample.plus == sample.minus) & np.isfinite(sample.plus))
     return Estimate(value, error, moved, Method(Scheme.CENTRAL, 2), size=sample.size)
 
