@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.constants import (
-    CHANCE_PART,
     DOMINATING_FACTOR,
     ENTRY_FLOOR,
     ONSET_HALVINGS,
@@ -177,65 +176,6 @@ def _value(problem: Problem, base: Base, found: Column, t: float) -> Vector | No
     move = describe_move(problem, found.tangent, step)
     value = attempt(lambda: evaluate(problem, base, point, move))
     return None if value is None else value[: base.Y.size]
-
-
-def undetectable(
-    columns: Columns,
-    tally: Tally,
-    comparison: Comparison,
-    found: Column,
-    block: ColumnBlock,
-    *,
-    again: bool = False,
-) -> NDArray[np.bool_] | None:
-    """Counts how much of the gradient has a part in the comparison in which an error would show.
-
-    Returns the entries whose part is too small for any error to show, from the first to the last
-    leaf that moves, and `None` where no leaf has more of them than chance makes. With `again` they
-    were counted before.
-    """
-    if found.tangent.coordinate is not None:
-        if tally.weigh(comparison.automatic, comparison.allowed) and not found.from_reference:
-            count_saturated(columns, tally, comparison, found, block)
-        return None
-    problem, X, leaves = columns.problem, columns.probes.X, found.tangent.leaves
-    whole, rows = found.tangent.part(X), block.rows
-    assert rows is not None  # what is weighed is reverse mode
-    too_small, any_small = np.zeros(whole.stop - whole.start, bool), False
-    hidden = np.zeros(len(rows))  # the sum of squares of what is too small, by row
-    for j in leaves:
-        part = X.slices[j]
-        v, its = found.vector[part], block.of_leaf(part)
-        with np.errstate(all="ignore"):
-            terms = (
-                its * v if problem.block_sums is None else problem.block_sums.terms(j, v, len(its))
-            )
-            count = [
-                tally.weigh(row, bound, again=again)
-                for row, bound in zip(terms, comparison.significance_bound, strict=True)
-            ]
-        any_small |= any(count)
-        if found.from_reference or min(count, default=0) > CHANCE_PART * terms.shape[1]:
-            with np.errstate(all="ignore"):
-                share = np.max(np.abs(terms) / comparison.significance_bound[:, None], axis=0)
-            # A zero has no part in any sum. Against differences it says nothing more when taken
-            # alone; a reference may contradict it.
-            small = ((share > 0) | found.from_reference) & (share < 1 / ERRORS[0])
-            if problem.block_sums is not None:
-                return small if np.any(small) else None
-            too_small[part.start - whole.start : part.stop - whole.start] = small
-            with np.errstate(all="ignore"):
-                hidden += np.sum(np.where(small, terms, 0.0) ** 2, axis=1)
-    if not again and any_small and not found.from_reference and not problem.modes_taken:
-        count_saturated(columns, tally, comparison, found, block)
-    if found.from_reference:
-        return too_small if np.any(too_small) else None
-    if not hidden.any():
-        return None
-    # By itself it shows no better where the rounding of f is what hides it.
-    bound, error = comparison.significance_bound, comparison.error
-    shows = (bound > 2 * error) & (np.sqrt(hidden[: len(bound)]) > error)
-    return too_small if np.any(shows) else None
 
 
 def mark_uncompared(sums: BlockSums, comparison: Comparison, found: Column) -> None:
