@@ -236,12 +236,13 @@ units of rounding over the step. The value is ours."""
 LASTING_UNITS = 16
 """Rounding is the same at all steps where f stands still, and would count as a jump, or over the
 step as a kink. What lasts at shrinking steps has to exceed this many units of rounding of f. The
-value is ours."""
+value is ours. With 2 or 128 in its place no verdict of 60 cases of the zoo changed."""
 JUMP_KEPT = 0.85
 """At a jump no value is the derivative, and a right rule would fail on its differences. The odd or
 even part of f belongs to a jump if it keeps more than this part of its size over steps that shrink.
-Noise keeps some of its size, too, so this is not `KINK_ORDER` times the steps. The
-value is ours and has no derivation."""
+Noise does not shrink either, but it changes from step to step, so more is asked for than by
+`KINK_ORDER`. The value is ours. With 1/2 in its place no verdict of 178 cases of the zoo at kinks
+changed."""
 KINK_EXPONENTS = (8, 12, 16, 20)
 """A check at a special point fails at a kink of f, and a wrong rule must not be excused wherever f
 might have one. The one-sided slopes are taken at these steps, binary exponents relative to the
@@ -253,7 +254,8 @@ for `KINK_EXPONENTS` there. The values are ours and have no derivation."""
 KINK_ORDER = 1 / 4
 """The gap between the slopes of a smooth function to both sides of x shrinks like a step h, and
 that of a kink does not shrink. A gap that shrinks by less than this power of h is one of a kink.
-The value lies between the two, 1 and 0; it is ours."""
+The value lies between the two, 1 and 0; it is ours. With 1/16 in its place 8 of 178 cases of the
+zoo at kinks were judged worse, which are `x log x` at 0, and with 1/2 none."""
 VISIBLE_KINK = 1e-3
 """Differences of a smooth function leave small defects that do not shrink, such as those of its
 rounding. At a special point, where a kink excuses the rule altogether, a defect counts only if it

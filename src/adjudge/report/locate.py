@@ -396,8 +396,8 @@ class _Search:
             return found, unit
         if LONGER_STEP * found.step > table.problem.longest_step(unit):
             return self.estimator.along(tangent, Effort.LADDER, found), unit
-        longer = Differences(table.problem, self.base, LONGER_STEP * found.step)
-        far = attempt(lambda: longer.along(tangent))
+        step = LONGER_STEP * found.step
+        far = attempt(lambda: Differences(table.problem, self.base, step).along(tangent))
         # f is not defined that far off.
         if far is None:
             return self.estimator.along(tangent, Effort.LADDER, found), unit
