@@ -182,7 +182,9 @@ def ladder(
         size = np.fmax.reduce(sizes)
         reached = np.fmax.accumulate(sizes[::-1])[::-1][: len(better)]
         still = _unmoved(samples, plain, at_x, window)
-        unit = np.where(still.any(axis=0), _rounding_unit(samples, size, eps, parts), 0.0)
+        unit, pauses = np.zeros_like(size), still.any(axis=0)
+        if pauses.any():
+            unit = np.where(pauses, _rounding_unit(samples, size, eps, parts), 0.0)
         amplified = ELIMINATION_ROUNDING ** (window - 2)
         rounding = amplified * (eps * reached + noise + unit) / steps[window - 1 :, None]
         usual = np.fmax(
@@ -299,9 +301,19 @@ def _typical_disagreement(
         among = moved[part] & (size[part] > 0) & np.isfinite(size[part])
         if np.count_nonzero(among) >= USUAL_OUTPUTS:
             relative = change[:, part][:, among] / size[part][among]
-            typical = np.nanmedian(np.where(np.isfinite(relative), relative, np.nan), axis=1)
-            usual[:, part] = np.where(np.isfinite(typical), typical, 0.0)[:, None] * size[part]
+            usual[:, part] = _medians(relative)[:, None] * size[part]
     return usual
+
+
+def _medians(rows: Vector) -> Vector:
+    """Returns the median of the finite entries of each row, and 0 where there are none. NumPy's own
+    median that passes over NaNs takes ten times as long.
+    """
+    finite = np.isfinite(rows)
+    count, ordered = finite.sum(axis=1), np.sort(np.where(finite, rows, np.inf), axis=1)
+    middle = np.stack([np.maximum(count - 1, 0) // 2, np.minimum(count // 2, rows.shape[1] - 1)])
+    medians = np.take_along_axis(ordered, middle.T, axis=1).sum(axis=1) / 2
+    return np.where(count > 0, medians, 0.0)
 
 
 def combined(one: Estimate, two: Estimate) -> Estimate:
