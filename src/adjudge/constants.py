@@ -174,10 +174,15 @@ NEAR_DISTANCES = (2.0**-30, 2.0**-20, 2.0**-16, 2.0**-13, 2.0**-11, 2.0**-9)
 numbers that should be one are taken again at these distances, relative to every entry of x, and
 what stays the same is an error. At the last also the rounding of code that is in single precision
 inside has changed. The values are ours."""
+FAR_DISTANCES = (2.0**-6, 2.0**-5, 2.0**-4, 2.0**-3, 2.0**-2, 2.0**-1, 1.0)
+"""Close to x the rounding errors of a narrow derivative may be the same, and would count as an
+error of the formula. Two sides are compared again at these distances as well, so far apart that the
+rounding errors at two of them have nothing in common. At the last a function that computes through
+larger numbers moves by more than their spacing. The values are ours."""
 ENOUGH_POINTS = 4
-"""With one or two points rounding is the same by chance too often. A gap is an error only if it was
-the same at this many points beside x; some may lie outside the domain of f. The value is ours and
-has no derivation."""
+"""With one or two points rounding is the same by chance too often. A deviation is an error only if
+it was the same at this many points beside x; some may lie outside the domain of f. The value is
+ours and has no derivation."""
 ISOLATED_TOLERANCES = 64
 """A rule that is wrong at x alone (a special case of it, say) has neighbours that are right, so
 that its change would pass for rounding. An automatic value that is off by more than this many
@@ -486,11 +491,6 @@ NEAR_ULPS = 2
 """An ill-conditioned derivative that is right in formula moves by far more than its rounding. How
 far the one in double moves between points within this many units of rounding of x is what
 conditioning explains. The value is ours."""
-FAR_DISTANCES = (2.0**-6, 2.0**-6, 2.0**-5, 2.0**-4, 2.0**-3, 2.0**-2)
-"""Close to x the rounding errors of a narrow derivative may be the same, and would count as an
-error of the formula. It is compared again at these distances relative to x, so far apart that the
-rounding errors at two of them have nothing in common. The values are ours. With either half of them
-no verdict of 34 cases of the zoo changed, for 5 to 7 % fewer evaluations."""
 LEAF_PROBES = 4
 """One probe of a leaf may be orthogonal to its error. This many random probes are shared out among
 the leaves, and each leaf gets two of them at least. The value is ours and has no derivation."""
@@ -501,19 +501,11 @@ DOUBLINGS = 12
 """A function that computes through larger numbers stands still next to x in a narrow dtype, and
 would count as another function. x is doubled this many times until it is seen to move. The value is
 ours: 2^12 times x covers offsets that leave half of the digits of float32."""
-ENOUGH_FAR_POINTS = 3
-"""Fewer points have no variance to speak of, and rounding would be the same at all of them by
-chance. It takes this many points around x to tell rounding from an error of a formula. The value is
-the least that has a mean and two degrees of freedom beside it."""
-CONSTANT_RATIO = 4.0
+CONSTANT_RATIO = 16.0
 """Rounding has a mean near zero, and an additive error has one that stands out. A deviation is the
-same at all points if its squared mean exceeds this many times its variance between them. The value
-is ours and has no derivation."""
-CONSTANT_VALUE_RATIO = 16.0
-"""A function that has another value in double precision is another function, and the verdict then
-rests on narrow differences, which show little. So more evidence is asked for than of a derivative:
-the squared mean has to exceed this many times the variance. The value is ours and has no
-derivation."""
+same at all points if its squared mean exceeds this many times its variance between them. Normal
+numbers of mean zero do so with probability 4e-3 at four points and 2e-4 at six. The value is
+ours."""
 NARROW_BIAS_UNITS = 1.25
 """A scalar that multiplies a whole derivative is itself rounded, by up to one unit. In sixteen bits
 a leaf may be off by one factor that differs from 1 by this many units of rounding; with
@@ -534,25 +526,10 @@ step is the rounding of a value, and a second one that of x."""
 
 # ---- One engine against another
 
-CROSS_NEAR_POINTS = 4
-"""Two engines that are right may differ by all that conditioning makes of rounding. How far each
-moves between this many points, at which every entry is a unit of rounding or two off x, is allowed.
-The value is ours and has no derivation."""
-CROSS_EXPONENTS = (30, 20, 16, 13, 11, 9)
-"""A difference of two engines may be rounding at one point. It has to stay the same at these
-distances, the binary exponents of `NEAR_DISTANCES`; the values are ours."""
-CROSS_FACTORS = (1 / 4, 1 / 2, 2.0, 4.0)
-"""A function that computes through larger numbers stands still next to x, and the spacing of its
-values does not show. It is evaluated at these multiples of x as well. The values are ours and have
-no derivation."""
-CROSS_FACTOR_SPREAD = 0.1
-"""Multiples of one number for all entries keep every ratio of entries, and a difference that
-depends on one would look constant. The multiples vary by this part of themselves from entry to
-entry. The value is ours and has no derivation."""
-LATTICE_UNITS = 8
-"""The last bits of a few values are zero by chance, which makes a spacing of some units, and a real
-difference would be put down to it. Values of f lie on a lattice of larger numbers only if their
-spacing exceeds this many units of rounding. The value is ours and has no derivation."""
+LOST_UNITS = 2.0**8
+"""The values of `1 - cos(x)` for a small x are differences of larger numbers, and their rounding is
+that of these numbers. Values have lost digits if all of them are multiples of a number that is this
+many units of their own rounding, as random values are once in 256 times each. The value is ours."""
 SPACING_UNITS = 2.0**10
 """A function that rounds its result has a coarse spacing by definition, and any difference would
 pass as the rounding of larger numbers. The spacing of values is put down to such numbers up to this

@@ -7,49 +7,22 @@ is taken again at points around x, where rounding is another one and an error th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from adjudge.constants import (
-    CONSTANT_RATIO,
-    CROSS_EXPONENTS,
-    CROSS_FACTOR_SPREAD,
-    CROSS_FACTORS,
-    CROSS_NEAR_POINTS,
-    DERIVATIVE_UNITS,
-    ENOUGH_FAR_POINTS,
-    FAR_DISTANCES,
-    LATTICE_UNITS,
-    PLAIN_NUMBER_RTOL,
-    SHORTEST_DISTANCE_UNITS,
-    SPACING_UNITS,
-    STRAY_FACTOR,
-    WORST_ENTRIES,
-    WRONG_FACTOR,
-)
+from adjudge.constants import PLAIN_NUMBER_RTOL, STRAY_FACTOR, WRONG_FACTOR
 from adjudge.cross.engine import Engine, Numbers, Output, Quantity
 from adjudge.cross.report import VALUE, Cause, Divergence
 from adjudge.errors import AdjudgeError, Catching, NotSupportedError
 from adjudge.findings import Status, Verdict
-from adjudge.floats import Vector, lowest_bit, norm, scale
-from adjudge.jacobian import (
-    constant,
-    finite_deviation,
-    proportional,
-    random_probes,
-    rms,
-    rounding_allowance,
-)
-from adjudge.problem import Leaf, Space, Stream, generator, random_entries
+from adjudge.floats import Vector
+from adjudge.jacobian import Sides, points_around, points_within_rounding, random_probes
+from adjudge.problem import Space, Stream, generator, random_entries
 from adjudge.report import Report
-
-Array = NDArray[np.float64]
-
 
 # ------------------------------------------------------------------ what is asked
 
@@ -59,81 +32,43 @@ def quantities(first: Engine, modes: Sequence[str], seed: int) -> list[Quantity]
     all engines. Spaces are those of the engine `first`.
     """
     X, Y = first.problem.X, first.base().Y
-    x = first.problem.origin
-    found = [Quantity("", X, Y, x)]
+    found = [Quantity("", first.problem, Y)]
     for k, mode in enumerate(modes):
         random = generator(seed, Stream.CROSS_PROBES, k)
-        domain, codomain, origin, taken_at = X, Y, x, None
+        point, codomain, taken_at = first.problem, Y, None
         if len(mode) == 2:
             more = Y if mode[1] == "R" else X
             inner = generator(seed, Stream.CROSS_TAKEN_AT, len(more.leaves))
             taken_at = random_entries(inner, more.size)
-            origin = np.concatenate([x, taken_at])
             name, image = ("grad_outputs", "grad") if mode[1] == "R" else ("tangents", "tangent")
             named = [replace(leaf, name=f"{name}[{j}]") for j, leaf in enumerate(more.leaves)]
-            domain = Space((*X.leaves, *named))
+            likes = first.base().arrays[: len(Y.leaves)] if mode[1] == "R" else point.x
+            point = replace(
+                point,
+                X=Space((*X.leaves, *named)),
+                x=(*point.x, *likes),
+                origin=np.concatenate([point.origin, taken_at]),
+                bounds=_unbounded(point.bounds, more.size),
+            )
             codomain = _images(X if mode[1] == "R" else Y, image)
-        quantity = Quantity(mode, domain, codomain, origin, taken_at)
-        space, drawn = quantity.probe_space, []
-        if space.size:
-            point = replace(first.problem, X=domain, origin=origin)
-            drawn = random_probes(point, space, mode[0], random)
+        quantity = Quantity(mode, point, codomain, taken_at)
+        space = quantity.probe_space
+        drawn = random_probes(point, space, mode[0], random) if space.size else [np.zeros(0)]
         found.append(replace(quantity, probes=tuple(drawn)))
     return found
+
+
+def _unbounded(bounds: tuple[Vector, Vector] | None, more: int) -> tuple[Vector, Vector] | None:
+    """Returns bounds with this many more coordinates, which have none."""
+    if bounds is None:
+        return None
+    low, high = bounds
+    return np.append(low, np.full(more, -np.inf)), np.append(high, np.full(more, np.inf))
 
 
 def _images(space: Space, name: str) -> Space:
     """Returns the space of what a rule makes of a point of `space`."""
     return Space(tuple(replace(leaf, name=f"{name}({leaf.name})") for leaf in space.leaves))
-
-
-def points_near(first: Engine, quantity: Quantity, seed: int) -> list[Vector]:
-    """Returns x, and points at which every entry is one or two units of its rounding off."""
-    x = quantity.origin
-    random = generator(seed, Stream.CROSS_NEAR)
-    with np.errstate(all="ignore"):
-        ulp = np.where(x != 0, 2.0 ** np.floor(np.log2(np.abs(x))), 0.0) * _eps(quantity.domain)
-    ulp[~np.isfinite(ulp)] = 0.0
-    steps = np.array([-2.0, -1.0, 1.0, 2.0])
-    moved = [x + random.choice(steps, x.size) * ulp for _ in range(CROSS_NEAR_POINTS)]
-    return [x, *(_rounded(first, quantity, point) for point in moved)]
-
-
-def points_around(first: Engine, quantity: Quantity, seed: int) -> list[Vector]:
-    """Returns points around x at `CROSS_EXPONENTS`, farther ones at `FAR_DISTANCES`, and points at
-    `CROSS_FACTORS` times x.
-    """
-    x = quantity.origin
-    random = generator(seed, Stream.CROSS_AROUND)
-    lengths = np.concatenate(
-        [np.where(x[part] != 0, np.abs(x[part]), scale(x[part])) for part in quantity.domain.slices]
-        or [x]
-    )
-    finest = SHORTEST_DISTANCE_UNITS * _eps(quantity.domain)
-    distances = [2.0**-d for d in CROSS_EXPONENTS] + list(FAR_DISTANCES)
-    points = [
-        x + np.maximum(d, finest) * lengths * random.uniform(-1, 1, x.size) for d in distances
-    ]
-    low, high = 1 - CROSS_FACTOR_SPREAD, 1 + CROSS_FACTOR_SPREAD
-    points += [x * factor * random.uniform(low, high, x.size) for factor in CROSS_FACTORS]
-    return [_rounded(first, quantity, point) for point in points]
-
-
-def _eps(space: Space) -> Vector:
-    """Returns the spacing at 1 of the dtype of every coordinate."""
-    return np.repeat([leaf.eps for leaf in space.leaves], [leaf.size for leaf in space.leaves])
-
-
-def _rounded(first: Engine, quantity: Quantity, point: Vector) -> Vector:
-    """Returns the point within the bounds of x, rounded to the dtypes of its leaves."""
-    problem = first.problem
-    n = problem.X.size
-    point = np.concatenate([problem.clipped(point[:n]), point[n:]])
-    likes = (*problem.x, *(first.base().arrays if quantity.mode[1:] == "R" else problem.x))
-    likes = likes[: len(quantity.domain.leaves)]
-    with first.isolated():
-        arrays = quantity.domain.arrays(first.backend, point, likes)
-        return quantity.domain.vector(first.backend, arrays, likes)
 
 
 # ------------------------------------------------------------------ what is compared
@@ -156,159 +91,6 @@ class LargestDifference:
     """Whether it is the same at points around x, as rounding is not."""
     hidden: bool
     """Whether f could not show it, for its own rounding."""
-
-
-@dataclass(frozen=True)
-class PairComparison:
-    """How many numbers of two engines were compared, and where they differ most."""
-
-    count: int
-    largest: LargestDifference | None = None
-
-
-def compare_numbers(
-    quantity: Quantity,
-    one: Numbers,
-    two: Numbers,
-    u: float,
-    around: Callable[[], tuple[Numbers, Numbers]],
-) -> PairComparison:
-    """Compares the numbers of two engines at `points_near`; `around` gives both at `points_around`.
-    `u` is the coarser unit round-off of the two.
-    """
-    space = quantity.space
-    a, b = one.rows[0], two.rows[0]
-    with np.errstate(all="ignore"):
-        finite = np.isfinite(a) & np.isfinite(b)
-        beyond = (np.abs(a) >= _huge(space)) | (np.abs(b) >= _huge(space))
-        same = (a == b) | (np.isnan(a) & np.isnan(b))
-        odd = ~finite & ~same & ~beyond
-        gap = np.where(finite, np.abs(a - b), 0.0)
-        motion = np.maximum(_motion(one.rows), _motion(two.rows))
-        bound = np.array(
-            [
-                WRONG_FACTOR
-                * rounding_allowance(
-                    u, _size(space, one.rows[0, p], two.rows[0, p]), motion[p], space
-                )
-                for p in range(len(a))
-            ]
-        ).reshape(a.shape)
-        ratio = np.where(odd, np.inf, np.where(gap > 0, gap / bound, 0.0))
-    count = int(np.count_nonzero(finite | odd))
-    if not np.any(ratio > 1):
-        return PairComparison(count)
-    by_entry = np.max(ratio, axis=0)
-    suspects = np.argsort(-by_entry, kind="stable")[:WORST_ENTRIES]
-    suspects = suspects[by_entry[suspects] > 1]
-    first, second = around()
-    if not quantity.mode:  # differences of larger numbers lie on a lattice
-        bound = bound + DERIVATIVE_UNITS * _coarse(u, first, second)
-        with np.errstate(all="ignore"):
-            ratio = np.where(odd, np.inf, np.where(gap > 0, gap / bound, 0.0))
-        if not np.any(ratio > 1):
-            return PairComparison(count)
-        suspects = suspects[np.max(ratio, axis=0)[suspects] > 1]
-    lasting, part = _lasting(first, second, suspects, rms(bound[:, suspects], 0))
-    named = suspects[lasting] if np.any(lasting) else suspects
-    hidden = False
-    if quantity.mode and np.any(lasting) and not np.any(part):
-        hidden = _moves(quantity, gap, named) <= _shown(u, first, second)
-    k = int(named[np.argmax(np.max(ratio[:, named], axis=0))])
-    p = int(np.argmax(ratio[:, k]))
-    found = LargestDifference(
-        k, p, float(a[p, k]), float(b[p, k]), float(bound[p, k]),
-        int(np.count_nonzero(ratio > 1)), float(ratio[p, k]), bool(np.any(lasting)), hidden,
-    )  # fmt: skip
-    return PairComparison(count, found)
-
-
-def _size(space: Space, a: Vector, b: Vector) -> Vector:
-    """Returns the larger modulus of two numbers, by entry."""
-    finite = np.where(np.isfinite(a), a, 0.0), np.where(np.isfinite(b), b, 0.0)
-    return np.asarray(np.maximum(space.modulus(finite[0]), space.modulus(finite[1])))
-
-
-def _motion(rows: Array) -> Array:
-    """Returns how far numbers move between points that are some units of rounding apart."""
-    moved = np.abs(rows - rows[0])
-    return np.asarray(np.max(np.where(np.isfinite(moved), moved, 0.0), axis=0))
-
-
-def _huge(space: Space) -> Vector:
-    """Returns from where on numbers are infinite in the dtype of each coordinate."""
-
-    def largest(leaf: Leaf) -> float:
-        return np.inf if leaf.double else leaf.huge
-
-    return np.repeat([largest(leaf) for leaf in space.leaves], [x.size for x in space.leaves])
-
-
-def _lasting(
-    first: Numbers, second: Numbers, suspects: NDArray[np.intp], bound: Vector
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Returns which of the suspects are apart in the same way at points around x; and which of them
-    are so by one part of their size, however far off the points are.
-    """
-    count = len(CROSS_EXPONENTS)
-    both = [numbers.rows[:, :, suspects] for numbers in (first, second)]
-    low, high = (rows[:count] for rows in both)
-    part = _fixed(*(rows[count : count + len(FAR_DISTANCES)] for rows in both))
-    e, _ = finite_deviation(low, high)
-    held = np.all(np.isfinite(low) & np.isfinite(high), axis=1)
-    number = np.sum(held, axis=0)
-    typical = np.sqrt(np.sum(e**2 * held[:, None], axis=(0, 1)) / np.maximum(number, 1) / len(e[0]))
-    stays = (number >= ENOUGH_FAR_POINTS) & constant(e, CONSTANT_RATIO, held)
-    stays |= part | _fixed(low, high)
-    return stays & (typical > bound), part
-
-
-def _fixed(low: Array, high: Array) -> NDArray[np.bool_]:
-    """Returns where low and high differ by one part of their size at all points, and neither is
-    zero.
-    """
-    e, g = finite_deviation(low, high)
-    held = np.all(np.isfinite(low) & np.isfinite(high), axis=1)
-    unknown = ~held[:, None]
-    zero = [np.all((rows == 0) | unknown, axis=(0, 1)) for rows in (low, high)]
-    enough = np.count_nonzero(held, axis=0) >= ENOUGH_FAR_POINTS
-    return np.asarray(enough & proportional(e, g, held) & ~zero[0] & ~zero[1])
-
-
-def _moves(quantity: Quantity, gap: Array, entries: NDArray[np.intp]) -> float:
-    """Returns how much f would move by these deviations of its derivative, over the scale of x."""
-    off = np.max(gap[:, entries], axis=0)
-    if quantity.mode[0] == "R":
-        x = quantity.origin
-        lengths = np.concatenate([scale(x[part]) for part in quantity.domain.slices])
-        off = off * lengths[entries]
-    return float(norm(off))
-
-
-def _shown(u: float, first: Numbers, second: Numbers) -> float:
-    """Returns how much f has to move for that to be seen in its values."""
-    off, f = finite_deviation(first.values, second.values)
-    coarse = float(norm(_coarse(u, first, second)))
-    return max(
-        DERIVATIVE_UNITS * (u * float(rms(norm(f))) + coarse),
-        WRONG_FACTOR * float(norm(off[0])),
-    )
-
-
-def _coarse(u: float, first: Numbers, second: Numbers) -> Vector:
-    """Returns the spacing of the values of f where that is coarser than rounding: differences of
-    larger numbers lie on a lattice. It is seen at the far points, between which values move.
-    """
-    found = [np.zeros(first.values.shape[1])]
-    for numbers in (first, second):
-        values = np.where(np.isfinite(numbers.values), numbers.values, 0.0)[len(CROSS_EXPONENTS) :]
-        unit = np.min(lowest_bit(values), axis=0)
-        ordered = np.sort(values, axis=0)
-        moves = np.count_nonzero(np.diff(ordered, axis=0), axis=0) >= ENOUGH_FAR_POINTS
-        coarse = unit > LATTICE_UNITS * u * np.max(np.abs(values), axis=0)
-        coarse &= moves & (unit <= SPACING_UNITS * u)
-        found.append(np.where(coarse, unit, 0.0))
-    return np.asarray(np.max(found, axis=0))
 
 
 STRUCTURE = "structure"
@@ -450,24 +232,48 @@ class EngineComparison:
 
     def compare(self, quantity: Quantity, one: Engine, two: Engine) -> Divergence | None:
         """Returns where the numbers of two engines differ, if they do; counts them."""
-        first, second = self.numbers_of(quantity, one), self.numbers_of(quantity, two)
-        if first is None or second is None:
+        pair = self._pair(quantity, one, two)
+        if pair is None:
             return None
-
-        def around() -> tuple[Numbers, Numbers]:
-            both = [self.numbers_of(quantity, engine, wide=True) for engine in (one, two)]
-            assert both[0] is not None
-            assert both[1] is not None
-            return both[0], both[1]
-
-        u = max(self._rounding(quantity, engine) for engine in (one, two)) / 2
-        found = compare_numbers(quantity, first, second, u, around)
-        if found.count:
+        lengths = None
+        if quantity.mode:
+            reverse = quantity.mode[0] == "R"
+            lengths = quantity.point.length_scales if reverse else np.ones(quantity.space.size)
+        sides = Sides(quantity.space, quantity.probes, lengths)
+        found = sides.apart(pair)
+        if found.compared:
             pairs = self.comparisons.setdefault(quantity.mode or VALUE, {})
-            pairs[one.name, two.name] = found.count
-        if found.largest is None:
+            pairs[one.name, two.name] = found.compared
+        if not (found.suspects(WRONG_FACTOR).size or np.any(found.not_finite)):
             return None
-        return self._divergence(quantity, (one.name, two.name), found.largest, found.count)
+        around = self._pair(quantity, one, two, wide=True)
+        assert around is not None
+        if not quantity.mode:
+            found = sides.allowing_spacing(around, found)
+        suspects = found.suspects(WRONG_FACTOR)
+        same = sides.persisting(around, found, suspects)
+        candidates = (same.entries, np.flatnonzero(found.not_finite), suspects)
+        named = next((entries for entries in candidates if entries.size), None)
+        if named is None:
+            return None
+        k = int(named[np.argmax(found.ratio[named])])
+        p, bound = int(found.probe[k]), WRONG_FACTOR * found.allowed
+        a, b = (numbers.rows[:, 0] for numbers in pair)
+        with np.errstate(all="ignore"):
+            apart = np.count_nonzero((np.abs(a - b) > bound) | (np.isfinite(a) != np.isfinite(b)))
+        ratio = np.inf if found.not_finite[k] else float(found.ratio[k]) / WRONG_FACTOR
+        largest = LargestDifference(
+            k, p, float(a[p, k]), float(b[p, k]), float(bound[k]), max(int(apart), 1), ratio,
+            bool(same.entries.size), same.hidden,
+        )  # fmt: skip
+        return self._divergence(quantity, (one.name, two.name), largest, found.compared)
+
+    def _pair(
+        self, quantity: Quantity, one: Engine, two: Engine, *, wide: bool = False
+    ) -> tuple[Numbers, Numbers] | None:
+        """Returns the numbers of both engines, where both have some."""
+        first, second = (self.numbers_of(quantity, engine, wide=wide) for engine in (one, two))
+        return None if first is None or second is None else (first, second)
 
     def numbers_of(
         self, quantity: Quantity, engine: Engine, *, wide: bool = False
@@ -479,27 +285,19 @@ class EngineComparison:
             return None
         key = (quantity.mode, engine.name, wide)
         if key not in self._numbers and (quantity.mode, engine.name) not in self.missing:
-            x = quantity.origin
-            first = self.engines[0]
-            points = points_near(first, quantity, self.seed)
-            if wide:
-                points = [x, *points_around(first, quantity, self.seed)]
+            first, x = self.engines[0], quantity.point
+            eps = first.base().coarsest_eps
+            with first.isolated():
+                points = list(points_around(x, self.seed, eps)) if wide else [
+                    x.origin, *points_within_rounding(x, self.seed, eps=eps)
+                ]  # fmt: skip
             with Catching(AdjudgeError) as caught:
-                found = engine.numbers(quantity, points)
-                if wide:  # x itself is known
-                    found = Numbers(found.rows[1:], found.values[1:])
-                self._numbers[key] = found
+                self._numbers[key] = engine.numbers(quantity, points, from_x=not wide)
             if (error := caught.error) is not None:
                 lacks = isinstance(error, NotSupportedError)
                 status = Status.UNSUPPORTED if lacks else Status.RAISED
                 self.missing[quantity.mode, engine.name] = (status, first_line(error))
         return self._numbers.get(key)
-
-    @staticmethod
-    def _rounding(quantity: Quantity, engine: Engine) -> float:
-        """Returns the spacing of the coarsest dtype among inputs and outputs."""
-        base = engine.inner(quantity.mode[1:], quantity.taken_at).base
-        return base.coarsest_eps
 
     # ------------------------------------------------------------------ verdicts
 

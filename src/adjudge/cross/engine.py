@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from adjudge.engine import (
     expand,
     placed_tree,
 )
-from adjudge.errors import Source, UnstableOutputError, attempt, running
+from adjudge.errors import Source, running
 from adjudge.floats import Vector
 from adjudge.jacobian import DerivativeAtPoints, Evaluator
 from adjudge.problem import (
@@ -45,14 +44,18 @@ class Quantity:
 
     mode: str
     """The modes of the derivative, outermost first; empty for the value."""
-    domain: Space
-    """What the function whose outermost derivative this is takes: x, and the vector `taken_at`."""
+    point: Problem
+    """Where it is taken: x, followed by `taken_at`."""
     codomain: Space
-    """What that function gives."""
-    origin: Vector
+    """What the function gives whose outermost derivative this is."""
     taken_at: Vector | None = None
     """The cotangent or tangent of the derivative that is taken first, where there are two."""
-    probes: tuple[Vector, ...] = ()
+    probes: tuple[Vector, ...] = (np.ones(1),)
+
+    @property
+    def domain(self) -> Space:
+        """What the function takes whose outermost derivative this is."""
+        return self.point.X
 
     @property
     def space(self) -> Space:
@@ -83,9 +86,15 @@ class Numbers:
     """A quantity on one engine, at several points."""
 
     rows: NDArray[np.float64]
-    """The numbers by point, probe and entry. They are NaN at points where the function raises."""
+    """The numbers by probe, point and entry. They are NaN at points where the function raises."""
     values: NDArray[np.float64]
-    """By point, the value of the function whose outermost derivative is taken."""
+    """By point, the value of the function whose outermost derivative is taken, if one is."""
+    eps: float
+    """The spacing at 1 of the coarsest dtype among inputs and outputs."""
+
+    def take(self, probe: int) -> NDArray[np.float64]:
+        """Returns the numbers for this probe, by point and entry."""
+        return np.asarray(self.rows[probe])
 
 
 @dataclass(frozen=True)
@@ -169,42 +178,25 @@ class Engine:
         """Returns f at x."""
         return self.inner("", None).base
 
-    def numbers(self, quantity: Quantity, points: Sequence[Vector]) -> Numbers:
-        """Returns the quantity at these points, the first of which is x. Raises what f raises at x,
+    def numbers(self, quantity: Quantity, points: Sequence[Vector], *, from_x: bool) -> Numbers:
+        """Returns the quantity at these points. Raises what f raises at the first one if that is x,
         and `NotSupportedError` where the engine lacks the derivative.
         """
+        mode = quantity.mode
         with self.isolated():
-            inner = self.inner(quantity.mode[1:], quantity.taken_at)
-            found = []
-            for k, point in enumerate(points):
-                take = partial(self._numbers_at, quantity, inner, point)
-                taken = take() if k == 0 else attempt(take, UnstableOutputError)
-                if taken is None:
-                    probes = max(1, len(quantity.probes))
-                    nothing = np.full((probes, quantity.space.size), np.nan)
-                    taken = nothing, np.full(inner.base.Y.size, np.nan)
-                found.append(taken)
-        rows, values = zip(*found, strict=True)
-        return Numbers(np.array(rows), np.array(values))
-
-    def _numbers_at(
-        self, quantity: Quantity, inner: InnerDerivative, point: Vector
-    ) -> tuple[Any, Vector]:
-        """Returns the quantity at one point, by probe, and the value of what is differentiated."""
-        at = Evaluator(inner.base)
-        if not quantity.mode:
-            value = at.value(point)
-            return value[None, :], value
-        letter = quantity.mode[0]
-        derivative = DerivativeAtPoints(at, letter)
-        derivative.add(point[inner.kept])
-        rows = np.zeros((len(quantity.probes), quantity.space.size))
-        for row, probe in zip(rows, quantity.probes, strict=True):
-            if letter == "R":
-                row[inner.kept] = derivative.take(probe)[0]
-            else:
-                row[:] = derivative.take(probe[inner.kept])[0]
-        return rows, derivative.values[0]
+            base, kept = (inner := self.inner(mode[1:], quantity.taken_at)).base, inner.kept
+            probes = quantity.probes
+            if mode[:1] == "F":
+                probes = tuple(probe[kept] for probe in probes)
+            here = [point[kept] for point in points]
+            taken = DerivativeAtPoints(Evaluator(base), mode[:1], here, probes, from_x=from_x)
+            if not mode:
+                return Numbers(taken.values[None], taken.values[:, :0], base.coarsest_eps)
+            rows = np.zeros((len(probes), len(points), quantity.space.size))
+            its = kept if mode[0] == "R" else slice(None)
+            for k, row in enumerate(rows):
+                row[:, its] = taken.take(k)
+        return Numbers(rows, taken.values, base.coarsest_eps)
 
     def inner(self, taken: str, at: Vector | None) -> InnerDerivative:
         """Returns the derivative in the mode `taken`, at the cotangent or tangent `at`; f itself

@@ -8,28 +8,36 @@ which perturbs by units of rounding to see how many digits are left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.constants import (
-    CONSTANT_VALUE_RATIO,
+    COARSE_EPS,
+    CONSTANT_RATIO,
     DERIVATIVE_UNITS,
     ENOUGH_POINTS,
+    FAR_DISTANCES,
     FEW_LEAVES,
     LEAF_PROBES,
+    LOST_UNITS,
+    NARROW_VALUE_UNITS,
     NEAR_DISTANCES,
     NEAR_ULPS,
     SHORTEST_DISTANCE_UNITS,
+    SPACING_UNITS,
     STANDARD_ERRORS,
+    WORST_ENTRIES,
+    WRONG_FACTOR,
 )
 from adjudge.errors import UnstableOutputError, attempt
-from adjudge.floats import Vector, scale
+from adjudge.estimate import representable
+from adjudge.floats import Vector, lowest_bit, norm, scale
 from adjudge.limits import limits
 from adjudge.problem import (
     Base,
@@ -45,6 +53,7 @@ from adjudge.problem import (
 )
 
 Array = NDArray[np.float64]
+T = TypeVar("T")
 
 
 # -- points
@@ -65,11 +74,14 @@ def points_within_rounding(
     unit[~np.isfinite(unit)] = 0.0
     steps = np.array([-NEAR_ULPS, -1, 1, NEAR_ULPS])
     for _ in range(2):
-        yield problem.clipped(x + random.choice(steps, X.size) * unit)
+        yield _representable(problem, x + random.choice(steps, X.size) * unit)
 
 
 def points_around(
-    problem: Problem, seed: int, distances: Iterable[float], eps: float
+    problem: Problem,
+    seed: int,
+    eps: float,
+    distances: Sequence[float] = NEAR_DISTANCES + FAR_DISTANCES,
 ) -> Iterator[Vector]:
     """Yields a point at each of these distances, relative to every entry of x; an entry that is
     zero moves by the scale of its leaf. No point is closer than `SHORTEST_DISTANCE_UNITS` of `eps`.
@@ -78,7 +90,12 @@ def points_around(
     lengths = np.where(x != 0, np.abs(x), problem.length_scales)
     for distance in distances:
         reach = max(distance, SHORTEST_DISTANCE_UNITS * eps)
-        yield problem.clipped(x + reach * lengths * random.uniform(-1, 1, x.size))
+        yield _representable(problem, x + reach * lengths * random.uniform(-1, 1, x.size))
+
+
+def _representable(problem: Problem, point: Vector) -> Vector:
+    """Returns the point within the bounds, as numbers that every side can hold."""
+    return representable(problem, problem.clipped(point), range(len(problem.X.leaves)))
 
 
 # -- one number
@@ -95,13 +112,13 @@ def is_systematic(
     defined is evidence of nothing.
     """
     gaps = [gap]
-    for point in points_around(problem, seed, NEAR_DISTANCES, eps):
+    for point in points_around(problem, seed, eps, NEAR_DISTANCES):
         there = attempt(partial(gap_at, point), UnstableOutputError)
         if there is not None and np.isfinite(there):
             gaps.append(there)
             e = np.array(gaps)[:, None, None]
             held = np.ones((len(gaps), 1), bool)
-            if len(gaps) > 2 and not constant(e, CONSTANT_VALUE_RATIO, held).item():
+            if len(gaps) >= ENOUGH_POINTS and not constant(e, held).item():
                 return False
     return len(gaps) > ENOUGH_POINTS
 
@@ -114,13 +131,360 @@ def perturbed(vector: Vector, random: np.random.Generator) -> Vector:
     return np.asarray(vector * (1 + NEAR_DISTANCES[-1] * random.uniform(-1, 1, vector.size)))
 
 
-# -- many numbers
+# -- two sides
+
+
+@dataclass(frozen=True)
+class Evaluator:
+    """Evaluates one implementation of a function: a problem, observed at x, and the context it runs
+    in.
+    """
+
+    base: Base
+    context: Callable[[], AbstractContextManager[None]] = nullcontext
+
+    @property
+    def problem(self) -> Problem:
+        """The problem that is evaluated."""
+        return self.base.problem
+
+    def value(self, point: Vector) -> Vector:
+        """Returns the outputs of f at `point`, without those that are only observed."""
+        with self.context():
+            value = evaluate(self.problem, self.base, point, Purpose.NEAR_X)
+        return value[: self.base.Y.size]
+
+
+class Side(Protocol):
+    """One of two sides that should give the same numbers, at several points."""
+
+    @property
+    def values(self) -> Array:
+        """f by point and output. It is NaN where f raises, and so are the numbers."""
+
+    @property
+    def eps(self) -> float:
+        """The spacing at 1 of the coarsest dtype."""
+
+    def take(self, probe: int) -> Array:
+        """Returns the numbers for this probe, by point and entry."""
+
+
+Pair = tuple[Side, Side]
+"""Two sides at the same points."""
+
+
+class DerivativeAtPoints:
+    """The derivative of one evaluator in the mode `letter` for some probes, at several points."""
+
+    def __init__(
+        self, at: Evaluator, letter: str, points: Sequence[Vector], probes: Sequence[Vector],
+        *, from_x: bool,
+    ) -> None:  # fmt: skip
+        """Evaluates f at the points. Raises what f or its derivative raises at the first of them if
+        that is x (`from_x`); at the others it is passed over.
+        """
+        self.at, self.letter, self.probes, self.from_x = at, letter, probes, from_x
+        self.eps = at.base.coarsest_eps
+        self.places: list[Reverse | Forward | None] = []
+        self.values = np.full((len(points), at.base.Y.size), np.nan)
+        for k, point in enumerate(points):
+            self.places.append(self._attempt(k, partial(self.add, k, point)))
+
+    def add(self, k: int, point: Vector) -> Reverse | Forward:
+        """Evaluates f at point `k`."""
+        base, problem = self.at.base, replace(self.at.problem, origin=point)
+        if self.letter != "R":
+            self.values[k] = self.at.value(point)
+            return Forward(problem)
+        with self.at.context():
+            reverse = Reverse(problem)
+            likes = base.arrays[: len(base.Y.leaves)]
+            self.values[k] = base.Y.vector(problem.backend, reverse.outputs, likes)
+        return reverse
+
+    def take(self, probe: int, count: int | None = None) -> Array:
+        """Returns `J* w` or `J v` at the points, or at the first `count` of them, one row for
+        each.
+        """
+        base = self.at.base
+        space = base.Y if self.letter == "F" else self.at.problem.X
+        rows = np.full((len(self.places[:count]), space.size), np.nan)
+        with self.at.context():
+            for k, place in enumerate(self.places[:count]):
+                row = self._attempt(k, partial(self._row, place, self.probes[probe]))
+                if row is not None:
+                    rows[k] = row
+        return rows
+
+    def _attempt(self, k: int, call: Callable[[], T]) -> T | None:
+        return call() if k == 0 and self.from_x else attempt(call, UnstableOutputError)
+
+    def _row(self, place: Reverse | Forward | None, probe: Vector) -> Vector | None:
+        base = self.at.base
+        if isinstance(place, Reverse):
+            return place.row(base, probe)
+        return None if place is None else place.column(base, probe)[1]
+
+
+@dataclass(frozen=True)
+class ValueAtPoints:
+    """The values of a side, as the numbers that are compared."""
+
+    of: Side
+    eps: float = field(init=False)
+    values: Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Nothing stands beside the numbers, of which f would be the value."""
+        vars(self).update(eps=self.of.eps, values=self.of.values[:, :0])
+
+    def take(self, probe: int) -> Array:
+        """Returns the values by point."""
+        return self.of.values
+
+
+class Deviation(NamedTuple):
+    """How far two sides are apart at x and within rounding of it, by entry and for the probe that
+    shows it best.
+    """
+
+    off: Vector
+    """The root of the mean square of the deviations."""
+    size: Vector
+    """The root of the mean square of the numbers, of the larger side."""
+    motion: Vector
+    """The distance that the numbers move between the points."""
+    allowed: Vector
+    """The rounding that the sides may be apart by."""
+    probe: NDArray[np.intp]
+    not_finite: NDArray[np.bool_]
+    """Marks where one side alone is finite at x."""
+    absent: NDArray[np.bool_]
+    """Marks where the first side has zeros throughout, and the second has none."""
+    biases: Array
+    """The part of the numbers that the deviation is, by probe, point and leaf."""
+    compared: int
+    """The number of numbers at x."""
+
+    @property
+    def ratio(self) -> Vector:
+        """The deviation over what is allowed."""
+        with np.errstate(all="ignore"):
+            return np.where(self.off > 0, self.off / self.allowed, 0.0)
+
+    def suspects(self, bound: float) -> NDArray[np.intp]:
+        """Returns the entries farthest beyond `bound` times what is allowed."""
+        ratio = self.ratio
+        beyond = np.flatnonzero(ratio > bound)
+        return beyond[np.argsort(-ratio[beyond], kind="stable")[:WORST_ENTRIES]]
+
+
+class Persisting(NamedTuple):
+    """Which deviations two sides have at all points alike."""
+
+    entries: NDArray[np.intp]
+    """The entries that an error explains, and rounding does not."""
+    hidden: bool
+    """Whether there were others that f could not show for its own rounding."""
+    biases: Array
+    """As in `Deviation`, at the points around x."""
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The comparison of two sides that should give the same numbers."""
+
+    space: Space
+    """The space in which the numbers lie."""
+    probes: Sequence[Vector] = (np.ones(1),)
+    lengths: Vector | None = None
+    """What a deviation is multiplied by to say how much f moves by it; `None` for values of f."""
+
+    def apart(self, pair: Pair) -> Deviation:
+        """Measures how far two sides are apart at x, the first of their points, and at points
+        within rounding of x.
+
+        Conditioning shows in how the side of higher precision moves; the other one moves by its
+        rounding as well. Probes of one leaf are taken together, since the terms of a derivative may
+        cancel for one of them.
+        """
+        one, two = pair
+        groups: dict[bytes, list[int]] = {}
+        for k, probe in enumerate(self.probes):
+            groups.setdefault(np.packbits(probe != 0).tobytes(), []).append(k)
+        # Where f itself overflows on one side, its derivative says nothing.
+        alike = bool(np.all(np.isfinite(one.values[0]) == np.isfinite(two.values[0])))
+        found: Deviation | None = None
+        for group in groups.values():
+            new = self._apart_for(pair, group)
+            if found is None:
+                found = new
+                continue
+            with np.errstate(all="ignore"):
+                worse = new.off * found.allowed > found.off * new.allowed
+            found = Deviation(
+                np.where(worse, new.off, found.off),
+                np.where(worse, new.size, found.size),
+                np.where(worse, new.motion, found.motion),
+                np.where(worse, new.allowed, found.allowed),
+                np.where(worse, new.probe, found.probe),
+                found.not_finite | new.not_finite,
+                found.absent & new.absent,
+                np.concatenate([found.biases, new.biases]),
+                found.compared + new.compared,
+            )
+        assert found is not None
+        return found if alike else found._replace(not_finite=np.zeros_like(found.not_finite))
+
+    def _apart_for(self, pair: Pair, group: Sequence[int]) -> Deviation:
+        """Returns the deviation for some of the probes."""
+        space, huge = self.space, _huge(self.space)
+        u, finest = max(side.eps for side in pair) / 2, min(side.eps for side in pair)
+        squares = np.zeros((3, space.size))
+        motion, largest = np.zeros(space.size), np.zeros(space.size)
+        probe = np.full(space.size, group[0])
+        not_finite, absent = np.zeros(space.size, bool), np.ones(space.size, bool)
+        biases, compared = [], 0
+        for k in group:
+            low, high = rows = [side.take(k) for side in pair]
+            finite = [np.isfinite(row) & (np.abs(row) < huge) for row in rows]
+            held = finite[0] & finite[1]
+            only = (finite[0] & ~np.isfinite(high)) | (finite[1] & ~np.isfinite(low))
+            not_finite |= only[0]
+            compared += int(np.count_nonzero(held[0] | only[0]))
+            low, high = rows = [np.where(held, row, 0.0) for row in rows]
+            squares += [np.mean(row**2, axis=0) for row in (low - high, low, high)]
+            biases.append(relative_bias(low - high, high, space))
+            absent &= np.all((low == 0) & (high != 0), axis=0)
+            for side, row in zip(pair, rows, strict=True):
+                if side.eps == finest:
+                    motion = np.maximum(motion, np.max(np.abs(row - row[0]), axis=0))
+            gap = np.where(only[0], np.inf, np.abs(low[0] - high[0]))
+            probe, largest = np.where(gap > largest, k, probe), np.fmax(gap, largest)
+        off, *sizes = np.sqrt(squares / len(group))
+        size = space.modulus(*sizes)
+        # Zeros throughout are no matter of conditioning.
+        motion = np.where(absent, 0.0, motion)
+        allowed = rounding_allowance(u, size, motion, space)
+        return Deviation(
+            off, size, motion, allowed, probe, not_finite, absent, np.array(biases), compared
+        )
+
+    def allowing_spacing(self, pair: Pair, found: Deviation) -> Deviation:
+        """Returns the deviation of values with their spacing at `points_around` allowed, where that
+        is coarser than their rounding, since they are differences of larger numbers.
+        """
+        allowed = found.allowed
+        for side in pair:
+            values, u = side.take(0), side.eps / 2
+            unit = np.min(lowest_bit(values), axis=0)
+            near = np.where(np.isfinite(values), values, 0.0)[: len(NEAR_DISTANCES)]
+            lost = unit > LOST_UNITS * u * np.max(np.abs(near), axis=0)
+            coarse = lost & (unit <= SPACING_UNITS * u)
+            allowed = allowed + DERIVATIVE_UNITS * np.where(coarse, unit, 0.0)
+        return found._replace(allowed=allowed)
+
+    def persisting(self, pair: Pair, found: Deviation, suspects: NDArray[np.intp]) -> Persisting:
+        """Returns which of the suspects are off in the same way at `points_around` x.
+
+        A deviation that is the same at all points close to x is no rounding, and neither is one
+        that is the same part of the derivative at all points farther off. One that f could not show
+        counts only if it is such a part: digits were lost in an intermediate value (`1 - y` with y
+        next to 1), and the derivative is computed from what is left.
+        """
+        e, g, held, biases = self._samples(pair, suspects)
+        near = len(NEAR_DISTANCES)
+        size = found.size.copy()
+        size[suspects] = np.maximum(_rms_held(g, held), _rms_held(e + g, held))
+        u = max(side.eps for side in pair) / 2
+        bound = WRONG_FACTOR * rounding_allowance(u, size, found.motion, self.space)[suspects]
+        zero = [np.all((side == 0) | ~held[:, None], axis=(0, 1)) for side in (e + g, g)]
+        missing = np.any(held, axis=0) & (zero[0] | zero[1])
+        part = proportional(e, g, held) & ~missing
+        stands = [np.all((side == side[0]) | ~held[:near, None], axis=(0, 1))
+                  for side in (e[:near] + g[:near], g[:near])]  # fmt: skip
+        # Nothing shows how much of a value was lost in the values that it is computed from.
+        close = near if self.lengths is not None else len(e)
+        steady = constant(e[:close], held[:close]) & (stands[0] == stands[1])
+        lasting = np.where(found.absent[suspects], missing, missing | part | steady)
+        lasting &= _rms_held(e, held) > bound
+        entries = suspects[lasting] if np.any(lasting) else suspects
+        if bool(entries.size) and self.hides(pair, found.off[entries], entries):
+            return Persisting(suspects[lasting & part], not np.any(lasting & part), biases)
+        return Persisting(suspects[lasting], False, biases)
+
+    def hides(self, pair: Pair, off: Vector, entries: NDArray[np.intp]) -> bool:
+        """Returns whether f hides these deviations of its derivative in its own rounding: over the
+        scale of x they move it by no more than that, or than its two values are apart.
+        """
+        if self.lengths is None:
+            return False
+        eps = max(side.eps for side in pair)
+        units = NARROW_VALUE_UNITS if eps > COARSE_EPS else DERIVATIVE_UNITS
+        apart, f = deviation_of_values(pair)
+        shown = max(units * eps / 2 * float(rms(norm(f))), WRONG_FACTOR * float(rms(norm(apart))))
+        return float(norm(off * self.lengths[entries])) <= shown
+
+    def _samples(self, pair: Pair, kept: NDArray[np.intp]) -> _Samples:
+        """Returns what both sides have at the kept entries."""
+        es, gs, helds, biases = [], [], [], []
+        for k in range(len(self.probes)):
+            low, high = (side.take(k) for side in pair)
+            e, g = finite_deviation(low, high)
+            es.append(e[:, kept])
+            gs.append(g[:, kept])
+            helds.append((np.isfinite(low) & np.isfinite(high))[:, kept])
+            biases.append(relative_bias(e, g, self.space))
+        # Points farther off come last, and are enough where f is defined at them.
+        there = np.flatnonzero(_defined(pair))
+        far = there[there >= len(NEAR_DISTANCES)]
+        shown = np.array(biases)[:, far if far.size >= ENOUGH_POINTS else there]
+        return _Samples(np.stack(es, 1), np.stack(gs, 1), np.all(helds, axis=0), shown)
+
+
+def _defined(pair: Pair) -> NDArray[np.bool_]:
+    """Marks the points at which f is defined on both sides."""
+    one, two = (np.isfinite(side.values) for side in pair)
+    return np.asarray(np.any(one & two, axis=1))
+
+
+def deviation_of_values(pair: Pair) -> tuple[Array, Array]:
+    """Returns the difference of the values of f, and the second side's, where f is defined."""
+    there = _defined(pair)
+    one, two = (side.values[there] for side in pair)
+    return finite_deviation(one, two)
+
+
+class _Samples(NamedTuple):
+    """Deviations and derivatives of some entries, by point, probe and entry."""
+
+    deviation: Array
+    derivative: Array
+    held: NDArray[np.bool_]
+    """Says, by point and entry, whether all of them are finite."""
+    biases: Array
+
+
+# -- what is rounding
 
 
 def rms(values: Array, axis: int | tuple[int, ...] | None = None) -> Vector:
     """Returns the root of the mean square."""
     with np.errstate(all="ignore"):
         return np.asarray(np.sqrt(np.mean(values**2, axis=axis)))
+
+
+def _rms_held(values: Array, held: NDArray[np.bool_]) -> Vector:
+    """Returns the root of the mean square over points and probes, by entry, of what is held."""
+    count = np.maximum(np.sum(held, axis=0) * values.shape[1], 1)
+    return np.asarray(np.sqrt(np.sum(values**2 * held[:, None], axis=(0, 1)) / count))
+
+
+def _huge(space: Space) -> Vector:
+    """Returns from where on numbers are infinite in the dtype of each coordinate."""
+    largest = [np.inf if leaf.double else leaf.huge for leaf in space.leaves]
+    return np.repeat(largest, [leaf.size for leaf in space.leaves])
 
 
 def finite_deviation(low: Array, high: Array) -> tuple[Array, Array]:
@@ -159,20 +523,6 @@ def relative_bias(e: Array, g: Array, space: Space) -> list[Vector]:
     return list(np.nan_to_num(np.array(by_leaf), posinf=0.0, neginf=0.0).T)
 
 
-def common_factors(biases: Array, few: float) -> Vector:
-    """Returns, by leaf, the factor that all of its entries are off by.
-
-    It is 1 where that is not significant among the points, or within `few`. `biases` are by probe,
-    point and leaf. One entry that is off by a unit of rounding says nothing; a thousand entries
-    that are all off by the same part of a unit do, and name the factor.
-    """
-    points = np.mean(biases, axis=0)
-    count = len(points)
-    mean = np.mean(points, axis=0)
-    error = np.std(points, axis=0, ddof=min(count - 1, 1)) / np.sqrt(count)
-    return np.where(np.abs(mean) > np.maximum(STANDARD_ERRORS * error, few), 1 + mean, 1.0)
-
-
 def proportional(e: Array, g: Array, held: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Marks the entries whose deviation is the same part of the derivative at all points.
 
@@ -185,17 +535,15 @@ def proportional(e: Array, g: Array, held: NDArray[np.bool_]) -> NDArray[np.bool
     part = np.sum(e * g, axis=1) / np.where(held, whole, 1.0)
     mean, scatter, count = _moments(np.where(held, part, 0.0), held)
     sure = np.abs(mean) > STANDARD_ERRORS * np.sqrt(scatter / np.maximum(count, 1))
-    return np.asarray((count > 2) & sure)
+    return np.asarray((count >= ENOUGH_POINTS) & sure)
 
 
-def constant(e: Array, ratio: float, held: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Marks the entries whose deviation is the same at all points, for each probe by itself. The
-    squared mean has to exceed `ratio` times the variance between points.
-    """
+def constant(e: Array, held: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Marks the entries whose deviation is the same at all points, for each probe by itself."""
     held = held[:, None]
     mean, scatter, count = _moments(np.where(held, e, 0.0), held)
-    sure = np.sum(mean**2, axis=0) > ratio * np.sum(scatter, axis=0)
-    return np.asarray((count[0] > 2) & sure)
+    sure = np.sum(mean**2, axis=0) > CONSTANT_RATIO * np.sum(scatter, axis=0)
+    return np.asarray((count[0] >= ENOUGH_POINTS) & sure)
 
 
 class Moments(NamedTuple):
@@ -212,92 +560,6 @@ def _moments(values: Array, held: NDArray[np.bool_]) -> Moments:
     mean = np.sum(values, axis=0) / np.maximum(count, 1)
     scatter = np.sum(held * (values - mean) ** 2, axis=0) / np.maximum(count - 1, 1)
     return Moments(mean, scatter, np.asarray(count, dtype=np.float64))
-
-
-@dataclass(frozen=True)
-class Evaluator:
-    """Evaluates one implementation of a function: a problem, observed at x, and the context it runs
-    in.
-
-    Two of them are compared: the function in its own precision and in double, or the function of
-    one engine and that of another.
-    """
-
-    base: Base
-    context: Callable[[], AbstractContextManager[None]] = nullcontext
-
-    @property
-    def problem(self) -> Problem:
-        """The problem that is evaluated."""
-        return self.base.problem
-
-    def value(self, point: Vector) -> Vector:
-        """Returns the outputs of f at `point`, without those that are only observed."""
-        with self.context():
-            value = evaluate(self.problem, self.base, point, Purpose.NEAR_X)
-        return value[: self.base.Y.size]
-
-
-class DerivativeAtPoints:
-    """The derivative of one evaluator in the mode `letter`, at several points at once."""
-
-    def __init__(self, at: Evaluator, letter: str) -> None:
-        """Begins without any point."""
-        self.at, self.letter = at, letter
-        self.places: list[Reverse | Forward] = []
-        self.values: list[Vector] = []
-        """f at the points."""
-
-    def add(self, point: Vector) -> None:
-        """Adds a point, at which f is evaluated."""
-        base, problem = self.at.base, replace(self.at.problem, origin=point)
-        if self.letter == "F":
-            self.values.append(self.at.value(point))
-            self.places.append(Forward(problem))
-            return
-        with self.at.context():
-            reverse = Reverse(problem)
-            likes = base.arrays[: len(base.Y.leaves)]
-            self.values.append(base.Y.vector(problem.backend, reverse.outputs, likes))
-            self.places.append(reverse)
-
-    def take(self, probe: Vector, count: int | None = None) -> NDArray[np.float64]:
-        """Returns `J* w` or `J v` at the points, or at the first `count` of them, one row
-        for each.
-        """
-        base = self.at.base
-        with self.at.context():
-            return np.array(
-                [
-                    place.row(base, probe)
-                    if isinstance(place, Reverse)
-                    else place.column(base, probe)[1]
-                    for place in self.places[:count]
-                ]
-            )
-
-
-def derivatives_of_both(
-    one: Evaluator, other: Evaluator, letter: str, points: Sequence[Vector]
-) -> list[DerivativeAtPoints]:
-    """Returns the derivatives of both at these points, which are rounded to the dtype of `one` so
-    that both see the same numbers. A point at which either raises is left out, unless it is x.
-    """
-    low, high = DerivativeAtPoints(one, letter), DerivativeAtPoints(other, letter)
-    problem = one.problem
-
-    def add(point: Vector) -> None:
-        low.add(point)
-        high.add(point)
-
-    for point in points:
-        rounded = problem.X.vector(problem.backend, problem.point(point), problem.x)
-        if point is problem.origin:
-            add(rounded)
-            continue
-        attempt(partial(add, rounded), UnstableOutputError)
-        del low.places[len(high.places) :], low.values[len(high.values) :]  # of `one` alone
-    return [low, high]
 
 
 def random_probes(

@@ -86,10 +86,6 @@ class Stream(IntEnum):
     """The probes that all engines share. They are drawn for each mode."""
     CROSS_TAKEN_AT = 59
     """The cotangent or tangent of the first derivative that all engines share."""
-    CROSS_NEAR = 61
-    """The points within units of rounding of x at which engines are compared."""
-    CROSS_AROUND = 67
-    """The points farther off x at which engines are compared."""
 
 
 def generator(seed: int, stream: Stream, *more: int) -> np.random.Generator:
