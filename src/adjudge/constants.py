@@ -425,6 +425,14 @@ ours."""
 FULL_DIGITS_PART = 1 / 8
 """What cancels stands still as well, for want of digits. Outputs below this part of the largest in
 their leaf do not count as standing still. The value is ours."""
+PLATEAU_UNITS = 64
+"""An output that f should move by a few units of rounding may stand still by chance. It is looked
+at only where the motion should be more than this many units. The value is ours and has no
+derivation."""
+PLATEAU_STEPS = (2.0**-30, 2.0**-15, 1.1 * 2.0**-10)
+"""A dtype is known by the steps that it does not resolve. These are relative to the scale of x:
+float32 resolves the second and not the first, float16 the third and not the second, and bfloat16
+none of them. The values lie between the spacings of these dtypes, and are ours."""
 NOISE_POINTS = (32, 31, 29, 28, 25, 24, 21, 19, 18, 16)
 """Noise of f that is larger than its rounding makes right derivatives fail. It is sampled at these
 points, in 32nds of a step, which are exact in any dtype. Their number leaves five residuals beside
@@ -439,6 +447,28 @@ NOISE_DEGREE = 4
 the truncation that it leaves is of the order of `(h / 4)^5`, so that a smooth f looks as smooth as
 it is. The value is ours. With 32 in its place 3 of 20 cases of the zoo that read it were judged
 worse, and with 1 none, for 6 % more evaluations."""
+STAIRCASE_PART = 1 / 2
+"""On a staircase most neighbours are equal, and what a polynomial leaves over is far smaller than
+what rounding to a step hides. Values count as those of a staircase where this part of neighbours
+are equal; the noise is then at least half of the smallest move. The value is ours."""
+LATTICE_SPACINGS = 4
+"""Values that are differences of larger numbers (`exp(x) - 1` near 0) lie on a lattice that is
+coarser than their own rounding, and would seem to have less noise than they have. A lattice counts
+as coarser from this many spacings of the largest value on. The value is ours."""
+LATTICE_DEVIATION = 1 / 4
+"""Rounding to a lattice of spacing h has the standard deviation `h / sqrt(12)`. It counts as this
+part of h, which is a little less."""
+FEWER_BITS = 3
+"""Values may need a few bits less than the points that they come from by chance. f rounds to a
+dtype only if the points need more bits than that by this many. The value is ours."""
+NOISE_FACTOR = 2
+"""Ten values give the standard deviation of noise to some tens of percent, and noise is now and
+then larger than its deviation. The error bar allows for this many deviations. The value is ours and
+has no derivation."""
+SHORTER_NOISE_STEP = 1 / 8
+"""At a much shorter step the noise of f may be another one. It is measured once more where the
+ladders, now that noise is known, choose steps below this part of the one before. The value is ours
+and has no derivation."""
 NARROW_EPS = 2.0**-40
 """A function that rounds to a narrower dtype inside stands still about x, and its right derivative
 would be called wrong. The narrower dtypes are those with a spacing at 1 above this."""

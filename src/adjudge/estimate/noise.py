@@ -16,13 +16,21 @@ from numpy.typing import NDArray
 from adjudge.constants import (
     COARSE_EPS,
     ENOUGH_VALUES,
+    FEWER_BITS,
     FEWEST_BITS,
     FULL_DIGITS_PART,
+    LATTICE_DEVIATION,
+    LATTICE_SPACINGS,
     NARROW_EPS,
     NOISE_DEGREE,
+    NOISE_FACTOR,
     NOISE_POINTS,
     OTHER_MAGNITUDES,
     PLATEAU_PART,
+    PLATEAU_STEPS,
+    PLATEAU_UNITS,
+    SHORTER_NOISE_STEP,
+    STAIRCASE_PART,
     UNEVEN_NOISE_POINTS,
 )
 from adjudge.errors import Source, attempt, running
@@ -63,7 +71,7 @@ def computational_noise(values: Vector, points: Sequence[float]) -> Vector:
         unit = np.min(np.where(moves > 0, moves, np.inf), axis=0, initial=np.inf)
         # On a staircase most neighbours are equal, and residuals say less than the height of a
         # step.
-        flat = np.count_nonzero(moves == 0, axis=0) >= len(moves) // 2
+        flat = np.count_nonzero(moves == 0, axis=0) >= int(STAIRCASE_PART * len(moves))
         # A single move is a jump and not a staircase.
         flat &= np.count_nonzero(moves, axis=0) > 1
         noise = np.where(flat, np.fmax(noise, unit / 2), noise)
@@ -78,8 +86,8 @@ def lattice_noise(values: Vector, eps: float) -> Vector:
     with np.errstate(invalid="ignore"):
         unit = np.min(lowest_bit(values), axis=0)
         moves = np.count_nonzero(np.diff(values, axis=0), axis=0) > len(values) // 2
-        coarse = moves & (unit > 4 * eps * np.max(np.abs(values), axis=0))
-    return np.where(coarse, unit / 4, 0.0)
+        coarse = moves & (unit > LATTICE_SPACINGS * eps * np.max(np.abs(values), axis=0))
+    return np.where(coarse, LATTICE_DEVIATION * unit, 0.0)
 
 
 def significant_bits(values: Vector) -> int:
@@ -105,7 +113,7 @@ def carried_dtype(values: Sequence[Vector], points: Iterable[Vector]) -> str | N
         # It does not matter that the range of the dtype is narrower, too.
         if needed == {available}:
             given = significant_bits(np.concatenate(list(points)))
-            return name if available < given - 3 else None
+            return name if available < given - FEWER_BITS else None
     return None
 
 
@@ -124,7 +132,7 @@ def with_measured_noise(
         found = _with_noise(problem, base, found, _noise_about(problem, base, found, step), doubted)
         shorter = _typical_step(found, doubted)
         # At a much shorter step the noise may be another one, and is measured there.
-        if abs(shorter) > abs(step) / 8:
+        if abs(shorter) > SHORTER_NOISE_STEP * abs(step):
             break
         # The noise was measured at a step that the ladders no longer take, and is measured once
         # more.
@@ -180,7 +188,7 @@ def _with_noise(
         tuple(replace(sample, modulus=base.whole.modulus) for sample in samples)
         for samples in ladders
     )
-    noise = np.fmax(2 * noise, base.noise)
+    noise = np.fmax(NOISE_FACTOR * noise, base.noise)
     estimates = [ladder(samples, u, base.values, noise, base.whole.slices) for samples in own]
     return replace(found, estimate=reduce(combined, estimates), ladders=ladders)
 
@@ -264,7 +272,7 @@ def plateau_dtype(problem: Problem, base: Base, found: Column, *, settled: bool)
     k = found.tangent.coordinate
     length = found.tangent.length if k is None else float(np.abs(problem.origin[k]))
     wide = all(problem.X.leaves[j].double for j in found.tangent.leaves)
-    if not wide or u > 2.0**-40 or length == 0:
+    if not wide or u > NARROW_EPS or length == 0:
         return None
 
     own = base.whole.modulus(base.values)
@@ -277,7 +285,7 @@ def plateau_dtype(problem: Problem, base: Base, found: Column, *, settled: bool)
         """Marks the outputs that so long a move should change by many units of rounding."""
         with np.errstate(all="ignore"):
             motion = np.abs(found.estimate.value) * relative * length
-            moves = motion > 64 * u * base.magnitude(base.values)
+            moves = motion > PLATEAU_UNITS * u * base.magnitude(base.values)
             return np.asarray(full & found.estimate.moved & moves)
 
     def unmoved(relative: float) -> NDArray[np.bool_]:
@@ -294,7 +302,7 @@ def plateau_dtype(problem: Problem, base: Base, found: Column, *, settled: bool)
     def part(still: NDArray[np.bool_], relative: float) -> Vector:
         return np.asarray(np.count_nonzero(still, axis=1) / max(1, np.count_nonzero(due(relative))))
 
-    shortest, longer, longest = 2.0**-30, 2.0**-15, 1.1 * 2.0**-10
+    shortest, longer, longest = PLATEAU_STEPS
     close = unmoved(shortest)
     if np.mean(part(close, shortest)) < PLATEAU_PART:
         return None
