@@ -70,7 +70,7 @@ def search(f: Any, drawn: Any, how: Any = SEARCH, judge: Any = judge, **options:
 
 
 def test_a_right_derivative_passes():
-    assert search(planted(lambda x: False), arrays(SHAPES)) is None
+    assert search(planted(lambda x: False), arrays(SHAPES), BRIEF) is None
 
 
 WRONG_AT = {
