@@ -54,7 +54,8 @@ def points(f, low, high, size):
 @pytest.mark.parametrize("name", STAIRS)
 def test_zero_passes_on_a_staircase_and_a_straight_through_gradient_does_not(name, low, high, mode):
     f = STAIRS[name]
-    for seed, x in zip(SEEDS, points(f, low, high, 1 + 2 * (mode == "projected")), strict=True):
+    # four of the ten points: the cells of this table make 216 of them
+    for seed, x in enumerate(points(f, low, high, 1 + 2 * (mode == "projected"))[:4]):
         right = examine(ByHand(f, vjp=zero), x, seed=seed, mode=mode)
         wrong = examine(ByHand(f, vjp=straight_through), x, seed=seed, mode=mode)
 
