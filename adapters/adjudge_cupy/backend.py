@@ -153,6 +153,12 @@ class CupyArrays(PlainArrays):
         with _on(array):
             return cupy.stack([array, cupy.zeros_like(array)], axis=-1)[..., 0]
 
+    def expanded(self, array: Array) -> Array | None:
+        if array.size < 2:
+            return None
+        with _on(array):
+            return cupy.broadcast_to(array.reshape(-1)[0].copy(), array.shape)
+
     def stack(self, arrays: Sequence[Array]) -> Array:
         with _on(arrays[0]):
             return cupy.stack(list(arrays))

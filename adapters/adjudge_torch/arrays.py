@@ -118,6 +118,11 @@ class TorchArrays(ArrayOperations):
         wide[..., 0] = array
         return wide[..., 0].detach()
 
+    def expanded(self, array: Array) -> Array | None:
+        if array.numel() < 2 or array.layout is not torch.strided:
+            return None
+        return array.detach().reshape(-1)[0].clone().expand(array.shape)
+
     def stored_only(self) -> Self:
         return type(self)(stored_only=True)
 

@@ -575,6 +575,12 @@ part. The value is ours and has no derivation."""
 
 # ---- Properties that hold without an estimate
 
+LARGE_PROBES = 2.0**20
+"""A gradient that is clipped beyond some magnitude is a right linear map of small cotangents, and
+would pass. The second probe is the first one times this. The value is ours."""
+LARGE_PROBES_NARROW = 2.0**3
+"""In sixteen bits a probe that is a million times as large overflows, and shows nothing of a clip.
+The second probe is the first one times this, since float16 ends at 65504. The value is ours."""
 MAP_OF_ZERO_UNITS = 64
 """A linear map is zero at zero, and a rule in which terms cancel leaves their rounding there. It
 may leave this many units of rounding of such terms. The value is ours and has no derivation."""

@@ -113,6 +113,7 @@ class Remedy(Enum):
     MEND_NARROW_DTYPE = auto()
     MULTIPLY_BY_PROBE = auto()
     APPLY_LINEAR_MAP = auto()
+    READ_STRIDES = auto()
     ACCEPT_UNDEFINED = auto()
     ACCEPT_OR_EXCUSE_UNDEFINED = auto()
     RETURN_VALUE = auto()
@@ -437,9 +438,11 @@ class ValueInWay(Unequal):
 
 @dataclass(frozen=True, eq=False)
 class NotHomogeneous(Unequal):
-    """`A(-2u)` is not `-2 A(u)`."""
+    """`A(-k u) / -k` is not `A(u)`."""
 
     rule: Rule
+    factor: int
+    """The number k, a power of two."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -447,6 +450,21 @@ class NotAdditive(Unequal):
     """`A(u + v)` is not `A(u) + A(v)`."""
 
     rule: Rule
+
+
+@dataclass(frozen=True, eq=False)
+class LayoutMatters(Unequal):
+    """A pullback depends on how its cotangent lies in memory."""
+
+    layout: str
+    """How it lies there: "expanded" (stride 0), or "with gaps"."""
+
+
+@dataclass(frozen=True, eq=False)
+class LayoutRaised(Detail):
+    """A pullback raises for a cotangent that is expanded, or has gaps in memory."""
+
+    raised: Raised
 
 
 @dataclass(frozen=True, eq=False)

@@ -347,9 +347,13 @@ class _Case:
         pullbacks = Pullbacks(self.identities, reverse)
         findings, budget, rows = self.found.findings, table.budget, table.probes.rows
         undefined = self.settings.check_undefined_grad and self.problem.backend.undefined_cotangents
-        if rows > 1 and table.rows is not None and budget.rows == rows:
+        at_hand = rows > 1 and table.rows is not None and budget.rows == rows
+        if at_hand and table.rows is not None:
             findings += pullbacks.additive_rows(row, table.rows)
-        elif (rows > 1 or (not undefined and not table.probes.full)) and budget.affords(
+        needed = not at_hand and (rows > 1 or (not undefined and not table.probes.full))
+        # A rule that writes into its cotangent is told that, and cannot write into an expanded one.
+        writes = any(finding.status is Status.MUTATES_INPUT for finding in findings)
+        if (needed or (pullbacks.has_strides and not writes)) and budget.affords(
             Task.ADDITIVITY, 2
         ):
             findings += pullbacks.additive_pair(row)

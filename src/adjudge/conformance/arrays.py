@@ -211,6 +211,12 @@ def described(subject: Subject, dtype: str, device: str | None) -> None:
     say("info of noncontiguous", arrays.info(apart), info)
     subject.same(_at("noncontiguous", dtype, device), arrays.to_host(apart), host,
                  "noncontiguous keeps the values")  # fmt: skip
+    spread = arrays.expanded(array)
+    if spread is not None:
+        say("info of expanded", arrays.info(spread), info)
+        repeated = np.full_like(host, host.reshape(-1)[0])
+        subject.same(_at("expanded", dtype, device), arrays.to_host(spread), repeated,
+                     "expanded repeats the first entry")  # fmt: skip
     if _widens(subject, array):
         with environment.widening():
             wide = arrays.widen(array)

@@ -62,6 +62,20 @@ class PlainArrays(ArrayOperations):
                 raise
             raise self.lacks_dtype(f"{dtype} on {device}", str(error)) from error
 
+    def noncontiguous(self, array: Array) -> Array:
+        if not isinstance(array, np.ndarray):
+            return array
+        wide = np.empty((*array.shape, 2), array.dtype)
+        wide[..., 0] = array
+        return wide[..., 0]
+
+    def expanded(self, array: Array) -> Array | None:
+        if not isinstance(array, np.ndarray) or array.size < 2:
+            return None
+        first = array.reshape(-1)[:1].copy()
+        # broadcast_to is read-only, which no cotangent is.
+        return np.lib.stride_tricks.as_strided(first, array.shape, (0,) * array.ndim)
+
     def place(self, array: Array, device: str) -> Array:
         return array_api_compat.to_device(self.copy(array), self._device(device))
 

@@ -188,6 +188,13 @@ class ArrayOperations:
         """Returns the same values in memory with gaps; `array` itself where none can have gaps."""
         return array
 
+    def expanded(self, array: Array) -> Array | None:
+        """Returns an array of that shape whose entries all are the first one of `array`, in one
+        place of memory (stride 0), as the cotangent of a sum is; `None` where arrays have no
+        strides.
+        """
+        return None
+
     def stack(self, arrays: Sequence[Array]) -> Array:
         """Returns the arrays, which have one shape and dtype, along a new leading axis."""
         return self.xp.stack(list(arrays))

@@ -15,7 +15,13 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from adjudge.constants import EXTRA_RUNS, FEW_LEAVES, MAP_OF_ZERO_UNITS
+from adjudge.constants import (
+    EXTRA_RUNS,
+    FEW_LEAVES,
+    LARGE_PROBES,
+    LARGE_PROBES_NARROW,
+    MAP_OF_ZERO_UNITS,
+)
 from adjudge.engine import UNDEFINED, Array, Arrays, MaybeArrays
 from adjudge.errors import AdjudgeError, Catching, Source, UnstableOutputError, running
 from adjudge.findings import (
@@ -25,6 +31,8 @@ from adjudge.findings import (
     Culprit,
     EqualRowsDiffer,
     Finding,
+    LayoutMatters,
+    LayoutRaised,
     NonzeroAtZero,
     NotAdditive,
     NotHomogeneous,
@@ -38,7 +46,7 @@ from adjudge.findings import (
     UndefinedRaised,
     WrongAttribute,
 )
-from adjudge.floats import Vector
+from adjudge.floats import FORMATS, Vector
 from adjudge.problem import (
     Forward,
     Reverse,
@@ -74,33 +82,36 @@ class LinearRule:
         return self.rule.letter + self.checks.problem.modes_taken
 
     def homogeneous(self, u: Vector, first: Vector) -> Iterator[Finding]:
-        """Compares `A(-2u)` with `-2 A(u)`, where `first` is `A(u)`; a vjp also with zero at zero.
+        """Compares `A(-k u) / -k` with `A(u)`, which is `first`; a vjp also with zero at zero.
 
-        Multiplying by -2 is exact, so a repeatable linear map agrees to the last bit, and one
-        comparison shows both that the rule is repeatable and that it is homogeneous. Where it
-        fails, further runs tell which of the two is at fault.
+        The factor k is a large power of two, since some rules clip large probes. Multiplying by it
+        is exact, so a repeatable linear map agrees to the last bit, and one comparison shows both
+        that the rule is repeatable and that it is homogeneous. Where it fails, further runs tell
+        which of the two is at fault.
         """
         checks, apply = self.checks, self.apply
-        doubled = apply(-2.0 * u)
+        factor = self._factor(first)
+        scaled = apply(-factor * u) / -factor
         checks.compared += first.size
-        if not equal_entries(doubled, -2.0 * first):
+        if not equal_entries(scaled, first):
             pairs = [(first, apply(u))]
             if equal_entries(*pairs[0]):
                 # Two runs out of three may agree by chance.
-                pairs = [(doubled / -2.0, apply(-2.0 * u) / -2.0)]
+                pairs = [(scaled, apply(-factor * u) / -factor)]
             if not equal_entries(*pairs[0]):
                 pairs += [(first, apply(u)) for _ in range(EXTRA_RUNS)]
             gap = max(largest_difference(*pair) for pair in pairs)
             varying = list(self._unrepeatable(pairs))
             yield from varying
+            # Numbers that were flushed to zero, or overflow, are no error of the rule.
             if all(finding.note for finding in varying):
                 yield from checks.equal(
                     Status.NONLINEAR,
                     self.rule.letter,
                     self.image,
-                    (doubled, -2.0 * first),
-                    2.0 * np.abs(first) + gap,
-                    partial(NotHomogeneous, rule=self.rule),
+                    (scaled, first),
+                    np.abs(first) + gap,
+                    partial(NotHomogeneous, rule=self.rule, factor=int(factor)),
                     Remedy.MULTIPLY_BY_PROBE,
                 )
         elif checks.any_order:
@@ -115,6 +126,14 @@ class LinearRule:
             yield from self._unrepeatable(pairs)
         if self.rule is Rule.VJP:
             yield from self.zero(np.zeros(u.size))
+
+    def _factor(self, first: Vector) -> float:
+        """Returns the factor of the second probe: large, and far from where the dtype overflows."""
+        eps = self.checks.tolerance.eps
+        factor = LARGE_PROBES if eps <= FORMATS["float32"].eps else LARGE_PROBES_NARROW
+        largest = min((leaf.huge for leaf in self.image.leaves), default=np.inf)
+        size = float(np.max(np.abs(first), initial=0.0))
+        return factor if size * factor**2 < largest else 2.0
 
     def _unrepeatable(self, pairs: Sequence[tuple[Vector, Vector]]) -> Iterator[Finding]:
         """Yields the finding about the pair of runs that differs most, if any does."""
@@ -287,12 +306,66 @@ class Pullbacks:
             apart, size = u @ rows, np.abs(u) @ np.abs(rows)
         yield from self.rule.additive(together, apart, size)
 
+    @cached_property
+    def has_strides(self) -> bool:
+        """Whether a cotangent can lie in memory in several ways."""
+        arrays, base = self.checks.problem.backend.arrays, self.checks.base
+        return any(
+            here and arrays.expanded(array) is not None
+            for here, array in zip(self.reverse.attached, base.arrays, strict=False)
+        )
+
     def additive_pair(self, one: Vector) -> Iterator[Finding]:
-        """Compares `J*(u + v)` with `J* u + J* v` for a second random cotangent."""
-        u, base = self.cotangent, self.checks.base
-        random = generator(self.checks.probes.seed, Stream.SECOND_COTANGENT)
+        """Compares `J*(u + v)` with `J* u + J* v`, where `one` is `J* u`, for cotangents as they
+        come in life: v is a single number, expanded to the shape of its output as the cotangent of
+        a sum is, and `u + v` lies in memory with gaps. Without strides v is random.
+        """
+        checks, reverse, u = self.checks, self.reverse, self.cotangent
+        base, arrays = checks.base, checks.problem.backend.arrays
+        random = generator(checks.probes.seed, Stream.SECOND_COTANGENT)
         v = self._without_detached(random_entries(random, u.size))
-        two, together = (self.reverse.row(base, w) for w in (v, u + v))
+        made = list(reverse.cotangent(base, v))
+        for k, (array, part) in enumerate(zip(made, base.Y.slices, strict=True)):
+            spread = None if array is None else arrays.expanded(array)
+            if spread is not None:
+                made[k] = spread
+                width = 2 if base.Y.leaves[k].complex else 1
+                v[part] = np.tile(v[part][:width], (part.stop - part.start) // width)
+        sums = [
+            None if array is None else arrays.noncontiguous(array)
+            for array in reverse.cotangent(base, u + v)
+        ]
+        with Catching(UnstableOutputError) as caught:
+            two, together = (reverse.vector(reverse.pull(tuple(w))) for w in (made, sums))
+        if (error := caught.error) is not None:
+            if not self.has_strides:
+                raise error
+            row = reverse.row(base, u + v)  # what a contiguous cotangent raises is raised
+            checks.compared += row.size
+            detail = LayoutRaised(Raised.of(error))
+            mode = "R" + checks.problem.modes_taken
+            yield Finding(Status.RAISED, mode, "", detail, Remedy.READ_STRIDES, cause=error)
+            return
+        found = list(self._sum(one, two, together))
+        if found and self.has_strides:
+            pairs = [(two, v, "expanded"), (together, u + v, "with gaps")]
+            plain = [reverse.row(base, w) for _, w, _ in pairs]
+            by_layout: list[Finding] = []
+            for (strided, _, layout), other in zip(pairs, plain, strict=True):
+                by_layout += checks.equal(
+                    Status.INCONSISTENT,
+                    self.rule.rule.letter,
+                    self.rule.image,
+                    (strided, other),
+                    np.abs(other),
+                    partial(LayoutMatters, layout=layout),
+                    Remedy.READ_STRIDES,
+                )
+            found = [*by_layout, *self._sum(one, *plain)]
+        yield from found
+
+    def _sum(self, one: Vector, two: Vector, together: Vector) -> Iterator[Finding]:
+        """Compares a sum of two images with the image of the sum."""
         with np.errstate(all="ignore"):
             apart, size = one + two, np.abs(one) + np.abs(two)
         yield from self.rule.additive(together, apart, size)

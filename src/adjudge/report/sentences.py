@@ -31,6 +31,8 @@ from adjudge.findings import (
     EqualRowsDiffer,
     Finding,
     JudgedBy,
+    LayoutMatters,
+    LayoutRaised,
     Meaning,
     Method,
     ModesDisagree,
@@ -337,8 +339,9 @@ def _value_in_way(detail: ValueInWay, finding: Finding) -> list[str]:
 @said.register
 def _not_homogeneous(detail: NotHomogeneous, finding: Finding) -> list[str]:
     rule = detail.rule
-    sentence = f"the {rule} is not linear in its {rule.probe}: {rule}(-2u) is not -2 {rule}(u)"
-    return _side_by_side(detail, finding, sentence, (f"{rule}(-2u)", f"-2 {rule}(u)"))
+    k = f"-{detail.factor}"
+    sentence = f"the {rule} is not linear in its {rule.probe}: {rule}({k} u) is not {k} {rule}(u)"
+    return _side_by_side(detail, finding, sentence, (f"{rule}({k} u) / {k}", f"{rule}(u)"))
 
 
 @said.register
@@ -349,6 +352,21 @@ def _not_additive(detail: NotAdditive, finding: Finding) -> list[str]:
         f"{rule}(u + v) is not {rule}(u) + {rule}(v)"
     )
     return _side_by_side(detail, finding, sentence, (f"{rule}(u+v)", f"{rule}(u)+{rule}(v)"))
+
+
+@said.register
+def _layout_matters(detail: LayoutMatters, finding: Finding) -> list[str]:
+    how = "expanded (stride 0)" if detail.layout == "expanded" else "in memory with gaps"
+    sentence = f"the vjp depends on the memory layout of its cotangent: it is wrong for one {how}"
+    return _side_by_side(detail, finding, sentence, (detail.layout, "contiguous"))
+
+
+@said.register
+def _layout_raised(detail: LayoutRaised, finding: Finding) -> list[str]:
+    return [
+        "the vjp raises for a cotangent that is expanded, as that of a sum is, or has gaps in "
+        f"memory: {detail.raised.kind}: {detail.raised.message}",
+    ]
 
 
 @said.register
@@ -760,6 +778,8 @@ REMEDIES: dict[Remedy, str | Callable[[Finding], str]] = {
         f"multiply by the {_rule(finding).probe}, and by nothing that depends on it"
     ),
     Remedy.APPLY_LINEAR_MAP: _apply_linear_map,
+    Remedy.READ_STRIDES: "read the cotangent by its strides, or copy it into contiguous memory "
+    "first",
     Remedy.ACCEPT_UNDEFINED: lambda finding: (
         f"treat an undefined (None) {_rule(finding).probe} as zeros"
     ),

@@ -1,0 +1,147 @@
+"""Cotangents as they come in life: expanded, with gaps in memory, and large."""
+
+import numpy as np
+import pytest
+
+from adjudge import ByHand, Status, Verdict, examine
+from adjudge.findings import LayoutMatters, LayoutRaised, NotHomogeneous
+from adjudge.report import text_of
+
+SEEDS = range(10)
+SHAPE = (3, 4)
+
+
+def at(dtype="float64"):
+    return np.random.default_rng(4).normal(size=SHAPE).astype(dtype)
+
+
+def by(wrong, f=np.sin, slope=np.cos):
+    """The rule of f, whose cotangent is taken as `wrong` makes it."""
+    return ByHand(f, vjp=lambda x, w: wrong(w) * slope(x))
+
+
+def details(report):
+    return [type(f.detail) for f in report.findings if f.verdict is Verdict.FAIL]
+
+
+def with_expanded(w, make):
+    return make(w) if 0 in w.strides else w
+
+
+def with_gaps(w, make):
+    return make(w) if w.strides[-1] > w.itemsize else w
+
+
+LAYOUTS = {
+    "the first entry alone": lambda w: np.where(np.arange(w.size).reshape(w.shape) == 0, w, 0.0),
+    "twice": lambda w: 2 * w,
+    "zeros": np.zeros_like,
+    "one part in a thousand": lambda w: 1.001 * w,
+    "negative": np.negative,
+}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_rule_that_is_wrong_for_an_expanded_cotangent_fails(name, seed):
+    rule = by(lambda w: with_expanded(w, LAYOUTS[name]))
+
+    report = examine(rule, at(), seed=seed)
+
+    assert [LayoutMatters] == details(report)
+    assert "expanded (stride 0)" in text_of(report.findings[0])
+
+
+GARBLED = {**LAYOUTS, "in another order": lambda w: np.roll(w, 1)}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", GARBLED)
+def test_a_rule_that_is_wrong_for_a_cotangent_with_gaps_fails(name, seed):
+    rule = by(lambda w: with_gaps(w, GARBLED[name]))
+
+    report = examine(rule, at(), seed=seed)
+
+    assert [LayoutMatters] == details(report)
+    assert "with gaps" in text_of(report.findings[0])
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
+def test_a_rule_that_raises_for_a_layout_fails_and_says_what_it_raised(mode):
+    def contiguous_only(w):
+        if not w.flags.c_contiguous:
+            raise ValueError("view size is not compatible")
+        return w
+
+    report = examine(by(contiguous_only), at(), seed=0, mode=mode)
+
+    assert [LayoutRaised] == details(report)
+    assert Status.RAISED is report.findings[0].status
+    assert "view size is not compatible" in text_of(report.findings[0])
+
+
+CLIPS = {
+    "beyond ten": lambda w: np.clip(w, -10, 10),
+    "beyond ten thousand": lambda w: np.clip(w, -1e4, 1e4),
+    "by their norm": lambda w: w * min(1.0, 50 / max(1.0, np.linalg.norm(w))),
+    "by a tanh": lambda w: 1e3 * np.tanh(w / 1e3),
+    "beyond a hundred to zero": lambda w: np.where(np.abs(w) > 100, 0.0, w),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", CLIPS)
+def test_a_gradient_that_is_clipped_beyond_a_magnitude_fails(name, seed, dtype):
+    report = examine(by(lambda w: CLIPS[name](w).astype(w.dtype)), at(dtype), seed=seed)
+
+    assert report.verdict is Verdict.FAIL
+    assert NotHomogeneous in details(report)
+
+
+RIGHT = {
+    "elementwise": (np.sin, lambda x, w: w * np.cos(x)),
+    "a product of matrices": (lambda x: x @ x.T, lambda x, w: w @ x + w.T @ x),
+    "a mean": (lambda x: x.mean(0), lambda x, w: np.broadcast_to(w / len(x), x.shape)),
+    "values below the smallest number": (
+        lambda x: np.exp(-40 * x**2),
+        lambda x, w: w * -80 * x * np.exp(-40 * x**2),
+    ),
+    "a softmax": (
+        lambda x: np.exp(x) / np.exp(x).sum(-1, keepdims=True),
+        lambda x, w: (
+            (y := np.exp(x) / np.exp(x).sum(-1, keepdims=True))
+            * (w - (w * y).sum(-1, keepdims=True))
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_rule_passes_whatever_the_layout_and_size_of_its_cotangent(name, seed, dtype):
+    f, vjp = RIGHT[name]
+
+    report = examine(ByHand(f, vjp=vjp), at(dtype), seed=seed)
+
+    assert report.verdict is not Verdict.FAIL
+    assert not {LayoutMatters, LayoutRaised, NotHomogeneous} & set(details(report))
+
+
+def test_gradients_that_overflow_for_a_large_cotangent_are_no_error():
+    steep = ByHand(lambda x: 1e35 * x, vjp=lambda x, w: (1e35 * w).astype(w.dtype))
+
+    assert examine(steep, at("float32"), seed=0).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_rule_that_writes_into_its_cotangent_is_told_that(seed):
+    def vjp(x, w):
+        w *= np.cos(x)
+        return w
+
+    report = examine(ByHand(np.sin, vjp=vjp), at(), seed=seed)
+
+    assert Status.MUTATES_INPUT in {finding.status for finding in report.findings}
+    assert Status.RAISED not in {finding.status for finding in report.findings}
