@@ -675,6 +675,10 @@ LADDER_COLUMNS = 32
 """A wrong rule would cost two ladders for every column of a large input, although the verdict
 stands. After this many columns with a disagreement, or as many with a doubt, the rest are judged by
 their two evaluations. The value is ours."""
+ROOM_FOR_LAYOUTS = 64
+"""A small budget would be spent on the memory layout of cotangents before anything is compared.
+With this many evaluations left the layouts come first. The value is ours: it is two ladders and
+more."""
 CONFIRMING_EVALUATIONS = 16
 """A suspicion that cannot be confirmed within the budget would spend it for nothing. So many
 evaluations, those of the ladders, must be left before it is followed. The value is that of one

@@ -28,6 +28,7 @@ from adjudge.constants import (
     KINK_REACH_REDUCTION,
     NARROW_KINK_REACH,
     POINTS_BESIDE_KINK,
+    ROOM_FOR_LAYOUTS,
     RUNS_APART,
     TRACED_PROJECTIONS,
 )
@@ -139,6 +140,7 @@ def judge(base: Base, settings: Settings, provenance: Callable[[], str]) -> Judg
     case.require_finite_values()
     case.measure_noise()
     case.try_rules()
+    case.try_layouts()
     if case.is_the_function_of_the_reference():
         case.compare_with_differences()
     case.check_reverse_rule()
@@ -158,6 +160,7 @@ def judge_properties(base: Base, settings: Settings) -> Judgement:
     case.require_finite_values()
     case.measure_noise()
     case.try_rules()
+    case.try_layouts()
     case.is_the_function_of_the_reference()
     case.check_reverse_rule()
     case.check_forward_rule()
@@ -247,6 +250,7 @@ class _Case:
         self.row: Vector | None = None
         """What reverse mode makes of the cotangent of the probes, where it was taken."""
         self.forward: Forward | None = None
+        self.tried_layouts = False
         self.traced: dict[str, Located] = {}
         """By mode, the wrong entries that its projections were traced to."""
 
@@ -339,6 +343,23 @@ class _Case:
         findings += [one for one in found if one not in findings]
         self.forward = forward
 
+    def try_layouts(self) -> None:
+        """Tries cotangents that are expanded, or have gaps in memory, where the engine has such.
+
+        It comes before f is evaluated at other points, since a vjp may use what f has kept at x.
+        """
+        reverse, row, findings = self.reverse, self.row, self.found.findings
+        if reverse is None or row is None or not any(reverse.attached):
+            return
+        pullbacks = Pullbacks(self.identities, reverse)
+        # A rule that writes into its cotangent is told that, and cannot write into an expanded one.
+        writes = any(finding.status is Status.MUTATES_INPUT for finding in findings)
+        # A small budget is for the comparison first, and for this afterwards.
+        room = self.table.budget.allows(ROOM_FOR_LAYOUTS)
+        if room and pullbacks.has_strides and not writes:
+            findings += pullbacks.additive_pair(row)
+            self.tried_layouts = True
+
     def check_reverse_rule(self) -> None:
         """Checks the vjp as a linear map: additivity, undefined cotangents, and `vmap`."""
         reverse, row, table = self.reverse, self.row, self.table
@@ -347,14 +368,12 @@ class _Case:
         pullbacks = Pullbacks(self.identities, reverse)
         findings, budget, rows = self.found.findings, table.budget, table.probes.rows
         undefined = self.settings.check_undefined_grad and self.problem.backend.undefined_cotangents
-        at_hand = rows > 1 and table.rows is not None and budget.rows == rows
-        if at_hand and table.rows is not None:
+        if rows > 1 and table.rows is not None and budget.rows == rows:
             findings += pullbacks.additive_rows(row, table.rows)
-        needed = not at_hand and (rows > 1 or (not undefined and not table.probes.full))
-        # A rule that writes into its cotangent is told that, and cannot write into an expanded one.
-        writes = any(finding.status is Status.MUTATES_INPUT for finding in findings)
-        if (needed or (pullbacks.has_strides and not writes)) and budget.affords(
-            Task.ADDITIVITY, 2
+        elif (
+            not self.tried_layouts
+            and (rows > 1 or (not undefined and not table.probes.full))
+            and budget.affords(Task.ADDITIVITY, 2)
         ):
             findings += pullbacks.additive_pair(row)
         if undefined and budget.affords(Task.UNDEFINED_COTANGENTS, 1 + len(self.base.Y.leaves)):
