@@ -8,7 +8,7 @@ the start. A verdict that is nearer to the truth counts as better: PASS for a ri
 for a planted error. A constant that no case missed is a candidate to go, or its case is absent.
 
     python benchmarks/constants.py --slice 8
-    python benchmarks/constants.py --only SIGNIFICANT_PART,SUM_UNITS --slice 2 --cases 200
+    python benchmarks/constants.py --only SIGNIFICANT_PART,WRONG_FACTOR --slice 2 --cases 200
     python benchmarks/constants.py --part cross --slice 4
 """
 

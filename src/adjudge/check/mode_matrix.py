@@ -27,7 +27,6 @@ from adjudge.check.one_problem import (
     unsupported,
 )
 from adjudge.check.options import Settings
-from adjudge.constants import SAME_NUMBER_UNITS
 from adjudge.engine import AutodiffBackend
 from adjudge.errors import Catching, InputError, NotSupportedError
 from adjudge.findings import (
@@ -43,7 +42,7 @@ from adjudge.findings import (
     worst,
 )
 from adjudge.floats import Vector
-from adjudge.jacobian import Tally, least_work
+from adjudge.jacobian import Tally, least_work, rounding_part
 from adjudge.problem import (
     COTANGENT,
     DIFFERENTIATING,
@@ -85,7 +84,7 @@ def near(space: Space, one: Vector, two: Vector) -> bool:
             continue
         with np.errstate(all="ignore"):
             size = np.max(np.abs(a), initial=0.0, where=np.isfinite(a))
-            apart = np.abs(a - b) > SAME_NUMBER_UNITS * leaf.eps * size
+            apart = np.abs(a - b) > rounding_part(leaf.eps) * size
         if np.any(apart) or not np.array_equal(np.isfinite(a), np.isfinite(b)):
             return False
         if not np.array_equal(a[~np.isfinite(a)], b[~np.isfinite(a)], equal_nan=True):
@@ -187,7 +186,7 @@ def forward_by_reverse(base: Base, row: Image, column: Image, seed: int) -> int:
             with np.errstate(all="ignore"):
                 one, two = image[here] @ w[here], its @ t
                 size = np.abs(image[here]) @ np.abs(w[here]) + np.abs(its) @ np.abs(t)
-            if not abs(one - two) <= SAME_NUMBER_UNITS * leaf.eps * size:
+            if not abs(one - two) <= rounding_part(leaf.eps) * size:
                 return 0
             compared += 1
     return compared
@@ -195,7 +194,7 @@ def forward_by_reverse(base: Base, row: Image, column: Image, seed: int) -> int:
 
 def agreeing(mode: str, compared: int, eps: float) -> Tally:
     """Returns the tally of a mode that was compared with other automatic numbers only."""
-    return Tally(mode, compared=compared, nonzero=compared, resolution=SAME_NUMBER_UNITS * eps)
+    return Tally(mode, compared=compared, nonzero=compared, resolution=rounding_part(eps))
 
 
 def provenance_of(problem: Problem, settings: Settings, full: bool, note: str = "") -> Provenance:

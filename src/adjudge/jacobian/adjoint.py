@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from adjudge.constants import ADJOINT_RETRIES, CANCELLATION_UNITS, SUM_UNITS
+from adjudge.constants import ADJOINT_RETRIES, CANCELLATION_UNITS
 from adjudge.estimate import Column
 from adjudge.findings import Entry, Method, Scheme
 from adjudge.floats import Vector, norm
 from adjudge.jacobian.column import ColumnBlock, Columns
 from adjudge.jacobian.comparison import Tally
-from adjudge.jacobian.rounding import is_systematic, perturbed
+from adjudge.jacobian.rounding import is_systematic, perturbed, rounding_part
 from adjudge.problem import Forward, Reverse, Stream, generator, undetectable_slope
 
 
@@ -42,7 +42,7 @@ class AdjointTest:
         """Compares both modes along the tangent of `found`, to rounding.
 
         There are two bounds. A gap beyond `sqrt(eps)` of the terms fails. One between that and
-        `SUM_UNITS` of rounding may be rounding that an ill-conditioned f amplifies, and fails only
+        `rounding_part` of them may be rounding that an ill-conditioned f amplifies, and fails only
         if it is the same at points nearby.
         """
         probes, tolerance = columns.probes, columns.tolerance
@@ -54,9 +54,10 @@ class AdjointTest:
             size = np.maximum(size, np.abs(one))
             # A derivative that cancels to rounding keeps the rounding of the values it is computed
             # through.
-            rounding = SUM_UNITS * tolerance.eps * reverse.scales.secant
+            part = rounding_part(tolerance.eps)
+            rounding = part * reverse.scales.secant
             bound = tolerance.identity * size + rounding
-            tight = SUM_UNITS * tolerance.eps * size + rounding
+            tight = part * size + rounding
             gap = np.abs(one - two)
             comparable = np.isfinite(one) & np.isfinite(two)
             floor = probes.contract_error(

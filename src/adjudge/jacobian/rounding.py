@@ -402,11 +402,9 @@ class Sides:
         zero = [np.all((side == 0) | ~held[:, None], axis=(0, 1)) for side in (e + g, g)]
         missing = np.any(held, axis=0) & (zero[0] | zero[1])
         part = proportional(e, g, held) & ~missing
-        stands = [np.all((side == side[0]) | ~held[:near, None], axis=(0, 1))
-                  for side in (e[:near] + g[:near], g[:near])]  # fmt: skip
         # Nothing shows how much of a value was lost in the values that it is computed from.
         close = near if self.lengths is not None else len(e)
-        steady = constant(e[:close], held[:close]) & (stands[0] == stands[1])
+        steady = constant(e[:close], held[:close])
         lasting = np.where(found.absent[suspects], missing, missing | part | steady)
         lasting &= _rms_held(e, held) > bound
         entries = suspects[lasting] if np.any(lasting) else suspects
@@ -492,6 +490,13 @@ def finite_deviation(low: Array, high: Array) -> tuple[Array, Array]:
     holds = np.isfinite(low) & np.isfinite(high)
     high = np.where(holds, high, 0.0)
     return np.where(holds, low, 0.0) - high, high
+
+
+def rounding_part(eps: float) -> float:
+    """Returns the part of itself by which a number may differ between two sides at one point, where
+    nothing is known of its conditioning.
+    """
+    return WRONG_FACTOR * DERIVATIVE_UNITS * eps / 2
 
 
 def rounding_allowance(u: float, size: Vector, motion: Vector, space: Space) -> Vector:

@@ -21,6 +21,7 @@ from adjudge.constants import (
     DERIVATIVE_UNITS,
     DOUBLINGS,
     NARROW_BIAS_UNITS,
+    NEAR_DISTANCES,
     STAIRS_APART,
     STANDARD_ERRORS,
     WRONG_FACTOR,
@@ -196,7 +197,7 @@ class _LowPrecision:
         sides, pair = Sides(self.low.base.Y), _values(at)
         value = sides.allowing_spacing(pair, value)
         moved = sides.persisting(pair, value, value.suspects(1.0)).entries
-        low, high = (derivative.values[:, moved] for derivative in at)
+        low, high = (derivative.values[: len(NEAR_DISTANCES), moved] for derivative in at)
         stuck = np.all(low == low[0], axis=0) & np.any(high != high[0], axis=0)
         return moved[~(stuck & self._on_stairs()[moved])] if np.any(stuck) else moved
 

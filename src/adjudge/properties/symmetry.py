@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from adjudge.constants import SUM_UNITS, SYMMETRY_LEAVES
+from adjudge.constants import SYMMETRY_LEAVES
 from adjudge.findings import Asymmetric, Finding, Status
 from adjudge.floats import Vector, norm, scale
-from adjudge.jacobian import is_systematic, perturbed
+from adjudge.jacobian import is_systematic, perturbed, rounding_part
 from adjudge.problem import Forward, Reverse, Stream, generator, random_entries
 from adjudge.properties.purity import Identities, restricted
 
@@ -85,7 +85,9 @@ def _of_output(
             # Where a second derivative vanishes, rounding of the first one may be left.
             slope = float(norm(checks.base.values[:count] * part))
         gap = left - right
-        bound = SUM_UNITS * checks.tolerance.eps * (size + (slope if np.isfinite(slope) else 0.0))
+        bound = rounding_part(checks.tolerance.eps) * (
+            size + (slope if np.isfinite(slope) else 0.0)
+        )
         if not np.isfinite(gap) or abs(gap) <= bound or not problem.counts.allows(64):
             continue
 
