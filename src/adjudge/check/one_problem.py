@@ -247,6 +247,8 @@ class _Case:
         )
         self.found = Judgement(full=full, tolerance=self.tolerance)
         self.reverse: Reverse | None = None
+        self.pullbacks: Pullbacks | None = None
+        """What is asked of reverse mode without differences, where it was tried."""
         self.row: Vector | None = None
         """What reverse mode makes of the cotangent of the probes, where it was taken."""
         self.forward: Forward | None = None
@@ -322,12 +324,13 @@ class _Case:
         value = base.Y.vector(self.problem.backend, reverse.outputs, likes)
         findings += self.identities.value_under(Rule.VJP, value)
         try:  # some engines find out on the way back only
-            row, found = Pullbacks(self.identities, reverse).at_cotangent()
+            pullbacks = Pullbacks(self.identities, reverse)
+            row, found = pullbacks.at_cotangent()
         except NotSupportedError as error:
             findings.append(unsupported("R" + self.problem.modes_taken, error))
             return
         findings += found
-        self.reverse, self.row = reverse, row
+        self.reverse, self.row, self.pullbacks = reverse, row, pullbacks
 
     def _try_forward(self) -> None:
         findings = self.found.findings
@@ -348,10 +351,9 @@ class _Case:
 
         It comes before f is evaluated at other points, since a vjp may use what f has kept at x.
         """
-        reverse, row, findings = self.reverse, self.row, self.found.findings
-        if reverse is None or row is None or not any(reverse.attached):
+        pullbacks, row, findings = self.pullbacks, self.row, self.found.findings
+        if pullbacks is None or row is None or not any(pullbacks.reverse.attached):
             return
-        pullbacks = Pullbacks(self.identities, reverse)
         # A rule that writes into its cotangent is told that, and cannot write into an expanded one.
         writes = any(finding.status is Status.MUTATES_INPUT for finding in findings)
         # A small budget is for the comparison first, and for this afterwards.
@@ -362,10 +364,9 @@ class _Case:
 
     def check_reverse_rule(self) -> None:
         """Checks the vjp as a linear map: additivity, undefined cotangents, and `vmap`."""
-        reverse, row, table = self.reverse, self.row, self.table
-        if reverse is None or row is None or not any(reverse.attached):
+        pullbacks, row, table = self.pullbacks, self.row, self.table
+        if pullbacks is None or row is None or not any(pullbacks.reverse.attached):
             return
-        pullbacks = Pullbacks(self.identities, reverse)
         findings, budget, rows = self.found.findings, table.budget, table.probes.rows
         undefined = self.settings.check_undefined_grad and self.problem.backend.undefined_cotangents
         if rows > 1 and table.rows is not None and budget.rows == rows:

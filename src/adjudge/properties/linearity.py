@@ -131,8 +131,8 @@ class LinearRule:
         """Returns the factor of the second probe: large, and far from where the dtype overflows."""
         eps = self.checks.tolerance.eps
         factor = LARGE_PROBES if eps <= FORMATS["float32"].eps else LARGE_PROBES_NARROW
-        largest = min((leaf.huge for leaf in self.image.leaves), default=np.inf)
-        size = float(np.max(np.abs(first), initial=0.0))
+        largest = min([leaf.huge for leaf in self.image.leaves], default=np.inf)
+        size = float(np.maximum.reduce(np.abs(first), initial=0.0))
         return factor if size * factor**2 < largest else 2.0
 
     def _unrepeatable(self, pairs: Sequence[tuple[Vector, Vector]]) -> Iterator[Finding]:
@@ -310,10 +310,10 @@ class Pullbacks:
     def has_strides(self) -> bool:
         """Whether a cotangent can lie in memory in several ways."""
         arrays, base = self.checks.problem.backend.arrays, self.checks.base
-        return any(
-            here and arrays.expanded(array) is not None
-            for here, array in zip(self.reverse.attached, base.arrays, strict=False)
-        )
+        for here, array in zip(self.reverse.attached, base.arrays, strict=False):
+            if here and arrays.expanded(array) is not None:
+                return True
+        return False
 
     def additive_pair(self, one: Vector) -> Iterator[Finding]:
         """Compares `J*(u + v)` with `J* u + J* v`, where `one` is `J* u`, for cotangents as they
@@ -336,7 +336,8 @@ class Pullbacks:
             for array in reverse.cotangent(base, u + v)
         ]
         with Catching(UnstableOutputError) as caught:
-            two, together = (reverse.vector(reverse.pull(tuple(w))) for w in (made, sums))
+            two = reverse.vector(reverse.pull(tuple(made)))
+            together = reverse.vector(reverse.pull(tuple(sums)))
         if (error := caught.error) is not None:
             if not self.has_strides:
                 raise error
