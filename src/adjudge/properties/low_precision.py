@@ -197,8 +197,9 @@ class _LowPrecision:
         sides, pair = Sides(self.low.base.Y), _values(at)
         value = sides.allowing_spacing(pair, value)
         moved = sides.persisting(pair, value, value.suspects(1.0)).entries
-        low, high = (derivative.values[: len(NEAR_DISTANCES), moved] for derivative in at)
-        stuck = np.all(low == low[0], axis=0) & np.any(high != high[0], axis=0)
+        low, high = (derivative.values[:, moved] for derivative in at)
+        still = np.all(low[: len(NEAR_DISTANCES)] == low[0], axis=0)
+        stuck = still & np.any(high != high[0], axis=0)
         return moved[~(stuck & self._on_stairs()[moved])] if np.any(stuck) else moved
 
     def _on_stairs(self) -> NDArray[np.bool_]:

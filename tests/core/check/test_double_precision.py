@@ -144,6 +144,30 @@ def test_digits_lost_by_rounding_do_not_hide_a_wrong_formula(name, seed):
     assert report.verdict is Verdict.FAIL, report
 
 
+STEPS = {
+    "a large offset": (
+        ByHand(lambda x: (x + np.float32(1e7)) - np.float32(1e7), vjp=lambda x, w: w),
+        np.float32([1.541, -0.2934, -2.1788, 0.5684, -1.0845]),
+    ),
+    "subnormal numbers": (
+        ByHand(lambda x: np.exp(x) - 1, vjp=lambda x, w: w * np.exp(x)),
+        np.float16([-1.7345e-05, 2.98e-07, 1.0908e-05, 7.987e-06]),
+    ),
+}
+"""Values that stand still next to x, and move by the spacing of larger numbers farther off."""
+
+
+@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("seed", range(5))
+def test_values_on_steps_are_those_of_the_same_function(name, seed):
+    rule, x = STEPS[name]
+
+    report = examine(rule, x, seed=seed)
+
+    assert report.verdict is Verdict.PASS, report
+    assert "formula judged in float64" in str(report)
+
+
 def test_softmax_is_accurate():
     def softmax(x):
         e = np.exp(x - x.max())
