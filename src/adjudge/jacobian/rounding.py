@@ -258,6 +258,7 @@ class Deviation(NamedTuple):
     allowed: Vector
     """The rounding that the sides may be apart by."""
     probe: NDArray[np.intp]
+    """The probe for which the two are farthest apart at x."""
     not_finite: NDArray[np.bool_]
     """Marks where one side alone is finite at x."""
     absent: NDArray[np.bool_]
@@ -551,20 +552,12 @@ def constant(e: Array, held: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return np.asarray((count[0] >= ENOUGH_POINTS) & sure)
 
 
-class Moments(NamedTuple):
-    """Mean, variance and number of the values at some points."""
-
-    mean: Array
-    variance: Array
-    number: Array
-
-
-def _moments(values: Array, held: NDArray[np.bool_]) -> Moments:
+def _moments(values: Array, held: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
     """Returns mean and variance over the points that are held, and the number of these."""
-    count = np.sum(held, axis=0)
+    count = np.asarray(np.sum(held, axis=0, dtype=np.float64))
     mean = np.sum(values, axis=0) / np.maximum(count, 1)
     scatter = np.sum(held * (values - mean) ** 2, axis=0) / np.maximum(count - 1, 1)
-    return Moments(mean, scatter, np.asarray(count, dtype=np.float64))
+    return mean, scatter, count
 
 
 def random_probes(

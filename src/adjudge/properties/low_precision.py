@@ -166,7 +166,7 @@ class _LowPrecision:
         if not named.size:
             named = suspects if wrong and factor == 1 else np.arange(found.off.size)
         k = int(named[np.argmax((found.ratio if factor == 1 else found.off)[named])])
-        return self._named(k, close, wrong, factor)
+        return self._named(k, int(found.probe[k]), close, wrong, factor)
 
     def _pair(self, points: Sequence[Vector], *, from_x: bool = False) -> AtPoints:
         """Returns both derivatives at these points."""
@@ -242,17 +242,17 @@ class _LowPrecision:
                 by_leaf[j] = 1.0
         return by_leaf
 
-    def _named(self, k: int, at: AtPoints, wrong: bool, factor: float) -> LowPrecisionResult:
-        """Returns the outcome, with entry `k` at x for the probe that shows it best."""
-        pairs = [[float(side.take(q, 1)[0, k]) for side in at] for q in range(len(self.probes))]
-        gaps = [abs(a - b) if np.isfinite(a) else np.inf for a, b in pairs]
-        best = int(np.argmax(gaps))
-        low, high = pairs[best]
-        ulps = gaps[best] / _ulp(high or low, self.eps)
+    def _named(
+        self, k: int, probe: int, at: AtPoints, wrong: bool, factor: float
+    ) -> LowPrecisionResult:
+        """Returns the outcome, with entry `k` at x for this probe."""
+        low, high = (float(side.take(probe, 1)[0, k]) for side in at)
+        gap = abs(low - high) if np.isfinite(low) else np.inf
+        ulps = gap / _ulp(high or low, self.eps)
         probed = [
             leaf.name
             for leaf, part in zip(self.by.leaves, self.by.slices, strict=True)
-            if np.any(self.probes[best][part])
+            if np.any(self.probes[probe][part])
         ]
         of, by = self.of.entry(k), probed[0] if len(probed) == 1 else ""
         if self.letter == "R":
