@@ -324,6 +324,21 @@ KINK_REACH_REDUCTION = 1 / 16
 """Close to the edge of a domain f has no finite value at the first points beside a kink, and
 nothing could be judged. Points at this part of the distance are tried after them. The value is ours
 and has no derivation."""
+ONE_SIDED = (2.0**-16, 1e-6)
+"""One-sided slopes at a kink are taken over this step, relative to the scale of x, and over half of
+it. A value counts as outside of them by this part of their size. Curvature is extrapolated, and
+what is left of it is of the order of the step squared. Both numbers are ours."""
+NARROW_ONE_SIDED = (2.0**-7, 2e-2)
+"""In single precision a step of 2^-16 leaves a slope few digits. This pair stands in for
+`ONE_SIDED` there. Both numbers are ours and have no derivation."""
+KINKED_GROUPS = 8
+"""Mistakes of opposite signs at several kinks may cancel in one cotangent. The outputs with a kink
+are therefore pulled back in at most this many groups; up to as many outputs are compared one by
+one. The value is ours and bounds the cost."""
+SECANTS_BESIDE_KINK = 4
+"""At a kink that is neither convex nor concave (a median of ties) right derivatives lie outside of
+the one-sided slopes. Before a value fails for that, as many long secants beside x, and as many
+short ones, must lie between the slopes. The value is ours."""
 
 # ---- Saturation
 

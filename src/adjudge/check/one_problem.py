@@ -66,6 +66,7 @@ from adjudge.jacobian import (
     Tally,
     Tolerance,
     compare_block_sums,
+    compare_one_sided,
     findings_of,
     fits_block_sums,
     identity_findings,
@@ -147,6 +148,7 @@ def judge(base: Base, settings: Settings, provenance: Callable[[], str]) -> Judg
     case.check_forward_rule()
     case.look_for_entries_not_read()
     case.trace_projections()
+    case.look_at_kinks()
     exact = case.compare_exactly()
     case.conclude_comparisons(provenance)
     case.conclude_modes()
@@ -175,6 +177,7 @@ def judge_differences(base: Base, settings: Settings, provenance: Callable[[], s
     case.compare_with_differences()
     case.look_for_entries_not_read()
     case.trace_projections()
+    case.look_at_kinks()
     exact = case.compare_exactly()
     case.conclude_comparisons(provenance)
     case.conclude_modes()
@@ -562,6 +565,10 @@ class _Case:
                 tally.failed += 1
                 tally.wrong[:0] = found.entries
                 self.traced[suspect.mode] = found
+
+    def look_at_kinks(self) -> None:
+        """Compares what a kink excuses with one-sided slopes along directions that tell more."""
+        compare_one_sided(self.table)
 
     # -- what it comes to
 

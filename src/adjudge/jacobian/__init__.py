@@ -13,6 +13,7 @@ Its modules, each of which may import those above it:
 - `stages`: what is tried next where two evaluations leave a doubt, as a list.
 - `table`: all columns compared, what is remembered of them, and what still fits into
   `max_evaluations`.
+- `one_sided`: at a kink, whether a rule lies outside of the generalised derivative.
 - `block_sums`: large problems compared by sums of blocks.
 
 Invariant: every estimate is made once and shared by all modes that are checked, and whatever is
@@ -30,6 +31,7 @@ from adjudge.jacobian.comparison import (
     identity_findings,
     mode_verdict,
 )
+from adjudge.jacobian.one_sided import compare_one_sided
 from adjudge.jacobian.rounding import (
     Array,
     DerivativeAtPoints,
@@ -67,6 +69,7 @@ __all__ = [
     "Tolerance",
     "ValueAtPoints",
     "compare_block_sums",
+    "compare_one_sided",
     "deviation_of_values",
     "findings_of",
     "fits_block_sums",

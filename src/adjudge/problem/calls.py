@@ -377,6 +377,7 @@ class Purpose(Enum):
     PRECISION = "to see its precision"
     CACHE = "at x and beside it, to tell a cache"
     JUMP = "close to x, to tell a jump from a slope"
+    KINK = "close to x, for its slopes at a kink"
     SPECIAL_POINT = "close to a special point"
 
 

@@ -86,6 +86,8 @@ class Stream(IntEnum):
     """The probes that all engines share. They are drawn for each mode."""
     CROSS_TAKEN_AT = 59
     """The cotangent or tangent of the first derivative that all engines share."""
+    KINK_TANGENTS = 61
+    """The tangents along which a rule is compared with one-sided slopes at a kink."""
 
 
 def generator(seed: int, stream: Stream, *more: int) -> np.random.Generator:

@@ -1,0 +1,216 @@
+"""Rules at ties and zeros: what lies outside of the generalised derivative fails at every seed, and
+what a rule may choose fails at none.
+"""
+
+import numpy as np
+import pytest
+
+from adjudge import ByHand, Verdict, examine
+
+SEEDS = range(10)
+MODES = ("projected", "full")
+
+TIED = np.array([1.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0, 0.5])
+ZEROS = np.array([0.0, 1.0, -2.0, 0.0, 3.0, 0.0])
+OPPOSITE = np.array([2.0, -2.0, 2.0, 1.0])
+POOLED = np.maximum(np.random.default_rng(0).normal(size=19), 0.0)
+
+
+def of_largest(share, f=np.max):
+    def vjp(x, w):
+        return (w * share(x == f(x))).astype(x.dtype)
+
+    return ByHand(f, vjp=vjp)
+
+
+def all_of_it(tied):
+    return tied * 1.0
+
+
+def first(tied):
+    return (np.arange(tied.size) == np.argmax(tied)) * 1.0
+
+
+def last(tied):
+    return first(tied[::-1])[::-1]
+
+
+def equal(tied):
+    return tied / np.count_nonzero(tied)
+
+
+def none(tied):
+    return np.where(np.count_nonzero(tied) > 1, 0.0, tied)
+
+
+def too_much(tied):
+    return 1.5 * first(tied) - 0.5 * last(tied)
+
+
+def pool(share):
+    starts = range(0, POOLED.size - 2, 2)
+
+    def f(x):
+        return np.stack([x[i : i + 3].max() for i in starts])
+
+    def vjp(x, w):
+        g = np.zeros_like(x)
+        for k, i in enumerate(starts):
+            window = x[i : i + 3]
+            g[i : i + 3] += w[k] * share(window == window.max()).astype(x.dtype)
+        return g
+
+    return ByHand(f, vjp=vjp)
+
+
+def at_zero(f, slope, value):
+    return ByHand(f, vjp=lambda x, w: w * np.where(x == 0, value, slope(x)).astype(x.dtype))
+
+
+def absolute(value):
+    return at_zero(np.abs, np.sign, value)
+
+
+def relu(value, leak=0.0):
+    return at_zero(
+        lambda x: np.where(x > 0, x, x.dtype.type(leak) * x),
+        lambda x: np.where(x > 0, 1.0, leak),
+        value,
+    )
+
+
+def clip(value):
+    return at_zero(
+        lambda x: np.clip(x, 0, 1), lambda x: ((x > 0) & (x < 1)) + 0.5 * (x == 1), value
+    )
+
+
+def hinge(value):
+    def vjp(x, w):
+        inside = np.where(x == 1, value, x < 1)
+        return (-w * inside).astype(x.dtype)
+
+    return ByHand(lambda x: np.maximum(1 - x, 0), vjp=vjp)
+
+
+def taxicab(value):
+    return ByHand(
+        lambda x: np.sum(np.abs(x)),
+        vjp=lambda x, w: (w * np.where(x == 0, value, np.sign(x))).astype(x.dtype),
+    )
+
+
+def length(value):
+    def vjp(x, w):
+        size = np.linalg.norm(x)
+        return (w * (np.full_like(x, value) if size == 0 else x / size)).astype(x.dtype)
+
+    return ByHand(np.linalg.norm, vjp=vjp)
+
+
+def largest_magnitude(share):
+    def vjp(x, w):
+        return (w * np.sign(x) * share(np.abs(x) == np.max(np.abs(x)))).astype(x.dtype)
+
+    return ByHand(lambda x: np.max(np.abs(x)), vjp=vjp)
+
+
+def larger(one, two):
+    def vjp(primals, w):
+        a, b = primals
+        return (
+            (w * np.where(a == b, one, a > b)).astype(a.dtype),
+            (w * np.where(a == b, two, b > a)).astype(a.dtype),
+        )
+
+    return ByHand(np.maximum, vjp=lambda a, b, w: vjp((a, b), w))
+
+
+def top(k, share):
+    def f(x):
+        return np.sort(x)[-k:]
+
+    def vjp(x, w):
+        g = np.zeros_like(x)
+        if share is None:
+            g[np.argsort(x, kind="stable")[-k:]] = w
+            return g
+        for value, one in zip(f(x), w, strict=True):
+            g += one * share(x == value).astype(x.dtype)
+        return g
+
+    return ByHand(f, vjp=vjp)
+
+
+WRONG = {
+    "amax, all ties get all": (of_largest(all_of_it), TIED),
+    "amax, no tie gets any": (of_largest(none), TIED),
+    "amin, all ties get all": (of_largest(all_of_it, np.min), -TIED),
+    "max_pool, all ties get all": (pool(all_of_it), POOLED),
+    "max_pool, no tie gets any": (pool(none), POOLED),
+    "abs, 1.5 at zeros": (absolute(1.5), ZEROS),
+    "abs, -2 at zeros": (absolute(-2.0), ZEROS),
+    "relu, 2 at zeros": (relu(2.0), ZEROS),
+    "relu, -1 at zeros": (relu(-1.0), ZEROS),
+    "leaky relu, 0 at zeros": (relu(0.0, leak=0.25), ZEROS),
+    "clip, 1.5 at an end": (clip(1.5), ZEROS),
+    "hinge, twice at the margin": (hinge(2.0), ZEROS),
+    "l1, 1.5 at zeros": (taxicab(1.5), ZEROS),
+    "l2 at zero, ones": (length(1.0), np.zeros(4)),
+    "inf norm, all ties get all": (largest_magnitude(all_of_it), OPPOSITE),
+    "inf norm, no tie gets any": (largest_magnitude(none), OPPOSITE),
+    "topk, all ties get all": (top(2, all_of_it), TIED),
+}
+RIGHT = {
+    "amax, first": (of_largest(first), TIED),
+    "amax, last": (of_largest(last), TIED),
+    "amax, shared": (of_largest(equal), TIED),
+    "amin, shared": (of_largest(equal, np.min), -TIED),
+    "max_pool, first": (pool(first), POOLED),
+    "max_pool, shared": (pool(equal), POOLED),
+    "abs, 0": (absolute(0.0), ZEROS),
+    "abs, 1": (absolute(1.0), ZEROS),
+    "abs, -0.5": (absolute(-0.5), ZEROS),
+    "relu, 0": (relu(0.0), ZEROS),
+    "relu, 1": (relu(1.0), ZEROS),
+    "relu, 0.5": (relu(0.5), ZEROS),
+    "leaky relu, 0.25": (relu(0.25, leak=0.25), ZEROS),
+    "clip, 1": (clip(1.0), ZEROS),
+    "hinge, 0": (hinge(0.0), ZEROS),
+    "hinge, 1": (hinge(1.0), ZEROS),
+    "l1, 0": (taxicab(0.0), ZEROS),
+    "l1, 1": (taxicab(1.0), ZEROS),
+    "l2 at zero, 0": (length(0.0), np.zeros(4)),
+    "l2 at zero, inside": (length(0.5), np.zeros(4)),
+    "inf norm, first": (largest_magnitude(first), OPPOSITE),
+    "inf norm, shared": (largest_magnitude(equal), OPPOSITE),
+    "topk, stable": (top(2, None), TIED),
+}
+
+
+def verdicts(f, x, mode, dtype):
+    return [examine(f, x.astype(dtype), mode=mode, seed=seed).verdict for seed in SEEDS]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", WRONG)
+def test_a_rule_outside_of_the_generalised_derivative_fails_at_every_seed(name, mode, dtype):
+    assert set(verdicts(*WRONG[name], mode, dtype)) == {Verdict.FAIL}
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_choice_within_the_generalised_derivative_fails_at_no_seed(name, mode, dtype):
+    assert Verdict.FAIL not in verdicts(*RIGHT[name], mode, dtype)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_ties_between_two_inputs(mode):
+    a, b = np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 0.5])
+    for seed in SEEDS:
+        both = examine(larger(1.0, 1.0), (a, b), mode=mode, seed=seed)
+        half = examine(larger(0.5, 0.5), (a, b), mode=mode, seed=seed)
+        assert both.verdict is Verdict.FAIL
+        assert half.verdict is Verdict.PASS
