@@ -264,7 +264,7 @@ class EngineComparison:
         ratio = np.inf if found.not_finite[k] else float(found.ratio[k]) / WRONG_FACTOR
         largest = LargestDifference(
             k, p, float(a[p, k]), float(b[p, k]), float(bound[k]), max(int(apart), 1), ratio,
-            bool(same.entries.size), same.hidden,
+            bool(same.entries.size), same.hidden and not np.any(found.not_finite),
         )  # fmt: skip
         return self._divergence(quantity, (one.name, two.name), largest, found.compared)
 
