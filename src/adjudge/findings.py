@@ -650,6 +650,9 @@ class NotFinite(Detail):
     value: float
     count: int
     entries: int
+    left_out: bool = False
+    """Whether the entries keep that value beside x, so that the others are compared without
+    them."""
 
 
 class Attribute(StrEnum):

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from adjudge import GradcheckError, Status, Verdict
+from adjudge import GradcheckError, Status, Verdict, examine
 
 pytestmark = pytest.mark.backend("jax")
 
@@ -216,6 +216,27 @@ def test_nan_fails_and_jax_passes_it(check_grads, theirs, jnp):
     theirs.check_grads(jnp.sqrt, (x,), 1)  # NaN equals NaN
     with pytest.raises(AssertionError, match="NONFINITE"):
         check_grads(jnp.sqrt, (x,), 1)
+
+
+@pytest.mark.parametrize("fill", [-np.inf, np.nan])
+def test_outputs_behind_a_mask_are_left_out(check_grads, jnp, scaled_sin, double, fill):
+    mask = np.array([False, True, False])
+
+    def masked(f):
+        return lambda x: jnp.where(mask, fill, f(x))
+
+    for _ in range(10):
+        check_grads(masked(jnp.sin), (double(VALUES),), 2, ["fwd", "rev"])
+        with pytest.raises(AssertionError, match="FAIL"):
+            check_grads(masked(scaled_sin(-1.0)), (double(VALUES),), 1)
+
+
+def test_nan_at_an_infinite_input_stays_open(jnp):
+    jax = importlib.import_module("jax")
+    for x in ([-np.inf], [-np.inf, 1.0]):
+        for seed in range(10):
+            report = examine(jax.nn.mish, jnp.asarray(x), seed=seed)
+            assert report.verdict is Verdict.INCONCLUSIVE, str(report)
 
 
 def test_a_kink_is_called_one_and_jax_calls_it_wrong(check_grads, theirs, jnp):

@@ -17,6 +17,7 @@ from functools import cached_property, partial
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from adjudge.check.options import Settings
 from adjudge.constants import (
@@ -81,6 +82,7 @@ from adjudge.problem import (
     Reverse,
     Stream,
     generator,
+    leave_out,
     observe,
     random_entries,
 )
@@ -141,6 +143,7 @@ def judge(base: Base, settings: Settings, provenance: Callable[[], str]) -> Judg
     case.require_finite_values()
     case.measure_noise()
     case.try_rules()
+    case.tell_left_out()
     case.try_layouts()
     if case.is_the_function_of_the_reference():
         case.compare_with_differences()
@@ -162,6 +165,7 @@ def judge_properties(base: Base, settings: Settings) -> Judgement:
     case.require_finite_values()
     case.measure_noise()
     case.try_rules()
+    case.tell_left_out()
     case.try_layouts()
     case.is_the_function_of_the_reference()
     case.check_reverse_rule()
@@ -234,8 +238,11 @@ class _Case:
     """One judgement on its way: the steps that the three functions above are made of."""
 
     def __init__(self, base: Base, settings: Settings) -> None:
-        """Nothing is evaluated yet."""
+        """Evaluates nothing but what `leave_out` needs."""
         problem = base.problem
+        needed = least_work(problem.modes_taken, settings.letters)
+        if not settings.equal_nan and problem.counts.allows(needed + 4):
+            base = leave_out(base, settings.seed)
         self.problem, self.base, self.settings = problem, base, settings
         full = settings.full
         if full is None:
@@ -264,6 +271,21 @@ class _Case:
     def require_finite_values(self) -> None:
         """Finds values of f that are not finite at x."""
         self.found.findings += self.identities.finite()
+
+    def tell_left_out(self) -> None:
+        """Tells of values that are not finite at x or beside it, and are compared nowhere."""
+        self.found.findings += self.identities.left_out(self._claims)
+
+    def _claims(self, outputs: NDArray[np.bool_]) -> bool:
+        """Returns whether a rule gives these outputs a derivative."""
+        base = replace(self.base, left_out=None)
+        if self.reverse is not None:
+            w = np.where(outputs, self.probes.cotangent, 0.0)
+            return bool(self.reverse.row(base, w).any())
+        if self.forward is None:
+            return False
+        v = self.probes.tangent(self.problem.origin).vector
+        return bool(self.forward.column(base, v)[1][outputs].any())
 
     def measure_noise(self) -> None:
         """Measures by how much f may differ from call to call, where the caller allows it to: that
@@ -585,8 +607,11 @@ class _Case:
                 found.modes[tally.mode] = mode_verdict(tally, found.findings)
         if not any(finding.status is Status.REFERENCE for finding in found.findings):
             self._tell_unfinished()
-        if not found.findings and not any(tally.compared for tally in found.tallies):
-            found.findings.append(_nothing_compared(table))
+        judged = any(tally.compared for tally in found.tallies)
+        if not judged and all(finding.note for finding in found.findings):
+            finding = _nothing_compared(table)
+            found.findings.append(finding)
+            found.modes |= dict.fromkeys(self._modes, finding.verdict)
         found.undecidable = table.record.undecidable
         found.reached, found.decided = table.record.reached, table.record.decided
         found.probes = table.probes.columns + table.probes.rows
@@ -668,11 +693,15 @@ def _carries_less(table: Table, dtype: str) -> Finding:
 
 
 def _nothing_compared(table: Table) -> Finding:
-    """The finding that inputs or outputs have no entries."""
-    leaves = (*table.problem.X.leaves, *table.base.Y.leaves)
-    empty = tuple((leaf.name, leaf.info.shape) for leaf in leaves if not leaf.size)
-    detail, mode = NothingCompared(empty), table.problem.modes_taken
-    return Finding(Status.UNRESOLVED, mode, "", detail, Remedy.FILL_ARRAYS)
+    """Returns the finding that no derivative was compared. It is a note where all inputs or all
+    outputs are empty: their derivative has no entries, and shapes, dtypes and the second run have
+    been compared.
+    """
+    X, Y = table.problem.X, table.base.Y
+    empty = tuple((leaf.name, leaf.info.shape) for leaf in (*X.leaves, *Y.leaves) if not leaf.size)
+    detail, note = NothingCompared(empty), not (X.size and Y.size)
+    mode, remedy = table.problem.modes_taken, None if note else Remedy.FILL_ARRAYS
+    return Finding(Status.UNRESOLVED, mode, "", detail, remedy, note=note)
 
 
 # -- points beside a kink

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from adjudge.constants import ENTRY_FLOOR, SHARED_SIGNIFICANT, SIGNIFICANT_PART
 from adjudge.estimate import Column, Estimator, Slopes
+from adjudge.findings import Scheme
 from adjudge.floats import Vector, norm
 from adjudge.jacobian.comparison import Comparison, Scales, Tolerance
 from adjudge.problem import Base, Probes, Problem, Space, largest
@@ -93,6 +94,7 @@ class Columns:
         estimate = found.estimate
         value, error = estimate.value[:count], estimate.error[:count]
         if pushed is not None:
+            value, error = self._known(found, pushed, *self._kept(value, error))
             size = self._floor(value, final=final)
             make_scales = partial(self._scales, found)
             yield ModeComparison(
@@ -154,8 +156,7 @@ class Columns:
         estimate = found.estimate
         value, error = estimate.value[:count], estimate.error[:count]
         moved = estimate.moved[:count]
-        if self.base.constant is not None:
-            value, error = (np.where(self.base.constant[:count], 0.0, v) for v in (value, error))
+        value, error = self._kept(value, error)
         if found.tangent.coordinate is not None:
             assert block.rows is not None  # reverse mode is compared only where there are rows
             automatic = block.rows[:, found.tangent.coordinate - block.columns.start]
@@ -163,6 +164,8 @@ class Columns:
         else:
             whole = found.tangent.part(self.problem.X)
             v, its = found.vector[block.within(whole)], block.of_leaf(whole)
+            if not self.problem.finite:  # no step moves an infinity, whatever its gradient is
+                its = np.where(np.isfinite(self.problem.origin[block.within(whole)]), its, 0.0)
             with np.errstate(all="ignore"):
                 automatic = its @ v
                 size = norm(its * v)
@@ -170,10 +173,12 @@ class Columns:
             moved = np.array([moved[p].any() for p in self.base.Y.slices])
         # The budget may have allowed fewer rows than there are cotangents.
         pulled = automatic.size
+        reference, bar = probes.contract(value)[:pulled], probes.contract_error(error)[:pulled]
+        reference, bar = self._known(found, automatic, reference, bar)
         return Comparison(
             automatic,
-            probes.contract(value)[:pulled],
-            probes.contract_error(error)[:pulled],
+            reference,
+            bar,
             size[:pulled],
             moved[:pulled],
             self.tolerance,
@@ -182,6 +187,29 @@ class Columns:
             significant_part=_significant_part(len(found.tangent.leaves)),
             from_reference=found.from_reference,
         )
+
+    def _kept(self, value: Vector, error: Vector) -> tuple[Vector, Vector]:
+        """Returns an estimate with zeros at the outputs that are not compared."""
+        out = self.base.uncompared
+        if out is None:
+            return value, error
+        return np.where(out[: value.size], 0.0, value), np.where(out[: value.size], 0.0, error)
+
+    def _known(
+        self, found: Column, automatic: Vector, value: Vector, error: Vector
+    ) -> tuple[Vector, Vector]:
+        """Returns an estimate with NaN beside automatic values that are not finite, where f or x is
+        not finite either.
+
+        A derivative need not be finite there: `exp` at 1000 gives zero times infinity. Without this
+        a NaN beside an output that is left out, or at an x of -inf, would fail since f does not
+        move.
+        """
+        nowhere = found.estimate.method.scheme is Scheme.NOT_FINITE
+        if self.base.raw is None and not nowhere:
+            return value, error
+        known = np.isfinite(automatic)
+        return np.where(known, value, np.nan), np.where(known, error, np.inf)
 
     def _row_scales(self, found: Column, block: ColumnBlock, size: Vector) -> Scales:
         """Returns the scales of every row of reverse mode; `size` is that of the projections, where

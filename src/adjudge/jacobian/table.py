@@ -413,7 +413,7 @@ class Table:
             settled.update(coordinates)
             for letter, comparison, kind in trial.compared:
                 tally = self.tally(letter)
-                tally.compared += comparison.automatic.size * (len(coordinates) - 1)
+                tally.compared += self._count(comparison, kind) * (len(coordinates) - 1)
                 self._record(tally, comparison, kind, trial.column)
                 tally.weigh(comparison.automatic, comparison.allowed)
             if trial.pushed is not None:
@@ -533,7 +533,7 @@ class Table:
         for letter, comparison, kind in outcome.compared:
             tally = self.tally(letter)
             self._record(tally, comparison, kind, outcome.column)
-            tally.compared += comparison.automatic.size * (leaves - 1)
+            tally.compared += self._count(comparison, kind) * (leaves - 1)
             if kind == "each" and self.problem.block_sums is not None:
                 mark_uncompared(self.problem.block_sums, comparison, outcome.column)
         if outcome.pushed is not None and item.block.rows is not None and not item.depth:
@@ -657,9 +657,7 @@ class Table:
         """Counts one comparison and keeps its worst entries, each under the status that it will be
         reported with.
         """
-        # The projection of an empty output has nothing in it, and is no comparison.
-        empty = [kind == "rows" and not leaf.size for leaf in self.base.Y.leaves]
-        tally.compared += int(comparison.automatic.size) - (0 if self.probes.full else sum(empty))
+        tally.compared += self._count(comparison, kind)
         if comparison.agrees_clearly:
             tally.nonzero += int(np.count_nonzero(comparison.automatic))
             tally.resolution = max(tally.resolution, comparison.resolution)
@@ -703,6 +701,24 @@ class Table:
             if kink[k] and entry.slopes is None:
                 entry = replace(entry, slopes=(entry.reference, entry.reference))
             tally.keep(tally.open, entry)
+
+    def _count(self, comparison: Comparison, kind: RowKind) -> int:
+        """Returns how many numbers a comparison has compared.
+
+        An output that is left out is not compared, and neither is the projection of an output in
+        which there is nothing else.
+        """
+        size, Y, out = int(comparison.automatic.size), self.base.Y, self.base.left_out_of_Y
+        if kind == "first":
+            return size
+        if kind == "each" or self.probes.full:
+            return size if out is None else int(np.count_nonzero(~out[:size]))
+        nothing = (
+            [not leaf.size for leaf in Y.leaves]
+            if out is None
+            else [bool(out[part].all()) for part in Y.slices]
+        )
+        return size - sum(nothing[:size])
 
     def _detached(self, kind: RowKind, k: int) -> bool:
         """Returns whether the engine recorded nothing for the output of row `k`."""

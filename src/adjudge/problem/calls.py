@@ -370,6 +370,7 @@ class Purpose(Enum):
     FORWARD = "at x, under forward mode"
     """The engine evaluates it to differentiate it in forward mode."""
     NEAR_X = "near x"
+    BESIDE_NOT_FINITE = "beside x, where its outputs may be as infinite as at x"
     REFERENCE = "near x, to compare it with the reference"
     ROUNDING = "with x moved by rounding"
     SINGULAR_VECTOR = "along a singular vector"

@@ -222,6 +222,8 @@ def _cotangents(
     kept = [k for k, here in enumerate(attached) if here]
     if given is None:
         vector = random_cotangent(Y, seed + COTANGENT)
+        # An infinity or NaN has no derivative, and zero times its local one would be NaN.
+        vector[~np.isfinite(base.values[: Y.size])] = 0.0
         arrays = Y.arrays(backend, vector, base.arrays)
         return tuple(
             backend.arrays.noncontiguous(arrays[k]) if strided else arrays[k] for k in kept

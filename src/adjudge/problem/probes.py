@@ -82,6 +82,8 @@ class Stream(IntEnum):
     """The tangents within a block of zeros. They are drawn for each leaf and each use."""
     NEAR_ADJOINT = 43
     """The changed probes at which the adjoint test is repeated."""
+    BESIDE_NOT_FINITE = 47
+    """The direction along which outputs that are not finite at x are looked at beside it."""
     CROSS_PROBES = 53
     """The probes that all engines share. They are drawn for each mode."""
     CROSS_TAKEN_AT = 59

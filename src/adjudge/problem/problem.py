@@ -26,8 +26,8 @@ from adjudge.engine import (
     HandBackend,
     MaybeArrays,
 )
-from adjudge.errors import InputError, Source, mark, running
-from adjudge.floats import QUANTILE_ENTRIES, Vector, scale
+from adjudge.errors import InputError, Source, attempt, mark, running
+from adjudge.floats import QUANTILE_ENTRIES, Vector, relative_step, scale
 from adjudge.limits import limits
 from adjudge.problem.calls import Arguments, Counts, Move, Purpose, Recordable, UserCalls
 from adjudge.problem.constraints import (
@@ -39,6 +39,7 @@ from adjudge.problem.constraints import (
     within,
 )
 from adjudge.problem.domain import Bounds, read_bounds
+from adjudge.problem.probes import Stream, generator, random_entries
 from adjudge.problem.space import Space
 
 
@@ -268,6 +269,51 @@ class Base:
     """The spread of the values between evaluations that the caller allows."""
     constant: NDArray[np.bool_] | None = None
     """The outputs that a column leaves out, since they stand still and tower over the others."""
+    raw: Vector | None = None
+    """The outputs at x as f gave them, where some are not finite and `leave_out` has looked at
+    them. In `values` those that are left out are zero then, and the others that are not finite are
+    NaN."""
+    left_out: NDArray[np.bool_] | None = None
+    """The outputs that take no part in any comparison, since they are not finite at x and keep
+    that value beside x."""
+
+    @cached_property
+    def uncompared(self) -> NDArray[np.bool_] | None:
+        """The outputs that are left out for either reason; `None` where there are none."""
+        if self.constant is None or self.left_out is None:
+            return self.left_out if self.constant is None else self.constant
+        return self.constant | self.left_out
+
+    @property
+    def left_out_of_Y(self) -> NDArray[np.bool_] | None:
+        """The outputs of Y among those that are `left_out`."""
+        return None if self.left_out is None else self.left_out[: self.Y.size]
+
+    def compared(self, values: Vector) -> Vector:
+        """Returns outputs near x with zeros where they are left out.
+
+        What is not finite at x and is something else here has no difference, so it becomes NaN.
+        """
+        if self.raw is None:
+            return values
+        own = np.where(self.same_as_raw(values), self.values, np.nan)
+        return np.where(np.isfinite(self.raw), values, own)
+
+    def again(self, values: Vector) -> Vector:
+        """Returns further outputs at x as they are to be compared with `values`: in place of an
+        infinity or NaN that f gives again stands what `values` has there.
+        """
+        if self.raw is None:
+            return values
+        count = values.size
+        alike = self.same_as_raw(values) & ~np.isfinite(self.raw[:count])
+        return np.where(alike, self.values[:count], values)
+
+    def same_as_raw(self, values: Vector) -> NDArray[np.bool_]:
+        """Marks where `values` are those that f gave at x, NaN and infinities included."""
+        raw = self.values if self.raw is None else self.raw
+        raw = raw[: values.size]
+        return np.asarray((values == raw) | (np.isnan(values) & np.isnan(raw)))
 
     @cached_property
     def coarsest_eps(self) -> float:
@@ -283,10 +329,10 @@ class Base:
         Each is the modulus of the output, or the median modulus of its leaf at x where that is
         larger. Small outputs may be computed from larger numbers, as in `1 - erfc(x)` and `a @ b`,
         and without the median their rounding would be underestimated. The rule is ours. Outputs
-        that are `constant` have the magnitude 0.
+        that are `uncompared` have the magnitude 0.
         """
         size = np.fmax(self.whole.modulus(values, other), self._typical)
-        return np.asarray(size if self.constant is None else np.where(self.constant, 0.0, size))
+        return np.asarray(size if self.uncompared is None else np.where(self.uncompared, 0.0, size))
 
     def rounded(self, eps: float) -> Base:
         """Returns the same outputs with an `eps` of their leaves that is `eps` at least."""
@@ -306,7 +352,7 @@ class Base:
             # In sixteen bits the rounding of the median would drown every small entry.
             if leaf.eps > COARSE_EPS:
                 continue
-            own = size[part] if self.constant is None else size[part][~self.constant[part]]
+            own = size[part] if self.uncompared is None else size[part][~self.uncompared[part]]
             some = own[:: max(1, own.size // QUANTILE_ENTRIES)]
             finite = some[np.isfinite(some)]
             if finite.size:
@@ -337,12 +383,49 @@ def undetectable_slope(base: Base, vector: Vector, eps: float) -> Vector:
 
 
 def evaluate(problem: Problem, base: Base, x: Vector, purpose: Purpose | Move) -> Vector:
-    """Returns all outputs at the point `x` of X as a vector, from an evaluation of fresh arrays."""
+    """Returns all outputs at the point `x` of X as a vector, from an evaluation of fresh arrays.
+
+    Outputs that are left out are zero; see `Base.compared`.
+    """
+    values = outputs_at(problem, base, x, purpose)
+    return values if base.raw is None else base.compared(values)
+
+
+def outputs_at(problem: Problem, base: Base, x: Vector, purpose: Purpose | Move) -> Vector:
+    """Returns all outputs at the point `x` of X as `evaluate` does, just as f gives them."""
     backend, counts, X = problem.backend, problem.counts, problem.X
     counts.purpose = purpose
     point = X.arrays(backend, x, problem.x)
     counts.keep(point, 8 * X.size)
     return base.whole.vector(backend, problem.evaluate(point), base.arrays)
+
+
+def leave_out(base: Base, seed: int) -> Base:
+    """Returns the same outputs, without those that are not finite at x and have the same infinity,
+    or NaN, at two points beside x.
+
+    Masks and top-k fill outputs with -inf, and what is beside them has to be judged all the same.
+    Of an output that is finite beside x (a pole, or `log` at 0) nothing can be said, and it stays
+    in. So does everything where no finite output would be left. Costs two evaluations where an
+    output is not finite. Ours.
+    """
+    problem, raw = base.problem, base.values
+    finite = np.isfinite(raw)
+    if finite.all() or base.raw is not None:
+        return base
+    same = ~finite
+    signs = random_entries(generator(seed, Stream.BESIDE_NOT_FINITE), problem.X.size)
+    with np.errstate(all="ignore"):
+        move = problem.inward(signs * relative_step(base.coarsest_eps) * problem.length_scales)
+        move = np.where(np.isfinite(problem.origin), move, 0.0)
+    for side in (move, -move):
+        point = problem.clipped(problem.origin + side)
+        values = attempt(partial(outputs_at, problem, base, point, Purpose.BESIDE_NOT_FINITE))
+        same &= False if values is None else base.same_as_raw(values)
+    if not finite[: base.Y.size].any():
+        same[:] = False
+    values = np.where(finite, raw, np.where(same, 0.0, np.nan))
+    return replace(base, values=values, raw=raw, left_out=same if same.any() else None)
 
 
 def observe(problem: Problem) -> Base:
@@ -416,8 +499,10 @@ class Reverse:
         """Returns the vector `w` of Y as arrays, one per output.
 
         Outputs that are detached have `None`, and so have those where `w` is zero, unless `zeros`
-        is set: the engine is then spared the work.
+        is set: the engine is then spared the work. Outputs that are left out have the cotangent 0.
         """
+        if base.left_out_of_Y is not None:
+            w = np.where(base.left_out_of_Y, 0.0, w)
         Y, from_host = base.Y, self.problem.backend.arrays.from_host
         made: list[Array | None] = []
         for leaf, part, like, here in zip(
@@ -513,9 +598,16 @@ class Forward:
     def column(
         self, base: Base, v: Vector, only: Collection[int] | None = None
     ) -> tuple[Vector, Vector]:
-        """Returns `(f(x), J v)` as vectors of Y. Absent tangents are zeros."""
+        """Returns `(f(x), J v)` as vectors of Y. Absent tangents are zeros, and so are those of
+        outputs that are left out.
+        """
         y, jv = self.push(self.tangent(v, only))
-        return self.vector(base, y), self.vector(base, jv)
+        return self.vector(base, y), self.image(base, jv)
+
+    def image(self, base: Base, jv: MaybeArrays) -> Vector:
+        """Returns tangents of outputs as a vector of Y, with zeros where outputs are left out."""
+        tangents, left_out = self.vector(base, jv), base.left_out_of_Y
+        return tangents if left_out is None else np.where(left_out, 0.0, tangents)
 
     def vector(self, base: Base, y: MaybeArrays) -> Vector:
         """Returns outputs or their tangents as a vector of Y. Absent ones are zeros."""

@@ -268,8 +268,9 @@ class Pullbacks:
         return self._without_detached(self.checks.probes.cotangent)
 
     def _without_detached(self, w: Vector) -> Vector:
-        """Returns `w` with zeros at detached outputs."""
-        w = w.copy()
+        """Returns `w` with zeros at outputs that are detached or left out."""
+        left_out = self.checks.base.left_out_of_Y
+        w = w.copy() if left_out is None else np.where(left_out, 0.0, w)
         for part, here in zip(self.checks.base.Y.slices, self.reverse.attached, strict=True):
             if not here:
                 w[part] = 0.0
@@ -326,7 +327,9 @@ class Pullbacks:
         v = self._without_detached(random_entries(random, u.size))
         made = list(reverse.cotangent(base, v))
         for k, (array, part) in enumerate(zip(made, base.Y.slices, strict=True)):
-            spread = None if array is None else arrays.expanded(array)
+            # An expanded cotangent is one number, and has no zeros where outputs are left out.
+            whole = base.left_out_of_Y is None or not base.left_out_of_Y[part].any()
+            spread = arrays.expanded(array) if whole and array is not None else None
             if spread is not None:
                 made[k] = spread
                 width = 2 if base.Y.leaves[k].complex else 1
@@ -457,7 +460,7 @@ class Pushforwards:
         yield from first_elsewhere(checks)
         yield from checks.unchanged(x, problem.x, problem.X, problem.origin, Culprit.FUNCTION)
         yield from checks.unchanged(handed, problem.x, problem.X, v, Culprit.JVP)
-        first = forward.vector(base, jv)
+        first = forward.image(base, jv)
         mode, arrays = "F" + problem.modes_taken, problem.backend.arrays
         checks.images[mode] = v, first
         yield from self.rule.homogeneous(v, first)

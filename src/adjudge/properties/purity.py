@@ -59,6 +59,7 @@ from adjudge.problem import (
     evaluate,
     generator,
     largest,
+    outputs_at,
 )
 
 # -- two runs at one point
@@ -172,7 +173,7 @@ class Identities:
         They agree to the last bit, or else to rounding where plain evaluations agree among
         themselves: rules for derivatives may compute the value in another order.
         """
-        plain = self.base.values[: value.size]
+        plain, value = self.base.values[: value.size], self.base.again(value)
         self.compared += value.size
         if largest_difference(plain, value) <= self.nondet_tol:
             return
@@ -242,19 +243,38 @@ class Identities:
                 )
 
     def finite(self) -> Iterator[Finding]:
-        """Checks that f is finite at x."""
-        space, values = self.base.whole, self.base.values
-        if not self._finite.all() and not self.tolerance.equal_nan:
-            bad = np.flatnonzero(~self._finite)
-            k = int(bad[0])
-            yield Finding(
-                Status.NONFINITE,
-                self.problem.modes_taken,
-                space.entry(k),
-                NotFinite(float(values[k]), int(bad.size), int(values.size)),
-                Remedy.MOVE_INTO_DOMAIN_OR_ALLOW_NAN,
-                open=True,
-            )
+        """Checks that f is finite at x, where it is not left out."""
+        out = self.base.left_out
+        bad = ~self._finite if out is None else ~(self._finite | out)
+        if bad.any() and not self.tolerance.equal_nan:
+            remedy = Remedy.MOVE_INTO_DOMAIN_OR_ALLOW_NAN
+            yield replace(self._not_finite(bad), remedy=remedy, open=True)
+
+    def left_out(self, claims: Callable[[NDArray[np.bool_]], bool]) -> Iterator[Finding]:
+        """Tells of the outputs that are left out, since they are not finite at x or beside it.
+
+        It is a note, unless some of them are NaN and the rule `claims` a derivative of these: x
+        lies outside of the domain of f then, as with `log` at -1. An infinity may have one: that of
+        `scores + mask` is 1 also where the mask is -inf.
+        """
+        out = self.base.left_out
+        if out is None or self.base.raw is None:
+            return
+        undefined = out & np.isnan(self.base.raw)
+        outside = bool(undefined.any()) and claims(undefined[: self.base.Y.size])
+        found = self._not_finite(undefined if outside else out, left_out=True)
+        remedy = Remedy.MOVE_INTO_DOMAIN_OR_ALLOW_NAN if outside else None
+        yield replace(found, remedy=remedy, open=outside, note=not outside)
+
+    def _not_finite(self, bad: NDArray[np.bool_], *, left_out: bool = False) -> Finding:
+        """Returns the finding that f is not finite at these outputs."""
+        values, k = (
+            self.base.values if self.base.raw is None else self.base.raw,
+            int(np.argmax(bad)),
+        )
+        detail = NotFinite(float(values[k]), int(bad.sum()), int(bad.size), left_out=left_out)
+        entry = self.base.whole.entry(k)
+        return Finding(Status.NONFINITE, self.problem.modes_taken, entry, detail)
 
     @cached_property
     def _finite(self) -> NDArray[np.bool_]:
@@ -316,7 +336,7 @@ class Identities:
 
 def evaluate_again(problem: Problem, base: Base) -> Vector:
     """Returns all outputs, evaluated a second time at x."""
-    return evaluate(problem, base, problem.origin, Purpose.AGAIN_AT_X)
+    return base.again(outputs_at(problem, base, problem.origin, Purpose.AGAIN_AT_X))
 
 
 def restricted(space: Space, w: Vector, k: int) -> Vector:
@@ -412,6 +432,8 @@ def another_function(
         allowed = REFERENCE_VALUE_UNITS * tolerance.eps * size
         off = np.isfinite(gap) & ~(np.abs(gap) <= allowed)
     off |= np.isnan(gap) & np.isfinite(base.values[first:])
+    if base.left_out is not None:
+        off &= ~base.left_out[first:]
     if not np.any(off):
         return []
     off &= ~_is_scattered(problem, base, gap, gap_at, seed)

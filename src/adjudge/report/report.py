@@ -245,6 +245,9 @@ class Report:
             return line + (f" (and {more} more finding{'s' * (more > 1)})" if more else "")
         zero = "" if self.counts["nonzero"] else ", all zero"
         at = f" at {counted(self.points)}" if self.points else ""
+        if not self.counts["comparisons"]:
+            modes = ", ".join(self.modes)
+            return f"{self.function}: no derivative to compare{at}, modes {modes}"
         return (
             f"{self.function}: {self.counts['comparisons']} comparisons agree"
             f"{zero}{at}, modes {', '.join(self.modes)}, to {self.resolution:.1e}"

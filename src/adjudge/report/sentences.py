@@ -302,7 +302,8 @@ def _budget_spent(detail: BudgetSpent, finding: Finding) -> list[str]:
 @said.register
 def _nothing_compared(detail: NothingCompared, finding: Finding) -> list[str]:
     empty = ", ".join(f"{name} {shape}" for name, shape in detail.empty)
-    return [f"nothing was compared: no entries in {empty}"]
+    agree = "; its shapes, its dtypes and a second run agree" if finding.note else ""
+    return [f"nothing was compared: no entries in {empty}{agree}"]
 
 
 # -- identities of the rules
@@ -538,10 +539,14 @@ def _draws_random(detail: DrawsRandom, finding: Finding) -> list[str]:
 
 @said.register
 def _not_finite(detail: NotFinite, finding: Finding) -> list[str]:
-    return [
-        f"{finding.entry} is {detail.value} at x: {detail.count} of {detail.entries} output "
-        "entries are not finite"
-    ]
+    entries = f"{detail.count} of {detail.entries} output entries are not finite"
+    if detail.left_out:
+        claimed = "the rule gives a derivative there; " if finding.open else ""
+        return [
+            f"{finding.entry} is {detail.value} at x and beside it: {entries} and are left out; "
+            f"{claimed}the others are compared"
+        ]
+    return [f"{finding.entry} is {detail.value} at x: {entries}"]
 
 
 @said.register

@@ -1,0 +1,265 @@
+"""Outputs that are -inf or NaN at x and beside it are left out, and the others are judged."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from adjudge import ByHand, Status, Verdict, examine
+from adjudge.findings import NotFinite
+
+SEEDS = range(10)
+CAUSAL = np.triu(np.ones((3, 3), bool), 1)
+KEPT = np.asarray([1, 0, 1, 1, 0, 1, 1, 0], bool)
+
+
+class Case(NamedTuple):
+    """A function with outputs that are not finite, its vjp, and x."""
+
+    f: Callable
+    vjp: Callable
+    x: np.ndarray
+    count: int
+    """The number of outputs that are not finite."""
+
+
+def largest(x):
+    return x >= np.sort(x)[-3]
+
+
+def log_of_zeros(x):
+    with np.errstate(divide="ignore"):
+        return np.exp(x) + np.log(KEPT.astype(float))
+
+
+def drawn(*shape):
+    return np.random.default_rng(7).normal(size=shape)
+
+
+CASES = {
+    "causal mask": Case(
+        lambda x: np.where(CAUSAL, -np.inf, np.sin(x)),
+        lambda x, w: np.where(CAUSAL, 0, w * np.cos(x)),
+        drawn(3, 3),
+        3,
+    ),
+    "log of zeros": Case(log_of_zeros, lambda x, w: w * np.exp(x), drawn(8), 3),
+    "nan": Case(
+        lambda x: np.where(KEPT, x**3, np.nan), lambda x, w: np.where(KEPT, 3 * w * x**2, 0),
+        drawn(8), 3,
+    ),
+    "top-k": Case(
+        lambda x: np.where(largest(x), np.exp(x), -np.inf),
+        lambda x, w: np.where(largest(x), w * np.exp(x), 0),
+        drawn(8), 5,
+    ),
+    "many": Case(
+        lambda x: np.where(np.arange(300) % 3 == 0, np.inf, np.tanh(x)),
+        lambda x, w: np.where(np.arange(300) % 3 == 0, 0, w / np.cosh(x) ** 2),
+        drawn(300), 100,
+    ),
+}  # fmt: skip
+MODES = [(name, mode) for name in CASES for mode in ("full", "projected") if name != "many"]
+
+
+def one_sign(g):
+    k = np.unravel_index(np.argmax(np.abs(g)), g.shape)
+    g = g.copy()
+    g[k] *= -1
+    return g
+
+
+MISTAKES = {
+    "sign": lambda g: -g,
+    "factor": lambda g: 1.01 * g,
+    "zero": lambda g: 0 * g,
+    "one sign": one_sign,
+}
+
+
+@pytest.mark.parametrize(("name", "mode"), [*MODES, ("many", "projected")])
+def test_a_right_rule_passes_with_a_note(name, mode):
+    case = CASES[name]
+    rule = ByHand(case.f, vjp=case.vjp)
+
+    for seed in SEEDS:
+        report = examine(rule, case.x, mode=mode, seed=seed)
+
+        assert report.verdict is Verdict.PASS, str(report)
+        (note,) = report.findings
+        assert note.note
+        assert note.status is Status.NONFINITE
+        assert note.detail.count == case.count
+        assert note.detail.left_out
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.parametrize(
+    ("name", "mode"), [*((name, "projected") for name in CASES), ("causal mask", "full")]
+)
+def test_a_mistake_at_the_finite_outputs_fails(name, mode, mistake):
+    case = CASES[name]
+    rule = ByHand(case.f, vjp=lambda x, w: MISTAKES[mistake](case.vjp(x, w)))
+
+    reports = [examine(rule, case.x, mode=mode, seed=seed) for seed in SEEDS]
+
+    assert [Verdict.FAIL] * len(reports) == [report.verdict for report in reports]
+
+
+@pytest.mark.parametrize("factor", [1.0, -1.0, 1.01])
+@pytest.mark.parametrize("mode", ["full", "projected"])
+def test_forward_mode_leaves_the_same_outputs_out(mode, factor):
+    # What the rule says at a masked entry does not count: its output is -inf whatever x is.
+    def jvp(x, v):
+        return factor * v * np.cos(x) + np.where(CAUSAL, np.nan, 0.0)
+
+    rule = ByHand(CASES["causal mask"].f, jvp=jvp)
+
+    reports = [
+        examine(rule, CASES["causal mask"].x, mode=mode, modes=["F"], seed=seed) for seed in SEEDS
+    ]
+
+    wanted = Verdict.PASS if factor == 1 else Verdict.FAIL
+    assert [wanted] * len(reports) == [report.verdict for report in reports]
+
+
+def test_the_note_says_how_many_and_which_first():
+    case = CASES["log of zeros"]
+
+    report = examine(ByHand(case.f, vjp=case.vjp), case.x, seed=0)
+
+    (note,) = report.findings
+    assert note.entry == "out[1]"
+    assert NotFinite(-np.inf, 3, 8, left_out=True) == note.detail
+    assert "out[1] is -inf at x and beside it: 3 of 8 output entries" in str(report)
+
+
+def test_what_is_left_out_is_not_counted():
+    case = CASES["log of zeros"]
+
+    report = examine(ByHand(case.f, vjp=case.vjp), case.x, mode="full", seed=0)
+
+    assert report.counts["comparisons"] == 8 * 5
+
+
+def test_a_cotangent_is_zero_where_an_output_is_left_out():
+    seen = []
+
+    def vjp(x, w):
+        seen.append(w)
+        return CASES["nan"].vjp(x, w)
+
+    examine(ByHand(CASES["nan"].f, vjp=vjp), CASES["nan"].x, mode="projected", seed=0)
+
+    # one pullback asks whether the rule claims a derivative of the NaNs
+    at_nan = [w for w in seen if np.any(w[~KEPT])]
+    assert len(at_nan) == 1
+    assert not np.any(at_nan[0][KEPT])
+
+
+@pytest.mark.parametrize("factor", [1.0, -1.0])
+def test_an_output_that_is_minus_infinity_as_a_whole_is_left_out(factor):
+    rule = ByHand(
+        lambda x: (np.sin(x), np.full(4, -np.inf)), vjp=lambda x, w: factor * w[0] * np.cos(x)
+    )
+
+    reports = [examine(rule, drawn(4), mode="projected", seed=seed) for seed in SEEDS]
+
+    wanted = Verdict.PASS if factor == 1 else Verdict.FAIL
+    assert [wanted] * len(reports) == [report.verdict for report in reports]
+    assert {1} == {report.counts["comparisons"] for report in reports}
+
+
+def test_where_no_output_is_finite_nothing_passes():
+    rule = ByHand(lambda x: np.full(3, -np.inf), vjp=lambda x, w: 0 * x)
+
+    report = examine(rule, np.ones(3))
+
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert "3 of 3 output entries are not finite" in report.headline
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
+def test_a_pole_stays_open_and_is_no_error_of_the_others(mode):
+    def quiet(x):
+        with np.errstate(all="ignore"):
+            return 1 / x
+
+    def vjp(x, w):
+        with np.errstate(all="ignore"):
+            return -w / x**2
+
+    for seed in SEEDS:
+        report = examine(ByHand(quiet, vjp=vjp), np.asarray([0.0, 1.0]), mode=mode, seed=seed)
+
+        assert report.verdict is Verdict.INCONCLUSIVE, str(report)
+        assert "out[0] is inf at x: 1 of 2" in str(report)
+
+
+def test_a_nan_that_the_rule_claims_a_derivative_of_stays_open():
+    def log(x):
+        with np.errstate(all="ignore"):
+            return np.log(x)
+
+    x = np.asarray([-1.0, 2.0, 3.0])
+    right, wrong = (ByHand(log, vjp=lambda x, w, c=c: c * w / x) for c in (1, 2))
+
+    reports = [examine(rule, x, seed=seed) for rule in (right, wrong) for seed in SEEDS]
+
+    assert {Verdict.INCONCLUSIVE} == {report.verdict for report in reports[:10]}
+    assert {Verdict.FAIL} == {report.verdict for report in reports[10:]}
+    assert "the rule gives a derivative there" in str(reports[0])
+
+
+def test_infinities_at_random_places_are_nondeterministic():
+    random = np.random.default_rng(3)
+
+    def f(x):
+        return np.where(random.random(8) < 0.3, -np.inf, np.sin(x))
+
+    report = examine(ByHand(f, vjp=lambda x, w: w * np.cos(x)), drawn(8), seed=0)
+
+    assert Status.NONDETERMINISTIC in {finding.status for finding in report.findings}
+    assert not report
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
+def test_a_nan_gradient_at_an_infinite_input_is_no_error(mode):
+    # Zero times infinity, as in `mish` at -inf.
+    def f(x):
+        return np.where(np.isinf(x), np.nan, x**2)
+
+    def vjp(x, w, factor=1):
+        with np.errstate(all="ignore"):
+            return np.where(np.isinf(x), np.nan, factor * 2 * w * x)
+
+    x = np.asarray([-np.inf, 1.0, 2.0])
+    for seed in SEEDS:
+        right = examine(ByHand(f, vjp=vjp), x, mode=mode, seed=seed)
+        wrong = examine(ByHand(f, vjp=lambda x, w: vjp(x, w, 3)), x, mode=mode, seed=seed)
+
+        assert right.verdict is Verdict.INCONCLUSIVE, str(right)
+        assert wrong.verdict is Verdict.FAIL, str(wrong)
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1, Verdict.PASS), (-1, Verdict.FAIL)])
+@pytest.mark.parametrize("mode", ["full", "projected"])
+def test_a_large_constant_beside_an_infinity_hides_nothing(mode, factor, verdict):
+    filled = np.where(np.arange(8) == 1, -1e30, -np.inf)
+    rule = ByHand(
+        lambda x: np.where(KEPT, np.sin(x), filled),
+        vjp=lambda x, w: np.where(KEPT, factor * w * np.cos(x), 0),
+    )
+
+    reports = [examine(rule, drawn(8), mode=mode, seed=seed) for seed in SEEDS]
+
+    assert [verdict] * len(reports) == [report.verdict for report in reports]
+
+
+def test_equal_nan_compares_what_is_left_out_otherwise():
+    case = CASES["nan"]
+
+    report = examine(ByHand(case.f, vjp=case.vjp), case.x, equal_nan=True, mode="full")
+
+    assert not any(isinstance(finding.detail, NotFinite) for finding in report.findings)
