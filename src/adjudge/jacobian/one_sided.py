@@ -175,16 +175,19 @@ class _Search:
         """The magnitude that the rounding of each output is relative to."""
         return self.base.magnitude(self.base.values)[: self.count]
 
-    def _regular(self, slopes: _Slopes) -> NDArray[np.bool_]:
-        """Marks the outputs whose secants beside x stay within the slopes at x, as those of a
-        convex or concave output do.
+    def _regular(self, slopes: _Slopes, seen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Marks those of the outputs `seen` whose secants beside x stay within the slopes at x, as
+        those of a convex or concave output do.
         """
-        regular, h = np.isfinite(slopes.error), self.step
+        regular, h, x = seen & np.isfinite(slopes.error), self.step, self.problem.origin
+        beside = np.zeros_like(x)
         # Long secants cross all kinks beside x, and short ones show the slopes between two of them.
-        for reach in (2 * h, h / 8) * SECANTS_BESIDE_KINK:
-            if not self.table.budget.allows(2):
+        # Opposite points lie on opposite sides of every kink.
+        long, short = SECANTS_BESIDE_KINK
+        for k, reach in enumerate((2 * h,) * long + (h / 8,) * short):
+            if not np.any(regular) or not self.table.budget.allows(2):
                 return np.zeros(self.count, bool)
-            beside = h * random_entries(self.random, self.lengths.size) * self.lengths
+            beside = -beside if k % 2 else h * self.random.normal(size=x.size) * self.lengths
             ahead = self._at(beside + reach * slopes.tangent)
             behind = self._at(beside - reach * slopes.tangent)
             if ahead is None or behind is None:
@@ -208,7 +211,7 @@ class _Search:
             return None
         if least - error <= automatic <= most + error:
             return None
-        return (least, most, error) if self._regular(slopes)[seen].all() else None
+        return (least, most, error) if self._regular(slopes, seen)[seen].all() else None
 
     def _atol(self, tangent: Vector, w: Vector) -> float:
         """Returns the `atol` of the caller for this comparison."""
@@ -258,7 +261,7 @@ class _Search:
             ratio = np.where(np.isfinite(error) & (error > 0), off / error, 0.0)
         if not np.any(ratio > 1):
             return None
-        ratio = np.where(self._regular(slopes), ratio, 0.0)
+        ratio = np.where(self._regular(slopes, ratio > 1), ratio, 0.0)
         k = int(np.argmax(ratio))
         if not ratio[k] > 1:
             return None

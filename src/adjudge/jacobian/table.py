@@ -528,17 +528,25 @@ class Table:
             self.examined.saturated += outcome.doubt is Doubt.SATURATED or (
                 outcome.few_saturated and outcome.zero
             )
-            self.examined.failed += bool(outcome.fails)
             self.examined.open += bool(outcome.open)
+        failed = self._failed
         for letter, comparison, kind in outcome.compared:
             tally = self.tally(letter)
             self._record(tally, comparison, kind, outcome.column)
             tally.compared += self._count(comparison, kind) * (leaves - 1)
             if kind == "each" and self.problem.block_sums is not None:
                 mark_uncompared(self.problem.block_sums, comparison, outcome.column)
+        # What a kink excuses is no failure, and does not spare the columns after it a ladder.
+        if outcome.doubt and not item.depth:
+            self.examined.failed += self._failed > failed
         if outcome.pushed is not None and item.block.rows is not None and not item.depth:
             self._forward_against_reverse(outcome)
         return [*self._too_small(item, outcome), *following]
+
+    @property
+    def _failed(self) -> int:
+        """The number of comparisons that failed so far."""
+        return sum(tally.failed for tally in self.tallies.values())
 
     def _items(self, item: Item, groups: Iterable[Sequence[int]]) -> list[Item]:
         """Returns what is compared in place of `item`: these groups of its leaves."""

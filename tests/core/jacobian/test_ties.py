@@ -214,3 +214,21 @@ def test_ties_between_two_inputs(mode):
         half = examine(larger(0.5, 0.5), (a, b), mode=mode, seed=seed)
         assert both.verdict is Verdict.FAIL
         assert half.verdict is Verdict.PASS
+
+
+def test_a_network_of_rectified_units_at_its_kinks_is_neither_convex_nor_concave():
+    random = np.random.default_rng(0)
+    inner, outer = random.normal(size=(6, 5)), random.normal(size=(4, 6))
+
+    def vjp(x, w):
+        return inner.T @ ((outer.T @ w) * (inner @ x > 0))
+
+    f = ByHand(lambda x: outer @ np.maximum(inner @ x, 0), vjp=vjp)
+    for seed in SEEDS:
+        assert examine(f, np.zeros(5), mode="projected", seed=seed).verdict is not Verdict.FAIL
+
+
+def test_more_kinks_than_columns_are_looked_into_do_not_fail_a_right_rule():
+    x = np.zeros(60)
+    assert examine(relu(0.0), x, mode="full", seed=0).verdict is Verdict.PASS
+    assert examine(relu(1.5), x, mode="full", seed=0).verdict is Verdict.FAIL
