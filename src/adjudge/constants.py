@@ -357,6 +357,13 @@ ours."""
 NEGLIGIBLE_PART = 0.25
 """In sixteen bits eight times `rtol` is nearly all of the derivative, and every small entry would
 be excused. No more than this part of the largest entry is. The value is ours."""
+BESIDE_NOT_FINITE = 2.0**-16
+"""An output that is -inf at x and beside it is left out, and one that is finite beside x is not.
+f is looked at so far from x, over its scale. At the longer steps of float32 a mask that follows the
+sign of x may change, and a right derivative would stay open. The value is ours."""
+BESIDE_NOT_FINITE_UNITS = 4
+"""In sixteen bits that distance moves nothing, and it is at least so many units of rounding. The
+value is ours."""
 TAIL_DISTANCE = 2.0**-8
 """A derivative of zero hides the tail of a saturated function, and is right at a stationary point.
 f has to keep its value this far from x, over its scale, for a tail: a power of x with an offset of

@@ -86,6 +86,19 @@ def test_a_required_engine_without_a_comparison_fails_the_run(run):
     )
 
 
+def test_a_run_that_checks_empty_arrays_alone_fails(run):
+    source = """
+        def test_empty(adjudge_backend):
+            adjudge_backend.check(square, *adjudge_backend.arrays((0, 3)))
+    """
+
+    result = run(source, "--adjudge-require", "numpy", engines="numpy")
+
+    result.assert_outcomes(passed=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["ERROR adjudge: required engine 'numpy' made no comparison *"])
+
+
 @pytest.mark.parametrize("arguments", [(), ("--no-summary",), ("-q",), ("-k", "square or thing")])
 def test_a_run_that_checks_nothing_fails(run, arguments):
     result = run(NOTHING, "--adjudge-require", "numpy", *arguments, engines=None)

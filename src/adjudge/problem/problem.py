@@ -15,7 +15,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.constants import COARSE_EPS, UNDETECTABLE_UNITS
+from adjudge.constants import (
+    BESIDE_NOT_FINITE,
+    BESIDE_NOT_FINITE_UNITS,
+    COARSE_EPS,
+    UNDETECTABLE_UNITS,
+)
 from adjudge.engine import (
     Array,
     Arrays,
@@ -27,7 +32,7 @@ from adjudge.engine import (
     MaybeArrays,
 )
 from adjudge.errors import InputError, Source, attempt, mark, running
-from adjudge.floats import QUANTILE_ENTRIES, Vector, relative_step, scale
+from adjudge.floats import QUANTILE_ENTRIES, Vector, scale
 from adjudge.limits import limits
 from adjudge.problem.calls import Arguments, Counts, Move, Purpose, Recordable, UserCalls
 from adjudge.problem.constraints import (
@@ -290,14 +295,12 @@ class Base:
         return None if self.left_out is None else self.left_out[: self.Y.size]
 
     def compared(self, values: Vector) -> Vector:
-        """Returns outputs near x with zeros where they are left out.
-
-        What is not finite at x and is something else here has no difference, so it becomes NaN.
+        """Returns outputs near x with zeros where they are left out, and NaN where they are not
+        finite at x otherwise: they have no difference then.
         """
         if self.raw is None:
             return values
-        own = np.where(self.same_as_raw(values), self.values, np.nan)
-        return np.where(np.isfinite(self.raw), values, own)
+        return np.where(np.isfinite(self.raw), values, self.values)
 
     def again(self, values: Vector) -> Vector:
         """Returns further outputs at x as they are to be compared with `values`: in place of an
@@ -415,9 +418,11 @@ def leave_out(base: Base, seed: int) -> Base:
         return base
     same = ~finite
     signs = random_entries(generator(seed, Stream.BESIDE_NOT_FINITE), problem.X.size)
+    distance = max(BESIDE_NOT_FINITE, BESIDE_NOT_FINITE_UNITS * base.coarsest_eps)
     with np.errstate(all="ignore"):
-        move = problem.inward(signs * relative_step(base.coarsest_eps) * problem.length_scales)
-        move = np.where(np.isfinite(problem.origin), move, 0.0)
+        # An entry that does not move would show nothing of a pole.
+        move = distance * np.fmax(problem.length_scales, np.abs(problem.origin))
+        move = np.where(np.isfinite(problem.origin), problem.inward(signs * move), 0.0)
     for side in (move, -move):
         point = problem.clipped(problem.origin + side)
         values = attempt(partial(outputs_at, problem, base, point, Purpose.BESIDE_NOT_FINITE))

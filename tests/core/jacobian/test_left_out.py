@@ -212,6 +212,40 @@ def test_a_nan_that_the_rule_claims_a_derivative_of_stays_open():
     assert "the rule gives a derivative there" in str(reports[0])
 
 
+@pytest.mark.parametrize("factor", [1, -1])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_mask_that_follows_x_stays_as_it_is_beside_x(dtype, factor):
+    # Some entries lie so close to zero that a long step would change their sign.
+    x = np.concatenate([drawn(40), [1e-3, -1e-3, 4e-3, -4e-3]]).astype(dtype)
+    rule = ByHand(
+        lambda x: np.where(x > 0, x**2 + x, np.asarray(-np.inf, x.dtype)),
+        vjp=lambda x, w: np.where(x > 0, factor * w * (2 * x + 1), 0 * x),
+    )
+
+    reports = [examine(rule, x, seed=seed) for seed in SEEDS]
+
+    assert [factor == 1] * len(reports) == [report.verdict is Verdict.PASS for report in reports]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_pole_at_a_large_entry_stays_open(dtype):
+    x = np.asarray([1000.0, *np.ones(400)], dtype)
+
+    def f(x):
+        with np.errstate(all="ignore"):
+            return 1 / (x - np.asarray(1000, x.dtype))
+
+    def vjp(x, w):
+        with np.errstate(all="ignore"):
+            return -w * f(x) ** 2
+
+    for seed in SEEDS:
+        report = examine(ByHand(f, vjp=vjp), x, seed=seed)
+
+        assert report.verdict is Verdict.INCONCLUSIVE, str(report)
+        assert "out[0] is inf at x: 1 of 401 output entries" in str(report)
+
+
 def test_infinities_at_random_places_are_nondeterministic():
     random = np.random.default_rng(3)
 
