@@ -232,3 +232,40 @@ def test_more_kinks_than_columns_are_looked_into_do_not_fail_a_right_rule():
     x = np.zeros(60)
     assert examine(relu(0.0), x, mode="full", seed=0).verdict is Verdict.PASS
     assert examine(relu(1.5), x, mode="full", seed=0).verdict is Verdict.FAIL
+
+
+def pooled_by_three(x, v):
+    windows = x.reshape(-1, 3)
+    tied = windows == windows.max(1, keepdims=True)
+    return np.sum(v.reshape(-1, 3) * tied, 1)
+
+
+FORWARD = {
+    "amax, all ties get all": (np.max, lambda x, v: np.sum(v * (x == x.max())), TIED),
+    "inf norm, all ties get all": (
+        lambda x: np.max(np.abs(x)),
+        lambda x, v: np.sum(v * np.sign(x) * (np.abs(x) == np.abs(x).max())),
+        OPPOSITE,
+    ),
+    "max_pool, all ties get all": (
+        lambda x: x.reshape(-1, 3).max(1),
+        pooled_by_three,
+        np.array([0.0, 0.0, 0.0, 1.0, 1.0, -1.0, 3.0, 2.0, 1.0, 0.0, -1.0, 0.0]),
+    ),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", FORWARD)
+def test_forward_mode_is_held_to_the_same(name, mode):
+    f, jvp, x = FORWARD[name]
+    for seed in SEEDS:
+        report = examine(ByHand(f, jvp=jvp), x, mode=mode, seed=seed, modes=["F"])
+        assert report.verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_pushforward_that_shares_among_ties_passes(mode):
+    shared = ByHand(np.max, jvp=lambda x, v: np.mean(v[x == x.max()]))
+    for seed in SEEDS:
+        assert examine(shared, TIED, mode=mode, seed=seed, modes=["F"]).verdict is Verdict.PASS
