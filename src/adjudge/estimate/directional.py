@@ -271,8 +271,12 @@ def with_steps(
         take = partial(sample_at, problem, base, found.tangent, signed, one_sided=found.one_sided)
         # farther off than the step that worked f need not be defined
         taken = attempt(take) if step > abs(found.step) else take()
-        if taken is not None:
-            samples.append(taken[0])
+        if taken is None:
+            continue
+        sample = taken[0]
+        # one output that is not finite there would leave the projection of all others open
+        if step <= abs(found.step) or defined(base, sample.plus, sample.minus):
+            samples.append(sample)
     if len(samples) < (least or fewest_samples(one_sided=found.one_sided)):
         return None
     if len(samples) < fewest_samples(one_sided=found.one_sided):
