@@ -241,6 +241,21 @@ SHORTEST_DISTANCE_UNITS = 4
 """A move of x by less than its rounding gives x itself, where a gap is the same whatever makes it.
 Points at which a gap is looked at again lie at least this many units of rounding off x. The value
 is ours and has no derivation."""
+SCATTER_POWERS = (34 / 52, 30 / 52, 26 / 52, 22 / 52, 18 / 52, 14 / 52, 10 / 52)
+"""The rounding inside of a rule may stay the same over many units of rounding of x, and a right and
+ill-conditioned entry would be called wrong. Automatic numbers are taken at these powers of `eps`
+from x, in float64 2^-34 to 2^-10 of it. The values are ours."""
+LEVEL_SCATTER = 8
+"""What is smooth would pass for scatter, and excuse an error. From one distance to the next it
+grows 256 times in float64 and eleven times in float32, and scatter does not. What grows more than
+this does not count. The value is ours."""
+SMOOTH_STEPS = 2
+"""Far off a smooth derivative varies as much from one distance to the next as scatter does, beyond
+a singularity or over several periods. Nothing counts from where on it grew as the square of the
+distance so many times. The value is ours: once happens by chance."""
+LOUD_UNITS = 16
+"""Every wrong entry would pay for the search for rounding inside of its rule. It is made where f
+itself is louder than this many units of the rounding of its values. The value is ours."""
 NEIGHBOUR_FACTOR = 4
 """Two moves of x by a unit of rounding show only a part of what rounding can do to an automatic
 number, and a right entry of an ill-conditioned rule would be named as wrong. This many times the

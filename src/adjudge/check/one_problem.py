@@ -88,6 +88,7 @@ from adjudge.problem import (
 )
 from adjudge.properties import (
     Identities,
+    Images,
     Pullbacks,
     Pushforwards,
     SparsityPattern,
@@ -262,7 +263,8 @@ class _Case:
         self.row: Vector | None = None
         """What reverse mode makes of the cotangent of the probes, where it was taken."""
         self.forward: Forward | None = None
-        self.tried_layouts = False
+        self.in_life: Images | None = None
+        """What the vjp makes of cotangents as they come in life."""
         self.traced: dict[str, Located] = {}
         """By mode, the wrong entries that its projections were traced to."""
 
@@ -372,20 +374,21 @@ class _Case:
         self.forward = forward
 
     def try_layouts(self) -> None:
-        """Tries cotangents that are expanded, or have gaps in memory, where the engine has such.
+        """Pulls back cotangents that are expanded, or have gaps in memory, where the engine has
+        such.
 
         It comes before f is evaluated at other points, since a vjp may use what f has kept at x.
+        They are judged afterwards, when it is known how precise f is.
         """
-        pullbacks, row, findings = self.pullbacks, self.row, self.found.findings
-        if pullbacks is None or row is None or not any(pullbacks.reverse.attached):
+        pullbacks, findings = self.pullbacks, self.found.findings
+        if pullbacks is None or self.row is None or not any(pullbacks.reverse.attached):
             return
         # A rule that writes into its cotangent is told that, and cannot write into an expanded one.
         writes = any(finding.status is Status.MUTATES_INPUT for finding in findings)
         # A small budget is for the comparison first, and for this afterwards.
         room = self.table.budget.allows(ROOM_FOR_LAYOUTS)
         if room and pullbacks.has_strides and not writes:
-            findings += pullbacks.additive_pair(row)
-            self.tried_layouts = True
+            self.in_life = pullbacks.as_in_life()
 
     def check_reverse_rule(self) -> None:
         """Checks the vjp as a linear map: additivity, undefined cotangents, and `vmap`."""
@@ -397,11 +400,13 @@ class _Case:
         if rows > 1 and table.rows is not None and budget.rows == rows:
             findings += pullbacks.additive_rows(row, table.rows)
         elif (
-            not self.tried_layouts
+            self.in_life is None
             and (rows > 1 or (not undefined and not table.probes.full))
             and budget.affords(Task.ADDITIVITY, 2)
         ):
-            findings += pullbacks.additive_pair(row)
+            self.in_life = pullbacks.as_in_life()
+        if self.in_life is not None:
+            findings += pullbacks.additive_pair(row, self.in_life)
         if undefined and budget.affords(Task.UNDEFINED_COTANGENTS, 1 + len(self.base.Y.leaves)):
             findings += pullbacks.undefined()
         work = 3 * len(self.base.Y.leaves)

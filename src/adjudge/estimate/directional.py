@@ -61,6 +61,8 @@ class Column:
     counts."""
     sample: Sample | None = None
     """The values of the two evaluations, where these were enough."""
+    noise: Vector | None = None
+    """The standard deviation of the noise of f, by output, where it was measured."""
 
 
 def not_movable(problem: Problem, base: Base, tangent: Tangent) -> Column | None:

@@ -190,7 +190,8 @@ def _with_noise(
     )
     noise = np.fmax(NOISE_FACTOR * noise, base.noise)
     estimates = [ladder(samples, u, base.values, noise, base.whole.slices) for samples in own]
-    return replace(found, estimate=reduce(combined, estimates), ladders=ladders)
+    estimate = reduce(combined, estimates)
+    return replace(found, estimate=estimate, ladders=ladders, noise=noise)
 
 
 def _with_longer_steps(

@@ -47,6 +47,7 @@ from adjudge.jacobian.rounding import (
     random_probes,
     relative_bias,
     rounding_part,
+    scatter,
 )
 from adjudge.jacobian.stages import STAGES
 from adjudge.jacobian.table import ENTRY_WORK, Failure, Table, least_work
@@ -83,4 +84,5 @@ __all__ = [
     "random_probes",
     "relative_bias",
     "rounding_part",
+    "scatter",
 ]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +25,14 @@ from adjudge.constants import (
     FAR_DISTANCES,
     FEW_LEAVES,
     LEAF_PROBES,
+    LEVEL_SCATTER,
     LOST_UNITS,
     NARROW_VALUE_UNITS,
     NEAR_DISTANCES,
     NEAR_ULPS,
+    SCATTER_POWERS,
     SHORTEST_DISTANCE_UNITS,
+    SMOOTH_STEPS,
     SPACING_UNITS,
     STANDARD_ERRORS,
     WORST_ENTRIES,
@@ -54,6 +57,8 @@ from adjudge.problem import (
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
+Take: TypeAlias = Callable[[Vector], Vector]
+"""Gives automatic numbers at a point."""
 
 
 # -- points
@@ -91,6 +96,57 @@ def points_around(
     for distance in distances:
         reach = max(distance, SHORTEST_DISTANCE_UNITS * eps)
         yield _representable(problem, x + reach * lengths * random.uniform(-1, 1, x.size))
+
+
+def scatter(
+    problem: Problem, eps: float, seed: int, leaves: Collection[int] | None, take: Take
+) -> Vector:
+    """Returns how far automatic numbers scatter about smooth ones at points beside x, by number.
+
+    A move by a unit of rounding may be too short to show the rounding inside of a rule: `1 - cos x`
+    at 1e-3 is a multiple of 1e-16, and stays the same until x moves by 1e-10 of itself. So numbers
+    are taken at pairs of points, each pair farther off than the one before. What is smooth differs
+    from pair to pair as the square of the distance; rounding differs as much at any, from some
+    distance on. So only what two steps in a row show counts, and nothing from where on the numbers
+    were seen to be smooth. The number at x takes no part, so that an error at x alone is not
+    mistaken for scatter. All leaves move, or these. It is zero in dtypes of sixteen bits, where
+    nothing is smooth over several units of rounding. The rule is ours.
+    """
+    if eps > COARSE_EPS:
+        return np.zeros(())
+    random, X = generator(seed, Stream.SCATTER), problem.X
+    move = np.zeros(X.size)
+    for j in range(len(X.leaves)) if leaves is None else leaves:
+        part = X.slices[j]
+        signs = random.choice([-1.0, 1.0], part.stop - part.start)
+        move[part] = np.abs(problem.origin[part]) * signs
+    means, halves, distances = [], [], []
+    for power in SCATTER_POWERS:
+        distance, pair = eps**power * random.uniform(0.75, 1.0), []
+        for point in (problem.origin + distance * move, problem.origin - distance * move):
+            if np.array_equal(problem.clipped(point), point):
+                there = attempt(partial(take, _representable(problem, point)), UnstableOutputError)
+                pair += [] if there is None else [there]
+        if len(pair) < 2:
+            break  # f is not defined farther off
+        with np.errstate(all="ignore"):
+            means.append((pair[0] + pair[1]) / 2)
+            halves.append((pair[0] - pair[1]) / 2)
+        distances.append(distance)
+    found, before, grown = np.zeros(()), None, np.zeros((), int)
+    with np.errstate(all="ignore"):
+        for k in range(1, len(means)):
+            bend = np.abs(means[k] - means[k - 1])
+            turn = np.abs(halves[k - 1] - halves[k] * distances[k - 1] / distances[k])
+            apart = np.nan_to_num(np.fmax(bend, turn), nan=0.0, posinf=0.0)
+            if before is not None:
+                level = apart <= LEVEL_SCATTER * before
+                square = (distances[k] / distances[k - 1]) ** 2 * before
+                grown = grown + ((apart > square / 2) & (apart < 2 * square))
+                counts = level & (grown < SMOOTH_STEPS)
+                found = np.fmax(found, np.where(counts, np.fmin(before, apart), 0.0))
+            before = apart
+    return np.asarray(2 * found)
 
 
 def _representable(problem: Problem, point: Vector) -> Vector:

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Flag, auto
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ from adjudge.constants import (
     ISOLATED_TOLERANCES,
     LADDER_COLUMNS,
     LADDER_ZERO_UNITS,
+    LOUD_UNITS,
     NEIGHBOUR_FACTOR,
     REFERENCE_DISTANCES,
     SCATTERED_PART,
@@ -41,7 +43,7 @@ from adjudge.floats import Vector, scale
 from adjudge.jacobian.column import ColumnBlock, Columns, ModeComparison, RowKind
 from adjudge.jacobian.comparison import Comparison, Tally
 from adjudge.jacobian.groups import halves
-from adjudge.jacobian.rounding import points_within_rounding
+from adjudge.jacobian.rounding import points_within_rounding, scatter
 from adjudge.jacobian.saturation import (
     all_saturated,
     dominating_constants,
@@ -568,10 +570,11 @@ class AutomaticRounding(Stage):
     rounding.
 
     A derivative that is right in formula and ill-conditioned changes by as much, and would fail
-    without this. Among many failing rows only some are tried, and the one that changes least stands
+    without this. Where f is loud, and that is not enough, its scatter farther off counts as well
+    (`scatter`). Among many failing rows only some are tried, and the one that changes least stands
     for the rest. A value that is far off at x, and right at all points tried around it, is wrong at
     x alone and is allowed nothing. Costs two evaluations of the derivative for each row that is
-    tried. Ours, in the spirit of stochastic arithmetic.
+    tried, or eight. Ours, in the spirit of stochastic arithmetic.
     """
 
     name = "rounding of the derivative"
@@ -795,9 +798,34 @@ def allow_automatic_rounding(
         relative = change / size[tried]
         least = np.min(relative, initial=np.inf, where=np.isfinite(relative))
         slack = np.where(comparison.fails & np.isfinite(least), least * size, 0.0)
-    slack[tried] = change
-    error = comparison.error + NEIGHBOUR_FACTOR * slack
-    return ModeComparison(letter, replace(comparison, error=error), kind)
+        slack[tried] = change
+        error = comparison.error + NEIGHBOUR_FACTOR * slack
+        after = replace(comparison, error=error)
+        if _is_loud(columns, found) and np.any(after.fails & ~_marked(alone, tried, error.size)):
+            leaves = None if everywhere else found.tangent.leaves
+            take = partial(_automatic_at, columns, kind=kind, rows=tried, found=found)
+            eps, seed = comparison.tolerance.eps, columns.probes.seed
+            apart = scatter(columns.problem, eps, seed, leaves, take)
+            slack[tried] = np.where(alone, 0.0, np.fmax(change, apart))
+            after = replace(comparison, error=comparison.error + NEIGHBOUR_FACTOR * slack)
+    return ModeComparison(letter, after, kind)
+
+
+def _is_loud(columns: Columns, found: Column) -> bool:
+    """Returns whether the noise of f was measured, and is far above the rounding of its values."""
+    base = columns.base
+    if found.noise is None:
+        return False
+    with np.errstate(all="ignore"):
+        unit = LOUD_UNITS * base.coarsest_eps * base.magnitude(base.values)
+    return bool(np.any(found.noise > unit))
+
+
+def _marked(mask: NDArray[np.bool_], where: list[int], size: int) -> NDArray[np.bool_]:
+    """Returns a mask of that size with `mask` at these places."""
+    marked = np.zeros(size, bool)
+    marked[where] = mask
+    return marked
 
 
 def _allow_reference_scatter(

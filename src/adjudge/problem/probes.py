@@ -88,6 +88,10 @@ class Stream(IntEnum):
     """The probes that all engines share. They are drawn for each mode."""
     CROSS_TAKEN_AT = 59
     """The cotangent or tangent of the first derivative that all engines share."""
+    SCATTER = 60
+    """The signs by which x moves to points at which the scatter of automatic numbers is seen."""
+    TERMS_OF_PROBE = 62
+    """The two probes for which additivity is tried once more."""
     KINK_TANGENTS = 61
     """The tangents along which a rule is compared with one-sided slopes at a kink."""
 

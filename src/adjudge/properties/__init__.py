@@ -14,7 +14,7 @@ Invariant: a property is judged from values of the function and its derivatives 
 answers with findings.
 """
 
-from adjudge.properties.linearity import Pullbacks, Pushforwards
+from adjudge.properties.linearity import Images, Pullbacks, Pushforwards
 from adjudge.properties.low_precision import LowPrecisionResult, compare_low_precision
 from adjudge.properties.purity import (
     Identities,
@@ -30,6 +30,7 @@ from adjudge.properties.symmetry import asymmetries
 
 __all__ = [
     "Identities",
+    "Images",
     "LowPrecisionResult",
     "Pullbacks",
     "Pushforwards",

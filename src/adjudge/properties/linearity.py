@@ -10,8 +10,9 @@ check what only their mode has: metadata of gradients, and undefined cotangents 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from adjudge.constants import (
     LARGE_PROBES,
     LARGE_PROBES_NARROW,
     MAP_OF_ZERO_UNITS,
+    UNDERFLOW,
 )
 from adjudge.engine import UNDEFINED, Array, Arrays, MaybeArrays
 from adjudge.errors import AdjudgeError, Catching, Source, UnstableOutputError, running
@@ -47,6 +49,7 @@ from adjudge.findings import (
     WrongAttribute,
 )
 from adjudge.floats import FORMATS, Vector
+from adjudge.jacobian import is_systematic
 from adjudge.problem import (
     Forward,
     Reverse,
@@ -72,6 +75,8 @@ class LinearRule:
     checks: Identities
     rule: Rule
     apply: Callable[[Vector], Vector]
+    take_at: Callable[[Vector, Vector], Vector]
+    """Gives, at another point, the image of a probe."""
     image: Space
     likes: Arrays
     """Arrays of the shapes and dtypes of the image."""
@@ -168,21 +173,60 @@ class LinearRule:
                 open=not finite,
             )
 
-    def additive(self, together: Vector, apart: Vector, size: Vector) -> Iterator[Finding]:
-        """Compares the image of a sum with the sum of images; `size` is that of the terms.
+    def additive(
+        self, whole: Vector, pair: tuple[Vector, Vector], size: Vector
+    ) -> Iterator[Finding]:
+        """Compares the image of a sum of probes, which is `whole`, with the sum of their images;
+        `size` is that of the terms.
 
         It shows what homogeneity does not: a rule that clips or selects by the size of its probe,
-        for instance.
+        for instance. Where terms cancel inside of an ill-conditioned rule, its rounding is larger
+        than that of its result, so what differs has to persist with other terms, and at other
+        points.
         """
+        found = list(self.sums(pair, size))
+        if found and self.persists(whole):
+            yield from found
+
+    def sums(self, pair: tuple[Vector, Vector], size: Vector) -> Iterator[Finding]:
+        """Compares the image of a sum with the sum of images."""
         yield from self.checks.equal(
             Status.NONLINEAR,
             self.rule.letter,
             self.image,
-            (together, apart),
+            pair,
             size,
             partial(NotAdditive, rule=self.rule),
             Remedy.APPLY_LINEAR_MAP,
         )
+
+    def persists(self, whole: Vector) -> bool:
+        """Returns whether the rule is not additive for two other probes either, which are zero
+        where `whole` is, by as much at points near x.
+        """
+        checks = self.checks
+        random = generator(checks.probes.seed, Stream.TERMS_OF_PROBE)
+        one, two = (np.where(whole != 0, random_entries(random, whole.size), 0.0) for _ in "12")
+
+        def gaps(apply: Callable[[Vector], Vector]) -> Vector:
+            with np.errstate(all="ignore"):
+                return apply(one + two) - apply(one) - apply(two)
+
+        here = gaps(self.apply)
+        size = np.abs(self.apply(one)) + np.abs(self.apply(two))
+        with np.errstate(all="ignore"):
+            relative = np.abs(here) / (checks.tolerance.identity * size + UNDERFLOW)
+        k = int(np.argmax(np.where(np.isfinite(relative), relative, 0.0)))
+        if not np.all(np.isfinite(here)):
+            return True
+        if relative[k] <= 1:
+            return False
+
+        def gap_at(point: Vector) -> float:
+            return float(gaps(partial(self.take_at, point))[k])
+
+        eps, seed = checks.tolerance.eps, checks.probes.seed
+        return is_systematic(checks.problem, eps, seed, float(here[k]), gap_at)
 
     def batched(
         self,
@@ -246,6 +290,16 @@ class LinearRule:
         yield from apart
 
 
+class Images(NamedTuple):
+    """What a vjp makes of a second cotangent, and of the sum of both."""
+
+    v: Vector
+    of_v: Vector
+    of_sum: Vector
+    error: BaseException | None = None
+    """What it raises for one of them."""
+
+
 @dataclass(frozen=True)
 class Pullbacks:
     """The checks of reverse mode, `w -> J* w`."""
@@ -258,7 +312,9 @@ class Pullbacks:
         """The vjp as a linear map, with zero cotangents as arrays of zeros."""
         problem = self.checks.problem
         apply = partial(self.reverse.row, self.checks.base, zeros=True)
-        return LinearRule(self.checks, Rule.VJP, apply, problem.X, problem.x)
+        # A bound method would close a cycle, which keeps arrays until Python collects garbage.
+        at = partial(_pulled_at, self.checks)
+        return LinearRule(self.checks, Rule.VJP, apply, at, problem.X, problem.x)
 
     @cached_property
     def cotangent(self) -> Vector:
@@ -304,8 +360,8 @@ class Pullbacks:
         """Compares `J*` of the sum of cotangents with the sum of the rows, which are at hand."""
         u = self.cotangent if self.checks.probes.full else np.ones(rows.shape[0])
         with np.errstate(all="ignore"):
-            apart, size = u @ rows, np.abs(u) @ np.abs(rows)
-        yield from self.rule.additive(together, apart, size)
+            pair, size = (together, u @ rows), np.abs(u) @ np.abs(rows)
+        yield from self.rule.additive(self.cotangent, pair, size)
 
     @cached_property
     def has_strides(self) -> bool:
@@ -316,10 +372,10 @@ class Pullbacks:
                 return True
         return False
 
-    def additive_pair(self, one: Vector) -> Iterator[Finding]:
-        """Compares `J*(u + v)` with `J* u + J* v`, where `one` is `J* u`, for cotangents as they
-        come in life: v is a single number, expanded to the shape of its output as the cotangent of
-        a sum is, and `u + v` lies in memory with gaps. Without strides v is random.
+    def as_in_life(self) -> Images:
+        """Returns what the rule makes of cotangents as they come in life: v is a single number,
+        expanded to the shape of its output as the cotangent of a sum is, and `u + v` lies in memory
+        with gaps. Without strides v is random.
         """
         checks, reverse, u = self.checks, self.reverse, self.cotangent
         base, arrays = checks.base, checks.problem.backend.arrays
@@ -339,24 +395,39 @@ class Pullbacks:
             for array in reverse.cotangent(base, u + v)
         ]
         with Catching(UnstableOutputError) as caught:
-            two = reverse.vector(reverse.pull(tuple(made)))
-            together = reverse.vector(reverse.pull(tuple(sums)))
-        if (error := caught.error) is not None:
-            if not self.has_strides:
-                raise error
-            row = reverse.row(base, u + v)  # what a contiguous cotangent raises is raised
-            checks.compared += row.size
-            detail = LayoutRaised(Raised.of(error))
-            mode = "R" + checks.problem.modes_taken
-            yield Finding(Status.RAISED, mode, "", detail, Remedy.READ_STRIDES, cause=error)
+            two, together = (reverse.vector(reverse.pull(tuple(w))) for w in (made, sums))
+            return Images(v, two, together)
+        assert caught.error is not None
+        if not self.has_strides:
+            raise caught.error
+        reverse.row(base, u + v)  # what a contiguous cotangent raises as well is raised
+        return Images(v, v, v, caught.error)
+
+    def additive_pair(self, one: Vector, images: Images) -> Iterator[Finding]:
+        """Compares `J*(u + v)` with `J* u + J* v`, where `one` is `J* u`."""
+        checks, reverse, u = self.checks, self.reverse, self.cotangent
+        v, two, together = images.v, images.of_v, images.of_sum
+        if images.error is not None:
+            detail, mode = LayoutRaised(Raised.of(images.error)), "R" + checks.problem.modes_taken
+            yield Finding(Status.RAISED, mode, "", detail, Remedy.READ_STRIDES, cause=images.error)
             return
-        found = list(self._sum(one, two, together))
-        if found and self.has_strides:
-            pairs = [(two, v, "expanded"), (together, u + v, "with gaps")]
-            plain = [reverse.row(base, w) for _, w, _ in pairs]
-            by_layout: list[Finding] = []
-            for (strided, _, layout), other in zip(pairs, plain, strict=True):
-                by_layout += checks.equal(
+        with np.errstate(all="ignore"):
+            pair, size = (together, one + two), np.abs(one) + np.abs(two)
+        if not list(self.rule.sums(pair, size)):
+            return
+        environment, problem = checks.problem.backend.environment, checks.problem
+        with running(Source.FUNCTION):
+            eps = environment.narrowest_eps(problem.function, problem.point())
+        if eps > checks.tolerance.eps:
+            # A rule that computes in a narrower dtype is additive to the rounding of that.
+            narrow = replace(checks, tolerance=replace(checks.tolerance, eps=eps))
+            yield from Pullbacks(narrow, reverse).additive_pair(one, images)
+            return
+        if self.has_strides:
+            laid = [(two, v, "expanded"), (together, u + v, "with gaps")]
+            plain = [reverse.row(checks.base, w) for _, w, _ in laid]
+            for (strided, _, layout), other in zip(laid, plain, strict=True):
+                yield from checks.equal(
                     Status.INCONSISTENT,
                     self.rule.rule.letter,
                     self.rule.image,
@@ -365,14 +436,9 @@ class Pullbacks:
                     partial(LayoutMatters, layout=layout),
                     Remedy.READ_STRIDES,
                 )
-            found = [*by_layout, *self._sum(one, *plain)]
-        yield from found
-
-    def _sum(self, one: Vector, two: Vector, together: Vector) -> Iterator[Finding]:
-        """Compares a sum of two images with the image of the sum."""
-        with np.errstate(all="ignore"):
-            apart, size = one + two, np.abs(one) + np.abs(two)
-        yield from self.rule.additive(together, apart, size)
+            with np.errstate(all="ignore"):
+                pair = plain[1], one + plain[0]
+        yield from self.rule.additive(u + v, pair, size)
 
     def undefined(self) -> Iterator[Finding]:
         """Checks that undefined cotangents act as zeros: all of them, and each beside zeros."""
@@ -442,7 +508,9 @@ class Pushforwards:
             return forward.column(base, v)[1]
 
         likes = base.arrays[: len(base.Y.leaves)]
-        return LinearRule(self.checks, Rule.JVP, apply, base.Y, likes)
+
+        at = partial(_pushed_at, self.checks)
+        return LinearRule(self.checks, Rule.JVP, apply, at, base.Y, likes)
 
     @property
     def _tangent(self) -> Vector:
@@ -487,8 +555,8 @@ class Pushforwards:
         u, v = (random_cotangent(X, checks.probes.seed, stream) for stream in streams)
         one, two, together = (rule.apply(w) for w in (u, v, u + v))
         with np.errstate(all="ignore"):
-            apart, size = one + two, np.abs(one) + np.abs(two)
-        yield from rule.additive(together, apart, size)
+            pair, size = (together, one + two), np.abs(one) + np.abs(two)
+        yield from rule.additive(u + v, pair, size)
         largest = float(np.max(size, initial=0.0, where=np.isfinite(size)))
         yield from rule.zero(np.zeros_like(u), largest)
 
@@ -580,3 +648,13 @@ def elsewhere(
     if found != expected:
         detail = WrongAttribute(rule, Attribute.DEVICE, found, expected)
         yield Finding(Status.WRONG_DEVICE, mode, name, detail, Remedy.RETURN_ATTRIBUTE)
+
+
+def _pulled_at(checks: Identities, point: Vector, w: Vector) -> Vector:
+    """Returns `J* w` at another point."""
+    return Reverse(checks.problem, point).row(checks.base, w)
+
+
+def _pushed_at(checks: Identities, point: Vector, v: Vector) -> Vector:
+    """Returns `J v` at another point."""
+    return Forward(checks.problem, point).column(checks.base, v)[1]

@@ -1,0 +1,100 @@
+"""Right rules that cancel: their rounding is far above a unit of rounding, and no error."""
+
+import numpy as np
+import pytest
+
+from adjudge import ByHand, Verdict, examine
+
+SEEDS = range(10)
+POINTS = {
+    "from 1e-3 on": [1e-3, 1e-2, 1.0],
+    "one entry at 1e-4": [1e-4, 0.3, 2.0],
+    "from 1e-5 on": [1e-5, 1e-3, 0.1],
+}
+RULES = {
+    "(1 - cos x) / x^2": (
+        lambda x: (1 - np.cos(x)) / x**2,
+        lambda x: np.sin(x) / x**2 - 2 * (1 - np.cos(x)) / x**3,
+    ),
+    "(exp x - 1 - x) / x^2": (
+        lambda x: (np.exp(x) - 1 - x) / x**2,
+        lambda x: (np.exp(x) - 1) / x**2 - 2 * (np.exp(x) - 1 - x) / x**3,
+    ),
+    "(log1p x - x) / x^2": (
+        lambda x: (np.log1p(x) - x) / x**2,
+        lambda x: (1 / (1 + x) - 1) / x**2 - 2 * (np.log1p(x) - x) / x**3,
+    ),
+    "(sqrt(1 + x) - 1) / x": (
+        lambda x: (np.sqrt(1 + x) - 1) / x,
+        lambda x: 0.5 / np.sqrt(1 + x) / x - (np.sqrt(1 + x) - 1) / x**2,
+    ),
+    "log(1 + x) / x": (
+        lambda x: np.log(1 + x) / x,
+        lambda x: 1 / (1 + x) / x - np.log(1 + x) / x**2,
+    ),
+    "(exp x - exp -x) / 2x": (
+        lambda x: (np.exp(x) - np.exp(-x)) / (2 * x),
+        lambda x: (np.exp(x) + np.exp(-x)) / (2 * x) - (np.exp(x) - np.exp(-x)) / (2 * x**2),
+    ),
+}
+
+
+def rule(name, factor=1.0):
+    f, slope = RULES[name]
+    return ByHand(f, vjp=lambda x, w: w * slope(x) * factor)
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize("at", POINTS)
+@pytest.mark.parametrize("name", RULES)
+def test_a_right_rule_that_cancels_does_not_fail(name, at, mode):
+    for seed in SEEDS:
+        report = examine(rule(name), np.array(POINTS[at]), mode=mode, seed=seed)
+
+        assert report.verdict is not Verdict.FAIL, (seed, str(report))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("factor", [-1.0, 0.0, 1.01])
+def test_a_wrong_rule_that_cancels_fails(name, factor, seed):
+    # At 1e-2 no rule loses more than nine of its sixteen digits.
+    report = examine(rule(name, factor), np.array([1e-2, 0.3, 2.0]), mode="full", seed=seed)
+
+    assert report.verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("error", [1e-2, 1e-4])
+def test_rounding_beside_a_wrong_entry_does_not_excuse_it(error, seed):
+    """The wrong entry is where f is quiet; the rule cancels at another one."""
+    f, slope = RULES["(1 - cos x) / x^2"]
+    factor = np.array([1.0, 1.0, 1.0 + error])
+    wrong = ByHand(f, vjp=lambda x, w: w * slope(x) * factor)
+
+    report = examine(wrong, np.array([1e-3, 1e-2, 1.0]), mode="full", seed=seed)
+
+    assert report.verdict is Verdict.FAIL
+    assert "inputs[0][2]" in report.findings[0].entry
+
+
+STEEP = {
+    "a singularity close by": (lambda x: np.sqrt(x - 1), lambda x: 0.5 / np.sqrt(x - 1), 1 + 1e-4),
+    "many periods": (np.sin, np.cos, 1e4 + 0.3),
+    "a high power": (lambda x: x**20, lambda x: 20 * x**19, 1.3),
+    "a narrow peak": (
+        lambda x: np.exp(-((x - 1) ** 2) * 1e6),
+        lambda x: -2e6 * (x - 1) * np.exp(-((x - 1) ** 2) * 1e6),
+        1 + 5e-4,
+    ),
+}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", STEEP)
+def test_what_is_smooth_and_steep_is_no_scatter(name, seed):
+    """Over the distances at which scatter is looked for, these derivatives are not straight."""
+    f, slope, x = STEEP[name]
+    wrong = ByHand(f, vjp=lambda x, w: w * slope(x) * (1 + 1e-3))
+
+    assert examine(wrong, np.array([x]), seed=seed).verdict is Verdict.FAIL
