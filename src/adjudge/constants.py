@@ -579,6 +579,10 @@ DOUBLINGS = 12
 """A function that computes through larger numbers stands still next to x in a narrow dtype, and
 would count as another function. x is doubled this many times until it is seen to move. The value is
 ours: 2^12 times x covers offsets that leave half of the digits of float32."""
+EXPLAINED_PART = 1 / 2
+"""A right derivative of a function that loses digits in a narrow dtype would be called wrong. Its
+deviation from that in double has to account for that of f itself, but for this part, which rounding
+of f may take; a derivative that is wrong by itself accounts for nothing. The value is ours."""
 NARROW_BIAS_UNITS = 1.25
 """A scalar that multiplies a whole derivative is itself rounded, by up to one unit. In sixteen bits
 a leaf may be off by one factor that differs from 1 by this many units of rounding; with

@@ -324,15 +324,15 @@ def may_round_inside(
     do so because f rounds to a narrower dtype inside: it then moves by more than rounding farther
     off, as a staircase does.
 
-    The engine knows which dtypes f computes with, as far as it can see into f. Else two things tell
-    them apart, since rounding is relative and stairs are not: a rounded input near zero moves f by
-    as small a part of itself, and rounded values need as few bits at other magnitudes. The rule is
-    ours. It costs one evaluation, or ten where the engine does not know.
+    The engine knows which dtypes f computes with, as far as it can see into f. Where it sees none
+    two things tell them apart, since rounding is relative and stairs are not: a rounded input near
+    zero moves f by as small a part of itself, and rounded values need as few bits at other
+    magnitudes. The rule is ours. It costs one evaluation, or eleven.
     """
     with running(Source.FUNCTION):
         eps = problem.backend.environment.narrowest_eps(problem.function, problem.point())
-    if eps:
-        return eps > NARROW_EPS
+    if eps > NARROW_EPS:
+        return True
     moves = found.tangent.vector != 0
 
     def values(factor: float, parts: Sequence[float]) -> list[Vector]:

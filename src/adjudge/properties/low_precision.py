@@ -20,6 +20,7 @@ from adjudge.constants import (
     COARSE_EPS,
     DERIVATIVE_UNITS,
     DOUBLINGS,
+    EXPLAINED_PART,
     NARROW_BIAS_UNITS,
     NEAR_DISTANCES,
     STAIRS_APART,
@@ -37,7 +38,7 @@ from adjudge.findings import (
     Verdict,
     entry_name,
 )
-from adjudge.floats import Vector
+from adjudge.floats import Vector, norm
 from adjudge.jacobian import (
     Array,
     DerivativeAtPoints,
@@ -145,7 +146,8 @@ class _LowPrecision:
         shifted = self.first and bool(np.any(value.ratio > WRONG_FACTOR))
         wrong, factor = bool(np.any(found.not_finite)), 1.0
         if suspects.size or np.any(biased) or shifted:
-            around = self._pair([*points_around(x, self.seed, self.eps)])
+            points = [*points_around(x, self.seed, self.eps)]
+            around = self._pair(points)
             moved = self._values_off(value, around)
             if np.any(value.ratio[moved] > WRONG_FACTOR):
                 return replace(self.nothing, different=Refusal.OTHER_VALUE_BEYOND_ROUNDING)
@@ -160,6 +162,8 @@ class _LowPrecision:
                 factor = float(by_leaf[np.argmax(np.abs(by_leaf - 1) * biased)])
             if wrong and np.any(moved):
                 return replace(self.nothing, different=Refusal.OTHER_VALUE)
+            wrong = wrong and (bool(np.any(found.not_finite)) or not self._f_is_off(points, around))
+            factor = factor if wrong else 1.0
         if not wrong and not np.any(found.ratio > 1):
             return self.nothing
         named = np.flatnonzero(found.not_finite)
@@ -225,6 +229,33 @@ class _LowPrecision:
             if not np.any(open_):
                 break
         return stairs
+
+    def _f_is_off(self, points: Sequence[Vector], at: AtPoints) -> bool:
+        """Returns whether f itself is off by what its derivative is off by: between points far
+        from x its value in low precision moves as the derivative in low precision says.
+
+        A captured operator that loses digits (a pseudoinverse in float32) is off by the same part
+        everywhere, as a wrong constant in a rule is. But its derivative is right for the function
+        that is computed. Derivatives are added up by the trapezoidal rule, so this is seen where f
+        is nearly linear.
+        """
+        if self.letter != "R" or not self.first:
+            return False
+        off = at[0].values - at[1].values
+        told, moved = [], []
+        for k, probe in enumerate(self.probes):
+            low, high = (side.take(k) for side in at)
+            for a in range(len(NEAR_DISTANCES), len(points) - 1):
+                step = points[a + 1] - points[a]
+                with np.errstate(all="ignore"):
+                    gap = (low[a] + low[a + 1] - high[a] - high[a + 1]) / 2
+                    told.append(float(gap @ step))
+                    moved.append(float(probe @ (off[a + 1] - off[a])))
+        one, two = np.array(told), np.array(moved)
+        held = np.isfinite(one) & np.isfinite(two)
+        with np.errstate(all="ignore"):
+            rest = float(norm(np.where(held, one - two, 0.0)))
+            return bool(held.any()) and rest <= EXPLAINED_PART * float(norm(one[held]))
 
     # -- a whole leaf
 
