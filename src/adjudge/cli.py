@@ -18,7 +18,7 @@ import numpy as np
 
 from adjudge._version import __version__
 from adjudge.engine import entries
-from adjudge.errors import AdjudgeError, BackendError, InputError
+from adjudge.errors import AdjudgeError, BackendError, Catching, InputError
 from adjudge.findings import Verdict, worst
 from adjudge.verbs import Case
 
@@ -90,9 +90,10 @@ def _check(parsed: argparse.Namespace) -> int:
 
 def _run(case: Case) -> tuple[Verdict, str, str]:
     """Runs `case`, and returns its verdict, one line, and the details if it did not pass."""
-    try:
+    # An exception in one case must not hide the other cases.
+    with Catching(Exception) as caught:
         report = case.run()
-    except Exception as error:  # An exception in one case must not hide the other cases.
+    if (error := caught.error) is not None:
         notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
         first = str(error).partition("\n")[0]
         return Verdict.FAIL, f"raised {type(error).__name__}: {first}{notes}", ""

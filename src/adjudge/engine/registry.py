@@ -16,7 +16,12 @@ import array_api_compat
 
 from adjudge.engine.arrays import PlainBackend
 from adjudge.engine.contract import ArrayOperations, AutodiffBackend, Expansion
-from adjudge.errors import BackendNotInstalledError, MixedFrameworksError, UnknownFrameworkError
+from adjudge.errors import (
+    BackendNotInstalledError,
+    Catching,
+    MixedFrameworksError,
+    UnknownFrameworkError,
+)
 
 GROUP = "adjudge.backends"
 ARRAYS = "adjudge.arrays"
@@ -71,17 +76,17 @@ class Entry:
 
 @cache
 def _loaded(entry: Entry) -> AutodiffBackend:
-    try:
+    # An adapter is code of others, which fails to import as it likes.
+    with Catching(Exception) as caught:
         factory = entry.point.load()
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != entry.root:
+    if (error := caught.error) is not None:
+        absent = error.name if isinstance(error, ModuleNotFoundError) else None
+        if (absent or "").partition(".")[0] != entry.root:
             raise _broken(entry, error) from error
         raise BackendNotInstalledError(
             f"backend '{entry.root}' is known, but the package '{entry.root}' is not installed",
             f"install it: {entry.command}",
         ) from error
-    except Exception as error:  # an adapter is code of others, which fails to import as it likes
-        raise _broken(entry, error) from error
     backend: AutodiffBackend = factory()
     return backend
 

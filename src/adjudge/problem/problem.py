@@ -390,17 +390,17 @@ def evaluate(problem: Problem, base: Base, x: Vector, purpose: Purpose | Move) -
 
     Outputs that are left out are zero; see `Base.compared`.
     """
-    values = outputs_at(problem, base, x, purpose)
+    backend, counts, X = problem.backend, problem.counts, problem.X
+    counts.purpose = purpose
+    point = X.arrays(backend, x, problem.x)
+    counts.keep(point, 8 * X.size)
+    values = base.whole.vector(backend, problem.evaluate(point), base.arrays)
     return values if base.raw is None else base.compared(values)
 
 
 def outputs_at(problem: Problem, base: Base, x: Vector, purpose: Purpose | Move) -> Vector:
     """Returns all outputs at the point `x` of X as `evaluate` does, just as f gives them."""
-    backend, counts, X = problem.backend, problem.counts, problem.X
-    counts.purpose = purpose
-    point = X.arrays(backend, x, problem.x)
-    counts.keep(point, 8 * X.size)
-    return base.whole.vector(backend, problem.evaluate(point), base.arrays)
+    return evaluate(problem, base if base.raw is None else replace(base, raw=None), x, purpose)
 
 
 def leave_out(base: Base, seed: int) -> Base:
@@ -443,11 +443,8 @@ def observe(problem: Problem) -> Base:
 def base_of(problem: Problem, outputs: Arrays) -> Base:
     """Returns the `Base` of outputs at x that are already known."""
     backend = problem.backend
-    try:
+    with running(Source.ENGINE):
         arrays = tuple(map(backend.arrays.copy, outputs))
-    except BaseException as error:  # it is raised again
-        mark(error, Source.ENGINE)
-        raise
     names = tuple(problem.output_names())[: len(arrays)]
     whole, values = Space.at(backend, arrays, names)
     count = problem.outputs_of(len(arrays))

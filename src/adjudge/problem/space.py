@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from adjudge.constants import UNDERFLOW_MARGIN
 from adjudge.engine import ArrayInfo, Arrays, AutodiffBackend, HostArray, MaybeArrays
-from adjudge.errors import InputError, NotSupportedError, Source, mark
+from adjudge.errors import InputError, NotSupportedError, Source, mark, running
 from adjudge.floats import FORMATS, Format, Vector
 
 DOUBLE = float(np.finfo(np.float64).eps)
@@ -148,15 +148,13 @@ class Space:
         leaves, parts, read = [], [], backend.arrays
         for array, name in zip(arrays, names, strict=True):
             try:
-                host = read.to_host(array)
+                with running(Source.ENGINE):
+                    host = read.to_host(array)
             except NotSupportedError as error:
                 raise InputError(
                     f"{name} is an array whose values cannot be read: {error.found}",
                     "give an array with values; device= moves what holds them, and makes none",
                 ) from error
-            except BaseException as error:  # it is raised again
-                mark(error, Source.ENGINE)
-                raise
             leaf = Leaf(
                 name,
                 read.info(array),
