@@ -179,3 +179,24 @@ def test_a_wrong_rule_inside_a_compiled_function_is_found(scaled_sin, x):
         f = torch.compile(lambda x: 2 * wrong(x), backend="eager")
 
         assert not adjudge.examine(f, (x,))
+
+
+LAYOUTS = {
+    "raises for a view": lambda x, w: w.view(-1).view_as(x) * x.cos(),
+    "takes an expanded cotangent for its first entry": lambda x, w: (
+        (torch.zeros_like(x).index_put((torch.tensor([0]),), w[:1]) if w.stride() == (0,) else w)
+        * x.cos()
+    ),
+    "reads memory with gaps in another order": lambda x, w: (
+        (w if w.is_contiguous() or w.stride() == (0,) else w.flip(0)) * x.cos()
+    ),
+}
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_backward_that_is_wrong_for_a_layout_fails(rule, x, name, seed):
+    report = adjudge.examine(rule(torch.sin, LAYOUTS[name]), (x,), seed=seed)
+
+    assert report.verdict is adjudge.Verdict.FAIL
+    assert "cotangent" in report.findings[0].mode + str(report)

@@ -280,7 +280,7 @@ class _Case:
 
     def _claims(self, outputs: NDArray[np.bool_]) -> bool:
         """Returns whether a rule gives these outputs a derivative."""
-        base = replace(self.base, left_out=None)
+        base = replace(self.base, omitted=None)
         if self.reverse is not None:
             w = np.where(outputs, self.probes.cotangent, 0.0)
             return bool(self.reverse.row(base, w).any())

@@ -376,7 +376,7 @@ def fits_block_sums(problem: Problem, base: Base) -> bool:
         and problem.bounds is None
         and all(leaf.double and leaf.size and leaf.info.layout in DENSE for leaf in leaves)
         and problem.finite
-        and base.left_out is None
+        and base.omitted is None
         and np.all(np.isfinite(base.values))
         and not _looks_narrow(base)
         and all(hasattr(problem.backend.xp, name) for name in FUNCTIONS)

@@ -81,7 +81,9 @@ class _Slopes:
     @property
     def kinks(self) -> NDArray[np.bool_]:
         """The outputs with a kink along this tangent."""
-        return np.asarray(np.isfinite(self.error) & (self.most - self.least > 2 * self.error))
+        with np.errstate(all="ignore"):
+            apart = self.most - self.least > 2 * self.error
+        return np.asarray(np.isfinite(self.error) & apart)
 
 
 @dataclass

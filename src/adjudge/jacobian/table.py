@@ -716,7 +716,7 @@ class Table:
         An output that is left out is not compared, and neither is the projection of an output in
         which there is nothing else.
         """
-        size, Y, out = int(comparison.automatic.size), self.base.Y, self.base.left_out_of_Y
+        size, Y, out = int(comparison.automatic.size), self.base.Y, self.base.omitted_of_Y
         if kind == "first":
             return size
         if kind == "each" or self.probes.full:

@@ -278,21 +278,21 @@ class Base:
     """The outputs at x as f gave them, where some are not finite and `leave_out` has looked at
     them. In `values` those that are left out are zero then, and the others that are not finite are
     NaN."""
-    left_out: NDArray[np.bool_] | None = None
+    omitted: NDArray[np.bool_] | None = None
     """The outputs that take no part in any comparison, since they are not finite at x and keep
     that value beside x."""
 
     @cached_property
     def uncompared(self) -> NDArray[np.bool_] | None:
         """The outputs that are left out for either reason; `None` where there are none."""
-        if self.constant is None or self.left_out is None:
-            return self.left_out if self.constant is None else self.constant
-        return self.constant | self.left_out
+        if self.constant is None or self.omitted is None:
+            return self.omitted if self.constant is None else self.constant
+        return self.constant | self.omitted
 
     @property
-    def left_out_of_Y(self) -> NDArray[np.bool_] | None:
-        """The outputs of Y among those that are `left_out`."""
-        return None if self.left_out is None else self.left_out[: self.Y.size]
+    def omitted_of_Y(self) -> NDArray[np.bool_] | None:
+        """The outputs of Y among those that are `omitted`."""
+        return None if self.omitted is None else self.omitted[: self.Y.size]
 
     def compared(self, values: Vector) -> Vector:
         """Returns outputs near x with zeros where they are left out, and NaN where they are not
@@ -430,7 +430,7 @@ def leave_out(base: Base, seed: int) -> Base:
     if not finite[: base.Y.size].any():
         same[:] = False
     values = np.where(finite, raw, np.where(same, 0.0, np.nan))
-    return replace(base, values=values, raw=raw, left_out=same if same.any() else None)
+    return replace(base, values=values, raw=raw, omitted=same if same.any() else None)
 
 
 def observe(problem: Problem) -> Base:
@@ -503,8 +503,8 @@ class Reverse:
         Outputs that are detached have `None`, and so have those where `w` is zero, unless `zeros`
         is set: the engine is then spared the work. Outputs that are left out have the cotangent 0.
         """
-        if base.left_out_of_Y is not None:
-            w = np.where(base.left_out_of_Y, 0.0, w)
+        if base.omitted_of_Y is not None:
+            w = np.where(base.omitted_of_Y, 0.0, w)
         Y, from_host = base.Y, self.problem.backend.arrays.from_host
         made: list[Array | None] = []
         for leaf, part, like, here in zip(
@@ -608,8 +608,8 @@ class Forward:
 
     def image(self, base: Base, jv: MaybeArrays) -> Vector:
         """Returns tangents of outputs as a vector of Y, with zeros where outputs are left out."""
-        tangents, left_out = self.vector(base, jv), base.left_out_of_Y
-        return tangents if left_out is None else np.where(left_out, 0.0, tangents)
+        tangents, omitted = self.vector(base, jv), base.omitted_of_Y
+        return tangents if omitted is None else np.where(omitted, 0.0, tangents)
 
     def vector(self, base: Base, y: MaybeArrays) -> Vector:
         """Returns outputs or their tangents as a vector of Y. Absent ones are zeros."""

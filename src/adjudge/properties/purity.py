@@ -244,7 +244,7 @@ class Identities:
 
     def finite(self) -> Iterator[Finding]:
         """Checks that f is finite at x, where it is not left out."""
-        out = self.base.left_out
+        out = self.base.omitted
         bad = ~self._finite if out is None else ~(self._finite | out)
         if bad.any() and not self.tolerance.equal_nan:
             remedy = Remedy.MOVE_INTO_DOMAIN_OR_ALLOW_NAN
@@ -257,7 +257,7 @@ class Identities:
         lies outside of the domain of f then, as with `log` at -1. An infinity may have one: that of
         `scores + mask` is 1 also where the mask is -inf.
         """
-        out = self.base.left_out
+        out = self.base.omitted
         if out is None or self.base.raw is None:
             return
         undefined = out & np.isnan(self.base.raw)
@@ -432,8 +432,8 @@ def another_function(
         allowed = REFERENCE_VALUE_UNITS * tolerance.eps * size
         off = np.isfinite(gap) & ~(np.abs(gap) <= allowed)
     off |= np.isnan(gap) & np.isfinite(base.values[first:])
-    if base.left_out is not None:
-        off &= ~base.left_out[first:]
+    if base.omitted is not None:
+        off &= ~base.omitted[first:]
     if not np.any(off):
         return []
     off &= ~_is_scattered(problem, base, gap, gap_at, seed)
