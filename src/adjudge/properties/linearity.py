@@ -374,8 +374,8 @@ class Pullbacks:
 
     def as_in_life(self) -> Images:
         """Returns what the rule makes of cotangents as they come in life: v is a single number,
-        expanded to the shape of its output as the cotangent of a sum is, and `u + v` lies in memory
-        with gaps. Without strides v is random.
+        expanded to the shape of its output as the cotangent of a sum is, and `u + v` is transposed
+        in memory, with gaps. Without strides v is random.
         """
         checks, reverse, u = self.checks, self.reverse, self.cotangent
         base, arrays = checks.base, checks.problem.backend.arrays
@@ -390,10 +390,14 @@ class Pullbacks:
                 made[k] = spread
                 width = 2 if base.Y.leaves[k].complex else 1
                 v[part] = np.tile(v[part][:width], (part.stop - part.start) // width)
-        sums = [
-            None if array is None else arrays.noncontiguous(array)
-            for array in reverse.cotangent(base, u + v)
-        ]
+        xp, sums = checks.problem.backend.xp, []
+        for array in reverse.cotangent(base, u + v):
+            if array is not None and arrays.expanded(array) is not None:
+                # Axes in the other order, and gaps between the entries.
+                axes = tuple(reversed(range(array.ndim)))
+                turned = arrays.noncontiguous(xp.permute_dims(array, axes))
+                array = xp.permute_dims(turned, axes)
+            sums.append(array)
         with Catching(UnstableOutputError) as caught:
             two, together = (reverse.vector(reverse.pull(tuple(w))) for w in (made, sums))
             return Images(v, two, together)
