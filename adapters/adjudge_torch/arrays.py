@@ -114,7 +114,8 @@ class TorchArrays(ArrayOperations):
     def noncontiguous(self, array: Array) -> Array:
         if array.numel() == 0 or sparse.is_sparse(array):
             return array
-        wide = array.new_empty((*array.shape, 2))
+        # Not new_empty: what a rule that ignores strides makes of the gaps has to be repeatable.
+        wide = array.new_zeros((*array.shape, 2))
         wide[..., 0] = array
         return wide[..., 0].detach()
 

@@ -65,7 +65,8 @@ class PlainArrays(ArrayOperations):
     def noncontiguous(self, array: Array) -> Array:
         if not isinstance(array, np.ndarray):
             return array
-        wide = np.empty((*array.shape, 2), array.dtype)
+        # Not np.empty: what a rule that ignores strides makes of the gaps has to be repeatable.
+        wide = np.zeros((*array.shape, 2), array.dtype)
         wide[..., 0] = array
         return wide[..., 0]
 
