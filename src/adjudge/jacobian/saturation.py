@@ -134,8 +134,8 @@ def _leaves_gradually(
         with np.errstate(all="ignore"):
             move = np.where(np.isfinite(value), np.abs(value - at), 0.0)
             np.fmax(size, np.where(np.isfinite(value), np.abs(value), 0.0), out=size)
+            on_lattice.append(lowest_bit(value) >= eps / 16 * size)
         moves.append(move)
-        on_lattice.append(lowest_bit(value) >= eps / 16 * size)
         return move > 0
 
     # f may be constant, and then a zero derivative is right.
@@ -161,7 +161,8 @@ def _leaves_gradually(
         else:
             low = middle
     # Noise about a constant also moves f by units of rounding, but never by more.
-    truly = np.max(moves, axis=0) > STANDSTILL_UNITS * eps * size
+    with np.errstate(all="ignore"):
+        truly = np.max(moves, axis=0) > STANDSTILL_UNITS * eps * size
     return gradual, np.asarray(gradual & ~close & truly)
 
 
