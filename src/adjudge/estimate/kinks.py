@@ -61,12 +61,10 @@ def jumps(one: Vector, other: Vector | None, unit: Vector) -> NDArray[np.bool_]:
 
     The odd and the even part tell it, since a slope moves only one of the two.
     """
-    if other is None:
-        return _lasts(one, JUMP_KEPT, LASTING_UNITS * unit)
     with np.errstate(all="ignore"):
-        parts = (one - other) / 2, (one + other) / 2
-    odd, even = (_lasts(part, JUMP_KEPT, LASTING_UNITS * unit) for part in parts)
-    return np.asarray(odd | even)
+        parts = (one,) if other is None else ((one - other) / 2, (one + other) / 2)
+        lasting = [_lasts(part, JUMP_KEPT, LASTING_UNITS * unit) for part in parts]
+    return np.asarray(np.logical_or.reduce(lasting))
 
 
 def _kinks(
@@ -83,7 +81,8 @@ def half_gaps(bends: Vector, steps: Sequence[float], unit: Vector) -> Vector | N
     `bends` are the even parts of f over the step, `((f(x + h v) + f(x - h v)) / 2 - f(x)) / h`, a
     row of them for each step, and `unit` is the rounding of each output over the last step.
     """
-    kinks = _kinks(bends, steps, LASTING_UNITS * unit)
+    with np.errstate(all="ignore"):
+        kinks = _kinks(bends, steps, LASTING_UNITS * unit)
     return np.where(kinks, bends[-1], 0.0) if np.any(kinks) else None
 
 

@@ -83,7 +83,7 @@ def lattice_noise(values: Vector, eps: float) -> Vector:
     lie, where that is coarser than their own rounding, since they are differences of larger numbers
     (`exp(x) - 1` near 0).
     """
-    with np.errstate(invalid="ignore"):
+    with np.errstate(all="ignore"):
         unit = np.min(lowest_bit(values), axis=0)
         moves = np.count_nonzero(np.diff(values, axis=0), axis=0) > len(values) // 2
         coarse = moves & (unit > LATTICE_SPACINGS * eps * np.max(np.abs(values), axis=0))
@@ -102,7 +102,7 @@ def carried_dtype(values: Sequence[Vector], points: Iterable[Vector]) -> str | N
     rounds to it.
     """
     moving = np.array(values)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(all="ignore"):
         moving = np.unique(moving[:, np.any(moving != moving[0], axis=0)])
     exponents = np.frexp(moving)[1]
     # Of values on a lattice the smaller ones have fewer bits, and rounded ones have as many at any
