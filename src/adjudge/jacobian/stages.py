@@ -646,14 +646,16 @@ class InheritedRounding(Stage):
                 np.maximum(change, apart, out=change)
         allowed = []
         for (letter, comparison, kind), change in zip(compared, changes, strict=True):
-            residue = INHERITED_UNITS * comparison.tolerance.eps * comparison.scales.block
-            slack = NEIGHBOUR_FACTOR * change + residue
+            with np.errstate(all="ignore"):
+                residue = INHERITED_UNITS * comparison.tolerance.eps * comparison.scales.block
+                slack = NEIGHBOUR_FACTOR * change + residue
             if kind != "first":
                 eps = comparison.tolerance.eps
                 floor = undetectable_slope(columns.base, found.vector, eps)
                 probes = columns.probes
                 slack = slack + (floor if kind == "each" else probes.contract_error(floor))
-            error = comparison.error + np.where(comparison.fails, slack, 0.0)
+            with np.errstate(all="ignore"):
+                error = comparison.error + np.where(comparison.fails, slack, 0.0)
             allowed.append(ModeComparison(letter, replace(comparison, error=error), kind))
         return trial.with_compared(allowed, self.name)
 
