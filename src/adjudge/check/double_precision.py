@@ -17,7 +17,7 @@ from adjudge.check.one_problem import (
 )
 from adjudge.check.options import Settings
 from adjudge.constants import DOUBLE_ROUGHNESS, DOUBLE_STEPS
-from adjudge.errors import AdjudgeError, Catching, NotSupportedError, Source, running
+from adjudge.errors import AdjudgeError, Catching, NotSupportedError
 from adjudge.findings import (
     Finding,
     NotInDouble,
@@ -221,9 +221,7 @@ def judge_in_double(
     if outcome.verdict is Verdict.PASS:
         return outcome
     # before anything else is blamed: f may cast to less than its inputs have
-    problem = base.problem
-    with running(Source.FUNCTION):
-        eps = problem.backend.environment.narrowest_eps(problem.function, problem.point())
+    eps = base.problem.narrowest_eps()
     if eps <= base.coarsest_eps:
         return outcome
     assert double.refused is not None

@@ -387,7 +387,7 @@ class _Case:
         writes = any(finding.status is Status.MUTATES_INPUT for finding in findings)
         # A small budget is for the comparison first, and for this afterwards.
         room = self.table.budget.allows(ROOM_FOR_LAYOUTS)
-        if room and pullbacks.has_strides and not writes:
+        if room and any(pullbacks.strided) and not writes:
             self.in_life = pullbacks.as_in_life()
 
     def check_reverse_rule(self) -> None:

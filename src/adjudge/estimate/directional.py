@@ -17,6 +17,7 @@ from adjudge.constants import (
     EXACT_SECOND_LADDER_FACTOR,
     JUMP_BAR_PART,
     JUMP_BAR_UNITS,
+    NARROW_EPS,
     SECOND_LADDER_FACTOR,
     SHORT_STEP_REDUCTIONS,
     STEP_REDUCTIONS,
@@ -304,7 +305,7 @@ def with_jumps(problem: Problem, base: Base, found: Column) -> Column:
         suspects = estimate.moved & (estimate.error > wide)
     if found.step == 0 or not np.any(suspects):
         return found
-    ratio = 2.0**-2 if eps > COARSE_EPS else 2.0**-8 if eps < 2.0**-40 else 2.0**-4
+    ratio = 2.0**-2 if eps > COARSE_EPS else 2.0**-8 if eps < NARROW_EPS else 2.0**-4
     sides = []
     for sign in (1.0, -1.0):
         moves = [sign * found.step * ratio**k * found.vector for k in range(3)]

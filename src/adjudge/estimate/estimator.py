@@ -65,7 +65,6 @@ class Estimator(ABC):
         """The absolute step that the caller fixed; `None` where steps are chosen."""
         return None
 
-    @abstractmethod
     def along(
         self,
         v: Tangent,
@@ -87,6 +86,19 @@ class Estimator(ABC):
         Raises:
             InputError: A step that the caller fixed leaves the bounds, or does not move x.
         """
+        if effort is Effort.TWO_EVALUATIONS:
+            return found or self._first(v)
+        if found is None:
+            found = self.along(v, _BEFORE[effort], doubted=doubted)
+        return self._more(effort, found, doubted)
+
+    @abstractmethod
+    def _first(self, v: Tangent) -> Column:
+        """Returns the estimate that costs least."""
+
+    def _more(self, effort: Effort, found: Column, doubted: NDArray[np.bool_] | None) -> Column:
+        """Returns what this effort makes of the one that it builds on."""
+        return found
 
     def at(self, point: Vector) -> Self:
         """Returns the same estimator at another point of X. The magnitudes stay those at x."""
@@ -110,18 +122,11 @@ class Differences(Estimator):
         """The absolute step that the caller fixed; `None` where steps are chosen."""
         return self.fixed
 
-    def along(
-        self,
-        v: Tangent,
-        effort: Effort = Effort.TWO_EVALUATIONS,
-        found: Column | None = None,
-        doubted: NDArray[np.bool_] | None = None,
-    ) -> Column:
+    def _first(self, v: Tangent) -> Column:
+        return two_evaluations(self.problem, self.base, v, self.fixed)
+
+    def _more(self, effort: Effort, found: Column, doubted: NDArray[np.bool_] | None) -> Column:
         problem, base = self.problem, self.base
-        if effort is Effort.TWO_EVALUATIONS:
-            return two_evaluations(problem, base, v, self.fixed)
-        if found is None:
-            found = self.along(v, _BEFORE[effort], doubted=doubted)
         if effort is Effort.LONGER_STEP:
             return with_longer_step(problem, base, found) or found
         if effort is Effort.LADDER:
@@ -156,15 +161,7 @@ class ByReference(Estimator):
 
     reference: Referenced
 
-    def along(
-        self,
-        v: Tangent,
-        effort: Effort = Effort.TWO_EVALUATIONS,
-        found: Column | None = None,
-        doubted: NDArray[np.bool_] | None = None,
-    ) -> Column:
-        if found is not None:
-            return found
+    def _first(self, v: Tangent) -> Column:
         problem = self.problem
         unknown = not_movable(problem, self.base, v)
         if unknown is not None:

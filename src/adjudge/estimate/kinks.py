@@ -22,6 +22,7 @@ from adjudge.constants import (
     KINK_EXPONENTS,
     KINK_ORDER,
     LASTING_UNITS,
+    NARROW_EPS,
     NARROW_KINK_EXPONENTS,
     RANGE_MARGIN,
     SLOPE_UNITS,
@@ -220,7 +221,7 @@ class _Around:
     @classmethod
     def of(cls, base: Base, eps: float) -> _Around:
         """Returns the values at the steps for this `eps`."""
-        exponents = KINK_EXPONENTS if eps <= 2.0**-40 else NARROW_KINK_EXPONENTS
+        exponents = KINK_EXPONENTS if eps <= NARROW_EPS else NARROW_KINK_EXPONENTS
         tiniest = float(np.finfo(np.float64).smallest_subnormal)
         with np.errstate(all="ignore"):
             unit = eps * base.magnitude(base.values) + 16 * tiniest

@@ -33,7 +33,7 @@ from adjudge.constants import (
     STAIRCASE_PART,
     UNEVEN_NOISE_POINTS,
 )
-from adjudge.errors import Source, attempt, running
+from adjudge.errors import attempt
 from adjudge.estimate.directional import (
     Column,
     defined,
@@ -282,39 +282,36 @@ def plateau_dtype(problem: Problem, base: Base, found: Column, *, settled: bool)
         values = np.array([value for s in found.ladders[0] for value in (s.plus, s.minus)])
         full &= lattice_noise(values, u) == 0
 
-    def due(relative: float) -> NDArray[np.bool_]:
-        """Marks the outputs that so long a move should change by many units of rounding."""
+    def unmoved(relative: float) -> tuple[NDArray[np.bool_], Vector]:
+        """Marks the outputs that stand still though so long a move should change them by many units
+        of rounding, to either side; and returns what part of those they are.
+        """
         with np.errstate(all="ignore"):
             motion = np.abs(found.estimate.value) * relative * length
-            moves = motion > PLATEAU_UNITS * u * base.magnitude(base.values)
-            return np.asarray(full & found.estimate.moved & moves)
-
-    def unmoved(relative: float) -> NDArray[np.bool_]:
-        """Marks the outputs that stand still though they are due, to either side."""
+            due = motion > PLATEAU_UNITS * u * base.magnitude(base.values)
+        due &= full & found.estimate.moved
         still = np.zeros((2, own.size), bool)
-        if np.any(due(relative)):
+        if np.any(due):
             for k, sign in enumerate((1.0, -1.0)):
                 h = sign * relative * length
                 move = describe_move(problem, found.tangent, h)
                 value = evaluate(problem, base, moved_by(problem, found.tangent, h), move)
-                still[k] = (value == base.values) & due(relative)
-        return still
-
-    def part(still: NDArray[np.bool_], relative: float) -> Vector:
-        return np.asarray(np.count_nonzero(still, axis=1) / max(1, np.count_nonzero(due(relative))))
+                still[k] = (value == base.values) & due
+        part = np.count_nonzero(still, axis=1) / max(1, np.count_nonzero(due))
+        return np.any(still, axis=0), np.asarray(part)
 
     shortest, longer, longest = PLATEAU_STEPS
-    close = unmoved(shortest)
-    if np.mean(part(close, shortest)) < PLATEAU_PART:
+    close, part = unmoved(shortest)
+    if np.mean(part) < PLATEAU_PART:
         return None
-    far = unmoved(longer)
+    far, part = unmoved(longer)
     still, reach = (far, longer) if np.any(far) else (close, shortest)
-    if not may_round_inside(problem, base, found, np.any(still, axis=0)[: base.Y.size], reach):
+    if not may_round_inside(problem, base, found, still[: base.Y.size], reach):
         return None  # a staircase, with x beside a jump
-    if np.mean(part(far, longer)) < PLATEAU_PART:
+    if np.mean(part) < PLATEAU_PART:
         return "float32"
-    beyond = np.any(part(unmoved(longest), longest) > 1 - PLATEAU_PART)
-    return "bfloat16" if beyond else "float16"
+    _, part = unmoved(longest)
+    return "bfloat16" if np.any(part > 1 - PLATEAU_PART) else "float16"
 
 
 def may_round_inside(
@@ -329,9 +326,7 @@ def may_round_inside(
     zero moves f by as small a part of itself, and rounded values need as few bits at other
     magnitudes. The rule is ours. It costs one evaluation, or eleven.
     """
-    with running(Source.FUNCTION):
-        eps = problem.backend.environment.narrowest_eps(problem.function, problem.point())
-    if eps > NARROW_EPS:
+    if problem.narrowest_eps() > NARROW_EPS:
         return True
     moves = found.tangent.vector != 0
 

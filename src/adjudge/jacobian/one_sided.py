@@ -28,6 +28,7 @@ from adjudge.constants import (
     COARSE_EPS,
     KINKED_GROUPS,
     LASTING_UNITS,
+    NARROW_EPS,
     NARROW_ONE_SIDED,
     ONE_SIDED,
     SECANTS_BESIDE_KINK,
@@ -102,7 +103,7 @@ class _Search:
         self.problem, self.base = table.problem, table.base
         self.count = self.base.Y.size
         self.random = generator(table.probes.seed, Stream.KINK_TANGENTS)
-        narrow = self.base.coarsest_eps > 2.0**-40
+        narrow = self.base.coarsest_eps > NARROW_EPS
         self.step, self.relative = NARROW_ONE_SIDED if narrow else ONE_SIDED
         self.relative = max(self.relative, table.tolerance.relative)
         self.lengths = self._lengths()

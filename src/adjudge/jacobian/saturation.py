@@ -43,7 +43,7 @@ def all_saturated(compared: Sequence[ModeComparison]) -> bool:
 
 
 @dataclass(frozen=True)
-class Standstill:
+class Onset:
     """How outputs that stand still about x leave their value farther off."""
 
     flat: NDArray[np.bool_]
@@ -54,7 +54,7 @@ class Standstill:
     the derivative is below the rounding of f and not zero."""
 
 
-def standstill(problem: Problem, base: Base, found: Column) -> Standstill:
+def onset(problem: Problem, base: Base, found: Column) -> Onset:
     """Returns how outputs that stand still about x leave their value, on either side.
 
     Without this a zero derivative of `sigmoid` at 37 would pass, because f does not move there,
@@ -66,7 +66,7 @@ def standstill(problem: Problem, base: Base, found: Column) -> Standstill:
         gradual, truly = _leaves_gradually(problem, base, found, sign)
         flat &= ~gradual
         tail |= truly
-    return Standstill(flat, tail)
+    return Onset(flat, tail)
 
 
 def dominating_constants(

@@ -45,10 +45,11 @@ from adjudge.jacobian.comparison import Comparison, Tally
 from adjudge.jacobian.groups import halves
 from adjudge.jacobian.rounding import points_within_rounding, scatter
 from adjudge.jacobian.saturation import (
+    Onset,
     all_saturated,
     dominating_constants,
     moves_beyond_noise,
-    standstill,
+    onset,
 )
 from adjudge.problem import (
     DOUBLE,
@@ -120,6 +121,8 @@ class Trial:
     flat: Vector | None = None
     """The error bars of the outputs whose derivative was found to be zero, and NaN at the others;
     see `Standstill`."""
+    onset: Onset | None = None
+    """How the outputs that stand still leave their value, where that was looked at."""
     settled: bool = False
     """Whether no further stage is needed."""
     few_saturated: bool = False
@@ -171,6 +174,13 @@ class Trial:
         found = found or self.column
         more = self.columns.estimator.along(found.tangent, effort, found, doubted)
         return more if more is found else self.pinned(more)
+
+    def with_onset(self) -> tuple[Trial, Onset]:
+        """Returns the trial, and how its outputs leave their value farther off. Later estimates
+        have the same tangent, so it is looked at once.
+        """
+        seen = self.onset or onset(self.columns.problem, self.columns.base, self.column)
+        return replace(self, onset=seen), seen
 
     def pinned(self, found: Column) -> Column:
         """Returns the estimate with zeros at the outputs that are `flat`."""
@@ -309,7 +319,7 @@ class Standstill(Stage):
     Without this stage a ladder takes longer and longer steps until f moves, and finds the slope of
     the whole staircase, so that zero failed and the slope passed. A tail (`sigmoid` at 40) leaves
     its value by units of rounding, and is left to the stages below, as is a function that rounds to
-    sixteen bits inside. Costs four evaluations where f does not move at all, else up to forty.
+    a narrower dtype inside. Costs four evaluations where f does not move at all, else up to forty.
     Ours.
     """
 
@@ -336,7 +346,8 @@ class Standstill(Stage):
     def apply(self, trial: Trial) -> Trial:
         columns, found, steps = trial.columns, trial.column, _still_steps(trial)
         problem, base = columns.problem, columns.base
-        flat = (steps > 0) & standstill(problem, base, found).flat
+        trial, seen = trial.with_onset()
+        flat = (steps > 0) & seen.flat
         if not np.any(flat):
             return trial
         reach = float(np.min(steps[flat])) / found.tangent.length
@@ -699,7 +710,8 @@ class Tail(Stage):
 
     def apply(self, trial: Trial) -> Trial:
         columns = trial.columns
-        tail = standstill(columns.problem, columns.base, trial.column).tail
+        trial, seen = trial.with_onset()
+        tail = seen.tail
         rows = np.array([bool(tail[part].any()) for part in columns.base.Y.slices])
         opened = []
         for one in trial.compared:

@@ -156,6 +156,13 @@ class Problem:
         """Returns how many of `count` outputs of `evaluate` are differentiated."""
         return count if self.differentiated is None else self.differentiated
 
+    def narrowest_eps(self) -> float:
+        """Returns the spacing at 1 of the narrowest dtype that the engine sees f compute with at x;
+        0 where it does not know.
+        """
+        with running(Source.FUNCTION):
+            return self.backend.environment.narrowest_eps(self.function, self.point())
+
     def point(self, vector: Vector | None = None) -> Arrays:
         """Returns fresh arrays with the coordinates `vector` of X, by default those of x."""
         x = self.X.arrays(self.backend, self.origin if vector is None else vector, self.x)
@@ -289,7 +296,7 @@ class Base:
             return self.omitted if self.constant is None else self.constant
         return self.constant | self.omitted
 
-    @property
+    @cached_property
     def omitted_of_Y(self) -> NDArray[np.bool_] | None:
         """The outputs of Y among those that are `omitted`."""
         return None if self.omitted is None else self.omitted[: self.Y.size]

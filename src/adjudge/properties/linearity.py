@@ -325,8 +325,8 @@ class Pullbacks:
 
     def _without_detached(self, w: Vector) -> Vector:
         """Returns `w` with zeros at outputs that are detached or left out."""
-        masked = self.checks.base.omitted_of_Y
-        w = w.copy() if masked is None else np.where(masked, 0.0, w)
+        omitted = self.checks.base.omitted_of_Y
+        w = w.copy() if omitted is None else np.where(omitted, 0.0, w)
         for part, here in zip(self.checks.base.Y.slices, self.reverse.attached, strict=True):
             if not here:
                 w[part] = 0.0
@@ -364,13 +364,11 @@ class Pullbacks:
         yield from self.rule.additive(self.cotangent, pair, size)
 
     @cached_property
-    def has_strides(self) -> bool:
-        """Whether a cotangent can lie in memory in several ways."""
-        arrays, base = self.checks.problem.backend.arrays, self.checks.base
-        for here, array in zip(self.reverse.attached, base.arrays, strict=False):
-            if here and arrays.expanded(array) is not None:
-                return True
-        return False
+    def strided(self) -> tuple[bool, ...]:
+        """Whether the cotangent of each output can lie in memory in several ways."""
+        expanded, arrays = self.checks.problem.backend.arrays.expanded, self.checks.base.arrays
+        outputs = zip(self.reverse.attached, arrays, strict=False)
+        return tuple([here and expanded(array) is not None for here, array in outputs])
 
     def as_in_life(self) -> Images:
         """Returns what the rule makes of cotangents as they come in life: v is a single number,
@@ -382,27 +380,25 @@ class Pullbacks:
         random = generator(checks.probes.seed, Stream.SECOND_COTANGENT)
         v = self._without_detached(random_entries(random, u.size))
         made = list(reverse.cotangent(base, v))
-        for k, (array, part) in enumerate(zip(made, base.Y.slices, strict=True)):
+        for k, (strided, part) in enumerate(zip(self.strided, base.Y.slices, strict=True)):
             # An expanded cotangent is one number, and has no zeros where outputs are left out.
             whole = base.omitted_of_Y is None or not base.omitted_of_Y[part].any()
-            spread = arrays.expanded(array) if whole and array is not None else None
-            if spread is not None:
-                made[k] = spread
+            if strided and whole and made[k] is not None:
+                made[k] = arrays.expanded(made[k])
                 width = 2 if base.Y.leaves[k].complex else 1
                 v[part] = np.tile(v[part][:width], (part.stop - part.start) // width)
-        xp, sums = checks.problem.backend.xp, []
-        for array in reverse.cotangent(base, u + v):
-            if array is not None and arrays.expanded(array) is not None:
+        xp, sums = checks.problem.backend.xp, list(reverse.cotangent(base, u + v))
+        for k, array in enumerate(sums):
+            if self.strided[k] and array is not None:
                 # Axes in the other order, and gaps between the entries.
                 axes = tuple(reversed(range(array.ndim)))
                 turned = arrays.noncontiguous(xp.permute_dims(array, axes))
-                array = xp.permute_dims(turned, axes)
-            sums.append(array)
+                sums[k] = xp.permute_dims(turned, axes)
         with Catching(UnstableOutputError) as caught:
             two, together = (reverse.vector(reverse.pull(tuple(w))) for w in (made, sums))
             return Images(v, two, together)
         assert caught.error is not None
-        if not self.has_strides:
+        if not any(self.strided):
             raise caught.error
         reverse.row(base, u + v)  # what a contiguous cotangent raises as well is raised
         return Images(v, v, v, caught.error)
@@ -423,15 +419,13 @@ class Pullbacks:
             pair, size = (together, one + two), np.abs(one) + np.abs(two)
         if not list(self.rule.sums(pair, size)):
             return
-        environment, problem = checks.problem.backend.environment, checks.problem
-        with running(Source.FUNCTION):
-            eps = environment.narrowest_eps(problem.function, problem.point())
+        eps = checks.problem.narrowest_eps()
         if eps > checks.tolerance.eps:
             # A rule that computes in a narrower dtype is additive to the rounding of that.
             narrow = replace(checks, tolerance=replace(checks.tolerance, eps=eps))
             yield from Pullbacks(narrow, reverse).additive_pair(one, images)
             return
-        if self.has_strides:
+        if any(self.strided):
             laid = [(two, v, "expanded"), (together, u + v, "with gaps")]
             plain = [reverse.row(checks.base, w) for _, w, _ in laid]
             for (strided, _, layout), other in zip(laid, plain, strict=True):

@@ -357,7 +357,7 @@ def _not_additive(detail: NotAdditive, finding: Finding) -> list[str]:
 
 @said.register
 def _layout_matters(detail: LayoutMatters, finding: Finding) -> list[str]:
-    how = "expanded (stride 0)" if detail.layout == "expanded" else "in memory with gaps"
+    how = "expanded (stride 0)" if detail.layout == "expanded" else "transposed with gaps"
     sentence = f"the vjp depends on the memory layout of its cotangent: it is wrong for one {how}"
     return _side_by_side(detail, finding, sentence, (detail.layout, "contiguous"))
 
@@ -365,8 +365,8 @@ def _layout_matters(detail: LayoutMatters, finding: Finding) -> list[str]:
 @said.register
 def _layout_raised(detail: LayoutRaised, finding: Finding) -> list[str]:
     return [
-        "the vjp raises for a cotangent that is expanded, as that of a sum is, or has gaps in "
-        f"memory: {detail.raised.kind}: {detail.raised.message}",
+        "the vjp raises for a cotangent that is expanded, as that of a sum is, or transposed with "
+        f"gaps in memory: {detail.raised.kind}: {detail.raised.message}",
     ]
 
 
