@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from adjudge import ByHand, Verdict, examine
+from adjudge import ByHand, Status, Verdict, examine
 
 SEEDS = range(10)
 POINTS = {
@@ -52,6 +52,42 @@ def test_a_right_rule_that_cancels_does_not_fail(name, at, mode):
         report = examine(rule(name), np.array(POINTS[at]), mode=mode, seed=seed)
 
         assert report.verdict is not Verdict.FAIL, (seed, str(report))
+
+
+TERM_BY_TERM = {
+    "(1 - cos x) / x^2": lambda x, w: w * np.sin(x) / x**2 - 2 * w * (1 - np.cos(x)) / x**3,
+    "(exp x - 1 - x) / x^2": lambda x, w: (
+        (w * np.exp(x) - w) / x**2 - 2 * (w * np.exp(x) - w - w * x) / x**3
+    ),
+    "(log1p x - x) / x^2": lambda x, w: (
+        (w / (1 + x) - w) / x**2 - 2 * (w * np.log1p(x) - w * x) / x**3
+    ),
+}
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize("at", ["from 1e-3 on", "one entry at 1e-4"])
+@pytest.mark.parametrize("name", TERM_BY_TERM)
+def test_rounding_of_terms_that_cancel_breaks_no_additivity(name, at, mode):
+    """The terms are rounded as the cotangent has them, and not alike for a sum of two."""
+    rule = ByHand(RULES[name][0], vjp=TERM_BY_TERM[name])
+    for seed in SEEDS:
+        report = examine(rule, np.array(POINTS[at]), mode=mode, seed=seed)
+
+        assert Status.NONLINEAR not in {finding.status for finding in report.findings}, seed
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_rule_that_is_not_additive_fails_though_its_terms_cancel(seed):
+    right = TERM_BY_TERM["(1 - cos x) / x^2"]
+    rule = ByHand(
+        RULES["(1 - cos x) / x^2"][0],
+        vjp=lambda x, w: right(x, w) * (1 + 1e-2 * (np.abs(w) > np.abs(w).mean())),
+    )
+
+    report = examine(rule, np.array(POINTS["from 1e-3 on"]), seed=seed)
+
+    assert report.verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize("seed", SEEDS)
