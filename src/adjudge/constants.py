@@ -705,6 +705,21 @@ SEPARATIONS = 3
 compared by themselves, up to this many times, each time without those that showed. The gradient of
 `sqrt` at inputs from 1e-12 to 40 takes these; the value is ours. With 24 in its place 34 cases of
 the zoo took 9 to 16 % more evaluations, and no verdict changed."""
+FRESH_STEPS = (1.41, 5.87)
+"""Two evaluations do not show how far off they are. A disagreement is looked at again at these
+multiples of the step, which are no ratios of small numbers: values that cancel are rounded to a
+lattice, and over steps that are multiples of one length that rounding may grow as a slope does. The
+values are ours. With 1.5 and 6 in their place a right rule of `(exp x - 1 - x) / x^2` failed."""
+EXACT_FRESH_STEPS = (1.5, 6.0)
+"""In narrow dtypes steps have to be exact, and these stand in for `FRESH_STEPS`. The values are
+ours."""
+BEYOND_DOUBT = 32
+"""Two ladders and the noise of f take ninety evaluations, which a plain error does not need. It is
+beyond doubt where it exceeds this many times the error bar of three steps. Where noise makes the
+gap, the differences at three steps agree so well once in 10^5 times or less. The value is ours."""
+PLAIN_TRUNCATION = 8
+"""Where extrapolation takes away much of a difference, what it leaves is not well known. The error
+bar of three steps is at least one part in so many of that. The value is ours."""
 LADDER_COLUMNS = 32
 """A wrong rule would cost two ladders for every column of a large input, although the verdict
 stands. After this many columns with a disagreement, or as many with a doubt, the rest are judged by

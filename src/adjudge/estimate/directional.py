@@ -14,9 +14,12 @@ import numpy as np
 from adjudge.constants import (
     COARSE_EPS,
     DROWNED_PART,
+    EXACT_FRESH_STEPS,
     EXACT_SECOND_LADDER_FACTOR,
+    FRESH_STEPS,
     JUMP_BAR_PART,
     JUMP_BAR_UNITS,
+    LONGEST_STEP,
     NARROW_EPS,
     SECOND_LADDER_FACTOR,
     SHORT_STEP_REDUCTIONS,
@@ -34,6 +37,7 @@ from adjudge.estimate.stencils import (
     ladder,
     ladder_ratio,
     ladder_steps,
+    three_steps,
 )
 from adjudge.findings import Method, Scheme
 from adjudge.floats import Vector, relative_step
@@ -201,6 +205,31 @@ def with_longer_step(problem: Problem, base: Base, first: Column) -> Column | No
     if taken is None or not defined(base, taken[0].plus, taken[0].minus):
         return None
     return replace(first, estimate=extrapolated(first.sample, taken[0], u, base.noise))
+
+
+def with_three_steps(problem: Problem, base: Base, first: Column) -> Column | None:
+    """Returns the same column from three steps; `None` where f has no room for them, or is not
+    defined there.
+    """
+    factors = FRESH_STEPS if _double(problem, first.tangent) else EXACT_FRESH_STEPS
+    longest = factors[-1] * first.step
+    if (
+        first.sample is None
+        or first.one_sided
+        or first.relative * factors[-1] > LONGEST_STEP
+        or longest > problem.longest_step(first.tangent.vector)
+    ):
+        return None
+    samples = []
+    for factor in factors:
+        step = factor * first.step
+        taken = attempt(partial(sample_at, problem, base, first.tangent, step))
+        if taken is None or not defined(base, taken[0].plus, taken[0].minus):
+            return None
+        samples.append(taken[0])
+    middle, far = samples
+    estimate = three_steps(first.estimate, first.sample, middle, far, base.values)
+    return replace(first, estimate=estimate, ladders=((far, middle, first.sample),))
 
 
 def with_ladder(problem: Problem, base: Base, first: Column) -> Column:

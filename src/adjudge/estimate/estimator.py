@@ -24,6 +24,7 @@ from adjudge.estimate.directional import (
     with_longer_step,
     with_second_ladder,
     with_steps,
+    with_three_steps,
 )
 from adjudge.estimate.noise import with_measured_noise
 from adjudge.estimate.reference import Direction, Referenced
@@ -38,6 +39,8 @@ class Effort(Enum):
     """A central difference."""
     LONGER_STEP = auto()
     """A second central difference at a longer step, and the extrapolation of both."""
+    THREE_STEPS = auto()
+    """Two central differences more, at steps of their own, all three of which have to agree."""
     LADDER = auto()
     """A Richardson ladder of up to sixteen evaluations, whose error bar is measured."""
     SECOND_LADDER = auto()
@@ -129,6 +132,8 @@ class Differences(Estimator):
         problem, base = self.problem, self.base
         if effort is Effort.LONGER_STEP:
             return with_longer_step(problem, base, found) or found
+        if effort is Effort.THREE_STEPS:
+            return with_three_steps(problem, base, found) or found
         if effort is Effort.LADDER:
             return with_ladder(problem, base, found)
         if effort is Effort.SECOND_LADDER:
@@ -146,6 +151,7 @@ class Differences(Estimator):
 
 _BEFORE = {
     Effort.LONGER_STEP: Effort.TWO_EVALUATIONS,
+    Effort.THREE_STEPS: Effort.TWO_EVALUATIONS,
     Effort.LADDER: Effort.TWO_EVALUATIONS,
     Effort.SECOND_LADDER: Effort.LADDER,
     Effort.MEASURED_NOISE: Effort.SECOND_LADDER,

@@ -21,6 +21,7 @@ from adjudge.constants import (
     LADDER_BAR_FACTOR,
     LADDER_RATIO,
     LONGEST_STEP,
+    PLAIN_TRUNCATION,
     SMALLEST_MOVE_BITS,
     SMALLEST_MOVE_PART,
     SMALLEST_MOVE_UNITS,
@@ -118,6 +119,50 @@ def extrapolated(near: Sample, far: Sample, eps: float, noise: float = 0.0) -> E
     size = np.fmax(near.size, far.size)
     method = Method(Scheme.CENTRAL_LADDER, 4)
     return Estimate(near.slope - removed, error, moved, method, size=size)
+
+
+CHUNK = 2**18
+"""The outputs that are taken through an estimate at a time, so that its memory is bounded."""
+
+
+def three_steps(
+    plain: Estimate, near: Sample, middle: Sample, far: Sample, at_x: Vector
+) -> Estimate:
+    """Three central differences, with an error bar that all of them have a say in.
+
+    The leading power of truncation is removed twice, with the longest step and each of the shorter
+    ones. The bar is the disagreement of the two, with the rounding that `plain`, the estimate of
+    the shortest step, has. It covers a part of what extrapolation removed, and the gap between the
+    slopes to both sides of x, which is that of a kink. A ladder takes the narrowest of its bars,
+    which may be narrow by chance, and so has to be confirmed; here no step is left out.
+    """
+    value, error, moved = np.empty_like(at_x), np.empty_like(at_x), plain.moved.copy()
+    outer, inner = (far.step / near.step) ** 2 - 1, (far.step / middle.step) ** 2 - 1
+    ratio = far.step / middle.step
+    for start in range(0, at_x.size, CHUNK):
+        part = slice(start, start + CHUNK)
+        one, here = plain.value[part], at_x[part]
+        (m_plus, m_minus), (f_plus, f_minus) = (
+            (sample.plus[part], sample.minus[part]) for sample in (middle, far)
+        )
+        with np.errstate(all="ignore"):
+            two = (m_plus - m_minus) / (2 * middle.step)
+            three = (f_plus - f_minus) / (2 * far.step)
+            best = two - (three - two) / inner
+            disagreement = np.abs(one - (three - one) / outer - best)
+            bends = [
+                ((plus + minus) / 2 - here) / step
+                for plus, minus, step in (
+                    (m_plus, m_minus, middle.step),
+                    (f_plus, f_minus, far.step),
+                )
+            ]
+            half_gap = np.abs((ratio * bends[0] - bends[1]) / (ratio - 1))
+            bar = LADDER_BAR_FACTOR * (disagreement + plain.error[part])
+            bar = np.fmax(bar, np.abs(three - best) / PLAIN_TRUNCATION) + half_gap
+        value[part], error[part] = best, bar
+        moved[part] &= (m_plus != m_minus) & (f_plus != f_minus)
+    return Estimate(value, error, moved, Method(Scheme.CENTRAL_LADDER, 6), size=plain.size)
 
 
 def ladder_ratio(eps: float) -> float:

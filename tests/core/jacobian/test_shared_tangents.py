@@ -188,8 +188,8 @@ def test_the_report_says_which_stage_decided():
     known = {"two evaluations", *(stage.name for stage in STAGES)}
     assert set(right.stages) <= known
     assert sum(count.decided for count in right.stages.values()) == 1
-    assert wrong.stages["second ladder"].reached == 1
+    assert wrong.stages["three steps"].reached == 1
     assert wrong.stages["halves of the leaves"].reached >= 2
     assert "columns decided by two evaluations" in str(wrong)
     assert "columns decided by" not in str(right)
-    assert wrong.to_dict()["stages"]["second ladder"]["reached"] == 1
+    assert wrong.to_dict()["stages"]["three steps"]["reached"] == 1
