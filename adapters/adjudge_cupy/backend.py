@@ -225,6 +225,11 @@ class CupyEnvironment(Environment):
         states = sorted(generators._random_states.items())
         return tuple((device, id(state), int(state._rk_seed)) for device, state in states)
 
+    def set_random_state(self, state: Hashable) -> None:
+        restart = getattr(generators._random_states, "restart", None)
+        if restart is not None:  # within `isolation`
+            restart()
+
     @contextmanager
     def highest_precision(self) -> Iterator[None]:
         computes = [
@@ -379,6 +384,11 @@ class _StandIns(dict[int, Any]):
         if device not in self and own is not None:
             self[device] = cupy.random.RandomState(own._rk_seed, own.method)
         return super().get(device, default)
+
+    def restart(self) -> None:
+        """Lets every generator be made again, at its seed, when it is asked for."""
+        self._users |= self
+        self.clear()
 
 
 def _release(devices: set[int]) -> None:

@@ -69,10 +69,15 @@ class TorchEnvironment(Environment):
             numbers.put_back()
 
     def random_state(self) -> Hashable:
-        states: list[torch.Tensor] = [torch.get_rng_state()]
-        if torch.cuda.is_initialized() and torch.cuda.is_available():
-            states += torch.cuda.get_rng_state_all()
-        return _RandomState([state.numpy().tobytes() for state in states])
+        cpu = torch.get_rng_state().numpy().tobytes()
+        if not (torch.cuda.is_initialized() and torch.cuda.is_available()):
+            return _RandomState((cpu,))
+        gpus = torch.cuda.get_rng_state_all()
+        return _RandomState((cpu, *(state.numpy().tobytes() for state in gpus)))
+
+    def set_random_state(self, state: Hashable) -> None:
+        assert isinstance(state, _RandomState)
+        _set_states(state)
 
     def widening(self) -> AbstractContextManager[None]:
         return precision.widening()
@@ -102,17 +107,31 @@ class _RandomState(tuple[bytes, ...]):
 
     __slots__ = ()
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, _RandomState):
-            return NotImplemented
-        shared = min(len(self), len(other))
-        return self[:shared] == other[:shared]
-
     def __ne__(self, other: object) -> bool:
-        return not self == other
+        if not isinstance(other, _RandomState):
+            return True
+        shared = min(len(self), len(other))
+        return self[:shared] != other[:shared]
+
+    def __eq__(self, other: object) -> bool:
+        return not self != other
 
     def __hash__(self) -> int:
         return hash(self[0])
+
+
+def _set_states(states: _RandomState) -> None:
+    """Sets the generators of the CPU and the GPUs. A GPU that was used for the first time since
+    then goes back to the beginning of its seed, where it was.
+    """
+    cpu, *gpus = (torch.frombuffer(bytearray(state), dtype=torch.uint8) for state in states)
+    torch.default_generator.set_state(cpu)
+    if torch.cuda.is_initialized():
+        for k, generator in enumerate(torch.cuda.default_generators):
+            if k < len(gpus):
+                generator.set_state(gpus[k])
+            else:
+                generator.manual_seed(generator.initial_seed())
 
 
 NARROW = {"tf32": EPS["tf32"], "bf16": EPS["bfloat16"]}

@@ -124,7 +124,6 @@ class Remedy(Enum):
     SEPARATE_ROWS = auto()
     WORK_ON_COPY = auto()
     PASS_RANDOM_NUMBERS = auto()
-    SEED_OR_PASS_RANDOM_NUMBERS = auto()
     GIVE_BATCHING_RULE = auto()
     MEND_BATCHING_RULE = auto()
     USE_HIGHEST_PRECISION = auto()
@@ -637,7 +636,9 @@ class DrawsRandom(Detail):
     """The function advances the global random state."""
 
     agreed: bool
-    """Whether its results agreed all the same where they were compared."""
+    """Whether its results agreed where they were compared."""
+    replayed: bool
+    """Whether the state was put back before each evaluation."""
 
 
 # -- values, shapes, dtypes, devices

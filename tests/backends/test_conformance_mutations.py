@@ -285,6 +285,15 @@ class StateIsNew(Mutation):
         return object()
 
 
+class StateStays(Mutation):
+    """set_random_state() does nothing."""
+
+    engines = ("torch",)
+
+    def set_random_state(self, state):
+        pass
+
+
 class AlwaysDetached(Mutation):
     """detached() is always true."""
 

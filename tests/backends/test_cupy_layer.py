@@ -397,6 +397,24 @@ def numbers_are_those_of_the_user_s_seed(machine):
     assert drawn[1] == float(random.rand(1)[0])
 
 
+def numbers_are_drawn_again_at_every_evaluation(machine):
+    """The right derivative of a function of random numbers passes, and a wrong one fails."""
+    random = machine.cupy.random
+
+    def rule(factor):
+        def pullback(x):
+            drawn = random.rand(x.size)
+            return x * x * drawn, lambda w: 2 * factor * w * x * drawn
+
+        return adjudge.ByHand(pullback=pullback)
+
+    for seed in (None, 5):
+        if seed is not None:
+            random.seed(seed)
+        assert adjudge.gradcheck(rule(1.0), on(machine, 0))
+        assert not adjudge.examine(rule(1.01), on(machine, 0))
+
+
 # ---------------------------------------------------------------- arrays
 
 LAYOUTS = {
@@ -648,6 +666,7 @@ DEMANDS = {
         the_user_s_generator_goes_on_as_if_nothing_was_drawn,
         no_generator_is_made,
         numbers_are_those_of_the_user_s_seed,
+        numbers_are_drawn_again_at_every_evaluation,
         arrays_keep_their_layout_and_device,
         a_kernel_that_ignores_strides_fails_on_a_strided_input,
         an_array_is_placed_after_it_was_written,
@@ -783,6 +802,12 @@ MUTATIONS = {
         "random_state",
         does_nothing,
         [the_user_s_generator_goes_on_as_if_nothing_was_drawn],
+    ),
+    "numbers that are drawn once": (
+        ENVIRONMENT,
+        "set_random_state",
+        does_nothing,
+        [numbers_are_drawn_again_at_every_evaluation],
     ),
     "fresh generators": (
         None,

@@ -8,8 +8,8 @@ Its modules, each of which may import those above it:
 - `special_points`: points that random inputs miss.
 - `mode_matrix`: every composition of modes in every way of the engine, and when two of these
   agree to rounding, so that one comparison speaks for both.
-- `one_point`: the check at one point, from the options to the report, with the global state
-  around it.
+- `surroundings`: global state around a check, put back afterwards, and random numbers replayed.
+- `one_point`: the check at one point, from the options to the report.
 - `points`: one check at several points.
 
 Invariant: everything that the user's function could change outside of its outputs is restored
@@ -17,7 +17,7 @@ or named.
 """
 
 from adjudge.check.double_precision import carries_double
-from adjudge.check.one_point import at_one_point, function_name, of_second_order, surroundings
+from adjudge.check.one_point import at_one_point, function_name, of_second_order
 from adjudge.check.options import (
     CrossOptions,
     EngineOptions,
@@ -33,6 +33,7 @@ from adjudge.check.options import (
 )
 from adjudge.check.points import at_points, silence
 from adjudge.check.special_points import PATTERNS, Given, SpecialPoint, special_points
+from adjudge.check.surroundings import surroundings
 
 __all__ = [
     "PATTERNS",

@@ -1,20 +1,11 @@
-"""A check at one point, from the options to the report.
-
-Global state is watched meanwhile and restored afterwards, also where the user's function raises.
-"""
+"""A check at one point, from the options to the report."""
 
 from __future__ import annotations
 
-import ctypes
-import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
-
-import numpy as np
 
 from adjudge.check.double_precision import (
     Composition,
@@ -34,26 +25,11 @@ from adjudge.check.mode_matrix import (
 )
 from adjudge.check.one_problem import Judgement
 from adjudge.check.options import Options, Settings, problem_of, settings_of
-from adjudge.engine import Array, ByHand
-from adjudge.findings import (
-    AdditionOrder,
-    Beyond,
-    CoarseOperations,
-    CoarseProducts,
-    Detail,
-    DrawsRandom,
-    Entry,
-    Finding,
-    Outcome,
-    Remedy,
-    Setting,
-    Status,
-    Unrepeatable,
-    WritesUnchecked,
-    worst,
-)
+from adjudge.check.surroundings import judged_with_replay, noticed, surroundings
+from adjudge.engine import ByHand
+from adjudge.findings import Beyond, Entry, Finding, Outcome, worst
 from adjudge.jacobian import ERRORS, Tally
-from adjudge.problem import Counts, Leaf, Problem, observe, over_reverse
+from adjudge.problem import Counts, Problem, observe, over_reverse
 from adjudge.report import Report, StageCount, combined, place
 
 
@@ -62,17 +38,21 @@ def at_one_point(f: Callable[..., Any], inputs: Any, options: Options) -> Report
     settings = settings_of(options)
     named, modes = settings.modes, settings.modes or list(settings.letters)
     problem = problem_of(f, inputs, options)
-    # x is in double precision as a rule, and then there is nothing to ask
-    double = None if problem.in_double is None else double_precision_of(problem, settings)
-    matrix = Matrix(problem, settings, modes, double, reports_exceptions=bool(named))
-    with surroundings(problem, highest=settings.highest_precision) as seen:
+
+    def judge() -> tuple[list[Judgement], Matrix]:
+        # x is in double precision as a rule, and then there is nothing to ask
+        double = None if problem.in_double is None else double_precision_of(problem, settings)
+        matrix = Matrix(problem, settings, modes, double, reports_exceptions=bool(named))
         matrix.fill(_other_ways(f, inputs, problem, options))
-    outcomes = matrix.outcomes
+        return matrix.outcomes, matrix
+
+    with surroundings(problem, highest=settings.highest_precision) as seen:
+        outcomes, matrix = judged_with_replay(problem, seen, judge)
     outcomes[0].findings += noticed(problem, seen, outcomes)
-    if double is not None:
-        outcomes[-1].findings += double.refusal(settings)
-    rows = matrix.rows if named else {}
-    return report_of(f, problem, settings, outcomes, _note_of(settings, double), rows)
+    if matrix.double is not None:
+        outcomes[-1].findings += matrix.double.refusal(settings)
+    rows, note = matrix.rows if named else {}, _note_of(settings, matrix.double)
+    return report_of(f, problem, settings, outcomes, note, rows)
 
 
 def _note_of(settings: Settings, double: DoublePrecision | None) -> str:
@@ -109,13 +89,13 @@ def of_second_order(
     """
     settings = settings_of(options, second=True)
     problem = problem_of(f, inputs, options)
-    double = double_precision_of(problem, settings)
     derive = partial(over_reverse, given=grad_outputs, seed=settings.seed, strided=strided)
 
     def provenance() -> str:
         return str(provenance_of(problem, settings, False))
 
-    with surroundings(problem, highest=settings.highest_precision) as seen:
+    def judge() -> tuple[list[Judgement], DoublePrecision | None]:
+        double = double_precision_of(problem, settings)
         next(shares(problem, [("R", settings)]))
         found = judge_composition(Composition(problem, "R", derive, double, provenance), settings)
         outcome = found.outcome
@@ -123,162 +103,14 @@ def of_second_order(
             first = Composition(problem, "", lambda same: same, double, provenance)
             alone = judged(first, observe(problem), settings)
             outcome = joined([alone, outcome])
-    outcome.findings += noticed(problem, seen, [outcome])
+        return [outcome], double
+
+    with surroundings(problem, highest=settings.highest_precision) as seen:
+        outcomes, double = judged_with_replay(problem, seen, judge)
+    outcomes[0].findings += noticed(problem, seen, outcomes)
     if double is not None:
-        outcome.findings += double.refusal(settings)
-    return report_of(f, problem, settings, [outcome], _note_of(settings, double))
-
-
-# -- global state around a check
-
-
-@dataclass
-class Surroundings:
-    """A record of what happened to the global state during a check."""
-
-    drawn: bool = False
-    """Whether a global random state was advanced; known when the check is over."""
-
-
-@contextmanager
-def surroundings(problem: Problem, *, highest: bool = False) -> Iterator[Surroundings]:
-    """Restores the global state afterwards, also when the user's function raises, and yields a
-    record of what happened to it.
-
-    With `highest` the engine computes in its highest precision within this context, instead of
-    the user's.
-    """
-    backend, seen = problem.backend, Surroundings()
-    python, host = random.getstate(), _HostGenerator()
-    try:
-        with (
-            backend.environment.isolation(problem.x),
-            backend.environment.highest_precision() if highest else nullcontext(),
-        ):
-            engine = backend.environment.random_state()
-            try:
-                yield seen
-            finally:
-                seen.drawn = backend.environment.random_state() != engine
-    finally:
-        if random.getstate() != python:
-            seen.drawn = True
-            random.setstate(python)
-        if host.has_moved():
-            seen.drawn = True
-            host.put_back()
-
-
-class _HostGenerator:
-    """NumPy's global random generator, as it is when this is made.
-
-    NumPy copies the state number by number, which takes as long as two evaluations of a small
-    function. Whether a Mersenne Twister has changed is therefore seen in memory, where NumPy says
-    that its numbers lie.
-    """
-
-    def __init__(self) -> None:
-        """The state is copied."""
-        self.state = _host_state()
-        self.generator = np.random.get_bit_generator()  # type: ignore[attr-defined] # not in stubs
-        self.address, self.words = 0, b""
-        # of two normal numbers the second is made with the first, and drawn without a step
-        if type(self.generator) is np.random.MT19937 and not self.state["has_gauss"]:
-            self.address = self.generator.ctypes.state_address
-            self.words = ctypes.string_at(self.address, TWISTER_BYTES)
-
-    def has_moved(self) -> bool:
-        """Returns whether anything was drawn since."""
-        now = np.random.get_bit_generator()  # type: ignore[attr-defined] # not in the stubs
-        if self.address and now is self.generator:
-            return ctypes.string_at(self.address, TWISTER_BYTES) != self.words
-        return not _same(self.state, _host_state())
-
-    def put_back(self) -> None:
-        """Sets the state to what it was."""
-        np.random.set_state(self.state)  # noqa: NPY002 the global state is what is kept
-
-
-def _host_state() -> dict[str, Any]:
-    return dict(np.random.get_state(legacy=False))  # noqa: NPY002 the global state is watched
-
-
-def _same(one: Any, two: Any) -> bool:
-    if isinstance(one, dict):
-        return one.keys() == two.keys() and all(_same(one[name], two[name]) for name in one)
-    return bool(np.array_equal(one, two))
-
-
-TWISTER_BYTES = 4 * (624 + 1)
-"""The size of the state of a Mersenne Twister: 624 words and the place of the next one."""
-
-
-def noticed(problem: Problem, seen: Surroundings, outcomes: Sequence[Judgement]) -> list[Finding]:
-    """Returns notes on what the function did beside computing its value."""
-    findings = [finding for outcome in outcomes for finding in outcome.findings]
-    statuses = {finding.status for finding in findings}
-    notes = []
-    if seen.drawn:
-        agreed = Status.NONDETERMINISTIC not in statuses
-        remedy = None if agreed else Remedy.SEED_OR_PASS_RANDOM_NUMBERS
-        notes.append(Finding(Status.DRAWS_RANDOM, "", "", DrawsRandom(agreed), remedy, note=True))
-    notes += _coarse(problem, bool(statuses & _DIGITS))
-    if any(isinstance(f.detail, Unrepeatable) and f.detail.rounding for f in findings):
-        notes += _unrepeatable(problem)
-    return notes + [
-        Finding(Status.MUTATES_INPUT, "", name, WritesUnchecked(), note=True)
-        for name in (problem.calls.mutated if problem.calls else ())
-    ]
-
-
-def _coarse(problem: Problem, asked: bool) -> Iterator[Finding]:
-    """Yields a note on arithmetic that is narrower than the dtype, with the setting that makes it
-    so. A setting that concerns some operations alone is noted only where `asked`.
-    """
-    backend = problem.backend
-    setting_of = backend.environment.precision
-    for leaf, array, setting in _set_by(problem, lambda array: setting_of(array).setting):
-        info, eps = leaf.info, backend.effective_eps(array)
-        detail: Detail
-        if eps > backend.arrays.eps(array):
-            detail = CoarseProducts(info.device, info.dtype, eps, setting)
-            remedy = Remedy.USE_HIGHEST_PRECISION
-        elif asked:
-            detail = CoarseOperations(info.device, info.dtype, setting)
-            remedy = Remedy.TRY_HIGHEST_PRECISION
-        else:
-            continue
-        yield Finding(Status.IMPRECISE, "", leaf.name, detail, remedy, note=True)
-
-
-def _unrepeatable(problem: Problem) -> Iterator[Finding]:
-    """Yields a note that results on this device may differ from call to call, with the setting
-    that makes them repeatable.
-    """
-    for leaf, _, setting in _set_by(problem, problem.backend.environment.determinism_setting):
-        detail = AdditionOrder(leaf.info.device)
-        remedy = Setting(setting)
-        yield Finding(Status.NONDETERMINISTIC, "", leaf.name, detail, remedy, note=True)
-
-
-def _set_by(
-    problem: Problem, setting_of: Callable[[Array], str]
-) -> Iterator[tuple[Leaf, Array, str]]:
-    """Yields the first checked leaf for which the engine names a setting, its array, and the
-    setting. Yields nothing where there is none.
-    """
-    for leaf, array in zip(problem.X.leaves, problem.x, strict=True):
-        if setting := setting_of(array):
-            yield leaf, array, setting
-            return
-
-
-_DIGITS = {
-    *(Status.MISMATCH, Status.INACCURATE, Status.IMPRECISE, Status.UNRESOLVED),
-    *(Status.INCONSISTENT, Status.REFERENCE),
-}
-"""The statuses that operations coarser than their dtype may lead to. Without this limit the note
-on such settings would appear beside findings that they cannot explain. The choice is ours."""
+        outcomes[0].findings += double.refusal(settings)
+    return report_of(f, problem, settings, outcomes, _note_of(settings, double))
 
 
 # -- the report of all judgements

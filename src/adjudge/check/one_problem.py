@@ -55,6 +55,7 @@ from adjudge.findings import (
     Rule,
     Status,
     Task,
+    Unrepeatable,
     Verdict,
     worst,
 )
@@ -144,6 +145,8 @@ def judge(base: Base, settings: Settings, provenance: Callable[[], str]) -> Judg
     case.require_finite_values()
     case.measure_noise()
     case.try_rules()
+    if case.is_noise():
+        return case.found
     case.tell_left_out()
     case.try_layouts()
     if case.is_the_function_of_the_reference():
@@ -166,6 +169,8 @@ def judge_properties(base: Base, settings: Settings) -> Judgement:
     case.require_finite_values()
     case.measure_noise()
     case.try_rules()
+    if case.is_noise():
+        return case.found
     case.tell_left_out()
     case.try_layouts()
     case.is_the_function_of_the_reference()
@@ -339,6 +344,24 @@ class _Case:
             self.found.findings += self.identities.repeatable(
                 evaluate_again(self.problem, self.base)
             )
+
+    def is_noise(self) -> bool:
+        """Returns whether two evaluations of f differ by more than rounding, and more than is
+        allowed. All that follows would be measured on noise, so that this finding stands alone.
+        """
+        found = self.found
+        for finding in found.findings:
+            detail = finding.detail
+            if not isinstance(detail, Unrepeatable) or detail.rule is not None:
+                continue
+            if not (finding.note or detail.reordered):
+                measured = (Status.NONDETERMINISTIC, Status.INCONSISTENT, Status.NONLINEAR)
+                rest = [one for one in found.findings if one.status not in measured]
+                found.findings = [finding, *rest]
+                found.modes |= dict.fromkeys(self._modes, finding.verdict)
+                found.identities = self.identities.compared
+                return True
+        return False
 
     def _try_reverse(self) -> None:
         findings, base = self.found.findings, self.base

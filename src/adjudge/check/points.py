@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from adjudge.check.double_precision import RefusedError, double_precision_of
-from adjudge.check.one_point import at_one_point, stages_of, surroundings
+from adjudge.check.one_point import at_one_point, stages_of
 from adjudge.check.options import Options, Settings, problem_of, settings_of
 from adjudge.check.special_points import SpecialPoint, special_points
+from adjudge.check.surroundings import surroundings
 from adjudge.constants import COUNTS_AS_ZERO, UNDERFLOW, UNDERFLOW_MARGIN
 from adjudge.errors import Catching, FlagError, InputError, Source, UnstableOutputError, source_of
 from adjudge.estimate import Irregularity, irregularity

@@ -87,13 +87,17 @@ def disturbed(subject: Subject, name: str, disturbance: Disturbance) -> None:
     leaf = subject.arrays.make(np.ones(2), subject.dtypes[0])
     before = look()
     for raising in (False, True):
-        changed = False
+        changed, replayed = False, True
 
         def disturb() -> None:
-            nonlocal changed
+            nonlocal changed, replayed
             inside = look()
             act()
             changed = look() != inside
+            if read is None:
+                subject.backend.environment.set_random_state(inside)
+                replayed = look() == inside
+                act()
 
         _left(subject, leaf, raising, disturb)
         if not changed:
@@ -101,6 +105,11 @@ def disturbed(subject: Subject, name: str, disturbance: Disturbance) -> None:
                 f"the disturbance {name!r} changes nothing",
                 "give disturb={name: (what changes the state, what reads it)}"
                 + (", and make random_state() comparable" if read is None else ""),
+            )
+        if not replayed:
+            raise ConformanceError(
+                f"{name} is another one after set_random_state(state)",
+                "define set_random_state(): a function that draws is not repeatable without it",
             )
         if look() != before:
             raise ConformanceError(

@@ -286,8 +286,18 @@ class Environment:
         return contextlib.nullcontext()
 
     def random_state(self) -> Hashable:
-        """Returns the engine's global random state, to be compared; `None` where it has none."""
+        """Returns the engine's global random state, to be compared and to be set again; `None`
+        where it has none.
+        """
         return None
+
+    def set_random_state(self, state: Hashable) -> None:
+        """Goes back to a `state` that `random_state` returned within the same `isolation`, so that
+        what was drawn since is drawn again.
+
+        The default does nothing, as where there is no random state. A function that draws is not
+        repeatable then.
+        """
 
     def widening(self) -> AbstractContextManager[None]:
         """Returns a context in which a function of narrow arrays can be run on wide ones.

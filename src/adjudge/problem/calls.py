@@ -411,7 +411,7 @@ def purpose_in_words(purpose: Purpose | Move) -> str:
 
 @dataclass
 class Counts:
-    """What a check has cost so far, and what f is being evaluated for."""
+    """What a check has cost so far, and what f is evaluated for, and after what."""
 
     evaluations: int = 0
     vjps: int = 0
@@ -424,6 +424,9 @@ class Counts:
     of its arrays would otherwise meet the `id` of an array that is gone in another one."""
     all_kept: bool = False
     """Whether points of any size are kept, as within `keeping`."""
+    before_evaluation: Callable[[], object] | None = None
+    """What is called before each evaluation of f: it puts the random state back, where f draws
+    numbers that matter. `None` where there is nothing to do."""
 
     @property
     def spent(self) -> int:
@@ -516,6 +519,8 @@ class UserCalls:
         """Returns what the user's code returns in the context of an evaluation at `x`, and marks
         what it raises.
         """
+        if self.counts.before_evaluation is not None:
+            self.counts.before_evaluation()
         try:
             if self._plain:
                 return call(*args, **kwargs)
@@ -683,7 +688,7 @@ class Recordable:
         def outputs(x: Arrays) -> Arrays:
             """Returns what `UserCalls.evaluate` does, without counting the call."""
             args, kwargs = arguments.call(x)
-            return self.calls.outputs(self.function(*args, **kwargs))
+            return self.calls.outputs(self.calls.run(self.function, x, args, kwargs))
 
         with running(Source.FUNCTION):
             recording = backend.recording(outputs, x)

@@ -530,8 +530,14 @@ def _addition_order(detail: AdditionOrder, finding: Finding) -> list[str]:
 
 @said.register
 def _draws_random(detail: DrawsRandom, finding: Finding) -> list[str]:
-    state = "its results agreed where they were compared; the state is restored after the check"
-    return ["the function advances the global random state", *([state] if detail.agreed else [])]
+    lines = ["the function advances the global random state"]
+    if detail.replayed:
+        lines.append("which was put back before each evaluation, so that all drew the same numbers")
+    if detail.agreed and not detail.replayed:
+        lines.append("its results agreed where they were compared")
+    if detail.replayed and not detail.agreed:
+        lines.append("evaluations differ all the same: not all that is random comes from there")
+    return [*lines, "the state is restored after the check"]
 
 
 # -- values, shapes, dtypes, devices
@@ -724,13 +730,17 @@ def advice(remedy: Advice, finding: Finding) -> str:
     if isinstance(remedy, JudgedBy):
         return f"judged by {', '.join(remedy.ways)}"
     if isinstance(remedy, AllowSpread):
-        rule = finding.detail.rule if isinstance(finding.detail, Unrepeatable) else None
-        repair = (
-            "fix the randomness or hidden state of the function"
-            if rule is None
-            else f"make the {rule} repeatable"
+        allow = f"allow the spread: nondet_tol={remedy.nondet_tol:g}"
+        detail = finding.detail
+        assert isinstance(detail, Unrepeatable)
+        if detail.rule is not None:
+            return f"make the {detail.rule} repeatable, or {allow}"
+        if detail.rounding:
+            return f"fix the randomness or hidden state of the function, or {allow}"
+        return (
+            "draw from the global random state, which a check replays, or from a generator that is "
+            f"made with a fixed seed at each call; keep no state between calls; or {allow}"
         )
-        return f"{repair}, or allow the spread: nondet_tol={remedy.nondet_tol:g}"
     words = REMEDIES[remedy]
     return words if isinstance(words, str) else words(finding)
 
@@ -800,7 +810,6 @@ REMEDIES: dict[Remedy, str | Callable[[Finding], str]] = {
     Remedy.SEPARATE_ROWS: "keep the entries of the batch apart in the vjp",
     Remedy.WORK_ON_COPY: "work on a copy; a caller's array must not change",
     Remedy.PASS_RANDOM_NUMBERS: "random numbers that the function draws differ there: pass them in",
-    Remedy.SEED_OR_PASS_RANDOM_NUMBERS: "seed it inside of the function, or pass the numbers in",
     Remedy.GIVE_BATCHING_RULE: lambda finding: (
         f"give the {_rule(finding)} a batching rule, or leave out the check of batched gradients"
     ),

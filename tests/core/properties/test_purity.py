@@ -142,15 +142,6 @@ def test_drawing_random_numbers_is_a_note_and_no_verdict(draw):
     assert [Status.DRAWS_RANDOM] == statuses(report)
 
 
-def test_using_the_random_numbers_is_nondeterministic():
-    rule = ByHand(lambda x: np.sin(x) * np.random.rand(), vjp=lambda x, w: w * np.cos(x))  # noqa: NPY002
-
-    report = examine(rule, np.ones(2))
-
-    assert Status.NONDETERMINISTIC in statuses(report)
-    assert report.verdict is Verdict.FAIL
-
-
 @pytest.mark.parametrize("mode", ["full", "projected"])
 def test_a_function_that_writes_into_its_input_is_found(mode):
     def forward(x):

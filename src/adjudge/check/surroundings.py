@@ -1,0 +1,243 @@
+"""What lies around a check: global state, which is put back afterwards, and the notes on it.
+
+A function that draws random numbers is another function at every evaluation. Where that keeps a
+check from passing, the check is made once more, and each evaluation then begins in the random
+state in which the first one began.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from adjudge.check.one_problem import Judgement
+from adjudge.engine import Array, Environment
+from adjudge.errors import UnstableOutputError
+from adjudge.findings import (
+    AdditionOrder,
+    CoarseOperations,
+    CoarseProducts,
+    Detail,
+    DrawsRandom,
+    Finding,
+    Remedy,
+    Setting,
+    Status,
+    Unrepeatable,
+    Verdict,
+    WritesUnchecked,
+)
+from adjudge.problem import Leaf, Problem
+
+Rest = TypeVar("Rest")
+
+
+@dataclass
+class Surroundings:
+    """A record of what happened to the global state during a check."""
+
+    generators: GlobalGenerators
+    """The random generators at the beginning."""
+    drawn: bool = False
+    """Whether a global random state was advanced; known when the check is over."""
+
+
+@contextmanager
+def surroundings(problem: Problem, *, highest: bool = False) -> Iterator[Surroundings]:
+    """Restores the global state afterwards, also when the user's function raises, and yields a
+    record of what happened to it.
+
+    With `highest` the engine computes in its highest precision within this context, instead of
+    the user's.
+    """
+    environment = problem.backend.environment
+    with (
+        environment.isolation(problem.x),
+        environment.highest_precision() if highest else nullcontext(),
+    ):
+        seen = Surroundings(GlobalGenerators(environment))
+        try:
+            yield seen
+        finally:
+            seen.drawn = seen.generators.has_moved()
+            if seen.drawn:
+                seen.generators.put_back()
+
+
+# -- random numbers
+
+
+class GlobalGenerators:
+    """The global random generators of Python, of NumPy and of the engine, as they are when this is
+    made.
+
+    NumPy copies the state number by number, which takes as long as two evaluations of a small
+    function. Whether a Mersenne Twister has changed is therefore seen in memory, where NumPy says
+    that its numbers lie.
+    """
+
+    def __init__(self, environment: Environment) -> None:
+        """The states are read."""
+        self.environment, self.engine = environment, environment.random_state()
+        self.python = random.getstate()
+        self.numpy = np.random.get_state(legacy=False)  # noqa: NPY002 the global state is watched
+        self.generator = np.random.get_bit_generator()  # type: ignore[attr-defined] # not in stubs
+        self.address, self.words = 0, b""
+        # of two normal numbers the second is made with the first, and drawn without a step
+        if type(self.generator) is np.random.MT19937 and not self.numpy["has_gauss"]:
+            self.address = self.generator.ctypes.state_address
+            self.words = ctypes.string_at(self.address, TWISTER_BYTES)
+
+    def has_moved(self) -> bool:
+        """Returns whether anything was drawn since."""
+        if random.getstate() != self.python:
+            return True
+        now = np.random.get_bit_generator()  # type: ignore[attr-defined] # not in the stubs
+        if self.address and now is self.generator:
+            if ctypes.string_at(self.address, TWISTER_BYTES) != self.words:
+                return True
+        elif not _same(self.numpy, np.random.get_state(legacy=False)):  # noqa: NPY002
+            return True
+        return self.environment.random_state() != self.engine
+
+    def put_back(self) -> None:
+        """Sets the generators and their states to what they were."""
+        random.setstate(self.python)
+        if np.random.get_bit_generator() is not self.generator:  # type: ignore[attr-defined]
+            np.random.set_bit_generator(self.generator)  # type: ignore[attr-defined]
+        np.random.set_state(self.numpy)  # noqa: NPY002 the global state is what is kept
+        self.environment.set_random_state(self.engine)
+
+
+TWISTER_BYTES = 4 * (624 + 1)
+"""The size of the state of a Mersenne Twister: 624 words and the place of the next one."""
+
+
+def _same(one: Any, two: Any) -> bool:
+    if isinstance(one, dict):
+        return one.keys() == two.keys() and all(_same(one[name], two[name]) for name in one)
+    return bool(np.array_equal(one, two))
+
+
+def judged_with_replay(
+    problem: Problem, seen: Surroundings, judge: Callable[[], tuple[list[Judgement], Rest]]
+) -> tuple[list[Judgement], Rest]:
+    """Returns what `judge` finds about the problem. Where f drew random numbers and does not pass,
+    it is judged once more, and each evaluation of f then begins in the same random state.
+
+    Without that, the differences of dropout or of a sampler are nothing but noise. What f draws in
+    its first evaluation it then draws in all of them, and the derivative that is judged is that
+    with these numbers held fixed. The state is put back before f alone: a rule that draws its own
+    numbers in the backward pass goes on drawing new ones. Numbers that leave f without a
+    derivative, as a dropout that drops everything, hide all mistakes, and others are drawn.
+    PyTorch's activation checkpointing replays the state of a forward pass in the same way; to do
+    so in a check is ours.
+    """
+    counts, tried = problem.counts, 0
+    while True:
+        try:
+            found = judge()
+            settled = _is_settled(found[0], replayed=tried > 0)
+        except UnstableOutputError:  # the shape of the result may be drawn as well
+            if tried or not seen.generators.has_moved():
+                raise
+            settled = False
+        if settled or tried == DRAWS or not seen.generators.has_moved():
+            return found
+        now = GlobalGenerators(problem.backend.environment) if tried else seen.generators
+        counts.before_evaluation = now.put_back
+        tried += 1
+
+
+def _is_settled(judgements: Sequence[Judgement], *, replayed: bool) -> bool:
+    """Returns whether other random numbers, or the same ones in each evaluation, change nothing."""
+    for judgement in judgements:
+        if judgement.verdict is not Verdict.PASS:
+            return replayed
+    for judgement in judgements:
+        for tally in judgement.tallies:
+            if tally.nonzero:
+                return True
+    return False
+
+
+DRAWS = 8
+"""How often other random numbers are drawn where f has no derivative with those at hand. A dropout
+of one number at p = 1/2 then hides its mistakes from one check in 256. The value is ours."""
+
+
+# -- notes
+
+
+def noticed(problem: Problem, seen: Surroundings, outcomes: Sequence[Judgement]) -> list[Finding]:
+    """Returns notes on what the function did beside computing its value."""
+    statuses = {finding.status for outcome in outcomes for finding in outcome.findings}
+    notes = []
+    if seen.drawn:
+        replayed = problem.counts.before_evaluation is not None
+        detail = DrawsRandom(Status.NONDETERMINISTIC not in statuses, replayed)
+        notes.append(Finding(Status.DRAWS_RANDOM, "", "", detail, note=True))
+    notes += _coarse(problem, bool(statuses & _DIGITS))
+    if Status.NONDETERMINISTIC in statuses:
+        details = [finding.detail for outcome in outcomes for finding in outcome.findings]
+        if any(isinstance(detail, Unrepeatable) and detail.rounding for detail in details):
+            notes += _unrepeatable(problem)
+    for name in problem.calls.mutated if problem.calls else ():
+        notes.append(Finding(Status.MUTATES_INPUT, "", name, WritesUnchecked(), note=True))
+    return notes
+
+
+def _coarse(problem: Problem, asked: bool) -> Iterator[Finding]:
+    """Yields a note on arithmetic that is narrower than the dtype, with the setting that makes it
+    so. A setting that concerns some operations alone is noted only where `asked`.
+    """
+    backend = problem.backend
+    setting_of = backend.environment.precision
+    for leaf, array, setting in _set_by(problem, lambda array: setting_of(array).setting):
+        info, eps = leaf.info, backend.effective_eps(array)
+        detail: Detail
+        if eps > backend.arrays.eps(array):
+            detail = CoarseProducts(info.device, info.dtype, eps, setting)
+            remedy = Remedy.USE_HIGHEST_PRECISION
+        elif asked:
+            detail = CoarseOperations(info.device, info.dtype, setting)
+            remedy = Remedy.TRY_HIGHEST_PRECISION
+        else:
+            continue
+        yield Finding(Status.IMPRECISE, "", leaf.name, detail, remedy, note=True)
+
+
+def _unrepeatable(problem: Problem) -> Iterator[Finding]:
+    """Yields a note that results on this device may differ from call to call, with the setting
+    that makes them repeatable.
+    """
+    for leaf, _, setting in _set_by(problem, problem.backend.environment.determinism_setting):
+        detail = AdditionOrder(leaf.info.device)
+        remedy = Setting(setting)
+        yield Finding(Status.NONDETERMINISTIC, "", leaf.name, detail, remedy, note=True)
+
+
+def _set_by(
+    problem: Problem, setting_of: Callable[[Array], str]
+) -> Iterator[tuple[Leaf, Array, str]]:
+    """Yields the first checked leaf for which the engine names a setting, its array, and the
+    setting. Yields nothing where there is none.
+    """
+    for leaf, array in zip(problem.X.leaves, problem.x, strict=True):
+        if setting := setting_of(array):
+            yield leaf, array, setting
+            return
+
+
+_DIGITS = {
+    *(Status.MISMATCH, Status.INACCURATE, Status.IMPRECISE, Status.UNRESOLVED),
+    *(Status.INCONSISTENT, Status.REFERENCE),
+}
+"""The statuses that operations coarser than their dtype may lead to. Without this limit the note
+on such settings would appear beside findings that they cannot explain. The choice is ours."""

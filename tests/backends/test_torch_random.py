@@ -1,0 +1,142 @@
+"""Dropout, augmentation and sampling in PyTorch get their verdict; see `test_random_functions`."""
+
+from contextlib import suppress
+
+import pytest
+
+import adjudge
+from adjudge import Status, Verdict
+
+with suppress(ImportError):  # absent: every test here is skipped by its mark
+    import torch
+    from torch.nn import functional
+
+pytestmark = pytest.mark.backend("torch")
+
+SEEDS = range(10)
+
+
+def normal(x):
+    return torch.distributions.Normal(x, x.exp()).rsample()
+
+
+def path(x):
+    return x.sin() if torch.rand(()) < 0.5 else 2 * x.cos()
+
+
+FUNCTIONS = {
+    "dropout": lambda x: functional.dropout(x.sin(), 0.5),
+    "alpha dropout": lambda x: functional.alpha_dropout(x, 0.3, training=True),
+    "rrelu": lambda x: functional.rrelu(-x, training=True),
+    "gumbel": lambda x: functional.gumbel_softmax(x, tau=0.7),
+    "rsample": normal,
+    "noise": lambda x: x * torch.randn_like(x),
+    "augmentation": lambda x: x.roll(int(torch.randint(20, ()))).flip(0) ** 2,
+    "crop": lambda x: x[: int(torch.randint(5, 20, ()))].sin(),
+    "path": path,
+    "attention": lambda x: functional.scaled_dot_product_attention(
+        x.view(5, 4), x.view(5, 4).sin(), x.view(5, 4), dropout_p=0.3
+    ),
+}
+
+
+@pytest.fixture
+def x():
+    return torch.linspace(0.5, 2, 20, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_right_derivative_passes_and_a_wrong_one_fails(name, x):
+    f = FUNCTIONS[name]
+
+    def wrong(x):
+        y = f(x)
+        return 1.01 * y - 0.01 * y.detach()
+
+    for seed in SEEDS:
+        torch.manual_seed(seed)
+        before = torch.get_rng_state()
+        right = adjudge.examine(f, x, seed=seed)
+        assert right.verdict is Verdict.PASS, str(right)
+        assert {finding.status for finding in right.findings} == {Status.DRAWS_RANDOM}
+        assert adjudge.examine(wrong, x, seed=seed).verdict is Verdict.FAIL
+        assert torch.equal(before, torch.get_rng_state())
+
+
+def backward_of(rule):
+    """Dropout by a `torch.autograd.Function` with this backward pass."""
+
+    class Dropout(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            mask = torch.bernoulli(torch.full_like(x, 0.5))
+            ctx.save_for_backward(mask)
+            return 2 * x * mask
+
+        @staticmethod
+        def backward(ctx, g):
+            return rule(g, *ctx.saved_tensors)
+
+    return Dropout.apply
+
+
+def test_a_dropout_without_its_factor_or_with_another_mask_fails(x):
+    rules = {
+        "right": lambda g, mask: 2 * g * mask,
+        "without 1 / (1 - p)": lambda g, mask: g * mask,
+        "the other mask": lambda g, mask: 2 * g * (1 - mask),
+        "a new mask": lambda g, mask: 2 * g * torch.bernoulli(torch.full_like(g, 0.5)),
+        "no mask": lambda g, mask: g,
+    }
+    for name, rule in rules.items():
+        for seed in SEEDS:
+            torch.manual_seed(seed)
+            report = adjudge.examine(backward_of(rule), x, seed=seed)
+            expected = Verdict.PASS if name == "right" else Verdict.FAIL
+            assert report.verdict is expected, f"{name}: {report}"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_narrow_dropout_is_judged(dtype):
+    x = torch.linspace(0.5, 2, 20, dtype=getattr(torch, dtype))
+
+    def wrong(x):
+        y = FUNCTIONS["dropout"](x)
+        return 2 * y - y.detach()
+
+    for seed in SEEDS:
+        torch.manual_seed(seed)
+        assert adjudge.examine(FUNCTIONS["dropout"], x, seed=seed)
+        assert adjudge.examine(wrong, x, seed=seed).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_numbers_that_drop_everything_hide_no_mistake(count):
+    x = torch.linspace(0.5, 2, count, dtype=torch.float64)
+
+    for seed in SEEDS:
+        torch.manual_seed(seed)
+        assert adjudge.examine(backward_of(lambda g, mask: 2 * g * mask), x, seed=seed)
+        wrong = adjudge.examine(backward_of(lambda g, mask: g * mask), x, seed=seed)
+        assert wrong.verdict is Verdict.FAIL
+
+
+def test_every_way_sees_the_same_numbers(x):
+    report = adjudge.examine(FUNCTIONS["dropout"], x, order=2, seed=0)
+
+    assert report.verdict is Verdict.PASS, str(report)
+    assert set(report.modes) == {"R", "F", "RR", "RF", "FR", "FF"}
+
+
+def test_a_gpu_that_is_used_for_the_first_time_goes_back_to_its_seed(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+    environment = adjudge.engine.backend_named("torch").environment
+    state = environment.random_state()
+    gpu = torch.Generator().manual_seed(3)
+    first = torch.rand(3, generator=gpu)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "default_generators", (gpu,))
+
+    environment.set_random_state(state)
+
+    assert torch.equal(first, torch.rand(3, generator=gpu))

@@ -1,0 +1,189 @@
+"""Functions that draw random numbers are judged with the numbers that they drew first."""
+
+import random
+
+import numpy as np
+import pytest
+
+from adjudge import ByHand, Status, Verdict, examine, gradgradcheck
+
+X = np.linspace(1.0, 2.0, 12)
+SEEDS = range(10)
+
+
+def statuses(report):
+    return [finding.status for finding in report.findings]
+
+
+def states():
+    return random.getstate(), [np.asarray(part).tolist() for part in np.random.get_state()]  # noqa: NPY002
+
+
+def mask_of_numpy(x):
+    return np.random.rand(*x.shape) < 0.5  # noqa: NPY002
+
+
+def mask_of_python(x):
+    return np.asarray([random.random() < 0.5 for _ in x])  # noqa: S311
+
+
+def scale_of_numpy(x):
+    return 1 + np.random.standard_normal() ** 2  # noqa: NPY002
+
+
+SOURCES = [mask_of_numpy, mask_of_python, scale_of_numpy]
+
+
+def multiplied(draw, factor=1.0, again=False):
+    """`sin x` times drawn numbers, whose vjp is off by a factor, or draws again."""
+
+    def pullback(x):
+        drawn = draw(x)
+
+        def backward(w):
+            return factor * w * np.cos(x) * (draw(x) if again else drawn)
+
+        return np.sin(x) * drawn, backward
+
+    return ByHand(pullback=pullback)
+
+
+@pytest.mark.parametrize(("mode", "x"), [("full", X[:6]), ("projected", X)])
+@pytest.mark.parametrize("draw", SOURCES)
+def test_a_right_rule_passes_with_a_note_and_a_wrong_one_fails(draw, mode, x):
+    for seed in SEEDS:
+        np.random.seed(seed)  # noqa: NPY002
+        random.seed(seed)
+        before = states()
+
+        right = examine(multiplied(draw), x, seed=seed, mode=mode)
+        wrong = examine(multiplied(draw, 0.5), x, seed=seed, mode=mode)
+        again = examine(multiplied(draw, again=True), x, seed=seed, mode=mode)
+
+        assert right.verdict is Verdict.PASS, str(right)
+        assert statuses(right) == [Status.DRAWS_RANDOM]
+        assert "put back before each evaluation" in str(right)
+        assert wrong.verdict is Verdict.FAIL
+        assert Status.MISMATCH in statuses(wrong)
+        assert again.verdict is Verdict.FAIL
+        assert Status.NONDETERMINISTIC in statuses(again)
+        assert before == states()
+
+
+def test_a_rule_that_draws_other_numbers_than_its_function_fails():
+    vjp = ByHand(
+        lambda x: np.sin(x) * mask_of_numpy(x),
+        vjp=lambda x, w: w * np.cos(x) * mask_of_numpy(x),
+        jvp=lambda x, v: v * np.cos(x) * mask_of_numpy(x),
+    )
+
+    for letter in "RF":
+        reports = [examine(vjp, X, modes=[letter], seed=seed) for seed in SEEDS]
+        assert {Verdict.FAIL} == {report.verdict for report in reports}
+
+
+def test_forward_mode_and_second_order_see_the_same_numbers():
+    drawn = []
+
+    def forward(x):
+        drawn.append(scale_of_numpy(x))
+        return drawn[-1] * np.sin(x)
+
+    def rule(sign):
+        return ByHand(
+            forward,
+            vjp=ByHand(
+                lambda x, w: w * drawn[-1] * np.cos(x),
+                vjp=lambda x, w, u: (-sign * u * w * drawn[-1] * np.sin(x),
+                                     u * drawn[-1] * np.cos(x)),
+            ),
+            jvp=lambda x, v: v * drawn[-1] * np.cos(x),
+        )  # fmt: skip
+
+    report = examine(rule(1), X, modes=["R", "F", "RR"], seed=0)
+
+    assert report.verdict is Verdict.PASS, str(report)
+    assert gradgradcheck(rule(1), X)
+    assert not examine(rule(-1), X, modes=["RR"], seed=0)
+
+
+def test_a_result_whose_shape_is_drawn_is_judged():
+    def pullback(x):
+        count = np.random.randint(3, 9)  # noqa: NPY002
+
+        def backward(w):
+            gradient = np.zeros_like(x)
+            gradient[:count] = w * np.cos(x[:count])
+            return gradient
+
+        return np.sin(x[:count]), backward
+
+    for seed in SEEDS:
+        np.random.seed(seed)  # noqa: NPY002
+        assert examine(ByHand(pullback=pullback), X, seed=seed)
+
+
+@pytest.mark.parametrize("count", [2, 12])
+def test_a_generator_of_its_own_cannot_be_replayed(count):
+    for seed in SEEDS:
+        own = np.random.default_rng(seed)
+
+        report = examine(multiplied(lambda x, own=own: own.random(x.shape)), X[:count], seed=seed)
+
+        assert report.verdict is Verdict.FAIL
+        assert statuses(report) == [Status.NONDETERMINISTIC]
+        assert report.counts["comparisons"] == 0
+        assert report.counts["evaluations"] < 5
+        assert "draw from the global random state" in str(report)
+
+
+def test_what_differs_beside_the_global_state_is_not_measured_either():
+    own = np.random.default_rng(0)
+    rule = multiplied(lambda x: own.random(x.shape) + mask_of_numpy(x))
+
+    report = examine(rule, X, seed=0)
+
+    assert statuses(report) == [Status.NONDETERMINISTIC, Status.DRAWS_RANDOM]
+    assert "not all that is random comes from there" in str(report)
+
+
+@pytest.mark.parametrize("call", [1, 2, 4, 9])
+def test_the_state_is_as_before_when_the_function_raises(call):
+    calls = []
+
+    def forward(x):
+        calls.append(x)
+        if len(calls) == call:
+            raise KeyboardInterrupt
+        return np.sin(x) * mask_of_numpy(x) * random.random()  # noqa: S311
+
+    before = states()
+    with pytest.raises(KeyboardInterrupt):
+        examine(ByHand(forward, vjp=lambda x, w: w), X)
+
+    assert before == states()
+
+
+def test_a_function_that_draws_and_does_not_use_it_is_judged_once():
+    def forward(x):
+        np.random.rand()  # noqa: NPY002
+        return np.sin(x)
+
+    plain = examine(ByHand(np.sin, vjp=lambda x, w: w * np.cos(x)), X, seed=0)
+    drawing = examine(ByHand(forward, vjp=lambda x, w: w * np.cos(x)), X, seed=0)
+
+    assert plain.counts == drawing.counts
+    assert "put back before" not in str(drawing)
+
+
+def test_a_generator_that_the_function_sets_is_set_back():
+    def forward(x):
+        np.random.set_bit_generator(np.random.PCG64(3))
+        return np.sin(x)
+
+    before = np.random.get_bit_generator()
+    with np.errstate(all="ignore"):
+        report = examine(ByHand(forward, vjp=lambda x, w: w * np.cos(x)), X, seed=0)
+
+    assert report
+    assert np.random.get_bit_generator() is before
