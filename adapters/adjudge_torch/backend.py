@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any
 
@@ -18,14 +19,19 @@ from adjudge.engine import (
     AutodiffBackend,
     Environment,
     FlatFunction,
+    Functional,
     MaybeArrays,
     Pullback,
+    RecordingEnds,
     Refusals,
     replaced,
 )
 from adjudge.errors import NotSupportedError
+from adjudge_torch import captured
 from adjudge_torch.arrays import TorchArrays
+from adjudge_torch.captured import holding
 from adjudge_torch.environment import TorchEnvironment
+from adjudge_torch.module import functional_of
 
 NESTED = "Nested forward mode AD"
 
@@ -85,6 +91,9 @@ class _Torch(AutodiffBackend):
 
     def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
         return torch.compile(function)
+
+    def functional(self, f: object) -> Functional | None:
+        return functional_of(f)
 
     def requires_grad(self, leaf: Array) -> bool | None:
         return bool(leaf.requires_grad)
@@ -146,6 +155,15 @@ class TorchBackend(_Torch):
 
         return tangent_map
 
+    def recording_ends(self, y: Arrays, x: Arrays) -> RecordingEnds | None:
+        return captured.recording_ends(y, x)
+
+    def holding(self, captured: Arrays, values: Arrays) -> AbstractContextManager[None]:
+        return holding(captured, values)
+
+    def closing_over(self, captured: Arrays, first: int) -> AutodiffBackend:
+        return ClosureBackend(self, captured, first)
+
     @property
     def undefined_cotangents(self) -> bool:
         return True
@@ -172,6 +190,58 @@ class TorchBackend(_Torch):
                 raise
             raise self.lacks(f"forward mode (jvp) of {leaf.layout} tensors", str(error)) from error
         return dual
+
+
+class ClosureBackend(TorchBackend):
+    """Eager mode of functions that close over some tensors, whose values stand in `x` from leaf
+    `first` on.
+
+    Forward mode does not reach these: a dual tensor is another tensor than the one closed over.
+    """
+
+    def __init__(self, inner: TorchBackend, closed: Arrays, first: int) -> None:
+        """The arrays and the environment are those of `inner`."""
+        self.arrays, self.environment = inner.arrays, inner.environment
+        self._closed, self._here = closed, slice(first, first + len(closed))
+
+    def ways(self) -> Sequence[AutodiffBackend]:
+        return ()
+
+    def vjp(self, f: FlatFunction, x: Arrays) -> tuple[Arrays, Pullback]:
+        values = x[self._here]
+        with holding(self._closed, values):
+            recorded = self._with_closed(tuple(_recording(leaf) for leaf in x), self._closed)
+            start = captured.sequence()
+            y = f(recorded)
+            captured.require_own_history(y, start)
+            ends = self._with_closed(recorded, captured.edges(self._closed))
+
+        def pullback(w: MaybeArrays) -> MaybeArrays:
+            try:
+                with holding(self._closed, values):
+                    return _gradients(y, ends, w, create_graph=False)
+            except RuntimeError as error:
+                self.refuse("reverse mode (vjp)", error)
+                raise
+
+        return y, pullback
+
+    def jvp(self, f: FlatFunction, x: Arrays, v: MaybeArrays) -> tuple[Arrays, MaybeArrays]:
+        if not captured.without_tangents(v[self._here]):
+            raise self.lacks(_FORWARD_OF_CLOSED)
+        nothing = (None,) * len(self._closed)
+        with holding(self._closed, x[self._here]):
+            return super().jvp(f, self._with_closed(x, self._closed), self._with_closed(v, nothing))
+
+    def jvp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:
+        raise self.lacks(_FORWARD_OF_CLOSED)
+
+    def _with_closed(self, x: MaybeArrays, closed: MaybeArrays) -> MaybeArrays:
+        """Returns the arrays `x` with `closed` in the places of what the function closes over."""
+        return (*x[: self._here.start], *closed, *x[self._here.stop :])
+
+
+_FORWARD_OF_CLOSED = "forward mode (jvp) of what a function closes over"
 
 
 class FunctionalBackend(_Torch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 
 import adjudge
 from adjudge.check import function_name
+from adjudge.findings import ClosesOver
 
 
 class GradcheckError(adjudge.GradcheckError, TorchGradcheckError):
@@ -90,6 +92,7 @@ def gradgradcheck(
 
 def _answer(report: adjudge.Report, raise_exception: bool) -> bool:
     __tracebackhide__ = True
+    _warn_of_unused(report)
     for finding in report.findings:
         # PyTorch lets an unsupported mode come through as it is, whatever raise_exception says
         if finding.status is adjudge.Status.UNSUPPORTED and finding.cause is not None:
@@ -104,6 +107,20 @@ def _answer(report: adjudge.Report, raise_exception: bool) -> bool:
     if not report and raise_exception:
         raise GradcheckError(report)
     return bool(report)
+
+
+def _warn_of_unused(report: adjudge.Report) -> None:
+    """Warns of inputs that the function does not use while it uses other leaves, which PyTorch's
+    check would not perturb either: nothing is compared then.
+    """
+    for finding in report.findings:
+        if isinstance(finding.detail, ClosesOver) and finding.detail.unreached:
+            warnings.warn(
+                f"{report.function} does not use {', '.join(finding.detail.unreached)}: the "
+                "derivatives with respect to them are zero. It closes over "
+                f"{', '.join(finding.detail.names)}, which are not checked: pass those as inputs",
+                stacklevel=4,
+            )
 
 
 def _checked_inputs(given: Any) -> tuple[Any, ...]:
@@ -132,4 +149,5 @@ def _dense_outputs(func: Callable[..., Any]) -> Callable[..., Any]:
         return outputs
 
     checked.__qualname__ = function_name(func)
+    checked.__wrapped__ = func  # type: ignore[attr-defined] # as functools.wraps does
     return checked

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+
+from adjudge.engine import Array, Functional
 
 
 def functional(
@@ -22,3 +24,23 @@ def functional(
 
     f.__qualname__ = type(module).__name__
     return f, dict(module.named_parameters())
+
+
+def functional_of(f: object) -> Functional | None:
+    """Contract: see `AutodiffBackend.functional`.
+
+    A scripted module, whose parameters cannot be replaced, and a lazy one that has no parameters
+    yet, are functions like any other.
+    """
+    if not isinstance(f, torch.nn.Module) or isinstance(f, torch.jit.ScriptModule):
+        return None
+    parameters, buffers = dict(f.named_parameters()), dict(f.named_buffers())
+    arrays = [*parameters.values(), *buffers.values()]
+    if not parameters or any(map(torch.nn.parameter.is_lazy, arrays)):
+        return None
+    module = f
+
+    def call(values: Mapping[str, Array], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        return torch.func.functional_call(module, dict(values), tuple(args), dict(kwargs))
+
+    return Functional(parameters, buffers, call)

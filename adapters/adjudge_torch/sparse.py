@@ -43,6 +43,12 @@ def _with_values(like: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     )
 
 
+def values(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns the tensor of the stored entries, with the memory of the sparse one."""
+    tensor = tensor.detach()
+    return tensor._values() if tensor.layout is torch.sparse_coo else tensor.values()
+
+
 def stored(tensor: torch.Tensor) -> torch.Tensor:
     """Returns the tensor with its stored entries in canonical order."""
     tensor = tensor.detach()

@@ -74,6 +74,9 @@ class Status(StrEnum):
     """A derivative right in formula, and off by more than rounding explains in its dtype."""
     DRAWS_RANDOM = "DRAWS_RANDOM"
     """The function advances the global random state."""
+    UNCHECKED = "UNCHECKED"
+    """What has a derivative that was not asked for, or values at which mistakes do not show. Always
+    a note."""
 
 
 Outcome: TypeAlias = Verdict | Status
@@ -129,6 +132,9 @@ class Remedy(Enum):
     USE_HIGHEST_PRECISION = auto()
     TRY_HIGHEST_PRECISION = auto()
     ACCEPT_DOUBLE = auto()
+    CHECK_CAPTURED = auto()
+    NAME_INPUTS = auto()
+    GIVE_OTHER_POINTS = auto()
     NOT_NEEDED = auto()
     """Batching was not asked for."""
 
@@ -639,6 +645,42 @@ class DrawsRandom(Detail):
     """Whether its results agreed where they were compared."""
     replayed: bool
     """Whether the state was put back before each evaluation."""
+
+
+# -- what is not checked
+
+
+@dataclass(frozen=True, eq=False)
+class ClosesOver(Detail):
+    """The function closes over arrays that are marked for differentiation, and are not checked."""
+
+    names: tuple[str, ...]
+    unreached: tuple[str, ...]
+    """The names of checked inputs that the recording does not reach."""
+
+
+@dataclass(frozen=True, eq=False)
+class Unmarked(Detail):
+    """Inputs are not checked, since they are not marked for differentiation and others are."""
+
+    names: tuple[str, ...]
+
+
+class Hides(Enum):
+    """What is special about the numbers of an input, so that a class of mistakes does not show."""
+
+    ZEROS = auto()
+    EQUAL = auto()
+    REAL = auto()
+    """A complex array without imaginary part."""
+
+
+@dataclass(frozen=True, eq=False)
+class SpecialNumbers(Detail):
+    """Inputs at which whole classes of mistakes do not show."""
+
+    names: tuple[str, ...]
+    hides: Hides
 
 
 # -- values, shapes, dtypes, devices

@@ -77,8 +77,10 @@ def test_a_wrong_parameter_gradient_is_named_by_the_parameter(half_bias, x):
         adjudge.gradcheck(f, (parameters, x))
 
 
-def test_a_module_as_the_function_has_only_its_inputs_checked(half_bias, x):
-    assert adjudge.gradcheck(half_bias, (x,))
+def test_a_module_as_the_function_has_its_parameters_checked(half_bias, x):
+    with pytest.raises(adjudge.GradcheckError, match=r"/ d parameters\['bias'\]\[\d\]"):
+        adjudge.gradcheck(half_bias, (x,))
+    assert adjudge.gradcheck(half_bias, (x,), wrt=0)
 
 
 def test_wrt_selects_one_parameter(half_bias, x):

@@ -9,6 +9,7 @@ Its modules, each of which may import those above it:
 - `mode_matrix`: every composition of modes in every way of the engine, and when two of these
   agree to rounding, so that one comparison speaks for both.
 - `surroundings`: global state around a check, put back afterwards, and random numbers replayed.
+- `unchecked`: what a check leaves out, checked as well or named.
 - `one_point`: the check at one point, from the options to the report.
 - `points`: one check at several points.
 

@@ -26,6 +26,7 @@ from adjudge.check.mode_matrix import (
 from adjudge.check.one_problem import Judgement
 from adjudge.check.options import Options, Settings, problem_of, settings_of
 from adjudge.check.surroundings import judged_with_replay, noticed, surroundings
+from adjudge.check.unchecked import Extend, with_what_f_closes_over
 from adjudge.engine import ByHand
 from adjudge.findings import Beyond, Entry, Finding, Outcome, worst
 from adjudge.jacobian import ERRORS, Tally
@@ -37,22 +38,24 @@ def at_one_point(f: Callable[..., Any], inputs: Any, options: Options) -> Report
     """The report on all compositions of modes that `options` ask for; `points` are left aside."""
     settings = settings_of(options)
     named, modes = settings.modes, settings.modes or list(settings.letters)
-    problem = problem_of(f, inputs, options)
 
-    def judge() -> tuple[list[Judgement], Matrix]:
-        # x is in double precision as a rule, and then there is nothing to ask
-        double = None if problem.in_double is None else double_precision_of(problem, settings)
-        matrix = Matrix(problem, settings, modes, double, reports_exceptions=bool(named))
-        matrix.fill(_other_ways(f, inputs, problem, options))
-        return matrix.outcomes, matrix
+    def check(problem: Problem, extend: Extend) -> Report:
+        def judge() -> tuple[list[Judgement], Matrix]:
+            # x is in double precision as a rule, and then there is nothing to ask
+            double = None if problem.in_double is None else double_precision_of(problem, settings)
+            matrix = Matrix(problem, settings, modes, double, reports_exceptions=bool(named))
+            matrix.fill(_other_ways(f, inputs, problem, extend, options))
+            return matrix.outcomes, matrix
 
-    with surroundings(problem, highest=settings.highest_precision) as seen:
-        outcomes, matrix = judged_with_replay(problem, seen, judge)
-    outcomes[0].findings += noticed(problem, seen, outcomes)
-    if matrix.double is not None:
-        outcomes[-1].findings += matrix.double.refusal(settings)
-    rows, note = matrix.rows if named else {}, _note_of(settings, matrix.double)
-    return report_of(f, problem, settings, outcomes, note, rows)
+        with surroundings(problem, highest=settings.highest_precision) as seen:
+            outcomes, matrix = judged_with_replay(problem, seen, judge)
+        outcomes[0].findings += noticed(problem, seen, outcomes)
+        if matrix.double is not None:
+            outcomes[-1].findings += matrix.double.refusal(settings)
+        rows, note = matrix.rows if named else {}, _note_of(settings, matrix.double)
+        return report_of(f, problem, settings, outcomes, note, rows)
+
+    return with_what_f_closes_over(check, f, problem_of(f, inputs, options), options)
 
 
 def _note_of(settings: Settings, double: DoublePrecision | None) -> str:
@@ -63,14 +66,14 @@ def _note_of(settings: Settings, double: DoublePrecision | None) -> str:
 
 
 def _other_ways(
-    f: Callable[..., Any], inputs: Any, problem: Problem, options: Options
+    f: Callable[..., Any], inputs: Any, problem: Problem, extend: Extend, options: Options
 ) -> list[Way]:
     """Beside the engine's usual way: all the others where an order is given, and compiled."""
     ordered, compile = options.get("order") is not None, options.get("compile")
     ways = ways_of(problem) if ordered else []
     if compile or (compile is None and ordered and problem.backend.usually_compiled):
         compiled = problem_of(problem.backend.compile(f), inputs, options, problem.counts)
-        ways.append(Way(problem.backend.compiled_way, compiled, bool(compile)))
+        ways.append(Way(problem.backend.compiled_way, extend(compiled), bool(compile)))
     return ways
 
 
@@ -88,29 +91,32 @@ def of_second_order(
     at the cotangents `grad_outputs`; random ones are not contiguous if `strided`.
     """
     settings = settings_of(options, second=True)
-    problem = problem_of(f, inputs, options)
     derive = partial(over_reverse, given=grad_outputs, seed=settings.seed, strided=strided)
 
-    def provenance() -> str:
-        return str(provenance_of(problem, settings, False))
+    def check(problem: Problem, _: Extend) -> Report:
+        def provenance() -> str:
+            return str(provenance_of(problem, settings, False))
 
-    def judge() -> tuple[list[Judgement], DoublePrecision | None]:
-        double = double_precision_of(problem, settings)
-        next(shares(problem, [("R", settings)]))
-        found = judge_composition(Composition(problem, "R", derive, double, provenance), settings)
-        outcome = found.outcome
-        if found.base is None:  # then the first derivative can be judged at least
-            first = Composition(problem, "", lambda same: same, double, provenance)
-            alone = judged(first, observe(problem), settings)
-            outcome = joined([alone, outcome])
-        return [outcome], double
+        def judge() -> tuple[list[Judgement], DoublePrecision | None]:
+            double = double_precision_of(problem, settings)
+            next(shares(problem, [("R", settings)]))
+            taken = Composition(problem, "R", derive, double, provenance)
+            found = judge_composition(taken, settings)
+            outcome = found.outcome
+            if found.base is None:  # then the first derivative can be judged at least
+                first = Composition(problem, "", lambda same: same, double, provenance)
+                alone = judged(first, observe(problem), settings)
+                outcome = joined([alone, outcome])
+            return [outcome], double
 
-    with surroundings(problem, highest=settings.highest_precision) as seen:
-        outcomes, double = judged_with_replay(problem, seen, judge)
-    outcomes[0].findings += noticed(problem, seen, outcomes)
-    if double is not None:
-        outcomes[0].findings += double.refusal(settings)
-    return report_of(f, problem, settings, outcomes, _note_of(settings, double))
+        with surroundings(problem, highest=settings.highest_precision) as seen:
+            outcomes, double = judged_with_replay(problem, seen, judge)
+        outcomes[0].findings += noticed(problem, seen, outcomes)
+        if double is not None:
+            outcomes[0].findings += double.refusal(settings)
+        return report_of(f, problem, settings, outcomes, _note_of(settings, double))
+
+    return with_what_f_closes_over(check, f, problem_of(f, inputs, options), options)
 
 
 # -- the report of all judgements

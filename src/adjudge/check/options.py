@@ -15,7 +15,7 @@ from typing import Any, Literal, TypedDict
 
 import numpy as np
 
-from adjudge.engine import AutodiffBackend
+from adjudge.engine import AutodiffBackend, functional_of
 from adjudge.errors import FlagError, InputError
 from adjudge.estimate import Reference, bind
 from adjudge.problem import (
@@ -23,6 +23,7 @@ from adjudge.problem import (
     Counts,
     Directions,
     Domains,
+    Holder,
     Path,
     Problem,
     first_order,
@@ -145,6 +146,10 @@ class EngineOptions(SharedOptions, total=False):
     Attributes:
         kwargs: Keyword arguments of `f`, which are checked like the positional ones. By default
             (`None`) there are none.
+        captured: Whether arrays that `f` closes over, and that are marked for differentiation, are
+            checked like inputs. They hold other values while it runs, and are as before
+            afterwards. By default (`None`) those are that are inputs as well, and the report names
+            the others; with `False` it does not.
         reference: What automatic derivatives are compared with in place of differences of `f`,
             where `f` cannot show its derivative: `adjudge.reference.mpmath(g)`, `.twin(g)` or
             `.derivative(jvp=...)`. By default (`None`) differences are taken.
@@ -152,6 +157,7 @@ class EngineOptions(SharedOptions, total=False):
     """
 
     kwargs: Mapping[str, Any] | None
+    captured: bool | None
     reference: Reference | None
     backend: str | AutodiffBackend | None
 
@@ -242,6 +248,9 @@ def problem_of(
             f"the function to check is a {type(f).__name__}, which cannot be called",
             "pass the function first, then its inputs",
         )
+    # A reference knows nothing of the parameters that f holds.
+    held = functional_of(f) if options.get("reference") is None else None
+    holder = None if held is None else Holder(held)
     arguments = read_arguments(
         inputs,
         options.get("kwargs"),
@@ -249,11 +258,12 @@ def problem_of(
         backend=options.get("backend"),
         masked=options.get("masked"),
         device=options.get("device"),
+        holder=holder,
     )
     highest = options.get("highest_precision", False)
     with arguments.backend.environment.highest_precision() if highest else nullcontext():
         problem = first_order(
-            f,
+            f if holder is None else holder,
             arguments,
             bounds=options.get("bounds"),
             directions=options.get("directions"),

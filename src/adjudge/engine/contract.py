@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -62,6 +62,29 @@ class Expansion:
     children: tuple[object, ...]
     names: tuple[str, ...]
     rebuild: Callable[[Sequence[object]], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Functional:
+    """An object that is called and holds parameters (a module), as a function of these."""
+
+    parameters: Mapping[str, Array]
+    """What is differentiated, by name."""
+    buffers: Mapping[str, Array]
+    """Other arrays that the object holds and may write into, by name."""
+    call: Callable[[Mapping[str, Array], Sequence[Any], Mapping[str, Any]], Any]
+    """Returns what the object returns for `(arrays, args, kwargs)`, with `arrays` in place of its
+    parameters and buffers. The object is as before afterwards."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingEnds:
+    """The arrays in which the recording of a function ends."""
+
+    reached: tuple[bool, ...]
+    """For each leaf of x, whether it is one of them."""
+    captured: Arrays
+    """The others, marked for differentiation: what the function closes over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -457,6 +480,32 @@ class AutodiffBackend(ABC):
         """Returns the engine taking the same derivatives in other ways, whose errors may differ."""
         return ()
 
+    def functional(self, f: object) -> Functional | None:
+        """Returns `f` as a function of the parameters that it holds; `None` if it is no object of
+        this framework that holds any.
+        """
+        return None
+
+    def recording_ends(self, y: Arrays, x: Arrays) -> RecordingEnds | None:
+        """Returns in which arrays the recording of `y`, the outputs of `vjp` at `x`, ends.
+
+        The default returns `None`, as an engine does that does not know, or to which all arrays
+        that a function closes over are constants.
+        """
+        return None
+
+    def holding(self, captured: Arrays, values: Arrays) -> AbstractContextManager[None]:
+        """Returns a context in which the arrays `captured` hold these values, and after which they
+        are as before. An array that is its own value stays as it is.
+        """
+        raise self.lacks("values for what a function closes over")
+
+    def closing_over(self, captured: Arrays, first: int) -> AutodiffBackend:
+        """Returns this engine for functions that close over the arrays `captured`, whose values
+        stand in `x` from leaf `first` on. Such a function is called within `holding`.
+        """
+        raise self.lacks("derivatives with respect to what a function closes over")
+
     # ---------------------------------------------------------------- what the derivatives are like
 
     @property
@@ -583,6 +632,20 @@ class WrappedBackend(OtherDerivatives):
 
     def recording(self, f: FlatFunction, x: Arrays) -> FlatFunction | None:
         return self.inner.recording(f, x)
+
+    def functional(self, f: object) -> Functional | None:
+        return self.inner.functional(f)
+
+    def recording_ends(self, y: Arrays, x: Arrays) -> RecordingEnds | None:
+        return self.inner.recording_ends(y, x)
+
+    def holding(self, captured: Arrays, values: Arrays) -> AbstractContextManager[None]:
+        return self.inner.holding(captured, values)
+
+    def closing_over(self, captured: Arrays, first: int) -> AutodiffBackend:
+        changed = copy.copy(self)
+        changed.inner = self.inner.closing_over(captured, first)
+        return changed
 
     @property
     def capabilities(self) -> frozenset[str]:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import array_api_compat
 
 from adjudge.engine.arrays import PlainBackend
-from adjudge.engine.contract import ArrayOperations, AutodiffBackend, Expansion
+from adjudge.engine.contract import ArrayOperations, AutodiffBackend, Expansion, Functional
 from adjudge.errors import (
     BackendNotInstalledError,
     Catching,
@@ -207,6 +207,21 @@ def expand(node: object) -> Expansion | None:
 def _expands(entry: Entry) -> bool:
     """Returns whether the framework has containers that only it knows, as few have."""
     return type(entry.load().arrays).expand is not ArrayOperations.expand
+
+
+def functional_of(f: object) -> Functional | None:
+    """Returns `f` as a function of the parameters that it holds, or `None`: see
+    `AutodiffBackend.functional`.
+    """
+    if type(f).__module__ == "builtins":  # plain functions hold none
+        return None
+    roots = {base.__module__.partition(".")[0] for base in type(f).__mro__}
+    for entry in entries():
+        if entry.root in roots:
+            functional = entry.load().functional(f)
+            if functional is not None:
+                return functional
+    return None
 
 
 def common_backend(backends: Iterable[tuple[str, AutodiffBackend]]) -> AutodiffBackend | None:

@@ -10,6 +10,7 @@ Its modules, each of which may import those above it:
 - `constraints`: inputs that live on such a set, and f as a function of their coordinates.
 - `probes`: random and unit tangents and cotangents, and the streams of all random draws.
 - `problem`: f at x, its outputs there, and reverse mode and forward mode of the engine, counted.
+- `captured`: what f closes over as further inputs.
 - `composition`: the vjp and the jvp of f as problems of their own.
 
 Invariant: the point x is held as real coordinates on the host, and every evaluation gets fresh
@@ -21,6 +22,7 @@ from adjudge.problem.calls import (
     DIFFERENTIATING,
     Arguments,
     Counts,
+    Holder,
     Move,
     Path,
     Purpose,
@@ -29,6 +31,7 @@ from adjudge.problem.calls import (
     flatten,
     read_arguments,
 )
+from adjudge.problem.captured import captured_by, captured_inputs, names_of, with_captured
 from adjudge.problem.charts import SETS, OffTheSetError
 from adjudge.problem.composition import (
     COTANGENT,
@@ -92,6 +95,7 @@ __all__ = [
     "Domain",
     "Domains",
     "Forward",
+    "Holder",
     "Leaf",
     "Member",
     "Move",
@@ -108,6 +112,8 @@ __all__ = [
     "UserCalls",
     "base_of",
     "bounds_of",
+    "captured_by",
+    "captured_inputs",
     "composed",
     "contains",
     "domains_of",
@@ -119,6 +125,7 @@ __all__ = [
     "gradient_problem",
     "largest",
     "leave_out",
+    "names_of",
     "observe",
     "outputs_at",
     "over_reverse",
@@ -129,4 +136,5 @@ __all__ = [
     "require_outputs",
     "tangent_problem",
     "undetectable_slope",
+    "with_captured",
 ]

@@ -23,7 +23,9 @@ from adjudge.engine import (
     Environment,
     Expansion,
     FlatFunction,
+    Functional,
     MaybeArrays,
+    RecordingEnds,
     backend_named,
     backend_of,
     common_backend,
@@ -116,7 +118,33 @@ def _paths_of_call(spec: optree.PyTreeSpec) -> list[str]:
     args, kwargs = spec.children()
     if args.num_nodes == args.num_leaves + 1 and not kwargs.num_leaves:
         return [f"inputs[{k}]" for k in range(args.num_leaves)]
-    return _paths(args, "inputs") + _paths(kwargs, "kwargs")
+    paths = _paths(args, "inputs") + _paths(kwargs, "kwargs")
+    for root, key in HELD.items():
+        paths = [path.replace(f"kwargs[{key!r}]", root) for path in paths]
+    return paths
+
+
+HELD = {"parameters": "the parameters of f", "buffers": "the buffers of f"}
+"""The keywords by which an object is handed the arrays that it holds (see `Holder`), by the root of
+their accessor paths. They are no identifiers, so that no keyword of the user is one of them."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """An object that holds parameters, as a function that takes them as further keywords."""
+
+    held: Functional
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns what the object returns with the arrays of these keywords in place of its own."""
+        arrays = {name: array for key in HELD.values() for name, array in kwargs.pop(key).items()}
+        return self.held.call(arrays, args, kwargs)
+
+    @property
+    def keywords(self) -> dict[str, Mapping[str, Any]]:
+        """The keywords with the arrays that the object holds."""
+        held = (dict(self.held.parameters), dict(self.held.buffers))
+        return dict(zip(HELD.values(), held, strict=True))
 
 
 def _expanded(leaf: object, name: str, expansion: Expansion | None) -> Tree:
@@ -146,6 +174,9 @@ class Arguments:
     tree: Tree
     checked: tuple[int, ...]
     backend: AutodiffBackend
+    unmarked: tuple[str, ...] = ()
+    """The names of floating inputs that are not checked, since they are not marked for
+    differentiation and others are."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -238,6 +269,7 @@ def read_arguments(
     backend: str | AutodiffBackend | None = None,
     masked: bool | None = None,
     device: str | None = None,
+    holder: Holder | None = None,
 ) -> Arguments:
     """Returns the arguments of the call `f(*inputs, **kwargs)`, flattened.
 
@@ -249,6 +281,7 @@ def read_arguments(
         backend: The engine or its name; `None` for that of the arrays.
         masked: Whether sparse arrays are checked at their stored values only.
         device: The name of a device, on which copies of all arrays take the place of the arrays.
+        holder: The function, where it holds parameters. These are checked as well.
 
     Raises:
         InputError: Nothing can be checked, or `wrt`, `device` or `backend` mean nothing here.
@@ -256,7 +289,8 @@ def read_arguments(
             belong to two.
     """
     args = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
-    tree = _flattened((args, dict(kwargs or {})), _paths_of_call, expand)
+    keywords = {**(kwargs or {}), **({} if holder is None else holder.keywords)}
+    tree = _flattened((args, keywords), _paths_of_call, expand)
     given = backend_named(backend) if isinstance(backend, str) else backend
     owners: dict[int, AutodiffBackend] = {}
     unknown: dict[int, UnknownFrameworkError] = {}
@@ -273,14 +307,14 @@ def read_arguments(
                 continue
             if owner is not None:
                 owners[k] = owner
-    checked = _selected(tree, owners, unknown, wrt)
+    checked, unmarked = _selected(tree, owners, unknown, wrt, holds=holder is not None)
     engine = common_backend([(tree.names[k], owners[k]) for k in checked])
     assert engine is not None  # _selected raised where nothing is checked
     if device is not None:
         tree = replace(tree, leaves=_moved(engine, tree, device))
     if masked:
         engine = replaced(engine, arrays=engine.arrays.stored_only())
-    return Arguments(tree, checked, engine)
+    return Arguments(tree, checked, engine, unmarked)
 
 
 def _moved(engine: AutodiffBackend, tree: Tree, device: str) -> tuple[Any, ...]:
@@ -300,21 +334,33 @@ def _selected(
     owners: Mapping[int, AutodiffBackend],
     unknown: Mapping[int, UnknownFrameworkError],
     wrt: Path | Sequence[Path] | None,
-) -> tuple[int, ...]:
-    """Returns the indices of the checked leaves: those that `wrt` names, else those marked for
-    differentiation, else all floating and complex arrays.
+    *,
+    holds: bool,
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Returns the indices of the checked leaves, and the names of inputs that are not checked since
+    others are marked.
 
-    An array of an unknown framework is a constant where others are named or marked.
+    Checked are the leaves that `wrt` names, else the inputs marked for differentiation, else all
+    inputs that are floating or complex arrays; and with them the parameters that f holds, but for
+    those that are marked as constants. An array of an unknown framework is a constant where others
+    are named or marked.
     """
     floating = [k for k, owner in owners.items() if owner.arrays.is_differentiable(tree.leaves[k])]
     if wrt is not None:
-        return _resolved(tree, unknown, floating, wrt)
+        return _resolved(tree, unknown, floating, wrt), ()
+    held: list[int] = []
+    if holds:
+        held = [k for k in floating if tree.names[k].startswith("parameters")]
+        held = [k for k in held if owners[k].requires_grad(tree.leaves[k]) is not False]
+        floating = [k for k in floating if not tree.names[k].startswith(tuple(HELD))]
     wishes = {k: owners[k].requires_grad(tree.leaves[k]) for k in floating}
     if any(wishes.values()):
-        return tuple([k for k in floating if wishes[k]])
+        marked = [k for k in floating if wishes[k]]
+        rest = () if len(marked) == len(floating) else set(floating) - set(marked)
+        return (*marked, *held), tuple(map(tree.names.__getitem__, sorted(rest)))
     for error in unknown.values():
         raise error
-    if not floating:
+    if not floating and not held:
         kinds = ", ".join(
             f"{name}: {getattr(leaf, 'dtype', type(leaf).__name__)}"
             for name, leaf in zip(tree.names, tree.leaves, strict=True)
@@ -323,7 +369,7 @@ def _selected(
             f"no input has a floating or complex array to check ({kinds or 'no inputs'})",
             "pass floating-point arrays; Python and NumPy scalars count as constants",
         )
-    return tuple(floating)
+    return (*floating, *held), ()
 
 
 def _resolved(
@@ -484,6 +530,10 @@ class UserCalls:
     """The names of unchecked arrays that the first evaluation wrote into."""
     single: tuple[object, object] | None = None
     """The shape and the dtype of the result, where that is a single array."""
+    recorded: bool = False
+    """Whether a vjp was taken."""
+    ends: RecordingEnds | None = None
+    """Where the recording of the first vjp ends, if the engine knows."""
     single_type: type[Any] | None = None
     """The type of that array. The engine is asked about arrays of other types (tracers, say)."""
 

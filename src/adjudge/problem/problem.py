@@ -488,6 +488,10 @@ class Reverse:
             mark(error, Source.DERIVATIVE)
             raise
         self.attached = tuple([not problem.backend.detached(y) for y in self.outputs])
+        calls = problem.calls
+        if calls is not None and not calls.recorded and not problem.modes_taken:
+            calls.recorded = True
+            calls.ends = problem.backend.recording_ends(self.outputs, self.x)
         self.present = [False] * len(self.x)
         """By leaf of X, whether any pullback so far returned a gradient for it."""
 

@@ -20,6 +20,7 @@ from adjudge.findings import (
     BatchUnlikeLoop,
     BudgetSpent,
     CarriesLess,
+    ClosesOver,
     CoarseOperations,
     CoarseProducts,
     Culprit,
@@ -30,6 +31,7 @@ from adjudge.findings import (
     Entry,
     EqualRowsDiffer,
     Finding,
+    Hides,
     JudgedBy,
     LayoutMatters,
     LayoutRaised,
@@ -62,12 +64,14 @@ from adjudge.findings import (
     Scheme,
     Setting,
     Silence,
+    SpecialNumbers,
     Status,
     Task,
     UndefinedNotZero,
     UndefinedNotZeros,
     UndefinedRaised,
     Unequal,
+    Unmarked,
     Unrepeatable,
     ValueInaccurate,
     ValueInWay,
@@ -540,6 +544,36 @@ def _draws_random(detail: DrawsRandom, finding: Finding) -> list[str]:
     return [*lines, "the state is restored after the check"]
 
 
+# -- what is not checked
+
+
+@said.register
+def _closes_over(detail: ClosesOver, finding: Finding) -> list[str]:
+    unreached = ", ".join(detail.unreached)
+    return [
+        f"the function closes over {', '.join(detail.names)}, whose derivatives are not checked",
+        *([f"it does not use {unreached}"] if unreached else []),
+    ]
+
+
+@said.register
+def _unmarked(detail: Unmarked, finding: Finding) -> list[str]:
+    names = ", ".join(detail.names)
+    return [f"not checked, since other inputs are marked (requires_grad) and not these: {names}"]
+
+
+_HIDES = {
+    Hides.ZEROS: "nothing but zeros: a missing or wrong factor does not show there",
+    Hides.EQUAL: "equal numbers: entries that are mixed up, or shifted, do not show there",
+    Hides.REAL: "a complex array without imaginary part: a missing conjugate does not show there",
+}
+
+
+@said.register
+def _special_numbers(detail: SpecialNumbers, finding: Finding) -> list[str]:
+    return [f"{', '.join(detail.names)}: {_HIDES[detail.hides]}"]
+
+
 # -- values, shapes, dtypes, devices
 
 
@@ -818,6 +852,9 @@ REMEDIES: dict[Remedy, str | Callable[[Finding], str]] = {
     Remedy.TRY_HIGHEST_PRECISION: "if they are used here, see what is left without it: "
     "highest_precision=True",
     Remedy.ACCEPT_DOUBLE: "let the function accept float64, or leave out in_double=True",
+    Remedy.CHECK_CAPTURED: "check them as well: captured=True; or pass them as inputs",
+    Remedy.NAME_INPUTS: "mark them, or name all that is to be checked: wrt=",
+    Remedy.GIVE_OTHER_POINTS: "check at other numbers as well: points=[other inputs, ...]",
     Remedy.NOT_NEEDED: "batching was not asked for",
 }
 

@@ -1,0 +1,112 @@
+"""Tensors that a function closes over: found on the tape, and held at other values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from adjudge.engine import Array, Arrays, MaybeArrays, RecordingEnds
+from adjudge.errors import InputError
+from adjudge_torch import sparse
+
+_Leaf: Any = torch._C._functions.AccumulateGrad  # type: ignore[attr-defined] # not in the stubs
+"""The node in which the tape of a leaf ends."""
+
+
+def recording_ends(y: Arrays, x: Arrays) -> RecordingEnds | None:
+    """Contract: see `AutodiffBackend.recording_ends`."""
+    ends: list[Array] = []
+    nodes: list[Any] = [output.grad_fn for output in y]
+    seen: set[Any] = {None}
+    for node in nodes:  # it grows on the way
+        if node in seen:
+            continue
+        seen.add(node)
+        if type(node) is _Leaf:
+            ends.append(node.variable)
+        else:
+            for following, _ in node.next_functions:
+                nodes.append(following)
+    # x is recorded by an alias of it
+    memory = [_memory(leaf) for leaf in x]
+    if None in memory:
+        return None
+    reached, captured = [False] * len(memory), []
+    for end in ends:
+        if (own := _memory(end)) in memory:
+            reached[memory.index(own)] = True
+        else:
+            captured.append(end)
+    return RecordingEnds(tuple(reached), tuple(captured))
+
+
+def _memory(tensor: torch.Tensor) -> object:
+    """Returns what tensors have in common that share their memory; `None` where that is not known,
+    as of tensors of oneDNN.
+    """
+    if tensor.layout is torch.strided:
+        return tensor.untyped_storage()._cdata
+    return _memory(sparse.values(tensor)) if sparse.is_sparse(tensor) else None
+
+
+@contextmanager
+def holding(tensors: Arrays, values: Arrays) -> Iterator[None]:
+    """Contract: see `AutodiffBackend.holding`.
+
+    The memory of a tensor is exchanged and not written to, so that nothing but the tensor itself
+    sees the value.
+    """
+    pairs = [(one, value) for one, value in zip(tensors, values, strict=True) if one is not value]
+    before = [(tensor, tensor.data) for tensor, _ in pairs]
+    try:
+        _exchange(pairs)
+        yield
+    finally:
+        _exchange(before)
+
+
+def _exchange(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    """Gives each tensor the memory of its value; a mode would take that for an operator."""
+    with torch._C.DisableTorchFunction():
+        for tensor, value in pairs:
+            tensor.data = value.detach()
+
+
+def without_tangents(v: MaybeArrays) -> bool:
+    """Returns whether every tangent is absent or zero."""
+    return all(tangent is None or not bool(tangent.any()) for tangent in v)
+
+
+def sequence() -> int:
+    """Returns the number that the next node of the tape will have."""
+    number: int = torch._C._autograd._get_sequence_nr()
+    return number
+
+
+def require_own_history(y: Arrays, start: int) -> None:
+    """Raises `InputError` where the tape of `y` has nodes from before `start`: a tensor that was
+    computed before the check does not follow what it was computed from.
+    """
+    nodes: list[Any] = [output.grad_fn for output in y]
+    seen: set[Any] = {None}
+    for node in nodes:  # it grows on the way
+        if node in seen or type(node) is _Leaf:
+            continue
+        seen.add(node)
+        if node._sequence_nr() < start:
+            raise InputError(
+                "captured=True: the function closes over a tensor that was computed from others "
+                f"before the check ({node.name()})",
+                "compute it inside of the function, detach it, or pass it as an input",
+            )
+        nodes += [following for following, _ in node.next_functions]
+
+
+def edges(tensors: Sequence[torch.Tensor]) -> tuple[Any, ...]:
+    """Returns where the tape of each leaf ends now, for gradients that are asked for when the leaf
+    has another dtype.
+    """
+    return tuple(torch.autograd.graph.get_gradient_edge(tensor) for tensor in tensors)

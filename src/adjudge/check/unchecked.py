@@ -1,0 +1,115 @@
+"""What a check may leave unchecked: what f closes over, inputs that are not marked, and mistakes
+that do not show at the numbers given. It is checked as well where that is asked for, or named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from adjudge.check.options import Options
+from adjudge.check.surroundings import surroundings
+from adjudge.findings import (
+    ClosesOver,
+    Detail,
+    Finding,
+    Hides,
+    Remedy,
+    SpecialNumbers,
+    Status,
+    Unmarked,
+    Verdict,
+)
+from adjudge.problem import Problem, captured_by, captured_inputs, names_of, with_captured
+from adjudge.report import Report
+
+Extend: TypeAlias = Callable[[Problem], Problem]
+"""Adds what f closes over to the inputs of a problem."""
+
+
+def with_what_f_closes_over(
+    check: Callable[[Problem, Extend], Report],
+    f: Callable[..., Any],
+    problem: Problem,
+    options: Options,
+) -> Report:
+    """Returns the report of `check` on the problem, to whose inputs is added what f closes over:
+    all of that with `captured=True`, and by default what the caller also passes as an input.
+
+    What f closes over is known after a first vjp. By default that is the vjp of the check itself,
+    which is made once more in the rare case that something is added.
+    """
+    wish, extend = options.get("captured"), _as_it_is
+    if wish:
+        with surroundings(problem, highest=options.get("highest_precision", False)):
+            chosen = captured_by(problem)
+    else:
+        report = check(problem, extend)
+        if report.verdict is Verdict.FAIL:
+            return report
+        chosen = ()
+        if wish is None and options.get("max_evaluations") is None:
+            chosen = captured_inputs(problem)
+    if chosen:
+        names = names_of(problem, f, chosen)
+        extend = partial(with_captured, captured=chosen, names=names)
+        problem = extend(problem)
+    if chosen or wish:
+        report = check(problem, extend)
+    notes = list(unchecked(f, problem, report, options))
+    return replace(report, findings=(*report.findings, *notes)) if notes else report
+
+
+def _as_it_is(problem: Problem) -> Problem:
+    return problem
+
+
+def unchecked(
+    f: Callable[..., Any], problem: Problem, report: Report, options: Options
+) -> Iterator[Finding]:
+    """Yields notes on what has a derivative and is not checked, and, where the verdict is PASS, on
+    inputs at whose numbers a class of mistakes does not show.
+    """
+    calls = problem.calls
+    if calls is None:
+        return
+    detail: Detail
+    if calls.arguments.unmarked:
+        detail = Unmarked(calls.arguments.unmarked)
+        yield Finding(Status.UNCHECKED, "", "", detail, Remedy.NAME_INPUTS, note=True)
+    if calls.ends is not None and calls.ends.captured and options.get("captured") is None:
+        left = tuple(a for a in calls.ends.captured if all(a is not leaf for leaf in problem.x))
+        if left:
+            names = [leaf.name for leaf in problem.X.leaves]
+            pairs = zip(names, calls.ends.reached, strict=False)
+            unreached = tuple(name for name, here in pairs if not here)
+            detail = ClosesOver(names_of(problem, f, left), unreached)
+            yield Finding(Status.UNCHECKED, "", "", detail, Remedy.CHECK_CAPTURED, note=True)
+    several = options.get("points") is not None
+    if report.verdict is Verdict.PASS and not several and not problem.constraints:
+        for hides, of in _special_numbers(problem).items():
+            detail = SpecialNumbers(tuple(of), hides)
+            yield Finding(Status.UNCHECKED, "", "", detail, Remedy.GIVE_OTHER_POINTS, note=True)
+
+
+def _special_numbers(problem: Problem) -> dict[Hides, list[str]]:
+    """Returns the names of inputs at whose numbers a class of mistakes does not show, by class."""
+    found: dict[Hides, list[str]] = {}
+    for leaf, part in zip(problem.X.leaves, problem.X.slices, strict=True):
+        step, numbers = 1 + leaf.complex, problem.origin[part]
+        if not leaf.size or (not leaf.complex and leaf.size > 1 and numbers[0] != numbers[1]):
+            continue  # as most are
+        if not np.any(numbers):
+            hides = Hides.ZEROS
+        elif leaf.complex and not np.any(numbers[1::2]):
+            hides = Hides.REAL
+        elif leaf.entries > 1 and all(np.all(numbers[k::step] == numbers[k]) for k in range(step)):
+            hides = Hides.EQUAL
+        else:
+            continue
+        found.setdefault(hides, []).append(leaf.name)
+    return found

@@ -1,0 +1,156 @@
+"""Arrays that the user's function closes over, as further inputs with names of their own."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from types import CellType
+from typing import Any
+
+import numpy as np
+
+from adjudge.engine import Array, Arrays, AutodiffBackend, FlatFunction, functional_of
+from adjudge.errors import FlagError, attempt
+from adjudge.problem.problem import Problem, Reverse
+from adjudge.problem.space import Space
+
+
+def captured_by(problem: Problem) -> Arrays:
+    """Returns the arrays marked for differentiation that f closes over, as its first vjp at x shows
+    them. Takes that vjp where none was taken.
+    """
+    calls = problem.calls
+    if calls is None:
+        return ()
+    if not calls.recorded:
+        Reverse(problem)
+    return calls.ends.captured if calls.ends is not None else ()
+
+
+def with_captured(problem: Problem, captured: Arrays, names: tuple[str, ...]) -> Problem:
+    """Returns the problem of f as a function of its inputs and of the arrays `captured`.
+
+    Raises `FlagError` where the inputs are checked along a set.
+    """
+    if problem.constraints:
+        raise FlagError(
+            "captured=True and directions=: what f closes over stands in no set",
+            "give one of them",
+        )
+    widen = problem.backend.arrays.widen
+    whole = _extended(problem, captured, captured, names)
+    if whole.X.double:
+        return whole
+
+    def in_double() -> Problem:
+        """Returns the same problem in double precision."""
+        narrow = problem.in_double
+        return _extended(
+            problem if narrow is None else narrow(), captured, tuple(map(widen, captured)), names
+        )
+
+    return replace(whole, in_double=in_double)
+
+
+def _extended(
+    problem: Problem, captured: Arrays, values: Arrays, names: tuple[str, ...]
+) -> Problem:
+    """Returns the problem whose last leaves are what the arrays `captured` hold, `values` at x."""
+    backend, first = problem.backend, len(problem.x)
+    space, origin = Space.at(backend, values, names)
+    function = partial(_held, problem.function, backend, captured)
+    bounds = problem.bounds
+    if bounds is not None:
+        free = np.full(space.size, np.inf)
+        bounds = np.concatenate([bounds[0], -free]), np.concatenate([bounds[1], free])
+    return replace(
+        problem,
+        backend=backend.closing_over(captured, first),
+        function=function,
+        evaluate=function,
+        x=(*problem.x, *values),
+        X=Space((*problem.X.leaves, *space.leaves)),
+        origin=np.concatenate([problem.origin, origin]),
+        bounds=bounds,
+        in_double=None,
+    )
+
+
+def _held(function: FlatFunction, backend: AutodiffBackend, captured: Arrays, x: Arrays) -> Arrays:
+    """Returns what `function` makes of the first leaves of `x` while `captured` hold the others."""
+    first = len(x) - len(captured)
+    with backend.holding(captured, x[first:]):
+        return function(x[:first])
+
+
+def names_of(problem: Problem, f: Callable[..., Any], captured: Arrays) -> tuple[str, ...]:
+    """Returns names such as `captured['layer.weight']`, by the variable or the input of the user
+    that holds the array; or `captured[0]` where none is found.
+    """
+    assert problem.calls is not None
+    tree = problem.calls.arguments.tree
+    known = {id(leaf): name for name, leaf in zip(tree.names, tree.leaves, strict=True)}
+    for name, array in _held_by(inspect.unwrap(f)):
+        known.setdefault(id(array), name)
+    return tuple(
+        f"captured[{known[id(array)]!r}]" if id(array) in known else f"captured[{k}]"
+        for k, array in enumerate(captured)
+    )
+
+
+def captured_inputs(problem: Problem) -> Arrays:
+    """Returns what f closes over, as far as the first vjp has shown it and the caller also passes
+    it as an input that is checked.
+    """
+    calls = problem.calls
+    if calls is None or calls.ends is None or not calls.ends.captured:
+        return ()
+    own = {id(leaf) for leaf in calls.arguments.leaves}
+    return tuple([array for array in calls.ends.captured if id(array) in own])
+
+
+def _held_by(f: object, name: str = "", depth: int = 0) -> Iterator[tuple[str, Array]]:
+    """Yields what the variables of a function, or the attributes of an object, hold, with their
+    names: arrays and anything else, down to the parameters of a module.
+    """
+    held = functional_of(f)
+    dot = f"{name}." if name else ""
+    if held is not None:
+        for key, array in held.parameters.items():
+            yield dot + key, array
+        return
+    yield name, f
+    if depth < DEPTH:
+        for key, value in _variables(f).items():
+            yield from _held_by(value, key if depth == 0 else dot + key, depth + 1)
+
+
+DEPTH = 3
+"""How deep variables are looked into: those of a function, the attributes of an object that it
+holds, and what stands in these. The value is ours; it bounds the work of finding a name."""
+
+
+def _variables(f: object) -> Mapping[str, Any]:
+    """Returns the variables that a function reads from outside, or the attributes of an object."""
+    if isinstance(f, partial):
+        return {"func": f.func, **{f"args[{k}]": a for k, a in enumerate(f.args)}, **f.keywords}
+    if inspect.ismethod(f):
+        return {"self": f.__self__, **_variables(f.__func__)}
+    if inspect.isfunction(f):
+        around = {name: f.__globals__.get(name) for name in f.__code__.co_names}
+        cells = zip(f.__code__.co_freevars, f.__closure__ or (), strict=True)
+        return around | {name: attempt(partial(_content, cell)) for name, cell in cells}
+    if isinstance(f, dict):
+        return {str(key): value for key, value in f.items()}
+    if isinstance(f, list | tuple):
+        return {f"[{k}]": value for k, value in enumerate(f)}
+    if inspect.ismodule(f) or inspect.isclass(f):
+        return {}
+    return getattr(f, "__dict__", {})
+
+
+def _content(cell: CellType) -> Any:
+    """Returns the value of a variable. Raises `ValueError` where it is not assigned yet."""
+    return cell.cell_contents
