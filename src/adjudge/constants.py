@@ -406,7 +406,8 @@ has to move by this many units of rounding. The value is ours and has no derivat
 CHANCE_PART = 1 / 128
 """A derivative that crosses zero is small in a few entries by chance, and each would cost
 comparisons of its own. Small entries are compared once more by themselves only if they are more
-than this part of their leaf. The value is ours and has no derivation."""
+than this part of their leaf, and small outputs only if as many would be that small with less than
+this probability. The value is ours and has no derivation."""
 DOMINATING_FACTOR = 64
 """A constant among the outputs, such as a mask of -1e30, has rounding of its own size, which hides
 all other outputs of a projection. An output that stands still and is this many times the largest of
@@ -688,9 +689,9 @@ leaves passes where it fails in a tangent of its own, since leaves are scaled do
 of f. The value is ours."""
 HIDDEN_PART = 1e-5
 """A leaf hides behind others if an error of this part in all of its entries would not show in the
-tangent that they share. It is then compared again with those that hid as well. With a larger value
-errors of 1e-4 in small leaves pass; with a smaller one most small leaves are compared twice. The
-value is ours."""
+tangent that they share, and an output if an error of this part in it would not. Both are then
+compared again with those that hid as well. With a larger value errors of 1e-4 in small leaves pass;
+with a smaller one most small leaves are compared twice. The value is ours."""
 GROSS_TOLERANCES = 2.0**10
 """A shared tangent that is off by more than this many tolerances after two evaluations is halved at
 once, and no tangent is extrapolated from four evaluations then. With a smaller number truncation

@@ -123,11 +123,14 @@ def of_second_order(
 
 
 def _power(tallies: Sequence[Tally]) -> dict[float, float]:
-    weighed, shown = 0, dict.fromkeys(ERRORS, 0)
+    weighed, shown = 0, dict.fromkeys(ERRORS, 0.0)
     for tally in tallies:
-        weighed += tally.weighed
-        for error, detectable in zip(ERRORS, tally.detectable, strict=True):
-            shown[error] += detectable
+        inputs, outputs = tally.inputs, tally.outputs
+        weighed += inputs.weighed
+        for k, error in enumerate(ERRORS):
+            # An entry shows where its input does and its output does.
+            part = outputs.shown[k] / outputs.weighed if outputs.weighed else 1.0
+            shown[error] += inputs.shown[k] * part
     return {error: n / weighed for error, n in shown.items()} if weighed else {}
 
 

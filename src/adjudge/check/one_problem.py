@@ -507,7 +507,7 @@ class _Case:
         letters = "R" * (self.reverse is not None) + "F" * (self.forward is not None)
         for _ in table.fill():
             # Before its first ladder all of a large problem may be settled by sums of blocks.
-            if free and fits_block_sums(problem, base):
+            if free and not table.hides and fits_block_sums(problem, base):
                 sums = compare_block_sums(problem, base, letters, settings.seed)
                 if sums is not None:
                     table.replace_by(sums)

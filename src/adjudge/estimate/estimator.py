@@ -28,6 +28,7 @@ from adjudge.estimate.directional import (
 )
 from adjudge.estimate.noise import with_measured_noise
 from adjudge.estimate.reference import Direction, Referenced
+from adjudge.estimate.stencils import central_difference
 from adjudge.floats import Vector
 from adjudge.problem import Base, Problem, Tangent
 
@@ -112,6 +113,12 @@ class Estimator(ABC):
         """Returns the same estimator with other magnitudes of the outputs."""
         return replace(self, base=base)
 
+    def again(self, found: Column) -> Column:
+        """Returns an estimate that was made with other magnitudes as one with those at hand. It
+        takes evaluations only where the values behind it were not kept.
+        """
+        return found
+
 
 @dataclass(frozen=True)
 class Differences(Estimator):
@@ -127,6 +134,15 @@ class Differences(Estimator):
 
     def _first(self, v: Tangent) -> Column:
         return two_evaluations(self.problem, self.base, v, self.fixed)
+
+    def again(self, found: Column) -> Column:
+        """Returns an estimate that was made with other magnitudes as one with those at hand."""
+        base = self.base
+        if found.sample is None:
+            return self._first(found.tangent)
+        sample = replace(found.sample, modulus=base.magnitude)
+        estimate = central_difference(sample, base.coarsest_eps, base.noise)
+        return replace(found, estimate=estimate, sample=sample)
 
     def _more(self, effort: Effort, found: Column, doubted: NDArray[np.bool_] | None) -> Column:
         problem, base = self.problem, self.base

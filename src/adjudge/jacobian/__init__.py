@@ -7,6 +7,7 @@ Its modules, each of which may import those above it:
 - `rounding`: whether two automatic numbers differ by rounding or by an error.
 - `column`: the comparisons of one column, mode by mode.
 - `groups`: tangents that compare several columns together, of many leaves or of a sparse table.
+- `hidden`: outputs that do not show beside others, and the cotangent in which they do.
 - `adjoint`: the adjoint test of forward against reverse mode.
 - `affine`: long differences along which f is affine, compared to rounding.
 - `saturation`: derivatives that the rounding of f hides.

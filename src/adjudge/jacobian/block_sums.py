@@ -503,6 +503,5 @@ class _BlockSumComparison:
             whole.compared += tally.compared
             whole.nonzero += tally.nonzero
             whole.resolution = max(whole.resolution, tally.resolution)
-            whole.detectable = [
-                a + b for a, b in zip(whole.detectable, tally.detectable, strict=True)
-            ]
+            pairs = zip(whole.inputs.shown, tally.inputs.shown, strict=True)
+            whole.inputs.shown = [sum(pair) for pair in pairs]

@@ -92,9 +92,9 @@ class Columns:
         """
         count, final = self.base.Y.size, final or found.from_reference
         estimate = found.estimate
-        value, error = estimate.value[:count], estimate.error[:count]
         if pushed is not None:
-            value, error = self._known(found, pushed, *self._kept(value, error))
+            value, error, moved = self._kept(found)
+            value, error = self._known(found, pushed, value, error)
             size = self._floor(value, final=final)
             make_scales = partial(self._scales, found)
             yield ModeComparison(
@@ -104,7 +104,7 @@ class Columns:
                     value,
                     error,
                     size,
-                    estimate.moved[:count],
+                    moved,
                     self.tolerance,
                     make_scales,
                     from_reference=found.from_reference,
@@ -136,27 +136,25 @@ class Columns:
         """Returns the size below which an entry is compared on the scale of its neighbours; see
         `ENTRY_FLOOR`.
         """
-        if final:
+        if final or self.base.alone:
             return np.zeros_like(value)
         return ENTRY_FLOOR * self.base.Y.largest(value)
 
     def _scales(self, found: Column) -> Scales:
         """Returns the scales of every output coordinate."""
-        count = self.base.Y.size
+        base, count = self.base, self.base.Y.size
+        kept = base.values if base.hiding is None else np.where(base.hiding, 0.0, base.values)
         return Scales(
             self._secant(found, slice(0, count)),
-            self._quantum(found, self.base.Y, self.base.values[:count]),
-            self.base.Y.largest(found.estimate.value[:count]),
+            self._quantum(found, base.Y, kept[:count]),
+            base.Y.largest(self._kept(found)[0]),
             1.0 if self.probes.full else float(norm(found.vector)),
         )
 
     def reverse(self, found: Column, block: ColumnBlock, *, final: bool = False) -> Comparison:
         """Reverse mode against the estimate: one entry for each cotangent that was pulled back."""
-        probes, count = self.probes, self.base.Y.size
-        estimate = found.estimate
-        value, error = estimate.value[:count], estimate.error[:count]
-        moved = estimate.moved[:count]
-        value, error = self._kept(value, error)
+        probes = self.probes
+        value, error, moved = self._kept(found)
         if found.tangent.coordinate is not None:
             assert block.rows is not None  # reverse mode is compared only where there are rows
             automatic = block.rows[:, found.tangent.coordinate - block.columns.start]
@@ -188,12 +186,17 @@ class Columns:
             from_reference=found.from_reference,
         )
 
-    def _kept(self, value: Vector, error: Vector) -> tuple[Vector, Vector]:
-        """Returns an estimate with zeros at the outputs that are not compared."""
-        out = self.base.uncompared
+    def _kept(self, found: Column) -> tuple[Vector, Vector, NDArray[np.bool_]]:
+        """Returns an estimate with its error bars, and where f moved; with zeros at the outputs
+        that are not compared.
+        """
+        base, estimate, count = self.base, found.estimate, self.base.Y.size
+        value, error = estimate.value[:count], estimate.error[:count]
+        moved, out = estimate.moved[:count], base.uncompared
         if out is None:
-            return value, error
-        return np.where(out[: value.size], 0.0, value), np.where(out[: value.size], 0.0, error)
+            return value, error, moved
+        value, error = np.where(out[:count], 0.0, value), np.where(out[:count], 0.0, error)
+        return value, error, moved if base.hiding is None else moved & ~base.hiding[:count]
 
     def _known(
         self, found: Column, automatic: Vector, value: Vector, error: Vector

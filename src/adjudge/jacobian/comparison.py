@@ -402,6 +402,35 @@ have shown."""
 
 
 @dataclass
+class Power:
+    """How many of some entries would show if they were off by each of `ERRORS`."""
+
+    weighed: int = 0
+    shown: list[int] = field(default_factory=lambda: [0] * len(ERRORS))
+
+    def weigh(
+        self, parts: Vector, bound: Vector, before: Vector | None = None, *, again: bool = False
+    ) -> int:
+        """Counts the entries that would show, and returns how many would not show at the largest of
+        `ERRORS`.
+
+        `parts` are the terms of the compared sums, and `bound` is what each sum may differ by
+        before it is traced to its entries. With `again` the entries were counted before; they
+        showed then from the errors `before` on, or not at all.
+        """
+        with np.errstate(all="ignore"):
+            sizes = np.abs(parts)
+            weighed = int(np.count_nonzero(sizes))
+            shows = [sizes > bound / error for error in ERRORS]
+            if before is not None:
+                shows = [now & ~(before < error) for now, error in zip(shows, ERRORS, strict=True)]
+            counts = [int(np.count_nonzero(now)) for now in shows]
+        self.weighed += 0 if again else weighed
+        self.shown = [sum(pair) for pair in zip(self.shown, counts, strict=True)]
+        return weighed - counts[0]
+
+
+@dataclass
 class Tally:
     """The comparisons of one mode so far: all of them are counted, and the worst are kept."""
 
@@ -412,10 +441,10 @@ class Tally:
     kinks: int = 0
     resolution: float = 0.0
     nonzero: int = 0
-    weighed: int = 0
-    """The number of entries whose part in a comparison was measured."""
-    detectable: list[int] = field(default_factory=lambda: [0] * len(ERRORS))
-    """The number of weighed entries that would show if they were off by each of `ERRORS`."""
+    inputs: Power = field(default_factory=lambda: Power())
+    """The entries of reverse mode whose part in a comparison was measured."""
+    outputs: Power = field(default_factory=lambda: Power())
+    """The outputs whose part in a projection was measured."""
     wrong: list[Entry] = field(default_factory=list)
     open: list[Entry] = field(default_factory=list)
     spurious: list[Entry] = field(default_factory=list)
@@ -437,24 +466,6 @@ class Tally:
         """Says whether every entry was settled, and none is worth a note."""
         kept = self.wrong or self.open or self.spurious or self.detached or self.missing
         return not (kept or self.saturated)
-
-    def weigh(self, parts: Vector, bound: Vector, *, again: bool = False) -> int:
-        """Counts the entries that would show, and returns how many would not show at the largest of
-        `ERRORS`.
-
-        `parts` are the terms of the compared sums, and `bound` is what each sum may differ by
-        before it is traced to its entries. With `again` the entries were counted before and did not
-        show then.
-        """
-        with np.errstate(all="ignore"):
-            sizes = np.abs(parts)
-            weighed = int(np.count_nonzero(sizes))
-            detectable = [int(np.count_nonzero(sizes > bound / error)) for error in ERRORS]
-        self.weighed += 0 if again else weighed
-        self.detectable = [
-            before + now for before, now in zip(self.detectable, detectable, strict=True)
-        ]
-        return weighed - detectable[0]
 
     def leave_open(self) -> None:
         """Counts what fails as undecided."""

@@ -89,6 +89,8 @@ class Examined:
     failed: int = 0
     open: int = 0
     saturated: int = 0
+    unseen: int = 0
+    """Of the columns of entries that are too small beside others, those that ladders left open."""
 
 
 @dataclass(frozen=True)
@@ -242,8 +244,8 @@ class Again:
 
     dtype: str | None = None
     """The dtype that f computes in inside, by whose tolerances all columns are judged from here."""
-    constant: NDArray[np.bool_] | None = None
-    """The outputs that are left out of the column."""
+    hiding: NDArray[np.bool_] | None = None
+    """The outputs that are left out of the column, since they hide the others."""
     leaves: tuple[Sequence[int], ...] = ()
     """The groups of leaves that are compared in its place."""
 
@@ -304,14 +306,14 @@ class DominatingConstants(Stage):
 
     def helps(self, trial: Trial) -> bool:
         columns = trial.columns
-        kept = columns.base.constant is None and not trial.column.from_reference
+        kept = columns.base.hiding is None and not trial.column.from_reference
         return kept and not (columns.probes.full or trial.separate)
 
     def apply(self, trial: Trial) -> Trial | Again:
         columns, block = trial.columns, trial.block
         reverse = None if block.rows is None else trial.reverse
         still = dominating_constants(columns.base, columns.probes, trial.column, reverse)
-        return trial if still is None else Again(constant=still)
+        return trial if still is None else Again(hiding=still)
 
 
 @dataclass(frozen=True)
@@ -387,7 +389,10 @@ def _still_steps(trial: Trial) -> Vector:
 
 def _only_in(trial: Trial, outputs: NDArray[np.bool_]) -> bool:
     """Returns whether all that is in doubt belongs to these outputs."""
-    leaves = np.array([bool(outputs[part].all()) for part in trial.columns.base.Y.slices])
+    base = trial.columns.base
+    if base.hiding is not None:
+        outputs = outputs | base.hiding[: outputs.size]
+    leaves = np.array([bool(outputs[part].all()) for part in base.Y.slices])
     for _, comparison, kind in trial.compared:
         in_doubt = comparison.fails | comparison.undecided
         if trial.doubt is Doubt.SATURATED:

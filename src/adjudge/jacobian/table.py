@@ -20,6 +20,7 @@ from adjudge.constants import (
     CHANCE_PART,
     FEW_LEAVES,
     HIDDEN_PART,
+    LADDER_COLUMNS,
     SATURATED_COLUMNS,
     SATURATED_UNITS,
     SEPARATIONS,
@@ -33,6 +34,7 @@ from adjudge.jacobian.affine import Affine
 from adjudge.jacobian.column import ColumnBlock, Columns, RowKind
 from adjudge.jacobian.comparison import ERRORS, Comparison, Tally, Tolerance
 from adjudge.jacobian.groups import colored_tangents, halves, shared_tangents
+from adjudge.jacobian.hidden import hidden_outputs, of_outputs, parts_of_outputs, resolved
 from adjudge.jacobian.saturation import count_saturated, mark_uncompared
 from adjudge.jacobian.stages import (
     STAGES,
@@ -182,6 +184,8 @@ class Failure:
     tangent: Tangent
     row: int
     entry: Entry
+    columns: Columns
+    """Made the comparison."""
 
 
 def row_name(probes: Probes, base: Base, kind: RowKind, k: int) -> str:
@@ -206,8 +210,15 @@ class Item:
 
     tangent: Tangent
     block: ColumnBlock
-    constant: NDArray[np.bool_] | None = None
-    """The outputs that are left out of it."""
+    columns: Columns | None = None
+    """Makes its comparisons, where that is not what makes those of the table: outputs that hide
+    others are left out, or hidden ones are compared by themselves."""
+    found: Column | None = None
+    """The estimate, where it is at hand."""
+    pushed: Vector | None = None
+    """The image of the tangent by forward mode, where it is at hand."""
+    before: Vector | None = None
+    """For hidden outputs, the relative errors from which they have shown beside the others."""
     depth: int = 0
     """How many times its entries have been taken out of larger columns, where they did not show.
     Such a comparison can fail, and adds to what would have shown. What it leaves open makes the
@@ -257,6 +268,8 @@ class Table:
     """The tangent of all leaves, where leaves share tangents."""
     paused: bool = False
     """Whether `fill` has paused."""
+    hides: bool = False
+    """Whether outputs were seen to hide beside others, which sums of outputs do not show either."""
     rows: Vector | None = None
     """The whole table by reverse mode, where it fitted into one block."""
     problem: Problem = field(init=False)
@@ -408,14 +421,15 @@ class Table:
             if not self.budget.allows(self.budget.column):
                 break
             trial = self.from_two_evaluations(Item(tangent, block))
-            if not all(comparison.agrees_clearly for _, comparison, _ in trial.compared):
+            agrees = all(comparison.agrees_clearly for _, comparison, _ in trial.compared)
+            if not agrees or hidden_outputs(self.columns, trial.compared, trial.column) is not None:
                 continue
             settled.update(coordinates)
             for letter, comparison, kind in trial.compared:
                 tally = self.tally(letter)
-                tally.compared += self._count(comparison, kind) * (len(coordinates) - 1)
-                self._record(tally, comparison, kind, trial.column)
-                tally.weigh(comparison.automatic, comparison.allowed)
+                tally.compared += self._count(comparison, kind, self.base) * (len(coordinates) - 1)
+                self._record(tally, comparison, kind, trial.column, self.columns)
+                tally.inputs.weigh(comparison.automatic, comparison.allowed)
             if trial.pushed is not None:
                 self._forward_against_reverse(trial)
         self.budget.columns += len(settled)
@@ -454,15 +468,15 @@ class Table:
         """Returns a column from two evaluations, with its image by forward mode, the comparisons of
         all modes and the doubt that they leave.
         """
-        columns, tangent, block = self.columns, item.tangent, item.block
-        if item.constant is not None:
-            columns = columns.over(replace(self.base, constant=item.constant))
+        columns, tangent, block = item.columns or self.columns, item.tangent, item.block
+        base, pushed = columns.base, item.pushed
         self.record.reached[TWO_EVALUATIONS] += 1
-        found = columns.estimator.along(tangent)
-        pushed = None
-        if self.forward is not None:
-            pushed = self.forward.column(columns.base, found.vector, tangent.leaves)[1]
-        if self.affine is not None and len(tangent.leaves) == 1:
+        found = item.found or columns.estimator.along(tangent)
+        if self.forward is not None and pushed is None:
+            pushed = self.forward.column(base, found.vector, tangent.leaves)[1]
+            if base.alone and base.hiding is not None:
+                pushed = np.where(base.hiding[: pushed.size], 0.0, pushed)
+        if self.affine is not None and len(tangent.leaves) == 1 and not base.alone:
             self.affine.compare(found, block, self.forward)
         compared = list(columns.comparisons(found, block, pushed))
         alone = item.depth > 0
@@ -488,7 +502,8 @@ class Table:
         # for.
         if self.eps is not None and not alone:
             return trial
-        doubt = _doubt_of_separate(trial) if alone else doubt_of(trial, self.examined)
+        look = _doubt_of_separate if alone else doubt_of
+        doubt = look(trial, self.examined)
         if not (alone or doubt) and self._hidden(trial) == set(tangent.leaves):
             doubt = Doubt.HIDDEN
         return replace(trial, doubt=doubt) if doubt else trial
@@ -503,9 +518,15 @@ class Table:
                 return self._items(item, outcome.leaves)
             if outcome.dtype is not None:
                 self._use_dtype(outcome.dtype)
-                return [item]
-            return [replace(item, constant=outcome.constant)]
+                if item.columns is None:
+                    return [item]
+                hiding = item.columns.base.hiding
+            else:
+                hiding = outcome.hiding
+            columns = self.columns.over(replace(self.base, hiding=hiding))
+            return [replace(item, columns=columns)]
         following: list[Item] = []
+        whole = outcome or trial
         if outcome is not None and (hidden := self._hidden(outcome)):
             shown = tuple(j for j in outcome.column.tangent.leaves if j not in hidden)
             if shown:
@@ -521,7 +542,8 @@ class Table:
         if item.depth:
             agree = not outcome.fails
             if trial.doubt and agree and not outcome.column.from_reference:
-                return []
+                self.examined.unseen += 1
+                return self._resolved_outputs(item, outcome)
             if not trial.doubt and not trial.agrees_clearly:
                 return self._too_small(item, outcome)
         elif outcome.doubt:
@@ -532,8 +554,8 @@ class Table:
         failed = self._failed
         for letter, comparison, kind in outcome.compared:
             tally = self.tally(letter)
-            self._record(tally, comparison, kind, outcome.column)
-            tally.compared += self._count(comparison, kind) * (leaves - 1)
+            self._record(tally, comparison, kind, outcome.column, outcome.columns)
+            tally.compared += self._count(comparison, kind, outcome.columns.base) * (leaves - 1)
             if kind == "each" and self.problem.block_sums is not None:
                 mark_uncompared(self.problem.block_sums, comparison, outcome.column)
         # What a kink excuses is no failure, and does not spare the columns after it a ladder.
@@ -541,7 +563,7 @@ class Table:
             self.examined.failed += self._failed > failed
         if outcome.pushed is not None and item.block.rows is not None and not item.depth:
             self._forward_against_reverse(outcome)
-        return [*self._too_small(item, outcome), *following]
+        return [*self._too_small(item, outcome), *self._hidden_outputs(item, whole), *following]
 
     @property
     def _failed(self) -> int:
@@ -550,6 +572,7 @@ class Table:
 
     def _items(self, item: Item, groups: Iterable[Sequence[int]]) -> list[Item]:
         """Returns what is compared in place of `item`: these groups of its leaves."""
+        item = replace(item, found=None, pushed=None, before=None)
         return [
             replace(item, tangent=tangent)
             for leaves in groups
@@ -597,6 +620,9 @@ class Table:
             if not stage.helps(trial):
                 continue
             if stage.needed and not trial.separate:
+                if not self.paused:
+                    outputs = hidden_outputs(trial.columns, trial.compared, trial.column)
+                    self.hides |= outputs is not None
                 yield from self._pause()
             if stage.needed and not self.budget.allows_ladder():
                 return None
@@ -622,10 +648,14 @@ class Table:
         for letter, comparison, kind in trial.compared:
             if kind != "rows":
                 continue
-            tally, again = self.tally(letter), item.depth > 0
-            too_small = undetectable(
-                trial.columns, tally, comparison, found, item.block, again=again
-            )
+            tally, again, columns = self.tally(letter), item.depth > 0, trial.columns
+            if columns.base.alone:
+                self._weigh_again(item, tally, columns, comparison, found)
+                tally = Tally(tally.mode)  # inputs are counted where all outputs are compared
+            elif not (again or found.tangent.coordinate is not None or self.problem.block_sums):
+                sizes, bound = parts_of_outputs(columns, comparison, found, kind)
+                tally.outputs.weigh(sizes, bound)
+            too_small = undetectable(columns, tally, comparison, found, item.block, again=again)
             if too_small is None or item.depth == SEPARATIONS or tally.failed:
                 continue
             if self.problem.modes_taken:
@@ -636,10 +666,56 @@ class Table:
                 moved = np.zeros(found.vector.size, bool)
                 moved[found.tangent.part(self.problem.X)] = too_small
                 next_ += [
-                    Item(tangent, item.block, item.constant, item.depth + 1)
+                    Item(tangent, item.block, item.columns, depth=item.depth + 1)
                     for tangent in self._regrouped(item, moved, found.tangent.leaves)
                 ]
         return next_
+
+    def _hidden_outputs(self, item: Item, trial: Trial) -> list[Item]:
+        """Returns the outputs that are to be compared once more by themselves, since an error in
+        them would not show beside the others.
+        """
+        columns = trial.columns
+        plain = self.tolerance.automatic and self.eps is None and not self.problem.modes_taken
+        if not plain or item.depth == SEPARATIONS or columns.base.alone or self._failed:
+            return []
+        outputs = hidden_outputs(columns, trial.compared, trial.column)
+        if outputs is None or not self.budget.allows(self.budget.column):
+            return []
+        self.hides, before = True, None
+        for _, comparison, kind in trial.compared:
+            if kind == "rows" and not item.depth:
+                sizes, bound = parts_of_outputs(columns, comparison, trial.column, kind)
+                with np.errstate(all="ignore"):
+                    before = bound / sizes
+        return [self._of_outputs(replace(item, before=before), trial, outputs)]
+
+    def _resolved_outputs(self, item: Item, trial: Trial) -> list[Item]:
+        """Returns the hidden outputs that are to be compared again without those that turned out to
+        be rounding.
+        """
+        if not trial.columns.base.alone or item.depth == SEPARATIONS:
+            return []
+        outputs = resolved(trial.columns, trial.column)
+        return [] if outputs is None else [self._of_outputs(item, trial, outputs)]
+
+    def _of_outputs(self, item: Item, trial: Trial, outputs: NDArray[np.bool_]) -> Item:
+        """Returns the comparison of these outputs by themselves along the tangent of `trial`."""
+        columns, found, block, pushed = of_outputs(
+            trial.columns, outputs, trial.column, trial.block, trial.pushed, self.reverse
+        )
+        return replace(
+            item, columns=columns, found=found, block=block, pushed=pushed, depth=item.depth + 1
+        )
+
+    def _weigh_again(
+        self, item: Item, tally: Tally, columns: Columns, comparison: Comparison, found: Column
+    ) -> None:
+        """Counts hidden outputs that show by themselves."""
+        if item.before is not None:
+            power = tally.outputs if found.tangent.coordinate is None else tally.inputs
+            sizes, bound = parts_of_outputs(columns, comparison, found, "rows")
+            power.weigh(sizes, bound, item.before, again=True)
 
     def compare_separately(self, tangent: Tangent, block: ColumnBlock) -> None:
         """Compares entries that are too small to show among the others by themselves."""
@@ -661,17 +737,19 @@ class Table:
 
     # -- keeping what disagrees
 
-    def _record(self, tally: Tally, comparison: Comparison, kind: RowKind, found: Column) -> None:
+    def _record(
+        self, tally: Tally, comparison: Comparison, kind: RowKind, found: Column, columns: Columns
+    ) -> None:
         """Counts one comparison and keeps its worst entries, each under the status that it will be
         reported with.
         """
-        tally.compared += self._count(comparison, kind)
+        tally.compared += self._count(comparison, kind, columns.base)
         if comparison.agrees_clearly:
             tally.nonzero += int(np.count_nonzero(comparison.automatic))
             tally.resolution = max(tally.resolution, comparison.resolution)
             return
         fails, undecided = comparison.fails, comparison.undecided
-        slopes, kink = self.columns.slopes(found, kind), np.zeros_like(fails)
+        slopes, kink = columns.slopes(found, kind), np.zeros_like(fails)
         if slopes is not None:
             slopes = slopes.part(slice(0, fails.size))
             kink, undecidable = slopes.explain(
@@ -695,14 +773,15 @@ class Table:
                 tally.keep(tally.missing, entry)
             else:
                 tally.keep(tally.wrong, entry)
-            failure = Failure(tally.mode, kind, found.tangent, k, entry)
+            failure = Failure(tally.mode, kind, found.tangent, k, entry, columns)
             self.record.failures.setdefault(tally.mode, failure)
             key = tally.mode, found.tangent.leaves[0], -1 if kind == "each" else k
             self.record.projections.setdefault(key, failure)
         if not self.probes.full:
             for k in worst_entries(comparison, comparison.significant & ~undecided):
                 entry = self._entry(tally.mode, comparison, kind, found, k, slopes)
-                self.record.significant.append(Failure(tally.mode, kind, found.tangent, k, entry))
+                failure = Failure(tally.mode, kind, found.tangent, k, entry, columns)
+                self.record.significant.append(failure)
         for k in worst_entries(comparison, kink | undecided):
             entry = self._entry(tally.mode, comparison, kind, found, k, slopes)
             # The kink belongs to another output.
@@ -710,13 +789,14 @@ class Table:
                 entry = replace(entry, slopes=(entry.reference, entry.reference))
             tally.keep(tally.open, entry)
 
-    def _count(self, comparison: Comparison, kind: RowKind) -> int:
+    def _count(self, comparison: Comparison, kind: RowKind, base: Base) -> int:
         """Returns how many numbers a comparison has compared.
 
         An output that is left out is not compared, and neither is the projection of an output in
         which there is nothing else.
         """
-        size, Y, out = int(comparison.automatic.size), self.base.Y, self.base.omitted_of_Y
+        size, Y = int(comparison.automatic.size), base.Y
+        out = base.hiding[: Y.size] if base.alone and base.hiding is not None else base.omitted_of_Y
         if kind == "first":
             return size
         if kind == "each" or self.probes.full:
@@ -792,7 +872,8 @@ def undetectable(
     were counted before.
     """
     if found.tangent.coordinate is not None:
-        if tally.weigh(comparison.automatic, comparison.allowed) and not found.from_reference:
+        unseen = tally.inputs.weigh(comparison.automatic, comparison.allowed, again=again)
+        if unseen and not (again or found.from_reference):
             count_saturated(columns, tally, comparison, found, block)
         return None
     problem, X, leaves = columns.problem, columns.probes.X, found.tangent.leaves
@@ -808,7 +889,7 @@ def undetectable(
                 its * v if problem.block_sums is None else problem.block_sums.terms(j, v, len(its))
             )
             count = [
-                tally.weigh(row, bound, again=again)
+                tally.inputs.weigh(row, bound, again=again)
                 for row, bound in zip(terms, comparison.significance_bound, strict=True)
             ]
         any_small |= any(count)
@@ -835,11 +916,13 @@ def undetectable(
     return too_small if np.any(shows) else None
 
 
-def _doubt_of_separate(trial: Trial) -> Doubt:
+def _doubt_of_separate(trial: Trial, examined: Examined) -> Doubt:
     """Returns the doubt about entries that were taken out of a larger column. What agrees without
-    being sharp is left as it is, as a part of the whole.
+    being sharp is left as it is, as a part of the whole; so is what disagrees after enough columns
+    of which ladders have shown nothing.
     """
     if trial.column.from_reference:
         return Doubt.DISAGREES
     agrees = all(bool(np.all(comparison.agrees)) for _, comparison, _ in trial.compared)
-    return Doubt.NONE if agrees or trial.agrees_clearly else Doubt.DISAGREES
+    enough = examined.unseen >= LADDER_COLUMNS
+    return Doubt.NONE if agrees or enough or trial.agrees_clearly else Doubt.DISAGREES

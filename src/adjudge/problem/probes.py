@@ -157,6 +157,8 @@ class Probes:
     Y: Space
     full: bool
     seed: int
+    chosen: Vector | None = field(default=None, repr=False)
+    """The cotangent of all outputs, where it is not drawn at random."""
     rows: int = field(init=False)
     """The number of cotangents."""
     columns: int = field(init=False)
@@ -171,8 +173,8 @@ class Probes:
 
     @cached_property
     def cotangent(self) -> Vector:
-        """The random cotangent of all outputs together."""
-        return random_cotangent(self.Y, self.seed)
+        """The cotangent of all outputs together, which is random unless it was `chosen`."""
+        return random_cotangent(self.Y, self.seed) if self.chosen is None else self.chosen
 
     def tangents(
         self, origin: Vector, block: slice, gradient: Vector | None = None

@@ -279,8 +279,11 @@ class Base:
     """The outputs at x as arrays of the engine, one per leaf of `whole`."""
     noise: float = 0.0
     """The spread of the values between evaluations that the caller allows."""
-    constant: NDArray[np.bool_] | None = None
-    """The outputs that a column leaves out, since they stand still and tower over the others."""
+    hiding: NDArray[np.bool_] | None = None
+    """The outputs that a column leaves out, since the others do not show beside them."""
+    alone: bool = False
+    """Whether every output is seen by itself: its rounding is relative to its own modulus, and its
+    derivative to its own size."""
     raw: Vector | None = None
     """The outputs at x as f gave them, where some are not finite and `leave_out` has looked at
     them. In `values` those that are left out are zero then, and the others that are not finite are
@@ -292,9 +295,9 @@ class Base:
     @cached_property
     def uncompared(self) -> NDArray[np.bool_] | None:
         """The outputs that are left out for either reason; `None` where there are none."""
-        if self.constant is None or self.omitted is None:
-            return self.omitted if self.constant is None else self.constant
-        return self.constant | self.omitted
+        if self.hiding is None or self.omitted is None:
+            return self.omitted if self.hiding is None else self.hiding
+        return self.hiding | self.omitted
 
     @cached_property
     def omitted_of_Y(self) -> NDArray[np.bool_] | None:
@@ -355,8 +358,12 @@ class Base:
 
     @cached_property
     def _typical(self) -> Vector:
-        """The median modulus of its leaf for each output; 0 in leaves of sixteen bits."""
+        """The median modulus of its leaf for each output; 0 in leaves of sixteen bits, and where
+        outputs are `alone`.
+        """
         typical = np.zeros(self.whole.size)
+        if self.alone:
+            return typical
         size = self.whole.modulus(self.values)
         for leaf, part in zip(self.whole.leaves, self.whole.slices, strict=True):
             # In sixteen bits the rounding of the median would drown every small entry.

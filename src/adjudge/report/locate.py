@@ -243,7 +243,8 @@ class _Search:
 
     def __init__(self, table: Table, failure: Failure, suspected: bool) -> None:
         self.table, self.failure, self.suspected = table, failure, suspected
-        self.base, self.estimator, self.tolerance = table.base, table.estimator, table.tolerance
+        columns = failure.columns
+        self.base, self.estimator, self.tolerance = columns.base, columns.estimator, table.tolerance
         self.found = Located()
         self.support: Indices = np.flatnonzero(failure.tangent.vector)
         self.v: Vector = failure.tangent.vector[self.support]
@@ -262,8 +263,8 @@ class _Search:
             self.w[failure.row] = 1.0
             return
         part = base.Y.slices[failure.row]
-        self.w[part] = table.probes.cotangent[part]
-        if table.rows is not None:
+        self.w[part] = columns.probes.cotangent[part]
+        if table.rows is not None and not base.alone:
             self.row = np.asarray(table.rows[failure.row])
         else:
             assert table.reverse is not None
@@ -308,6 +309,8 @@ class _Search:
             bar = error + _truncation(found) * np.abs(value)
             gap = np.abs(value - pushed)
             off = (gap > self._allowed(pushed, value, bar)) & np.isfinite(gap) & (bar > 0)
+            if self.base.hiding is not None:
+                off &= ~self.base.hiding[: off.size]
         unit = bar[self.failure.row]
         if np.isfinite(gap[self.failure.row]) and unit > 0:
             signed = np.where(self.table.probes.cotangent < 0, -unit, unit)
@@ -372,6 +375,8 @@ class _Search:
             self._locate_outputs(found, coordinate, Residual(gap, bar))
         else:
             gaps = np.nan_to_num(np.abs(value - pushed), nan=np.inf)
+            if self.base.hiding is not None:
+                gaps[self.base.hiding[: gaps.size]] = 0.0
             for row in np.argsort(-gaps)[:MOST_NAMED]:
                 if not self._compare_alone(
                     found, coordinate, row, pushed[row], value[row], error[row]

@@ -1,0 +1,175 @@
+"""This module finds outputs that do not show in a column, and weighs them so that they do.
+
+A cotangent adds up outputs of all magnitudes, and beside `1e10 x` an error of `sin x` lies within
+the tolerance of the sum. How large the derivative of each output is along a tangent is known from
+the differences, so the small ones are found without an evaluation. They are compared once more by
+themselves, with the same evaluations and with a cotangent in which each weighs as much as the
+others: one more pullback, whatever their magnitudes. All rules in here are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adjudge.constants import CHANCE_PART, COARSE_EPS, HIDDEN_PART
+from adjudge.estimate import Column
+from adjudge.floats import Vector, norm
+from adjudge.jacobian.column import ColumnBlock, Columns, ModeComparison, RowKind
+from adjudge.jacobian.comparison import Comparison
+from adjudge.problem import Reverse
+
+
+def hidden_outputs(
+    columns: Columns, compared: Sequence[ModeComparison], found: Column
+) -> NDArray[np.bool_] | None:
+    """Marks the outputs in which an error would not show although f shows their derivative, or
+    that they have none; `None` where there are none.
+
+    An output without a visible derivative counts with the size that its derivative would have if
+    it varied by its own value over the scale of x. Among many outputs some are small along a
+    random tangent by chance; they are left where they are.
+    """
+    base = columns.base
+    hidden: NDArray[np.bool_] | None = None
+    for _, comparison, kind in compared:
+        # The budget may have allowed fewer rows than there are cotangents.
+        if kind == "first" or comparison.automatic.size < columns.probes.rows:
+            continue
+        sizes, bound = parts_of_outputs(columns, comparison, found, kind)
+        with np.errstate(all="ignore"):
+            if not (HIDDEN_PART * sizes < bound).any():
+                continue
+            sizes = _natural(columns, found)
+            if kind == "rows" and not columns.probes.full:
+                sizes *= np.abs(columns.probes.cotangent)
+            small = (sizes > 0) & (HIDDEN_PART * sizes < bound)
+        for part in base.Y.slices:
+            small[part] &= sizes[part] <= _beyond_chance(sizes[part], small[part])
+            if small[part].any():  # where nothing is known of an output, it goes with them
+                small[part] |= sizes[part] == 0
+        hidden = small if hidden is None else hidden | small
+    if hidden is None:
+        return None
+    if base.uncompared is not None:
+        hidden &= ~base.uncompared[: hidden.size]
+    return hidden if hidden.any() else None
+
+
+def parts_of_outputs(
+    columns: Columns, comparison: Comparison, found: Column, kind: RowKind
+) -> tuple[Vector, Vector]:
+    """Returns by how much each output takes part in its comparison, and by how much that may be
+    off before it is looked into.
+    """
+    Y, probes = columns.base.Y, columns.probes
+    if kind == "each" or probes.full:
+        return np.abs(comparison.reference), comparison.allowed
+    sizes = np.abs(probes.cotangent * found.estimate.value[: Y.size])
+    bound = comparison.significance_bound
+    return sizes, bound if bound.size == 1 else bound[Y.owner]
+
+
+def _natural(columns: Columns, found: Column) -> Vector:
+    """Returns the size of the derivative of each output, or what it might have been."""
+    base, estimate = columns.base, found.estimate
+    count = base.Y.size
+    size = np.abs(estimate.value[:count])
+    secant = base.whole.modulus(base.values)[:count] / found.tangent.length
+    return np.where(size <= estimate.error[:count], np.fmax(size, secant), size)
+
+
+def _beyond_chance(sizes: Vector, small: NDArray[np.bool_]) -> float:
+    """Returns the largest size up to which more of the outputs are `small` than chance makes.
+
+    Of n outputs of one magnitude about k lie below `k / n` of it along a random tangent.
+    """
+    ordered = np.sort(sizes[small])
+    if not ordered.size:
+        return 0.0
+    count = np.count_nonzero(sizes)
+    with np.errstate(all="ignore"):
+        usual = norm(sizes) / np.sqrt(count)
+        fewer = ordered * count < CHANCE_PART * np.arange(1, ordered.size + 1) * usual
+    return float(ordered[fewer][-1]) if fewer.any() else 0.0
+
+
+def of_outputs(
+    columns: Columns,
+    outputs: NDArray[np.bool_],
+    found: Column,
+    block: ColumnBlock,
+    pushed: Vector | None,
+    reverse: Reverse | None,
+) -> tuple[Columns, Column, ColumnBlock, Vector | None]:
+    """Returns what compares these outputs by themselves: how, the estimate, and what the modes say
+    of them. It takes no evaluation where those behind `found` were kept.
+    """
+    base, probes, hiding = columns.base, columns.probes, np.ones(columns.base.whole.size, bool)
+    hiding[: outputs.size] = ~outputs
+    columns = columns.over(replace(base, hiding=hiding, alone=True))
+    if not base.alone:
+        found = columns.estimator.again(found)
+    if pushed is not None:
+        pushed = np.where(outputs, pushed, 0.0)
+    rows = block.rows
+    if rows is None or reverse is None:
+        return columns, found, block, pushed
+    if probes.full:
+        k = found.tangent.coordinate
+        assert k is not None  # tangents of several coordinates are for what does not hide
+        start = k - block.columns.start
+        own = np.where(outputs[: len(rows), None], rows[:, start : start + 1], 0.0)
+        return columns, found, ColumnBlock(slice(k, k + 1), own), pushed
+    w = _equalised(columns, found, outputs)
+    columns = replace(columns, probes=replace(probes, chosen=w))
+    own = np.array([reverse.row(base, columns.probes.row(k)) for k in range(len(rows))])
+    return columns, found, ColumnBlock(block.columns, own), pushed
+
+
+def resolved(columns: Columns, found: Column) -> NDArray[np.bool_] | None:
+    """Marks those of some outputs by themselves whose derivative the differences show; `None` where
+    there are none, or nothing else.
+
+    Rounding inside of f may be larger than any guess, and a single output of that kind leaves the
+    projection of all of them open. It has been measured once there was a ladder.
+    """
+    base, estimate, count = columns.base, found.estimate, columns.base.Y.size
+    own = np.ones(count, bool) if base.hiding is None else ~base.hiding[:count]
+    with np.errstate(all="ignore"):
+        wide = estimate.error[:count] > columns.tolerance.resolution * np.abs(
+            estimate.value[:count]
+        )
+    seen = own & ~wide
+    return seen if seen.any() and (own & wide).any() else None
+
+
+def _equalised(columns: Columns, found: Column, outputs: NDArray[np.bool_]) -> Vector:
+    """Returns the cotangent in which each of the `outputs` of a leaf weighs as much as the others,
+    and nothing else weighs anything.
+
+    Weights are powers of two, with which products are exact. An output whose error bar would drown
+    the others weighs as much as that bar may.
+    """
+    base, w = columns.base, np.zeros(columns.base.Y.size)
+    count, drawn = base.Y.size, columns.probes.cotangent
+    with np.errstate(all="ignore"):
+        size = np.abs(found.estimate.value[:count])
+        size = np.fmax(size, found.estimate.error[:count] / columns.tolerance.relative)
+    for leaf, part in zip(base.Y.leaves, base.Y.slices, strict=True):
+        own = outputs[part]
+        known = own & (size[part] > 0) & np.isfinite(size[part])
+        if not known.any():
+            w[part] = np.where(own, drawn[part], 0.0)
+            continue
+        exponents = np.frexp(np.where(known, size[part], 1.0))[1]
+        low, high = np.min(exponents[known]), np.max(exponents[known])
+        exponents = np.where(known, exponents, low)
+        # Cotangents in the middle of the range of their dtype neither overflow nor underflow.
+        most = 500 if leaf.double else 60 if leaf.eps < COARSE_EPS else 6
+        powers = np.clip((low + high) // 2 - exponents, -most, most)
+        w[part] = np.where(own, np.ldexp(drawn[part], powers), 0.0)
+    return w
