@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -48,7 +48,7 @@ def gradcheck(
     """
     inputs = _checked_inputs(inputs)
     report = adjudge.examine(
-        _dense_outputs(func), inputs, eps=eps, atol=atol, rtol=rtol, nondet_tol=nondet_tol,
+        _CheckedOutputs(func), inputs, eps=eps, atol=atol, rtol=rtol, nondet_tol=nondet_tol,
         check_undefined_grad=check_undefined_grad, check_grad_dtypes=check_grad_dtypes,
         check_batched_grad=check_batched_grad,
         check_batched_forward_grad=check_batched_forward_grad,
@@ -80,7 +80,7 @@ def gradgradcheck(
     """Answers like `torch.autograd.gradgradcheck`, with its signature; see `gradcheck`."""
     inputs = _checked_inputs(inputs)
     report = adjudge.gradgradcheck(
-        _dense_outputs(func), inputs, grad_outputs, eps=eps, atol=atol, rtol=rtol,
+        _CheckedOutputs(func), inputs, grad_outputs, eps=eps, atol=atol, rtol=rtol,
         gen_non_contig_grad_outputs=gen_non_contig_grad_outputs, raise_exception=False,
         nondet_tol=nondet_tol, check_undefined_grad=check_undefined_grad,
         check_grad_dtypes=check_grad_dtypes, check_batched_grad=check_batched_grad,
@@ -134,20 +134,68 @@ def _checked_inputs(given: Any) -> tuple[Any, ...]:
     return inputs
 
 
-def _dense_outputs(func: Callable[..., Any]) -> Callable[..., Any]:
-    def checked(*inputs: Any) -> Any:
-        outputs = func(*inputs)
-        for output in outputs if isinstance(outputs, tuple | list) else (outputs,):
-            if isinstance(output, torch.Tensor) and output.layout is not torch.strided:
-                raise ValueError(
-                    "Sparse output is not supported at gradcheck yet. "
-                    "Please call to_dense(masked_grad=...) on the output of fn for gradcheck."
-                    if output.layout is not torch._mkldnn  # type: ignore[attr-defined]
-                    else "MKLDNN output is not supported at gradcheck yet. "
-                    "Please call to_dense(masked_grad=...) on the output of fn for gradcheck."
-                )
-        return outputs
+class _CheckedOutputs:
+    """The function of the caller, of whose outputs those are left that PyTorch's check looks at:
+    those that require grad, or all where none does.
 
-    checked.__qualname__ = function_name(func)
-    checked.__wrapped__ = func  # type: ignore[attr-defined] # as functools.wraps does
-    return checked
+    A sparse output raises `ValueError`. An output that is left out and moves with the inputs is
+    warned of: it may be detached by accident.
+    """
+
+    def __init__(self, func: Callable[..., Any]) -> None:
+        """Nothing is called yet."""
+        self.__wrapped__ = func
+        self.__qualname__ = function_name(func)
+        self._left_out: dict[int, torch.Tensor] | None = None
+        """The outputs that are left out, as they were at the first call."""
+        self._warned = False
+
+    def __call__(self, *inputs: Any) -> Any:
+        outputs = self.__wrapped__(*inputs)
+        if not isinstance(outputs, tuple | list):
+            _require_dense(outputs)
+            return outputs
+        for output in outputs:
+            _require_dense(output)
+        if self._left_out is None:
+            self._left_out = _without_grad(outputs)
+        if not self._left_out:
+            return outputs
+        for k, before in self._left_out.items():
+            if not self._warned and not _same(outputs[k], before):
+                self._warned = True
+                warnings.warn(
+                    f"output {k} of {self.__qualname__} does not require grad, yet it moves with "
+                    "the inputs. It is not checked, as in PyTorch; adjudge.gradcheck checks it",
+                    stacklevel=2,
+                )
+        return tuple(None if k in self._left_out else y for k, y in enumerate(outputs))
+
+
+def _without_grad(outputs: Sequence[Any]) -> dict[int, torch.Tensor]:
+    """Returns the floating and complex outputs that do not require grad, if others do."""
+    tensors = {k: output for k, output in enumerate(outputs) if isinstance(output, torch.Tensor)}
+    if not any(output.requires_grad for output in tensors.values()):
+        return {}
+    return {
+        k: output.detach().clone()
+        for k, output in tensors.items()
+        if not output.requires_grad and (output.is_floating_point() or output.is_complex())
+    }
+
+
+def _same(output: Any, before: torch.Tensor) -> bool:
+    """Returns whether an output is what it was, to the digits of the narrower of two dtypes."""
+    return torch.equal(output.detach().to(before.dtype), before)
+
+
+def _require_dense(output: Any) -> None:
+    """Raises `ValueError` in the words of PyTorch where an output is sparse."""
+    if isinstance(output, torch.Tensor) and output.layout is not torch.strided:
+        raise ValueError(
+            "Sparse output is not supported at gradcheck yet. "
+            "Please call to_dense(masked_grad=...) on the output of fn for gradcheck."
+            if output.layout is not torch._mkldnn  # type: ignore[attr-defined]
+            else "MKLDNN output is not supported at gradcheck yet. "
+            "Please call to_dense(masked_grad=...) on the output of fn for gradcheck."
+        )

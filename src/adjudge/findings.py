@@ -134,6 +134,7 @@ class Remedy(Enum):
     ACCEPT_DOUBLE = auto()
     CHECK_CAPTURED = auto()
     NAME_INPUTS = auto()
+    NAME_OUTPUTS = auto()
     GIVE_OTHER_POINTS = auto()
     NOT_NEEDED = auto()
     """Batching was not asked for."""

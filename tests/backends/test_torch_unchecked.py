@@ -314,3 +314,67 @@ def test_numbers_that_hide_a_mistake_are_named_with_what_finds_it(rule, words, s
     assert "points=" in str(report)
     assert not adjudge.examine(f, special, points=[(ordinary,)], seed=seed)
     assert [] == names(adjudge.gradcheck(torch.exp, ordinary, seed=seed))
+
+
+# -- outputs that are detached on purpose
+
+
+def with_metric(sine, wrap=lambda y, metric: (y, metric)):
+    """A function with an output that is detached on purpose."""
+    return lambda x: wrap(sine(x), x.detach().norm())
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize(
+    ("outputs", "wrap"),
+    [
+        (0, lambda y, metric: (y, metric)),
+        ([1], lambda y, metric: [metric, y]),
+        ("out['loss']", lambda y, metric: {"loss": y, "metric": metric}),
+        (["out[0]['loss']"], lambda y, metric: ({"loss": y}, {"metric": metric})),
+    ],
+)
+def test_outputs_says_which_outputs_are_checked(scaled_sin, x, outputs, wrap, seed):
+    options = {"outputs": outputs, "seed": seed}
+
+    assert adjudge.gradcheck(with_metric(torch.sin, wrap), x, **options)
+    assert not adjudge.examine(with_metric(scaled_sin(1.01), wrap), x, **options)
+    assert adjudge.gradgradcheck(with_metric(torch.sin, wrap), x, **options)
+
+
+def test_the_remedy_of_a_detached_output_names_outputs(x):
+    report = adjudge.examine(with_metric(torch.sin), x)
+
+    assert {Status.DETACHED} == {finding.status for finding in report.findings}
+    assert "outputs=[0, ...]" in str(report)
+
+
+@pytest.mark.parametrize("outputs", ["out[2]", 5, [], "out['loss']", "outer"])
+def test_outputs_that_are_none_are_refused_by_name(x, outputs):
+    with pytest.raises(adjudge.InputError, match="outputs="):
+        adjudge.gradcheck(with_metric(torch.sin), x, outputs=outputs)
+
+
+@pytest.mark.parametrize("check", ["gradcheck", "gradgradcheck"])
+def test_the_door_leaves_out_what_does_not_require_grad_as_pytorch_does(scaled_sin, x, check):
+    theirs, ours = getattr(torch.autograd, check), getattr(adjudge_torch, check)
+    f, wrong = with_metric(torch.sin), with_metric(scaled_sin(1.5))
+    swapped = with_metric(torch.sin, lambda y, metric: (metric, y))
+
+    assert theirs(f, x)
+    for right in (f, swapped):
+        with pytest.warns(UserWarning, match=r"output [01] of .* does not require grad, yet it"):
+            assert ours(right, x)
+    with pytest.warns(UserWarning, match="does not require grad"):
+        assert not ours(wrong, x, raise_exception=False)
+
+
+def test_the_door_does_not_warn_of_an_output_that_stands_still(x):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert adjudge_torch.gradcheck(lambda x: (x.sin(), torch.zeros_like(x)), x)
+
+
+def test_the_door_checks_outputs_of_which_none_requires_grad(x):
+    assert not adjudge_torch.gradcheck(lambda x: x.detach().sin(), x, raise_exception=False)
+    assert not adjudge_torch.gradcheck(with_metric(torch.detach), x, raise_exception=False)

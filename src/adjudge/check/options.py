@@ -146,6 +146,9 @@ class EngineOptions(SharedOptions, total=False):
     Attributes:
         kwargs: Keyword arguments of `f`, which are checked like the positional ones. By default
             (`None`) there are none.
+        outputs: Which outputs are checked, where some are not meant to have a derivative (metrics,
+            saved statistics): the index of an output, an accessor path like `"out['loss']"`, or
+            several of them. By default (`None`) all floating and complex arrays are.
         captured: Whether arrays that `f` closes over, and that are marked for differentiation, are
             checked like inputs. They hold other values while it runs, and are as before
             afterwards. By default (`None`) those are that are inputs as well, and the report names
@@ -157,6 +160,7 @@ class EngineOptions(SharedOptions, total=False):
     """
 
     kwargs: Mapping[str, Any] | None
+    outputs: Path | Sequence[Path] | None
     captured: bool | None
     reference: Reference | None
     backend: str | AutodiffBackend | None
@@ -267,11 +271,24 @@ def problem_of(
             arguments,
             bounds=options.get("bounds"),
             directions=options.get("directions"),
+            outputs=_paths(options.get("outputs")),
             counts=counts,
         )
     if (reference := options.get("reference")) is not None:
         bind(reference, problem)  # what it cannot take is told before any work
     return problem
+
+
+def _paths(outputs: Path | Sequence[Path] | None) -> Sequence[Path] | None:
+    """Returns the paths of the outputs to check; `None` for all. Raises `InputError` for none."""
+    if outputs is None:
+        return None
+    paths = [outputs] if isinstance(outputs, int | str) else list(outputs)
+    if not paths:
+        raise InputError(
+            "outputs= selects nothing", "name at least one output, or leave outputs= out"
+        )
+    return paths
 
 
 @dataclass(frozen=True)

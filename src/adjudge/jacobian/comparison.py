@@ -509,8 +509,7 @@ def findings_of(
         detail = Disagreement(
             entries[0], meaning, tally.failed, tally.compared, provenance, mistake, accuracy, also
         )
-        remedy = Remedy.DECLARE_SURROGATE if meaning is Meaning.SPURIOUS else None
-        found.append(Finding(status, tally.mode, entries[0].name, detail, remedy))
+        found.append(Finding(status, tally.mode, entries[0].name, detail, _REMEDIES.get(meaning)))
         mistake, also = "", None
     seen: set[tuple[Status, Meaning]] = set()
     for entry in tally.open:
@@ -528,6 +527,12 @@ def findings_of(
         remedy = Remedy.GIVE_REFERENCE_FOR_SATURATED
         found.append(Finding(Status.UNRESOLVED, tally.mode, "", saturated, remedy, note=True))
     return found
+
+
+_REMEDIES = {
+    Meaning.SPURIOUS: Remedy.DECLARE_SURROGATE,
+    Meaning.DETACHED: Remedy.NAME_OUTPUTS,
+}
 
 
 def _open(entry: Entry) -> tuple[Status, Meaning, Remedy]:

@@ -521,6 +521,8 @@ class UserCalls:
 
     arguments: Arguments
     counts: Counts
+    wanted: Sequence[Path] | None = None
+    """The paths of the outputs that are checked; `None` for all."""
     result: Tree | None = None
     """The first result, flattened."""
     signature: Signature | None = None
@@ -616,6 +618,8 @@ class UserCalls:
                     if backend.owns(leaf) and backend.arrays.is_differentiable(leaf)
                 ]
             )
+            if self.wanted is not None:
+                self.differentiable = _chosen(tree, self.differentiable, self.wanted)
             if len(tree.leaves) == 1 and tree.leaves[0] is result and self.differentiable:
                 self.single, self.single_type = (result.shape, result.dtype), type(result)
         elif signature != self.signature:
@@ -748,6 +752,24 @@ class Recordable:
             to_host = backend.arrays.to_host
             same = all(np.array_equal(to_host(a), to_host(b), equal_nan=True) for a, b in pairs)
         return recording if same else None
+
+
+def _chosen(tree: Tree, floating: Sequence[int], wanted: Sequence[Path]) -> tuple[int, ...]:
+    """Returns those of the `floating` leaves of a result that are at the paths `wanted`, or below
+    one. Raises `InputError` where there is none at a path.
+    """
+    chosen: set[int] = set()
+    for path in wanted:
+        prefix = f"out[{path}]" if isinstance(path, int) else path
+        found = [k for k in floating if prefix and is_at_or_below(tree.names[k], prefix)]
+        if not found:
+            there = ", ".join([tree.names[k] for k in floating])
+            raise InputError(
+                f"outputs={path!r} is no floating or complex output; there are: {there or 'none'}",
+                "give the index of an output, or a path as listed",
+            )
+        chosen.update(found)
+    return tuple(sorted(chosen))
 
 
 def _matched(like: Any, tree: Any, name: str) -> list[Any]:

@@ -34,7 +34,15 @@ from adjudge.engine import (
 from adjudge.errors import InputError, Source, attempt, mark, running
 from adjudge.floats import QUANTILE_ENTRIES, Vector, scale
 from adjudge.limits import limits
-from adjudge.problem.calls import Arguments, Counts, Move, Purpose, Recordable, UserCalls
+from adjudge.problem.calls import (
+    Arguments,
+    Counts,
+    Move,
+    Path,
+    Purpose,
+    Recordable,
+    UserCalls,
+)
 from adjudge.problem.constraints import (
     ChartedByHand,
     Charts,
@@ -176,16 +184,18 @@ def first_order(
     *,
     bounds: Bounds = None,
     directions: Directions = None,
+    outputs: Sequence[Path] | None = None,
     counts: Counts | None = None,
 ) -> Problem:
     """Returns the problem of `function` at its arguments, whose cost is added to `counts`.
 
-    Raises `InputError` for bounds and sets that do not fit the arguments.
+    The outputs at the paths `outputs` are those of the problem, by default all. Raises `InputError`
+    for bounds and sets that do not fit the arguments.
     """
     if isinstance(function, ByHand):
         hand = HandBackend(arguments.backend, function)
         arguments = replace(arguments, backend=hand)
-    user = _UserFunction(function, counts or Counts(), bounds, directions)
+    user = _UserFunction(function, counts or Counts(), bounds, directions, outputs)
     problem = user.at(arguments)
     if problem.X.double:
         return problem
@@ -201,6 +211,7 @@ class _UserFunction:
     counts: Counts
     bounds: Bounds
     directions: Directions
+    outputs: Sequence[Path] | None
 
     def at(self, arguments: Arguments, given: Sequence[float] | None = None) -> Problem:
         """Returns the problem at `arguments`.
@@ -209,7 +220,7 @@ class _UserFunction:
         those of `arguments` are wider.
         """
         function, counts, directions = self.function, self.counts, self.directions
-        engine, calls = arguments.backend, UserCalls(arguments, counts)
+        engine, calls = arguments.backend, UserCalls(arguments, counts, self.outputs)
         flat: FlatFunction
         if isinstance(function, ByHand):
             flat = FlatByHand(function, calls)

@@ -854,6 +854,8 @@ REMEDIES: dict[Remedy, str | Callable[[Finding], str]] = {
     Remedy.ACCEPT_DOUBLE: "let the function accept float64, or leave out in_double=True",
     Remedy.CHECK_CAPTURED: "check them as well: captured=True; or pass them as inputs",
     Remedy.NAME_INPUTS: "mark them, or name all that is to be checked: wrt=",
+    Remedy.NAME_OUTPUTS: "compute it by what the engine records; or, where an output is detached "
+    "on purpose (a metric, saved statistics), name the others: outputs=[0, ...]",
     Remedy.GIVE_OTHER_POINTS: "check at other numbers as well: points=[other inputs, ...]",
     Remedy.NOT_NEEDED: "batching was not asked for",
 }
