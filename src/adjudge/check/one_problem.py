@@ -340,6 +340,8 @@ class _Case:
             self._try_reverse()
         if "F" in self.settings.letters:
             self._try_forward()
+        if self.settings.nondet_tol:
+            self.tolerance = replace(self.tolerance, spread=self.identities.tolerance.spread)
         if self.reverse is None and self.forward is None and not self.found.findings:
             self.found.findings += self.identities.repeatable(
                 evaluate_again(self.problem, self.base)

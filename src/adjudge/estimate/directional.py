@@ -342,7 +342,7 @@ def with_jumps(problem: Problem, base: Base, found: Column) -> Column:
         values = [evaluate(problem, base, point, Purpose.JUMP) for point in points]
         with np.errstate(all="ignore"):
             sides.append(np.array(values) - base.values)
-    seen = suspects & jumps(sides[0], sides[1], eps * size)
+    seen = suspects & jumps(sides[0], sides[1], eps * size + base.noise)
     if not seen.any():
         return found
     before = 0.0 if estimate.half_gap is None else estimate.half_gap

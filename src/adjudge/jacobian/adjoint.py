@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from adjudge.constants import ADJOINT_RETRIES, CANCELLATION_UNITS
+from adjudge.constants import ADJOINT_RETRIES, CANCELLATION_UNITS, RUNS_APART
 from adjudge.estimate import Column
 from adjudge.findings import Entry, Method, Scheme
 from adjudge.floats import Vector, norm
@@ -56,6 +56,10 @@ class AdjointTest:
             # through.
             part = rounding_part(tolerance.eps)
             rounding = part * reverse.scales.secant
+            if tolerance.spread:  # in each entry of `J v` and of `J* w`
+                v, w = np.abs(found.vector), 1.0 if probes.full else np.abs(probes.cotangent)
+                spread = RUNS_APART * tolerance.spread * (np.sum(w) * np.max(v) + np.sum(v))
+                rounding = rounding + spread
             bound = tolerance.identity * size + rounding
             tight = part * size + rounding
             gap = np.abs(one - two)

@@ -61,6 +61,9 @@ class Tolerance:
     noisy: bool = False
     """Says whether the caller allows evaluations to differ by `nondet_tol`. An entry then counts as
     zero as far as that noise lets it show."""
+    spread: float = 0.0
+    """The absolute difference between two runs of one rule that is allowed beside rounding:
+    `nondet_tol`, where runs were seen to differ within it."""
 
     @cached_property
     def automatic(self) -> bool:
@@ -216,7 +219,8 @@ class Comparison:
         with np.errstate(all="ignore"):
             if not t.automatic:
                 return (t.atol or 0.0) * self.scales.weight + t.relative * np.abs(self.reference)
-            return self.error + t.relative * self.largest + UNDERFLOW
+            allowed = self.error + t.relative * self.largest + UNDERFLOW
+            return allowed + t.spread * self.scales.weight if t.spread else allowed
 
     @cached_property
     def equal_nans(self) -> NDArray[np.bool_]:
@@ -336,7 +340,9 @@ class Comparison:
     def significance_bound(self) -> Vector:
         """The largest difference that is not `significant`."""
         with np.errstate(all="ignore"):
-            return self.error + self.significant_part * self.tolerance.relative * self.largest
+            t = self.tolerance
+            bound = self.error + self.significant_part * t.relative * self.largest
+            return bound + t.spread * self.scales.weight if t.spread else bound
 
     @cached_property
     def significant(self) -> NDArray[np.bool_]:

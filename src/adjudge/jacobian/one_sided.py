@@ -166,7 +166,8 @@ class _Search:
                 change = np.fmax(change, np.abs(two - one))
         with np.errstate(all="ignore"):
             size = np.fmax(np.abs(sides[0]), np.abs(sides[1]))
-            rounding = LASTING_UNITS * self.base.coarsest_eps * self._magnitude / h
+            unit = self.base.coarsest_eps * self._magnitude + self.base.noise
+            rounding = LASTING_UNITS * unit / h
             error = change + rounding + self.relative * size
             # At a jump or a vertical tangent the slope changes as much as it amounts to.
             known = (change <= size / 8 + rounding) & np.isfinite(error)

@@ -22,6 +22,7 @@ from adjudge.constants import (
     LARGE_PROBES,
     LARGE_PROBES_NARROW,
     MAP_OF_ZERO_UNITS,
+    RUNS_APART,
     UNDERFLOW,
 )
 from adjudge.engine import UNDEFINED, Array, Arrays, HandBackend, MaybeArrays
@@ -147,7 +148,8 @@ class LinearRule:
             checks = self.checks
             runs = Runs(self.image, checks.spacing(self.likes), one, two)
             residue = checks.residue(self.image)
-            yield runs.finding(self.rule, self.mode, checks.nondet_tol, checks.any_order, residue)
+            allowed, any_order = checks.nondet_tol, checks.any_order
+            yield checks.allowing(runs.finding(self.rule, self.mode, allowed, any_order, residue))
 
     def zero(self, zero: Vector, largest: float = 0.0) -> Iterator[Finding]:
         """Checks that zero gives zero, or the rounding of `largest` where terms of that size
@@ -158,8 +160,10 @@ class LinearRule:
         # NaN counts as something.
         if not at_zero.any():
             return
-        allowed = np.abs(at_zero) <= MAP_OF_ZERO_UNITS * self.checks.tolerance.eps * largest
-        if self.checks.tolerance.equal_nan:
+        tolerance = self.checks.tolerance
+        bound = MAP_OF_ZERO_UNITS * tolerance.eps * largest + RUNS_APART * tolerance.spread
+        allowed = np.abs(at_zero) <= bound
+        if tolerance.equal_nan:
             allowed |= np.isnan(at_zero)
         bad = np.flatnonzero((at_zero != 0) & ~allowed)
         if bad.size:

@@ -222,7 +222,17 @@ class Identities:
         if largest_difference(values, again) > 0:
             runs = Runs(self.base.whole, self.spacing(self.base.arrays), values, again)
             mode = self.problem.modes_taken
-            yield runs.finding(None, mode, self.nondet_tol, self.any_order)
+            yield self.allowing(runs.finding(None, mode, self.nondet_tol, self.any_order))
+
+    def allowing(self, unrepeatable: Finding) -> Finding:
+        """Returns the finding. Where the caller allows the spread, identities allow it from here
+        on: without that, a rule of which `nondet_tol` says that it varies would not be linear.
+
+        A run may differ more than the two that were seen, and so it is `nondet_tol` that counts.
+        """
+        if unrepeatable.note and self.nondet_tol > 0:
+            self.tolerance = replace(self.tolerance, spread=self.nondet_tol)
+        return unrepeatable
 
     def unchanged(
         self,
@@ -327,6 +337,7 @@ class Identities:
                 bound = self.tolerance.identity * largest + residue[part]
                 # Engines may flush the smallest numbers to zero.
                 bound = bound + (leaf.tiny or UNDERFLOW_MARGIN * UNDERFLOW)
+                bound = bound + RUNS_APART * self.tolerance.spread
                 apart = finite & ~(np.abs(one[part] - two[part]) <= bound)
             if apart.any():
                 k = part.start + int(np.argmax(_differences(one[part], two[part])))

@@ -112,6 +112,41 @@ def test_nondet_tol_allows_the_spread_and_no_more():
     assert Status.NONDETERMINISTIC in statuses(exceeded)
 
 
+def jittering(where, size, factor=1.0, offset=0.0):
+    """`sin` of which the function or the rules differ by a part `size` from call to call, with
+    rules that are off by a factor, or not linear by an offset.
+    """
+    own = np.random.default_rng(0)
+
+    def noise(here, x):
+        return 1 + size * own.standard_normal(x.shape) * (here in where)
+
+    def rule(x, probe):
+        return noise("rule", x) * factor * probe * np.cos(x) + offset * (probe > 0)
+
+    return ByHand(lambda x: noise("f", x) * np.sin(x), vjp=rule, jvp=rule)
+
+
+@pytest.mark.parametrize("where", [("f",), ("rule",), ("f", "rule")])
+@pytest.mark.parametrize(("size", "x"), [(1e-6, X), (1e-6, np.linspace(0.5, 2, 50)), (1e-9, X)])
+def test_nondet_tol_holds_for_identities(where, size, x):
+    both = {"check_forward_ad": True, "nondet_tol": 100 * size}
+    for seed in range(10):
+        right = examine(jittering(where, size), x, seed=seed, **both)
+        wrong = examine(jittering(where, size, 1.01), x, seed=seed, **both)
+        bent = examine(jittering(where, size, offset=1000 * size), x, seed=seed, **both)
+
+        # Differences of f at 1e-6 of noise leave open what an error bar of 1e-4 does.
+        may_be_open = "f" in where and size > 1e-9
+        assert right.verdict is Verdict.PASS or (may_be_open and right.verdict is not Verdict.FAIL)
+        assert wrong.verdict is Verdict.FAIL
+        assert bent.verdict is Verdict.FAIL
+        assert Status.NONLINEAR in statuses(bent)
+    strict = examine(jittering(where, size), x, seed=0, check_forward_ad=True)
+    assert strict.verdict is Verdict.FAIL
+    assert Status.NONDETERMINISTIC in statuses(strict)
+
+
 @pytest.mark.parametrize("mode", ["full", "projected"])
 def test_a_vjp_with_a_hidden_state_is_nondeterministic(mode):
     def rule():
