@@ -160,6 +160,12 @@ STEADY_PART = 1 / 16
 """A value below the rounding of f may be a derivative, or rounding of its own. It counts as a
 derivative if it changes by less than this part where x moves by a unit of rounding. The value is
 ours."""
+RESIDUE_DISTANCES = (2.0**-30, 2.0**-26, 2.0**-22, 2.0**-20, 2.0**-18, 2.0**-16)
+"""The gradient of a bias before a softmax is zero and some units of rounding, and would count as a
+derivative that f does not show. Such a number is taken again at these distances, relative to every
+entry of x and of the probe, and rounding has changed at one of them. The derivative of `exp(-x)`
+changes by one part in eighty over the last of them where its value is the smallest number of
+float64. The values are ours."""
 NEAR_DISTANCES = (2.0**-30, 2.0**-20, 2.0**-16, 2.0**-13, 2.0**-11, 2.0**-9)
 """At one point no bound tells the rounding of an ill-conditioned rule from a small error of it. Two
 numbers that should be one are taken again at these distances, relative to every entry of x, and
@@ -387,6 +393,11 @@ SATURATION_DISTANCES = (1.0, 0.25)
 """A zero derivative of an input that f does not read is right and must not be open. f is asked at
 these distances, over the scale of x, whether it moves at all. The values are ours and have no
 derivation."""
+UNDERFLOW_DISTANCES = (0.5, 0.25, 0.75)
+"""The derivative of a softmax that is saturated is zero where it falls below the smallest number,
+and looks like a zero that a wrong rule gives to a tail. The rule is asked at these distances, over
+the scale of x, for the tail that it follows. The values are ours: a tail that is zero at x and is
+seen to move within its scale is between 1e-32 and the smallest number over much of the way."""
 ONSET_HALVINGS = 10
 """Where f begins to move, a kink and a tail look alike from far off. The place is closed in by this
 many bisection steps: a kink that is met within `2^-10` of the scale of x moves f by more than

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from adjudge.constants import (
     ACCURATE_PART,
+    CANCELLATION_UNITS,
     COARSE_EPS,
     ENTRY_FLOOR,
     NARROW_NEGLIGIBLE_UNITS,
@@ -155,6 +156,12 @@ class Comparison:
     """The entries of which a further search found that f cannot show their value; they stay
     undecided."""
 
+    residue: NDArray[np.bool_] | None = None
+    """The entries of which a further search found that they are what rounding leaves of terms that
+    cancel: zero for all that can be told."""
+    unseen: NDArray[np.bool_] | None = None
+    """The entries that agree and are so far below the rounding of f, beside what other inputs move,
+    that no difference could show them; see `Tally.saturated`."""
     from_reference: bool = False
     """Says whether the reference was given by the caller in place of differences. It then has
     digits where f has none, and nothing is excused because f could not show it."""
@@ -296,6 +303,21 @@ class Comparison:
             beside = (self.automatic == 0) | (abs(self.automatic) > ENTRY_FLOOR * self.scales.block)
             return np.asarray(below & beside)
 
+    def may_be_residue(self, beside: Vector) -> NDArray[np.bool_]:
+        """Marks the entries whose difference is zero within a bar that would show any derivative of
+        note, and whose automatic value may be what rounding leaves of terms that cancel.
+
+        Both are measured by f over the scale of x, by the other entries, and by the derivative that
+        would move f as much as all inputs do (`beside`). The terms may be far larger than these;
+        see `CANCELLATION_UNITS`.
+        """
+        t, scales = self.tolerance, self.scales
+        with np.errstate(all="ignore"):
+            whole = np.fmax(np.maximum(scales.secant, scales.block), beside)
+            small = np.abs(self.automatic) <= CANCELLATION_UNITS * t.eps * whole
+            zero = np.abs(self.reference) <= self.error
+            return np.asarray(small & zero & (self.error <= t.relative * whole))
+
     @cached_property
     def undecided(self) -> NDArray[np.bool_]:
         """The entries whose error bar is too wide for agreement or disagreement to mean anything.
@@ -332,6 +354,8 @@ class Comparison:
             rounding_level = (np.abs(self.automatic) <= self.scales.quantum) & ~self.negligible
             still = ~self.moved
             wide = (wide & ~still) | ((self.automatic != 0) & (wide | rounding_level) & still)
+            if self.residue is not None:
+                wide &= ~self.residue
             if self.left_open is not None:
                 wide = wide | self.left_open
         return np.asarray(reference_missing | (self.agrees & wide & ~self.equal_nans))
@@ -472,6 +496,12 @@ class Tally:
         """Says whether every entry was settled, and none is worth a note."""
         kept = self.wrong or self.open or self.spurious or self.detached or self.missing
         return not (kept or self.saturated)
+
+    def count_saturated(self, count: int, name: str, value: float) -> None:
+        """Counts entries below the rounding of f, of which one has this name and value."""
+        if not self.saturated:
+            self.saturated_example = name, value
+        self.saturated += count
 
     def leave_open(self) -> None:
         """Counts what fails as undecided."""

@@ -93,6 +93,7 @@ def points_around(
     """
     random, x = generator(seed, Stream.NEARBY_POINTS), problem.origin
     lengths = np.where(x != 0, np.abs(x), problem.length_scales)
+    lengths = np.where(np.isfinite(x), lengths, 0.0)
     for distance in distances:
         reach = max(distance, SHORTEST_DISTANCE_UNITS * eps)
         yield _representable(problem, x + reach * lengths * random.uniform(-1, 1, x.size))
@@ -179,12 +180,15 @@ def is_systematic(
     return len(gaps) > ENOUGH_POINTS
 
 
-def perturbed(vector: Vector, random: np.random.Generator) -> Vector:
-    """Returns a probe close to this one. A sum that is linear in the probe would be rounded alike
-    at every point if the probe stayed the same, and a rounding error of it would pass for an error
-    of the rule.
+def perturbed(
+    vector: Vector, random: np.random.Generator, distance: float = NEAR_DISTANCES[-1]
+) -> Vector:
+    """Returns a probe at that distance from this one.
+
+    A sum that is linear in the probe would be rounded alike at every point if the probe stayed the
+    same, and a rounding error of it would pass for an error of the rule.
     """
-    return np.asarray(vector * (1 + NEAR_DISTANCES[-1] * random.uniform(-1, 1, vector.size)))
+    return np.asarray(vector * (1 + distance * random.uniform(-1, 1, vector.size)))
 
 
 # -- two sides
@@ -235,12 +239,16 @@ class DerivativeAtPoints:
 
     def __init__(
         self, at: Evaluator, letter: str, points: Sequence[Vector], probes: Sequence[Vector],
-        *, from_x: bool,
+        *, from_x: bool, factors: Sequence[Vector] = (),
     ) -> None:  # fmt: skip
         """Evaluates f at the points. Raises what f or its derivative raises at the first of them if
         that is x (`from_x`); at the others it is passed over.
+
+        The `factors` are what probes are multiplied by at each point: where f is linear, rounding
+        would be the same at all of them if its probes were.
         """
         self.at, self.letter, self.probes, self.from_x = at, letter, probes, from_x
+        self.factors = factors
         self.eps = at.base.coarsest_eps
         self.places: list[Reverse | Forward | None] = []
         self.values = np.full((len(points), at.base.Y.size), np.nan)
@@ -268,7 +276,8 @@ class DerivativeAtPoints:
         rows = np.full((len(self.places[:count]), space.size), np.nan)
         with self.at.context():
             for k, place in enumerate(self.places[:count]):
-                row = self._attempt(k, partial(self._row, place, self.probes[probe]))
+                factor = self.factors[k] if self.factors else 1.0
+                row = self._attempt(k, partial(self._row, place, factor * self.probes[probe]))
                 if row is not None:
                     rows[k] = row
         return rows
@@ -448,7 +457,9 @@ class Sides:
         A deviation that is the same at all points close to x is no rounding, and neither is one
         that is the same part of the derivative at all points farther off. One that f could not show
         counts only if it is such a part: digits were lost in an intermediate value (`1 - y` with y
-        next to 1), and the derivative is computed from what is left.
+        next to 1), and the derivative is computed from what is left. Nor does it count where
+        one side is so many times the other that both are roundings of zero, each in its own
+        precision, or that one of them is.
         """
         e, g, held, biases = self._samples(pair, suspects)
         near = len(NEAR_DISTANCES)
@@ -459,6 +470,13 @@ class Sides:
         zero = [np.all((side == 0) | ~held[:, None], axis=(0, 1)) for side in (e + g, g)]
         missing = np.any(held, axis=0) & (zero[0] | zero[1])
         part = proportional(e, g, held) & ~missing
+        # Two roundings of zero are as constant as f is linear, and in the ratio of their units.
+        # What rounds to zero on one side alone is as many times smaller there.
+        ratio = (max(side.eps for side in pair) / min(side.eps for side in pair)) ** 0.5
+        low, high = _rms_held(e + g, held), _rms_held(g, held)
+        with np.errstate(all="ignore"):
+            comparable = (low <= ratio * high) & (high <= ratio * low)
+        shown = part & (comparable | (ratio == 1))
         # Nothing shows how much of a value was lost in the values that it is computed from.
         close = near if self.lengths is not None else len(e)
         steady = constant(e[:close], held[:close])
@@ -466,7 +484,7 @@ class Sides:
         lasting &= _rms_held(e, held) > bound
         entries = suspects[lasting] if np.any(lasting) else suspects
         if bool(entries.size) and self.hides(pair, found.off[entries], entries):
-            return Persisting(suspects[lasting & part], not np.any(lasting & part), biases)
+            return Persisting(suspects[lasting & shown], not np.any(lasting & shown), biases)
         return Persisting(suspects[lasting], False, biases)
 
     def hides(self, pair: Pair, off: Vector, entries: NDArray[np.intp]) -> bool:

@@ -231,7 +231,7 @@ def count_saturated(
             lost = size <= eps * largest[: len(its), None]
             small = np.all(lost, axis=0) & np.any(size > 0, axis=0) & bool(np.all(agreeing))
             saturated = np.flatnonzero(small & bool(np.any(~lost)))
-    if saturated.size and not tally.saturated:
+    if saturated.size:
         k = int(saturated[0])
         if j is not None:
             of, wrt, value = base.Y.entry(k), probes.X.entry(j), comparison.automatic[k]
@@ -239,5 +239,4 @@ def count_saturated(
             row = int(np.argmax(size[:, k]))
             of, wrt = f"<w, {base.Y.leaves[row].name}>", probes.X.entry(part.start + k)
             value = its[row, k]
-        tally.saturated_example = entry_name(of, wrt), float(value)
-    tally.saturated += int(saturated.size)
+        tally.count_saturated(saturated.size, entry_name(of, wrt), float(value))

@@ -29,14 +29,18 @@ from adjudge.constants import (
     LOUD_UNITS,
     NEIGHBOUR_FACTOR,
     REFERENCE_DISTANCES,
+    RESIDUE_DISTANCES,
     SCATTERED_PART,
     STEADY_PART,
     TRACED_PROJECTIONS,
+    UNDERFLOW_DISTANCES,
 )
+from adjudge.errors import UnstableOutputError, attempt
 from adjudge.estimate import (
     Column,
     Effort,
     may_round_inside,
+    moved_by,
     plateau_dtype,
     representable,
     rounded_dtype,
@@ -45,7 +49,12 @@ from adjudge.floats import Vector, scale
 from adjudge.jacobian.column import ColumnBlock, Columns, ModeComparison, RowKind
 from adjudge.jacobian.comparison import Comparison, Tally
 from adjudge.jacobian.groups import halves
-from adjudge.jacobian.rounding import points_within_rounding, scatter
+from adjudge.jacobian.rounding import (
+    perturbed,
+    points_around,
+    points_within_rounding,
+    scatter,
+)
 from adjudge.jacobian.saturation import (
     Onset,
     all_saturated,
@@ -728,8 +737,10 @@ class SteadyValues(Stage):
     """Leaves open a value below the rounding of f that is steady where x moves by rounding.
 
     Such a value is a derivative, and not its own rounding, and f cannot show whether it is right:
-    without this both the right and the doubled derivative of `tanh` at 30 would pass. Costs two
-    evaluations of the derivative for each entry that is tried. Ours.
+    without this both the right and the doubled derivative of `tanh` at 30 would pass. What is below
+    the rounding of what other inputs move is a note, as it is beside larger entries of one input: a
+    saturated softmax in attention has derivatives of 1e-75. Costs two evaluations of the derivative
+    for each entry that is tried, or eight. Ours.
     """
 
     name = "values below the rounding of f"
@@ -740,17 +751,56 @@ class SteadyValues(Stage):
     def apply(self, trial: Trial) -> Trial:
         opened = []
         for one in trial.compared:
-            steady = _steady_below_rounding(trial.columns, one, trial.column)
-            opened.append(one.opened(steady))
+            comparison = one.comparison
+            below = comparison.saturated & (comparison.automatic != 0) & comparison.agrees
+            below &= ~comparison.undecided
+            # The rounding of a narrow dtype is large, and derivatives below it matter.
+            if comparison.tolerance.double and np.any(below):
+                least = comparison.tolerance.eps * _beside(trial, one)
+                unseen = below & (np.abs(comparison.automatic) <= least)
+                one = one._replace(comparison=replace(comparison, unseen=unseen))
+                below &= ~unseen
+            opened.append(one.opened(_steady(trial.columns, one, trial.column, below)))
         return trial.with_compared(opened, self.name)
+
+
+class Residues(Stage):
+    """Accepts what rounding leaves of terms that cancel, beside differences that show zero.
+
+    The gradient of a bias before a softmax or a normalisation is zero, and an engine gives some
+    units of rounding of the terms that it adds up, which f does not show. Without this stage the
+    error bar is too wide for so small a number, and right derivatives stay open. A number that is
+    steady where x and the probe move is a derivative, and stays open. Costs at most eight
+    evaluations of the derivative, of which one or two are usual. Ours.
+    """
+
+    name = "rounding of a derivative of zero"
+    cost = 8
+
+    def helps(self, trial: Trial) -> bool:
+        shared = len(trial.column.tangent.leaves) > 1 or trial.column.from_reference
+        return bool(trial.doubt) and trial.open > 0 and not (shared or trial.fails)
+
+    def apply(self, trial: Trial) -> Trial:
+        accepted = []
+        for one in trial.compared:
+            comparison = one.comparison
+            candidates = comparison.undecided & comparison.may_be_residue(_beside(trial, one))
+            steady = _steady(trial.columns, one, trial.column, candidates)
+            if np.any(steady):  # no more is known of the entries that were not among the worst
+                candidates = _marked(True, worst_entries(comparison, candidates), steady.size)
+            after = replace(comparison, residue=candidates & ~steady)
+            accepted.append(one._replace(comparison=after))
+        return trial.with_compared(accepted, self.name)
 
 
 class Tail(Stage):
     """Leaves open a zero where f has a tail: it stands still about x, and moves gradually farther
     off.
 
-    Without this a zero derivative of `sigmoid` at 37 would pass, where the right one is 1e-16.
-    Costs up to thirty evaluations. Ours.
+    Without this a zero derivative of `sigmoid` at 37 would pass, where the right one is 1e-16. A
+    zero that the rule of a saturated softmax arrives at through numbers of 1e-75, beside inputs
+    that f shows, passes. Costs up to thirty evaluations, and six of the derivative. Ours.
     """
 
     name = "tail of f"
@@ -769,8 +819,8 @@ class Tail(Stage):
         opened = []
         for one in trial.compared:
             own = tail if columns.probes.full or one.kind == "each" else rows
-            agrees = one.comparison.agrees
-            opened.append(one.opened(own[: agrees.size] & agrees))
+            entries = own[: one.comparison.agrees.size] & one.comparison.agrees
+            opened.append(one.opened(entries & ~_underflows(trial, one, entries)))
         return trial.with_compared(opened, self.name)
 
 
@@ -832,6 +882,7 @@ STAGES: tuple[Stage, ...] = (
     ReferenceScatter(),
     InheritedRounding(),
     Halves(beyond=0),
+    Residues(),
     SteadyValues(),
     Tail(),
     LongLadder(),
@@ -889,7 +940,7 @@ def _is_loud(columns: Columns, found: Column) -> bool:
     return bool(np.any(found.noise > unit))
 
 
-def _marked(mask: NDArray[np.bool_], where: list[int], size: int) -> NDArray[np.bool_]:
+def _marked(mask: NDArray[np.bool_] | bool, where: list[int], size: int) -> NDArray[np.bool_]:
     """Returns a mask of that size with `mask` at these places."""
     marked = np.zeros(size, bool)
     marked[where] = mask
@@ -940,23 +991,81 @@ def _doubted_outputs(columns: Columns, compared: list[ModeComparison]) -> NDArra
     return doubted
 
 
-def _steady_below_rounding(
-    columns: Columns, one: ModeComparison, found: Column
-) -> NDArray[np.bool_]:
-    """Marks the values below the rounding of f that are steady where x moves by a unit of
-    rounding.
+def _beside(trial: Trial, one: ModeComparison) -> Vector:
+    """Returns, by entry, the derivative over which f would move as much as it does when all inputs
+    move by their scale.
     """
-    comparison = one.comparison
-    candidates = comparison.saturated & (comparison.automatic != 0) & comparison.agrees
-    tried = worst_entries(comparison, candidates & ~comparison.undecided)
-    steady = np.zeros_like(candidates)
-    if tried:
+    columns, rows, size = trial.columns, trial.block.rows, one.comparison.automatic.size
+    moves = np.zeros(size)
+    with np.errstate(all="ignore"):
+        if one.kind == "each":
+            v = columns.probes.tangent(columns.problem.origin).vector
+            moves = np.abs(Forward(columns.problem).column(columns.base, v)[1])
+        elif one.kind == "rows" and rows is not None:
+            lengths = columns.problem.length_scales[trial.block.columns]
+            moves = np.max(np.abs(rows * lengths), axis=1, initial=0.0)
+        return np.asarray(moves[:size] / trial.column.tangent.length)
+
+
+def _underflows(trial: Trial, one: ModeComparison, entries: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Marks those of these zeros that are the end of a tail that the rule itself follows, far below
+    what could be seen: where x moves back towards f, the derivative is a number of that size.
+    """
+    columns, found, underflows = trial.columns, trial.column, np.zeros(entries.size, bool)
+    tried = worst_entries(one.comparison, entries)
+    least = one.comparison.tolerance.eps**2 * _beside(trial, one)
+    if not tried or not np.any(least[tried]):
+        return underflows
+    for t in UNDERFLOW_DISTANCES:
+        for step in (t * found.tangent.length, -t * found.tangent.length):
+            if step > columns.problem.longest_step(found.tangent.vector):
+                continue
+            point = moved_by(columns.problem, found.tangent, step)
+            take = partial(_automatic_at, columns, point, one.kind, tried, found)
+            values = attempt(take, UnstableOutputError)
+            if values is not None:
+                size = np.abs(values)
+                underflows[tried] |= (size > 0) & (size <= least[tried])
+        if underflows[tried].all():
+            return entries  # those that were not tried are no larger
+    return underflows
+
+
+def _steady(
+    columns: Columns, one: ModeComparison, found: Column, candidates: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Marks the worst of these entries whose automatic value hardly changes beside x.
+
+    What terms that cancel leave over is rounding, and changes at random. It may stay the same while
+    one leaf moves by a unit of rounding, and at all points where f is linear. So all of x moves
+    farther, and the probes with it, by what is too short for the derivative of a tail to change.
+    """
+    comparison, probes = one.comparison, columns.probes
+    tried = worst_entries(comparison, candidates)
+    steady = np.zeros(candidates.size, bool)
+    steady[tried] = True
+
+    def compare(rows: list[int], values: Vector) -> None:
+        """Keeps those of these rows that are steady at one more point."""
+        here = comparison.automatic[rows]
         with np.errstate(all="ignore"):
-            here = comparison.automatic[tried]
-            around = _automatic_nearby(columns, one.kind, tried, found)
-            changes = [np.abs(values - here) for values in around]
-            steady[np.array(tried)[np.max(changes, axis=0) < STEADY_PART * np.abs(here)]] = True
-    return np.asarray(steady)
+            steady[rows] = np.abs(values - here) < STEADY_PART * np.abs(here)
+
+    for point in points_within_rounding(columns.problem, probes.seed, found.tangent.leaves):
+        rows = [k for k in tried if steady[k]]
+        if rows:
+            compare(rows, _automatic_at(columns, point, one.kind, rows, found))
+    eps = comparison.tolerance.eps
+    if eps > COARSE_EPS or one.kind == "first":
+        return steady
+    random = generator(probes.seed, Stream.RESIDUE)
+    for point in points_around(columns.problem, probes.seed, eps, RESIDUE_DISTANCES):
+        rows = [k for k in tried if steady[k]]
+        take = partial(_automatic_at, columns, point, one.kind, rows, found, random)
+        values = attempt(take, UnstableOutputError) if rows else None
+        if values is not None:
+            compare(rows, values)
+    return steady
 
 
 def _automatic_nearby(
@@ -971,18 +1080,29 @@ def _automatic_nearby(
 
 
 def _automatic_at(
-    columns: Columns, point: Vector, kind: RowKind, rows: list[int], found: Column
+    columns: Columns,
+    point: Vector,
+    kind: RowKind,
+    rows: list[int],
+    found: Column,
+    random: np.random.Generator | None = None,
 ) -> Vector:
-    """Returns the automatic values of these rows at another point."""
+    """Returns the automatic values of these rows at another point, for the same probes, or with
+    `random` for those that are `perturbed`.
+    """
     problem, base, v, width = columns.problem, columns.base, found.vector, columns.base.Y.size
+
+    def probe(vector: Vector) -> Vector:
+        return vector if random is None else perturbed(vector, random, RESIDUE_DISTANCES[-1])
+
     if kind == "first":
         values = evaluate(problem, base, point, Purpose.ROUNDING)
         return np.array([values[:width] @ v[:width]])
     if kind == "each":
         forward = Forward(problem, point)
-        return forward.column(base, v, found.tangent.leaves)[1][rows]
+        return forward.column(base, probe(v), found.tangent.leaves)[1][rows]
     reverse = Reverse(problem, point)
-    return np.array([reverse.row(base, columns.probes.row(k)) @ v for k in rows])
+    return np.array([reverse.row(base, probe(columns.probes.row(k))) @ v for k in rows])
 
 
 def count_open(compared: list[ModeComparison]) -> int:

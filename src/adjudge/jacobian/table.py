@@ -27,7 +27,7 @@ from adjudge.constants import (
     SIGNIFICANT_PART,
 )
 from adjudge.estimate import SIGNIFICANT_BITS, Column, Estimator, Slopes
-from adjudge.findings import BudgetSpent, Entry, Finding, Remedy, Status, Task
+from adjudge.findings import BudgetSpent, Entry, Finding, Remedy, Status, Task, entry_name
 from adjudge.floats import Vector, norm, relative_step
 from adjudge.jacobian.adjoint import AdjointTest
 from adjudge.jacobian.affine import Affine
@@ -748,6 +748,12 @@ class Table:
             tally.nonzero += int(np.count_nonzero(comparison.automatic))
             tally.resolution = max(tally.resolution, comparison.resolution)
             return
+        if comparison.unseen is not None and np.any(comparison.unseen):
+            k = int(np.argmax(comparison.unseen))
+            of = row_name(self.probes, self.base, kind, k)
+            name = entry_name(of, column_name(self.problem, found.tangent))
+            count = int(np.count_nonzero(comparison.unseen))
+            tally.count_saturated(count, name, float(comparison.automatic[k]))
         fails, undecided = comparison.fails, comparison.undecided
         slopes, kink = columns.slopes(found, kind), np.zeros_like(fails)
         if slopes is not None:

@@ -38,6 +38,8 @@ class Stream(IntEnum):
     """The factors that fill all digits of a cotangent, to show the order of sums on a device."""
     NARROW_DTYPE = 7
     """The points and probes at which a narrow dtype is compared with double precision."""
+    NARROW_PROBES = 64
+    """The factors by which the probes of that comparison change away from x."""
     SHARED_TANGENT = 8
     """The entries that forward mode puts in place of zeros in what `RR` has pulled back."""
     FORWARD_BY_REVERSE = 9
@@ -90,6 +92,8 @@ class Stream(IntEnum):
     """The cotangent or tangent of the first derivative that all engines share."""
     SCATTER = 60
     """The signs by which x moves to points at which the scatter of automatic numbers is seen."""
+    RESIDUE = 63
+    """The probes for which a number that may be zero and rounding is taken again."""
     TERMS_OF_PROBE = 62
     """The two probes for which additivity is tried once more."""
     KINK_TANGENTS = 61

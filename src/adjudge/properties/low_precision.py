@@ -47,6 +47,7 @@ from adjudge.jacobian import (
     Sides,
     ValueAtPoints,
     deviation_of_values,
+    perturbed,
     points_around,
     points_within_rounding,
     random_probes,
@@ -173,9 +174,19 @@ class _LowPrecision:
         return self._named(k, int(found.probe[k]), close, wrong, factor)
 
     def _pair(self, points: Sequence[Vector], *, from_x: bool = False) -> AtPoints:
-        """Returns both derivatives at these points."""
+        """Returns both derivatives at these points, away from x for probes that change as well.
+
+        In sixteen bits probes have no digits that could change.
+        """
+        factors: list[Vector] = []
+        if not from_x and self.eps <= COARSE_EPS:
+            random, ones = generator(self.seed, Stream.NARROW_PROBES), np.ones(self.by.size)
+            # Products with the eight bits of a probe are exact in single precision.
+            factors = [np.round(perturbed(ones, random) * 2.0**15) / 2.0**15 for _ in points]
         low, high = (
-            DerivativeAtPoints(one, self.letter, points, self.probes, from_x=from_x)
+            DerivativeAtPoints(
+                one, self.letter, points, self.probes, from_x=from_x, factors=factors
+            )
             for one in (self.low, self.high)
         )
         return low, high
@@ -269,7 +280,9 @@ class _LowPrecision:
         by_leaf = common_factors(biases, self.few + BIAS_DRIFTS * float(np.max(drift, initial=0.0)))
         for j, part in enumerate(self.of.slices):
             entries = np.arange(self.of.size)[part]
-            if self.sides.hides(at, (by_leaf[j] - 1) * found.size[part], entries):
+            # The size is that of the larger side, which is the narrow one for a large factor.
+            off = (by_leaf[j] - 1) / max(1.0, abs(by_leaf[j])) * found.size[part]
+            if self.sides.hides(at, off, entries):
                 by_leaf[j] = 1.0
         return by_leaf
 
