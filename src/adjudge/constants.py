@@ -624,6 +624,18 @@ part. The value is ours and has no derivation."""
 LARGE_PROBES = 2.0**20
 """A gradient that is clipped beyond some magnitude is a right linear map of small cotangents, and
 would pass. The second probe is the first one times this. The value is ours."""
+SMALLER_PROBES = (2.0**5, 2.0**10, 2.0**15)
+"""The vjp of a matrix exponential is a block of the exponential of a larger matrix, whose rounding
+is that of the cotangent. For a large one the right rule would be called nonlinear. It loses digits
+at these factors as well, where a rule that clips changes nothing yet. The values are ours."""
+SMALLER_PROBE_UNITS = 2.0**12
+"""A rule that is far off for large probes would pass for one that rounds with their size. Rounding
+may be this many units times the factor; that of a matrix exponential of 316 rows was seen to be
+2600. The value is ours."""
+SMALLER_PROBE_PART = 0.5
+"""In single precision a large probe may leave no digit of a right rule, and a gradient that is
+clipped would pass for it. What is clipped shrinks as well: less than this part of the image is
+left. The value is ours."""
 LARGE_PROBES_NARROW = 2.0**3
 """In sixteen bits a probe that is a million times as large overflows, and shows nothing of a clip.
 The second probe is the first one times this, since float16 ends at 65504. The value is ours."""

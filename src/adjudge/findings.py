@@ -115,6 +115,7 @@ class Remedy(Enum):
     MEND_CONSTANT = auto()
     MEND_NARROW_DTYPE = auto()
     MULTIPLY_BY_PROBE = auto()
+    LIMIT_PROBE = auto()
     APPLY_LINEAR_MAP = auto()
     READ_STRIDES = auto()
     ACCEPT_UNDEFINED = auto()

@@ -23,6 +23,9 @@ from adjudge.constants import (
     LARGE_PROBES_NARROW,
     MAP_OF_ZERO_UNITS,
     RUNS_APART,
+    SMALLER_PROBE_PART,
+    SMALLER_PROBE_UNITS,
+    SMALLER_PROBES,
     UNDERFLOW,
 )
 from adjudge.engine import UNDEFINED, Array, Arrays, HandBackend, MaybeArrays
@@ -111,7 +114,7 @@ class LinearRule:
             yield from varying
             # Numbers that were flushed to zero, or overflow, are no error of the rule.
             if all(finding.note for finding in varying):
-                yield from checks.equal(
+                unequal = checks.equal(
                     Status.NONLINEAR,
                     self.rule.letter,
                     self.image,
@@ -120,6 +123,14 @@ class LinearRule:
                     partial(NotHomogeneous, rule=self.rule, factor=int(factor)),
                     Remedy.MULTIPLY_BY_PROBE,
                 )
+                findings = list(unequal)
+                if findings and self._rounds_with_size(u, first, scaled, factor):
+                    status, remedy = Status.INACCURATE, Remedy.LIMIT_PROBE
+                    findings = [
+                        replace(finding, status=status, remedy=remedy, note=True)
+                        for finding in findings
+                    ]
+                yield from findings
         elif checks.any_order:
             # Sums of the few digits of probes are exact, and so the same in every order. A probe
             # with all digits shows the order in which a device adds.
@@ -132,6 +143,22 @@ class LinearRule:
             yield from self._unrepeatable(pairs)
         if self.rule is Rule.VJP:
             yield from self.zero(np.zeros(u.size))
+
+    def _rounds_with_size(self, u: Vector, first: Vector, scaled: Vector, factor: float) -> bool:
+        """Returns whether the image loses digits in proportion to the size of its probe. What a
+        rule clips is exact up to some size, and shrinks beyond it. The test is ours.
+        """
+        if factor < LARGE_PROBES:
+            return False
+        size = float(np.max(np.abs(first)))
+        with np.errstate(all="ignore"):
+            images = {k: self.apply(-k * u) / -k for k in SMALLER_PROBES} | {factor: scaled}
+            for k, image in images.items():
+                units = largest_difference(image, first) / (self.checks.tolerance.eps * k * size)
+                left = float(image @ first) / float(first @ first)
+                if not (0 < units <= SMALLER_PROBE_UNITS and left >= SMALLER_PROBE_PART):
+                    return False
+        return True
 
     def _factor(self, first: Vector) -> float:
         """Returns the factor of the second probe: large, and far from where the dtype overflows."""

@@ -826,6 +826,10 @@ REMEDIES: dict[Remedy, str | Callable[[Finding], str]] = {
     Remedy.MULTIPLY_BY_PROBE: lambda finding: (
         f"multiply by the {_rule(finding).probe}, and by nothing that depends on it"
     ),
+    Remedy.LIMIT_PROBE: lambda finding: (
+        f"the rule loses digits in proportion to the size of its {_rule(finding).probe}, under a "
+        "scaled loss for example"
+    ),
     Remedy.APPLY_LINEAR_MAP: _apply_linear_map,
     Remedy.READ_STRIDES: "read the cotangent by its strides, or copy it into contiguous memory "
     "first",

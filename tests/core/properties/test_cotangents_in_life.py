@@ -134,6 +134,47 @@ def test_a_right_rule_passes_whatever_the_layout_and_size_of_its_cotangent(name,
     assert not {LayoutMatters, LayoutRaised, NotHomogeneous} & set(details(report))
 
 
+def exponential(a):
+    """The exponential of a matrix, by 2^n-th powers of a series."""
+    halvings = max(0, int(np.ceil(np.log2(np.linalg.norm(a, 1)))) + 3)
+    term = total = np.eye(len(a), dtype=a.dtype)
+    for k in range(1, 14):
+        term = (term @ a / 2**halvings / k).astype(a.dtype)
+        total = total + term
+    for _ in range(halvings):
+        total = total @ total
+    return total
+
+
+def pull_exponential(a, w):
+    k = len(a)
+    return exponential(np.block([[a.T, w], [0 * a, a.T]]))[:k, k:]
+
+
+EXPONENTIALS = {
+    "right": pull_exponential,
+    "clipped beyond a thousand": lambda a, w: pull_exponential(a, np.clip(w, -1e3, 1e3)),
+    "clipped beyond a hundred thousand": lambda a, w: pull_exponential(a, np.clip(w, -1e5, 1e5)),
+    "saturated": lambda a, w: pull_exponential(a, 1e4 * np.tanh(w / 1e4).astype(w.dtype)),
+    "not transposed": lambda a, w: pull_exponential(a.T, w),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", EXPONENTIALS)
+def test_a_right_rule_that_loses_digits_with_the_size_of_its_cotangent_passes(name, seed, dtype):
+    a = np.random.default_rng(seed).normal(size=(4, 4)).astype(dtype) / 4
+    rule = ByHand(exponential, vjp=lambda a, w: EXPONENTIALS[name](a, w).astype(w.dtype))
+
+    report = examine(rule, a, seed=seed)
+
+    assert report.verdict is (Verdict.PASS if name == "right" else Verdict.FAIL)
+    if name == "right":
+        (note,) = [f for f in report.findings if type(f.detail) is NotHomogeneous] or [None]
+        assert note is None or "loses digits in proportion" in text_of(note)
+
+
 def test_gradients_that_overflow_for_a_large_cotangent_are_no_error():
     steep = ByHand(lambda x: 1e35 * x, vjp=lambda x, w: (1e35 * w).astype(w.dtype))
 
