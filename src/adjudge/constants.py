@@ -334,6 +334,9 @@ derivation."""
 POINTS_BESIDE_KINK = 2
 """At a kink a rule that is wrong on one side would pass. It is judged at this many points beside x,
 the second opposite to the first in every coordinate. The value is the least that has both sides."""
+PAIRS_BESIDE_KINK = 3
+"""Near a point with ties differences may cross the next kink, and say nothing. Another pair of
+points is taken then, up to so many; the last one lies closer. The value is ours."""
 KINK_REACH = 0.01
 """Farther off x lies the next kink, and closer to it the steps of differences reach back across
 this one. The points beside a kink lie this part of the scale of each input away. The value is ours
@@ -352,15 +355,42 @@ what is left of it is of the order of the step squared. Both numbers are ours.""
 NARROW_ONE_SIDED = (2.0**-7, 2e-2)
 """In single precision a step of 2^-16 leaves a slope few digits. This pair stands in for
 `ONE_SIDED` there. Both numbers are ours and have no derivation."""
+STRAIGHT_PART = 1 / 8
+"""At a jump, or at a vertical tangent, a slope changes by about its own size where the step is
+halved, and there is nothing that a value could lie between. An output counts only if its slopes
+change by no more than this part of their size. The value is ours and has no derivation."""
 KINKED_GROUPS = 8
 """Mistakes of opposite signs at several kinks may cancel in one cotangent. The outputs with a kink
 are therefore pulled back in at most this many groups; up to as many outputs are compared one by
 one. The value is ours and bounds the cost."""
-SECANTS_BESIDE_KINK = (4, 16)
+BESIDE_TANGENTS = 6
+"""Whether slopes add up is looked at beside so many random tangents. Of three equal numbers the
+middle one is the same along two tangents and along their sum in about a third of all cases, and
+then nothing shows. The value is ours."""
+DEFECT_STEPS = (1.0, 2.0**-3, 2.0**-6)
+"""What slopes fail to add up by shrinks like the step where f is smooth, and grows as the step
+shrinks where it is noise. At ties it stays what it is. It is looked at over these parts of the
+step, of which the latter are taken where the first shows something. The values are ours."""
+DEFECT_FACTOR = 8.0
+"""Where slopes do not add up, a value may lie outside of them by so many times what they fail to
+add up by: the largest of what a few tangents show is less than what the generalised derivative
+allows. The value is ours and has no derivation."""
+SECANTS_BESIDE_KINK = (4, 24)
 """At a kink that is neither convex nor concave (a median of ties, a sum of rectified units with
 factors of both signs) right derivatives lie outside of the one-sided slopes. Before a value fails
-for that, as many long secants beside x, and as many short ones, must lie between the slopes. With 4
-of each a right network of six units failed at two of six seeds. The values are ours."""
+for that, as many long secants beside x, and as many short ones, must lie between the slopes, and f
+must bend to the same side about x along all of them. With 4 of each a right network of six units
+failed at two of six seeds; with 16 short ones, and without the second condition, clipped sums
+failed at one of twenty. The values are ours."""
+SECANT_REACH = (2.0, 1 / 8)
+"""The long and the short secants beside a kink reach so many steps to both sides: over the points
+from which they are taken, and over an eighth of their distance. The values are ours."""
+SECANT_ERRORS = 16
+"""A secant beside a kink counts as outside of the slopes at x by this many of their errors, since
+it has curvature that they do not have. The value is ours and has no derivation."""
+ROW_POWERS = (1, 5)
+"""An entry of reverse mode that claims more than it may weighs most along the row itself. Along the
+fifth power of the row the largest entries are nearly alone. The values are ours."""
 
 # ---- Saturation
 

@@ -28,6 +28,7 @@ from adjudge.constants import (
     KINK_REACH,
     KINK_REACH_REDUCTION,
     NARROW_KINK_REACH,
+    PAIRS_BESIDE_KINK,
     POINTS_BESIDE_KINK,
     ROOM_FOR_LAYOUTS,
     RUNS_APART,
@@ -229,12 +230,13 @@ def judge_here_or_nearby(
     narrow = any(leaf.eps > COARSE_EPS for leaf in problem.X.leaves)
     reach = NARROW_KINK_REACH if narrow else KINK_REACH
     judged: list[Judgement] = []
+    most = PAIRS_BESIDE_KINK * POINTS_BESIDE_KINK
     for number, there in enumerate(_points(base, settings.seed, reach)):
         seed = settings.seed + 101 + number
         if not problem.counts.allows(needed):
             break
         judged.append(judge(there, replace(closer, seed=seed), provenance))
-        if judged[-1].verdict is Verdict.FAIL or len(judged) == POINTS_BESIDE_KINK:
+        if judged[-1].verdict is Verdict.FAIL or _settled(judged) or len(judged) == most:
             break
     _combined(outcome, judged, open_, reach)
     return outcome
@@ -743,11 +745,13 @@ def _points(base: Base, seed: int, reach: float) -> Iterator[Base]:
     X = problem.X
     leaves = problem.primal_inputs or len(X.leaves)  # of a derivative its cotangents stay
     one, two = np.zeros(X.size), np.zeros(X.size)
-    for here in X.slices[:leaves]:
-        sides = random_entries(random, here.stop - here.start)
+    for leaf, here in zip(X.leaves[:leaves], X.slices[:leaves], strict=True):
+        # Of 256 different entries two are often equal, and equal numbers would be tied again.
+        wide, size = leaf.eps <= COARSE_EPS, here.stop - here.start
+        sides = random_entries(random, size, wide=wide)
         lengths = reach * scale(problem.origin[here])
         one[here] = lengths * sides
-        two[here] = -lengths * np.sign(sides) * np.abs(random_entries(random, sides.size))
+        two[here] = -lengths * np.sign(sides) * np.abs(random_entries(random, size, wide=wide))
     moves = [one, two, np.abs(one), -np.abs(two)]
     for move in (*moves, *(KINK_REACH_REDUCTION * move for move in moves)):
         there = _moved(problem, move)
@@ -756,6 +760,13 @@ def _points(base: Base, seed: int, reach: float) -> Iterator[Base]:
         at_it = attempt(partial(observe, there))
         if at_it is not None and np.all(np.isfinite(at_it.values) | ~np.isfinite(base.values)):
             yield at_it
+
+
+def _settled(judged: list[Judgement]) -> bool:
+    """Returns whether the points of the last pair, which lie on opposite sides, are all right."""
+    last = judged[-POINTS_BESIDE_KINK:]
+    pairs = len(judged) % POINTS_BESIDE_KINK == 0
+    return bool(judged) and pairs and all(there.verdict is Verdict.PASS for there in last)
 
 
 def _moved(problem: Problem, move: Vector) -> Problem | None:
@@ -782,7 +793,7 @@ def _combined(outcome: Judgement, judged: list[Judgement], modes: set[str], reac
     for tally in outcome.tallies:
         if tally.mode not in modes:
             continue
-        settled = right == POINTS_BESIDE_KINK and tally.mode not in outcome.undecidable
+        settled = _settled(judged) and tally.mode not in outcome.undecidable
         for k, finding in enumerate(outcome.findings):
             if finding.mode == tally.mode and finding.status is Status.NONSMOOTH:
                 assert isinstance(finding.detail, Disagreement)

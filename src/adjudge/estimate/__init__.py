@@ -22,7 +22,7 @@ from adjudge.estimate.directional import (
     representable,
 )
 from adjudge.estimate.estimator import ByReference, Differences, Effort, Estimator
-from adjudge.estimate.kinks import Irregularity, Slopes, irregularity
+from adjudge.estimate.kinks import Irregularity, Slopes, half_gaps, irregularity
 from adjudge.estimate.noise import (
     SIGNIFICANT_BITS,
     may_round_inside,
@@ -59,6 +59,7 @@ __all__ = [
     "Slopes",
     "bind",
     "describe_move",
+    "half_gaps",
     "irregularity",
     "may_round_inside",
     "moved_by",

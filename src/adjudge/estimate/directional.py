@@ -10,9 +10,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from adjudge.constants import (
+    BESIDE_TANGENTS,
     COARSE_EPS,
+    DEFECT_STEPS,
     DROWNED_PART,
     EXACT_FRESH_STEPS,
     EXACT_SECOND_LADDER_FACTOR,
@@ -21,12 +24,14 @@ from adjudge.constants import (
     JUMP_BAR_UNITS,
     LONGEST_STEP,
     NARROW_EPS,
+    NARROW_ONE_SIDED,
+    ONE_SIDED,
     SECOND_LADDER_FACTOR,
     SHORT_STEP_REDUCTIONS,
     STEP_REDUCTIONS,
 )
 from adjudge.errors import InputError, attempt
-from adjudge.estimate.kinks import jumps
+from adjudge.estimate.kinks import defects, jumps
 from adjudge.estimate.stencils import (
     Estimate,
     Sample,
@@ -41,7 +46,16 @@ from adjudge.estimate.stencils import (
 )
 from adjudge.findings import Method, Scheme
 from adjudge.floats import Vector, relative_step
-from adjudge.problem import Base, Move, Problem, Purpose, Tangent, evaluate
+from adjudge.problem import (
+    Base,
+    Move,
+    Problem,
+    Purpose,
+    Stream,
+    Tangent,
+    evaluate,
+    generator,
+)
 
 
 @dataclass(frozen=True)
@@ -347,6 +361,55 @@ def with_jumps(problem: Problem, base: Base, found: Column) -> Column:
         return found
     before = 0.0 if estimate.half_gap is None else estimate.half_gap
     return replace(found, estimate=replace(estimate, half_gap=np.where(seen, np.inf, before)))
+
+
+def with_defects(problem: Problem, base: Base, found: Column, doubted: NDArray[np.bool_]) -> Column:
+    """Returns the same column, with what the slopes of the outputs `doubted` fail to add up by.
+
+    The slope along the sum of two tangents is compared with the sum of their slopes, for this
+    tangent to either side and random ones that move all of x. Where f is smooth that takes up to
+    twenty evaluations, and twice as many where it is not.
+    """
+    lengths, (step, _) = problem.length_scales, ONE_SIDED
+    if base.coarsest_eps > NARROW_EPS:
+        step, _ = NARROW_ONE_SIDED
+    v, steps = found.tangent.length * found.vector, [step * ratio for ratio in DEFECT_STEPS]
+    if found.step == 0 or problem.longest_step(np.abs(v) + lengths) < step:
+        return found
+
+    def slope(tangent: Vector, h: float) -> Vector:
+        point = problem.clipped(problem.origin + h * tangent)
+        values = evaluate(problem, base, point, Purpose.KINK)
+        with np.errstate(all="ignore"):
+            return np.asarray((values - base.values) / h)
+
+    with np.errstate(all="ignore"):
+        unit = base.coarsest_eps * base.magnitude(base.values) + base.noise
+        unit = unit / steps[-1]
+
+    # The tangents are the same in every check, so that no verdict depends on them.
+    def tangent(k: int) -> Vector:
+        random = generator(0, Stream.BESIDE_TANGENTS, k)
+        return np.asarray(random.integers(-256, 257, lengths.size) / 256 * lengths)
+
+    largest, both = np.zeros(base.whole.size), found.tangent.coordinate is not None
+    sides = [(side, slope(side, step)) for side in (v, -v)]
+    pairs, rows = [], []
+    for k in range(BESIDE_TANGENTS):
+        u = tangent(k)
+        along_u = slope(u, step)
+        # Beside the largest of equal numbers, one that grows shows nothing, and one that shrinks
+        # does. A random tangent has both in it.
+        for side, along in sides if both else (sides[k % 2],):
+            pairs.append((k, side))
+            rows.append((along_u, along, slope(side + u, step)))
+    shown = doubted & (defects([tuple(np.array(rows).swapaxes(0, 1))], steps[:1], unit) > 0)
+    for (k, side), row, seen in zip(pairs, rows, shown, strict=True):
+        if np.any(seen):
+            u = tangent(k)
+            finer = [(slope(u, h), slope(side, h), slope(side + u, h)) for h in steps[1:]]
+            largest = np.fmax(largest, np.where(seen, defects([row, *finer], steps, unit), 0.0))
+    return replace(found, estimate=replace(found.estimate, defect=largest))
 
 
 def _drowned_in_rounding(estimate: Estimate) -> bool:

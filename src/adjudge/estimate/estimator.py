@@ -19,6 +19,7 @@ from adjudge.estimate.directional import (
     not_movable,
     steps_around,
     two_evaluations,
+    with_defects,
     with_jumps,
     with_ladder,
     with_longer_step,
@@ -53,6 +54,9 @@ class Effort(Enum):
     JUMPS = auto()
     """Six evaluations beside x, where the error bar is wide: a jump stays however short the
     step."""
+    DEFECTS = auto()
+    """Up to forty evaluations beside x, along sums of this tangent and others: at ties the slopes
+    do not add up."""
 
 
 @dataclass(frozen=True)
@@ -162,6 +166,9 @@ class Differences(Estimator):
         if effort is Effort.LONG_STEPS:
             steps = steps_around(problem, base, found, far=True)
             return with_steps(problem, base, found, steps) or found
+        if effort is Effort.DEFECTS:
+            everything = np.ones(base.whole.size, bool)
+            return with_defects(problem, base, found, everything if doubted is None else doubted)
         return with_jumps(problem, base, found)
 
 
@@ -173,6 +180,7 @@ _BEFORE = {
     Effort.MEASURED_NOISE: Effort.SECOND_LADDER,
     Effort.LONG_STEPS: Effort.TWO_EVALUATIONS,
     Effort.JUMPS: Effort.LADDER,
+    Effort.DEFECTS: Effort.LADDER,
 }
 """The effort that each other one builds on."""
 

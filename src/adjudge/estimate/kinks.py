@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from adjudge.constants import (
     COARSE_EPS,
+    DEFECT_FACTOR,
     JUMP_KEPT,
     KINK_EXPONENTS,
     KINK_ORDER,
@@ -52,7 +53,7 @@ def _lasts(parts: Vector, kept: float, error: Vector, *, grows: bool = False) ->
         sizes = np.abs(parts)
         largest = sizes[0] if grows else np.max(sizes, axis=0)
         one_sign = np.all(parts > 0, axis=0) | np.all(parts < 0, axis=0)
-        lasting = one_sign & (np.min(sizes, axis=0) > kept * largest) & (sizes[-1] > error)
+        lasting = one_sign & (np.min(sizes, axis=0) >= kept * largest) & (sizes[-1] > error)
     return np.asarray(lasting)
 
 
@@ -87,6 +88,23 @@ def half_gaps(bends: Vector, steps: Sequence[float], unit: Vector) -> Vector | N
     return np.where(kinks, bends[-1], 0.0) if np.any(kinks) else None
 
 
+def defects(
+    slopes: Sequence[tuple[Vector, Vector, Vector]], steps: Sequence[float], unit: Vector
+) -> Vector:
+    """Returns what the slopes to one side along `u`, `v` and `u + v` fail to add up by; 0 where
+    they do.
+
+    `slopes` are those along the three, for each of these steps, as rows of outputs, and `unit` is
+    the rounding of each output over the last step.
+    """
+    with np.errstate(all="ignore"):
+        gaps = np.array([both - one - other for one, other, both in slopes])
+        one, other, _ = slopes[-1]
+        visible = VISIBLE_KINK * np.fmax(np.abs(one), np.abs(other))
+        bent = _kinks(gaps, steps, np.fmax(visible, LASTING_UNITS * unit))
+    return np.where(bent, np.abs(gaps[-1]), 0.0)
+
+
 @dataclass(frozen=True)
 class Slopes:
     """The slopes of f to the left and to the right of x: each lies half their gap from their mean.
@@ -99,6 +117,20 @@ class Slopes:
     mean: Vector
     half_gap: Vector
     """What the slope to the right exceeds the mean by: 0 without a kink, infinite at a jump."""
+    defect: Vector | None = None
+    """What the slopes fail to add up by, where that was looked at: 0 where they do.
+
+    Of three equal numbers the middle one stays where it is whichever of them moves, and along any
+    tangent its slopes to both sides are the same. It has a kink all the same, since its slope along
+    the sum of two tangents is not the sum of theirs.
+    """
+
+    @property
+    def bent(self) -> NDArray[np.bool_]:
+        """The outputs that are not differentiable at x: they have a kink or a jump, or slopes that
+        do not add up.
+        """
+        return self.kinks if self.defect is None else self.kinks | (self.defect > 0)
 
     @property
     def kinks(self) -> NDArray[np.bool_]:
@@ -107,7 +139,8 @@ class Slopes:
 
     def part(self, which: slice) -> Slopes:
         """Returns the slopes of these outputs."""
-        return Slopes(self.mean[which], self.half_gap[which])
+        defect = None if self.defect is None else self.defect[which]
+        return Slopes(self.mean[which], self.half_gap[which], defect)
 
     def at(self, k: int) -> tuple[float, float] | None:
         """Returns the slopes of output `k` to the left and to the right; `None` without a kink."""
@@ -120,28 +153,28 @@ class Slopes:
         """
         with np.errstate(all="ignore"):
             radius = np.abs(np.where(w == 0, 0.0, w * self.half_gap))
+            defect = None if self.defect is None else np.abs(w * self.defect)
             return Slopes(
                 np.array([w[part] @ self.mean[part] for part in parts]),
                 np.array([radius[part].sum() for part in parts]),
+                None if defect is None else np.array([defect[part].sum() for part in parts]),
             )
 
     def explain(
-        self, doubted: NDArray[np.bool_], automatic: Vector, slack: Vector, *, ties: bool
+        self, doubted: NDArray[np.bool_], automatic: Vector, slack: Vector
     ) -> tuple[NDArray[np.bool_], bool]:
-        """Marks the doubted values that lie between the slopes, and says whether one of them can be
-        settled by nothing but another x.
-
-        The latter are a jump, a NaN at a kink and, with `ties`, an output without a kink beside one
-        that has it: of three equal numbers that are sorted the middle one stays where it is,
-        whichever of them moves, so its slopes are not what the derivatives nearby tend to.
+        """Marks the doubted values that lie between the slopes, or no farther from them than slopes
+        that do not add up explain. Says whether one of them can be settled by nothing but another
+        x, which are a jump and a NaN at a kink.
         """
-        kinks, jumps = self.kinks, np.isinf(self.half_gap)
-        unsettled = doubted & kinks & (jumps | np.isnan(automatic))
-        if ties and np.any(kinks & ~jumps):
-            unsettled |= doubted & ~kinks
+        bent, jumps = self.bent, np.isinf(self.half_gap)
+        unsettled = doubted & bent & (jumps | np.isnan(automatic))
         with np.errstate(all="ignore"):
-            between = np.abs(automatic - self.mean) <= np.abs(self.half_gap) + slack
-        return unsettled | (doubted & kinks & between), bool(np.any(unsettled))
+            reach = np.abs(self.half_gap) + slack
+            if self.defect is not None:
+                reach = reach + DEFECT_FACTOR * self.defect
+            between = np.abs(automatic - self.mean) <= reach
+        return unsettled | (doubted & bent & between), bool(np.any(unsettled))
 
 
 # -- whether f has a derivative at x at all

@@ -28,7 +28,7 @@ from adjudge.constants import (
     SPACINGS_OF_A_VALUE,
     USUAL_OUTPUTS,
 )
-from adjudge.estimate.kinks import half_gaps
+from adjudge.estimate.kinks import Slopes, half_gaps
 from adjudge.findings import Method, Scheme
 from adjudge.floats import Vector, lowest_bit
 
@@ -55,6 +55,17 @@ class Estimate:
     size: Vector | None = None
     """The largest value that was seen, by output. f(x) may be 0 among large values, and then says
     nothing of the rounding of these."""
+    defect: Vector | None = None
+    """What the slopes along this tangent and along others fail to add up by, where they were looked
+    at; see `Slopes`."""
+
+    @property
+    def slopes(self) -> Slopes | None:
+        """The slopes to both sides of x; `None` where no kink was seen or looked for."""
+        if self.half_gap is None and self.defect is None:
+            return None
+        half_gap = np.zeros_like(self.value) if self.half_gap is None else self.half_gap
+        return Slopes(self.value, half_gap, self.defect)
 
 
 def larger(plus: Vector, minus: Vector) -> Vector:
@@ -366,8 +377,7 @@ def combined(one: Estimate, two: Estimate) -> Estimate:
 
     Per output it is the value with the narrower error bar, and the wider of the two bars, or one
     that reaches the other value where the two disagree. Among many outputs there is one with two
-    windows that agree by chance in one ladder; in both ladders there is not. `refine` says why a
-    FAIL needs this.
+    windows that agree by chance in one ladder; in both ladders there is not, so a FAIL needs this.
     """
     with np.errstate(all="ignore"):
         first = one.error <= two.error

@@ -120,10 +120,9 @@ class Columns:
 
     def slopes(self, found: Column, kind: RowKind) -> Slopes | None:
         """Returns the slopes to both sides of x of what is compared; `None` without any kink."""
-        estimate, count, probes = found.estimate, self.base.Y.size, self.probes
-        if estimate.half_gap is None:
+        count, probes, slopes = self.base.Y.size, self.probes, found.estimate.slopes
+        if slopes is None:
             return None
-        slopes = Slopes(estimate.value, estimate.half_gap)
         if kind == "first":
             assert self.problem.cotangent is not None
             return slopes.part(slice(count, None)).projected(self.problem.cotangent)

@@ -1,8 +1,9 @@
-"""This module compares automatic values with references and says what each difference means.
+"""This module compares automatic values with references and decides what each difference means.
 
-An entry agrees, fails, or stays undecided because the error bar of its reference is too wide for
-either answer. Nothing here evaluates f: a comparison is made from numbers that are at hand, and
-`refine` decides which further numbers are worth their evaluations.
+`decide` says of every entry of a comparison whether it passes, fails, or is open: the error bar of
+its reference is too wide for either answer, or f has a kink. Nothing here evaluates f: a comparison
+is made from numbers that are at hand, and the stages say which further numbers are worth their
+evaluations.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from adjudge.constants import (
     SIGNIFICANT_PART,
     UNDERFLOW,
 )
+from adjudge.estimate import Slopes
 from adjudge.findings import (
     AlsoWrong,
     Disagreement,
@@ -296,7 +298,7 @@ class Comparison:
         block.
 
         `sigmoid` at 40 is such a case: two evaluations show zero whether its derivative is right or
-        not, so `refine` looks at these entries before it believes them.
+        not, so the stages look at these entries before they are believed.
         """
         with np.errstate(all="ignore"):
             below = abs(self.automatic) <= SATURATED_UNITS * self.tolerance.eps * self.scales.secant
@@ -426,6 +428,41 @@ class Comparison:
         return float(ratio.max()) if ratio.size else 0.0
 
 
+@dataclass(frozen=True)
+class Decision:
+    """What one comparison decides, entry by entry. Each entry is marked in one mask at most, and
+    passes where it is marked in none; `open_reason` says why one is open.
+    """
+
+    fails: NDArray[np.bool_]
+    """The entries whose automatic value is wrong."""
+    undecided: NDArray[np.bool_]
+    """The entries that are open since their error bar is too wide."""
+    kinks: NDArray[np.bool_]
+    """The entries that are open since f has a kink, and the value lies between its slopes."""
+    unsettled: bool = False
+    """Says whether one of `kinks` can be settled by nothing but another x."""
+
+    @property
+    def open(self) -> NDArray[np.bool_]:
+        """The entries that are open for either reason."""
+        return self.undecided | self.kinks
+
+
+def decide(comparison: Comparison, slopes: Slopes | None = None) -> Decision:
+    """Decides every entry of a comparison: PASS, FAIL or open.
+
+    `slopes` are those to both sides of x of what is compared, where f has a kink there. Nothing is
+    evaluated or counted here.
+    """
+    fails, undecided = comparison.fails, comparison.undecided
+    if slopes is None:
+        return Decision(fails, undecided, np.zeros_like(fails))
+    slopes, doubted = slopes.part(slice(0, fails.size)), fails | undecided
+    kinks, unsettled = slopes.explain(doubted, comparison.automatic, comparison.allowed)
+    return Decision(fails & ~kinks, undecided & ~kinks, kinks, unsettled)
+
+
 ERRORS = (1e-2, 1e-4, 1e-6)
 """The relative errors of a single entry for which the report says how likely they would
 have shown."""
@@ -549,7 +586,7 @@ def findings_of(
         mistake, also = "", None
     seen: set[tuple[Status, Meaning]] = set()
     for entry in tally.open:
-        status, meaning, remedy = _open(entry)
+        status, meaning, remedy = open_reason(entry)
         # An entry that rounding hides is told once, whichever doubt it stands for.
         kind = status, Meaning.SATURATED if entry.rounding_level else meaning
         if kind not in seen:
@@ -571,7 +608,7 @@ _REMEDIES = {
 }
 
 
-def _open(entry: Entry) -> tuple[Status, Meaning, Remedy]:
+def open_reason(entry: Entry) -> tuple[Status, Meaning, Remedy]:
     """Returns what leaves an entry undecided, and what to do about it."""
     slopes = entry.slopes
     if slopes is not None:

@@ -31,9 +31,14 @@ from adjudge.constants import (
     NARROW_EPS,
     NARROW_ONE_SIDED,
     ONE_SIDED,
+    ROW_POWERS,
+    SECANT_ERRORS,
+    SECANT_REACH,
     SECANTS_BESIDE_KINK,
+    STRAIGHT_PART,
 )
 from adjudge.errors import attempt
+from adjudge.estimate import Slopes, half_gaps
 from adjudge.findings import Entry, Method, Scheme
 from adjudge.floats import Vector
 from adjudge.jacobian.comparison import Tally
@@ -70,21 +75,28 @@ def compare_one_sided(table: Table) -> None:
 
 
 @dataclass(frozen=True)
-class _Slopes:
-    """The slopes of every output along one tangent, to the left and to the right of x."""
+class _Along:
+    """The slopes of every output along one tangent, and between which numbers a value may lie."""
 
     tangent: Vector
-    least: Vector
-    most: Vector
+    slopes: Slopes
     error: Vector
     """What a value may lie outside of them; infinite where f has no slopes."""
 
     @property
+    def least(self) -> Vector:
+        """The smaller one of the two slopes of each output."""
+        return np.asarray(self.slopes.mean - np.abs(self.slopes.half_gap))
+
+    @property
+    def most(self) -> Vector:
+        """The larger one of the two slopes of each output."""
+        return np.asarray(self.slopes.mean + np.abs(self.slopes.half_gap))
+
+    @property
     def kinks(self) -> NDArray[np.bool_]:
         """The outputs with a kink along this tangent."""
-        with np.errstate(all="ignore"):
-            apart = self.most - self.least > 2 * self.error
-        return np.asarray(np.isfinite(self.error) & apart)
+        return self.slopes.kinks & np.isfinite(self.error)
 
 
 @dataclass
@@ -92,7 +104,7 @@ class _Search:
     """The comparisons of one table at a kink."""
 
     table: Table
-    along: list[_Slopes] = field(default_factory=list)
+    along: list[_Along] = field(default_factory=list)
     """The slopes along the tangents that do not depend on a rule."""
     kinked: list[int] = field(default_factory=list)
     """The outputs with a kink and a slope to each side of it."""
@@ -108,7 +120,9 @@ class _Search:
         self.relative = max(self.relative, table.tolerance.relative)
         self.lengths = self._lengths()
         known, kinks = np.ones(self.count, bool), np.zeros(self.count, bool)
-        # The last one is random, and only shows where the kinks are.
+        if table.record.bent is not None:
+            kinks |= table.record.bent
+        # The last one is random, and only shows where other kinks are.
         anything = random_entries(self.random, self.lengths.size) * self.lengths
         tangents = [*self._level_tangents(), anything]
         for tangent in tangents:
@@ -148,47 +162,55 @@ class _Search:
         with np.errstate(all="ignore"):
             return np.asarray(values - base.values)[: self.count]
 
-    def _slopes(self, tangent: Vector) -> _Slopes | None:
+    def _slopes(self, tangent: Vector) -> _Along | None:
         """Returns the slopes along a tangent; `None` where f, or the budget, has no room for it."""
         h = self.step
         if not self.table.budget.allows(EVALUATIONS + 1):
             return None
         if self.problem.longest_step(tangent) < h:
             return None
-        sides, change = [], np.zeros(self.count)
+        steps, sides = (h, h / 2), []
         for sign in (-1.0, 1.0):
-            long, short = self._at(sign * h * tangent), self._at(sign * h / 2 * tangent)
-            if long is None or short is None:
+            moves = [self._at(sign * step * tangent) for step in steps]
+            if any(move is None for move in moves):
                 return None
             with np.errstate(all="ignore"):
-                one, two = long / (sign * h), short / (sign * h / 2)
-                sides.append(2 * two - one)
-                change = np.fmax(change, np.abs(two - one))
+                sides.append(np.array(moves) / (sign * np.array(steps)[:, None]))
+        left, right = sides
         with np.errstate(all="ignore"):
-            size = np.fmax(np.abs(sides[0]), np.abs(sides[1]))
+            bends = (right - left) / 2
             unit = self.base.coarsest_eps * self._magnitude + self.base.noise
-            rounding = LASTING_UNITS * unit / h
+            unit = unit / steps[-1]
+            half_gap = half_gaps(bends, steps, unit)
+            half_gap = np.zeros(self.count) if half_gap is None else half_gap
+            # Both slopes are extrapolated to a step of zero.
+            ends = 2 * left[1] - left[0], 2 * right[1] - right[0]
+            half_gap = np.where(half_gap != 0, (ends[1] - ends[0]) / 2, 0.0)
+            change = np.fmax(np.abs(left[1] - left[0]), np.abs(right[1] - right[0]))
+            size, rounding = np.fmax(*np.abs(ends)), LASTING_UNITS * unit
             error = change + rounding + self.relative * size
-            # At a jump or a vertical tangent the slope changes as much as it amounts to.
-            known = (change <= size / 8 + rounding) & np.isfinite(error)
-        least, most = np.minimum(*sides), np.maximum(*sides)
-        return _Slopes(tangent, least, most, np.where(known, error, np.inf))
+            known = (change <= STRAIGHT_PART * size + rounding) & np.isfinite(error)
+            # A gap that does not last is of a kink beside x, and the slopes at x are not known.
+            known &= (half_gap != 0) | (np.abs(bends[-1]) <= error)
+            slopes = Slopes((ends[0] + ends[1]) / 2, half_gap)
+        return _Along(tangent, slopes, np.where(known, error, np.inf))
 
     @property
     def _magnitude(self) -> Vector:
         """The magnitude that the rounding of each output is relative to."""
         return self.base.magnitude(self.base.values)[: self.count]
 
-    def _regular(self, slopes: _Slopes, seen: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Marks those of the outputs `seen` whose secants beside x stay within the slopes at x, as
-        those of a convex or concave output do.
+    def _regular(self, slopes: _Along, seen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Marks those of the outputs `seen` whose secants beside x stay within the slopes at x, and
+        which bend to one side about x, as those of a convex or concave output do.
         """
         regular, h, x = seen & np.isfinite(slopes.error), self.step, self.problem.origin
-        beside = np.zeros_like(x)
+        beside, bends = np.zeros_like(x), []
+        up, down = np.zeros(self.count, bool), np.zeros(self.count, bool)
         # Long secants cross all kinks beside x, and short ones show the slopes between two of them.
         # Opposite points lie on opposite sides of every kink.
-        long, short = SECANTS_BESIDE_KINK
-        for k, reach in enumerate((2 * h,) * long + (h / 8,) * short):
+        (long, short), (far, near) = SECANTS_BESIDE_KINK, SECANT_REACH
+        for k, reach in enumerate((far * h,) * long + (near * h,) * short):
             if not np.any(regular) or not self.table.budget.allows(2):
                 return np.zeros(self.count, bool)
             beside = -beside if k % 2 else h * self.random.normal(size=x.size) * self.lengths
@@ -197,12 +219,16 @@ class _Search:
             if ahead is None or behind is None:
                 return np.zeros(self.count, bool)
             with np.errstate(all="ignore"):
-                secant, error = (ahead - behind) / (2 * reach), 16 * slopes.error
+                secant, error = (ahead - behind) / (2 * reach), SECANT_ERRORS * slopes.error
                 inside = (secant >= slopes.least - error) & (secant <= slopes.most + error)
-            regular &= inside
+                bends.append((ahead + behind) / h)
+                # The four points of two opposite secants have x in their midst.
+                bent = bends[-1] + bends[-2] if k % 2 else np.zeros(self.count)
+                up, down = up | (bent > error), down | (bent < -error)
+            regular &= inside & ~(up & down)
         return regular
 
-    def _beyond(self, slopes: _Slopes, w: Vector, automatic: float) -> tuple[float, ...] | None:
+    def _beyond(self, slopes: _Along, w: Vector, automatic: float) -> tuple[float, ...] | None:
         """Returns the least and the most that `w` allows and the error of both, where the automatic
         value lies outside of them; `None` where it lies within, or cannot be judged.
         """
@@ -257,7 +283,7 @@ class _Search:
                 return entry
         return None
 
-    def _first_beyond(self, mode: str, slopes: _Slopes, values: Vector) -> Entry | None:
+    def _first_beyond(self, mode: str, slopes: _Along, values: Vector) -> Entry | None:
         """Returns the output that lies farthest outside of its own slopes, where one does."""
         with np.errstate(all="ignore"):
             error = slopes.error + self.relative * np.abs(values)
@@ -305,14 +331,14 @@ class _Search:
             w[group] = 1.0
             yield w
 
-    def _along_row(self, row: Vector) -> Iterator[_Slopes]:
+    def _along_row(self, row: Vector) -> Iterator[_Along]:
         """Yields the slopes along the row itself, and along its largest entries."""
         if not np.all(np.isfinite(row)) or not np.any(row):
             return
         with np.errstate(all="ignore"):
             parts = row * self.lengths
             parts = parts / np.max(np.abs(parts))
-        for power in (1, 5):
+        for power in ROW_POWERS:
             slopes = self._slopes(np.sign(parts) * np.abs(parts) ** power * self.lengths)
             if slopes is not None:
                 yield slopes

@@ -32,7 +32,7 @@ from adjudge.floats import Vector, norm, relative_step
 from adjudge.jacobian.adjoint import AdjointTest
 from adjudge.jacobian.affine import Affine
 from adjudge.jacobian.column import ColumnBlock, Columns, RowKind
-from adjudge.jacobian.comparison import ERRORS, Comparison, Tally, Tolerance
+from adjudge.jacobian.comparison import ERRORS, Comparison, Tally, Tolerance, decide
 from adjudge.jacobian.groups import colored_tangents, halves, shared_tangents
 from adjudge.jacobian.hidden import hidden_outputs, of_outputs, parts_of_outputs, resolved
 from adjudge.jacobian.saturation import count_saturated, mark_uncompared
@@ -238,6 +238,8 @@ class Record:
     undecidable: set[str] = field(default_factory=set)
     """The modes with a jump at x, or with a kink where the automatic value is NaN: nothing but
     another x settles them."""
+    bent: NDArray[np.bool_] | None = None
+    """The outputs with a kink that has excused an automatic value."""
     significant: list[Failure] = field(default_factory=list)
     """The projections that agree with a deviation that is significant all the same."""
     reached: Counter[str] = field(default_factory=Counter)
@@ -754,22 +756,20 @@ class Table:
             name = entry_name(of, column_name(self.problem, found.tangent))
             count = int(np.count_nonzero(comparison.unseen))
             tally.count_saturated(count, name, float(comparison.automatic[k]))
-        fails, undecided = comparison.fails, comparison.undecided
-        slopes, kink = columns.slopes(found, kind), np.zeros_like(fails)
-        if slopes is not None:
-            slopes = slopes.part(slice(0, fails.size))
-            kink, undecidable = slopes.explain(
-                fails | undecided, comparison.automatic, comparison.allowed, ties=self.probes.full
-            )
-            if undecidable:
-                self.record.undecidable.add(tally.mode)
-            fails, undecided = fails & ~kink, undecided & ~kink
+        slopes = columns.slopes(found, kind)
+        decision = decide(comparison, slopes)
+        if decision.unsettled:
+            self.record.undecidable.add(tally.mode)
+        each = found.estimate.slopes
+        if each is not None and np.any(decision.kinks):
+            bent = each.bent[: self.base.Y.size]
+            self.record.bent = bent if self.record.bent is None else bent | self.record.bent
         tally.nonzero += int(np.count_nonzero(comparison.automatic))
         tally.resolution = max(tally.resolution, comparison.resolution)
-        tally.failed += int(np.count_nonzero(fails))
-        tally.undecided += int(np.count_nonzero(undecided))
-        tally.kinks += int(np.count_nonzero(kink))
-        for k in worst_entries(comparison, fails):
+        tally.failed += int(np.count_nonzero(decision.fails))
+        tally.undecided += int(np.count_nonzero(decision.undecided))
+        tally.kinks += int(np.count_nonzero(decision.kinks))
+        for k in worst_entries(comparison, decision.fails):
             entry = self._entry(tally.mode, comparison, kind, found, k, slopes)
             if not comparison.moved[k] and comparison.automatic[k] != 0:
                 tally.keep(tally.spurious, entry)
@@ -784,14 +784,14 @@ class Table:
             key = tally.mode, found.tangent.leaves[0], -1 if kind == "each" else k
             self.record.projections.setdefault(key, failure)
         if not self.probes.full:
-            for k in worst_entries(comparison, comparison.significant & ~undecided):
+            for k in worst_entries(comparison, comparison.significant & ~decision.undecided):
                 entry = self._entry(tally.mode, comparison, kind, found, k, slopes)
                 failure = Failure(tally.mode, kind, found.tangent, k, entry, columns)
                 self.record.significant.append(failure)
-        for k in worst_entries(comparison, kink | undecided):
+        for k in worst_entries(comparison, decision.open):
             entry = self._entry(tally.mode, comparison, kind, found, k, slopes)
             # The kink belongs to another output.
-            if kink[k] and entry.slopes is None:
+            if decision.kinks[k] and entry.slopes is None:
                 entry = replace(entry, slopes=(entry.reference, entry.reference))
             tally.keep(tally.open, entry)
 

@@ -96,6 +96,8 @@ class Stream(IntEnum):
     """The probes for which a number that may be zero and rounding is taken again."""
     TERMS_OF_PROBE = 62
     """The two probes for which additivity is tried once more."""
+    BESIDE_TANGENTS = 63
+    """The tangents beside which slopes are looked at, to see whether they add up."""
     KINK_TANGENTS = 61
     """The tangents along which a rule is compared with one-sided slopes at a kink."""
 

@@ -8,12 +8,16 @@ import pytest
 from adjudge import ByHand, Verdict, examine
 
 SEEDS = range(10)
+FEW = range(3)
+"""The seeds where little is drawn at random: full mode has the tangents of the entries, and
+float32 is judged in double precision."""
 MODES = ("projected", "full")
 
 TIED = np.array([1.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0, 0.5])
 ZEROS = np.array([0.0, 1.0, -2.0, 0.0, 3.0, 0.0])
 OPPOSITE = np.array([2.0, -2.0, 2.0, 1.0])
-POOLED = np.maximum(np.random.default_rng(0).normal(size=19), 0.0)
+MIDDLE = np.array([-2.0, -1.0, 1.0, 0.0, 2.0, 0.0, 0.0])
+POOLED = np.maximum(np.random.default_rng(0).normal(size=11), 0.0)
 
 
 def of_largest(share, f=np.max):
@@ -142,6 +146,26 @@ def top(k, share):
     return ByHand(f, vjp=vjp)
 
 
+def ranked(share, ranks):
+    """Returns the entries of these ranks, of which one that is tied may have slopes of zero along
+    every single tangent."""
+
+    def vjp(x, w):
+        g = np.zeros_like(x)
+        for value, one in zip(np.sort(x)[ranks], w, strict=True):
+            g += one * share(x == value).astype(x.dtype)
+        return g
+
+    return ByHand(lambda x: np.sort(x)[ranks], vjp=vjp)
+
+
+MEDIAN, ALL = [3], list(range(7))
+
+
+def doubled(tied):
+    return 2.0 * equal(tied)
+
+
 WRONG = {
     "amax, all ties get all": (of_largest(all_of_it), TIED),
     "amax, no tie gets any": (of_largest(none), TIED),
@@ -160,6 +184,10 @@ WRONG = {
     "inf norm, all ties get all": (largest_magnitude(all_of_it), OPPOSITE),
     "inf norm, no tie gets any": (largest_magnitude(none), OPPOSITE),
     "topk, all ties get all": (top(2, all_of_it), TIED),
+    "median, all ties get all": (ranked(all_of_it, MEDIAN), MIDDLE),
+    "median, ties get twice their share": (ranked(doubled, MEDIAN), MIDDLE),
+    "sort, all ties get all": (ranked(all_of_it, ALL), MIDDLE),
+    "sort, no tie gets any": (ranked(none, ALL), MIDDLE),
 }
 RIGHT = {
     "amax, first": (of_largest(first), TIED),
@@ -185,11 +213,16 @@ RIGHT = {
     "inf norm, first": (largest_magnitude(first), OPPOSITE),
     "inf norm, shared": (largest_magnitude(equal), OPPOSITE),
     "topk, stable": (top(2, None), TIED),
+    "median, shared": (ranked(equal, MEDIAN), MIDDLE),
+    "median, first": (ranked(first, MEDIAN), MIDDLE),
+    "sort, stable": (top(7, None), MIDDLE),
+    "sort, shared": (ranked(equal, ALL), MIDDLE),
 }
 
 
 def verdicts(f, x, mode, dtype):
-    return [examine(f, x.astype(dtype), mode=mode, seed=seed).verdict for seed in SEEDS]
+    seeds = SEEDS if mode == "projected" and dtype is np.float64 else FEW
+    return [examine(f, x.astype(dtype), mode=mode, seed=seed).verdict for seed in seeds]
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -228,8 +261,30 @@ def test_a_network_of_rectified_units_at_its_kinks_is_neither_convex_nor_concave
         assert examine(f, np.zeros(5), mode="projected", seed=seed).verdict is not Verdict.FAIL
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_right_choices_at_ties_of_ranked_entries_pass(mode):
+    for name in ("median, shared", "median, first", "sort, stable", "sort, shared"):
+        assert set(verdicts(*RIGHT[name], mode, np.float64)) == {Verdict.PASS}
+
+
+def test_no_gradient_for_a_median_of_ties_fails_along_tangents_that_move_all_of_them():
+    assert set(verdicts(ranked(none, MEDIAN), MIDDLE, "projected", np.float64)) == {Verdict.FAIL}
+
+
+def test_a_sum_of_clipped_units_at_their_ends_is_neither_convex_nor_concave():
+    inner = np.array([[-1.0, -1, 1, 1, 1, 0, 1], [-1, 1, 1, 0, 0, 1, 1]])
+    outer, x = np.array([-2.0, 1.0]), np.array([-2.0, 0, -1, -1, 1, 0, 0])
+
+    def vjp(x, w):
+        return inner.T @ (w * outer * (np.abs(inner @ x) <= 1))
+
+    f = ByHand(lambda x: outer @ np.clip(inner @ x, -1, 1), vjp=vjp)
+    for seed in range(20):
+        assert examine(f, x, mode="projected", seed=seed).verdict is Verdict.PASS
+
+
 def test_more_kinks_than_columns_are_looked_into_do_not_fail_a_right_rule():
-    x = np.zeros(60)
+    x = np.zeros(40)
     assert examine(relu(0.0), x, mode="full", seed=0).verdict is Verdict.PASS
     assert examine(relu(1.5), x, mode="full", seed=0).verdict is Verdict.FAIL
 
