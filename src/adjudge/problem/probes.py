@@ -96,7 +96,7 @@ class Stream(IntEnum):
     """The probes for which a number that may be zero and rounding is taken again."""
     TERMS_OF_PROBE = 62
     """The two probes for which additivity is tried once more."""
-    BESIDE_TANGENTS = 63
+    BESIDE_TANGENTS = 70
     """The tangents beside which slopes are looked at, to see whether they add up."""
     KINK_TANGENTS = 61
     """The tangents along which a rule is compared with one-sided slopes at a kink."""
