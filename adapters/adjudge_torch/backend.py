@@ -31,7 +31,7 @@ from adjudge_torch import captured
 from adjudge_torch.arrays import TorchArrays
 from adjudge_torch.captured import holding
 from adjudge_torch.environment import TorchEnvironment
-from adjudge_torch.module import functional_of
+from adjudge_torch.module import buffers_of, functional_of
 
 NESTED = "Nested forward mode AD"
 
@@ -94,6 +94,9 @@ class _Torch(AutodiffBackend):
 
     def functional(self, f: object) -> Functional | None:
         return functional_of(f)
+
+    def buffers(self, f: object) -> Arrays:
+        return buffers_of(f)
 
     def requires_grad(self, leaf: Array) -> bool | None:
         return bool(leaf.requires_grad)

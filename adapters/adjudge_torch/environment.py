@@ -7,10 +7,11 @@ from that of its library and that of all; the older flags raise where both kinds
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -29,10 +30,29 @@ from adjudge_torch import precision
 _EXACT = (torch.float64, torch.complex128)
 """The dtypes whose precision no setting changes."""
 _AS_EXACT_AS_THE_DTYPE = Precision()
+
+
+def _set_anomaly_mode(on: bool) -> None:
+    torch.set_anomaly_enabled(on, torch.is_anomaly_check_nan_enabled())
+
+
+def _set_anomaly_check(check_nan: bool) -> None:
+    torch.set_anomaly_enabled(torch.is_anomaly_enabled(), check_nan)
+
+
+def _set_denormal(seen: bool) -> None:
+    torch.set_flush_denormal(not seen)
+
+
 _DEFAULTS = (
     Setting(torch.get_default_dtype, torch.set_default_dtype),
     Setting(torch.get_default_device, torch.set_default_device),
-    Setting(torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
+    Setting(torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
+    Setting(torch.get_num_threads, torch.set_num_threads),
+    Setting(torch.is_anomaly_enabled, _set_anomaly_mode),
+    Setting(torch.is_anomaly_check_nan_enabled, _set_anomaly_check),
+    # Where denormal numbers are flushed, the processor takes the smallest of them for zero.
+    Setting(partial(operator.lt, 0.0, 5e-324), _set_denormal),
 )
 _DEVICE = Setting(torch.cuda.current_device, torch.cuda.set_device)
 
@@ -313,13 +333,16 @@ def _now() -> tuple[Any, ...]:
     """Returns every setting of precision as it takes effect, to be compared."""
     _, places, reductions = _places()
     cuda: Any = torch.backends.cuda.matmul
-    found: list[Any] = [place.fp32_precision for place in places]
-    found += [getattr(cuda, name) for name in reductions]
+    found: list[Any] = list(map(_OWN_PRECISION, places))
+    found += map(partial(getattr, cuda), reductions)
     try:
         found += (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32)
     except RuntimeError:  # newer settings were used, so that one of the older ones is unreadable
         found += (_older("matmul"), _older("cudnn"))
     return tuple(found)
+
+
+_OWN_PRECISION = operator.attrgetter("fp32_precision")
 
 
 class _Settings:

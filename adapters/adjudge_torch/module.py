@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from adjudge.engine import Array, Functional
+from adjudge.engine import Array, Arrays, Functional
 
 
 def functional(
@@ -44,3 +44,10 @@ def functional_of(f: object) -> Functional | None:
         return torch.func.functional_call(module, dict(values), tuple(args), dict(kwargs))
 
     return Functional(parameters, buffers, call)
+
+
+def buffers_of(f: object) -> Arrays:
+    """Contract: see `AutodiffBackend.buffers`."""
+    if not isinstance(f, torch.nn.Module):
+        return ()
+    return tuple([one for one in f.buffers() if not torch.nn.parameter.is_lazy(one)])

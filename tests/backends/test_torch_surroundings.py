@@ -1,6 +1,7 @@
 """What a check leaves behind in PyTorch: nothing, also when it is interrupted."""
 
 from contextlib import suppress
+from functools import partial
 
 import pytest
 
@@ -25,15 +26,21 @@ def state():
     yield read_state
     torch.set_default_dtype(before["dtype"])
     torch.set_default_device(before["device"])
-    torch.use_deterministic_algorithms(before["deterministic"])
+    torch.set_deterministic_debug_mode(before["deterministic"])
     torch.set_grad_enabled(before["grad"])
+    torch.set_num_threads(before["threads"])
+    torch.set_anomaly_enabled(*before["anomaly"])
+    torch.set_flush_denormal(not before["denormal numbers"])
 
 
 def read_state():
     return {
         "dtype": torch.get_default_dtype(),
         "device": torch.get_default_device(),
-        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "deterministic": torch.get_deterministic_debug_mode(),
+        "threads": torch.get_num_threads(),
+        "anomaly": (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
+        "denormal numbers": torch.tensor(5e-324, dtype=torch.float64).ne(0.0).item(),
         "grad": torch.is_grad_enabled(),
         "random": torch.get_rng_state().numpy().tobytes(),
     }
@@ -46,7 +53,10 @@ def meddling(then):
         torch.rand(3)
         torch.set_default_dtype(torch.float16)
         torch.set_default_device("meta")
-        torch.use_deterministic_algorithms(True)
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.set_num_threads(torch.get_num_threads() + 1)
+        torch.set_anomaly_enabled(True, False)
+        torch.set_flush_denormal(True)
         return then(x)
 
     return f
@@ -209,3 +219,85 @@ def test_a_fresh_seed_draws_nothing_from_pytorch(x):
     adjudge.gradgradcheck(torch.sin, (x,), check_batched_grad=True)
 
     assert torch.equal(expected, torch.rand(3))
+
+
+def test_settings_that_the_user_made_stay(gradcheck, state, x):
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.set_anomaly_enabled(True, False)
+    torch.set_flush_denormal(True)
+    before = state()
+
+    gradcheck(torch.sin, (x,))
+
+    assert before == state()
+
+
+class Model:
+    """An object that is no module, and holds one."""
+
+    def __init__(self, norm):
+        self.norm = norm
+
+    def loss(self, x):
+        return self.norm(x).sin()
+
+    def __call__(self, x):
+        return self.norm(x)
+
+
+def by_default(norm):
+    def f(x, norm=norm):
+        return norm(x)
+
+    return f
+
+
+def through_a_helper(norm):
+    def helper(x):
+        return norm(x)
+
+    return lambda x: helper(x)
+
+
+HOLDERS = {
+    "the module": lambda norm: norm,
+    "a closure": lambda norm: lambda x: norm(x),
+    "a helper": through_a_helper,
+    "a list": lambda norm: (lambda norms: lambda x: norms[0](x))([norm]),
+    "a default": by_default,
+    "a partial": lambda norm: partial(lambda norm, x: norm(x), norm),
+    "a method": lambda norm: Model(norm).loss,
+    "an object": lambda norm: Model(norm),
+}
+
+
+@pytest.mark.parametrize("made", ["with parameters", "without", "scripted", "inside of another"])
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_running_statistics_are_as_before(holder, made):
+    norm = torch.nn.BatchNorm1d(3, affine=made != "without").double()
+    if made == "scripted":
+        norm = torch.jit.script(norm)
+    if made == "inside of another":
+        norm = torch.nn.Sequential(torch.nn.Linear(3, 3, dtype=torch.float64), norm)
+    x = torch.linspace(0.5, 2, 12, dtype=torch.float64).reshape(4, 3).sin()
+    norm(x)
+    kept = [(buffer, buffer.data_ptr(), buffer.clone()) for buffer in norm.buffers()]
+    assert len(kept) == 3
+    f, calls = HOLDERS[holder](norm), []
+
+    def raising(x):
+        calls.append(f(x))
+        if len(calls) == 3:
+            raise ZeroDivisionError
+        return calls[-1]
+
+    report = adjudge.examine(f, x, seed=0)
+    assert report.verdict is adjudge.Verdict.PASS, str(report)
+    with pytest.raises(ZeroDivisionError):
+        adjudge.examine(raising, x, seed=0)
+
+    for buffer, place, before in kept:
+        assert torch.equal(buffer, before)
+        assert buffer.data_ptr() == place
+    norm(x)
+    assert not torch.equal(kept[0][0], kept[0][2])

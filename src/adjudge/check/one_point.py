@@ -47,7 +47,7 @@ def at_one_point(f: Callable[..., Any], inputs: Any, options: Options) -> Report
             matrix.fill(_other_ways(f, inputs, problem, extend, options))
             return matrix.outcomes, matrix
 
-        with surroundings(problem, highest=settings.highest_precision) as seen:
+        with surroundings(problem, f, highest=settings.highest_precision) as seen:
             outcomes, matrix = judged_with_replay(problem, seen, judge)
         outcomes[0].findings += noticed(problem, seen, outcomes)
         if matrix.double is not None:
@@ -109,7 +109,7 @@ def of_second_order(
                 outcome = joined([alone, outcome])
             return [outcome], double
 
-        with surroundings(problem, highest=settings.highest_precision) as seen:
+        with surroundings(problem, f, highest=settings.highest_precision) as seen:
             outcomes, double = judged_with_replay(problem, seen, judge)
         outcomes[0].findings += noticed(problem, seen, outcomes)
         if double is not None:

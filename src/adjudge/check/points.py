@@ -224,7 +224,7 @@ def _explained(
     # A derivative that is wrong only because of the range of its dtype is zero, infinite or NaN.
     # A wrong finite entry therefore rules this explanation out. The rule is ours.
     ends = all(not COUNTS_AS_ZERO <= abs(x.automatic) < np.inf for x in report.entries)
-    with surroundings(problem, highest=settings.highest_precision):
+    with surroundings(problem, f, highest=settings.highest_precision):
         for taken in sorted({"", *before}, key=len):
             why = _reasons(problem, taken, settings)
             reason = why.nonsmooth or (why.out_of_range if ends or stays_open else None)

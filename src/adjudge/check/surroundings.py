@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import ctypes
 import random
+import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -33,7 +34,7 @@ from adjudge.findings import (
     Verdict,
     WritesUnchecked,
 )
-from adjudge.problem import Leaf, Problem
+from adjudge.problem import Leaf, Problem, buffers_held_by
 
 Rest = TypeVar("Rest")
 
@@ -49,18 +50,24 @@ class Surroundings:
 
 
 @contextmanager
-def surroundings(problem: Problem, *, highest: bool = False) -> Iterator[Surroundings]:
+def surroundings(problem: Problem, f: object, *, highest: bool = False) -> Iterator[Surroundings]:
     """Restores the global state afterwards, also when the user's function raises, and yields a
-    record of what happened to it.
+    record of what happened to it. The state is that of Python, of NumPy and of the engine, and what
+    the modules that `f` is or closes over may write into (running statistics, say).
 
     With `highest` the engine computes in its highest precision within this context, instead of
     the user's.
     """
-    environment = problem.backend.environment
+    environment, filters = problem.backend.environment, warnings.filters
+    filters_before = list(filters)
     with (
+        np.errstate(),
         environment.isolation(problem.x),
         environment.highest_precision() if highest else nullcontext(),
+        ExitStack() as buffers,
     ):
+        for backend, arrays in buffers_held_by(f):
+            buffers.enter_context(backend.holding(arrays, tuple(map(backend.arrays.copy, arrays))))
         seen = Surroundings(GlobalGenerators(environment))
         try:
             yield seen
@@ -68,6 +75,11 @@ def surroundings(problem: Problem, *, highest: bool = False) -> Iterator[Surroun
             seen.drawn = seen.generators.has_moved()
             if seen.drawn:
                 seen.generators.put_back()
+            # `catch_warnings` around every check would show each warning again that is shown once.
+            if warnings.filters is not filters or filters != filters_before:
+                with warnings.catch_warnings():
+                    pass  # Python forgets what was shown, and heeds the filters again
+                warnings.filters, filters[:] = filters, filters_before
 
 
 # -- random numbers

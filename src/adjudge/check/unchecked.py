@@ -45,7 +45,7 @@ def with_what_f_closes_over(
     """
     wish, extend = options.get("captured"), _as_it_is
     if wish:
-        with surroundings(problem, highest=options.get("highest_precision", False)):
+        with surroundings(problem, f, highest=options.get("highest_precision", False)):
             chosen = captured_by(problem)
     else:
         report = check(problem, extend)

@@ -145,7 +145,7 @@ class Engine:
         highest = self.options.get("highest_precision", False)
         with (
             self.backend.environment.widening() if self.widening else nullcontext(),
-            surroundings(self.problem, highest=highest),
+            surroundings(self.problem, self.function, highest=highest),
         ):
             yield
 
@@ -317,7 +317,7 @@ class _DonatedRules:
         """Returns `J* w`."""
         *args, w = args_and_w
         tree, problem = self._there(tuple(args))
-        with surroundings(problem):
+        with surroundings(problem, self.donor.function):
             reverse = Reverse(problem)
             base = base_of(problem, reverse.outputs)
             g = reverse.row(base, self._vector(base.Y, flatten(w, "out", expand)))
@@ -329,7 +329,7 @@ class _DonatedRules:
         count = len(args_and_v) // 2
         args, v = args_and_v[:count], args_and_v[count:]
         _, problem = self._there(args)
-        with surroundings(problem):
+        with surroundings(problem, self.donor.function):
             forward = Forward(problem)
             tangent = self._vector(problem.X, flatten(v, "inputs", expand))
             y, jv = forward.push(problem.X.arrays(problem.backend, tangent, problem.x))

@@ -45,6 +45,7 @@ from adjudge.engine.contract import (
 from adjudge.engine.registry import (
     backend_named,
     backend_of,
+    buffers_of,
     common_backend,
     entries,
     expand,
@@ -82,6 +83,7 @@ __all__ = [
     "WrappedBackend",
     "backend_named",
     "backend_of",
+    "buffers_of",
     "common_backend",
     "entries",
     "expand",

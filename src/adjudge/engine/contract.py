@@ -486,6 +486,12 @@ class AutodiffBackend(ABC):
         """
         return None
 
+    def buffers(self, f: object) -> Arrays:
+        """Returns the arrays that `f`, an object of this framework, holds and may write into when
+        it is called: the running statistics of a normalisation, say.
+        """
+        return ()
+
     def recording_ends(self, y: Arrays, x: Arrays) -> RecordingEnds | None:
         """Returns in which arrays the recording of `y`, the outputs of `vjp` at `x`, ends.
 

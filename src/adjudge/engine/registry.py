@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import array_api_compat
 
 from adjudge.engine.arrays import PlainBackend
-from adjudge.engine.contract import ArrayOperations, AutodiffBackend, Expansion, Functional
+from adjudge.engine.contract import ArrayOperations, Arrays, AutodiffBackend, Expansion, Functional
 from adjudge.errors import (
     BackendNotInstalledError,
     Catching,
@@ -215,13 +215,30 @@ def functional_of(f: object) -> Functional | None:
     """
     if type(f).__module__ == "builtins":  # plain functions hold none
         return None
-    roots = {base.__module__.partition(".")[0] for base in type(f).__mro__}
-    for entry in entries():
-        if entry.root in roots:
-            functional = entry.load().functional(f)
-            if functional is not None:
-                return functional
+    for backend in _engines_of(f):
+        functional = backend.functional(f)
+        if functional is not None:
+            return functional
     return None
+
+
+def buffers_of(f: object) -> tuple[AutodiffBackend, Arrays] | None:
+    """Returns the engine of `f` and the arrays that it may write into, or `None` where it has none:
+    see `AutodiffBackend.buffers`.
+    """
+    if type(f).__module__ == "builtins":  # plain functions and containers have none
+        return None
+    for backend in _engines_of(f):
+        buffers = backend.buffers(f)
+        if buffers:
+            return backend, buffers
+    return None
+
+
+def _engines_of(f: object) -> list[AutodiffBackend]:
+    """Returns the engines whose framework a class of `f` comes from."""
+    roots = {base.__module__.partition(".")[0] for base in type(f).__mro__}
+    return [entry.load() for entry in entries() if entry.root in roots]
 
 
 def common_backend(backends: Iterable[tuple[str, AutodiffBackend]]) -> AutodiffBackend | None:

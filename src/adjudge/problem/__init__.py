@@ -31,7 +31,13 @@ from adjudge.problem.calls import (
     flatten,
     read_arguments,
 )
-from adjudge.problem.captured import captured_by, captured_inputs, names_of, with_captured
+from adjudge.problem.captured import (
+    buffers_held_by,
+    captured_by,
+    captured_inputs,
+    names_of,
+    with_captured,
+)
 from adjudge.problem.charts import SETS, OffTheSetError
 from adjudge.problem.composition import (
     COTANGENT,
@@ -112,6 +118,7 @@ __all__ = [
     "UserCalls",
     "base_of",
     "bounds_of",
+    "buffers_held_by",
     "captured_by",
     "captured_inputs",
     "composed",

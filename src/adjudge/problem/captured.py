@@ -6,12 +6,19 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from types import CellType
+from types import BuiltinFunctionType, CellType, ModuleType
 from typing import Any
 
 import numpy as np
 
-from adjudge.engine import Array, Arrays, AutodiffBackend, FlatFunction, functional_of
+from adjudge.engine import (
+    Array,
+    Arrays,
+    AutodiffBackend,
+    FlatFunction,
+    buffers_of,
+    functional_of,
+)
 from adjudge.errors import FlagError, attempt
 from adjudge.problem.problem import Problem, Reverse
 from adjudge.problem.space import Space
@@ -100,6 +107,28 @@ def names_of(problem: Problem, f: Callable[..., Any], captured: Arrays) -> tuple
     )
 
 
+def buffers_held_by(f: object) -> list[tuple[AutodiffBackend, Arrays]]:
+    """Returns what objects that a function closes over may write into when they are called, such as
+    the running statistics of a normalisation, with the engine of each.
+    """
+    found, looked_into = [], [(f, 0)]
+    known = {id(f)}
+    for one, depth in looked_into:  # it grows on the way
+        buffers = buffers_of(one)
+        if buffers is not None:
+            found.append(buffers)
+        elif depth < DEPTH and not isinstance(getattr(one, "__self__", None), type):
+            for value in _variables(one).values():
+                if type(value) not in _PLAIN and id(value) not in known:
+                    known.add(id(value))
+                    looked_into.append((value, depth + 1))
+    return found
+
+
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), type, ModuleType, BuiltinFunctionType)
+"""Types of what holds nothing that a function could write into."""
+
+
 def captured_inputs(problem: Problem) -> Arrays:
     """Returns what f closes over, as far as the first vjp has shown it and the caller also passes
     it as an input that is checked.
@@ -141,6 +170,9 @@ def _variables(f: object) -> Mapping[str, Any]:
     if inspect.isfunction(f):
         around = {name: f.__globals__.get(name) for name in f.__code__.co_names}
         cells = zip(f.__code__.co_freevars, f.__closure__ or (), strict=True)
+        code, defaults = f.__code__, f.__defaults__ or ()
+        names = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
+        around |= dict(zip(names, defaults, strict=True)) | (f.__kwdefaults__ or {})
         return around | {name: attempt(partial(_content, cell)) for name, cell in cells}
     if isinstance(f, dict):
         return {str(key): value for key, value in f.items()}

@@ -2,7 +2,9 @@
 
 import gc
 import random
+import warnings
 import weakref
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -130,13 +132,54 @@ def test_random_states_are_restored():
     assert states == random_states()
 
 
+@pytest.mark.parametrize("error", [None, ValueError, KeyboardInterrupt])
+def test_settings_of_numpy_and_filters_of_warnings_are_restored(error):
+    def forward(x):
+        np.seterr(all="raise")
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message="nothing")
+        if error is not None:
+            raise error
+        return np.sin(x)
+
+    rule = ByHand(forward, vjp=lambda x, w: w * np.cos(x))
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        filters, before, arithmetic = warnings.filters, list(warnings.filters), np.geterr()
+
+        with suppress(ValueError, KeyboardInterrupt):
+            examine(rule, np.ones(2))
+
+        assert warnings.filters is filters
+        assert warnings.filters == before
+        assert np.geterr() == arithmetic
+        with pytest.warns(UserWarning, match="heard"):
+            warnings.warn("heard", stacklevel=1)
+
+
+def test_filters_that_a_context_replaces_are_restored():
+    open_contexts = []
+
+    def forward(x):
+        open_contexts.append(warnings.catch_warnings())
+        open_contexts[-1].__enter__()
+        warnings.simplefilter("error")
+        return np.sin(x)
+
+    with warnings.catch_warnings():
+        filters, before = warnings.filters, list(warnings.filters)
+        assert gradcheck(ByHand(forward, vjp=lambda x, w: w * np.cos(x)), np.ones(2))
+        assert warnings.filters is filters
+        assert filters == before
+
+
 @pytest.mark.parametrize("draw", [lambda: np.random.rand(), random.random])  # noqa: NPY002
 def test_drawing_random_numbers_is_a_note_and_no_verdict(draw):
     def forward(x):
         draw()
         return np.sin(x)
 
-    report = examine(ByHand(forward, vjp=lambda x, w: w * np.cos(x)), np.ones(2))
+    report = examine(ByHand(forward, vjp=lambda x, w: w * np.cos(x)), np.asarray([0.5, 1.0]))
 
     assert report.verdict is Verdict.PASS
     assert [Status.DRAWS_RANDOM] == statuses(report)
