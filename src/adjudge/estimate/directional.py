@@ -278,6 +278,26 @@ def with_second_ladder(problem: Problem, base: Base, found: Column) -> Column:
     )
 
 
+def with_odd_powers(base: Base, found: Column, doubted: NDArray[np.bool_]) -> Column:
+    """Returns a column on two ladders with what extrapolation makes of the same samples that
+    removes odd powers of the step as well, at the outputs `doubted` where its bar is narrower.
+    """
+    if len(found.ladders) < 2 or found.one_sided:
+        return found
+    both = []
+    for samples in found.ladders[:2]:
+        if len(samples) < fewest_samples(one_sided=True):
+            return found
+        u, parts = base.coarsest_eps, base.whole.slices
+        both.append(ladder(samples, u, base.values, base.noise, parts, odd=True))
+    before, odd = found.estimate, combined(*both)
+    with np.errstate(all="ignore"):
+        narrower = doubted & (odd.error < before.error)
+    value = np.where(narrower, odd.value, before.value)
+    error = np.where(narrower, odd.error, before.error)
+    return replace(found, estimate=replace(before, value=value, error=error))
+
+
 def interleaving_factor(problem: Problem, found: Column) -> float:
     """Returns the factor between the steps of the two ladders.
 

@@ -23,6 +23,7 @@ from adjudge.estimate.directional import (
     with_jumps,
     with_ladder,
     with_longer_step,
+    with_odd_powers,
     with_second_ladder,
     with_steps,
     with_three_steps,
@@ -49,6 +50,9 @@ class Effort(Enum):
     """A second ladder, whose steps lie between those of the first."""
     MEASURED_NOISE = auto()
     """Both ladders with the noise of f as it was measured: up to forty evaluations more."""
+    ODD_POWERS = auto()
+    """The samples of both ladders, extrapolated as they are where the second derivative of f jumps
+    at x. Takes no evaluation."""
     LONG_STEPS = auto()
     """A ladder of long steps, which show a slope that short ones leave in the rounding of f."""
     JUMPS = auto()
@@ -150,6 +154,7 @@ class Differences(Estimator):
 
     def _more(self, effort: Effort, found: Column, doubted: NDArray[np.bool_] | None) -> Column:
         problem, base = self.problem, self.base
+        which = np.ones(base.whole.size, bool) if doubted is None else doubted
         if effort is Effort.LONGER_STEP:
             return with_longer_step(problem, base, found) or found
         if effort is Effort.THREE_STEPS:
@@ -159,16 +164,14 @@ class Differences(Estimator):
         if effort is Effort.SECOND_LADDER:
             return with_second_ladder(problem, base, found)
         if effort is Effort.MEASURED_NOISE:
-            everything = np.ones(base.whole.size, bool)
-            return with_measured_noise(
-                problem, base, found, everything if doubted is None else doubted
-            )
+            return with_measured_noise(problem, base, found, which)
         if effort is Effort.LONG_STEPS:
             steps = steps_around(problem, base, found, far=True)
             return with_steps(problem, base, found, steps) or found
         if effort is Effort.DEFECTS:
-            everything = np.ones(base.whole.size, bool)
-            return with_defects(problem, base, found, everything if doubted is None else doubted)
+            return with_defects(problem, base, found, which)
+        if effort is Effort.ODD_POWERS:
+            return with_odd_powers(base, found, which)
         return with_jumps(problem, base, found)
 
 
@@ -178,6 +181,7 @@ _BEFORE = {
     Effort.LADDER: Effort.TWO_EVALUATIONS,
     Effort.SECOND_LADDER: Effort.LADDER,
     Effort.MEASURED_NOISE: Effort.SECOND_LADDER,
+    Effort.ODD_POWERS: Effort.SECOND_LADDER,
     Effort.LONG_STEPS: Effort.TWO_EVALUATIONS,
     Effort.JUMPS: Effort.LADDER,
     Effort.DEFECTS: Effort.LADDER,

@@ -208,6 +208,8 @@ def ladder(
     at_x: Vector | None,
     noise: float | Vector = 0.0,
     parts: Sequence[slice] = (slice(None),),
+    *,
+    odd: bool = False,
 ) -> Estimate:
     """Extrapolates over a ladder of steps, the coarsest first, by Richardson's method.
 
@@ -223,9 +225,12 @@ def ladder(
     across a jump, and without that rule their narrow bar would be believed. A bar is also no
     narrower than what finer windows are off by beyond their rounding: a difference that has not
     converged moves on.
+
+    With `odd`, odd powers of the step are removed as well, which a central difference has where the
+    second derivative of f jumps at x.
     """
     one_sided = samples[0].one_sided
-    orders = eliminated_powers(one_sided=one_sided)
+    orders = eliminated_powers(odd=odd or one_sided)
     window = len(orders) + 1
     with np.errstate(all="ignore"):
         plain = np.array([s.slope for s in samples])
@@ -269,7 +274,10 @@ def ladder(
     bar = np.where(diverges, np.inf, credible[best, columns])
     with np.errstate(all="ignore"):
         # The finest plain difference has a say as well; see `Estimate.contradiction`.
-        off = np.abs(plain[-1] - better[best, columns])
+        finest = plain[-1]
+        if odd:
+            finest = finest + (finest - plain[-2]) / (ladder_ratio(eps) - 1)
+        off = np.abs(finest - better[best, columns])
         explained = BAR_ROUNDING_UNITS * (eps * size + noise + unit) / steps[-1] + bar
         contradiction = np.where(off > explained, off, 0.0)
     scheme = Scheme.ONE_SIDED_LADDER if one_sided else Scheme.CENTRAL_LADDER
@@ -330,18 +338,18 @@ def _rounding_unit(
     return np.where(np.isfinite(unit) & rounded, unit, 0.0)
 
 
-def eliminated_powers(*, one_sided: bool) -> tuple[int, ...]:
-    """Returns the powers of the step that extrapolation removes. A central difference has no odd
-    ones.
+def eliminated_powers(*, odd: bool) -> tuple[int, ...]:
+    """Returns the powers of the step that extrapolation removes. A central difference has no `odd`
+    ones where f has a second derivative.
     """
-    return (1, 2) if one_sided else (2,)
+    return (1, 2) if odd else (2,)
 
 
 def fewest_samples(*, one_sided: bool) -> int:
     """Returns the number of samples that it takes for two extrapolations, and so for a disagreement
     to measure.
     """
-    return len(eliminated_powers(one_sided=one_sided)) + 2
+    return len(eliminated_powers(odd=one_sided)) + 2
 
 
 def _typical_disagreement(

@@ -584,6 +584,26 @@ class SecondLadder(Stage):
         return replace(trial, confirmed=True).with_finer(finest, self.name)
 
 
+class OddPowers(Stage):
+    """Extrapolates both ladders once more, for a second derivative that jumps at x.
+
+    Without it the square of a relu at zero stays open in full mode: its central difference is off
+    by the step itself, which the usual extrapolation does not remove. What it finds counts only
+    where it settles the column. Takes no evaluation. Standard: Richardson's extrapolation with the
+    powers of the step that are there; when it is tried is ours.
+    """
+
+    name = "odd powers of the step"
+
+    def helps(self, trial: Trial) -> bool:
+        return trial.confirmed and trial.open > 0 and trial.finest is not None
+
+    def apply(self, trial: Trial) -> Trial:
+        doubted = _doubted_outputs(trial.columns, trial.again)
+        after = trial.with_finer(trial.along(Effort.ODD_POWERS, trial.finest, doubted), self.name)
+        return trial if any_left(after.again) else replace(after, settled=True)
+
+
 class MeasuredNoise(Stage):
     """Measures the noise of f about the step in use, and widens the error bars by it.
 
@@ -898,6 +918,7 @@ STAGES: tuple[Stage, ...] = (
     RoundedValues(),
     Halves(beyond=GROSS_AFTER_LADDER),
     SecondLadder(),
+    OddPowers(),
     MeasuredNoise(),
     Plateaus(),
     Jumps(),
