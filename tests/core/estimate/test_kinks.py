@@ -237,7 +237,9 @@ def test_a_subgradient_at_a_kink_passes_with_a_note_and_a_wrong_one_nearby_fails
     near = examine(ByHand(f, vjp=wrong), x, mode=mode, seed=seed)
 
     assert right.verdict is Verdict.PASS
-    assert [Status.NONSMOOTH] == [finding.status for finding in right.findings]
+    # Zeros alone hide mistakes that multiply them, and a note says so.
+    notes = [Status.NONSMOOTH] if np.any(x) else [Status.NONSMOOTH, Status.UNCHECKED]
+    assert notes == [finding.status for finding in right.findings]
     assert right.findings[0].note
     assert 2 == right.findings[0].detail.nearby.right
     assert near.verdict is Verdict.FAIL
