@@ -137,6 +137,15 @@ ACCURATE_PART = 1e-5
 reader would look for a wrong formula. Where all wrong entries are off by less than this part, the
 report says to how many digits the derivative is accurate. No verdict depends on it. The value is
 ours and lies above the rounding of float32."""
+ITERATION_PART = 2.0**-5
+"""A derivative that is off by the tolerance of an iteration looks like a wrong formula. Where wrong
+entries are off by no more than this part of the largest one, and in no pattern, the report says
+what an iteration would explain. No verdict depends on it. The value is ours: solvers are rarely
+asked for less."""
+ITERATION_ROOM = 8
+"""The entry that is off by most is rarely the one that was looked at, and an `atol` that allows
+just that one would fail at the next. This many times the error that was seen is suggested as
+`atol`. The value is ours and has no derivation."""
 UNDETECTABLE_UNITS = 64
 """The rounding of a derivative that is differentiated once more would pass for a slope of it. A
 change of less than this many units of rounding of f is taken not to show. The value is ours and has

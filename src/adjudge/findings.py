@@ -149,6 +149,15 @@ class AllowSpread:
 
 
 @dataclass(frozen=True)
+class IfItIterates:
+    """Iterate to a smaller tolerance, if the function iterates at all, or allow for it."""
+
+    tolerance: float
+    """About the tolerance that makes such an error."""
+    atol: float
+
+
+@dataclass(frozen=True)
 class JudgedBy:
     """Nothing need be done, since these ways of the engine offer the mode."""
 
@@ -162,7 +171,7 @@ class Setting:
     words: str
 
 
-Advice: TypeAlias = Remedy | AllowSpread | JudgedBy | Setting
+Advice: TypeAlias = Remedy | AllowSpread | IfItIterates | JudgedBy | Setting
 
 
 # -- what was seen

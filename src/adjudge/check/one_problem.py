@@ -663,7 +663,8 @@ class _Case:
         failure, mistake = table.record.failures.get(tally.mode), None
         if failure is not None and table.budget.allows(128):
             mistake = likely_mistake(table, failure)
-        return findings_of(tally, provenance(), mistake or "", also)
+        alone = located is not None and also is None
+        return findings_of(tally, provenance(), mistake or "", also, alone=alone)
 
     def _tell_unfinished(self) -> None:
         """Tells what the budget has left undone; the modes that it concerns stay open."""

@@ -58,7 +58,8 @@ def surroundings(problem: Problem, f: object, *, highest: bool = False) -> Itera
     With `highest` the engine computes in its highest precision within this context, instead of
     the user's.
     """
-    environment, filters = problem.backend.environment, warnings.filters
+    environment = problem.backend.environment
+    filters: Any = warnings.filters  # a list, though it is declared as a sequence
     filters_before = list(filters)
     with (
         np.errstate(),

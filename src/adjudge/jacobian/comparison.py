@@ -20,6 +20,8 @@ from adjudge.constants import (
     CANCELLATION_UNITS,
     COARSE_EPS,
     ENTRY_FLOOR,
+    ITERATION_PART,
+    ITERATION_ROOM,
     NARROW_NEGLIGIBLE_UNITS,
     NARROW_RTOL_EXPONENT,
     NEGLIGIBLE_PART,
@@ -33,10 +35,12 @@ from adjudge.constants import (
 )
 from adjudge.estimate import Slopes
 from adjudge.findings import (
+    Advice,
     AlsoWrong,
     Disagreement,
     Entry,
     Finding,
+    IfItIterates,
     Meaning,
     ModesDisagree,
     Remedy,
@@ -562,12 +566,17 @@ def mode_verdict(tally: Tally, findings: Sequence[Finding]) -> Verdict:
 
 
 def findings_of(
-    tally: Tally, provenance: str, mistake: str = "", also: AlsoWrong | None = None
+    tally: Tally,
+    provenance: str,
+    mistake: str = "",
+    also: AlsoWrong | None = None,
+    *,
+    alone: bool = False,
 ) -> list[Finding]:
     """Returns what the disagreeing entries of one mode amount to.
 
     `mistake` is the likely mistake, and `also` what is wrong beside the first entry; both belong to
-    the first finding.
+    the first finding. The first entry is `alone` where a projection was traced to nothing else.
     """
     found = []
     for status, meaning, entries in (
@@ -582,18 +591,22 @@ def findings_of(
         detail = Disagreement(
             entries[0], meaning, tally.failed, tally.compared, provenance, mistake, accuracy, also
         )
-        found.append(Finding(status, tally.mode, entries[0].name, detail, _REMEDIES.get(meaning)))
+        remedy: Advice | None = _REMEDIES.get(meaning)
+        alone = alone or tally.failed == 1 < tally.compared
+        if meaning is Meaning.WRONG and not (mistake or alone):
+            remedy = _if_it_iterates(entries)
+        found.append(Finding(status, tally.mode, entries[0].name, detail, remedy))
         mistake, also = "", None
     seen: set[tuple[Status, Meaning]] = set()
     for entry in tally.open:
-        status, meaning, remedy = open_reason(entry)
+        status, meaning, way_out = open_reason(entry)
         # An entry that rounding hides is told once, whichever doubt it stands for.
         kind = status, Meaning.SATURATED if entry.rounding_level else meaning
         if kind not in seen:
             seen.add(kind)
             count = tally.undecided + tally.kinks
             detail = Disagreement(entry, meaning, count, tally.compared, provenance)
-            found.append(Finding(status, tally.mode, entry.name, detail, remedy, open=True))
+            found.append(Finding(status, tally.mode, entry.name, detail, way_out, open=True))
     if tally.saturated and not tally.failed and not tally.undecided:
         # This is a note, since the entries beside these are judged.
         saturated = Saturated(tally.saturated, *tally.saturated_example)
@@ -627,6 +640,21 @@ def open_reason(entry: Entry) -> tuple[Status, Meaning, Remedy]:
     if entry.from_reference:
         return Status.UNRESOLVED, Meaning.WIDE_REFERENCE, Remedy.SHARPEN_REFERENCE
     return Status.UNRESOLVED, Meaning.WIDE, Remedy.WIDEN_DTYPE
+
+
+def _if_it_iterates(entries: Sequence[Entry]) -> IfItIterates | None:
+    """Returns advice for a function that iterates to a tolerance, where wrong entries are off by a
+    small part of their size and follow no pattern; else `None`.
+
+    An ODE solver that adapts its steps and a fixed point that is stopped early are off by about
+    their tolerance, and so is a derivative that is that of the exact solution. The FAIL is true of
+    the code, but a reader would look for a wrong formula.
+    """
+    gap = max(abs(entry.automatic - entry.reference) for entry in entries)
+    size = max(max(abs(entry.automatic), abs(entry.reference)) for entry in entries)
+    if not (0 < gap <= ITERATION_PART * size < np.inf):
+        return None
+    return IfItIterates(gap / size, ITERATION_ROOM * gap)
 
 
 def _accuracy(tally: Tally) -> float | None:

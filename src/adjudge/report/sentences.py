@@ -32,6 +32,7 @@ from adjudge.findings import (
     EqualRowsDiffer,
     Finding,
     Hides,
+    IfItIterates,
     JudgedBy,
     LayoutMatters,
     LayoutRaised,
@@ -774,6 +775,12 @@ def advice(remedy: Advice, finding: Finding) -> str:
         return (
             "draw from the global random state, which a check replays, or from a generator that is "
             f"made with a fixed seed at each call; keep no state between calls; or {allow}"
+        )
+    if isinstance(remedy, IfItIterates):
+        return (
+            f"if the function iterates to a tolerance of about {remedy.tolerance:.0e} (ODE steps, "
+            "a fixed point, a solver), its derivative is no closer: tighten that, or fix the "
+            f"number of steps, for the check; or allow it: atol={remedy.atol:.0e}"
         )
     words = REMEDIES[remedy]
     return words if isinstance(words, str) else words(finding)

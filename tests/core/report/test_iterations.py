@@ -1,0 +1,84 @@
+"""A FAIL of a function that iterates to a tolerance says so, with its size and what to do."""
+
+import re
+
+import numpy as np
+import pytest
+
+from adjudge import ByHand, Status, Verdict, examine
+
+W = np.random.default_rng(0).normal(size=(6, 6)) / 5
+X = np.linspace(-0.6, 0.9, 6)
+
+
+def stopped(tolerance):
+    """`z = tanh(W z + x)`, iterated until a step is short, with the vjp of the exact solution."""
+
+    def forward(x):
+        z, before = np.tanh(x), np.full_like(x, np.inf)
+        while np.linalg.norm(z - before) > tolerance:
+            z, before = np.tanh(W @ z + x), z
+        return z
+
+    def vjp(x, w):
+        slope = 1 - forward(x) ** 2
+        return slope * np.linalg.solve((np.eye(6) - slope[:, None] * W).T, w)
+
+    return ByHand(forward, vjp=vjp)
+
+
+def adaptive(tolerance):
+    """`y' = -y^2` to t = 1 with steps by an estimate of their error, with the exact vjp."""
+
+    def forward(y):
+        t, h = 0.0, 0.25
+        while t < 1:
+            h = min(h, 1 - t)
+            one = -(y**2)
+            two = -((y + h * one) ** 2)
+            error = np.max(np.abs(h * (two - one) / 2))
+            if error < tolerance:
+                t, y = t + h, y + h * (one + two) / 2
+            h *= min(2.0, 0.8 * np.sqrt(tolerance / max(error, 1e-300)))
+        return y
+
+    return ByHand(forward, vjp=lambda y, w: w / (1 + y) ** 2)
+
+
+def advice(report):
+    return re.search(r"tolerance of about (\S+) .*atol=(\S+)", str(report), re.DOTALL)
+
+
+@pytest.mark.parametrize("tolerance", [1e-3, 1e-5])
+@pytest.mark.parametrize(("rule", "x"), [(stopped, X), (adaptive, 1.2 + X)])
+def test_the_tolerance_is_named_and_what_allows_it(rule, x, tolerance):
+    for seed in range(10):
+        report = examine(rule(tolerance), x, seed=seed)
+
+        assert report.verdict is Verdict.FAIL
+        assert Status.MISMATCH in [finding.status for finding in report.findings]
+        about, atol = map(float, advice(report).groups())
+        assert tolerance / 50 < about < tolerance * 20
+        assert examine(rule(tolerance), x, seed=seed, atol=atol)
+
+
+@pytest.mark.parametrize("rule", [stopped, adaptive])
+def test_a_tolerance_below_what_differences_show_passes(rule):
+    assert examine(rule(1e-12 if rule is stopped else 1e-9), X + 1.2, seed=0, rtol=1e-6)
+
+
+def wrong_factor(x, w):
+    return 1.01 * w * np.cos(x)
+
+
+def wrong_formula(x, w):
+    return w * np.cos(2 * x)
+
+
+@pytest.mark.parametrize("vjp", [wrong_factor, wrong_formula])
+def test_a_pattern_or_a_gross_error_is_not_put_down_to_an_iteration(vjp):
+    for seed in range(10):
+        report = examine(ByHand(np.sin, vjp=vjp), X, seed=seed)
+
+        assert report.verdict is Verdict.FAIL
+        assert advice(report) is None
