@@ -31,6 +31,7 @@ from adjudge.engine import (
     Setting,
     restored,
 )
+from adjudge.errors import InputError
 from adjudge_jax.recording import compilations, equations_of, recording
 
 CONFIG: Any = jax.config
@@ -79,6 +80,16 @@ class JaxArrays(ArrayOperations):
 
     def is_complex(self, array: Array) -> bool:
         return bool(jnp.issubdtype(array.dtype, jnp.complexfloating))
+
+    def to_host(self, array: Array, like: Array | None = None) -> HostArray:
+        if isinstance(array, jax.core.Tracer):
+            raise InputError(
+                f"an array is a {type(array).__name__} of JAX, which has no values: the check is "
+                "made inside of a function that JAX transforms",
+                "check outside of jax.jit, jax.grad and jax.vmap; the function that is checked may "
+                "use them",
+            )
+        return super().to_host(array, like)
 
     def devices(self) -> list[str]:
         return [str(device) for device in _devices()]

@@ -25,9 +25,10 @@ class TorchArrays(ArrayOperations):
         self._stored_only = stored_only
 
     def info(self, array: Array) -> ArrayInfo:
-        return ArrayInfo(
-            tuple(array.shape), _name(array.dtype), str(array.device), _name(array.layout)
-        )
+        layout = _name(array.layout)
+        if array.layout is not torch.strided and sparse.is_sparse(array):
+            layout = f"{layout} ({array.sparse_dim()} sparse, {array.dense_dim()} dense dimensions)"
+        return ArrayInfo(tuple(array.shape), _name(array.dtype), str(array.device), layout)
 
     # the namespace of array-api-compat takes ten times as long to say these
 
@@ -54,6 +55,9 @@ class TorchArrays(ArrayOperations):
             return np.array(tensor.numpy(force=True))
         if tensor.is_meta:
             raise self.lacks("reading a tensor on device 'meta'", VALUELESS)
+        if is_wrapper(tensor):
+            tensor = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+            tensor.copy_(array.detach())
         wide = torch.complex128 if tensor.dtype.is_complex else torch.float64
         if plain:
             return np.array(tensor.to(device="cpu", dtype=wide).numpy(force=True))
@@ -66,6 +70,10 @@ class TorchArrays(ArrayOperations):
 
     def from_host(self, host: HostArray, like: Array) -> Array:
         tensor = torch.from_numpy(np.array(host))
+        if is_wrapper(like):
+            made = like.detach().clone()
+            made.copy_(tensor.to(dtype=like.dtype, device=like.device))
+            return made.requires_grad_(like.requires_grad)
         if like.dtype is not tensor.dtype or not like.is_cpu:
             tensor = tensor.to(dtype=like.dtype, device=like.device)
         if like.layout is not torch.strided:
@@ -74,7 +82,8 @@ class TorchArrays(ArrayOperations):
             tensor = _in_strides(tensor, like)
         if type(like) not in (torch.Tensor, torch.nn.Parameter):
             tensor = tensor.as_subclass(type(like))
-        return tensor.requires_grad_(like.requires_grad)
+        tensor.requires_grad_(like.requires_grad)
+        return tensor if like.is_leaf else tensor.clone()
 
     def _in_layout(self, tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
         """Returns the dense `tensor` in the layout of `like`, which is another one."""
@@ -108,11 +117,13 @@ class TorchArrays(ArrayOperations):
 
     def widen(self, array: Array) -> Array:
         wide = torch.complex128 if array.dtype.is_complex else torch.float64
+        if is_wrapper(array):
+            return array.detach().to(wide).requires_grad_(array.requires_grad)
         widened = _in_strides(array.detach().to(wide), array)
         return widened.requires_grad_(array.requires_grad)
 
     def noncontiguous(self, array: Array) -> Array:
-        if array.numel() == 0 or sparse.is_sparse(array):
+        if array.numel() == 0 or sparse.is_sparse(array) or is_wrapper(array):
             return array
         # Not new_empty: what a rule that ignores strides makes of the gaps has to be repeatable.
         wide = array.new_zeros((*array.shape, 2))
@@ -120,7 +131,7 @@ class TorchArrays(ArrayOperations):
         return wide[..., 0].detach()
 
     def expanded(self, array: Array) -> Array | None:
-        if array.numel() < 2 or array.layout is not torch.strided:
+        if array.numel() < 2 or array.layout is not torch.strided or is_wrapper(array):
             return None
         return array.detach().reshape(-1)[0].clone().expand(array.shape)
 
@@ -132,6 +143,17 @@ class TorchArrays(ArrayOperations):
         if name in known or f"{name}:0" in known:
             return name
         raise self.lacks_device(name, VALUELESS if name == "meta" else "")
+
+
+def is_wrapper(tensor: torch.Tensor) -> bool:
+    """Returns whether the tensor is of a subclass that says itself what operators do, and has no
+    memory of its own (`__torch_dispatch__`). Its values are read and written by copying, which
+    reaches the tensors in it.
+    """
+    kind = type(tensor)
+    if kind is torch.Tensor or kind is torch.nn.Parameter:
+        return False
+    return kind.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl
 
 
 @cache

@@ -29,7 +29,7 @@ from adjudge.engine import (
 from adjudge.errors import NotSupportedError
 from adjudge_torch import captured
 from adjudge_torch.arrays import TorchArrays
-from adjudge_torch.captured import holding
+from adjudge_torch.captured import edges, holding
 from adjudge_torch.environment import TorchEnvironment
 from adjudge_torch.module import buffers_of, functional_of
 
@@ -112,11 +112,12 @@ class TorchBackend(_Torch):
 
     def vjp(self, f: FlatFunction, x: Arrays) -> tuple[Arrays, Pullback]:
         x = tuple(_recording(leaf) for leaf in x)
+        ends = edges(x)
         y = f(x)
 
         def pullback(w: MaybeArrays) -> MaybeArrays:
             try:
-                return _gradients(y, x, w, create_graph=False)
+                return _gradients(y, ends, w, create_graph=False)
             except RuntimeError as error:
                 self.refuse("reverse mode (vjp)", error)
                 raise
@@ -126,7 +127,8 @@ class TorchBackend(_Torch):
     def jvp(self, f: FlatFunction, x: Arrays, v: MaybeArrays) -> tuple[Arrays, MaybeArrays]:
         try:
             with self.refusing("forward mode (jvp)"):
-                y, jv = self._duals(f, x, tuple(None if t is None else t.detach() for t in v))
+                still = tuple(leaf.detach() for leaf in x)
+                y, jv = self._duals(f, still, tuple(None if t is None else t.detach() for t in v))
         except NotSupportedError:
             raise
         except RuntimeError as error:
@@ -142,16 +144,17 @@ class TorchBackend(_Torch):
     def vjp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:
         def gradient_map(x_and_w: Arrays) -> Arrays:
             x = tuple(_recording(leaf) for leaf in x_and_w[:x_count])
+            ends = edges(x)
             y = f(x)
             with self.refusing("reverse mode (vjp)"):
-                g = _gradients(y, x, x_and_w[x_count:], create_graph=True)
+                g = _gradients(y, ends, x_and_w[x_count:], create_graph=True)
             return self.arrays.zeros_for_absent(g, x)
 
         return gradient_map
 
     def jvp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:
         def tangent_map(x_and_v: Arrays) -> Arrays:
-            x, v = x_and_v[:x_count], x_and_v[x_count:]
+            x, v = tuple(_recording(leaf) for leaf in x_and_v[:x_count]), x_and_v[x_count:]
             with self.refusing("forward mode (jvp)"):
                 y, jv = self._duals(f, x, v)  # what is recorded of tangents can be pulled back
             return self.arrays.zeros_for_absent(jv, y)
@@ -185,9 +188,9 @@ class TorchBackend(_Torch):
 
     def _dual(self, leaf: torch.Tensor, tangent: torch.Tensor | None) -> torch.Tensor:
         if tangent is None:
-            return _recording(leaf)
+            return leaf
         try:
-            dual: torch.Tensor = forward_ad.make_dual(_recording(leaf), tangent)
+            dual: torch.Tensor = forward_ad.make_dual(leaf, tangent)
         except RuntimeError as error:
             if leaf.layout is torch.strided:
                 raise
@@ -217,7 +220,7 @@ class ClosureBackend(TorchBackend):
             start = captured.sequence()
             y = f(recorded)
             captured.require_own_history(y, start)
-            ends = self._with_closed(recorded, captured.edges(self._closed))
+            ends = edges(recorded, self._closed)
 
         def pullback(w: MaybeArrays) -> MaybeArrays:
             try:
@@ -319,7 +322,9 @@ def _recording(leaf: torch.Tensor) -> torch.Tensor:
     if leaf.requires_grad:
         return leaf
     try:
-        return leaf.detach().requires_grad_()
+        # an alias of a dual tensor would have no tangent
+        inside = forward_ad._current_level >= 0
+        return leaf.requires_grad_() if inside else leaf.detach().requires_grad_()
     except RuntimeError as error:
         # inside torch.func.vmap tensors cannot be marked; a batched jvp does not need it
         if "functorch transform" in str(error):

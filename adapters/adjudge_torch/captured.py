@@ -20,12 +20,15 @@ def recording_ends(y: Arrays, x: Arrays) -> RecordingEnds | None:
     """Contract: see `AutodiffBackend.recording_ends`."""
     ends: list[Array] = []
     nodes: list[Any] = [output.grad_fn for output in y]
+    own = [leaf.grad_fn for leaf in x]  # of an input that is no leaf the tape goes on
     seen: set[Any] = {None}
     for node in nodes:  # it grows on the way
         if node in seen:
             continue
         seen.add(node)
-        if type(node) is _Leaf:
+        if node in own:
+            ends.append(x[own.index(node)])
+        elif type(node) is _Leaf:
             ends.append(node.variable)
         else:
             for following, _ in node.next_functions:
@@ -36,8 +39,8 @@ def recording_ends(y: Arrays, x: Arrays) -> RecordingEnds | None:
         return None
     reached, captured = [False] * len(memory), []
     for end in ends:
-        if (own := _memory(end)) in memory:
-            reached[memory.index(own)] = True
+        if (place := _memory(end)) in memory:
+            reached[memory.index(place)] = True
         else:
             captured.append(end)
     return RecordingEnds(tuple(reached), tuple(captured))
@@ -105,8 +108,19 @@ def require_own_history(y: Arrays, start: int) -> None:
         nodes += [following for following, _ in node.next_functions]
 
 
-def edges(tensors: Sequence[torch.Tensor]) -> tuple[Any, ...]:
-    """Returns where the tape of each leaf ends now, for gradients that are asked for when the leaf
-    has another dtype.
+def edges(x: Arrays, closed: Arrays = ()) -> Arrays:
+    """Returns `x`, with the places of the tape where they stand now for what may stand elsewhere
+    later: for tensors that are no leaves, into which a function may write, and for those that it
+    closes over, which may have another dtype when gradients are asked for.
     """
-    return tuple(torch.autograd.graph.get_gradient_edge(tensor) for tensor in tensors)
+    for leaf in x:
+        if closed or not leaf.is_leaf:
+            return tuple([_edge(leaf) if _moves(leaf, closed) else leaf for leaf in x])
+    return x
+
+
+_edge: Any = torch.autograd.graph.get_gradient_edge
+
+
+def _moves(leaf: torch.Tensor, closed: Arrays) -> bool:
+    return not leaf.is_leaf or any(leaf is tensor for tensor in closed)

@@ -517,11 +517,12 @@ class UndefinedNotZero(Detail):
 
 @dataclass(frozen=True, eq=False)
 class UndefinedRaised(Detail):
-    """The vjp raises when a cotangent is undefined."""
+    """A rule raises when a cotangent or tangent is undefined."""
 
     output: str
-    """As for `UndefinedNotZero`."""
+    """As for `UndefinedNotZero`; of a jvp the inputs whose tangents are."""
     error: Raised
+    rule: Rule = Rule.VJP
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+import adjudge
 from adjudge import GradcheckError, Status, Verdict, examine
 
 pytestmark = pytest.mark.backend("jax")
@@ -480,3 +481,14 @@ def test_a_tuple_that_is_one_argument_is_told_from_two_arguments(check_vjp, jax,
 
     assert {entry.wrt.partition("[0][")[2][:1] for entry in raised.value.report.entries} == {"1"}
     assert raised.value.report.modes == {"R": Verdict.FAIL}
+
+
+@pytest.mark.parametrize("transform", ["jit", "vmap", "grad"])
+def test_a_check_inside_of_a_transformed_function_is_refused_in_words(jax, jnp, transform):
+    def checked(x):
+        adjudge.gradcheck(jnp.sin, x)
+        return x.sum()
+
+    with pytest.raises(adjudge.InputError, match=r"check outside of jax\.jit, jax\.grad and"):
+        getattr(jax, transform)(checked)(jnp.ones((2, 3)))
+    assert adjudge.gradcheck(jax.jit(jnp.sin), jnp.asarray([0.3, 0.7]))

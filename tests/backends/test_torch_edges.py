@@ -10,6 +10,8 @@ import adjudge
 with suppress(ImportError):  # absent: every test here is skipped by its mark
     import torch
 
+    import adjudge_torch
+
 pytestmark = pytest.mark.backend("torch")
 
 Pair = namedtuple("Pair", ["value", "index"])
@@ -165,8 +167,12 @@ def test_outputs_may_be_any_tree_with_other_things_in_it(gradcheck, scaled_sin, 
 def test_only_integer_outputs_are_refused_in_words(gradcheck, x):
     with pytest.raises(adjudge.InputError, match="nothing that can be differentiated"):
         gradcheck(lambda x: x.argmax(), (x,))
+
+
+def test_a_function_without_outputs_is_refused_but_by_the_door(x):
+    assert adjudge_torch.gradcheck(lambda x: (), (x,))
     with pytest.raises(adjudge.InputError, match="nothing that can be differentiated"):
-        gradcheck(lambda x: (), (x,))
+        adjudge.gradcheck(lambda x: (), (x,))
 
 
 def test_constant_outputs_have_the_gradient_zero(gradcheck, x):

@@ -91,6 +91,7 @@ def test_nondet_tol_is_the_allowed_spread_of_two_backward_passes(gradcheck, rule
         gradcheck(f, (x,))
 
 
+@pytest.mark.filterwarnings("ignore:Backwards compatibility:UserWarning")  # of the door
 def test_check_undefined_grad_finds_a_backward_that_cannot_take_none(gradcheck, rule, x):
     f = rule(lambda x: x.sin(), lambda x, w: w * x.cos(), undefined=True)
     careful = rule(
@@ -103,6 +104,7 @@ def test_check_undefined_grad_finds_a_backward_that_cannot_take_none(gradcheck, 
         gradcheck(f, (x,))
 
 
+@pytest.mark.filterwarnings("ignore:Backwards compatibility:UserWarning")  # of the door
 def test_check_undefined_grad_finds_a_gradient_out_of_nothing(gradcheck, rule, x):
     f = rule(
         lambda x: x.sin(),

@@ -176,6 +176,7 @@ def test_second_order_raise_exception_false_is_falsy(gradgradcheck, wrong_twice,
         gradgradcheck(wrong_twice(reverse=-1.0), (x,))
 
 
+@pytest.mark.filterwarnings("ignore:Backwards compatibility:UserWarning")  # of the door
 def test_second_order_check_undefined_grad_reaches_the_double_backward(gradgradcheck, rule, x):
     pullback = rule(
         lambda x, w: w * x.cos(),

@@ -19,6 +19,7 @@ from adjudge.engine import registry
 from adjudge.engine.arrays import PlainArrays, PlainBackend, host_array, placed, placed_tree
 from adjudge.engine.by_hand import ByHand, FlatByHand, HandBackend
 from adjudge.engine.contract import (
+    DENSE,
     UNDEFINED,
     Array,
     ArrayInfo,
@@ -56,6 +57,7 @@ from adjudge.engine.registry import (
 from adjudge.floats import EPS
 
 __all__ = [
+    "DENSE",
     "EPS",
     "UNDEFINED",
     "Array",

@@ -55,6 +55,10 @@ class ArrayInfo:
     layout: str = "dense"
 
 
+DENSE = ("dense", "strided")
+"""The layouts, in the words of engines, in which every entry is a coordinate."""
+
+
 @dataclass(frozen=True, slots=True)
 class Expansion:
     """The children of a container that only the framework can flatten (a registered module)."""

@@ -262,12 +262,12 @@ class Affine:
 
     def _pushed(self, found: Column, secant: Secant, forward: Forward) -> None:
         """Compares forward mode with the secant."""
-        leaves, Y = found.tangent.leaves, self.base.Y
-        automatic = forward.column(self.base, secant.direction, leaves)[1]
+        Y = self.base.Y
+        automatic = forward.column(self.base, secant.direction)[1]
         bound = secant.error + self._units * self.eps * Y.largest(automatic)
 
         def entry_at(k: int, point: Vector, w: Vector, d: Vector) -> float:
-            return float(w @ Forward(self.problem, point).column(self.base, d, leaves)[1])
+            return float(w @ Forward(self.problem, point).column(self.base, d)[1])
 
         holds = np.repeat(np.array(secant.holds, bool), [leaf.size for leaf in Y.leaves])
         values = ModeValues("F", True, automatic, secant.value, bound, holds, entry_at)

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from adjudge.constants import SEPARATIONS
 from adjudge.engine import (
+    DENSE,
     Array,
     Arrays,
     AutodiffBackend,
@@ -354,9 +355,6 @@ def _powers_of_two(lengths: Vector) -> Vector:
 FUNCTIONS = ("broadcast_to", "concat", "conj", "real", "reshape", "sum", "zeros_like")
 """The functions that `Blocks` takes from the Array API namespace of an engine, which may
 lack some."""
-
-DENSE = ("dense", "strided")
-"""The layouts, in the words of engines, in which every entry is a coordinate."""
 
 Masks = dict[int, NDArray[np.bool_]]
 """Maps the index of an input to a mask of its entries."""

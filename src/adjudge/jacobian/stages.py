@@ -1145,7 +1145,7 @@ def _automatic_at(
         return np.array([values[:width] @ v[:width]])
     if kind == "each":
         forward = Forward(problem, point)
-        return forward.column(base, probe(v), found.tangent.leaves)[1][rows]
+        return forward.column(base, probe(v))[1][rows]
     reverse = Reverse(problem, point)
     return np.array([reverse.row(base, probe(columns.probes.row(k))) @ v for k in rows])
 

@@ -475,7 +475,7 @@ class Table:
         self.record.reached[TWO_EVALUATIONS] += 1
         found = item.found or columns.estimator.along(tangent)
         if self.forward is not None and pushed is None:
-            pushed = self.forward.column(base, found.vector, tangent.leaves)[1]
+            pushed = self.forward.column(base, found.vector)[1]
             if base.alone and base.hiding is not None:
                 pushed = np.where(base.hiding[: pushed.size], 0.0, pushed)
         if self.affine is not None and len(tangent.leaves) == 1 and not base.alone:

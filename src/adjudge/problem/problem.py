@@ -630,7 +630,7 @@ class Forward:
         self, base: Base, v: Vector, only: Collection[int] | None = None
     ) -> tuple[Vector, Vector]:
         """Returns `(f(x), J v)` as vectors of Y. Absent tangents are zeros, and so are those of
-        outputs that are left out.
+        outputs that are left out. With `only`, see `tangent`.
         """
         y, jv = self.push(self.tangent(v, only))
         return self.vector(base, y), self.image(base, jv)

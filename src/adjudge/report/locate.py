@@ -332,7 +332,7 @@ class _Search:
         if self.failure.kind != "each":
             return np.zeros(0)
         assert self.table.forward is not None
-        return self.table.forward.column(self.base, vector, self.failure.tangent.leaves)[1]
+        return self.table.forward.column(self.base, vector)[1]
 
     def _measured(self, weights: Vector) -> tuple[Vector, Residual]:
         """Returns the weights that were really taken, and the residual along them."""
@@ -547,8 +547,7 @@ class _Search:
                 tangent = np.zeros(table.problem.X.size)
                 tangent[coordinate] = 1.0
                 forward = Forward(table.problem, point)
-                leaves = self.failure.tangent.leaves
-                there = forward.column(self.base, tangent, leaves)[1][row]
+                there = forward.column(self.base, tangent)[1][row]
             else:
                 there = Reverse(table.problem, point).row(self.base, unit)[coordinate]
             changes.append(abs(float(there) - automatic))

@@ -410,9 +410,10 @@ def _undefined_not_zero(detail: UndefinedNotZero, finding: Finding) -> list[str]
 
 @said.register
 def _undefined_raised(detail: UndefinedRaised, finding: Finding) -> list[str]:
-    which, error = detail.output or "every output", detail.error
+    which, error, rule = detail.output or "every output", detail.error, detail.rule
     return [
-        f"the vjp raises {error.kind} when the cotangent of {which} is undefined: {error.message}"
+        f"the {rule} raises {error.kind} when the {rule.probe} of {which} is undefined: "
+        f"{error.message}"
     ]
 
 
@@ -843,8 +844,10 @@ REMEDIES: dict[Remedy, str | Callable[[Finding], str]] = {
     Remedy.ACCEPT_UNDEFINED: lambda finding: (
         f"treat an undefined (None) {_rule(finding).probe} as zeros"
     ),
-    Remedy.ACCEPT_OR_EXCUSE_UNDEFINED: "treat an undefined (None) cotangent as zeros, or pass "
-    "check_undefined_grad=False if it cannot occur",
+    Remedy.ACCEPT_OR_EXCUSE_UNDEFINED: lambda finding: (
+        f"treat an undefined (None) {_rule(finding).probe} as zeros, or pass "
+        "check_undefined_grad=False if it cannot occur"
+    ),
     Remedy.RETURN_VALUE: "the rule for the derivative must return the value of the function",
     Remedy.RETURN_ATTRIBUTE: _return_attribute,
     Remedy.ZERO_GRADIENT: "zero the gradient there",
