@@ -642,6 +642,25 @@ BIAS_DRIFTS = 2
 """A function whose values are off by a factor in the narrow dtype has a derivative that is, and its
 rule is right. A common factor of the derivative has to exceed that of the values this many times.
 The value is ours and has no derivation."""
+SINGLE_STEPS = (2.0**-7, 2.0**-13)
+"""A function that casts to sixteen bits inside has no more digits than these, and differences of
+float32 would accuse a right rule. The slopes over these two steps, relative to x, have to be the
+same. float32 shows both, and float16, with 11 bits, does not show the second."""
+ROUNDED_UNITS = 4
+"""A kernel that computes in float32 inside, and rounds its gradient to bfloat16, is right and off
+by the rounding of every entry. Automatic numbers may be off by this many spacings of the dtype that
+they are rounded to; a deviation is traced from one spacing on (`SIGNIFICANT_PART`). The value is
+ours and has no derivation."""
+WIDER_PROBES = 4
+"""One missing term hides along one random tangent with the probability of its tolerance over its
+size, some per cent where tolerances are. Where a formula that passes was judged in less than double
+precision, this many further pairs of probes have to agree as well. The value is ours."""
+NATIVE_PROBES = 8
+"""This number stands in for `WIDER_PROBES` in sixteen bits, whose differences are off by up to a
+tenth."""
+COARSE_RESOLUTION = 0.1
+"""Agreement to a quarter of the derivative accepts a missing term as readily as a right rule. A
+check that resolved less than this part is INCONCLUSIVE. The value is ours."""
 STAIRS_APART = 2
 """The values of `(x + c) - c` with a large `c` lie on the steps of a staircase in a narrow dtype
 and not in double, and would be those of another function. They may be this many steps apart. One

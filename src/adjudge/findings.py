@@ -366,6 +366,15 @@ class Disagreement(Detail):
 
 
 @dataclass(frozen=True, eq=False)
+class CoarseAgreement(Detail):
+    """All comparisons agree, and no more closely than a wrong derivative might."""
+
+    compared: int
+    resolution: float
+    """The largest relative deviation, error bar included, that any of them accepted."""
+
+
+@dataclass(frozen=True, eq=False)
 class Saturated(Detail):
     """Entries below the rounding of f, beside larger ones; by the first of them."""
 

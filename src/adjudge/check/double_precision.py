@@ -16,9 +16,18 @@ from adjudge.check.one_problem import (
     judge_properties,
 )
 from adjudge.check.options import Settings
-from adjudge.constants import DOUBLE_ROUGHNESS, DOUBLE_STEPS
+from adjudge.constants import (
+    COARSE_EPS,
+    DOUBLE_ROUGHNESS,
+    DOUBLE_STEPS,
+    NATIVE_PROBES,
+    SINGLE_STEPS,
+    WIDER_PROBES,
+)
 from adjudge.errors import AdjudgeError, Catching, NotSupportedError
+from adjudge.estimate import SIGNIFICANT_BITS, significant_bits
 from adjudge.findings import (
+    CoarseAgreement,
     Finding,
     NotInDouble,
     Refusal,
@@ -28,7 +37,7 @@ from adjudge.findings import (
     Verdict,
     worst,
 )
-from adjudge.floats import scale
+from adjudge.floats import EPS, scale
 from adjudge.jacobian import Evaluator
 from adjudge.problem import (
     Base,
@@ -69,14 +78,23 @@ class DoublePrecision:
     """Why there is none."""
     compared: set[str] = field(default_factory=set)
     """Modes whose derivatives were compared with those in double precision already."""
+    precision: str = "float64"
+    """The widest precision in which f was found to compute, where it runs in double."""
     _problem: Problem | None = None
+
+    @property
+    def coarsest(self) -> float:
+        """The coarsest spacing at 1 that outputs and derivatives may have in double precision: that
+        of float32 where the caller's dtype is narrower than that.
+        """
+        return EPS["float32" if self.low.X.coarsest_eps > COARSE_EPS else "float64"]
 
     @property
     def note(self) -> str:
         """How the check was made, for the line of provenance."""
         if self.refused is not None:
             return f"judged natively: in float64 {why_not_in_double(self.refused)}"
-        return "formula judged in float64"
+        return f"formula judged in {self.precision}"
 
     def refusal(self, settings: Settings) -> list[Finding]:
         """What is open where the caller insists on double precision."""
@@ -103,8 +121,10 @@ class DoublePrecision:
             raise _refused(Refusal.NOT_SUPPORTED, words=words) from caught.error
         refuse_if_raised(caught)
         for leaf in (*base.problem.X.leaves, *base.whole.leaves):
-            if not leaf.double:
+            if leaf.eps > self.coarsest:
                 raise _refused(Refusal.STAYS_NARROW, leaf.name, leaf.info.dtype)
+        if base.coarsest_eps > EPS["float64"]:
+            self.precision = "float32"
         return base
 
 
@@ -127,8 +147,8 @@ def alike(one: Space, other: Space) -> bool:
     ]
 
 
-def require_double(base: Base, letters: str) -> None:
-    """Raises `RefusedError` where a derivative is not in double precision, as its function is."""
+def require_double(base: Base, letters: str, coarsest: float) -> None:
+    """Raises `RefusedError` where a derivative is coarser than `coarsest`, unlike its function."""
     problem, backend = base.problem, base.problem.backend
     found: list[tuple[Rule, str, object]] = []
     if "R" in letters:
@@ -143,13 +163,15 @@ def require_double(base: Base, letters: str) -> None:
         leaves = zip(base.Y.leaves, tangents, strict=True)
         found += [(Rule.JVP, leaf.name, tangent) for leaf, tangent in leaves]
     for rule, name, array in found:
-        if array is not None and backend.arrays.eps(array) > np.finfo(np.float64).eps:
+        if array is not None and backend.arrays.eps(array) > coarsest:
             raise _refused(Refusal.STAYS_NARROW, name, backend.arrays.info(array).dtype, rule)
 
 
-def carries_double(base: Base, seed: int) -> bool:
+def carries_double(base: Base, seed: int, steps: tuple[float, float] = DOUBLE_STEPS) -> bool:
     """Whether f moves like a function in double precision: its slope over a step that float32
     does not resolve is that over one that it does. A cast inside f makes a staircase of it.
+
+    With `SINGLE_STEPS` it is whether f moves like one in single precision at least.
     """
     problem = base.problem
     lengths = [scale(problem.origin[part]) for part in problem.X.slices]
@@ -158,7 +180,7 @@ def carries_double(base: Base, seed: int) -> bool:
     v, ends = (v, (1.0, -1.0)) if problem.bounds is None else (problem.inward(v), (2.0, 0.0))
     slopes = []
     with np.errstate(all="ignore"):
-        for step in DOUBLE_STEPS:
+        for step in steps:
             plus, minus = (
                 evaluate(problem, base, problem.origin + sign * step * v, Purpose.PRECISION)
                 for sign in ends
@@ -218,7 +240,9 @@ def judge_in_double(
     except RefusedError as error:
         double.refused = error.detail
     outcome = judge_here_or_nearby(base, settings, provenance)
-    if outcome.verdict is Verdict.PASS:
+    if base.coarsest_eps > COARSE_EPS:
+        outcome = _with_more_probes(outcome, base, settings, provenance, NATIVE_PROBES)
+    if outcome.verdict is Verdict.PASS or _agrees_coarsely(outcome):
         return outcome
     # before anything else is blamed: f may cast to less than its inputs have
     eps = base.problem.narrowest_eps()
@@ -247,17 +271,10 @@ def _in_double(
         if not same_inputs or not alike(base.whole, base64.whole):
             raise _refused(Refusal.OTHER_STRUCTURE)
         with Catching(AdjudgeError) as caught:
-            require_double(base64, letters)
-            formula = judge_here_or_nearby(
-                base64,
-                asked,
-                lambda: f"{composition.provenance()}, {double.note}",
-                judge_differences,
-            )
-            rough = formula.verdict is not Verdict.PASS
-            rough = rough and not carries_double(base64, settings.seed)
+            require_double(base64, letters, double.coarsest)
+            formula = _formula(composition, double, base, base64, asked)
         refuse_if_raised(caught)
-    if rough:
+    if formula is None:
         raise _refused(Refusal.NARROW_INSIDE)
     pairs = [(base, base64, letters)]
     if len(taken) == 1:  # the first derivative, which the same evaluations judge
@@ -278,6 +295,81 @@ def _in_double(
                 new = found.findings(formula.verdict)
                 outcome.findings += [one for one in new if one not in outcome.findings]
     return _together(outcome, formula)
+
+
+def _formula(
+    composition: Composition, double: DoublePrecision, base: Base, base64: Base, asked: Settings
+) -> Judgement | None:
+    """Judges f in double precision by differences, or in single where it computes in that inside;
+    `None` where it computes with less, or the caller's dtype is no narrower than single.
+    """
+
+    def provenance() -> str:
+        return f"{composition.provenance()}, {double.note}"
+
+    formula, seed = judge_here_or_nearby(base64, asked, provenance, judge_differences), asked.seed
+    right, single = formula.verdict is Verdict.PASS, formula.tolerance.eps > EPS["float64"]
+    coarse = base.coarsest_eps > COARSE_EPS
+    if not (right or carries_double(base64, seed)):
+        if not coarse or not carries_double(base64, seed, SINGLE_STEPS):
+            return None
+        base64, single, double.precision = _narrower(base64, EPS["float32"]), True, "float32"
+    if not coarse or (right and not single):
+        return formula
+    if right:
+        base64 = _narrower(base64, formula.tolerance.eps)
+    rounded = rounded_derivatives(base64, asked.letters, seed)
+    asked = replace(asked, rounded=rounded)
+    if not right and (single or rounded):
+        formula = judge_here_or_nearby(base64, asked, provenance, judge_differences)
+    return _with_more_probes(formula, base64, asked, provenance, WIDER_PROBES)
+
+
+def rounded_derivatives(base: Base, letters: str, seed: int) -> float:
+    """Returns the spacing at 1 of the coarsest dtype to which the derivatives with respect to an
+    input, or of an output, are rounded; 0 where all have more digits than float32.
+
+    A backward pass with a dtype that is written into it rounds in any precision.
+    """
+    problem, random = base.problem, generator(seed, Stream.ROUNDED_DERIVATIVE)
+    images = []
+    if "R" in letters:
+        row = Reverse(problem).row(base, random.standard_normal(base.Y.size))
+        images += [row[part] for part in problem.X.slices]
+    if "F" in letters:
+        v = random.standard_normal(problem.X.size) * problem.length_scales
+        column = Forward(problem).column(base, v)[1]
+        images += [column[part] for part in base.Y.slices]
+    eps = 0.0
+    for image in images:
+        if np.count_nonzero(image) > 1:
+            bits = significant_bits(image)
+            known = [2.0 ** (1 - had) for had in SIGNIFICANT_BITS.values() if bits <= had]
+            eps = max([eps, *known])
+    return eps
+
+
+def _with_more_probes(
+    outcome: Judgement, base: Base, settings: Settings, provenance: Callable[[], str], count: int
+) -> Judgement:
+    """Returns what passed with the findings of further probes, where one of them fails.
+
+    In less than double precision a missing term may stay within the tolerance along one tangent.
+    """
+    passed = outcome.verdict is Verdict.PASS or _agrees_coarsely(outcome)
+    if outcome.full or not passed:
+        return outcome
+    for k in range(1, 1 + count):
+        again = judge_differences(base, replace(settings, seed=settings.seed + k), provenance)
+        if again.verdict is Verdict.FAIL:
+            return _together(outcome, again)
+    return outcome
+
+
+def _agrees_coarsely(outcome: Judgement) -> bool:
+    """Whether all that is left open is that agreement means little in so narrow a dtype."""
+    left = [one for one in outcome.findings if one.verdict is not Verdict.PASS]
+    return bool(left) and all(isinstance(one.detail, CoarseAgreement) for one in left)
 
 
 def _narrower(base: Base, eps: float) -> Base:

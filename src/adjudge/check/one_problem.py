@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from adjudge.check.options import Settings
 from adjudge.constants import (
     COARSE_EPS,
+    COARSE_RESOLUTION,
     CONFIRMING_EVALUATIONS,
     FULL_MODE,
     FULL_MODE_BY_REFERENCE,
@@ -46,6 +47,7 @@ from adjudge.findings import (
     BatchNotMade,
     Beyond,
     CarriesLess,
+    CoarseAgreement,
     Disagreement,
     Finding,
     Nearby,
@@ -257,7 +259,11 @@ class _Case:
             most = FULL_MODE if settings.reference is None else FULL_MODE_BY_REFERENCE
             full = problem.X.size + base.Y.size <= most
         self.tolerance = Tolerance(
-            base.coarsest_eps, settings.rtol, settings.atol, settings.equal_nan
+            base.coarsest_eps,
+            settings.rtol,
+            settings.atol,
+            settings.equal_nan,
+            settings.rounded,
         )
         self.probes = Probes(problem.X, base.Y, full, settings.seed)
         self.identities = Identities(
@@ -506,7 +512,7 @@ class _Case:
         by_reference = settings.reference is not None
         free = not (self.probes.full or settings.fixed or settings.equal_nan or by_reference)
         if settings.thorough and settings.eps is None and self.tolerance.automatic:
-            table.affine = Affine(problem, base, self.probes, self.tolerance.eps)
+            table.affine = Affine(problem, base, self.probes, self.tolerance.coarsest)
             free = False
         letters = "R" * (self.reverse is not None) + "F" * (self.forward is not None)
         for _ in table.fill():
@@ -635,6 +641,7 @@ class _Case:
                 self.identities.compared += tally.compared
             else:
                 found.findings += self._findings_of(tally, provenance)
+                found.findings += self._coarse_agreement(tally)
                 found.tallies.append(tally)
                 found.modes[tally.mode] = mode_verdict(tally, found.findings)
         if not any(finding.status is Status.REFERENCE for finding in found.findings):
@@ -665,6 +672,16 @@ class _Case:
             mistake = likely_mistake(table, failure)
         alone = located is not None and also is None
         return findings_of(tally, provenance(), mistake or "", also, alone=alone)
+
+    def _coarse_agreement(self, tally: Tally) -> Iterator[Finding]:
+        """Finds comparisons that agree, and too coarsely for that to mean anything."""
+        tolerance = self.table.tolerance
+        narrow = tolerance.automatic and tolerance.eps > COARSE_EPS
+        settled = narrow and not (tally.failed or tally.undecided)
+        if settled and tally.resolution > COARSE_RESOLUTION:
+            detail = CoarseAgreement(tally.compared, tally.resolution)
+            name, remedy = Status.UNRESOLVED, Remedy.WIDEN_DTYPE
+            yield Finding(name, tally.mode, "", detail, remedy, open=True)
 
     def _tell_unfinished(self) -> None:
         """Tells what the budget has left undone; the modes that it concerns stay open."""

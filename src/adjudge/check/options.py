@@ -319,6 +319,9 @@ class Settings:
     reference: Reference | None
     modes: Sequence[str] | None
     """The compositions that the caller asked for by `modes` or `order`; `None` without these."""
+    rounded: float = 0.0
+    """The spacing at 1 to which the engine was seen to round derivatives; 0 where it is no coarser
+    than that of their dtype."""
 
     @property
     def fixed(self) -> bool:

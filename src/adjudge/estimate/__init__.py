@@ -28,6 +28,7 @@ from adjudge.estimate.noise import (
     may_round_inside,
     plateau_dtype,
     rounded_dtype,
+    significant_bits,
 )
 from adjudge.estimate.reference import (
     Direction,
@@ -66,4 +67,5 @@ __all__ = [
     "plateau_dtype",
     "representable",
     "rounded_dtype",
+    "significant_bits",
 ]

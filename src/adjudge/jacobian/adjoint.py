@@ -54,7 +54,7 @@ class AdjointTest:
             size = np.maximum(size, np.abs(one))
             # A derivative that cancels to rounding keeps the rounding of the values it is computed
             # through.
-            part = rounding_part(tolerance.eps)
+            part = rounding_part(tolerance.coarsest)
             rounding = part * reverse.scales.secant
             if tolerance.spread:  # in each entry of `J v` and of `J* w`
                 v, w = np.abs(found.vector), 1.0 if probes.full else np.abs(probes.cotangent)
@@ -69,7 +69,8 @@ class AdjointTest:
             )
             residue = (
                 gap
-                <= CANCELLATION_UNITS * tolerance.eps * reverse.scales.secant + floor[: gap.size]
+                <= CANCELLATION_UNITS * tolerance.coarsest * reverse.scales.secant
+                + floor[: gap.size]
             )
             apart = comparable & ~(gap <= bound) & ~residue
             doubtful = comparable & ~(gap <= tight) & ~apart
@@ -110,4 +111,4 @@ class AdjointTest:
             pushed = Forward(problem, point).column(base, v)[1]
             return float(w @ pushed - Reverse(problem, point).row(base, w) @ v)
 
-        return is_systematic(problem, columns.tolerance.eps, probes.seed, gap, gap_at)
+        return is_systematic(problem, columns.tolerance.coarsest, probes.seed, gap, gap_at)

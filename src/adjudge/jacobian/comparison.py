@@ -27,6 +27,7 @@ from adjudge.constants import (
     NEGLIGIBLE_PART,
     NEGLIGIBLE_TOLERANCES,
     RESOLUTION_EXPONENT,
+    ROUNDED_UNITS,
     RTOL_EXPONENT,
     SATURATED_UNITS,
     SHARP_TOLERANCES,
@@ -65,6 +66,9 @@ class Tolerance:
     rtol: float | None = None
     atol: float | None = None
     equal_nan: bool = False
+    rounded: float = 0.0
+    """The spacing at 1 to which derivatives are rounded, where that is coarser than what f computes
+    with."""
     noisy: bool = False
     """Says whether the caller allows evaluations to differ by `nondet_tol`. An entry then counts as
     zero as far as that noise lets it show."""
@@ -89,7 +93,8 @@ class Tolerance:
             return self.rtol
         if self.atol is not None:
             return 0.0
-        return float((self.eps / 2) ** (RTOL_EXPONENT if self.double else NARROW_RTOL_EXPONENT))
+        part = (self.eps / 2) ** (RTOL_EXPONENT if self.double else NARROW_RTOL_EXPONENT)
+        return float(max(part, ROUNDED_UNITS * self.rounded))
 
     @cached_property
     def double(self) -> bool:
@@ -114,7 +119,12 @@ class Tolerance:
         It is `sqrt(eps)`: rounding, amplified by a condition number that may be as large as `1 /
         sqrt(eps)`.
         """
-        return float(np.sqrt(self.eps))
+        return float(np.sqrt(self.coarsest))
+
+    @property
+    def coarsest(self) -> float:
+        """The spacing at 1 of what automatic numbers are rounded to."""
+        return max(self.eps, self.rounded)
 
 
 @dataclass(frozen=True)

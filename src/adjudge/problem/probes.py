@@ -98,6 +98,8 @@ class Stream(IntEnum):
     """The two probes for which additivity is tried once more."""
     BESIDE_TANGENTS = 70
     """The tangents beside which slopes are looked at, to see whether they add up."""
+    ROUNDED_DERIVATIVE = 71
+    """The cotangent and the tangent that show to how many digits derivatives are rounded."""
     KINK_TANGENTS = 61
     """The tangents along which a rule is compared with one-sided slopes at a kink."""
 

@@ -21,6 +21,7 @@ from adjudge.findings import (
     BudgetSpent,
     CarriesLess,
     ClosesOver,
+    CoarseAgreement,
     CoarseOperations,
     CoarseProducts,
     Culprit,
@@ -253,6 +254,15 @@ def _saturated_entries(detail: Saturated, finding: Finding) -> list[str]:
     entries = "1 entry lies" if detail.count == 1 else f"{detail.count} entries lie"
     one = f"{detail.name} is {detail.value:.2g}"
     return [f"{entries} below the rounding of f, beside larger ones: {one}"]
+
+
+@said.register
+def _coarse_agreement(detail: CoarseAgreement, finding: Finding) -> list[str]:
+    return [
+        f"all {detail.compared} comparisons agree, but only to {detail.resolution:.0%} of the "
+        "derivative",
+        "differences in so narrow a dtype would accept a missing term as well",
+    ]
 
 
 @said.register

@@ -1,0 +1,185 @@
+"""Kernels of sixteen bits that compute in float32 inside, as norms and softmax do in production."""
+
+import math
+
+import pytest
+import torch
+
+from adjudge import Status, Verdict, examine
+
+SEEDS = range(10)
+
+
+def rms(x):
+    r = torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6)
+    return x * r, (x, r)
+
+
+def rms_rule(saved, g, whole):
+    x, r = saved
+    return g * r - whole * x * r**3 * (g * x).mean(-1, keepdim=True)
+
+
+def layer_norm(x):
+    x = x - x.mean(-1, keepdim=True)
+    r = torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5)
+    return x * r, (x * r, r)
+
+
+def layer_norm_rule(saved, g, whole):
+    h, r = saved
+    return r * (g - whole * g.mean(-1, keepdim=True) - h * (g * h).mean(-1, keepdim=True))
+
+
+def group_norm(x):
+    out, saved = layer_norm(x.reshape(x.shape[0], 2, -1))
+    return out.reshape(x.shape), saved
+
+
+def group_norm_rule(saved, g, whole):
+    h, r = saved
+    g = g.reshape(h.shape)
+    g = r * (g - g.mean(-1, keepdim=True) - whole * h * (g * h).mean(-1, keepdim=True))
+    return g.flatten(1)
+
+
+def softmax(x):
+    y = torch.softmax(x, -1)
+    return y, y
+
+
+def softmax_rule(y, g, whole):
+    return y * (g - whole * (g * y).sum(-1, keepdim=True))
+
+
+def log_softmax(x):
+    y = torch.log_softmax(x, -1)
+    return y, y.exp()
+
+
+def log_softmax_rule(y, g, whole):
+    return g - whole * y * g.sum(-1, keepdim=True)
+
+
+def gelu(x):
+    return torch.nn.functional.gelu(x), x
+
+
+def gelu_rule(x, g, whole):
+    density = torch.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+    return g * ((1 + torch.erf(x / math.sqrt(2))) / 2 + whole * x * density)
+
+
+def attention(qkv):
+    q, k, v = qkv.unflatten(-1, (3, -1)).unbind(-2)
+    p = torch.softmax(q @ k.mT / math.sqrt(q.shape[-1]), -1)
+    return p @ v, (q, k, v, p)
+
+
+def attention_rule(saved, g, whole):
+    q, k, v, p = saved
+    scores = g @ v.mT
+    scores = p * (scores - whole * (scores * p).sum(-1, keepdim=True)) / math.sqrt(q.shape[-1])
+    return torch.cat([scores @ k, scores.mT @ q, p.mT @ g], -1)
+
+
+KERNELS = {
+    "rms norm": (rms, rms_rule),
+    "layer norm": (layer_norm, layer_norm_rule),
+    "group norm": (group_norm, group_norm_rule),
+    "softmax": (softmax, softmax_rule),
+    "log-softmax": (log_softmax, log_softmax_rule),
+    "gelu": (gelu, gelu_rule),
+    "attention": (attention, attention_rule),
+}
+
+
+def kernel(name, whole=1.0, inside=torch.float32, output=None, gradient=None):
+    """The kernel in the dtype `inside`; a missing term has `whole=0`. An output or a gradient
+    whose dtype is written into it has that in any precision.
+    """
+    value, rule = KERNELS[name]
+
+    class Kernel(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            out, ctx.saved = value(x.to(inside or x.dtype))
+            return out.to(output or x.dtype)
+
+        @staticmethod
+        def backward(ctx, g):
+            found = rule(ctx.saved, g.to(inside or g.dtype), whole)
+            return found.to(gradient or g.dtype)
+
+    return Kernel.apply
+
+
+def point(dtype, *shape):
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(*(shape or (4, 12)), generator=generator).to(dtype).requires_grad_()
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bfloat16", "float16"])
+@pytest.mark.parametrize("fixed", [False, True], ids=["any dtype", "fixed dtype"])
+def test_a_missing_term_fails_where_f_computes_in_float32(name, dtype, fixed):
+    gradient = dtype if fixed else None
+    several = name == "rms norm" and fixed and dtype is torch.bfloat16
+    for seed in SEEDS[::2] if several else SEEDS[:1]:
+        right = examine(kernel(name, gradient=gradient), point(dtype), seed=seed)
+        wrong = examine(kernel(name, whole=0.0, gradient=gradient), point(dtype), seed=seed)
+
+        assert right.verdict is Verdict.PASS, seed
+        assert right.resolution < 0.05
+        assert wrong.verdict is Verdict.FAIL, seed
+
+
+@pytest.mark.parametrize("inside", [None, torch.float32], ids=["double", "float32"])
+def test_a_gradient_that_is_rounded_in_any_precision_is_judged_by_its_rounding(inside):
+    """Forward in the dtype of x, backward into bfloat16."""
+    for seed in SEEDS[::5]:
+        for whole, verdict in ((1.0, Verdict.PASS), (0.0, Verdict.FAIL)):
+            rule = kernel("rms norm", whole, inside=inside, gradient=torch.bfloat16)
+
+            assert examine(rule, point(torch.bfloat16), seed=seed).verdict is verdict, seed
+
+
+@pytest.mark.parametrize("name", ["rms norm", "gelu"])
+def test_an_output_of_float32_is_judged_in_float32(name):
+    for seed in SEEDS[::5]:
+        for whole, verdict in ((1.0, Verdict.PASS), (0.0, Verdict.FAIL)):
+            rule = kernel(name, whole, output=torch.float32)
+            report = examine(rule, point(torch.float16), seed=seed)
+
+            assert report.verdict is verdict, seed
+            assert report.provenance.note == "formula judged in float32"
+
+
+@pytest.mark.parametrize("name", ["rms norm", "softmax", "gelu"])
+def test_agreement_to_a_fifth_in_bfloat16_decides_nothing(name):
+    """An output of bfloat16 in any precision, whose differences could not see a missing term."""
+    for seed in SEEDS[::5]:
+        right = examine(kernel(name, output=torch.bfloat16), point(torch.bfloat16), seed=seed)
+        wrong = kernel(name, whole=0.0, output=torch.bfloat16)
+
+        assert right.verdict is Verdict.INCONCLUSIVE
+        assert {finding.status for finding in right.findings} == {Status.UNRESOLVED}
+        assert right.resolution > 0.1
+        assert "of the derivative" in str(right)
+        assert examine(wrong, point(torch.bfloat16), seed=seed).verdict is not Verdict.PASS
+
+
+@pytest.mark.parametrize("name", ["rms norm", "layer norm", "softmax", "gelu"])
+def test_a_missing_term_fails_at_every_seed_in_float16_alone(name):
+    for seed in SEEDS[::4]:
+        for whole, verdict in ((1.0, Verdict.PASS), (0.0, Verdict.FAIL)):
+            rule = kernel(name, whole, output=torch.float16)
+
+            assert examine(rule, point(torch.float16), seed=seed).verdict is verdict, seed
+
+
+def test_what_computes_in_bfloat16_inside_is_not_taken_for_float32():
+    rule = kernel("rms norm", inside=torch.bfloat16)
+
+    for seed in SEEDS[::5]:
+        assert examine(rule, point(torch.bfloat16), seed=seed).verdict is not Verdict.FAIL
