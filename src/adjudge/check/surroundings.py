@@ -19,7 +19,7 @@ import numpy as np
 
 from adjudge.check.one_problem import Judgement
 from adjudge.engine import Array, Environment
-from adjudge.errors import UnstableOutputError
+from adjudge.errors import Source, UnstableOutputError, source_of
 from adjudge.findings import (
     AdditionOrder,
     CoarseOperations,
@@ -34,7 +34,14 @@ from adjudge.findings import (
     Verdict,
     WritesUnchecked,
 )
-from adjudge.problem import Leaf, Problem, buffers_held_by
+from adjudge.problem import (
+    PURPOSES_AT_X,
+    Leaf,
+    Move,
+    Problem,
+    buffers_held_by,
+    set_around,
+)
 
 Rest = TypeVar("Rest")
 
@@ -72,6 +79,9 @@ def surroundings(problem: Problem, f: object, *, highest: bool = False) -> Itera
         seen = Surroundings(GlobalGenerators(environment))
         try:
             yield seen
+        except Exception as error:  # it is raised again
+            _point_to_sets(problem, error)
+            raise
         finally:
             seen.drawn = seen.generators.has_moved()
             if seen.drawn:
@@ -81,6 +91,26 @@ def surroundings(problem: Problem, f: object, *, highest: bool = False) -> Itera
                 with warnings.catch_warnings():
                     pass  # Python forgets what was shown, and heeds the filters again
                 warnings.filters, filters[:] = filters, filters_before
+
+
+def _point_to_sets(problem: Problem, error: Exception) -> None:
+    """Adds a note to what f raises at a point beside x though it ran at x: its inputs may have to
+    stay in a set, which differences of single entries leave.
+    """
+    purpose = problem.counts.purpose
+    beside = isinstance(purpose, Move) or purpose not in PURPOSES_AT_X
+    if source_of(error) is not Source.FUNCTION or problem.constraints or not beside:
+        return
+    leaves = zip(problem.X.leaves, problem.X.slices, strict=True)
+    sets = {leaf.name: set_around(leaf, problem.origin[part]) for leaf, part in leaves}
+    known = {name: found for name, found in sets.items() if found is not None}
+    option = repr(next(iter(known.values()))) if len(sets) == 1 and known else repr(known)
+    error.add_note(
+        "adjudge: the function runs at x, and not at this point beside it. Where its inputs have "
+        "to stay in a set (symmetric matrices, a simplex), check along the set: directions="
+        + (option if known else "'symmetric', 'simplex', … or a chart of yours")
+        + "; in an interval: bounds="
+    )
 
 
 # -- random numbers

@@ -20,6 +20,7 @@ is counted.
 
 from adjudge.problem.calls import (
     DIFFERENTIATING,
+    PURPOSES_AT_X,
     Arguments,
     Counts,
     Holder,
@@ -46,7 +47,7 @@ from adjudge.problem.composition import (
     over_reverse,
     tangent_problem,
 )
-from adjudge.problem.constraints import Directions
+from adjudge.problem.constraints import Directions, lies_in, set_around
 from adjudge.problem.domain import (
     ABOVE_ZERO,
     INTERVALS,
@@ -91,6 +92,7 @@ __all__ = [
     "DIFFERENTIATING",
     "DOUBLE",
     "INTERVALS",
+    "PURPOSES_AT_X",
     "SETS",
     "Arguments",
     "Base",
@@ -132,6 +134,7 @@ __all__ = [
     "gradient_problem",
     "largest",
     "leave_out",
+    "lies_in",
     "names_of",
     "observe",
     "outputs_at",
@@ -141,6 +144,7 @@ __all__ = [
     "read_arguments",
     "read_bounds",
     "require_outputs",
+    "set_around",
     "tangent_problem",
     "undetectable_slope",
     "with_captured",

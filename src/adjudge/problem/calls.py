@@ -432,6 +432,10 @@ DIFFERENTIATING = (Purpose.REVERSE, Purpose.FORWARD)
 """The purposes for which the engine evaluates the function, and not adjudge."""
 
 
+PURPOSES_AT_X = (Purpose.FIRST, Purpose.AT_X, Purpose.AGAIN_AT_X, *DIFFERENTIATING)
+"""The purposes for which the function is evaluated at x itself."""
+
+
 UNRECORDED = (Purpose.AGAIN_AT_X, Purpose.CACHE)
 """The purposes for which the function itself is called, though it was recorded. A recording gives
 the same at every call, and so says nothing of what the function keeps between its calls."""

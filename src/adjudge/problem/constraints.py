@@ -273,6 +273,29 @@ def _chart(
         raise InputError(f"{leaf.name} {found}: it is not {_KINDS[name]}", remedy) from error
 
 
+def lies_in(name: str, leaf: Leaf, vector: Vector) -> bool:
+    """Says whether the coordinates `vector` of a leaf are a point of the set of that name."""
+    if leaf.entries < 2 or leaf.host_shape != leaf.info.shape or not np.isfinite(vector).all():
+        return False
+    try:
+        SETS[name](leaf.host(vector), leaf.eps)
+    except OffTheSetError:
+        return False
+    return True
+
+
+def set_around(leaf: Leaf, vector: Vector) -> str | None:
+    """Returns the name of the most special set in which these coordinates lie, or `None`."""
+    return next((name for name in SPECIAL_SETS if lies_in(name, leaf, vector)), None)
+
+
+SPECIAL_SETS = (
+    *("positive definite", "orthogonal", "symmetric", "simplex", "sphere"),
+    *("sorted", "positive"),
+)
+"""The names of the sets, those in which few arrays lie by chance before the others."""
+
+
 _KINDS = {
     "symmetric": "symmetric",
     "positive definite": "positive definite",

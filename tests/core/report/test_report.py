@@ -201,8 +201,11 @@ def test_an_exception_of_the_function_comes_through_with_a_note(verb):
     with pytest.raises(ZeroDivisionError, match="mine") as caught:
         verb(ByHand(forward, vjp=BOTH["vjp"]), X, mode="full")
 
-    (note,) = caught.value.__notes__
-    assert note.startswith("adjudge: raised in evaluation 3 of the function, with inputs[0] moved ")
+    where, what_to_do = caught.value.__notes__
+    assert where.startswith(
+        "adjudge: raised in evaluation 3 of the function, with inputs[0] moved "
+    )
+    assert "directions=" in what_to_do
 
 
 def test_an_exception_of_the_vjp_says_that_it_was_the_vjp():
