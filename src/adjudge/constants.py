@@ -543,6 +543,11 @@ USUAL_OUTPUTS = 8
 """Of many outputs some agree by chance far better than their noise allows. From this many outputs
 of a leaf on, no disagreement is taken for smaller than their median; a median of fewer would itself
 be small by chance. The value is ours."""
+SUMMED_OUTPUTS = 256
+"""What truncation leaves of each output is below its rounding, and adds up where rounding does not:
+a right rule of 1e5 outputs in single precision failed. From this many outputs on a sum that
+disagrees is estimated as one function as well. With fewer, what is left in all of them is below the
+bar. The value is ours and has no derivation."""
 PLATEAU_PART = 0.75
 """A function that rounds its input to a narrower dtype stands still over steps that this dtype does
 not resolve. It counts as such if this part of the outputs that should move does not. The value is

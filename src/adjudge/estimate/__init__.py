@@ -19,6 +19,7 @@ from adjudge.estimate.directional import (
     Column,
     describe_move,
     moved_by,
+    of_projections,
     representable,
 )
 from adjudge.estimate.estimator import ByReference, Differences, Effort, Estimator
@@ -64,6 +65,7 @@ __all__ = [
     "irregularity",
     "may_round_inside",
     "moved_by",
+    "of_projections",
     "plateau_dtype",
     "representable",
     "rounded_dtype",

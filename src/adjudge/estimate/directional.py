@@ -42,6 +42,7 @@ from adjudge.estimate.stencils import (
     ladder,
     ladder_ratio,
     ladder_steps,
+    of_sums,
     three_steps,
 )
 from adjudge.findings import Method, Scheme
@@ -296,6 +297,22 @@ def with_odd_powers(base: Base, found: Column, doubted: NDArray[np.bool_]) -> Co
     value = np.where(narrower, odd.value, before.value)
     error = np.where(narrower, odd.error, before.error)
     return replace(found, estimate=replace(before, value=value, error=error))
+
+
+def of_projections(base: Base, found: Column, w: Vector, parts: Sequence[slice]) -> Estimate | None:
+    """Returns the estimate of `<w, J v>` for each part of the outputs from the ladders of a column,
+    taken as one function; `None` without ladders.
+    """
+    u, together = base.coarsest_eps, None
+    noise = base.noise if found.noise is None else found.noise[: w.size]
+    for samples in found.ladders:
+        steps = np.array([sample.step for sample in samples])
+        few = len(steps) < fewest_samples(one_sided=found.one_sided)
+        if few or not np.allclose(steps[:-1] / steps[1:], ladder_ratio(u)):
+            continue
+        one = of_sums(samples, w, parts, u, noise)
+        together = one if together is None else combined(together, one)
+    return together
 
 
 def interleaving_factor(problem: Problem, found: Column) -> float:

@@ -12,8 +12,13 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.constants import ENTRY_FLOOR, SHARED_SIGNIFICANT, SIGNIFICANT_PART
-from adjudge.estimate import Column, Estimator, Slopes
+from adjudge.constants import (
+    ENTRY_FLOOR,
+    SHARED_SIGNIFICANT,
+    SIGNIFICANT_PART,
+    SUMMED_OUTPUTS,
+)
+from adjudge.estimate import Column, Estimator, Slopes, of_projections
 from adjudge.findings import Scheme
 from adjudge.floats import Vector, norm
 from adjudge.jacobian.comparison import Comparison, Scales, Tolerance
@@ -172,6 +177,8 @@ class Columns:
         pulled = automatic.size
         reference, bar = probes.contract(value)[:pulled], probes.contract_error(error)[:pulled]
         reference, bar = self._known(found, automatic, reference, bar)
+        if value.size >= SUMMED_OUTPUTS and found.ladders and not probes.full:
+            bar = self._reaching_sums(found, automatic, reference, bar)
         return Comparison(
             automatic,
             reference,
@@ -184,6 +191,23 @@ class Columns:
             significant_part=_significant_part(len(found.tangent.leaves)),
             from_reference=found.from_reference,
         )
+
+    def _reaching_sums(
+        self, found: Column, automatic: Vector, reference: Vector, bar: Vector
+    ) -> Vector:
+        """Returns the error bars of projections that disagree, so wide that they reach what the
+        projection is as one function, where that is another number; see `of_sums`.
+        """
+        if np.all(np.abs(automatic - reference) <= bar):
+            return bar
+        w, out = self.probes.cotangent, self.base.uncompared
+        w = w if out is None else np.where(out[: w.size], 0.0, w)
+        sums = of_projections(self.base, found, w, self.base.Y.slices[: bar.size])
+        if sums is None:
+            return bar
+        with np.errstate(all="ignore"):
+            gap = np.abs(sums.value - reference)
+            return np.where(gap > bar + sums.error, gap + sums.error, bar)
 
     def _kept(self, found: Column) -> tuple[Vector, Vector, NDArray[np.bool_]]:
         """Returns an estimate with its error bars, and where f moved; with zeros at the outputs

@@ -1,0 +1,68 @@
+"""What truncation leaves of many outputs adds up, where rounding does not."""
+
+import numpy as np
+import pytest
+
+from adjudge import ByHand, Verdict, examine
+from adjudge.estimate.stencils import Sample, ladder, ladder_steps, of_sums
+
+SEEDS = range(10)
+EPS = float(np.finfo(np.float32).eps)
+
+
+def curved(seed, n=4096):
+    """Samples of many outputs in single precision that bend to one side, and `<w, J v>`."""
+    random = np.random.default_rng(seed)
+    w = random.choice([-1.0, 1.0], n) * random.uniform(0.5, 1, n)
+    slope = random.uniform(1.1, 1.3, n)
+
+    def at(t):
+        return (4 + w * np.tanh(slope * t)).astype(np.float32).astype(np.float64)
+
+    steps = ladder_steps(2.0**-8, 2.0**-8, EPS)
+    return [Sample(h, at(h), at(-h)) for h in steps], w, w @ (w * slope)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_ladder_of_a_sum_holds_where_the_sum_of_ladders_does_not(seed):
+    samples, w, true = curved(seed)
+
+    each = ladder(samples, EPS, None)
+    together = of_sums(samples, w, [slice(None)], EPS)
+
+    assert abs(w @ each.value - true) > 10 * np.linalg.norm(w * each.error)
+    assert abs(together.value[0] - true) <= together.error[0] < 0.05
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_each_leaf_of_the_outputs_has_its_own_sum(seed):
+    samples, w, _ = curved(seed)
+    w[100:200] = 0.0
+    parts = [slice(0, 1000), slice(1000, None)]
+
+    together = of_sums(samples, w, parts, EPS)
+
+    for part, value in zip(parts, together.value, strict=True):
+        kept = [Sample(s.step, s.plus[part], s.minus[part]) for s in samples]
+        assert of_sums(kept, w[part], [slice(None)], EPS).value[0] == pytest.approx(value)
+
+
+def kernel(x):
+    """A function that computes in single precision alone."""
+    if x.dtype != np.float32:
+        raise TypeError("a kernel for float32")
+    return np.tanh(3 * x)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("factor", [1.0, 1.001])
+def test_a_right_rule_of_many_outputs_in_single_precision_passes(factor, seed):
+    """Without the ladder of the sum it fails at seed 7."""
+    x = np.random.default_rng(seed).normal(size=60_000).astype(np.float32)
+
+    def vjp(x, w):
+        return w * np.float32(3 * factor) * (1 - kernel(x) ** 2)
+
+    report = examine(ByHand(kernel, vjp=vjp), x, seed=seed)
+
+    assert report.verdict is (Verdict.PASS if factor == 1 else Verdict.FAIL)
