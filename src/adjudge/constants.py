@@ -13,6 +13,28 @@ windows. Neighbouring steps have this ratio. The value is ours."""
 COARSE_LADDER_RATIO = 2.0
 """In sixteen bits a ladder of the ratio 4 would have two steps. This ratio stands in for
 `LADDER_RATIO` there. The value is ours."""
+SHORTER_STEPS = 8
+"""`sin(1e6 x)`, or sorting 2000 numbers, is smooth over short steps only, and every step of a
+ladder crosses several periods or reorderings. Such a ladder goes on to as many steps below the
+first in place of three, in float64 to 1e-10 of x: what is smooth over no longer step is lost in
+rounding. The value is ours."""
+DIVERGING_PART = 1 / 64
+"""The windows of `sqrt` at 0 are farther and farther apart, and so are those that noise dominates.
+From one step to the next the slope of a root changes by half of itself or more, and that of
+`x log x` at 0 by a twentieth. The value lies below these, and above noise that still leaves two
+digits; it is ours."""
+TRUNCATED_UNITS = 64
+"""Shorter steps help where a ladder has not converged, and take ten evaluations. It has not where
+an error bar exceeds this many units of rounding over the shortest step. The value is ours and has
+no derivation."""
+NARROWER_BAR = 4
+"""Shorter steps drown in the noise of f, where two of them agree by chance. They are kept if the
+error bar of what still fails is this many times narrower with them. The value is ours."""
+FAST_PART = 1 / 8
+"""Where f moves as fast as the rule says, three steps that are too long agree on a slope of nearly
+zero, and a right rule of `sin(1e6 x)` failed. They prove no error of a derivative that would move f
+by more than this part of itself over the shortest of them. The value is ours: it is an eighth of a
+period at most."""
 SECOND_LADDER_FACTOR = 1.4
 """Values may be rounded to multiples of a power of two, as the steps are, and a second ladder at
 powers of two would show no rounding. Its steps are those of the first times this factor, which is
@@ -614,10 +636,11 @@ ENOUGH_VALUES = 6
 """A few values end in zeros by chance, and f would be judged as code of a narrower dtype. It takes
 this many different values between two powers of two to say how many digits they carry. The value is
 ours and has no derivation."""
-DOUBLE_STEPS = (2.0**-18, 2.0**-28)
+DOUBLE_STEPS = (2.0**-18, 2.0**-28, 2.0**-33)
 """A cast inside f makes a function of float64 that has no more digits than float32, and its
 differences would accuse a right rule. The slopes over these two steps, relative to x, have to be
-the same. float32, with 24 bits, shows the first step and not the second."""
+the same, or else those over the second and the third. float32, with 24 bits, shows the first step
+and not the others; where f is too fast for the first, `sin(1e8 x)` is smooth over the third."""
 DOUBLE_ROUGHNESS = 0.1
 """A function that curves has two slopes, and would be taken for one with a cast inside. The slopes
 over `DOUBLE_STEPS` may differ by this part of the larger of slope and value. A staircase has a

@@ -37,7 +37,7 @@ from adjudge.findings import (
     Verdict,
     worst,
 )
-from adjudge.floats import EPS, scale
+from adjudge.floats import EPS, Vector, scale
 from adjudge.jacobian import Evaluator
 from adjudge.problem import (
     Base,
@@ -167,29 +167,46 @@ def require_double(base: Base, letters: str, coarsest: float) -> None:
             raise _refused(Refusal.STAYS_NARROW, name, backend.arrays.info(array).dtype, rule)
 
 
-def carries_double(base: Base, seed: int, steps: tuple[float, float] = DOUBLE_STEPS) -> bool:
+def carries_double(base: Base, seed: int, steps: tuple[float, ...] = DOUBLE_STEPS) -> bool:
     """Whether f moves like a function in double precision: its slope over a step that float32
     does not resolve is that over one that it does. A cast inside f makes a staircase of it.
 
     With `SINGLE_STEPS` it is whether f moves like one in single precision at least.
+
+    A fast function (`sin(1e6 x)`) has another slope over each of them. It has the same one over
+    both of two steps that float32 does not resolve, where a staircase stands still or jumps.
     """
     problem = base.problem
     lengths = [scale(problem.origin[part]) for part in problem.X.slices]
     random = generator(seed, Stream.PRECISION)
     v = random.choice([-1.0, 1.0], problem.X.size) * np.concatenate([*lengths, np.zeros(0)])
     v, ends = (v, (1.0, -1.0)) if problem.bounds is None else (problem.inward(v), (2.0, 0.0))
-    slopes = []
-    with np.errstate(all="ignore"):
-        for step in steps:
-            plus, minus = (
-                evaluate(problem, base, problem.origin + sign * step * v, Purpose.PRECISION)
-                for sign in ends
-            )
-            slopes.append((plus - minus) / (2 * step))
-        gap, size = np.abs(slopes[0] - slopes[1]), np.fmax(np.abs(slopes[0]), np.abs(base.values))
+
+    def slope(step: float) -> Vector:
+        plus, minus = (
+            evaluate(problem, base, problem.origin + sign * step * v, Purpose.PRECISION)
+            for sign in ends
+        )
+        return (plus - minus) / (2 * step)
+
+    def largest(size: Vector) -> Vector:
+        """The largest of each leaf."""
+        size = size.copy()
         for part in base.whole.slices:
             size[part] = np.max(size[part], initial=0.0, where=np.isfinite(size[part]))
-    return not bool(np.any(gap > DOUBLE_ROUGHNESS * size))
+        return size
+
+    long, short, *shortest = steps
+    with np.errstate(all="ignore"):
+        one, two = slope(long), slope(short)
+        size = largest(np.fmax(np.abs(one), np.abs(base.values)))
+        rough = np.abs(one - two) > DOUBLE_ROUGHNESS * size
+        if not shortest or not np.any(rough):
+            return not bool(np.any(rough))
+        three = slope(shortest[0])
+        size = largest(np.where(rough, np.abs(three), 0.0))
+        apart = np.abs(two - three) > DOUBLE_ROUGHNESS * size
+        return not bool(np.any(rough & (apart | (size == 0))))
 
 
 def _first_line(error: BaseException) -> str:

@@ -28,6 +28,7 @@ from adjudge.constants import (
     ONE_SIDED,
     SECOND_LADDER_FACTOR,
     SHORT_STEP_REDUCTIONS,
+    SHORTER_STEPS,
     STEP_REDUCTIONS,
 )
 from adjudge.errors import InputError, attempt
@@ -258,6 +259,24 @@ def with_ladder(problem: Problem, base: Base, first: Column) -> Column:
     return with_steps(problem, base, first, steps_around(problem, base, first)) or first
 
 
+def with_shorter_steps(problem: Problem, base: Base, found: Column) -> Column:
+    """Returns a column on a ladder that goes on to far shorter steps.
+
+    The result is `found` itself where the dtype has no room for these.
+    """
+    if not found.ladders or found.one_sided or not _double(problem, found.tangent):
+        return found
+    longer = replace(found, finer=SHORTER_STEPS)
+    before = found.ladders[0]
+    steps = [h for h in steps_around(problem, base, longer) if h < 0.9 * abs(before[-1].step)]
+    more = with_steps(problem, base, longer, steps, 1)
+    if more is None:
+        return found
+    samples = (*before, *more.ladders[0])
+    estimate = ladder(samples, base.coarsest_eps, base.values, base.noise, base.whole.slices)
+    return replace(longer, estimate=estimate, ladders=(samples,))
+
+
 def with_second_ladder(problem: Problem, base: Base, found: Column) -> Column:
     """Returns a column on a ladder, confirmed by a second ladder whose steps lie between those of
     the first.
@@ -334,7 +353,9 @@ def steps_around(
     problem: Problem, base: Base, found: Column, *, far: bool = False
 ) -> Sequence[float]:
     """Returns the ladder around the step of `found`, as far down as it is exact in the dtype."""
-    finer = None if _double(problem, found.tangent) else found.finer
+    finer = found.finer
+    if finer is not None and finer < SHORTER_STEPS and _double(problem, found.tangent):
+        finer = None
     far = far or _drowned_in_rounding(found.estimate)
     u = base.coarsest_eps
     steps = ladder_steps(abs(found.step), found.relative, u, far=far, finer=finer)

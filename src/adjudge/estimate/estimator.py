@@ -25,6 +25,7 @@ from adjudge.estimate.directional import (
     with_longer_step,
     with_odd_powers,
     with_second_ladder,
+    with_shorter_steps,
     with_steps,
     with_three_steps,
 )
@@ -46,6 +47,8 @@ class Effort(Enum):
     """Two central differences more, at steps of their own, all three of which have to agree."""
     LADDER = auto()
     """A Richardson ladder of up to sixteen evaluations, whose error bar is measured."""
+    SHORTER_STEPS = auto()
+    """Ten evaluations more on that ladder, at shorter steps."""
     SECOND_LADDER = auto()
     """A second ladder, whose steps lie between those of the first."""
     MEASURED_NOISE = auto()
@@ -161,6 +164,8 @@ class Differences(Estimator):
             return with_three_steps(problem, base, found) or found
         if effort is Effort.LADDER:
             return with_ladder(problem, base, found)
+        if effort is Effort.SHORTER_STEPS:
+            return with_shorter_steps(problem, base, found)
         if effort is Effort.SECOND_LADDER:
             return with_second_ladder(problem, base, found)
         if effort is Effort.MEASURED_NOISE:
@@ -179,6 +184,7 @@ _BEFORE = {
     Effort.LONGER_STEP: Effort.TWO_EVALUATIONS,
     Effort.THREE_STEPS: Effort.TWO_EVALUATIONS,
     Effort.LADDER: Effort.TWO_EVALUATIONS,
+    Effort.SHORTER_STEPS: Effort.LADDER,
     Effort.SECOND_LADDER: Effort.LADDER,
     Effort.MEASURED_NOISE: Effort.SECOND_LADDER,
     Effort.ODD_POWERS: Effort.SECOND_LADDER,

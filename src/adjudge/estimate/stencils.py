@@ -16,6 +16,7 @@ from adjudge.constants import (
     COARSE_EPS,
     COARSE_LADDER_RATIO,
     CONTRADICTING_BARS,
+    DIVERGING_PART,
     ELIMINATION_ROUNDING,
     EXTRAPOLATED_ROUNDING,
     LADDER_BAR_FACTOR,
@@ -131,6 +132,9 @@ def extrapolated(near: Sample, far: Sample, eps: float, noise: float = 0.0) -> E
     method = Method(Scheme.CENTRAL_LADDER, 4)
     return Estimate(near.slope - removed, error, moved, method, size=size)
 
+
+LADDER_CHANGES = 8
+"""A ladder of ordinary length has at most as many changes between its windows."""
 
 CHUNK = 2**18
 """The outputs that are taken through an estimate at a time, so that its memory is bounded."""
@@ -269,6 +273,9 @@ def ladder(
         # 0 do.
         apart = change[-1] > BAR_ROUNDING_UNITS * rounding[-1]
         diverges = apart & (change[-1] >= change[-2]) if len(change) > 1 else apart & False
+        # At the end of a long ladder noise does so as well, by a small part of the derivative.
+        if len(change) > LADDER_CHANGES:
+            diverges &= change[-1] > DIVERGING_PART * np.abs(better[-1])
     best = np.argmin(credible, axis=0)
     columns = np.arange(plain.shape[1])
     bar = np.where(diverges, np.inf, credible[best, columns])

@@ -100,7 +100,12 @@ def points_around(
 
 
 def scatter(
-    problem: Problem, eps: float, seed: int, leaves: Collection[int] | None, take: Take
+    problem: Problem,
+    eps: float,
+    seed: int,
+    leaves: Collection[int] | None,
+    take: Take,
+    reach: float = np.inf,
 ) -> Vector:
     """Returns how far automatic numbers scatter about smooth ones at points beside x, by number.
 
@@ -110,7 +115,8 @@ def scatter(
     from pair to pair as the square of the distance; rounding differs as much at any, from some
     distance on. So only what two steps in a row show counts, and nothing from where on the numbers
     were seen to be smooth. The number at x takes no part, so that an error at x alone is not
-    mistaken for scatter. All leaves move, or these. It is zero in dtypes of sixteen bits, where
+    mistaken for scatter. No point lies farther off than `reach`, since a fast function has other
+    derivatives there. All leaves move, or these. It is zero in dtypes of sixteen bits, where
     nothing is smooth over several units of rounding. The rule is ours.
     """
     if eps > COARSE_EPS:
@@ -124,6 +130,8 @@ def scatter(
     means, halves, distances = [], [], []
     for power in SCATTER_POWERS:
         distance, pair = eps**power * random.uniform(0.75, 1.0), []
+        if distance > reach:
+            break
         for point in (problem.origin + distance * move, problem.origin - distance * move):
             if np.array_equal(problem.clipped(point), point):
                 there = attempt(partial(take, _representable(problem, point)), UnstableOutputError)
@@ -459,7 +467,7 @@ class Sides:
         counts only if it is such a part: digits were lost in an intermediate value (`1 - y` with y
         next to 1), and the derivative is computed from what is left. Nor does it count where
         one side is so many times the other that both are roundings of zero, each in its own
-        precision, or that one of them is.
+        precision, or that one of them is; or where f reads the entry at x only, as a quantile does.
         """
         e, g, held, biases = self._samples(pair, suspects)
         near = len(NEAR_DISTANCES)
@@ -483,7 +491,10 @@ class Sides:
         lasting = np.where(found.absent[suspects], missing, missing | part | steady)
         lasting &= _rms_held(e, held) > bound
         entries = suspects[lasting] if np.any(lasting) else suspects
-        if bool(entries.size) and self.hides(pair, found.off[entries], entries):
+        reach = _selected_within(e, g, held)
+        own = reach[lasting] if np.any(lasting) else reach
+        if bool(entries.size) and self.hides(pair, found.off[entries] * own, entries):
+            shown &= reach == 1
             return Persisting(suspects[lasting & shown], not np.any(lasting & shown), biases)
         return Persisting(suspects[lasting], False, biases)
 
@@ -498,6 +509,10 @@ class Sides:
         apart, f = deviation_of_values(pair)
         shown = max(units * eps / 2 * float(rms(norm(f))), WRONG_FACTOR * float(rms(norm(apart))))
         return float(norm(off * self.lengths[entries])) <= shown
+
+    def selected_within(self, pair: Pair, entries: NDArray[np.intp]) -> Vector:
+        """Returns how far from x each of these entries has a derivative; see `_selected_within`."""
+        return _selected_within(*self._samples(pair, entries)[:3])
 
     def _samples(self, pair: Pair, kept: NDArray[np.intp]) -> _Samples:
         """Returns what both sides have at the kept entries."""
@@ -514,6 +529,17 @@ class Sides:
         far = there[there >= len(NEAR_DISTANCES)]
         shown = np.array(biases)[:, far if far.size >= ENOUGH_POINTS else there]
         return _Samples(np.stack(es, 1), np.stack(gs, 1), np.all(helds, axis=0), shown)
+
+
+def _selected_within(e: Array, g: Array, held: NDArray[np.bool_]) -> Vector:
+    """Returns how far from x each entry still has a derivative, where it has none farther off: what
+    sorts or selects reads other entries there, and a deviation moves f no farther than that. It is
+    1 for all others.
+    """
+    unread = held & np.all((g == 0) & (e == 0), axis=1)
+    before = np.array([0.0, *NEAR_DISTANCES, *FAR_DISTANCES])[np.argmax(unread, axis=0)]
+    # The points move every entry by a random part of the distance.
+    return np.where(np.any(unread, axis=0), before / WRONG_FACTOR, 1.0)
 
 
 def _defined(pair: Pair) -> NDArray[np.bool_]:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from adjudge.constants import (
     BEYOND_DOUBT,
     COARSE_EPS,
+    FAST_PART,
     GROSS_AFTER_LADDER,
     GROSS_TOLERANCES,
     INHERITED_UNITS,
@@ -27,12 +28,15 @@ from adjudge.constants import (
     LADDER_COLUMNS,
     LADDER_ZERO_UNITS,
     LOUD_UNITS,
+    NARROWER_BAR,
     NEIGHBOUR_FACTOR,
     REFERENCE_DISTANCES,
     RESIDUE_DISTANCES,
     SCATTERED_PART,
+    SHORTER_STEPS,
     STEADY_PART,
     TRACED_PROJECTIONS,
+    TRUNCATED_UNITS,
     UNDERFLOW_DISTANCES,
 )
 from adjudge.errors import UnstableOutputError, attempt
@@ -65,6 +69,7 @@ from adjudge.jacobian.saturation import (
 from adjudge.problem import (
     DOUBLE,
     Forward,
+    Problem,
     Purpose,
     Reverse,
     Stream,
@@ -490,7 +495,11 @@ class ThreeSteps(Stage):
         if Doubt.DISAGREES not in trial.doubt or len(found.tangent.leaves) > 1:
             return False
         narrow = columns.tolerance.eps > COARSE_EPS
-        return trial.fails > 0 and not (narrow or found.from_reference or found.one_sided)
+        if narrow or found.from_reference or found.one_sided:
+            return False
+        return trial.fails > 0 and not any(
+            _is_fast(c, found.relative) for _, c, _ in trial.compared
+        )
 
     def apply(self, trial: Trial) -> Trial:
         found = trial.along(Effort.THREE_STEPS)
@@ -501,6 +510,15 @@ class ThreeSteps(Stage):
         if not (fails and all(_beyond_doubt(comparison) for _, comparison, _ in compared)):
             return trial
         return replace(trial, column=found, compared=compared, proved=True, decided_by=self.name)
+
+
+def _is_fast(comparison: Comparison, relative: float) -> bool:
+    """Returns whether the automatic value of an entry that fails would move f by a good part of
+    itself over a step of that part of x, so that the step may be too long.
+    """
+    with np.errstate(all="ignore"):
+        moves = np.abs(comparison.automatic) * relative > FAST_PART * comparison.scales.secant
+    return bool(np.any(moves & comparison.fails & np.isfinite(comparison.automatic)))
 
 
 def _beyond_doubt(comparison: Comparison) -> bool:
@@ -555,6 +573,62 @@ class RoundedValues(Stage):
         found = trial.finest or trial.column
         dtype = rounded_dtype(trial.columns.problem, trial.columns.base, found)
         return trial if dtype is None else Again(dtype=dtype)
+
+
+class ShorterSteps(Stage):
+    """Goes on with the ladder to shorter steps, where it has not converged at its shortest.
+
+    Without it right derivatives of fast functions (`sin(1e6 x)`) and of sorting thousands of
+    numbers stay open, and so do wrong ones: every step crosses several periods, or reorderings.
+    What was found is discarded where it decides nothing. Costs ten evaluations. Ours.
+    """
+
+    name = "shorter steps"
+    cost = 10
+
+    def helps(self, trial: Trial) -> bool:
+        found, base = trial.finest, trial.columns.base
+        if found is None or not found.ladders or not any_left(trial.again):
+            return False
+        if found.one_sided or base.coarsest_eps > DOUBLE:
+            return False
+        doubted = _doubted_outputs(trial.columns, trial.again)
+        with np.errstate(all="ignore"):
+            unit = TRUNCATED_UNITS * base.coarsest_eps * base.magnitude(base.values)
+            bar = found.estimate.error * abs(found.ladders[0][-1].step)
+        return bool(np.any(doubted & np.isfinite(unit) & ~(bar <= unit)))
+
+    def apply(self, trial: Trial) -> Trial:
+        finest = trial.along(Effort.SHORTER_STEPS, trial.finest)
+        if finest is trial.finest or _stops(trial, finest):
+            return trial
+        again = list(trial.columns.comparisons(finest, trial.block, trial.pushed, final=True))
+        if not all(map(_decides_more, again, trial.again)):
+            return trial
+        trial = trial.with_finer(finest, self.name)
+        most = np.inf if trial.fails else trial.open
+        return replace(trial, most_open=most, first=trial)
+
+
+def _stops(trial: Trial, finest: Column) -> bool:
+    """Returns whether an output that is in doubt stands still over one of the shorter steps, as a
+    value does that was rounded on the way, or has a kink.
+    """
+    assert trial.finest is not None
+    before, after = trial.finest.ladders[0], finest.ladders[0]
+    moved = _doubted_outputs(trial.columns, trial.again) & trial.finest.estimate.moved
+    kink = finest.estimate.half_gap
+    if kink is not None and np.any(kink[moved] != 0):
+        return True
+    return any(bool(np.any(sample.slope[moved] == 0)) for sample in after[len(before) :])
+
+
+def _decides_more(after: ModeComparison, before: ModeComparison) -> bool:
+    """Returns whether what is left in doubt has a narrower error bar than before."""
+    left = after.comparison.fails | after.comparison.undecided
+    with np.errstate(all="ignore"):
+        wider = after.comparison.error > before.comparison.error / NARROWER_BAR
+    return not np.any(left & (wider | after.comparison.undecided))
 
 
 class SecondLadder(Stage):
@@ -916,6 +990,7 @@ STAGES: tuple[Stage, ...] = (
     Ladder(),
     Standstill(after_ladder=True),
     RoundedValues(),
+    ShorterSteps(),
     Halves(beyond=GROSS_AFTER_LADDER),
     SecondLadder(),
     OddPowers(),
@@ -969,10 +1044,26 @@ def allow_automatic_rounding(
             leaves = None if everywhere else found.tangent.leaves
             take = partial(_automatic_at, columns, kind=kind, rows=tried, found=found)
             eps, seed = comparison.tolerance.eps, columns.probes.seed
-            apart = scatter(columns.problem, eps, seed, leaves, take)
+            apart = scatter(
+                columns.problem, eps, seed, leaves, take, _smooth_reach(columns.problem, found)
+            )
             slack[tried] = np.where(alone, 0.0, np.fmax(change, apart))
             after = replace(comparison, error=comparison.error + NEIGHBOUR_FACTOR * slack)
     return ModeComparison(letter, after, kind)
+
+
+def _smooth_reach(problem: Problem, found: Column) -> float:
+    """Returns how far off, relative to the entries of x, f is known to be smooth: by the steps that
+    were chosen of a ladder that had to go on to shorter ones.
+    """
+    if found.finer != SHORTER_STEPS or found.estimate.steps is None:
+        return np.inf
+    x, v = np.abs(problem.origin), np.abs(found.tangent.vector)
+    moved = (v > 0) & (x > 0)
+    if not np.any(moved):
+        return np.inf
+    with np.errstate(all="ignore"):
+        return float(np.max(found.estimate.steps) * np.median(v[moved] / x[moved]))
 
 
 def _is_loud(columns: Columns, found: Column) -> bool:

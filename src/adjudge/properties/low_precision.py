@@ -282,6 +282,9 @@ class _LowPrecision:
             entries = np.arange(self.of.size)[part]
             # The size is that of the larger side, which is the narrow one for a large factor.
             off = (by_leaf[j] - 1) / max(1.0, abs(by_leaf[j])) * found.size[part]
+            read = entries[off != 0]
+            if read.size:
+                off[read - part.start] *= self.sides.selected_within(at, read)
             if self.sides.hides(at, off, entries):
                 by_leaf[j] = 1.0
         return by_leaf

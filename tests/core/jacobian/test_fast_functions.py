@@ -1,0 +1,98 @@
+"""Functions that are smooth over short steps only: a right rule passes, and a wrong one fails."""
+
+import numpy as np
+import pytest
+
+from adjudge import ByHand, Verdict, examine
+
+SEEDS = range(10)
+
+
+def fast(rate, error=1.0):
+    def vjp(x, w):
+        g = w * x.dtype.type(rate) * np.cos(x.dtype.type(rate) * x)
+        g[np.argmax(np.abs(g))] *= error
+        return g
+
+    return ByHand(lambda x: np.sin(x.dtype.type(rate) * x), vjp=vjp)
+
+
+def fourier(rates, error=1.0):
+    def vjp(x, w):
+        a = np.asarray(rates)[:, None]
+        return error * np.sum(w * a * np.cos(a * x), axis=0)
+
+    return ByHand(lambda x: np.sin(np.asarray(rates)[:, None] * x), vjp=vjp)
+
+
+def ordered(error=1.0):
+    def vjp(x, w):
+        g = np.empty_like(x)
+        g[np.argsort(x)] = w * np.arange(x.size)
+        g[::3] *= error
+        return g
+
+    return ByHand(lambda x: np.sort(x) * np.arange(x.size), vjp=vjp)
+
+
+CASES = {
+    "sin(1e6 x)": (lambda error: fast(1e6, error), 5, "float64"),
+    "sin(1e6 x) in float32": (lambda error: fast(1e6, error), 5, "float32"),
+    "sin(1e7 x)": (lambda error: fast(1e7, error), 3, "float64"),
+    "sin(1e8 x)": (lambda error: fast(1e8, error), 5, "float64"),
+    "Fourier features": (lambda error: fourier(2.0 ** np.arange(20), error), 4, "float64"),
+    "sorting 2000 numbers": (ordered, 2000, "float64"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_right_rule_passes_at_every_seed(name):
+    make, size, dtype = CASES[name]
+
+    for seed in SEEDS:
+        x = np.random.default_rng(seed).normal(size=size).astype(dtype)
+
+        assert examine(make(1.0), x, mode="projected", seed=seed).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_wrong_rule_fails_at_every_seed(name):
+    make, size, dtype = CASES[name]
+
+    for seed in SEEDS:
+        x = np.random.default_rng(seed).normal(size=size).astype(dtype)
+
+        rule = make((2.0, -1.0)[seed % 2])
+
+        assert examine(rule, x, mode="projected", seed=seed).verdict is Verdict.FAIL
+
+
+def quantile(part, error=1.0):
+    """A quantile between two numbers, whose weights lose digits with their rank."""
+
+    def weights(x):
+        rank = x.dtype.type(part) * x.dtype.type(x.size - 1)
+        return int(rank), rank - np.floor(rank)
+
+    def f(x):
+        k, t = weights(x)
+        y = np.sort(x)
+        return y[k] + t * (y[k + 1] - y[k])
+
+    def vjp(x, w):
+        k, t = weights(x)
+        order, g = np.argsort(x), np.zeros_like(x)
+        g[order[k]], g[order[k + 1]] = (1 - t) * w, error * t * w
+        return g
+
+    return ByHand(f, vjp=vjp)
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict"), [(1.0, Verdict.PASS), (1.1, Verdict.FAIL), (-1.0, Verdict.FAIL)]
+)
+def test_what_selects_is_off_no_farther_than_it_selects(error, verdict):
+    for seed in SEEDS:
+        x = np.random.default_rng(seed).normal(size=1000).astype("float32")
+
+        assert examine(quantile(0.3, error), x, seed=seed).verdict is verdict
