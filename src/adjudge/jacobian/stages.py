@@ -32,6 +32,8 @@ from adjudge.constants import (
     NEIGHBOUR_FACTOR,
     REFERENCE_DISTANCES,
     RESIDUE_DISTANCES,
+    SAWTOOTH_FACTOR,
+    SAWTOOTH_PART,
     SCATTERED_PART,
     SHORTER_STEPS,
     STEADY_PART,
@@ -49,7 +51,7 @@ from adjudge.estimate import (
     representable,
     rounded_dtype,
 )
-from adjudge.floats import Vector, scale
+from adjudge.floats import Vector, norm, scale
 from adjudge.jacobian.column import ColumnBlock, Columns, ModeComparison, RowKind
 from adjudge.jacobian.comparison import Comparison, Tally
 from adjudge.jacobian.groups import halves
@@ -605,6 +607,8 @@ class ShorterSteps(Stage):
         again = list(trial.columns.comparisons(finest, trial.block, trial.pushed, final=True))
         if not all(map(_decides_more, again, trial.again)):
             return trial
+        if any_left(again) and not _is_motion(trial, finest):
+            return trial
         trial = trial.with_finer(finest, self.name)
         most = np.inf if trial.fails else trial.open
         return replace(trial, most_open=most, first=trial)
@@ -621,6 +625,24 @@ def _stops(trial: Trial, finest: Column) -> bool:
     if kink is not None and np.any(kink[moved] != 0):
         return True
     return any(bool(np.any(sample.slope[moved] == 0)) for sample in after[len(before) :])
+
+
+def _is_motion(trial: Trial, finest: Column) -> bool:
+    """Returns whether the slope over shorter steps is that of f.
+
+    Where a value is rounded on the way (`1 - cos x`) and used with others, f is smooth between two
+    roundings, and has the slope of the teeth of a saw. These are far steeper than longer steps
+    show, and f hardly moves over them.
+    """
+    assert trial.finest is not None
+    doubted, samples = _doubted_outputs(trial.columns, trial.again), trial.finest.ladders[0]
+    base = trial.columns.base
+    with np.errstate(all="ignore"):
+        steep = norm(finest.estimate.value[doubted])
+        seen = max(float(norm(sample.slope[doubted])) for sample in samples)
+        moves = max(float(norm((sample.plus - sample.minus)[doubted])) for sample in samples)
+        size = norm(base.magnitude(base.values)[doubted])
+        return bool(steep <= SAWTOOTH_FACTOR * seen or moves >= SAWTOOTH_PART * size)
 
 
 def _decides_more(after: ModeComparison, before: ModeComparison) -> bool:
