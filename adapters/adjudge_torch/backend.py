@@ -164,6 +164,9 @@ class TorchBackend(_Torch):
     def recording_ends(self, y: Arrays, x: Arrays) -> RecordingEnds | None:
         return captured.recording_ends(y, x)
 
+    def implicit_samplers(self, y: Arrays) -> Sequence[str]:
+        return captured.implicit_samplers(y)
+
     def holding(self, captured: Arrays, values: Arrays) -> AbstractContextManager[None]:
         return holding(captured, values)
 

@@ -46,6 +46,25 @@ def recording_ends(y: Arrays, x: Arrays) -> RecordingEnds | None:
     return RecordingEnds(tuple(reached), tuple(captured))
 
 
+def implicit_samplers(y: Arrays) -> list[str]:
+    """Contract: see `AutodiffBackend.implicit_samplers`."""
+    nodes: list[Any] = [output.grad_fn for output in y]
+    seen: set[Any] = {None}
+    found = []
+    for node in nodes:  # it grows on the way
+        if node not in seen:
+            seen.add(node)
+            found += [name for name in IMPLICIT if name in node.name()]
+            nodes += [following for following, _ in node.next_functions]
+    return sorted(set(found))
+
+
+IMPLICIT = ("StandardGamma", "Dirichlet")
+"""What the nodes of the tape are called that differentiate a sample through the distribution
+function (Figurnov, Mohamed and Mnih, NeurIPS 2018): those of Gamma, Beta, Dirichlet, Chi2, StudentT
+and others that are made of these."""
+
+
 def _memory(tensor: torch.Tensor) -> object:
     """Returns what tensors have in common that share their memory; `None` where that is not known,
     as of tensors of oneDNN.

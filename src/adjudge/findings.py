@@ -133,6 +133,7 @@ class Remedy(Enum):
     USE_HIGHEST_PRECISION = auto()
     TRY_HIGHEST_PRECISION = auto()
     ACCEPT_DOUBLE = auto()
+    PASS_SAMPLES = auto()
     CHECK_CAPTURED = auto()
     NAME_INPUTS = auto()
     NAME_OUTPUTS = auto()
@@ -666,6 +667,13 @@ class DrawsRandom(Detail):
     """Whether its results agreed where they were compared."""
     replayed: bool
     """Whether the state was put back before each evaluation."""
+
+
+@dataclass(frozen=True, eq=False)
+class ImplicitSamples(Detail):
+    """The derivative of a sample is that of its distribution, and not of the numbers drawn."""
+
+    samplers: tuple[str, ...]
 
 
 # -- what is not checked

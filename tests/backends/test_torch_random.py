@@ -121,6 +121,26 @@ def test_numbers_that_drop_everything_hide_no_mistake(count):
         assert wrong.verdict is Verdict.FAIL
 
 
+IMPLICIT = {
+    "Gamma": lambda x: torch.distributions.Gamma(x.exp(), x.exp()),
+    "Beta": lambda x: torch.distributions.Beta(x.exp(), x.exp()),
+    "Dirichlet": lambda x: torch.distributions.Dirichlet(x.exp()),
+    "Student's t": lambda x: torch.distributions.StudentT(x.exp()),
+}
+
+
+@pytest.mark.parametrize("name", IMPLICIT)
+def test_a_sample_by_implicit_reparametrisation_is_left_open_and_no_numbers_are_told(name, x):
+    for seed in range(4):
+        torch.manual_seed(seed)
+        report = adjudge.examine(lambda x: IMPLICIT[name](x).rsample().sin(), x, seed=seed)
+
+        assert report.verdict is Verdict.INCONCLUSIVE
+        assert {finding.status for finding in report.findings} == {Status.DRAWS_RANDOM}
+        assert "implicit reparametrisation" in str(report)
+        assert adjudge.examine(lambda z: z.sin(), IMPLICIT[name](x).sample(), seed=seed)
+
+
 def test_every_way_sees_the_same_numbers(x):
     report = adjudge.examine(FUNCTIONS["dropout"], x, order=2, seed=0)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TypeAlias
@@ -50,6 +50,7 @@ from adjudge.findings import (
     CoarseAgreement,
     Disagreement,
     Finding,
+    ImplicitSamples,
     Nearby,
     NothingCompared,
     NotSupported,
@@ -667,6 +668,11 @@ class _Case:
             if explained_by_cache(found, cache):
                 tally.leave_open()
             return open_for_cache(found, cache)
+        samplers = self._implicit_samplers if tally.failed else ()
+        if samplers:
+            tally.leave_open()
+            detail, remedy = ImplicitSamples(tuple(samplers)), Remedy.PASS_SAMPLES
+            return [Finding(Status.DRAWS_RANDOM, tally.mode, "", detail, remedy, open=True)]
         failure, mistake = table.record.failures.get(tally.mode), None
         if failure is not None and table.budget.allows(128):
             mistake = likely_mistake(table, failure)
@@ -682,6 +688,15 @@ class _Case:
             detail = CoarseAgreement(tally.compared, tally.resolution)
             name, remedy = Status.UNRESOLVED, Remedy.WIDEN_DTYPE
             yield Finding(name, tally.mode, "", detail, remedy, open=True)
+
+    @property
+    def _implicit_samplers(self) -> Sequence[str]:
+        """The samplers in f whose derivative is not that with the drawn numbers held fixed. They
+        matter only where these are held fixed.
+        """
+        if self.problem.counts.before_evaluation is None or self.reverse is None:
+            return ()
+        return self.problem.backend.implicit_samplers(self.reverse.outputs)
 
     def _tell_unfinished(self) -> None:
         """Tells what the budget has left undone; the modes that it concerns stay open."""

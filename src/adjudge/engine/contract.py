@@ -504,6 +504,12 @@ class AutodiffBackend(ABC):
         """
         return None
 
+    def implicit_samplers(self, y: Arrays) -> Sequence[str]:
+        """Returns the names of the samplers in the recording of `y`, the outputs of `vjp`, whose
+        derivative is not that with the drawn numbers held fixed: implicit reparametrisation.
+        """
+        return ()
+
     def holding(self, captured: Arrays, values: Arrays) -> AbstractContextManager[None]:
         """Returns a context in which the arrays `captured` hold these values, and after which they
         are as before. An array that is its own value stays as it is.
@@ -648,6 +654,9 @@ class WrappedBackend(OtherDerivatives):
 
     def recording_ends(self, y: Arrays, x: Arrays) -> RecordingEnds | None:
         return self.inner.recording_ends(y, x)
+
+    def implicit_samplers(self, y: Arrays) -> Sequence[str]:
+        return self.inner.implicit_samplers(y)
 
     def holding(self, captured: Arrays, values: Arrays) -> AbstractContextManager[None]:
         return self.inner.holding(captured, values)

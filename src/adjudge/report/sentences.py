@@ -34,6 +34,7 @@ from adjudge.findings import (
     Finding,
     Hides,
     IfItIterates,
+    ImplicitSamples,
     JudgedBy,
     LayoutMatters,
     LayoutRaised,
@@ -586,6 +587,15 @@ def _special_numbers(detail: SpecialNumbers, finding: Finding) -> list[str]:
     return [f"{', '.join(detail.names)}: {_HIDES[detail.hides]}"]
 
 
+@said.register
+def _implicit_samples(detail: ImplicitSamples, finding: Finding) -> list[str]:
+    return [
+        f"the derivative of {' and '.join(detail.samplers)} is that of the distribution (implicit "
+        "reparametrisation), not of f with the drawn numbers held fixed",
+        "differences disagree with it, right or wrong",
+    ]
+
+
 # -- values, shapes, dtypes, devices
 
 
@@ -876,6 +886,7 @@ REMEDIES: dict[Remedy, str | Callable[[Finding], str]] = {
     Remedy.TRY_HIGHEST_PRECISION: "if they are used here, see what is left without it: "
     "highest_precision=True",
     Remedy.ACCEPT_DOUBLE: "let the function accept float64, or leave out in_double=True",
+    Remedy.PASS_SAMPLES: "pass the sample in as an input to check what is made of it",
     Remedy.CHECK_CAPTURED: "check them as well: captured=True; or pass them as inputs",
     Remedy.NAME_INPUTS: "mark them, or name all that is to be checked: wrt=",
     Remedy.NAME_OUTPUTS: "compute it by what the engine records; or, where an output is detached "
