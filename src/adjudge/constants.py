@@ -107,11 +107,6 @@ PASSED_OVER = 1000
 """Random numbers have an entry that is small by chance, and all steps of a leaf would be short
 because of it. One entry in this many, the smallest, is passed over when the span is taken. The
 value is ours and has no derivation."""
-LONGER_STEP = 4
-"""One step shows no truncation error, and a right entry of a curved function would be named as
-wrong. A suspected entry is differenced again at a step that is this many times as long, and the
-change is its error bar. Truncation grows by the square of the factor, so most of the change is
-truncation; the value is ours."""
 TRUNCATION_FACTOR = 4
 """A suspicion that is within the truncation error of two evaluations is followed for nothing. That
 error is taken for this many times the square of the relative step: it is `h^2 f'''/6`, with an
@@ -183,10 +178,6 @@ VJP_UNITS = 16
 """A vjp is rounded, and the search for wrong entries would follow that rounding into right ones. A
 projection by one vjp may be off by this many units of rounding of its terms. The value is ours and
 has no derivation."""
-CLOSE_CALL = 2
-"""A right entry now and then exceeds an error bar of four evaluations by a little, and would be
-named as wrong. An entry that is off by less than this many times what is allowed is compared again
-with ladders. The value is ours and has no derivation."""
 ANALYTIC_UNITS = 8
 """A right rule would fail on the rounding of a derivative that the user gives by hand, if that
 counted as exact. It may be off by this many units of rounding of its terms. The value is ours and
@@ -813,6 +804,12 @@ GROSS_TOLERANCES = 2.0**10
 once, and no tangent is extrapolated from four evaluations then. With a smaller number truncation
 halves the tangents of right derivatives; with a larger one a wrong leaf costs ladders on the way to
 it. It changes what a check costs and no verdict, and is ours."""
+GROSS_AFTER_EXTRAPOLATION = 32
+"""This number stands in for `GROSS_TOLERANCES` after an extrapolation, which leaves less
+truncation. It is ours."""
+FEWEST_WEIGHED = 8
+"""To find the wrong one of a few leaves by weights takes as many evaluations as to halve them. From
+this many leaves on they are weighted. It changes what a check costs and no verdict, and is ours."""
 GROSS_AFTER_LADDER = 4
 """This number stands in for `GROSS_TOLERANCES` after a ladder of steps. With a smaller one a bar
 that is narrow by chance halves the tangents of right derivatives; with a larger one a wrong leaf
@@ -834,6 +831,10 @@ BEYOND_DOUBT = 32
 """Two ladders and the noise of f take ninety evaluations, which a plain error does not need. It is
 beyond doubt where it exceeds this many times the error bar of three steps. Where noise makes the
 gap, the differences at three steps agree so well once in 10^5 times or less. The value is ours."""
+PLAIN_TOLERANCES = 16
+"""Most right derivatives that two evaluations leave in doubt are off by little, and three steps
+would be taken for nothing. They are taken where an entry is off by this many tolerances. It changes
+what a check costs and no verdict, and is ours."""
 PLAIN_TRUNCATION = 8
 """Where extrapolation takes away much of a difference, what it leaves is not well known. The error
 bar of three steps is at least one part in so many of that. The value is ours."""

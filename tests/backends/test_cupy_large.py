@@ -55,7 +55,7 @@ def test_a_pair_of_kernels_is_judged(wrong, device, cupy, settled):
     report = adjudge.examine(kernels(cupy, wrong), on(cupy, device), seed=0)
 
     assert report.verdict is (Verdict.PASS if wrong is None else Verdict.FAIL), report
-    assert settled[0] is (wrong is None)
+    assert settled == ([True] if wrong is None else [])  # a plain error needs no sums
     if wrong is not None:
         assert f"inputs[0][{wrong}]" in str(report)
 

@@ -149,7 +149,6 @@ PASSED_OVER = {
     "jacobian.saturation.evaluate": lambda: examine(*edge(40.0), seed=0),
     "estimate.kinks.evaluate": lambda: examine(WRONG_ABS, POINT, seed=0, points=[STEP]),
     "check.one_problem.observe": lambda: gradcheck(RELU, STEP, seed=0),
-    "report.locate.Differences": lambda: examine(ONE_ENTRY, LINE, seed=0),
     "jacobian.rounding.DerivativeAtPoints.add": lambda: examine(NARROW, SINGLE),
     "jacobian.block_sums.Blocks.expanded": lambda: by_sums(STEEP),
     "jacobian.block_sums.Blocks.sums": lambda: by_sums(STEEP),

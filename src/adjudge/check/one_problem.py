@@ -104,7 +104,7 @@ from adjudge.properties import (
     explained_by_cache,
     open_for_cache,
 )
-from adjudge.report import Located, likely_mistake, locate_entries
+from adjudge.report import Located, SearchWork, likely_mistake, locate_entries
 
 
 @dataclass
@@ -583,12 +583,14 @@ class _Case:
 
     def trace_projections(self) -> None:
         """Traces projections to entries: those that failed, and those that agree suspiciously."""
-        if self.settings.eps is None:
+        record = self.table.record
+        if self.settings.eps is None and (record.projections or record.significant):
+            work = SearchWork.after(self.base)
             if not self.probes.full:
-                self._trace_failures()
-            self._trace_suspects()
+                self._trace_failures(work)
+            self._trace_suspects(work)
 
-    def _trace_failures(self) -> None:
+    def _trace_failures(self, work: SearchWork) -> None:
         """Finds the wrong entries themselves behind failed projections of each mode."""
         table, tried = self.table, Counter[str]()
         for failure in table.record.projections.values():
@@ -596,9 +598,11 @@ class _Case:
             tried[mode] += 1
             if tried[mode] > TRACED_PROJECTIONS or failure.entry not in tally.wrong:
                 continue
+            if work.spent(tried[mode] > 2):  # two leaves may be swapped
+                return
             if not table.budget.affords(Task.LOCALISATION, ENTRY_WORK):
                 return
-            found = locate_entries(table, failure)
+            found = locate_entries(table, failure, work)
             if found.cut_short:
                 table.budget.leave(Task.LOCALISATION)
             if found.entries:
@@ -607,7 +611,7 @@ class _Case:
                 tally.wrong[len(before.entries) : 0] = found.entries
                 before += found
 
-    def _trace_suspects(self) -> None:
+    def _trace_suspects(self, work: SearchWork) -> None:
         """Finds wrong entries behind projections that agree, and not as well as they should: one
         wrong entry among many stays within the tolerance of the projection, and not within its own.
         """
@@ -619,7 +623,7 @@ class _Case:
                 continue
             if not table.budget.affords(Task.LOCALISATION, ENTRY_WORK + CONFIRMING_EVALUATIONS):
                 return
-            found = locate_entries(table, suspect, suspected=True)
+            found = locate_entries(table, suspect, work)
             if found.cut_short:
                 table.budget.leave(Task.LOCALISATION)
             if found.entries:

@@ -21,6 +21,7 @@ from adjudge.estimate.directional import (
     moved_by,
     of_projections,
     representable,
+    with_defects,
 )
 from adjudge.estimate.estimator import ByReference, Differences, Effort, Estimator
 from adjudge.estimate.kinks import Irregularity, Slopes, half_gaps, irregularity
@@ -70,4 +71,5 @@ __all__ = [
     "representable",
     "rounded_dtype",
     "significant_bits",
+    "with_defects",
 ]

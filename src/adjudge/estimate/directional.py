@@ -5,7 +5,7 @@ them exact and within bounds, evaluates f, and leaves the arithmetic to `stencil
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -421,8 +421,16 @@ def with_jumps(problem: Problem, base: Base, found: Column) -> Column:
     return replace(found, estimate=replace(estimate, half_gap=np.where(seen, np.inf, before)))
 
 
-def with_defects(problem: Problem, base: Base, found: Column, doubted: NDArray[np.bool_]) -> Column:
+def with_defects(
+    problem: Problem,
+    base: Base,
+    found: Column,
+    doubted: NDArray[np.bool_],
+    matters: Callable[[Vector], bool] = lambda _: True,
+) -> Column:
     """Returns the same column, with what the slopes of the outputs `doubted` fail to add up by.
+    Defects that do not matter are not looked at closer: a curved function of many outputs has some
+    at any step.
 
     The slope along the sum of two tangents is compared with the sum of their slopes, for this
     tangent to either side and random ones that move all of x. Where f is smooth that takes up to
@@ -461,7 +469,10 @@ def with_defects(problem: Problem, base: Base, found: Column, doubted: NDArray[n
         for side, along in sides if both else (sides[k % 2],):
             pairs.append((k, side))
             rows.append((along_u, along, slope(side + u, step)))
-    shown = doubted & (defects([tuple(np.array(rows).swapaxes(0, 1))], steps[:1], unit) > 0)
+    each = defects([tuple(np.array(rows).swapaxes(0, 1))], steps[:1], unit)
+    shown = doubted & (each > 0)
+    if np.any(shown) and not matters(np.max(np.where(shown, each, 0.0), axis=0)):
+        shown = np.zeros_like(shown)
     for (k, side), row, seen in zip(pairs, rows, shown, strict=True):
         if np.any(seen):
             u = tangent(k)

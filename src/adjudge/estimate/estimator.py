@@ -19,7 +19,6 @@ from adjudge.estimate.directional import (
     not_movable,
     steps_around,
     two_evaluations,
-    with_defects,
     with_jumps,
     with_ladder,
     with_longer_step,
@@ -61,9 +60,6 @@ class Effort(Enum):
     JUMPS = auto()
     """Six evaluations beside x, where the error bar is wide: a jump stays however short the
     step."""
-    DEFECTS = auto()
-    """Up to forty evaluations beside x, along sums of this tangent and others: at ties the slopes
-    do not add up."""
 
 
 @dataclass(frozen=True)
@@ -173,8 +169,6 @@ class Differences(Estimator):
         if effort is Effort.LONG_STEPS:
             steps = steps_around(problem, base, found, far=True)
             return with_steps(problem, base, found, steps) or found
-        if effort is Effort.DEFECTS:
-            return with_defects(problem, base, found, which)
         if effort is Effort.ODD_POWERS:
             return with_odd_powers(base, found, which)
         return with_jumps(problem, base, found)
@@ -190,7 +184,6 @@ _BEFORE = {
     Effort.ODD_POWERS: Effort.SECOND_LADDER,
     Effort.LONG_STEPS: Effort.TWO_EVALUATIONS,
     Effort.JUMPS: Effort.LADDER,
-    Effort.DEFECTS: Effort.LADDER,
 }
 """The effort that each other one builds on."""
 

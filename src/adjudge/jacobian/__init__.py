@@ -14,6 +14,7 @@ Its modules, each of which may import those above it:
 - `stages`: what is tried next where two evaluations leave a doubt, as a list.
 - `table`: all columns compared, what is remembered of them, and what still fits into
   `max_evaluations`.
+- `entry`: one entry judged by the stages.
 - `one_sided`: at a kink, whether a rule lies outside of the generalised derivative.
 - `block_sums`: large problems compared by sums of blocks.
 
@@ -32,6 +33,7 @@ from adjudge.jacobian.comparison import (
     identity_findings,
     mode_verdict,
 )
+from adjudge.jacobian.entry import RememberingEstimator, judge_entry
 from adjudge.jacobian.one_sided import compare_one_sided
 from adjudge.jacobian.rounding import (
     Array,
@@ -65,6 +67,7 @@ __all__ = [
     "Deviation",
     "Evaluator",
     "Failure",
+    "RememberingEstimator",
     "Sides",
     "Table",
     "Tally",
@@ -77,6 +80,7 @@ __all__ = [
     "fits_block_sums",
     "identity_findings",
     "is_systematic",
+    "judge_entry",
     "least_work",
     "mode_verdict",
     "perturbed",

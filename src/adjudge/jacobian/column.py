@@ -22,7 +22,7 @@ from adjudge.estimate import Column, Estimator, Slopes, of_projections
 from adjudge.findings import Scheme
 from adjudge.floats import Vector, norm
 from adjudge.jacobian.comparison import Comparison, Scales, Tolerance
-from adjudge.problem import Base, Probes, Problem, Space, largest
+from adjudge.problem import Base, Probes, Problem, Reverse, Space, largest
 
 RowKind = Literal["each", "rows", "first"]
 """The kinds of entries of a comparison: "each" has one for each coordinate of the outputs (forward
@@ -73,6 +73,9 @@ class Columns:
     tolerance: Tolerance
     problem: Problem = field(init=False)
     base: Base = field(init=False)
+    additive: dict[tuple[int, ...], NDArray[np.bool_]] = field(default_factory=dict)
+    """The outputs whose slopes were seen to add up along a tangent that moves all of these
+    leaves."""
     _blocks_of: tuple[object, dict[int, Vector]] = field(default_factory=lambda: (None, {}))
 
     def __post_init__(self) -> None:
@@ -135,6 +138,31 @@ class Columns:
         if kind == "rows" and not probes.full:
             return slopes.projected(probes.cotangent, self.base.Y.slices)
         return slopes
+
+    def outputs(self, kind: RowKind, k: int) -> slice:
+        """Returns the outputs that row `k` of a comparison of that kind is made of."""
+        if kind == "first":
+            return slice(self.base.Y.size, None)
+        whole = self.probes.full or kind == "each"
+        return slice(k, k + 1) if whole else self.base.Y.slices[k]
+
+    def within(self, kind: RowKind, outputs: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Marks the rows all of whose outputs are marked."""
+        if self.probes.full or kind == "each":
+            return outputs
+        return np.array([bool(outputs[part].all()) for part in self.base.Y.slices])
+
+    def cotangent(self, k: int) -> Vector:
+        """Returns the cotangent of row `k` of reverse mode."""
+        return self.probes.row(k)
+
+    def reverse_at(self, point: Vector) -> Reverse:
+        """Returns reverse mode at another point."""
+        return Reverse(self.problem, point)
+
+    def row_errors(self, kind: RowKind, error: Vector) -> Vector:
+        """Returns the error bars of rows from those of the outputs."""
+        return error if kind == "each" else self.probes.contract_error(error)
 
     def _floor(self, value: Vector, *, final: bool) -> Vector:
         """Returns the size below which an entry is compared on the scale of its neighbours; see

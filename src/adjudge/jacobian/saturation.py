@@ -142,6 +142,7 @@ def _leaves_gradually(
     reached = [t for t in SATURATION_DISTANCES if np.any(moved(t))]
     if not reached:
         return np.zeros(at.size, bool), np.zeros(at.size, bool)
+    far = np.max(moves, axis=0) > 0
     close = moved(TAIL_DISTANCE)
     # Bisection between where f stands still and where it moves: in a tail some point in between
     # shows a move by a few units of rounding, at a kink none does.
@@ -153,7 +154,7 @@ def _leaves_gradually(
                 for m, ok in zip(moves, on_lattice, strict=True)
             ]
         gradual = np.logical_or.reduce(small)
-        if np.any(gradual & ~close):
+        if np.any(gradual & ~close) or not np.any(far & ~close):
             break
         middle = (low + high) / 2
         if np.any(moved(middle) & ~close):

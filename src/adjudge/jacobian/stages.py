@@ -21,6 +21,8 @@ from adjudge.constants import (
     BEYOND_DOUBT,
     COARSE_EPS,
     FAST_PART,
+    FEWEST_WEIGHED,
+    GROSS_AFTER_EXTRAPOLATION,
     GROSS_AFTER_LADDER,
     GROSS_TOLERANCES,
     INHERITED_UNITS,
@@ -30,12 +32,14 @@ from adjudge.constants import (
     LOUD_UNITS,
     NARROWER_BAR,
     NEIGHBOUR_FACTOR,
+    PLAIN_TOLERANCES,
     REFERENCE_DISTANCES,
     RESIDUE_DISTANCES,
     SAWTOOTH_FACTOR,
     SAWTOOTH_PART,
     SCATTERED_PART,
     SHORTER_STEPS,
+    SIGNIFICANT_BARS,
     STEADY_PART,
     TRACED_PROJECTIONS,
     TRUNCATED_UNITS,
@@ -50,10 +54,12 @@ from adjudge.estimate import (
     plateau_dtype,
     representable,
     rounded_dtype,
+    with_defects,
 )
+from adjudge.findings import Scheme
 from adjudge.floats import Vector, norm, scale
 from adjudge.jacobian.column import ColumnBlock, Columns, ModeComparison, RowKind
-from adjudge.jacobian.comparison import Comparison, Tally
+from adjudge.jacobian.comparison import Comparison, Tally, decide
 from adjudge.jacobian.groups import halves
 from adjudge.jacobian.rounding import (
     perturbed,
@@ -410,13 +416,15 @@ def _only_in(trial: Trial, outputs: NDArray[np.bool_]) -> bool:
     base = trial.columns.base
     if base.hiding is not None:
         outputs = outputs | base.hiding[: outputs.size]
-    leaves = np.array([bool(outputs[part].all()) for part in base.Y.slices])
     for _, comparison, kind in trial.compared:
         in_doubt = comparison.fails | comparison.undecided
         if trial.doubt is Doubt.SATURATED:
             in_doubt = ~in_doubt
-        own = outputs if trial.columns.probes.full or kind == "each" else leaves
-        if np.any(in_doubt) and (kind == "first" or np.any(in_doubt & ~own[: in_doubt.size])):
+        if not np.any(in_doubt):
+            continue
+        if kind == "first":
+            return False
+        if np.any(in_doubt & ~trial.columns.within(kind, outputs)[: in_doubt.size]):
             return False
     return True
 
@@ -425,9 +433,9 @@ class LongerStep(Stage):
     """Takes two evaluations more, at a longer step, and extrapolates, where leaves share a tangent.
 
     Truncation grows with the number of leaves that move together, and without this stage most such
-    columns would take a ladder. It only settles what then agrees beyond doubt. A tangent of one
-    leaf goes without: of those that were tried it settled 5 in 181. Costs two evaluations.
-    Standard: Richardson extrapolation.
+    columns would take a ladder. It settles what then agrees beyond doubt, and what is still off by
+    many tolerances is compared in parts. A tangent of one leaf goes without: of those that were
+    tried it settled 5 in 181. Costs two evaluations. Standard: Richardson extrapolation.
     """
 
     name = "one extrapolation"
@@ -437,13 +445,14 @@ class LongerStep(Stage):
         shared = len(trial.column.tangent.leaves) > 1 and Doubt.DISAGREES in trial.doubt
         return shared and not (trial.zero or trial.off_by(GROSS_TOLERANCES))
 
-    def apply(self, trial: Trial) -> Trial:
+    def apply(self, trial: Trial) -> Trial | Again:
         found = trial.along(Effort.LONGER_STEP)
         if found is trial.column:
             return trial
         compared = list(trial.columns.comparisons(found, trial.block, trial.pushed))
         if not all(comparison.agrees_clearly for _, comparison, _ in compared):
-            return trial
+            off = replace(trial, column=found, compared=compared)
+            return _in_parts(off) if off.off_by(GROSS_AFTER_EXTRAPOLATION) else trial
         return replace(
             trial, column=found, doubt=Doubt.NONE, compared=compared, decided_by=self.name
         )
@@ -451,11 +460,14 @@ class LongerStep(Stage):
 
 @dataclass(frozen=True)
 class Halves(Stage):
-    """Compares each half of the leaves by itself where a tangent of several leaves is in doubt.
+    """Compares parts of the leaves by themselves where a tangent of several leaves is in doubt.
 
-    A tangent that leaves share says nothing of a single one. Each half costs two evaluations, so
-    that one wrong leaf is found among n in about `4 log2 n`, where a tangent for each leaf would
-    take `2 n` for right derivatives as well. A difference of many tolerances is halved at once; a
+    A tangent that leaves share says nothing of a single one. With another weight for each leaf, the
+    deviation changes by the weight of the wrong one, if there is but one (the checksums of Huang
+    and Abraham, IEEE Trans. Comput. C-33, 1984): two evaluations name the leaves that it may be.
+    Where these are more than half, each half of the leaves is compared by itself, so that a wrong
+    leaf is found among n in about `4 log2 n` evaluations, where a tangent for each leaf would take
+    `2 n` for right derivatives as well. A difference of many tolerances is taken apart at once; a
     smaller one gets the other stages first, since it may be no error of any leaf. Group testing is
     standard; its places in the list are ours.
     """
@@ -468,14 +480,51 @@ class Halves(Stage):
     def helps(self, trial: Trial) -> bool:
         if len(trial.column.tangent.leaves) == 1 or trial.doubt is Doubt.NONE:
             return False
-        if trial.column.one_sided:
+        if trial.column.one_sided or trial.proved:
             return True
         if self.beyond:
             return trial.off_by(self.beyond)
         return trial.left or any(np.any(c.significant) for _, c, _ in trial.compared)
 
     def apply(self, trial: Trial) -> Again:
-        return Again(leaves=halves(trial.column.tangent.leaves))
+        return _in_parts(trial)
+
+
+def _in_parts(trial: Trial) -> Again:
+    """Returns the parts of the leaves that are compared in place of all of them: those that may be
+    wrong and the others, or both halves.
+    """
+    leaves = trial.column.tangent.leaves
+    suspects = _suspected_leaves(trial) if len(leaves) >= FEWEST_WEIGHED else leaves
+    if not 0 < 2 * len(suspects) <= len(leaves):
+        return Again(leaves=halves(leaves))
+    return Again(leaves=(suspects, [j for j in leaves if j not in suspects]))
+
+
+def _suspected_leaves(trial: Trial) -> Sequence[int]:
+    """Returns the leaves of which each, if it were the only wrong one, would explain how the
+    deviation of reverse mode changes with the weights of the leaves.
+    """
+    found, columns, block = trial.column, trial.columns, trial.block
+    tangent, X, along = found.tangent, columns.problem.X, columns.estimator.along
+    rows = any(kind == "rows" and np.any(c.fails) for _, c, kind in trial.compared)
+    if not rows or found.one_sided or found.from_reference:
+        return tangent.leaves
+    # Truncation is larger where all leaves move, and has other weights than the deviation.
+    plain = found.estimate.method.scheme is Scheme.CENTRAL
+    before = columns.reverse(along(tangent, Effort.LONGER_STEP, found) if plain else found, block)
+    row = int(np.argmax(np.nan_to_num(before.difference)))
+    weights = 1 + np.arange(len(tangent.leaves)) / len(tangent.leaves)
+    vector = tangent.vector.copy()
+    for weight, j in zip(weights, tangent.leaves, strict=True):
+        vector[X.slices[j]] *= weight
+    weighted = along(replace(tangent, vector=vector, units=()), Effort.LONGER_STEP)
+    after = columns.reverse(weighted, block)
+    gaps = [float(c.reference[row] - c.automatic[row]) for c in (before, after)]
+    with np.errstate(all="ignore"):
+        bars = SIGNIFICANT_BARS * (weights * before.error[row] + after.error[row])
+        fits = np.abs(weights * gaps[0] - gaps[1]) <= bars
+    return [j for j, fit in zip(tangent.leaves, fits, strict=True) if fit]
 
 
 class ThreeSteps(Stage):
@@ -502,10 +551,13 @@ class ThreeSteps(Stage):
         return trial.fails > 0 and not any(
             _is_fast(c, found.relative) for _, c, _ in trial.compared
         )
+        if columns.tolerance.eps > COARSE_EPS or found.from_reference or found.one_sided:
+            return False
+        return trial.fails > 0 and trial.off_by(PLAIN_TOLERANCES)
 
     def apply(self, trial: Trial) -> Trial:
         found = trial.along(Effort.THREE_STEPS)
-        if found is trial.column:
+        if not found.ladders:
             return trial
         compared = list(trial.columns.comparisons(found, trial.block, trial.pushed, final=True))
         fails = any(np.any(comparison.fails) for _, comparison, _ in compared)
@@ -773,8 +825,29 @@ class Defects(Stage):
         return trial.doubt is not Doubt.NONE and trial.fails > 0 and not trial.column.from_reference
 
     def apply(self, trial: Trial) -> Trial:
-        doubted = _doubted_outputs(trial.columns, trial.compared)
-        return replace(trial, column=trial.along(Effort.DEFECTS, doubted=doubted))
+        columns, found = trial.columns, trial.column
+        doubted = _doubted_outputs(columns, trial.compared)
+        known = columns.additive.get(found.tangent.leaves)
+        unit = found.tangent.coordinate is not None
+        if unit and known is not None and not np.any(doubted & ~known):
+            return trial
+
+        def matters(defect: Vector) -> bool:
+            """Says whether such a defect would excuse a value that fails."""
+            kinked = replace(found, estimate=replace(found.estimate, defect=defect))
+            for _, comparison, kind in trial.compared:
+                decision = decide(comparison, columns.slopes(kinked, kind))
+                if np.any(comparison.fails & ~decision.fails):
+                    return True
+            return False
+
+        problem, base = columns.problem, columns.base
+        found = with_defects(problem, base, found, doubted, matters)
+        defect = found.estimate.defect
+        if found.tangent.coordinate is None and defect is not None and not np.any(defect):
+            # What adds up where all of a leaf moves does so along each of its entries.
+            columns.additive[found.tangent.leaves] = doubted
+        return replace(trial, column=found)
 
 
 class AutomaticRounding(Stage):
@@ -864,8 +937,7 @@ class InheritedRounding(Stage):
             if kind != "first":
                 eps = comparison.tolerance.eps
                 floor = undetectable_slope(columns.base, found.vector, eps)
-                probes = columns.probes
-                slack = slack + (floor if kind == "each" else probes.contract_error(floor))
+                slack = slack + columns.row_errors(kind, floor)
             with np.errstate(all="ignore"):
                 error = comparison.error + np.where(comparison.fails, slack, 0.0)
             allowed.append(ModeComparison(letter, replace(comparison, error=error), kind))
@@ -1137,15 +1209,9 @@ def _doubted_outputs(columns: Columns, compared: list[ModeComparison]) -> NDArra
     """Marks the outputs on which a comparison fails or stays open."""
     base = columns.base
     doubted = np.zeros(base.whole.size, bool)
-    width = base.Y.size
     for _, comparison, kind in compared:
         for k in np.flatnonzero(comparison.fails | comparison.undecided):
-            if kind == "first":
-                doubted[width:] = True
-            elif columns.probes.full or kind == "each":
-                doubted[k] = True
-            else:
-                doubted[base.Y.slices[k]] = True
+            doubted[columns.outputs(kind, int(k))] = True
     return doubted
 
 
@@ -1258,9 +1324,10 @@ def _automatic_at(
         return np.array([values[:width] @ v[:width]])
     if kind == "each":
         forward = Forward(problem, point)
-        return forward.column(base, probe(v))[1][rows]
-    reverse = Reverse(problem, point)
-    return np.array([reverse.row(base, probe(columns.probes.row(k))) @ v for k in rows])
+        image = forward.column(base, probe(v))[1]
+        return np.concatenate([image[columns.outputs(kind, k)] for k in rows])
+    reverse = columns.reverse_at(point)
+    return np.array([reverse.row(base, probe(columns.cotangent(k))) @ v for k in rows])
 
 
 def count_open(compared: list[ModeComparison]) -> int:

@@ -13,7 +13,7 @@ Invariant: what is decided was decided below; this room turns findings into sent
 the other way round.
 """
 
-from adjudge.report.locate import Located, locate_entries
+from adjudge.report.locate import Located, SearchWork, locate_entries
 from adjudge.report.mistakes import likely_mistake
 from adjudge.report.report import (
     GradcheckError,
@@ -34,6 +34,7 @@ __all__ = [
     "Located",
     "Provenance",
     "Report",
+    "SearchWork",
     "StageCount",
     "combined",
     "likely_mistake",

@@ -19,25 +19,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.constants import (
-    CLOSE_CALL,
-    INHERITED_UNITS,
-    LONGER_STEP,
-    NEIGHBOUR_FACTOR,
     SIGNIFICANT_BARS,
     TRUNCATION_FACTOR,
     VJP_UNITS,
 )
-from adjudge.errors import attempt
-from adjudge.estimate import Column, Differences, Effort, Estimate
-from adjudge.findings import AlsoWrong, Entry, Method, Scheme
+from adjudge.estimate import Column, Effort
+from adjudge.findings import AlsoWrong, Entry
 from adjudge.floats import Vector, norm
-from adjudge.jacobian import ENTRY_WORK, Failure, Table, points_within_rounding
-from adjudge.problem import Forward, Purpose, Reverse, Tangent, evaluate, undetectable_slope
+from adjudge.jacobian import ENTRY_WORK, Failure, RememberingEstimator, Table, judge_entry
+from adjudge.problem import Base, Counts, Reverse, Tangent
 
 Indices = NDArray[np.intp]
 
 MOST_NAMED = 8
 """The search ends with this many wrong candidates, because nobody reads a longer list."""
+LEAST_SEARCH = {64: 32, 2**17: 256}
+"""A check takes so little that one wrong entry would be named of many. The search may take so many
+evaluations and vjps in any case, by the largest number of inputs and outputs that this holds for:
+of few inputs the likely mistake says which entries are wrong, and many take their time. The values
+are ours."""
+LONGEST_SEARCH = 4
+"""A search that has found nothing ends after this many times the work that one with a result may
+take. The value is ours."""
 MOST_BLOCKS = 12
 """The search ends with more disjoint wrong blocks than this: there are more errors than are named,
 and halving them all would cost as much as testing every candidate."""
@@ -93,6 +96,12 @@ class Search:
         """Searches; `total` is the residual under equal weights."""
         everything: Indices = np.arange(self.size)
         rest = self._remove_single(everything, total)
+        if rest is not None and not self.wrong and not self._done():
+            # Of many errors the largest part of the sum is one as likely as any other.
+            k = int(np.argmax(np.nan_to_num(self.magnitude)))
+            alone = self._test(k)
+            if alone.significant:
+                rest = everything[everything != k], total - alone
         blocks = [] if rest is None else [rest]
         depth = 0
         while blocks and not self._done():
@@ -224,15 +233,42 @@ class Located:
         return AlsoWrong(more, len(self.entries), self.tested, self.many)
 
 
-def locate_entries(table: Table, failure: Failure, *, suspected: bool = False) -> Located:
+@dataclass
+class SearchWork:
+    """How much more work the search for wrong entries may take: half as much as the check took
+    before it, since the verdict stands.
+
+    The first wrong entry may take several times as much. Without this limit a rule that is wrong in
+    many entries costs many times what a right one does.
+    """
+
+    counts: Counts
+    most: float
+    """The work at which the search ends that has found an entry."""
+    longest: float
+    """The work at which every search ends."""
+
+    @classmethod
+    def after(cls, base: Base) -> SearchWork:
+        """Returns the limits by the size of a problem and what was spent on it so far."""
+        counts, size = base.problem.counts, base.problem.X.size + base.Y.size
+        least = next((work for most, work in LEAST_SEARCH.items() if size <= most), 0)
+        allowed = max(counts.spent / 2, least)
+        return cls(counts, counts.spent + allowed, counts.spent + LONGEST_SEARCH * allowed)
+
+    def spent(self, found: int) -> bool:
+        """Returns whether a search that has found so many entries ends."""
+        return self.counts.spent >= (self.most if found else self.longest)
+
+
+def locate_entries(table: Table, failure: Failure, work: SearchWork) -> Located:
     """Returns the entries of the Jacobian behind `failure` that are wrong by themselves.
 
-    One wrong entry takes six evaluations and four vjps at any size, and several take `O(log n)`
-    each. Where a projection is merely `suspected`, ladders must confirm the entry. Nothing is found
-    where the errors of many entries are too small one by one; the projection then speaks for
-    itself.
+    One wrong entry takes about ten evaluations and four vjps at any size, and several take
+    `O(log n)` each. Nothing is found where the errors of many entries are too small one by one; the
+    projection then speaks for itself.
     """
-    search = _Search(table, failure, suspected)
+    search = _Search(table, failure, work)
     search.inputs()
     search.found.entries.sort(key=lambda entry: -entry.excess)
     return search.found
@@ -241,8 +277,8 @@ def locate_entries(table: Table, failure: Failure, *, suspected: bool = False) -
 class _Search:
     """The search over entries of x, and for each that is found over outputs."""
 
-    def __init__(self, table: Table, failure: Failure, suspected: bool) -> None:
-        self.table, self.failure, self.suspected = table, failure, suspected
+    def __init__(self, table: Table, failure: Failure, work: SearchWork) -> None:
+        self.table, self.failure, self.work = table, failure, work
         columns = failure.columns
         self.base, self.estimator, self.tolerance = columns.base, columns.estimator, table.tolerance
         self.found = Located()
@@ -251,7 +287,9 @@ class _Search:
         self.w: Vector
         self.row = np.zeros(0)
         """The vector `J* w`. In forward mode there is a column for every tangent instead."""
-        self.closer: tuple[int, Column] | None = None
+        self.nearby: dict[bytes, Reverse] = {}
+        self.along_entry: tuple[int, RememberingEstimator] | None = None
+        """The entry of x whose column was estimated last, and what estimates it."""
         base, count = self.base, self.base.Y.size
         self.part = slice(count, None) if failure.kind == "first" else slice(0, count)
         if failure.kind == "first":
@@ -292,12 +330,13 @@ class _Search:
         self.found.many |= search.many
 
     def _done(self, _: int) -> bool:
-        """Returns whether as many entries as are named were found, or the budget has no room for
+        """Returns whether as many entries as are named were found, or there is no room for
         another.
         """
         if not self.table.budget.allows(ENTRY_WORK):
             self.found.cut_short = True
-        return self.found.cut_short or len(self.found.entries) >= MOST_NAMED
+        found = len(self.found.entries)
+        return self.found.cut_short or found >= MOST_NAMED or self.work.spent(found)
 
     def _all_outputs(self) -> Residual:
         """Returns the residual of all outputs that are off in forward mode, which are searched for
@@ -351,7 +390,9 @@ class _Search:
                 v = found.vector[: self.row.size]
                 terms = (self.row * v)[v != 0]
                 gap = float(w @ value - terms.sum())
-            bar = norm(w * error) + _truncation(found) * norm(terms)
+            # Where the signs lean towards the gradient, the truncation of all terms has one sign.
+            size = float(max(norm(terms), abs(terms.sum())))
+            bar = norm(w * error) + _truncation(found) * size
         return Residual(gap, float(bar))
 
     def _test_input(self, k: int) -> tuple[Residual, bool]:
@@ -385,32 +426,19 @@ class _Search:
         return residual, len(self.found.entries) > before
 
     def _along_entry(self, coordinate: int) -> tuple[Column, Vector]:
-        """Differences along one entry of x, with an error bar that covers what a step `LONGER_STEP`
-        times as long changes. Two evaluations more show truncation here, where a ladder would take
-        sixteen.
-        """
-        table, failure = self.table, self.failure
-        unit = np.zeros(table.problem.X.size)
+        """Two evaluations along one entry of x, with an error bar that covers truncation."""
+        unit = np.zeros(self.table.problem.X.size)
         unit[coordinate] = 1.0
-        length = abs(float(failure.tangent.vector[coordinate]))
-        leaf = int(table.problem.X.owner[coordinate])
-        tangent = Tangent((leaf,), unit, length, coordinate)
-        found = self.estimator.along(tangent)
+        length = abs(float(self.failure.tangent.vector[coordinate]))
+        leaf = int(self.table.problem.X.owner[coordinate])
+        found = self._column_of(coordinate).along(Tangent((leaf,), unit, length, coordinate))
+        near = found.estimate
         # To one side a ladder was taken already.
         if found.step == 0.0 or found.one_sided:
             return found, unit
-        if LONGER_STEP * found.step > table.problem.longest_step(unit):
-            return self.estimator.along(tangent, Effort.LADDER, found), unit
-        step = LONGER_STEP * found.step
-        far = attempt(lambda: Differences(table.problem, self.base, step).along(tangent))
-        # f is not defined that far off.
-        if far is None:
-            return self.estimator.along(tangent, Effort.LADDER, found), unit
-        near, there = found.estimate, far.estimate
         with np.errstate(all="ignore"):
-            error = np.fmax(near.error, np.abs(near.value - there.value))
-        method = Method(Scheme.CENTRAL, 4)
-        return replace(found, estimate=replace(near, error=error, method=method)), unit
+            error = near.error + _truncation(found) * np.abs(near.value)
+        return replace(found, estimate=replace(near, error=error)), unit
 
     def _locate_outputs(self, found: Column, coordinate: int, total: Residual) -> None:
         """Searches for the outputs that are wrong at this entry of x, by weights on the entries of
@@ -459,99 +487,72 @@ class _Search:
     ) -> bool:
         """Returns whether one entry is wrong by itself; it is kept if so.
 
-        Differences that are not much wider apart than their error bar, and mere suspicions, are
-        decided by ladders, by the measured noise and by the rounding of the automatic side, as
-        columns are.
+        A plain difference only says that the entry may be wrong. It is named if it fails the stages
+        that every column goes through.
         """
-        table, entry, method = self.table, self.failure.entry, found.estimate.method
+        table, entry = self.table, self.failure.entry
         self.found.tested += 1
-        floor = self._inherited(found, coordinate, row)
-        bar += floor
         gap, allowed = abs(automatic - reference), self._allowed(automatic, reference, bar)
         if gap <= allowed or not np.isfinite(reference):
             return False
-        if self.suspected or gap <= CLOSE_CALL * allowed:
-            if self.closer is None or self.closer[0] != coordinate:
-                along = self.estimator.along
-                ladder = along(found.tangent, Effort.LADDER, found)
-                confirmed = along(found.tangent, Effort.SECOND_LADDER, ladder)
-                self.closer = coordinate, confirmed
-            estimate = self.closer[1].estimate
-            reference, bar = self._of_row(estimate, row)
-            if abs(automatic - reference) > self._allowed(automatic, reference, bar):
-                doubted = np.zeros(self.base.whole.size, bool)
-                doubted[self.part] = True if row is None else np.arange(len(self.w)) == row
-                estimate = self.estimator.along(
-                    found.tangent, Effort.MEASURED_NOISE, self.closer[1], doubted
-                ).estimate
-                reference, bar = self._of_row(estimate, row)
-                bar += self._automatic_rounding(automatic, row, coordinate)
-            bar += floor
-            method, allowed = estimate.method, self._allowed(automatic, reference, bar)
-            if abs(automatic - reference) <= allowed:
-                return False
+        kind, along = self.failure.kind, self._column_of(coordinate)
+        if self._is_curvature(along, found, row, automatic):
+            return False
+        judged = judge_entry(
+            table,
+            along,
+            found.tangent,
+            kind,
+            int(row or 0),
+            automatic,
+            self.nearby,
+            table.budget.allows,
+        )
+        if judged is None:
+            self.found.cut_short = True
+            return False
+        if not judged.wrong:
+            return False
         if len(self.found.entries) < MOST_NAMED:
+            comparison = judged.comparison
             wrong = replace(
                 entry,
                 of=entry.of if row is None else self.base.Y.entry(int(row)),
                 wrt=table.problem.X.entry(coordinate),
                 automatic=float(automatic),
-                reference=float(reference),
-                error=float(bar),
-                allowed=float(allowed),
-                method=method,
+                reference=float(comparison.reference[0]),
+                error=float(comparison.error[0]),
+                allowed=float(comparison.allowed[0]),
+                method=judged.column.estimate.method,
                 slopes=None,
                 projected=entry.projected and row is None,
             )
             self.found.entries.append(wrong)
         return True
 
-    def _inherited(self, found: Column, coordinate: int, row: int | None) -> float:
-        """Returns what the rounding of the first derivative alone may make of an entry of a second
-        one.
+    def _is_curvature(
+        self, along: RememberingEstimator, found: Column, row: int | None, automatic: float
+    ) -> bool:
+        """Returns whether three steps, or a ladder, explain the gap by truncation. Without this a
+        right entry of a curved function would go through all stages.
         """
-        table = self.table
-        if row is None or not table.problem.modes_taken:
-            return 0.0
-        unit = np.zeros(table.problem.X.size)
-        unit[coordinate] = 1.0
-        eps, values = self.tolerance.eps, np.abs(found.estimate.value[self.part])
-        largest = np.max(values, initial=0.0, where=np.isfinite(values))
-        return float(
-            undetectable_slope(self.base, unit, eps)[row] + INHERITED_UNITS * eps * largest
-        )
+        moved = found.estimate.moved[self.part]
+        if found.step == 0.0 or found.one_sided or not np.any(moved if row is None else moved[row]):
+            return False
+        measured = along.along(found.tangent, Effort.THREE_STEPS, found)
+        if not measured.ladders:
+            measured = along.along(found.tangent, Effort.LADDER, found)
+        value, error = measured.estimate.value[self.part], measured.estimate.error[self.part]
+        reference = float(self.w @ value) if row is None else float(value[row])
+        bar = float(norm(self.w * error)) if row is None else float(error[row])
+        return bool(abs(automatic - reference) <= self._allowed(automatic, reference, bar))
 
-    def _of_row(self, estimate: Estimate, row: int | None) -> tuple[float, float]:
-        """Returns the value and the error bar of one output, or of the first derivative's
-        projection.
-        """
-        value, error = estimate.value[self.part], estimate.error[self.part]
-        if row is None:
-            return float(self.w @ value), float(norm(self.w * error))
-        return float(value[row]), float(error[row])
-
-    def _automatic_rounding(self, automatic: float, row: int | None, coordinate: int) -> float:
-        """`NEIGHBOUR_FACTOR` times the change of one automatic entry where x moves by a unit of
-        rounding; see `stages.AutomaticRounding`.
-        """
-        table, unit = self.table, np.zeros(self.base.Y.size)
-        if row is not None:
-            unit[row] = 1.0
-        changes = [0.0]
-        for point in points_within_rounding(
-            table.problem, table.probes.seed, self.failure.tangent.leaves
-        ):
-            if row is None:
-                there = evaluate(table.problem, self.base, point, Purpose.ROUNDING)[coordinate]
-            elif self.failure.kind == "each":
-                tangent = np.zeros(table.problem.X.size)
-                tangent[coordinate] = 1.0
-                forward = Forward(table.problem, point)
-                there = forward.column(self.base, tangent)[1][row]
-            else:
-                there = Reverse(table.problem, point).row(self.base, unit)[coordinate]
-            changes.append(abs(float(there) - automatic))
-        return NEIGHBOUR_FACTOR * max(change for change in changes if np.isfinite(change))
+    def _column_of(self, coordinate: int) -> RememberingEstimator:
+        """Returns what estimates the column of one entry of x, each effort once."""
+        if self.along_entry is None or self.along_entry[0] != coordinate:
+            along = RememberingEstimator(self.estimator.problem, self.base, self.estimator)
+            self.along_entry = coordinate, along
+        return self.along_entry[1]
 
     def _allowed(self, automatic: Any, reference: Any, bar: Any) -> Any:
         """Returns the largest difference that is accepted of one entry."""

@@ -134,3 +134,26 @@ def test_what_is_smooth_and_steep_is_no_scatter(name, seed):
     wrong = ByHand(f, vjp=lambda x, w: w * slope(x) * (1 + 1e-3))
 
     assert examine(wrong, np.array([x]), seed=seed).verdict is Verdict.FAIL
+
+
+def with_wrong_entry(name, at, entry):
+    f, slope = RULES[name]
+
+    def vjp(x, w):
+        gradient = w * slope(x)
+        gradient[entry] *= 1.01
+        return gradient
+
+    return ByHand(f, vjp=vjp), np.array([*POINTS[at], 0.7, 1.3, 2.9])
+
+
+@pytest.mark.parametrize("at", POINTS)
+@pytest.mark.parametrize("name", ["(1 - cos x) / x^2", "(sqrt(1 + x) - 1) / x"])
+def test_a_wrong_entry_beside_one_that_cancels_is_the_one_that_is_named(name, at):
+    """What the rounding of the rule is off by stays far below what is wrong."""
+    for seed in SEEDS:
+        report = examine(*with_wrong_entry(name, at, 4), mode="projected", seed=seed)
+
+        assert report.verdict is not Verdict.PASS, seed
+        named = {(entry.of, entry.wrt) for entry in report.entries if "along" not in entry.wrt}
+        assert named <= {("out[4]", "inputs[0][4]")}, (seed, str(report))

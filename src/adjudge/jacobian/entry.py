@@ -1,0 +1,196 @@
+"""This module judges one entry of the Jacobian by the stages that every column goes through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adjudge.constants import ENTRY_FLOOR
+from adjudge.estimate import Column, Effort, Estimator, Slopes
+from adjudge.floats import Vector
+from adjudge.jacobian.column import ColumnBlock, Columns, ModeComparison, RowKind
+from adjudge.jacobian.comparison import Comparison, Scales, decide
+from adjudge.jacobian.stages import STAGES, Again, Doubt, Trial
+from adjudge.jacobian.table import Table
+from adjudge.problem import Reverse, Tangent, largest
+
+MOST_KEPT = 2**16
+"""Reverse mode at a point keeps what f computed there. It is kept for inputs of up to this many
+coordinates."""
+
+
+@dataclass(frozen=True)
+class RememberingEstimator(Estimator):
+    """Asks an estimator along one tangent, and for each effort once: the entries of one column are
+    judged one by one, and share its evaluations.
+    """
+
+    asked: Estimator
+    known: dict[tuple[Effort, bytes], Column] = field(default_factory=dict)
+
+    def along(
+        self,
+        v: Tangent,
+        effort: Effort = Effort.TWO_EVALUATIONS,
+        found: Column | None = None,
+        doubted: NDArray[np.bool_] | None = None,
+    ) -> Column:
+        key = effort, b"" if doubted is None else doubted.tobytes()
+        if key not in self.known:
+            self.known[key] = self.asked.along(v, effort, found, doubted)
+        return self.known[key]
+
+    def at(self, point: Vector) -> Estimator:  # type: ignore[override]  # another point, another tangent
+        return self.asked.at(point)
+
+    def _first(self, v: Tangent) -> Column:
+        return self.asked.along(v)
+
+
+@dataclass
+class EntryColumns(Columns):
+    """Makes the comparison of one entry, which is the only row of it."""
+
+    kind: RowKind = "rows"
+    row: int = 0
+    """The output of the entry, where the comparison is not that of the first derivative."""
+    automatic: float = 0.0
+    nearby: dict[bytes, Reverse] = field(default_factory=dict)
+    """Reverse mode at points beside x, by their bytes; entries of one leaf share these points."""
+
+    def comparisons(
+        self, found: Column, block: ColumnBlock, pushed: Vector | None, *, final: bool = False
+    ) -> Iterator[ModeComparison]:
+        """Yields the comparison of the entry."""
+        if self.kind == "first":
+            observed = self._observed(found, self.base.Y.size)
+            assert observed is not None  # its column was seen to fail
+            yield ModeComparison("", observed, self.kind)
+            return
+        here, estimate = self.outputs(self.kind, 0), found.estimate
+        leaf = self.base.Y.slices[int(self.base.Y.owner[self.row])]
+        automatic = np.array([self.automatic])
+        value, error = self._known(found, automatic, estimate.value[here], estimate.error[here])
+        size = 0.0 if final else ENTRY_FLOOR * largest(estimate.value[leaf])
+        comparison = Comparison(
+            automatic,
+            value,
+            error,
+            np.array([size]),
+            estimate.moved[here],
+            self.tolerance,
+            partial(self._entry_scales, found),
+            from_reference=found.from_reference,
+        )
+        yield ModeComparison("F" if self.kind == "each" else "R", comparison, self.kind)
+
+    def outputs(self, kind: RowKind, k: int) -> slice:
+        return super().outputs(kind, self.row)
+
+    def within(self, kind: RowKind, outputs: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        return outputs[self.outputs(kind, 0)]
+
+    def cotangent(self, k: int) -> Vector:
+        return super().cotangent(self.row)
+
+    def reverse_at(self, point: Vector) -> Reverse:
+        if point.size > MOST_KEPT:
+            return super().reverse_at(point)
+        key = point.tobytes()
+        if key not in self.nearby:
+            self.nearby[key] = super().reverse_at(point)
+        return self.nearby[key]
+
+    def row_errors(self, kind: RowKind, error: Vector) -> Vector:
+        return error[self.outputs(kind, 0)]
+
+    def slopes(self, found: Column, kind: RowKind) -> Slopes | None:
+        every = super().slopes(found, kind)
+        return every if every is None or kind == "first" else every.part(self.outputs(kind, 0))
+
+    def _entry_scales(self, found: Column) -> Scales:
+        every, here = self._scales(found), self.outputs(self.kind, 0)
+        return Scales(every.secant[here], every.quantum[here], every.block[here])
+
+
+@dataclass(frozen=True)
+class JudgedEntry:
+    """What the stages made of one entry."""
+
+    wrong: bool
+    comparison: Comparison
+    """The comparison of the entry alone."""
+    column: Column
+
+
+def judge_entry(
+    table: Table,
+    estimator: Estimator,
+    tangent: Tangent,
+    kind: RowKind,
+    row: int,
+    automatic: float,
+    nearby: dict[bytes, Reverse],
+    allows: Callable[[int], bool],
+) -> JudgedEntry | None:
+    """Judges one entry in the column of a unit tangent, by the stages, as if two evaluations had
+    found it to disagree.
+
+    Args:
+        table: The table that the entry belongs to.
+        estimator: Estimates the column of the entry.
+        tangent: The unit tangent of that column.
+        kind: The mode that the entry is of, as a kind of row.
+        row: The output of the entry; of no matter for the first derivative beside a second one.
+        automatic: The value of the entry.
+        nearby: Keeps reverse mode at points beside x for the next entry.
+        allows: Whether there is room for so many evaluations.
+
+    Returns:
+        What the stages made of it; `None` where there is no room for one that is needed.
+    """
+    probes, coordinate = replace(table.probes, full=True), tangent.coordinate
+    found = estimator.along(tangent)
+    assert coordinate is not None  # the column of an entry has a unit tangent
+    columns = EntryColumns(
+        estimator,
+        probes,
+        table.tolerance,
+        additive=table.columns.additive,
+        kind=kind,
+        row=row,
+        automatic=automatic,
+        nearby=nearby,
+    )
+    block, pushed = ColumnBlock(slice(coordinate, coordinate + 1)), None
+    compared = list(columns.comparisons(found, block, pushed))
+    trial = Trial(
+        columns,
+        block,
+        found,
+        compared,
+        table.reverse,
+        pushed,
+        doubt=Doubt.DISAGREES,
+        may_narrow=False,
+    )
+    for stage in STAGES:
+        if not stage.helps(trial):
+            continue
+        if not allows(stage.cost):
+            if stage.needed:
+                return None
+            continue
+        after = stage.apply(trial)
+        if isinstance(after, Again):
+            continue  # other terms for all of the column are no matter of one entry
+        trial = after
+        if trial.settled:
+            break
+    ((_, comparison, _),) = trial.compared
+    decision = decide(comparison, columns.slopes(trial.column, kind))
+    return JudgedEntry(bool(decision.fails[0]), comparison, trial.column)
