@@ -548,12 +548,9 @@ class ThreeSteps(Stage):
         narrow = columns.tolerance.eps > COARSE_EPS
         if narrow or found.from_reference or found.one_sided:
             return False
-        return trial.fails > 0 and not any(
-            _is_fast(c, found.relative) for _, c, _ in trial.compared
-        )
-        if columns.tolerance.eps > COARSE_EPS or found.from_reference or found.one_sided:
+        if trial.fails == 0 or not trial.off_by(PLAIN_TOLERANCES):
             return False
-        return trial.fails > 0 and trial.off_by(PLAIN_TOLERANCES)
+        return not any(_is_fast(c, found.relative) for _, c, _ in trial.compared)
 
     def apply(self, trial: Trial) -> Trial:
         found = trial.along(Effort.THREE_STEPS)
