@@ -34,6 +34,10 @@ show a slope of this part of it, as they do where numbers are sorted. The value 
 SAWTOOTH_PART = 1 / 64
 """Or where f moves by this part of itself over the longer steps, as a fast function does and the
 teeth of rounding do not. The value is ours."""
+AGREEING_STEPS = 8
+"""A function that rounds to float32 inside has another slope between two roundings than over longer
+steps. Three of these agree where they differ by less than this part of the slope: steps that cross
+several periods do so by chance, and then stay open. The value is ours."""
 NARROWER_BAR = 4
 """Shorter steps drown in the noise of f, where two of them agree by chance. They are kept if the
 error bar of what still fails is this many times narrower with them. The value is ours."""

@@ -96,3 +96,20 @@ def test_what_selects_is_off_no_farther_than_it_selects(error, verdict):
         x = np.random.default_rng(seed).normal(size=1000).astype("float32")
 
         assert examine(quantile(0.3, error), x, seed=seed).verdict is verdict
+
+
+@pytest.mark.parametrize(("part", "verdict"), [(1.0, Verdict.PASS), (0.0, Verdict.FAIL)])
+def test_the_slope_between_two_roundings_decides_nothing(part, verdict):
+    """Between two roundings to float32 this function has the slope of the rule without a term."""
+
+    def half(x):
+        return np.tanh(x.astype(np.float32))
+
+    def vjp(x, w):
+        return w * (half(x) + part * x * (1 - half(x) ** 2))
+
+    for seed in SEEDS:
+        x = np.random.default_rng(seed).normal(size=8)
+        rule = ByHand(lambda x: half(x).astype(np.float64) * x, vjp=vjp)
+
+        assert examine(rule, x, mode="projected", seed=seed).verdict is verdict
