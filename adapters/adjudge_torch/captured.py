@@ -20,7 +20,10 @@ def recording_ends(y: Arrays, x: Arrays) -> RecordingEnds | None:
     """Contract: see `AutodiffBackend.recording_ends`."""
     ends: list[Array] = []
     nodes: list[Any] = [output.grad_fn for output in y]
-    own = [leaf.grad_fn for leaf in x]  # of an input that is no leaf the tape goes on
+    own, memory = [], []
+    for leaf in x:
+        own.append(leaf.grad_fn)  # of an input that is no leaf the tape goes on
+        memory.append(_memory(leaf))  # x is recorded by an alias of it
     seen: set[Any] = {None}
     for node in nodes:  # it grows on the way
         if node in seen:
@@ -33,8 +36,6 @@ def recording_ends(y: Arrays, x: Arrays) -> RecordingEnds | None:
         else:
             for following, _ in node.next_functions:
                 nodes.append(following)
-    # x is recorded by an alias of it
-    memory = [_memory(leaf) for leaf in x]
     if None in memory:
         return None
     reached, captured = [False] * len(memory), []
@@ -67,8 +68,10 @@ and others that are made of these."""
 
 def _memory(tensor: torch.Tensor) -> object:
     """Returns what tensors have in common that share their memory; `None` where that is not known,
-    as of tensors of oneDNN.
+    as of tensors of oneDNN, and of classes whose tensors have no memory of their own.
     """
+    if type(tensor).__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl:
+        return None
     if tensor.layout is torch.strided:
         return tensor.untyped_storage()._cdata
     return _memory(sparse.values(tensor)) if sparse.is_sparse(tensor) else None

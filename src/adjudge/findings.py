@@ -702,6 +702,8 @@ class Hides(Enum):
     EQUAL = auto()
     REAL = auto()
     """A complex array without imaginary part."""
+    FLAT = auto()
+    """Numbers on which no output depends at x, beside others on which some do."""
 
 
 @dataclass(frozen=True, eq=False)

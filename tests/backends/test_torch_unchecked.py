@@ -316,6 +316,23 @@ def test_numbers_that_hide_a_mistake_are_named_with_what_finds_it(rule, words, s
     assert [] == names(adjudge.gradcheck(torch.exp, ordinary, seed=seed))
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_an_input_on_which_nothing_depends_here_is_named(product, x, seed):
+    """Behind dead units a gradient may be wrong by any factor."""
+    dead, alive = torch.full((4,), -9.0).double(), torch.full((4,), 9.0).double()
+
+    def f(x, w, shift):
+        return x + product(1.5)((x + shift).relu(), w)
+
+    inputs = [x[0].detach(), x[1].detach()]
+    report = adjudge.gradcheck(f, (*inputs, dead), wrt=[0, 1], seed=seed)
+
+    assert ["inputs[1]"] == names(report)
+    assert "no output depends on them here" in str(report)
+    assert not adjudge.examine(f, (*inputs, alive), wrt=[0, 1], seed=seed)
+    assert [] == names(adjudge.gradcheck(torch.mul, tuple(inputs), seed=seed))
+
+
 # -- outputs that are detached on purpose
 
 

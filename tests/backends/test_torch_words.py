@@ -250,6 +250,7 @@ def test_tensors_without_memory_of_their_own_are_checked(rule, kind, dtype):
 
     assert adjudge_torch.gradcheck(f, t)
     assert {type(t)} == set(seen)
+    assert [] == list(adjudge.examine(f, t.detach()).findings)
     for seed in range(10):
         assert adjudge.examine(f, t, seed=seed)
         assert Verdict.FAIL is adjudge.examine(wrong, t, seed=seed).verdict

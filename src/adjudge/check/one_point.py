@@ -26,7 +26,7 @@ from adjudge.check.mode_matrix import (
 from adjudge.check.one_problem import Judgement
 from adjudge.check.options import Options, Settings, problem_of, settings_of
 from adjudge.check.surroundings import judged_with_replay, noticed, surroundings
-from adjudge.check.unchecked import Extend, with_what_f_closes_over
+from adjudge.check.unchecked import Extend, with_flat_inputs, with_what_f_closes_over
 from adjudge.engine import ByHand
 from adjudge.findings import Beyond, Entry, Finding, Outcome, worst
 from adjudge.jacobian import ERRORS, Tally
@@ -53,7 +53,8 @@ def at_one_point(f: Callable[..., Any], inputs: Any, options: Options) -> Report
         if matrix.double is not None:
             outcomes[-1].findings += matrix.double.refusal(settings)
         rows, note = matrix.rows if named else {}, _note_of(settings, matrix.double)
-        return report_of(f, problem, settings, outcomes, note, rows)
+        report = report_of(f, problem, settings, outcomes, note, rows)
+        return with_flat_inputs(report, problem, outcomes)
 
     return with_what_f_closes_over(check, f, problem_of(f, inputs, options), options)
 

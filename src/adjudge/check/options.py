@@ -264,14 +264,14 @@ def problem_of(
         device=options.get("device"),
         holder=holder,
     )
-    highest = options.get("highest_precision", False)
+    highest, outputs = options.get("highest_precision", False), options.get("outputs")
     with arguments.backend.environment.highest_precision() if highest else nullcontext():
         problem = first_order(
             f if holder is None else holder,
             arguments,
             bounds=options.get("bounds"),
             directions=options.get("directions"),
-            outputs=_paths(options.get("outputs")),
+            outputs=None if outputs is None else _paths(outputs),
             counts=counts,
         )
     if (reference := options.get("reference")) is not None:
@@ -279,10 +279,8 @@ def problem_of(
     return problem
 
 
-def _paths(outputs: Path | Sequence[Path] | None) -> Sequence[Path] | None:
-    """Returns the paths of the outputs to check; `None` for all. Raises `InputError` for none."""
-    if outputs is None:
-        return None
+def _paths(outputs: Path | Sequence[Path]) -> Sequence[Path]:
+    """Returns the paths of the outputs to check. Raises `InputError` where there are none."""
     paths = [outputs] if isinstance(outputs, int | str) else list(outputs)
     if not paths:
         raise InputError(

@@ -4,13 +4,14 @@ that do not show at the numbers given. It is checked as well where that is asked
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from adjudge.check.one_problem import Judgement
 from adjudge.check.options import Options
 from adjudge.check.surroundings import surroundings
 from adjudge.findings import (
@@ -51,8 +52,9 @@ def with_what_f_closes_over(
         report = check(problem, extend)
         if report.verdict is Verdict.FAIL:
             return report
-        chosen = ()
-        if wish is None and options.get("max_evaluations") is None:
+        chosen, calls = (), problem.calls
+        found = calls is not None and calls.ends is not None and calls.ends.captured
+        if found and wish is None and options.get("max_evaluations") is None:
             chosen = captured_inputs(problem)
     if chosen:
         names = names_of(problem, f, chosen)
@@ -94,6 +96,27 @@ def unchecked(
         for hides, of in _special_numbers(problem).items():
             detail = SpecialNumbers(tuple(of), hides)
             yield Finding(Status.UNCHECKED, "", "", detail, Remedy.GIVE_OTHER_POINTS, note=True)
+
+
+def with_flat_inputs(report: Report, problem: Problem, outcomes: Sequence[Judgement]) -> Report:
+    """Returns the report, where it is a PASS with a note on inputs whose gradient is zero while
+    that of others is not: a layer behind dead units, say, whose gradient may be wrong by any
+    factor.
+    """
+    image = outcomes[0].images.get("R")
+    if image is None or report.verdict is not Verdict.PASS:
+        return report
+    moved, flat = False, []
+    for leaf, part in zip(problem.X.leaves, problem.X.slices, strict=True):
+        if image[1][part].any():
+            moved = True
+        elif leaf.size:
+            flat.append(leaf.name)
+    if not moved or not flat:
+        return report
+    detail = SpecialNumbers(tuple(flat), Hides.FLAT)
+    note = Finding(Status.UNCHECKED, "", "", detail, Remedy.GIVE_OTHER_POINTS, note=True)
+    return replace(report, findings=(*report.findings, note))
 
 
 def _special_numbers(problem: Problem) -> dict[Hides, list[str]]:

@@ -578,6 +578,7 @@ def _unmarked(detail: Unmarked, finding: Finding) -> list[str]:
 _HIDES = {
     Hides.ZEROS: "nothing but zeros: a missing or wrong factor does not show there",
     Hides.EQUAL: "equal numbers: entries that are mixed up, or shifted, do not show there",
+    Hides.FLAT: "no output depends on them here, so that no mistake shows",
     Hides.REAL: "a complex array without imaginary part: a missing conjugate does not show there",
 }
 
