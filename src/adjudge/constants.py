@@ -686,8 +686,8 @@ WIDER_PROBES = 4
 size, some per cent where tolerances are. Where a formula that passes was judged in less than double
 precision, this many further pairs of probes have to agree as well. The value is ours."""
 NATIVE_PROBES = 8
-"""In sixteen bits differences are off by up to a tenth, and a missing term hides along one tangent in
-five. This number stands in for `WIDER_PROBES` there. The value is ours."""
+"""In sixteen bits differences are off by up to a tenth, and a missing term hides along one tangent
+in five. This number stands in for `WIDER_PROBES` there. The value is ours."""
 COARSE_RESOLUTION = 0.1
 """Agreement to a quarter of the derivative accepts a missing term as readily as a right rule. A
 check that resolved less than this part is INCONCLUSIVE. The value is ours."""

@@ -178,8 +178,14 @@ def test_a_missing_term_fails_at_every_seed_in_float16_alone(name):
             assert examine(rule, point(torch.float16), seed=seed).verdict is verdict, seed
 
 
-def test_what_computes_in_bfloat16_inside_is_not_taken_for_float32():
-    rule = kernel("rms norm", inside=torch.bfloat16)
-
-    for seed in SEEDS[::5]:
-        assert examine(rule, point(torch.bfloat16), seed=seed).verdict is not Verdict.FAIL
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bfloat16", "float16"])
+@pytest.mark.parametrize("output", [None, torch.float32], ids=["x.dtype", "float32"])
+def test_what_casts_to_sixteen_bits_inside_is_not_taken_for_float32(dtype, output):
+    """Right derivatives, whose differences in float32 would meet stairs."""
+    functions = (
+        lambda x: x.to(dtype).float().sin().to(output or x.dtype),
+        lambda x: (x.float() ** 2).to(dtype).float().sqrt().sin().to(output or x.dtype),
+    )
+    for function in (*functions, kernel("rms norm", inside=dtype, output=output)):
+        for seed in SEEDS[::4]:
+            assert examine(function, point(dtype), seed=seed).verdict is not Verdict.FAIL
