@@ -24,6 +24,7 @@ from adjudge.constants import (
     COARSE_EPS,
     COARSE_RESOLUTION,
     CONFIRMING_EVALUATIONS,
+    EXTRA_RUNS,
     FULL_MODE,
     FULL_MODE_BY_REFERENCE,
     KINK_REACH,
@@ -163,6 +164,7 @@ def judge(base: Base, settings: Settings, provenance: Callable[[], str]) -> Judg
     exact = case.compare_exactly()
     case.conclude_comparisons(provenance)
     case.conclude_modes()
+    case.look_for_hidden_noise()
     case.found.findings.sort(key=exact.__contains__)  # an entry says more than an identity
     return case.found
 
@@ -368,11 +370,28 @@ class _Case:
             if not (finding.note or detail.reordered):
                 measured = (Status.NONDETERMINISTIC, Status.INCONSISTENT, Status.NONLINEAR)
                 rest = [one for one in found.findings if one.status not in measured]
+                rest = [one for one in rest if not isinstance(one.detail, Disagreement)]
                 found.findings = [finding, *rest]
                 found.modes |= dict.fromkeys(self._modes, finding.verdict)
                 found.identities = self.identities.compared
                 return True
         return False
+
+    def look_for_hidden_noise(self) -> None:
+        """Evaluates f at x a few times more, where differences could not decide. Two runs of a
+        function that drops a few numbers at random may have agreed by chance.
+        """
+        found, counts = self.found, self.problem.counts
+        for finding in found.findings:
+            if finding.status is Status.UNRESOLVED and finding.open and counts.allows(EXTRA_RUNS):
+                break
+        else:
+            return
+        for _ in range(EXTRA_RUNS):
+            found.findings += self.identities.repeatable(evaluate_again(self.problem, self.base))
+            if self.is_noise():
+                found.tallies.clear()
+                return
 
     def _try_reverse(self) -> None:
         findings, base = self.found.findings, self.base

@@ -137,6 +137,16 @@ def test_a_generator_of_its_own_cannot_be_replayed(count):
         assert "draw from the global random state" in str(report)
 
 
+def test_runs_that_agree_by_chance_are_repeated_before_anything_is_left_open():
+    found = []
+    for seed in range(20):
+        own = np.random.default_rng(seed)
+        rule = multiplied(lambda x, own=own: 1.0 + (own.random() < 0.5))
+        found.append(statuses(examine(rule, X, seed=seed)))
+
+    assert sum(seen == [Status.NONDETERMINISTIC] for seen in found) >= 14
+
+
 def test_what_differs_beside_the_global_state_is_not_measured_either():
     own = np.random.default_rng(0)
     rule = multiplied(lambda x: own.random(x.shape) + mask_of_numpy(x))
