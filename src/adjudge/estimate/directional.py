@@ -460,24 +460,28 @@ def with_defects(
 
     largest, both = np.zeros(base.whole.size), found.tangent.coordinate is not None
     sides = [(side, slope(side, step)) for side in (v, -v)]
-    pairs, rows = [], []
+    shown, worst = [], np.zeros(base.whole.size)
     for k in range(BESIDE_TANGENTS):
         u = tangent(k)
         along_u = slope(u, step)
         # Beside the largest of equal numbers, one that grows shows nothing, and one that shrinks
         # does. A random tangent has both in it.
         for side, along in sides if both else (sides[k % 2],):
-            pairs.append((k, side))
-            rows.append((along_u, along, slope(side + u, step)))
-    each = defects([tuple(np.array(rows).swapaxes(0, 1))], steps[:1], unit)
-    shown = doubted & (each > 0)
-    if np.any(shown) and not matters(np.max(np.where(shown, each, 0.0), axis=0)):
-        shown = np.zeros_like(shown)
-    for (k, side), row, seen in zip(pairs, rows, shown, strict=True):
-        if np.any(seen):
-            u = tangent(k)
-            finer = [(slope(u, h), slope(side, h), slope(side + u, h)) for h in steps[1:]]
-            largest = np.fmax(largest, np.where(seen, defects([row, *finer], steps, unit), 0.0))
+            row = along_u, along, slope(side + u, step)
+            defect = defects([row], steps[:1], unit)
+            seen = np.flatnonzero(doubted & (defect > 0))
+            if seen.size:  # nothing is kept of the other outputs, since there may be many
+                worst[seen] = np.fmax(worst[seen], defect[seen])
+                one, other, together = row
+                shown.append((k, side, seen, (one[seen], other[seen], together[seen])))
+    if shown and not matters(worst):
+        shown = []
+    for k, side, seen, few in shown:
+        u, rows = tangent(k), [few]
+        for h in steps[1:]:
+            one, other, together = slope(u, h), slope(side, h), slope(side + u, h)
+            rows.append((one[seen], other[seen], together[seen]))
+        largest[seen] = np.fmax(largest[seen], defects(rows, steps, unit[seen]))
     return replace(found, estimate=replace(found.estimate, defect=largest))
 
 
