@@ -638,11 +638,12 @@ ENOUGH_VALUES = 6
 """A few values end in zeros by chance, and f would be judged as code of a narrower dtype. It takes
 this many different values between two powers of two to say how many digits they carry. The value is
 ours and has no derivation."""
-DOUBLE_STEPS = (2.0**-18, 2.0**-28, 2.0**-33)
+DOUBLE_STEPS = (2.0**-18, 2.0**-28, 2.0**-22)
 """A cast inside f makes a function of float64 that has no more digits than float32, and its
-differences would accuse a right rule. The slopes over these two steps, relative to x, have to be
-the same, or else those over the second and the third. float32, with 24 bits, shows the first step
-and not the others; where f is too fast for the first, `sin(1e8 x)` is smooth over the third."""
+differences would accuse a right rule. The slopes over the first two steps, relative to x, have to
+be the same, or else those over the second and the third. float32, with 24 bits, shows the first and
+the third; where f is too fast for the first, `sin(1e6 x)` is smooth over the third. With a third
+step that float32 does not show either, a cast times x would count as smooth."""
 DOUBLE_ROUGHNESS = 0.1
 """A function that curves has two slopes, and would be taken for one with a cast inside. The slopes
 over `DOUBLE_STEPS` may differ by this part of the larger of slope and value. A staircase has a

@@ -173,8 +173,8 @@ def carries_double(base: Base, seed: int, steps: tuple[float, ...] = DOUBLE_STEP
 
     With `SINGLE_STEPS` it is whether f moves like one in single precision at least.
 
-    A fast function (`sin(1e6 x)`) has another slope over each of them. It has the same one over
-    both of two steps that float32 does not resolve, where a staircase stands still or jumps.
+    A fast function (`sin(1e6 x)`) has another slope over each of them. It has the same one over the
+    shorter step and over a third, which float32 just resolves, so that stairs have another there.
     """
     problem = base.problem
     lengths = [scale(problem.origin[part]) for part in problem.X.slices]
