@@ -164,7 +164,8 @@ def judge(base: Base, settings: Settings, provenance: Callable[[], str]) -> Judg
     exact = case.compare_exactly()
     case.conclude_comparisons(provenance)
     case.conclude_modes()
-    case.look_for_hidden_noise()
+    if case.found.findings:
+        case.look_for_hidden_noise()
     case.found.findings.sort(key=exact.__contains__)  # an entry says more than an identity
     return case.found
 

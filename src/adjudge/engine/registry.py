@@ -226,8 +226,6 @@ def buffers_of(f: object) -> tuple[AutodiffBackend, Arrays] | None:
     """Returns the engine of `f` and the arrays that it may write into, or `None` where it has none:
     see `AutodiffBackend.buffers`.
     """
-    if type(f).__module__ == "builtins":  # plain functions and containers have none
-        return None
     for backend in _engines_of(f):
         buffers = backend.buffers(f)
         if buffers:

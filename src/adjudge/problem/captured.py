@@ -114,7 +114,8 @@ def buffers_held_by(f: object) -> list[tuple[AutodiffBackend, Arrays]]:
     found, looked_into = [], [(f, 0)]
     known = {id(f)}
     for one, depth in looked_into:  # it grows on the way
-        buffers = buffers_of(one)
+        # A plain function or container has no buffers of its own, and nothing more is asked of it.
+        buffers = None if type(one).__module__ == "builtins" else buffers_of(one)
         if buffers is not None:
             found.append(buffers)
         elif depth < DEPTH and not isinstance(getattr(one, "__self__", None), type):
