@@ -8,7 +8,7 @@ errors that both modes share.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -74,6 +74,11 @@ class AdjointTest:
             )
             apart = comparable & ~(gap <= bound) & ~residue
             doubtful = comparable & ~(gap <= tight) & ~apart
+        if np.any(apart | doubtful) and (eps := columns.problem.narrowest_eps()) > tolerance.eps:
+            # What computes in a narrower dtype inside agrees to the rounding of that.
+            narrow = columns.over(columns.base, replace(tolerance, eps=eps))
+            self.compare(narrow, tally, wrt, found, block, pushed)
+            return
         for k in sorted(np.flatnonzero(doubtful), key=lambda k: -gap[k] / tight[k]):
             if np.any(apart) or self.retried == ADJOINT_RETRIES:
                 break

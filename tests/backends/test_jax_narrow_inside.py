@@ -1,0 +1,49 @@
+"""What computes in float32 inside of float64 agrees with itself to the rounding of float32."""
+
+from contextlib import suppress
+
+import numpy as np
+import pytest
+
+from adjudge import Status, Verdict, examine
+
+with suppress(ImportError):  # absent: every test here is skipped by its mark
+    import jax
+    import jax.numpy as jnp
+
+pytestmark = [pytest.mark.backend("jax"), pytest.mark.usefixtures("x64")]
+
+SEEDS = range(10)
+
+
+def norm(x):
+    """A layer norm in float32, plus what is computed in float64."""
+    y = x.astype(jnp.float32)
+    y = (y - y.mean()) / jnp.sqrt(y.var() + 1e-5)
+    return y.astype(jnp.float64) + x**2
+
+
+def tanh(x):
+    return jnp.tanh(x.astype(jnp.float32)).astype(jnp.float64) * x
+
+
+def of_seeds(f, **options):
+    x = [jnp.asarray(np.random.default_rng(seed).normal(size=8)) for seed in SEEDS]
+    return [examine(f, (x[seed],), seed=seed, **options) for seed in SEEDS]
+
+
+@pytest.mark.parametrize("modes", [{}, {"check_forward_ad": True}])
+@pytest.mark.parametrize("f", [norm, tanh])
+def test_a_cast_inside_breaks_no_identity(f, modes):
+    for report in of_seeds(f, **modes):
+        found = {finding.status for finding in report.findings}
+
+        assert not found & {Status.NONLINEAR, Status.INCONSISTENT}, report
+        assert report.verdict is not Verdict.FAIL
+
+
+def test_a_wrong_rule_fails_all_the_same():
+    doubled = jax.custom_vjp(norm)
+    doubled.defvjp(lambda x: jax.vjp(norm, x), lambda pull, w: (2 * pull(w)[0],))
+
+    assert {Verdict.FAIL} == {report.verdict for report in of_seeds(doubled)}
