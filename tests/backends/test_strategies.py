@@ -125,5 +125,5 @@ def test_the_script_of_tensors_checks_those_that_were_marked(rule):
     exec(script, space)  # noqa: S102 our own script
 
     assert "wrt=['inputs[0]']" in script
-    expected = adjudge.examine(torch.mul, (x, w), seed=3)
+    expected = adjudge.examine(torch.mul, (x, w), seed=3, wrt=["inputs[0]"])
     assert space["report"].to_dict() == expected.to_dict()

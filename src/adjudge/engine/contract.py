@@ -652,6 +652,9 @@ class WrappedBackend(OtherDerivatives):
     def functional(self, f: object) -> Functional | None:
         return self.inner.functional(f)
 
+    def buffers(self, f: object) -> Arrays:
+        return self.inner.buffers(f)
+
     def recording_ends(self, y: Arrays, x: Arrays) -> RecordingEnds | None:
         return self.inner.recording_ends(y, x)
 

@@ -443,9 +443,12 @@ def with_defects(
     if found.step == 0 or problem.longest_step(np.abs(v) + lengths) < step:
         return found
 
+    def names() -> str:
+        return problem.X.names(range(len(problem.X.leaves)))
+
     def slope(tangent: Vector, h: float) -> Vector:
         point = problem.clipped(problem.origin + h * tangent)
-        values = evaluate(problem, base, point, Purpose.KINK)
+        values = evaluate(problem, base, point, Move(names, h, tangent=True))
         with np.errstate(all="ignore"):
             return np.asarray((values - base.values) / h)
 

@@ -31,7 +31,7 @@ from adjudge.constants import (
 )
 from adjudge.estimate.kinks import Slopes, half_gaps
 from adjudge.findings import Method, Scheme
-from adjudge.floats import Vector, lowest_bit
+from adjudge.floats import Vector, lowest_bit, norm
 
 
 @dataclass(frozen=True)
@@ -408,8 +408,9 @@ def of_sums(
             return np.array([terms[part].sum() for part in parts])
 
     def length(values: float | Vector) -> Vector:
-        terms = np.where(w == 0, 0.0, w * values)
-        return np.array([np.linalg.norm(terms[part]) for part in parts])
+        with np.errstate(all="ignore"):
+            terms = np.where(w == 0, 0.0, w * values)
+            return np.array([norm(terms[part]) for part in parts])
 
     sums = []
     for sample in samples:
