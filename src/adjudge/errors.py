@@ -13,9 +13,12 @@ let all others through: a mistake in adjudge itself is never taken for a propert
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from enum import Enum, auto
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
+
+import numpy as np
 
 Value = TypeVar("Value")
 
@@ -90,21 +93,34 @@ class Source(Enum):
     """Code of adjudge that stands in for an engine, or is called by one."""
 
 
+USERS_ERRSTATE: ContextVar[dict[str, Any]] = ContextVar("errstate", default={})  # noqa: B039
+"""How NumPy was to handle overflow and the like when the check began, as the arguments of
+`np.errstate`; none outside of a check. It is never written into.
+
+A check switches NumPy's warnings off for its own arithmetic: values of f may be infinite, NaN or as
+large as they can be, and what is computed from them is judged, not warned about. The code of others
+runs as the user set it.
+"""
+
+
 class running:  # noqa: N801 it is used as a function, as `contextlib.suppress` is
     """Marks every exception that leaves the block as raised by `source`, and adds `note` to it.
 
     Where blocks are nested the innermost decides: a function that raises while the engine
-    differentiates it has raised the exception itself.
+    differentiates it has raised the exception itself. NumPy warns there as the code is used to.
     """
 
-    __slots__ = ("note", "source")
+    __slots__ = ("_errstate", "note", "source")
 
     def __init__(self, source: Source, note: str = "") -> None:
         """Nothing is marked yet."""
         self.source, self.note = source, note
+        users = USERS_ERRSTATE.get()
+        ours = users and source in (Source.ADJUDGE, Source.ENGINE)
+        self._errstate = np.errstate(all="ignore") if ours else np.errstate(**users)
 
     def __enter__(self) -> None:
-        """Nothing happens on the way in."""
+        self._errstate.__enter__()
 
     def __exit__(
         self,
@@ -112,6 +128,7 @@ class running:  # noqa: N801 it is used as a function, as `contextlib.suppress` 
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._errstate.__exit__(kind, error, traceback)
         if error is not None:
             mark(error, self.source, self.note)
 

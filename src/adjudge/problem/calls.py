@@ -34,6 +34,7 @@ from adjudge.engine import (
     replaced,
 )
 from adjudge.errors import (
+    USERS_ERRSTATE,
     AdjudgeError,
     InputError,
     NotSupportedError,
@@ -578,10 +579,11 @@ class UserCalls:
         if self.counts.before_evaluation is not None:
             self.counts.before_evaluation()
         try:
-            if self._plain:
-                return call(*args, **kwargs)
-            with self.arguments.backend.environment.call_context(x):
-                return call(*args, **kwargs)
+            with np.errstate(**USERS_ERRSTATE.get()):
+                if self._plain:
+                    return call(*args, **kwargs)
+                with self.arguments.backend.environment.call_context(x):
+                    return call(*args, **kwargs)
         except BaseException as error:  # it is raised again
             self.mark(error)
             raise
