@@ -388,6 +388,10 @@ what is left of it is of the order of the step squared. Both numbers are ours.""
 NARROW_ONE_SIDED = (2.0**-7, 2e-2)
 """In single precision a step of 2^-16 leaves a slope few digits. This pair stands in for
 `ONE_SIDED` there. Both numbers are ours and have no derivation."""
+CHANGED_SLOPES = 4.0
+"""Where f jumps by a little at x (`softplus` of PyTorch at its threshold), the slope that is
+extrapolated from two steps is off by three times what it changes by between them. A value may lie
+outside of the slopes by this many times that change. The value is ours."""
 STRAIGHT_PART = 1 / 8
 """At a jump, or at a vertical tangent, a slope changes by about its own size where the step is
 halved, and there is nothing that a value could lie between. An output counts only if its slopes
@@ -415,6 +419,10 @@ for that, as many long secants beside x, and as many short ones, must lie betwee
 must bend to the same side about x along all of them. With 4 of each a right network of six units
 failed at two of six seeds; with 16 short ones, and without the second condition, clipped sums
 failed at one of twenty. The values are ours."""
+BISECTIONS, SHRUNK_JUMP = 24, 16.0
+"""A jump between two points is looked for by as many bisections. It is none once what lies between
+the ends has shrunk by this factor. In double precision 24 bisections end well above the spacing of
+x. Both values are ours."""
 SECANT_REACH = (2.0, 1 / 8)
 """The long and the short secants beside a kink reach so many steps to both sides: over the points
 from which they are taken, and over an eighth of their distance. The values are ours."""

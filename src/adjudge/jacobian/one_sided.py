@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.constants import (
+    CHANGED_SLOPES,
     COARSE_EPS,
     KINKED_GROUPS,
     LASTING_UNITS,
@@ -188,7 +189,7 @@ class _Search:
             half_gap = np.where(half_gap != 0, (ends[1] - ends[0]) / 2, 0.0)
             change = np.fmax(np.abs(left[1] - left[0]), np.abs(right[1] - right[0]))
             size, rounding = np.fmax(*np.abs(ends)), LASTING_UNITS * unit
-            error = change + rounding + self.relative * size
+            error = CHANGED_SLOPES * change + rounding + self.relative * size
             known = (change <= STRAIGHT_PART * size + rounding) & np.isfinite(error)
             # A gap that does not last is of a kink beside x, and the slopes at x are not known.
             known &= (half_gap != 0) | (np.abs(bends[-1]) <= error)

@@ -113,3 +113,15 @@ def test_the_slope_between_two_roundings_decides_nothing(part, verdict):
         rule = ByHand(lambda x: half(x).astype(np.float64) * x, vjp=vjp)
 
         assert examine(rule, x, mode="projected", seed=seed).verdict is verdict
+
+
+@pytest.mark.parametrize("slope", [0.0, -1.0])
+@pytest.mark.parametrize("offset", [1e8, 1e10])
+def test_the_line_between_two_roundings_proves_no_rule_wrong(offset, slope):
+    """f is the rounding of x to a coarse lattice: zero at large, and minus x between its jumps."""
+    rule = ByHand(lambda x: (x + offset) - offset - x, vjp=lambda x, w: slope * w)
+
+    for seed in SEEDS:
+        x = np.random.default_rng(seed).normal(size=4)
+
+        assert examine(rule, x, mode="projected", seed=seed).verdict is Verdict.INCONCLUSIVE

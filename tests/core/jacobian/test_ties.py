@@ -324,3 +324,17 @@ def test_a_pushforward_that_shares_among_ties_passes(mode):
     shared = ByHand(np.max, jvp=lambda x, v: np.mean(v[x == x.max()]))
     for seed in SEEDS:
         assert examine(shared, TIED, mode=mode, seed=seed, modes=["F"]).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, None), (1.01, Verdict.FAIL)])
+def test_a_small_jump_at_the_threshold_of_softplus_makes_no_right_rule_fail(factor, verdict):
+    def softplus(x):
+        return np.where(x > 20, x, np.log1p(np.exp(np.minimum(x, 20))))
+
+    def vjp(x, w):
+        return factor * w / (1 + np.exp(-x))
+
+    x = np.concatenate([np.full(5, 20.0), np.random.default_rng(0).normal(size=45)])
+    for seed in SEEDS:
+        found = examine(ByHand(softplus, vjp=vjp), x, mode="projected", seed=seed).verdict
+        assert found is verdict if verdict else found is not Verdict.FAIL
