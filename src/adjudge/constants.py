@@ -419,6 +419,9 @@ for that, as many long secants beside x, and as many short ones, must lie betwee
 must bend to the same side about x along all of them. With 4 of each a right network of six units
 failed at two of six seeds; with 16 short ones, and without the second condition, clipped sums
 failed at one of twenty. The values are ours."""
+JUMP_REACH = 16.0
+"""A jump beside x counts as a rounding inside of f where it is no farther off than this many of the
+first steps, which is 2^-14 of the scale of x in float64. The value is ours."""
 BISECTIONS, SHRUNK_JUMP = 24, 16.0
 """A jump between two points is looked for by as many bisections. It is none once what lies between
 the ends has shrunk by this factor. In double precision 24 bisections end well above the spacing of
