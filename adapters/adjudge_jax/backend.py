@@ -31,7 +31,6 @@ from adjudge.engine import (
     Setting,
     restored,
 )
-from adjudge.errors import InputError
 from adjudge_jax.recording import compilations, equations_of, recording
 
 CONFIG: Any = jax.config
@@ -82,14 +81,15 @@ class JaxArrays(ArrayOperations):
         return bool(jnp.issubdtype(array.dtype, jnp.complexfloating))
 
     def to_host(self, array: Array, like: Array | None = None) -> HostArray:
-        if isinstance(array, jax.core.Tracer):
-            raise InputError(
-                f"an array is a {type(array).__name__} of JAX, which has no values: the check is "
-                "made inside of a function that JAX transforms",
-                "check outside of jax.jit, jax.grad and jax.vmap; the function that is checked may "
-                "use them",
+        try:
+            return super().to_host(array, like)
+        except jax.errors.TracerArrayConversionError as error:
+            error.add_note(
+                "adjudge: an array is a tracer of JAX, which has no values: the check is made "
+                "inside of a function that JAX transforms; check outside of jax.jit, jax.grad and "
+                "jax.vmap (the function that is checked may use them)"
             )
-        return super().to_host(array, like)
+            raise
 
     def devices(self) -> list[str]:
         return [str(device) for device in _devices()]

@@ -419,6 +419,9 @@ for that, as many long secants beside x, and as many short ones, must lie betwee
 must bend to the same side about x along all of them. With 4 of each a right network of six units
 failed at two of six seeds; with 16 short ones, and without the second condition, clipped sums
 failed at one of twenty. The values are ours."""
+JUMP_BEYOND = 16.0
+"""A window of a ladder has three steps, each four times the one before. A jump says something
+against its slope where it lies beyond this many times the shortest of them. The value follows."""
 JUMP_REACH = 16.0
 """A jump beside x counts as a rounding inside of f where it is no farther off than this many of the
 first steps, which is 2^-14 of the scale of x in float64. The value is ours."""

@@ -122,7 +122,7 @@ def test_zeros_that_jax_makes_on_its_default_device_are_not_astray(devices):
     ):
         report = adjudge.examine(f, (x, y), modes=modes)
         assert report.verdict is Verdict.PASS
-        assert not report.findings
+        assert all(finding.status is Status.UNCHECKED for finding in report.findings)
 
     def stopped(x):
         return jnp.sin(x), jax.lax.stop_gradient(x)

@@ -151,7 +151,8 @@ def test_a_cpu_is_asked_what_its_products_are(newer, monkeypatch, exact):
 
     report = adjudge.examine(lambda x: x @ w, x, in_double=False, seed=0)
 
-    assert report.verdict is Verdict.PASS
+    # Products of bfloat16 show a derivative to no better than a tenth.
+    assert report.verdict is (Verdict.PASS if exact else Verdict.INCONCLUSIVE)
     notes = [f.detail.setting for f in report.findings if f.status is Status.IMPRECISE]
     assert exact == (notes == [])
     assert exact or "torch.backends.mkldnn.matmul.fp32_precision = 'bf16'" in notes[0]

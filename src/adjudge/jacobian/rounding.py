@@ -536,10 +536,12 @@ def _selected_within(e: Array, g: Array, held: NDArray[np.bool_]) -> Vector:
     sorts or selects reads other entries there, and a deviation moves f no farther than that. It is
     1 for all others.
     """
-    unread = held & np.all((g == 0) & (e == 0), axis=1)
-    before = np.array([0.0, *NEAR_DISTANCES, *FAR_DISTANCES])[np.argmax(unread, axis=0)]
+    read = held & ~np.all((g == 0) & (e == 0), axis=1)
+    # At a kink an entry may be read at some points and not at others; the farthest counts.
+    last = len(read) - np.argmax(read[::-1], axis=0)
+    within = np.array([0.0, *NEAR_DISTANCES, *FAR_DISTANCES])[np.where(read.any(axis=0), last, 0)]
     # The points move every entry by a random part of the distance.
-    return np.where(np.any(unread, axis=0), before / WRONG_FACTOR, 1.0)
+    return np.where(read[-1] | ~held[-1], 1.0, within / WRONG_FACTOR)
 
 
 def _defined(pair: Pair) -> NDArray[np.bool_]:

@@ -29,6 +29,7 @@ from adjudge.constants import (
     GROSS_TOLERANCES,
     INHERITED_UNITS,
     ISOLATED_TOLERANCES,
+    JUMP_BEYOND,
     JUMP_REACH,
     LADDER_COLUMNS,
     LADDER_ZERO_UNITS,
@@ -704,8 +705,8 @@ def _is_motion(trial: Trial, finest: Column) -> bool:
 
 
 def _jumps_beside(columns: Columns, found: Column, doubted: NDArray[np.bool_]) -> bool:
-    """Returns whether a doubted output jumps between x and a step close by at which it has another
-    slope than was found.
+    """Returns whether a doubted output jumps between x and a step close by, longer than those that
+    were taken, at which it has another slope.
 
     Without it `(x + 1e10) - 1e10 - x` has the slope of the line between two roundings, and its
     right derivative of zero fails. Bisection finds what leaves that line: the part of a smooth
@@ -713,22 +714,26 @@ def _jumps_beside(columns: Columns, found: Column, doubted: NDArray[np.bool_]) -
     the slopes at shorter steps.
     """
     problem, base = columns.problem, columns.base
-    slope, vector = found.estimate.value, found.tangent.vector
+    slope, vector, taken = found.estimate.value, found.tangent.vector, found.estimate.steps
+    if taken is None:
+        return False
 
     def off(values: Vector, h: float) -> Vector:
         with np.errstate(all="ignore"):
             return np.nan_to_num(np.where(doubted, values - base.values - h * slope, 0.0))
 
     for sample in reversed(found.ladders[0]):
-        if abs(sample.step) > JUMP_REACH * abs(found.step):
+        h = float(sample.step)
+        if abs(h) > JUMP_REACH * abs(found.step):
             return False
-        k = int(np.argmax(np.abs(off(sample.plus, sample.step))))
-        most = abs(float(off(sample.plus, sample.step)[k]))
-        if most > abs(sample.step * float(slope[k])) / 2:
+        beyond = np.where(abs(h) > JUMP_BEYOND * np.abs(taken), off(sample.plus, h), 0.0)
+        k = int(np.argmax(np.abs(beyond)))
+        most = abs(float(beyond[k]))
+        if most > abs(h * float(slope[k])) / 2:
             break
     else:
         return False
-    low, high, at_low, at_high = 0.0, sample.step, 0.0, float(off(sample.plus, sample.step)[k])
+    low, high, at_low, at_high = 0.0, h, 0.0, float(beyond[k])
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
         values = attempt(
