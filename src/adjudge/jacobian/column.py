@@ -160,6 +160,10 @@ class Columns:
         """Returns reverse mode at another point."""
         return Reverse(self.problem, point)
 
+    def row_values(self, kind: RowKind, value: Vector) -> Vector:
+        """Returns the values of rows from those of the outputs."""
+        return value if kind == "each" else self.probes.contract(value)
+
     def row_errors(self, kind: RowKind, error: Vector) -> Vector:
         """Returns the error bars of rows from those of the outputs."""
         return error if kind == "each" else self.probes.contract_error(error)

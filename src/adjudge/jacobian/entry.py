@@ -105,6 +105,9 @@ class EntryColumns(Columns):
             self.nearby[key] = super().reverse_at(point)
         return self.nearby[key]
 
+    def row_values(self, kind: RowKind, value: Vector) -> Vector:
+        return value[self.outputs(kind, 0)]
+
     def row_errors(self, kind: RowKind, error: Vector) -> Vector:
         return error[self.outputs(kind, 0)]
 

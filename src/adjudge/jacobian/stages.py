@@ -763,9 +763,7 @@ def _stands_on_steps(trial: Trial, again: list[ModeComparison]) -> bool:
     for before, after in zip(trial.again, again, strict=True):
         if before.kind == "first":
             continue
-        each = [sample.slope[:count] for sample in samples]
-        if before.kind == "rows":
-            each = [trial.columns.probes.contract(slope) for slope in each]
+        each = [trial.columns.row_values(before.kind, sample.slope[:count]) for sample in samples]
         new, old = after.comparison.reference, np.array(each)[:, : after.comparison.reference.size]
         doubted = before.comparison.fails | before.comparison.undecided
         for k in range(len(old) - 2):
@@ -1288,8 +1286,7 @@ def _allow_reference_scatter(
         point[part] += np.where(found.tangent.vector[part] != 0, signs * scale(point[part]), 0.0)
         point = representable(problem, problem.clipped(point), found.tangent.leaves)
         there = columns.estimator.at(point).along(found.tangent)
-        value = there.estimate.value[: columns.base.Y.size]
-        value = value if kind == "each" else columns.probes.contract(value)
+        value = columns.row_values(kind, there.estimate.value[: columns.base.Y.size])
         pairs.append((_automatic_at(columns, point, kind, rows, found), value[rows]))
     with np.errstate(all="ignore"):
         off = np.array([automatic / reference - 1 for automatic, reference in pairs])
