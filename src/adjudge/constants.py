@@ -689,8 +689,8 @@ rule is right. A common factor of the derivative has to exceed that of the value
 The value is ours and has no derivation."""
 SINGLE_STEPS = (2.0**-7, 2.0**-13)
 """A function that casts to sixteen bits inside has no more digits than these, and differences of
-float32 would accuse a right rule. The slopes over these two steps, relative to x, have to be the
-same. float32 shows both, and float16, with 11 bits, does not show the second."""
+float32 would accuse a right rule. What moves over the first of these steps, relative to x, has to
+move over the second. float32 shows both, and float16, with 11 bits, does not show the second."""
 ROUNDED_UNITS = 4
 """A kernel that computes in float32 inside, and rounds its gradient to bfloat16, is right and off
 by the rounding of every entry. Automatic numbers may be off by this many spacings of the dtype that

@@ -171,7 +171,7 @@ def carries_double(base: Base, seed: int, steps: tuple[float, ...] = DOUBLE_STEP
     """Whether f moves like a function in double precision: its slope over a step that float32
     does not resolve is that over one that it does. A cast inside f makes a staircase of it.
 
-    With `SINGLE_STEPS` it is whether f moves like one in single precision at least.
+    With `SINGLE_STEPS` it is whether f moves at all over what sixteen bits do not resolve.
 
     A fast function (`sin(1e6 x)`) has another slope over each of them. It has the same one over the
     shorter step and over a third, which float32 just resolves, so that stairs have another there.
@@ -201,8 +201,10 @@ def carries_double(base: Base, seed: int, steps: tuple[float, ...] = DOUBLE_STEP
         one, two = slope(long), slope(short)
         size = largest(np.fmax(np.abs(one), np.abs(base.values)))
         rough = np.abs(one - two) > DOUBLE_ROUGHNESS * size
-        if not shortest or not np.any(rough):
-            return not bool(np.any(rough))
+        if not shortest:  # a fast function has another slope there, and still it moves
+            return not bool(np.any(rough & (two == 0)))
+        if not np.any(rough):
+            return True
         three = slope(shortest[0])
         size = largest(np.where(rough, np.abs(three), 0.0))
         apart = np.abs(two - three) > DOUBLE_ROUGHNESS * size

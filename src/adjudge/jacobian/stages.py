@@ -889,7 +889,10 @@ class Jumps(Stage):
     def apply(self, trial: Trial) -> Trial:
         after = replace(trial, column=trial.along(Effort.JUMPS))
         found, differences = after.column, not trial.column.from_reference
+        # In narrower dtypes every value is rounded visibly, and ladders allow for it.
         if not (trial.fails and differences and found.ladders) or found.one_sided:
+            return after
+        if trial.columns.base.coarsest_eps > DOUBLE:
             return after
         doubted = _doubted_outputs(trial.columns, trial.compared)
         if not _jumps_beside(trial.columns, found, doubted):
