@@ -425,10 +425,12 @@ against its slope where it lies beyond this many times the shortest of them. The
 JUMP_REACH = 16.0
 """A jump beside x counts as a rounding inside of f where it is no farther off than this many of the
 first steps, which is 2^-14 of the scale of x in float64. The value is ours."""
-BISECTIONS, SHRUNK_JUMP = 24, 16.0
-"""A jump between two points is looked for by as many bisections. It is none once what lies between
-the ends has shrunk by this factor. In double precision 24 bisections end well above the spacing of
-x. Both values are ours."""
+BISECTIONS = 24
+"""A jump between two points is looked for by as many bisections. In double precision they end well
+above the spacing of x. The value is ours."""
+SHRUNK_JUMP = 16.0
+"""Where f is smooth and fast, what lies between the ends of the bisected interval shrinks with it.
+There is no jump once it has shrunk by this factor. The value is ours."""
 SECANT_REACH = (2.0, 1 / 8)
 """The long and the short secants beside a kink reach so many steps to both sides: over the points
 from which they are taken, and over an eighth of their distance. The values are ours."""

@@ -117,7 +117,7 @@ class Examined:
     open: int = 0
     saturated: int = 0
     unseen: int = 0
-    """Of the columns of entries that are too small beside others, those that ladders left open."""
+    """How many columns of entries that are too small beside others ladders have left open."""
 
 
 @dataclass(frozen=True)
