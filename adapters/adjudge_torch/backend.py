@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import array_api_compat.torch
@@ -115,14 +115,15 @@ class TorchBackend(_Torch):
         ends = edges(x)
         y = f(x)
 
-        def pullback(w: MaybeArrays) -> MaybeArrays:
-            try:
-                return _gradients(y, ends, w, create_graph=False)
-            except RuntimeError as error:
-                self.refuse("reverse mode (vjp)", error)
-                raise
+        return y, partial(self._pulled_back, y, ends)
 
-        return y, pullback
+    def _pulled_back(self, y: Arrays, ends: Arrays, w: MaybeArrays) -> MaybeArrays:
+        """Returns the gradients at the `ends` of what was recorded of `y`."""
+        try:
+            return _gradients(y, ends, w, create_graph=False)
+        except RuntimeError as error:
+            self.refuse("reverse mode (vjp)", error)
+            raise
 
     def jvp(self, f: FlatFunction, x: Arrays, v: MaybeArrays) -> tuple[Arrays, MaybeArrays]:
         try:
@@ -226,12 +227,8 @@ class ClosureBackend(TorchBackend):
             ends = edges(recorded, self._closed)
 
         def pullback(w: MaybeArrays) -> MaybeArrays:
-            try:
-                with holding(self._closed, values):
-                    return _gradients(y, ends, w, create_graph=False)
-            except RuntimeError as error:
-                self.refuse("reverse mode (vjp)", error)
-                raise
+            with holding(self._closed, values):
+                return self._pulled_back(y, ends, w)
 
         return y, pullback
 

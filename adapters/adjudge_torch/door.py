@@ -166,9 +166,14 @@ def _answer(
             error.remedy,
         ) from error
     except adjudge.InputError:
-        if function.returns_nothing:
-            return True  # PyTorch has nothing to object
-        raise
+        if not function.returns_nothing:
+            raise
+        # PyTorch has nothing to object to a function without outputs, and says nothing either.
+        warnings.warn(
+            f"{function.__qualname__} returns no output: nothing is checked, as in PyTorch",
+            stacklevel=3,
+        )
+        return True
     _warn_of_unused(report)
     problems = [finding for finding in report.findings if not finding.note]
     for finding in problems:

@@ -30,25 +30,24 @@ class RememberingEstimator(Estimator):
     """
 
     asked: Estimator
+    first: list[Column] = field(default_factory=list)
+    """The estimate that costs least, once it was asked for."""
     known: dict[tuple[Effort, bytes], Column] = field(default_factory=dict)
-
-    def along(
-        self,
-        v: Tangent,
-        effort: Effort = Effort.TWO_EVALUATIONS,
-        found: Column | None = None,
-        doubted: NDArray[np.bool_] | None = None,
-    ) -> Column:
-        key = effort, b"" if doubted is None else doubted.tobytes()
-        if key not in self.known:
-            self.known[key] = self.asked.along(v, effort, found, doubted)
-        return self.known[key]
+    """What more effort made of it."""
 
     def at(self, point: Vector) -> Estimator:  # type: ignore[override]  # another point, another tangent
         return self.asked.at(point)
 
     def _first(self, v: Tangent) -> Column:
-        return self.asked.along(v)
+        if not self.first:
+            self.first.append(self.asked.along(v))
+        return self.first[0]
+
+    def _more(self, effort: Effort, found: Column, doubted: NDArray[np.bool_] | None) -> Column:
+        key = effort, b"" if doubted is None else doubted.tobytes()
+        if key not in self.known:
+            self.known[key] = self.asked.along(found.tangent, effort, found, doubted)
+        return self.known[key]
 
 
 @dataclass

@@ -888,19 +888,17 @@ class Jumps(Stage):
 
     def apply(self, trial: Trial) -> Trial:
         after = replace(trial, column=trial.along(Effort.JUMPS))
-        found, differences = after.column, not trial.column.from_reference
+        found, double = after.column, trial.columns.base.coarsest_eps <= DOUBLE
         # In narrower dtypes every value is rounded visibly, and ladders allow for it.
-        if not (trial.fails and differences and found.ladders) or found.one_sided:
-            return after
-        if trial.columns.base.coarsest_eps > DOUBLE:
+        if not (trial.fails and double and found.ladders) or found.one_sided:
             return after
         doubted = _doubted_outputs(trial.columns, trial.compared)
         if not _jumps_beside(trial.columns, found, doubted):
             return after
         opened = []
-        for letter, comparison, kind in trial.compared:
-            error = np.where(comparison.fails, np.inf, comparison.error)
-            opened.append(ModeComparison(letter, replace(comparison, error=error), kind))
+        for one in trial.compared:
+            error = np.where(one.comparison.fails, np.inf, one.comparison.error)
+            opened.append(one._replace(comparison=replace(one.comparison, error=error)))
         return after.with_compared(opened, self.name)
 
 
