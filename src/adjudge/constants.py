@@ -2,7 +2,7 @@
 
 Sizes that change what a check costs and no verdict stand in `adjudge.limits`, and facts of
 floating-point formats in `adjudge.floats`. What was measured on the zoo was measured by
-`benchmarks/constants.py`, on the cases that read a constant.
+`git show 5f130b4:benchmarks/constants.py`, on the cases that read a constant.
 """
 
 # ---- Steps of differences
