@@ -478,12 +478,19 @@ class NotAdditive(Unequal):
     rule: Rule
 
 
+class Layout(StrEnum):
+    """How a cotangent lies in memory."""
+
+    EXPANDED = "expanded"
+    """With stride 0, as the cotangent of a sum."""
+    WITH_GAPS = "with gaps"
+
+
 @dataclass(frozen=True, eq=False)
 class LayoutMatters(Unequal):
     """A pullback depends on how its cotangent lies in memory."""
 
-    layout: str
-    """How it lies there: "expanded" (stride 0), or "with gaps"."""
+    layout: Layout
 
 
 @dataclass(frozen=True, eq=False)

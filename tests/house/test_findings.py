@@ -3,11 +3,13 @@
 import ast
 from enum import Enum
 from pathlib import Path
+from string import Formatter
+from typing import get_type_hints
 
 import pytest
 
 from adjudge import findings
-from adjudge.findings import Detail, Finding, Remedy, Status
+from adjudge.findings import Detail, Finding, Remedy, Status, Unequal
 from adjudge.report import sentences
 
 ROOT = Path(__file__).parents[2]
@@ -37,8 +39,50 @@ SITUATIONS = [
 
 
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda kind: kind.__name__)
-def test_every_situation_has_a_sentence(situation):
-    assert sentences.said.dispatch(situation) is not sentences.said.dispatch(Detail)
+def test_every_situation_has_one_sentence(situation):
+    by_function = sentences.said.dispatch(situation) not in (
+        sentences.said.dispatch(Detail),
+        sentences.said.dispatch(Unequal),
+    )
+    places = (by_function, situation in sentences.SENTENCES, situation in sentences.UNEQUAL)
+
+    assert sum(places) == 1
+
+
+def unknown_names(lines, kind):
+    """What these lines name, and neither a detail of this kind nor the finding around it has."""
+    common = sentences._named(Finding(Status.MISMATCH, "R", "out", Detail()))
+    types = {name: type(value) for name, value in common.items()} | get_type_hints(kind)
+    names = [name for line in lines for _, name, _, _ in Formatter().parse(line) if name]
+    found = []
+    for name in names:
+        first, _, attribute = name.partition(".")
+        known = first in types and (
+            not attribute
+            or hasattr(types[first], attribute)
+            or attribute in get_type_hints(types[first])
+        )
+        if not known:
+            found.append(name)
+    return found
+
+
+@pytest.mark.parametrize("situation", SITUATIONS, ids=lambda kind: kind.__name__)
+def test_a_sentence_names_only_what_the_finding_has(situation):
+    lines = sentences.SENTENCES.get(situation) or sentences.UNEQUAL.get(situation) or ()
+
+    assert [] == unknown_names(lines, situation)
+
+
+@pytest.mark.parametrize("remedy", Remedy, ids=lambda remedy: remedy.name)
+def test_a_remedy_names_only_what_every_finding_has(remedy):
+    assert [] == unknown_names([sentences.REMEDIES[remedy]], Detail)
+
+
+def test_a_name_that_no_finding_has_is_seen():
+    line = "{entry} {error.kind} {error.colour} {rule.probe} {rule.sign} {price:.2g}"
+
+    assert ["error.colour", "rule.sign", "price"] == unknown_names([line], findings.BatchRaised)
 
 
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda kind: kind.__name__)
@@ -58,9 +102,11 @@ def test_a_situation_without_a_sentence_is_named():
 TABLES: dict[type[Enum], list[dict]] = {
     Remedy: [sentences.REMEDIES],
     findings.Meaning: [sentences._MEANINGS],
-    findings.Task: [sentences._TASKS],
+    findings.Task: [sentences.WORDS],
     findings.Reason: [sentences._REASONS],
-    findings.Culprit: [sentences._CULPRITS],
+    findings.Culprit: [sentences.WORDS],
+    findings.Hides: [sentences.WORDS],
+    findings.Layout: [sentences.WORDS],
 }
 
 

@@ -37,6 +37,7 @@ from adjudge.findings import (
     Culprit,
     EqualRowsDiffer,
     Finding,
+    Layout,
     LayoutMatters,
     LayoutRaised,
     NonzeroAtZero,
@@ -457,7 +458,7 @@ class Pullbacks:
             yield from Pullbacks(narrow, reverse).additive_pair(one, images)
             return
         if any(self.strided):
-            laid = [(two, v, "expanded"), (together, u + v, "with gaps")]
+            laid = [(two, v, Layout.EXPANDED), (together, u + v, Layout.WITH_GAPS)]
             plain = [reverse.row(checks.base, w) for _, w, _ in laid]
             for (strided, _, layout), other in zip(laid, plain, strict=True):
                 yield from checks.equal(

@@ -29,24 +29,24 @@ sign, the error bars of what it makes of the reference."""
 
 @dataclass(frozen=True)
 class DerivativePair:
-    """An automatic derivative and its reference.
+    """The gradient of one input by the engine, and its reference.
 
-    Both have the shape (*output_shape, *input_shape, components of an output entry, components of
-    an input entry), with two components of a complex entry and one of a real one.
+    Both have the shape (*input_shape, components), with two components of a complex entry and one
+    of a real one.
     """
 
     automatic: Array
     reference: Array
+    """`<w, J e_k>` by differences; not finite where it is not known."""
     error: Array
+    """How far off the reference may be."""
     rtol: float
-    outputs: int = 0
-    """The number of axes that belong to the output."""
-    block: bool = False
+    """What may differ besides, relative to the entry."""
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
         """The shape without the components."""
-        return self.automatic.shape[:-2]
+        return self.automatic.shape[:-1]
 
     @cached_property
     def known(self) -> Mask:
@@ -56,7 +56,7 @@ class DerivativePair:
     @cached_property
     def compared(self) -> Mask:
         """Marks where there is a reference, by entry, as are all masks below."""
-        return np.asarray(self.known.any(axis=(-2, -1)))
+        return np.asarray(self.known.any(axis=-1))
 
     @cached_property
     def floor(self) -> float:
@@ -67,13 +67,13 @@ class DerivativePair:
     def wrong(self) -> Mask:
         """Marks where the automatic value is not the reference."""
         missed = self.known & ~self.close(self.reference, self.error)
-        return np.asarray(missed.any(axis=(-2, -1)))
+        return np.asarray(missed.any(axis=-1))
 
     @cached_property
     def zero(self) -> Mask:
         """Marks where the reference vanishes."""
         small = np.abs(self.reference) <= self.error + self.rtol * self.floor
-        return np.asarray((small | ~self.known).all(axis=(-2, -1)))
+        return np.asarray((small | ~self.known).all(axis=-1))
 
     @cached_property
     def informative(self) -> Mask:
@@ -97,21 +97,11 @@ class DerivativePair:
         """
         value = change(self.reference)
         error = np.abs(change(self.error)) + slack * np.abs(self.reference)
-        inside = mask[..., None, None] & np.isfinite(value) & np.isfinite(error)
+        inside = mask[..., None] & np.isfinite(value) & np.isfinite(error)
         if not self.close(value, error)[inside].all():
             return np.zeros(0)
         inside &= self.known
         return evidence((value - self.reference)[inside], self.allowed(value, error)[inside])
-
-    def space_of(self, k: int) -> str:
-        """Returns whether axis `k` is one of the output or of the input, in words."""
-        return "output" if k < self.outputs else "input"
-
-    def axis(self, k: int) -> str:
-        """Returns what axis `k` is called."""
-        if not self.block:
-            return f"axis {k}"
-        return f"axis {k - (k >= self.outputs) * self.outputs} of the {self.space_of(k)}"
 
 
 def allowed(automatic: Array, value: Array, error: Array, rtol: float, floor: float) -> Array:
@@ -153,24 +143,18 @@ def most_evident(pair: DerivativePair, guesses: Iterable[Guess]) -> str | None:
 
 def conjugations(pair: DerivativePair) -> Iterator[Guess]:
     """Yields guesses about the signs, the absence and the exchange of real and imaginary parts."""
+    if pair.automatic.shape[-1] == 1:
+        return
     cost = log10(8)
-    outputs, inputs = pair.automatic.shape[-2:]
-    if inputs == 2:
-        for text, factors in (
-            ("has imaginary parts of the opposite sign: a missing conjugate?", (1, -1)),
-            ("has real parts of the opposite sign: a missing conjugate?", (-1, 1)),
-            ("has no imaginary parts, where the reference has", (1, 0)),
-            ("has no real parts, where the reference has", (0, 1)),
-        ):
-            yield text, partial(_scaled, np.asarray(factors)), cost
-        yield "is i times the reference", partial(_exchanged, np.asarray((-1, 1))), cost
-        yield "is -i times the reference", partial(_exchanged, np.asarray((1, -1))), cost
-    if outputs == 2:
-        signs = np.asarray([[1], [-1]])
-        yield "takes the conjugate cotangent: a missing conjugate?", partial(_scaled, signs), cost
-        if inputs == 2:
-            text = "is the transpose in place of the adjoint: a missing conjugate?"
-            yield text, partial(_scaled, signs * [1, -1]), cost
+    for text, factors in (
+        ("has imaginary parts of the opposite sign: a missing conjugate?", (1, -1)),
+        ("has real parts of the opposite sign: a missing conjugate?", (-1, 1)),
+        ("has no imaginary parts, where the reference has", (1, 0)),
+        ("has no real parts, where the reference has", (0, 1)),
+    ):
+        yield text, partial(np.multiply, factors), cost
+    yield "is i times the reference", partial(_exchanged, (-1, 1)), cost
+    yield "is -i times the reference", partial(_exchanged, (1, -1)), cost
 
 
 def wrong_phase(pair: DerivativePair) -> str | None:
@@ -198,13 +182,12 @@ def transpositions(pair: DerivativePair) -> Iterator[Guess]:
     pairs = _axis_pairs(pair)
     cost = log10(max(2 * len(pairs), 1))
     for i, j in pairs:
-        first = pair.outputs if i >= pair.outputs else 0
-        names, space = f"axes {i - first} and {j - first}", pair.space_of(i)
+        names = f"axes {i} and {j}"
         if pair.shape[i] == pair.shape[j]:
-            text = f"is that of the transposed {space} ({names} swapped)"
-            yield text, partial(_swapped, i, j), cost
+            text = f"is that of the transposed input ({names} swapped)"
+            yield text, partial(np.swapaxes, axis1=i, axis2=j), cost
         else:
-            text = f"is that of the {space} with {names} reshaped, not transposed"
+            text = f"is that of the input with {names} reshaped, not transposed"
             yield text, partial(_reshaped, i, j), cost
             yield text, partial(_reshaped_back, i, j), cost
 
@@ -215,20 +198,22 @@ def reorderings(pair: DerivativePair) -> Iterator[Guess]:
     for axis, size in enumerate(pair.shape):
         if size < 2 or size * pair.automatic.size > LARGEST:
             continue
-        fits, name, steps = _matches(pair, axis), pair.axis(axis), np.arange(size)
-        if fits[steps, steps[::-1]].all():
-            yield f"is reversed along {name}", partial(_reordered, steps[::-1], axis), cost
+        fits, name, steps = _matches(pair, axis), f"axis {axis}", np.arange(size)
+        opposite = steps[::-1]
+        if fits[steps, opposite].all():
+            yield f"is reversed along {name}", partial(np.take, indices=opposite, axis=axis), cost
         for shift in range(1, size):
             if fits[steps, steps - shift].all():
                 back = shift if 2 * shift <= size else shift - size
                 text = f"is shifted by {back} along {name} (around the end)"
-                yield text, partial(_reordered, (steps - shift) % size, axis), cost
+                moved = (steps - shift) % size
+                yield text, partial(np.take, indices=moved, axis=axis), cost
         order = _assigned(fits)
         if order is not None:
             shown = f" ({', '.join(map(str, order))})" if size <= 8 else ""
             text = f"has the indices of {name} in another order{shown}"
             several = log10(len(pair.shape)) + lgamma(size + 1) / log(10)
-            yield text, partial(_reordered, order, axis), several
+            yield text, partial(np.take, indices=order, axis=axis), several
 
 
 def sums(pair: DerivativePair) -> Iterator[Guess]:
@@ -236,9 +221,9 @@ def sums(pair: DerivativePair) -> Iterator[Guess]:
     pairs, axes = _axis_pairs(pair), len(pair.shape)
     cost = log10(max(4 * axes + 4 * len(pairs), 1))
     for axis in range(axes):
-        name = pair.axis(axis)
+        name = f"axis {axis}"
         yield f"is summed over {name}, and repeated along it", partial(_summed, axis), cost
-        yield f"is averaged over {name}", partial(_averaged, axis), cost
+        yield f"is averaged over {name}", partial(_summed, axis, mean=True), cost
         for shift in (1, -1):
             text = f"is shifted by {shift} along {name} (and filled with zero)"
             yield text, partial(_shifted, shift, axis), cost
@@ -252,24 +237,8 @@ def sums(pair: DerivativePair) -> Iterator[Guess]:
                 yield text.format(word), partial(_masked, mask, i, j), cost
 
 
-def block_patterns(pair: DerivativePair) -> Iterator[Guess]:
-    """Yields guesses that only a Jacobian of several rows bears out."""
-    inputs = tuple(range(pair.outputs, len(pair.shape)))
-    outputs = tuple(range(pair.outputs))
-    text = "is the same for every cotangent: the cotangent is ignored"
-    yield text, partial(_of_ones, outputs), log10(3)
-    axes = (*inputs, *outputs, len(pair.shape) + 1, len(pair.shape))
-    if np.transpose(pair.automatic, axes).shape == pair.automatic.shape:
-        text = "is J w where J* w is due: the Jacobian is transposed"
-        yield text, partial(np.transpose, axes=axes), log10(3)
-        text = "is zero but for each output by its own input, where the reference is not"
-        yield text, _diagonal, log10(3)
-
-
 def _axis_pairs(pair: DerivativePair) -> list[tuple[int, int]]:
-    """Returns the pairs of axes of the same space."""
-    axes = range(len(pair.shape))
-    return [(i, j) for i, j in combinations(axes, 2) if pair.space_of(i) == pair.space_of(j)]
+    return list(combinations(range(len(pair.shape)), 2))
 
 
 def _matches(pair: DerivativePair, axis: int) -> Mask:
@@ -306,19 +275,9 @@ def _assigned(fits: Mask) -> NDArray[np.int64] | None:
 # -- the changes
 
 
-def _scaled(factors: NDArray[np.int64], part: Array) -> Array:
-    """Multiplies each component by its factor."""
-    return np.asarray(part * factors)
-
-
-def _exchanged(factors: NDArray[np.int64], part: Array) -> Array:
+def _exchanged(factors: tuple[int, int], part: Array) -> Array:
     """Exchanges the components, and multiplies each by its factor."""
     return np.asarray(part[..., ::-1] * factors)
-
-
-def _swapped(i: int, j: int, part: Array) -> Array:
-    """Swaps two axes."""
-    return np.swapaxes(part, i, j)
 
 
 def _reshaped(i: int, j: int, part: Array) -> Array:
@@ -331,19 +290,10 @@ def _reshaped_back(i: int, j: int, part: Array) -> Array:
     return np.asarray(np.swapaxes(part.reshape(np.swapaxes(part, i, j).shape), i, j))
 
 
-def _reordered(order: NDArray[np.int64], axis: int, part: Array) -> Array:
-    """Puts the entries along one axis into another order."""
-    return np.take(part, order, axis)
-
-
-def _summed(axis: int, part: Array) -> Array:
-    """Repeats the sum along one axis along it."""
-    return np.broadcast_to(part.sum(axis, keepdims=True), part.shape)
-
-
-def _averaged(axis: int, part: Array) -> Array:
-    """Repeats the mean along one axis along it."""
-    return np.asarray(_summed(axis, part) / part.shape[axis])
+def _summed(axis: int, part: Array, *, mean: bool = False) -> Array:
+    """Repeats the sum or the mean along one axis along it."""
+    total = part.sum(axis, keepdims=True)
+    return np.broadcast_to(total / part.shape[axis] if mean else total, part.shape)
 
 
 def _shifted(shift: int, axis: int, part: Array) -> Array:
@@ -364,29 +314,12 @@ def _masked(mask: Mask, i: int, j: int, part: Array) -> Array:
     return np.where(mask.reshape(shape), part, 0.0)
 
 
-def _of_ones(outputs: tuple[int, ...], part: Array) -> Array:
-    """Puts `J* 1`, the sum of the rows of real cotangents, in every row."""
-    return np.broadcast_to(part[..., :1, :].sum(outputs, keepdims=True), part.shape)
-
-
-def _diagonal(part: Array) -> Array:
-    """Keeps the diagonal of a block whose output has the shape of its input."""
-    shape = part.shape[: (part.ndim - 2) // 2]
-    size = int(np.prod(shape, dtype=np.int64))
-    return np.where(np.eye(size, dtype=bool).reshape(*shape, *shape, 1, 1), part, 0.0)
-
-
 def diagnose(
-    automatic: Vector,
-    reference: Vector,
-    error: Vector,
-    rtol: float,
+    pair: DerivativePair,
     *,
-    input_shape: Sequence[int],
-    complex_input: bool = False,
     x: Vector | None = None,
-    output_shape: Sequence[int] | None = None,
-    other: Vector | None = None,
+    output_shape: Sequence[int] = (),
+    other: Array | None = None,
     symmetric: str = "",
 ) -> str | None:
     """Says what is wrong with the gradient `J* w` of one input leaf, or None if the numbers do not
@@ -395,26 +328,17 @@ def diagnose(
     A missing conjugate shows most clearly with a `w` whose imaginary parts are zero.
 
     Args:
-        automatic: The real coordinates of `J* w` by the engine, shape (n,).
-        reference: `<w, J e_k>` by differences, shape (n,); not finite where it is not known.
-        error: How far off `reference` may be, shape (n,).
-        rtol: What may differ besides, relative to the entry.
-        input_shape: The shape of the leaf, with n entries; n / 2 of a complex leaf.
-        complex_input: Whether the leaf is complex.
-        x: The real coordinates of the leaf itself, shape (n,).
+        pair: `J* w` by the engine and by differences.
+        x: The entries of a real leaf itself.
         output_shape: The shape of the leaf that `w` belongs to, whose axes may be found in factors.
-        other: `J* w'` by the engine, shape (n,), with a `w'` far from `w`, such as `-2 w`.
+        other: `J* w'` by the engine, with a `w'` far from `w`, such as `-2 w`.
         symmetric: The `directions=` along which the leaf stays what it is, where it holds symmetric
             matrices, or Hermitian ones.
     """
-    shape = (*input_shape, 1, 2 if complex_input else 1)
-    pair = DerivativePair(
-        automatic.reshape(shape), reference.reshape(shape), error.reshape(shape), rtol
-    )
     with np.errstate(all="ignore"):
         if not pair.wrong.any():
             return None
-        if other is not None and _ignores_cotangent(pair, other.reshape(shape)):
+        if other is not None and _ignores_cotangent(pair, other):
             return "the automatic derivative is the same for two cotangents: they are ignored"
         convention = _convention(pair) if symmetric else None
         if convention is not None:
@@ -423,55 +347,12 @@ def diagnose(
                 "matrices it is right: if f is meant for these, check it there: "
                 f"directions={symmetric}"
             )
-        return _sentence(pair, None if complex_input else x, _sizes(pair, output_shape or ()))
-
-
-def diagnose_block(
-    automatic: Array,
-    reference: Array,
-    error: Array,
-    rtol: float,
-    *,
-    input_shape: Sequence[int],
-    output_shape: Sequence[int],
-    complex_input: bool = False,
-    complex_output: bool = False,
-    x: Vector | None = None,
-) -> str | None:
-    """Says what is wrong with the Jacobian block of one output leaf and one input leaf, or None.
-
-    The first three arguments have shape (m, n), with the real coordinates of the output by those of
-    the input: row i of `automatic` is `J* e_i`, or column k is `J e_k`. All else is as in
-    `diagnose`.
-    """
-    count = len(output_shape)
-    shape = (*output_shape, 1 + complex_output, *input_shape, 1 + complex_input)
-    a, r, e = (
-        np.moveaxis(values.reshape(shape), count, -2) for values in (automatic, reference, error)
-    )
-    pair = DerivativePair(a, r, e, rtol, count, block=True)
-    with np.errstate(all="ignore"):
-        if not pair.wrong.any():
-            return None
-        return _sentence(pair, None if complex_input else x, _sizes(pair, ()))
-
-
-def _sentence(pair: DerivativePair, x: Vector | None, sizes: dict[int, str]) -> str | None:
-    """Returns the sentence with the most specific predicate that the numbers bear out; `None`
-    without any.
-    """
-    predicate = _only_entry(pair, x) or _everywhere(pair, sizes)
-    families = (
-        conjugations,
-        transpositions,
-        reorderings,
-        sums,
-        *([block_patterns] if pair.block else []),
-    )
-    for family in families:
-        predicate = predicate or most_evident(pair, family(pair))
-    predicate = predicate or wrong_phase(pair) or _somewhere(pair, x, sizes)
-    return None if predicate is None else f"the automatic derivative {predicate}"
+        sizes = _sizes(pair, output_shape)
+        predicate = _only_entry(pair, x) or _everywhere(pair, sizes)
+        for family in (conjugations, transpositions, reorderings, sums):
+            predicate = predicate or most_evident(pair, family(pair))
+        predicate = predicate or wrong_phase(pair) or _somewhere(pair, x, sizes)
+        return None if predicate is None else f"the automatic derivative {predicate}"
 
 
 def _ignores_cotangent(pair: DerivativePair, other: Array) -> bool:
@@ -489,7 +370,7 @@ def _convention(pair: DerivativePair) -> str | None:
 
     Any two of them differ by an antisymmetric matrix, which has no product with a symmetric one.
     """
-    here, (i, j) = pair.known, (pair.automatic.ndim - 4, pair.automatic.ndim - 3)
+    here, (i, j) = pair.known, (pair.automatic.ndim - 3, pair.automatic.ndim - 2)
     signs = np.array([1.0, -1.0])[: pair.automatic.shape[-1]]
     both = here & np.swapaxes(here, i, j)
 
@@ -529,7 +410,7 @@ class Description(NamedTuple):
 
 def _description(pair: DerivativePair, mask: Mask, sizes: dict[int, str]) -> Description | None:
     """Returns what the automatic derivative is, all over `mask`; `None` if no single thing."""
-    inside = mask[..., None, None] & pair.known
+    inside = mask[..., None] & pair.known
     a, r, e = (part[inside] for part in (pair.automatic, pair.reference, pair.error))
     if not np.isfinite(a).all():
         return None if np.isfinite(a).any() else Description("is not finite")
@@ -550,7 +431,7 @@ def _factor(pair: DerivativePair, mask: Mask, sizes: dict[int, str]) -> Descript
     """Returns the factor between the automatic derivative and the reference within `mask`, if there
     is one.
     """
-    inside = mask[..., None, None] & pair.known
+    inside = mask[..., None] & pair.known
     a, r = pair.automatic[inside], pair.reference[inside]
     margin = pair.allowed(pair.reference, pair.error)[inside]
     margin = np.maximum(margin, np.finfo(np.float64).tiny ** 0.25)
@@ -595,9 +476,9 @@ def _sizes(pair: DerivativePair, output_shape: Sequence[int]) -> dict[int, str]:
     """Returns the sizes of axes that a mean or a sum may have run over, with their names."""
     found: dict[int, str] = {}
     names = [(f"axis {k} of the output", size) for k, size in enumerate(output_shape)]
-    names += [("the size of the output", prod(output_shape or pair.shape[: pair.outputs]))]
-    names += [(pair.axis(k), size) for k, size in enumerate(pair.shape)]
-    names += [("the size of the input", prod(pair.shape[pair.outputs :]))]
+    names += [("the size of the output", prod(output_shape))]
+    names += [(f"axis {k}", size) for k, size in enumerate(pair.shape)]
+    names += [("the size of the input", prod(pair.shape))]
     for name, size in names:
         if size > 1:
             found.setdefault(size, name if name.startswith("the") else f"the size of {name}")
@@ -627,10 +508,8 @@ def _only_entry(pair: DerivativePair, x: Vector | None) -> str | None:
         ratio = f": it is {_number(a[0] / r[0])} times the reference" if a[0] else ": it is zero"
     else:
         ratio = f": it is {a[0]}"
-    at = str(list(index[pair.outputs :]))
-    if pair.block:
-        at = f"output {list(index[: pair.outputs])} by input {at}"
-    if x is not None and x.reshape(pair.shape[pair.outputs :])[index[pair.outputs :]] == 0:
+    at = str(list(index))
+    if x is not None and x.reshape(pair.shape)[index] == 0:
         at += " (where x is 0)"
     return f"is wrong in 1 of {np.count_nonzero(pair.compared)} entries, at {at}{ratio}"
 
@@ -667,9 +546,7 @@ def _somewhere(pair: DerivativePair, x: Vector | None, sizes: dict[int, str]) ->
 
 def _domain(pair: DerivativePair, x: Vector) -> str | None:
     """Returns the values of x at which, and only at which, entries are wrong."""
-    outputs = tuple(range(pair.outputs))
-    wrong, informative = pair.wrong.any(axis=outputs), pair.informative.any(axis=outputs)
-    values = x.reshape(wrong.shape)
+    wrong, informative, values = pair.wrong, pair.informative, x.reshape(pair.shape)
     n, k = np.count_nonzero(informative), np.count_nonzero(wrong)
     if (lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)) / log(10) < PLACE_EVIDENCE:
         return None
@@ -692,17 +569,16 @@ def _boxes(pair: DerivativePair) -> Iterator[tuple[str, float]]:
     for axis, size in enumerate(pair.shape):
         right = np.setdiff1d(np.arange(size), used[axis])
         if right.size == 1 and size > 2 and _filled(pair, {axis: used[axis]}):
-            first = right[0] == 0 and axis in (0, pair.outputs)
+            first = right[0] == 0 and axis == 0
             batch = " (only the first element of a batch?)" if first else ""
             tried = 0.0 if first else log10(sum(pair.shape))
-            yield f"except at index {right[0]} of {pair.axis(axis)}{batch}", tried
+            yield f"except at index {right[0]} of axis {axis}{batch}", tried
     ranges = {k: u for k, u in enumerate(used) if u.size < pair.shape[k]}
     if not ranges or any(u[-1] - u[0] >= u.size for u in ranges.values()):
         return
     if _filled(pair, ranges):
         names = [
-            (f"index {u[0]}" if u.size == 1 else f"indices {u[0]} to {u[-1]}")
-            + f" of {pair.axis(k)}"
+            (f"index {u[0]}" if u.size == 1 else f"indices {u[0]} to {u[-1]}") + f" of axis {k}"
             for k, u in ranges.items()
         ]
         boxes = prod(pair.shape[k] * (pair.shape[k] + 1) // 2 for k in ranges)
@@ -753,16 +629,15 @@ def likely_mistake(table: Table, failure: Failure) -> str | None:
         found = table.estimator.along(unit)
         reference[k] = w @ found.estimate.value[: base.Y.size]
         error[k] = norm(w * found.estimate.error[: base.Y.size])
+    shape = (*leaf.host_shape, 2 if leaf.complex else 1)
+    automatic, other = (reverse.row(base, k * w)[part].reshape(shape) for k in (1.0, -2.0))
     return diagnose(
-        reverse.row(base, w)[part],
-        reference,
-        error,
-        table.tolerance.relative,
-        input_shape=leaf.host_shape,
-        complex_input=leaf.complex,
-        x=x,
+        DerivativePair(
+            automatic, reference.reshape(shape), error.reshape(shape), table.tolerance.relative
+        ),
+        x=None if leaf.complex else x,
         output_shape=base.Y.leaves[i].host_shape,
-        other=reverse.row(base, -2.0 * w)[part],
+        other=other,
         symmetric=_directions(problem, j) if lies_in("symmetric", leaf, x) else "",
     )
 

@@ -1,87 +1,47 @@
-"""The sentences about findings: one function for each situation, and one line for each remedy."""
+"""The sentences about findings.
+
+`SENTENCES` has those that differ in names and numbers only. Where the words depend on the numbers,
+a function that is registered with `said` makes them. `REMEDIES` has the advice.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from enum import Enum
 from functools import singledispatch
+from typing import Any
 
 import numpy as np
 
+from adjudge import findings
 from adjudge.findings import (
-    AdditionOrder,
     Advice,
-    AffineOff,
     AllowSpread,
     AlsoWrong,
-    Asymmetric,
     Attribute,
-    BatchNotMade,
-    BatchRaised,
-    BatchUnlikeLoop,
-    BudgetSpent,
-    CarriesLess,
-    ClosesOver,
-    CoarseAgreement,
-    CoarseOperations,
-    CoarseProducts,
     Culprit,
-    DerivativeRaised,
     Detail,
     Disagreement,
-    DrawsRandom,
     Entry,
-    EqualRowsDiffer,
     Finding,
     Hides,
     IfItIterates,
-    ImplicitSamples,
     JudgedBy,
-    LayoutMatters,
-    LayoutRaised,
+    Layout,
     Meaning,
     Method,
-    ModesDisagree,
-    NarrowInaccurate,
-    NarrowWrong,
-    NoCheck,
-    NonzeroAtZero,
-    NotAdditive,
-    NotFinite,
-    NothingCompared,
-    NothingRead,
-    NotHomogeneous,
     NotInDouble,
-    NotSupported,
-    Raised,
-    RaisedAtPoint,
     Raiser,
-    RealForComplex,
     Reason,
-    ReferenceElsewhere,
     Refusal,
     Remedy,
-    RowLeaks,
-    RowsMissing,
     Rule,
-    Saturated,
     Scheme,
     Setting,
     Silence,
-    SpecialNumbers,
     Status,
     Task,
-    UndefinedNotZero,
-    UndefinedNotZeros,
-    UndefinedRaised,
     Unequal,
-    Unmarked,
-    Unrepeatable,
-    ValueInaccurate,
-    ValueInWay,
-    ValueUnder,
-    WritesInto,
-    WritesUnchecked,
-    WrongAttribute,
 )
 
 
@@ -125,7 +85,7 @@ def first_line(text: str) -> str:
 
 
 def _names_its_mode(finding: Finding) -> bool:
-    return isinstance(finding.detail, NotSupported | DerivativeRaised)
+    return isinstance(finding.detail, findings.NotSupported | findings.DerivativeRaised)
 
 
 def _about(finding: Finding) -> tuple[object, ...]:
@@ -136,13 +96,234 @@ def _about(finding: Finding) -> tuple[object, ...]:
 @singledispatch
 def said(detail: Detail, finding: Finding) -> list[str]:
     """Returns what a finding says: a line that stands alone, and the lines under it."""
-    raise NotImplementedError(f"no sentence for {type(detail).__name__}")
+    if type(detail) not in SENTENCES:
+        raise NotImplementedError(f"no sentence for {type(detail).__name__}")
+    named = _named(finding)
+    return [line.format_map(named) for line in SENTENCES[type(detail)]]
 
 
-# -- automatic values against estimates
+def _named(finding: Finding) -> dict[str, Any]:
+    """Returns what a sentence may name: the entry and the mode of a finding, the fields of its
+    detail, and words about the rule and the attribute that these are about.
+    """
+    fields = vars(finding.detail)
+    rule = fields.get("rule")
+    if not isinstance(rule, Rule):
+        rule = Rule.JVP if finding.mode[:1] == "F" else Rule.VJP
+    attribute = fields.get("attribute", Attribute.SHAPE)
+    on_device = attribute is Attribute.DEVICE
+    words = {name: _in_words(value) for name, value in fields.items()}
+    return {
+        **words,
+        **_RULE_WORDS[rule],
+        "rule": rule,
+        "entry": finding.entry or "the inputs",
+        "mode": finding.mode,
+        "output": words.get("output") or "every output",
+        "has": "is on device" if on_device else f"has {attribute}",
+        "has_too": "is on" if on_device else f"has {attribute}",
+        "of_attribute": f"{'on' if on_device else 'of'} the {attribute}",
+    }
+
+
+def _in_words(value: Any) -> Any:
+    """Returns several names as one text, and a member of an enumeration in its words."""
+    if isinstance(value, tuple) and value and all(isinstance(one, str) for one in value):
+        return ", ".join(value)
+    return WORDS.get(value, value) if isinstance(value, Enum) else value
 
 
 MODE_NAMES = {"R": "reverse mode", "F": "forward mode"}
+
+_RULE_WORDS = {
+    Rule.VJP: {
+        "rule_mode": MODE_NAMES["R"],
+        "direction": "backward",
+        "derivative": "gradient",
+        "primal": "input",
+    },
+    Rule.JVP: {
+        "rule_mode": MODE_NAMES["F"],
+        "direction": "forward",
+        "derivative": "tangent",
+        "primal": "output",
+    },
+}
+
+WORDS: dict[Enum, str] = {
+    Culprit.FUNCTION: "the function writes into",
+    Culprit.VJP: "the vjp (backward pass) writes into the cotangent of",
+    Culprit.JVP: "the jvp writes into the tangent of",
+    Layout.EXPANDED: "expanded (stride 0)",
+    Layout.WITH_GAPS: "transposed with gaps",
+    Hides.ZEROS: "nothing but zeros: a missing or wrong factor does not show there",
+    Hides.EQUAL: "equal numbers: entries that are mixed up, or shifted, do not show there",
+    Hides.FLAT: "no output depends on them here, so that no mistake shows",
+    Hides.REAL: "a complex array without imaginary part: a missing conjugate does not show there",
+    Task.UNDEFINED_TANGENTS: "undefined tangents",
+    Task.UNDEFINED_COTANGENTS: "undefined cotangents",
+    Task.ADDITIVITY: "additivity of the vjp",
+    Task.BATCHED_COTANGENTS: "batched cotangents",
+    Task.BATCHED_TANGENTS: "batched tangents",
+    Task.LOCALISATION: "the search for the wrong entries behind a projection",
+}
+"""Words for the members of enumerations that stand in the fields of a detail."""
+
+LOSES_DIGITS = "f loses digits on the way (cancellation, saturation), or is ill-conditioned"
+
+SENTENCES: dict[type[Detail], Sequence[str]] = {
+    findings.CoarseAgreement: (
+        "all {compared} comparisons agree, but only to {resolution:.0%} of the derivative",
+        "differences in so narrow a dtype would accept a missing term as well",
+    ),
+    findings.ModesDisagree: (
+        "forward and reverse mode disagree on {entry} ({count} of {compared} compared)",
+        "<w, J v>   {forward: .12g}",
+        "<J* w, v>  {reverse: .12g}",
+        "no differences are involved: one of the two rules is wrong",
+    ),
+    findings.AffineOff: (
+        "{entry}: off by a part of {part:.1e}, and the function is affine there",
+        "automatic   {automatic: .17g}",
+        "difference  {difference: .17g} ± {error:.1g}   (over the scale of x)",
+    ),
+    findings.LayoutRaised: (
+        "the vjp raises for a cotangent that is expanded, as that of a sum is, or transposed "
+        "with gaps in memory: {raised.kind}: {raised.message}",
+    ),
+    findings.UndefinedNotZero: (
+        "the gradient of {entry} is {value:.6g} when the cotangent of {output} is undefined",
+    ),
+    findings.UndefinedRaised: (
+        "the {rule} raises {error.kind} when the {rule.probe} of {output} is undefined: "
+        "{error.message}",
+    ),
+    findings.BatchRaised: ("the vmapped {rule} for {entry} raises {error.kind}: {error.message}",),
+    findings.BatchNotMade: ("the batch for {mode} raises {error.kind}: {error.message}",),
+    findings.EqualRowsDiffer: (
+        "the vmapped {rule} for {entry} is another one in each of two equal rows",
+    ),
+    findings.Asymmetric: (
+        "the second derivative of {of} is not symmetric in {entry}: <u, H v> is not <v, H u>",
+        "<u, H v>  {one: .12g}",
+        "<v, H u>  {two: .12g}   (apart by {part:.1e} of their terms)",
+        "no differences are involved: the derivative of the vjp is wrong, or the vjp is not the "
+        "gradient of any function",
+    ),
+    findings.RowsMissing: (
+        "no derivative between entries of the batch, where the function moves: other rows of the "
+        "output depend on {entry}",
+    ),
+    findings.RowLeaks: (
+        "a derivative where the function does not move: rows of {outputs} other than {row} leak "
+        "into the gradient of {entry}",
+        "these rows do not change by a bit when {entry} moves; their gradient there is up to "
+        "{largest:.6g}",
+    ),
+    findings.WritesInto: ("{by} {entry}, which it was handed",),
+    findings.WritesUnchecked: (
+        "the function writes into {entry}, which is not checked",
+        "every evaluation had a copy of its own, so the comparison stands",
+    ),
+    findings.AdditionOrder: ("on {device} additions may be done in another order at every call",),
+    findings.Unmarked: (
+        "not checked, since other inputs are marked (requires_grad) and not these: {names}",
+    ),
+    findings.SpecialNumbers: ("{names}: {hides}",),
+    findings.ImplicitSamples: (
+        "the derivative of {samplers} is that of the distribution (implicit reparametrisation), "
+        "not of f with the drawn numbers held fixed",
+        "differences disagree with it, right or wrong",
+    ),
+    findings.WrongAttribute: (
+        "the {derivative} of {entry} {has} {found}, the {primal} {has_too} {expected}",
+    ),
+    findings.RealForComplex: (
+        "the tangent of {entry} is {found}, the output is {expected}",
+        "a tangent is real where its primal is real, complex where it is complex",
+    ),
+    findings.ReferenceElsewhere: (
+        "the reference is another function: at {entry} it differs from f(x) by {gap:.3g} "
+        "({count} of {entries} entries)",
+        "function   {function: .17g}",
+        "reference  {reference: .17g}   (allowed difference {allowed:.3g})",
+    ),
+    findings.ValueInaccurate: (
+        "{dtype} value off by {ulps:.3g} ulp at {output}",
+        "{dtype:<9}{narrow: .9g}",
+        "float64  {double: .9g}",
+        LOSES_DIGITS,
+    ),
+    findings.CarriesLess: (
+        "the function carries {dtype} precision ({outputs} is rounded to {bits} bits)",
+        "it is judged by that; a smaller error in its derivative cannot be seen",
+    ),
+    findings.CoarseProducts: (
+        "products of {dtype} on {device} are computed to {eps:.1e}: {setting}",
+    ),
+    findings.CoarseOperations: (
+        "on {device} some operations round otherwise than {dtype}: {setting}",
+    ),
+    findings.NoCheck: ("no check can be made: {error.message}",),
+}
+"""The sentences by the situation, as lines of which the first stands alone."""
+
+
+UNEQUAL: dict[type[Unequal], tuple[str, str, str]] = {
+    findings.ValueUnder: ("the value under {rule_mode} is not f(x)", "{rule_mode}", "f(x)"),
+    findings.ValueInWay: (
+        "the function has another value under {way}",
+        "{way}",
+        "without {way}",
+    ),
+    findings.NotHomogeneous: (
+        "the {rule} is not linear in its {rule.probe}: "
+        "{rule}(-{factor} u) is not -{factor} {rule}(u)",
+        "{rule}(-{factor} u) / -{factor}",
+        "{rule}(u)",
+    ),
+    findings.NotAdditive: (
+        "the {rule} is not additive in its {rule.probe}: "
+        "{rule}(u + v) is not {rule}(u) + {rule}(v)",
+        "{rule}(u+v)",
+        "{rule}(u)+{rule}(v)",
+    ),
+    findings.LayoutMatters: (
+        "the vjp depends on the memory layout of its cotangent: it is wrong for one {layout}",
+        "{layout}",
+        "contiguous",
+    ),
+    findings.UndefinedNotZeros: (
+        "undefined tangents beside that of {leaf} do not act as zeros",
+        "undefined",
+        "zeros",
+    ),
+    findings.BatchUnlikeLoop: (
+        "the vmapped {rule} for {leaf} is not the loop over the batch",
+        "vmap",
+        "loop",
+    ),
+}
+"""A sentence, and what the one and the other number are called, where two ways to the same numbers
+differ."""
+
+
+@said.register
+def _unequal(detail: Unequal, finding: Finding) -> list[str]:
+    named = _named(finding)
+    sentence, *names = (part.format_map(named) for part in UNEQUAL[type(detail)])
+    width = max(map(len, names))
+    lines = [
+        f"{sentence}, at {finding.entry} and {detail.others} others",
+        f"{names[0]:<{width}}  {detail.one: .12g}",
+        f"{names[1]:<{width}}  {detail.two: .12g}",
+    ]
+    if isinstance(detail, findings.ValueInWay):
+        lines.append("one of the two evaluates another function, or loses digits")
+    return lines
+
+
+# -- automatic values against estimates
 
 
 @said.register
@@ -251,53 +432,14 @@ def _saturated(entry: Entry) -> str:
 
 
 @said.register
-def _saturated_entries(detail: Saturated, finding: Finding) -> list[str]:
+def _saturated_entries(detail: findings.Saturated, finding: Finding) -> list[str]:
     entries = "1 entry lies" if detail.count == 1 else f"{detail.count} entries lie"
     one = f"{detail.name} is {detail.value:.2g}"
     return [f"{entries} below the rounding of f, beside larger ones: {one}"]
 
 
 @said.register
-def _coarse_agreement(detail: CoarseAgreement, finding: Finding) -> list[str]:
-    return [
-        f"all {detail.compared} comparisons agree, but only to {detail.resolution:.0%} of the "
-        "derivative",
-        "differences in so narrow a dtype would accept a missing term as well",
-    ]
-
-
-@said.register
-def _modes_disagree(detail: ModesDisagree, finding: Finding) -> list[str]:
-    return [
-        f"forward and reverse mode disagree on {finding.entry} "
-        f"({detail.count} of {detail.compared} compared)",
-        f"<w, J v>   {detail.forward: .12g}",
-        f"<J* w, v>  {detail.reverse: .12g}",
-        "no differences are involved: one of the two rules is wrong",
-    ]
-
-
-@said.register
-def _affine_off(detail: AffineOff, finding: Finding) -> list[str]:
-    return [
-        f"{finding.entry}: off by a part of {detail.part:.1e}, and the function is affine there",
-        f"automatic   {detail.automatic: .17g}",
-        f"difference  {detail.difference: .17g} ± {detail.error:.1g}   (over the scale of x)",
-    ]
-
-
-_TASKS = {
-    Task.UNDEFINED_TANGENTS: "undefined tangents",
-    Task.UNDEFINED_COTANGENTS: "undefined cotangents",
-    Task.ADDITIVITY: "additivity of the vjp",
-    Task.BATCHED_COTANGENTS: "batched cotangents",
-    Task.BATCHED_TANGENTS: "batched tangents",
-    Task.LOCALISATION: "the search for the wrong entries behind a projection",
-}
-
-
-@said.register
-def _budget_spent(detail: BudgetSpent, finding: Finding) -> list[str]:
+def _budget_spent(detail: findings.BudgetSpent, finding: Finding) -> list[str]:
     left = []
     if detail.rows:
         left.append(f"{detail.rows} of {detail.all_rows} rows of reverse mode")
@@ -307,7 +449,7 @@ def _budget_spent(detail: BudgetSpent, finding: Finding) -> list[str]:
         left.append(
             f"{detail.doubtful} columns that two evaluations do not settle: no ladder was climbed"
         )
-    left += [_TASKS[task] for task in detail.tasks]
+    left += [WORDS[task] for task in detail.tasks]
     return [
         f"the budget is spent: {detail.compared} of {detail.planned} comparisons made, "
         f"{detail.spent} of max_evaluations={detail.limit:.0f}",
@@ -316,7 +458,7 @@ def _budget_spent(detail: BudgetSpent, finding: Finding) -> list[str]:
 
 
 @said.register
-def _nothing_compared(detail: NothingCompared, finding: Finding) -> list[str]:
+def _nothing_compared(detail: findings.NothingCompared, finding: Finding) -> list[str]:
     empty = ", ".join(f"{name} {shape}" for name, shape in detail.empty)
     agree = "; its shapes, its dtypes and a second run agree" if finding.note else ""
     return [f"nothing was compared: no entries in {empty}{agree}"]
@@ -325,81 +467,8 @@ def _nothing_compared(detail: NothingCompared, finding: Finding) -> list[str]:
 # -- identities of the rules
 
 
-def _side_by_side(
-    detail: Unequal, finding: Finding, sentence: str, names: tuple[str, str]
-) -> list[str]:
-    width = max(map(len, names))
-    return [
-        f"{sentence}, at {finding.entry} and {detail.others} others",
-        f"{names[0]:<{width}}  {detail.one: .12g}",
-        f"{names[1]:<{width}}  {detail.two: .12g}",
-    ]
-
-
 @said.register
-def _value_under(detail: ValueUnder, finding: Finding) -> list[str]:
-    mode = MODE_NAMES[detail.rule.letter]
-    sentence = f"the value under {mode} is not f(x)"
-    return _side_by_side(detail, finding, sentence, (mode, "f(x)"))
-
-
-@said.register
-def _value_in_way(detail: ValueInWay, finding: Finding) -> list[str]:
-    sentence = f"the function has another value under {detail.way}"
-    names = (detail.way, f"without {detail.way}")
-    return [
-        *_side_by_side(detail, finding, sentence, names),
-        "one of the two evaluates another function, or loses digits",
-    ]
-
-
-@said.register
-def _not_homogeneous(detail: NotHomogeneous, finding: Finding) -> list[str]:
-    rule = detail.rule
-    k = f"-{detail.factor}"
-    sentence = f"the {rule} is not linear in its {rule.probe}: {rule}({k} u) is not {k} {rule}(u)"
-    return _side_by_side(detail, finding, sentence, (f"{rule}({k} u) / {k}", f"{rule}(u)"))
-
-
-@said.register
-def _not_additive(detail: NotAdditive, finding: Finding) -> list[str]:
-    rule = detail.rule
-    sentence = (
-        f"the {rule} is not additive in its {rule.probe}: "
-        f"{rule}(u + v) is not {rule}(u) + {rule}(v)"
-    )
-    return _side_by_side(detail, finding, sentence, (f"{rule}(u+v)", f"{rule}(u)+{rule}(v)"))
-
-
-@said.register
-def _layout_matters(detail: LayoutMatters, finding: Finding) -> list[str]:
-    how = "expanded (stride 0)" if detail.layout == "expanded" else "transposed with gaps"
-    sentence = f"the vjp depends on the memory layout of its cotangent: it is wrong for one {how}"
-    return _side_by_side(detail, finding, sentence, (detail.layout, "contiguous"))
-
-
-@said.register
-def _layout_raised(detail: LayoutRaised, finding: Finding) -> list[str]:
-    return [
-        "the vjp raises for a cotangent that is expanded, as that of a sum is, or transposed with "
-        f"gaps in memory: {detail.raised.kind}: {detail.raised.message}",
-    ]
-
-
-@said.register
-def _undefined_not_zeros(detail: UndefinedNotZeros, finding: Finding) -> list[str]:
-    sentence = f"undefined tangents beside that of {detail.leaf} do not act as zeros"
-    return _side_by_side(detail, finding, sentence, ("undefined", "zeros"))
-
-
-@said.register
-def _batch_unlike_loop(detail: BatchUnlikeLoop, finding: Finding) -> list[str]:
-    sentence = f"the vmapped {detail.rule} for {detail.leaf} is not the loop over the batch"
-    return _side_by_side(detail, finding, sentence, ("vmap", "loop"))
-
-
-@said.register
-def _nonzero_at_zero(detail: NonzeroAtZero, finding: Finding) -> list[str]:
+def _nonzero_at_zero(detail: findings.NonzeroAtZero, finding: Finding) -> list[str]:
     probe = detail.rule.probe
     rule = "backward" if detail.rule is Rule.VJP else "forward"
     return [
@@ -411,55 +480,7 @@ def _nonzero_at_zero(detail: NonzeroAtZero, finding: Finding) -> list[str]:
 
 
 @said.register
-def _undefined_not_zero(detail: UndefinedNotZero, finding: Finding) -> list[str]:
-    which = detail.output or "every output"
-    return [
-        f"the gradient of {finding.entry} is {detail.value:.6g} when the cotangent of {which} is "
-        "undefined"
-    ]
-
-
-@said.register
-def _undefined_raised(detail: UndefinedRaised, finding: Finding) -> list[str]:
-    which, error, rule = detail.output or "every output", detail.error, detail.rule
-    return [
-        f"the {rule} raises {error.kind} when the {rule.probe} of {which} is undefined: "
-        f"{error.message}"
-    ]
-
-
-@said.register
-def _batch_raised(detail: BatchRaised, finding: Finding) -> list[str]:
-    return [f"the vmapped {detail.rule} for {finding.entry} {_raises(detail.error)}"]
-
-
-@said.register
-def _batch_not_made(detail: BatchNotMade, finding: Finding) -> list[str]:
-    return [f"the batch for {finding.mode} {_raises(detail.error)}"]
-
-
-@said.register
-def _equal_rows_differ(detail: EqualRowsDiffer, finding: Finding) -> list[str]:
-    return [
-        f"the vmapped {detail.rule} for {finding.entry} is another one in each of two equal rows"
-    ]
-
-
-@said.register
-def _asymmetric(detail: Asymmetric, finding: Finding) -> list[str]:
-    inputs = finding.entry or "the inputs"
-    return [
-        f"the second derivative of {detail.of} is not symmetric in {inputs}: <u, H v> is not "
-        "<v, H u>",
-        f"<u, H v>  {detail.one: .12g}",
-        f"<v, H u>  {detail.two: .12g}   (apart by {detail.part:.1e} of their terms)",
-        "no differences are involved: the derivative of the vjp is wrong, or the vjp is not the "
-        "gradient of any function",
-    ]
-
-
-@said.register
-def _nothing_read(detail: NothingRead, finding: Finding) -> list[str]:
+def _nothing_read(detail: findings.NothingRead, finding: Finding) -> list[str]:
     triangle = f"the strict {'upper' if detail.upper else 'lower'} triangle of {detail.leaf}"
     return [
         f"a derivative where the function reads nothing: {triangle}: {detail.count} of "
@@ -469,51 +490,11 @@ def _nothing_read(detail: NothingRead, finding: Finding) -> list[str]:
     ]
 
 
-@said.register
-def _rows_missing(detail: RowsMissing, finding: Finding) -> list[str]:
-    return [
-        "no derivative between entries of the batch, where the function moves: other rows of the "
-        f"output depend on {finding.entry}"
-    ]
-
-
-@said.register
-def _row_leaks(detail: RowLeaks, finding: Finding) -> list[str]:
-    return [
-        f"a derivative where the function does not move: rows of {', '.join(detail.outputs)} other "
-        f"than {detail.row} leak into the gradient of {finding.entry}",
-        f"these rows do not change by a bit when {finding.entry} moves; their gradient there is up "
-        f"to {detail.largest:.6g}",
-    ]
-
-
 # -- purity and repeatability
 
 
-_CULPRITS = {
-    Culprit.FUNCTION: "the function",
-    Culprit.VJP: "the vjp (backward pass)",
-    Culprit.JVP: "the jvp",
-}
-
-
 @said.register
-def _writes_into(detail: WritesInto, finding: Finding) -> list[str]:
-    probe = {Culprit.VJP: "the cotangent of ", Culprit.JVP: "the tangent of "}
-    what = probe.get(detail.by, "") + finding.entry
-    return [f"{_CULPRITS[detail.by]} writes into {what}, which it was handed"]
-
-
-@said.register
-def _writes_unchecked(detail: WritesUnchecked, finding: Finding) -> list[str]:
-    return [
-        f"the function writes into {finding.entry}, which is not checked",
-        "every evaluation had a copy of its own, so the comparison stands",
-    ]
-
-
-@said.register
-def _unrepeatable(detail: Unrepeatable, finding: Finding) -> list[str]:
+def _unrepeatable(detail: findings.Unrepeatable, finding: Finding) -> list[str]:
     what, calls = finding.entry, "evaluations at the same x"
     if detail.rule is not None:
         what = f"the {detail.rule} at {finding.entry}"
@@ -532,7 +513,7 @@ def _unrepeatable(detail: Unrepeatable, finding: Finding) -> list[str]:
     return lines
 
 
-def _looks(detail: Unrepeatable) -> str:
+def _looks(detail: findings.Unrepeatable) -> str:
     if detail.reordered:
         return "as another order of additions makes (atomics, threads)"
     if detail.rounding:
@@ -541,12 +522,7 @@ def _looks(detail: Unrepeatable) -> str:
 
 
 @said.register
-def _addition_order(detail: AdditionOrder, finding: Finding) -> list[str]:
-    return [f"on {detail.device} additions may be done in another order at every call"]
-
-
-@said.register
-def _draws_random(detail: DrawsRandom, finding: Finding) -> list[str]:
+def _draws_random(detail: findings.DrawsRandom, finding: Finding) -> list[str]:
     lines = ["the function advances the global random state"]
     if detail.replayed:
         lines.append("which was put back before each evaluation, so that all drew the same numbers")
@@ -561,7 +537,7 @@ def _draws_random(detail: DrawsRandom, finding: Finding) -> list[str]:
 
 
 @said.register
-def _closes_over(detail: ClosesOver, finding: Finding) -> list[str]:
+def _closes_over(detail: findings.ClosesOver, finding: Finding) -> list[str]:
     unreached = ", ".join(detail.unreached)
     return [
         f"the function closes over {', '.join(detail.names)}, whose derivatives are not checked",
@@ -569,39 +545,11 @@ def _closes_over(detail: ClosesOver, finding: Finding) -> list[str]:
     ]
 
 
-@said.register
-def _unmarked(detail: Unmarked, finding: Finding) -> list[str]:
-    names = ", ".join(detail.names)
-    return [f"not checked, since other inputs are marked (requires_grad) and not these: {names}"]
-
-
-_HIDES = {
-    Hides.ZEROS: "nothing but zeros: a missing or wrong factor does not show there",
-    Hides.EQUAL: "equal numbers: entries that are mixed up, or shifted, do not show there",
-    Hides.FLAT: "no output depends on them here, so that no mistake shows",
-    Hides.REAL: "a complex array without imaginary part: a missing conjugate does not show there",
-}
-
-
-@said.register
-def _special_numbers(detail: SpecialNumbers, finding: Finding) -> list[str]:
-    return [f"{', '.join(detail.names)}: {_HIDES[detail.hides]}"]
-
-
-@said.register
-def _implicit_samples(detail: ImplicitSamples, finding: Finding) -> list[str]:
-    return [
-        f"the derivative of {' and '.join(detail.samplers)} is that of the distribution (implicit "
-        "reparametrisation), not of f with the drawn numbers held fixed",
-        "differences disagree with it, right or wrong",
-    ]
-
-
 # -- values, shapes, dtypes, devices
 
 
 @said.register
-def _not_finite(detail: NotFinite, finding: Finding) -> list[str]:
+def _not_finite(detail: findings.NotFinite, finding: Finding) -> list[str]:
     entries = f"{detail.count} of {detail.entries} output entries are not finite"
     if detail.left_out:
         claimed = "the rule gives a derivative there; " if finding.open else ""
@@ -612,59 +560,19 @@ def _not_finite(detail: NotFinite, finding: Finding) -> list[str]:
     return [f"{finding.entry} is {detail.value} at x: {entries}"]
 
 
-@said.register
-def _wrong_attribute(detail: WrongAttribute, finding: Finding) -> list[str]:
-    what, like = _derivative(detail.rule)
-    if detail.attribute is Attribute.DEVICE:
-        return [
-            f"the {what} of {finding.entry} is on device {detail.found}, the {like} is on "
-            f"{detail.expected}"
-        ]
-    return [
-        f"the {what} of {finding.entry} has {detail.attribute} {detail.found}, the {like} has "
-        f"{detail.attribute} {detail.expected}"
-    ]
-
-
-def _derivative(rule: Rule) -> tuple[str, str]:
-    """Returns what a rule makes, and what that belongs to."""
-    return ("gradient", "input") if rule is Rule.VJP else ("tangent", "output")
-
-
-@said.register
-def _real_for_complex(detail: RealForComplex, finding: Finding) -> list[str]:
-    return [
-        f"the tangent of {finding.entry} is {detail.found}, the output is {detail.expected}",
-        "a tangent is real where its primal is real, complex where it is complex",
-    ]
-
-
-@said.register
-def _reference_elsewhere(detail: ReferenceElsewhere, finding: Finding) -> list[str]:
-    return [
-        f"the reference is another function: at {finding.entry} it differs from f(x) by "
-        f"{detail.gap:.3g} ({detail.count} of {detail.entries} entries)",
-        f"function   {detail.function: .17g}",
-        f"reference  {detail.reference: .17g}   (allowed difference {detail.allowed:.3g})",
-    ]
-
-
 # -- precision
 
 
-LOSES_DIGITS = "f loses digits on the way (cancellation, saturation), or is ill-conditioned"
-
-
-def _two_precisions(detail: NarrowWrong | NarrowInaccurate | ValueInaccurate) -> list[str]:
+def _two_precisions(detail: findings.NarrowWrong | findings.NarrowInaccurate) -> list[str]:
     return [f"{detail.dtype:<9}{detail.narrow: .9g}", f"{'float64':<9}{detail.double: .9g}"]
 
 
-def _off(detail: NarrowWrong | NarrowInaccurate) -> str:
+def _off(detail: findings.NarrowWrong | findings.NarrowInaccurate) -> str:
     return f"off by {detail.ulps:.3g} ulp" if np.isfinite(detail.narrow) else "not finite"
 
 
 @said.register
-def _narrow_wrong(detail: NarrowWrong, finding: Finding) -> list[str]:
+def _narrow_wrong(detail: findings.NarrowWrong, finding: Finding) -> list[str]:
     factor = f", all entries by the factor {detail.factor:.6g}" if detail.factor != 1 else ""
     return [
         f"{finding.entry}: float64 derivative {'right' if detail.right else 'undecided'}, "
@@ -675,45 +583,12 @@ def _narrow_wrong(detail: NarrowWrong, finding: Finding) -> list[str]:
 
 
 @said.register
-def _narrow_inaccurate(detail: NarrowInaccurate, finding: Finding) -> list[str]:
+def _narrow_inaccurate(detail: findings.NarrowInaccurate, finding: Finding) -> list[str]:
     return [
         f"{'formula PASS; ' if detail.right else ''}{detail.dtype} derivative {_off(detail)} at "
         f"{finding.entry}",
         *_two_precisions(detail),
         LOSES_DIGITS,
-    ]
-
-
-@said.register
-def _value_inaccurate(detail: ValueInaccurate, finding: Finding) -> list[str]:
-    return [
-        f"{detail.dtype} value off by {detail.ulps:.3g} ulp at {detail.output}",
-        *_two_precisions(detail),
-        LOSES_DIGITS,
-    ]
-
-
-@said.register
-def _carries_less(detail: CarriesLess, finding: Finding) -> list[str]:
-    return [
-        f"the function carries {detail.dtype} precision ({', '.join(detail.outputs)} is rounded "
-        f"to {detail.bits} bits)",
-        "it is judged by that; a smaller error in its derivative cannot be seen",
-    ]
-
-
-@said.register
-def _coarse_products(detail: CoarseProducts, finding: Finding) -> list[str]:
-    return [
-        f"products of {detail.dtype} on {detail.device} are computed to {detail.eps:.1e}: "
-        f"{detail.setting}"
-    ]
-
-
-@said.register
-def _coarse_operations(detail: CoarseOperations, finding: Finding) -> list[str]:
-    return [
-        f"on {detail.device} some operations round otherwise than {detail.dtype}: {detail.setting}"
     ]
 
 
@@ -738,7 +613,11 @@ def why_not_in_double(detail: NotInDouble) -> str:
     elif detail.refusal is Refusal.NOT_SUPPORTED:
         words = detail.words
     elif detail.refusal is Refusal.STAYS_NARROW:
-        of = "" if detail.gradient is None else f"the {_derivative(detail.gradient)[0]} of "
+        of = (
+            ""
+            if detail.gradient is None
+            else f"the {_RULE_WORDS[detail.gradient]['derivative']} of "
+        )
         words = f"{of}{detail.name} stays {detail.words}"
     else:
         words = _REFUSALS[detail.refusal]
@@ -748,33 +627,24 @@ def why_not_in_double(detail: NotInDouble) -> str:
 # -- exceptions
 
 
-def _raises(error: Raised) -> str:
-    return f"raises {error.kind}: {error.message}"
-
-
 @said.register
-def _not_supported(detail: NotSupported, finding: Finding) -> list[str]:
+def _not_supported(detail: findings.NotSupported, finding: Finding) -> list[str]:
     return [detail.found, *([detail.remedy] if detail.remedy else [])]
 
 
 @said.register
-def _derivative_raised(detail: DerivativeRaised, finding: Finding) -> list[str]:
+def _derivative_raised(detail: findings.DerivativeRaised, finding: Finding) -> list[str]:
     message = detail.error.message.strip() or "no message"
     does = "does not run in this way: it " if detail.beside else ""
     return [f"the derivative {does}raises {detail.error.kind}: {message}"]
 
 
 @said.register
-def _raised_at_point(detail: RaisedAtPoint, finding: Finding) -> list[str]:
+def _raised_at_point(detail: findings.RaisedAtPoint, finding: Finding) -> list[str]:
     if detail.by is Raiser.UNSTABLE_OUTPUT:
         return [f"f changes the shape or dtype of its output: {detail.error.message}"]
-    who = "f" if detail.by is Raiser.FUNCTION else "f does not raise; its derivative"
-    return [f"{who} {_raises(detail.error)}"]
-
-
-@said.register
-def _no_check(detail: NoCheck, finding: Finding) -> list[str]:
-    return [f"no check can be made: {detail.error.message}"]
+    who = "f raises" if detail.by is Raiser.FUNCTION else "f does not raise; its derivative raises"
+    return [f"{who} {detail.error.kind}: {detail.error.message}"]
 
 
 # -- remedies
@@ -789,7 +659,7 @@ def advice(remedy: Advice, finding: Finding) -> str:
     if isinstance(remedy, AllowSpread):
         allow = f"allow the spread: nondet_tol={remedy.nondet_tol:g}"
         detail = finding.detail
-        assert isinstance(detail, Unrepeatable)
+        assert isinstance(detail, findings.Unrepeatable)
         if detail.rule is not None:
             return f"make the {detail.rule} repeatable, or {allow}"
         if detail.rounding:
@@ -804,32 +674,10 @@ def advice(remedy: Advice, finding: Finding) -> str:
             "a fixed point, a solver), its derivative is no closer: tighten that, or fix the "
             f"number of steps, for the check; or allow it: atol={remedy.atol:.0e}"
         )
-    words = REMEDIES[remedy]
-    return words if isinstance(words, str) else words(finding)
+    return REMEDIES[remedy].format_map(_named(finding))
 
 
-def _rule(finding: Finding) -> Rule:
-    """Returns the rule that a finding is about."""
-    rule = getattr(finding.detail, "rule", None)
-    return rule if isinstance(rule, Rule) else Rule.JVP if finding.mode[:1] == "F" else Rule.VJP
-
-
-def _return_attribute(finding: Finding) -> str:
-    what, like = _derivative(_rule(finding))
-    detail = finding.detail
-    attribute = detail.attribute if isinstance(detail, WrongAttribute) else Attribute.SHAPE
-    if attribute is Attribute.DEVICE:
-        return f"return a {what} on the device of its {like}"
-    return f"return a {what} of the {attribute} of its {like}"
-
-
-def _apply_linear_map(finding: Finding) -> str:
-    rule = _rule(finding)
-    what = "backward pass" if rule is Rule.VJP else "forward rule"
-    return f"the {what} must apply a linear map to its {rule.probe}"
-
-
-REMEDIES: dict[Remedy, str | Callable[[Finding], str]] = {
+REMEDIES = {
     Remedy.MOVE_OFF_KINK: "move x off the kink to check the derivative itself",
     Remedy.DECLARE_SURROGATE: (
         "return zero; or, where the gradient replaces that of a staircase on purpose, say what it "
@@ -852,25 +700,21 @@ REMEDIES: dict[Remedy, str | Callable[[Finding], str]] = {
     Remedy.MEND_CONSTANT: "there is no truncation: mend the constant, or the precision, of the "
     "rule",
     Remedy.MEND_NARROW_DTYPE: "look for what depends on the dtype: a kernel, a cast, a constant",
-    Remedy.MULTIPLY_BY_PROBE: lambda finding: (
-        f"multiply by the {_rule(finding).probe}, and by nothing that depends on it"
-    ),
-    Remedy.LIMIT_PROBE: lambda finding: (
-        f"the rule loses digits in proportion to the size of its {_rule(finding).probe}, under a "
+    Remedy.MULTIPLY_BY_PROBE: ("multiply by the {rule.probe}, and by nothing that depends on it"),
+    Remedy.LIMIT_PROBE: (
+        "the rule loses digits in proportion to the size of its {rule.probe}, under a "
         "scaled loss for example"
     ),
-    Remedy.APPLY_LINEAR_MAP: _apply_linear_map,
+    Remedy.APPLY_LINEAR_MAP: "the {direction} pass must apply a linear map to its {rule.probe}",
     Remedy.READ_STRIDES: "read the cotangent by its strides, or copy it into contiguous memory "
     "first",
-    Remedy.ACCEPT_UNDEFINED: lambda finding: (
-        f"treat an undefined (None) {_rule(finding).probe} as zeros"
-    ),
-    Remedy.ACCEPT_OR_EXCUSE_UNDEFINED: lambda finding: (
-        f"treat an undefined (None) {_rule(finding).probe} as zeros, or pass "
+    Remedy.ACCEPT_UNDEFINED: ("treat an undefined (None) {rule.probe} as zeros"),
+    Remedy.ACCEPT_OR_EXCUSE_UNDEFINED: (
+        "treat an undefined (None) {rule.probe} as zeros, or pass "
         "check_undefined_grad=False if it cannot occur"
     ),
     Remedy.RETURN_VALUE: "the rule for the derivative must return the value of the function",
-    Remedy.RETURN_ATTRIBUTE: _return_attribute,
+    Remedy.RETURN_ATTRIBUTE: "return a {derivative} {of_attribute} of its {primal}",
     Remedy.ZERO_GRADIENT: "zero the gradient there",
     Remedy.ZERO_GRADIENT_OR_CHECK_SYMMETRIC: "zero the gradient there; it is symmetric, so the "
     "input likely stands for a symmetric matrix: check along symmetric matrices: "
@@ -879,10 +723,10 @@ REMEDIES: dict[Remedy, str | Callable[[Finding], str]] = {
     Remedy.SEPARATE_ROWS: "keep the entries of the batch apart in the vjp",
     Remedy.WORK_ON_COPY: "work on a copy; a caller's array must not change",
     Remedy.PASS_RANDOM_NUMBERS: "random numbers that the function draws differ there: pass them in",
-    Remedy.GIVE_BATCHING_RULE: lambda finding: (
-        f"give the {_rule(finding)} a batching rule, or leave out the check of batched gradients"
+    Remedy.GIVE_BATCHING_RULE: (
+        "give the {rule} a batching rule, or leave out the check of batched gradients"
     ),
-    Remedy.MEND_BATCHING_RULE: lambda finding: f"mend the batching rule of the {_rule(finding)}",
+    Remedy.MEND_BATCHING_RULE: "mend the batching rule of the {rule}",
     Remedy.USE_HIGHEST_PRECISION: "allowed for here; highest_precision=True checks without it",
     Remedy.TRY_HIGHEST_PRECISION: "if they are used here, see what is left without it: "
     "highest_precision=True",
