@@ -12,7 +12,8 @@ let all others through: a mistake in adjudge itself is never taken for a propert
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import Enum, auto
 from types import TracebackType
@@ -101,6 +102,17 @@ A check switches NumPy's warnings off for its own arithmetic: values of f may be
 large as they can be, and what is computed from them is judged, not warned about. The code of others
 runs as the user set it.
 """
+
+
+@contextmanager
+def quiet_arithmetic() -> Iterator[None]:
+    """Switches NumPy's warnings off until it ends, for all but the code of others."""
+    users = USERS_ERRSTATE.set(USERS_ERRSTATE.get() or {**np.geterr()})
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    finally:
+        USERS_ERRSTATE.reset(users)
 
 
 class running:  # noqa: N801 it is used as a function, as `contextlib.suppress` is

@@ -106,10 +106,9 @@ def norm(terms: Vector) -> Vector:
     plain = np.sqrt(np.einsum("...i,...i->...", terms, terms))  # a sum that overflows is infinite
     if ((plain > 1e-140) & (plain < 1e140)).all() or not terms.any():
         return np.asarray(plain)
-    with np.errstate(all="ignore"):
-        largest = np.max(np.abs(terms), axis=-1, initial=0.0)
-        unit = np.where((largest > 0) & np.isfinite(largest), largest, 1.0)
-        return np.asarray(unit * np.sqrt(np.sum((terms / unit[..., None]) ** 2, axis=-1)))
+    largest = np.max(np.abs(terms), axis=-1, initial=0.0)
+    unit = np.where((largest > 0) & np.isfinite(largest), largest, 1.0)
+    return np.asarray(unit * np.sqrt(np.sum((terms / unit[..., None]) ** 2, axis=-1)))
 
 
 def lowest_bit(values: Vector) -> Vector:

@@ -116,16 +116,15 @@ class Analytic(Reference):
         return None
 
     def along(self, link: Link, x: Vector, v: Direction) -> Estimate:
-        with np.errstate(all="ignore"):
-            if self.jvp is not None:
-                value = link.push(self.jvp, x, v.vector)
-                size = np.abs(value)
-            else:
-                assert self.vjp is not None  # the constructor saw to it
-                moves = v.vector != 0
-                terms = link.rows(self.vjp, x)[:, moves] * v.vector[moves]
-                value, size = terms.sum(axis=1), np.abs(terms).sum(axis=1)
-            error = ANALYTIC_UNITS * 2.0**-52 * size
+        if self.jvp is not None:
+            value = link.push(self.jvp, x, v.vector)
+            size = np.abs(value)
+        else:
+            assert self.vjp is not None  # the constructor saw to it
+            moves = v.vector != 0
+            terms = link.rows(self.vjp, x)[:, moves] * v.vector[moves]
+            value, size = terms.sum(axis=1), np.abs(terms).sum(axis=1)
+        error = ANALYTIC_UNITS * 2.0**-52 * size
         return Estimate(value, error, value != 0, Method(Scheme.REFERENCE, reference=self.name))
 
 

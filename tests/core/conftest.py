@@ -8,12 +8,21 @@ import array_api_strict
 import numpy as np
 import pytest
 
+from adjudge.errors import quiet_arithmetic
+
 
 @pytest.fixture(autouse=True)
 def seeds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seeds that a test does not choose: another one a check, the same in every run."""
     numbers = itertools.count(1)
     monkeypatch.setattr("adjudge.check.options.fresh_seed", lambda: next(numbers))
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """The settings of NumPy within a check, for tests that call what runs there alone."""
+    with quiet_arithmetic():
+        yield
 
 
 @pytest.fixture

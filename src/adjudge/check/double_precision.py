@@ -197,18 +197,17 @@ def carries_double(base: Base, seed: int, steps: tuple[float, ...] = DOUBLE_STEP
         return size
 
     long, short, *shortest = steps
-    with np.errstate(all="ignore"):
-        one, two = slope(long), slope(short)
-        size = largest(np.fmax(np.abs(one), np.abs(base.values)))
-        rough = np.abs(one - two) > DOUBLE_ROUGHNESS * size
-        if not shortest:  # a fast function has another slope there, and still it moves
-            return not bool(np.any(rough & (two == 0)))
-        if not np.any(rough):
-            return True
-        three = slope(shortest[0])
-        size = largest(np.where(rough, np.abs(three), 0.0))
-        apart = np.abs(two - three) > DOUBLE_ROUGHNESS * size
-        return not bool(np.any(rough & (apart | (size == 0))))
+    one, two = slope(long), slope(short)
+    size = largest(np.fmax(np.abs(one), np.abs(base.values)))
+    rough = np.abs(one - two) > DOUBLE_ROUGHNESS * size
+    if not shortest:  # a fast function has another slope there, and still it moves
+        return not bool(np.any(rough & (two == 0)))
+    if not np.any(rough):
+        return True
+    three = slope(shortest[0])
+    size = largest(np.where(rough, np.abs(three), 0.0))
+    apart = np.abs(two - three) > DOUBLE_ROUGHNESS * size
+    return not bool(np.any(rough & (apart | (size == 0))))
 
 
 def _first_line(error: BaseException) -> str:

@@ -82,9 +82,8 @@ def near(space: Space, one: Vector, two: Vector) -> bool:
         a, b = one[part], two[part]
         if np.array_equal(a, b, equal_nan=True):
             continue
-        with np.errstate(all="ignore"):
-            size = np.max(np.abs(a), initial=0.0, where=np.isfinite(a))
-            apart = np.abs(a - b) > rounding_part(leaf.eps) * size
+        size = np.max(np.abs(a), initial=0.0, where=np.isfinite(a))
+        apart = np.abs(a - b) > rounding_part(leaf.eps) * size
         if np.any(apart) or not np.array_equal(np.isfinite(a), np.isfinite(b)):
             return False
         if not np.array_equal(a[~np.isfinite(a)], b[~np.isfinite(a)], equal_nan=True):
@@ -183,9 +182,8 @@ def forward_by_reverse(base: Base, row: Image, column: Image, seed: int) -> int:
     compared = 0
     for t, image in columns:
         for its, here, leaf in zip(rows, base.Y.slices, base.Y.leaves, strict=True):
-            with np.errstate(all="ignore"):
-                one, two = image[here] @ w[here], its @ t
-                size = np.abs(image[here]) @ np.abs(w[here]) + np.abs(its) @ np.abs(t)
+            one, two = image[here] @ w[here], its @ t
+            size = np.abs(image[here]) @ np.abs(w[here]) + np.abs(its) @ np.abs(t)
             if not abs(one - two) <= rounding_part(leaf.eps) * size:
                 return 0
             compared += 1

@@ -19,7 +19,7 @@ import numpy as np
 
 from adjudge.check.one_problem import Judgement
 from adjudge.engine import Array, Environment
-from adjudge.errors import USERS_ERRSTATE, Source, UnstableOutputError, source_of
+from adjudge.errors import Source, UnstableOutputError, quiet_arithmetic, source_of
 from adjudge.findings import (
     AdditionOrder,
     CoarseOperations,
@@ -68,9 +68,8 @@ def surroundings(problem: Problem, f: object, *, highest: bool = False) -> Itera
     environment = problem.backend.environment
     filters: Any = warnings.filters  # a list, though it is declared as a sequence
     filters_before = list(filters)
-    users_errstate = USERS_ERRSTATE.set(USERS_ERRSTATE.get() or {**np.geterr()})
     with (
-        np.errstate(all="ignore"),
+        quiet_arithmetic(),
         environment.isolation(problem.x),
         environment.highest_precision() if highest else nullcontext(),
         ExitStack() as buffers,
@@ -84,7 +83,6 @@ def surroundings(problem: Problem, f: object, *, highest: bool = False) -> Itera
             _point_to_sets(problem, error)
             raise
         finally:
-            USERS_ERRSTATE.reset(users_errstate)
             seen.drawn = seen.generators.has_moved()
             if seen.drawn:
                 seen.generators.put_back()

@@ -17,7 +17,7 @@ import numpy as np
 from adjudge.constants import PLAIN_NUMBER_RTOL, STRAY_FACTOR, WRONG_FACTOR
 from adjudge.cross.engine import Engine, Numbers, Output, Quantity
 from adjudge.cross.report import VALUE, Cause, Divergence
-from adjudge.errors import AdjudgeError, Catching, NotSupportedError
+from adjudge.errors import AdjudgeError, Catching, NotSupportedError, quiet_arithmetic
 from adjudge.findings import Status, Verdict
 from adjudge.floats import Vector
 from adjudge.jacobian import Sides, points_around, points_within_rounding, random_probes
@@ -132,6 +132,7 @@ class EngineComparison:
         """What is compared, the value first."""
         return quantities(self.engines[0], self.modes, self.seed)
 
+    @quiet_arithmetic()
     def judge(self, pairs: Sequence[tuple[Engine, Engine]], double: Engine | None = None) -> None:
         """Compares pairs of engines: structure, values, then derivatives, as far as both are alike.
 
@@ -259,8 +260,7 @@ class EngineComparison:
         k = int(named[np.argmax(found.ratio[named])])
         p, bound = int(found.probe[k]), WRONG_FACTOR * found.allowed
         a, b = (numbers.rows[:, 0] for numbers in pair)
-        with np.errstate(all="ignore"):
-            apart = np.count_nonzero((np.abs(a - b) > bound) | (np.isfinite(a) != np.isfinite(b)))
+        apart = np.count_nonzero((np.abs(a - b) > bound) | (np.isfinite(a) != np.isfinite(b)))
         ratio = np.inf if found.not_finite[k] else float(found.ratio[k]) / WRONG_FACTOR
         largest = LargestDifference(
             k, p, float(a[p, k]), float(b[p, k]), float(bound[k]), max(int(apart), 1), ratio,

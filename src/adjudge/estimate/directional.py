@@ -311,8 +311,7 @@ def with_odd_powers(base: Base, found: Column, doubted: NDArray[np.bool_]) -> Co
         u, parts = base.coarsest_eps, base.whole.slices
         both.append(ladder(samples, u, base.values, base.noise, parts, odd=True))
     before, odd = found.estimate, combined(*both)
-    with np.errstate(all="ignore"):
-        narrower = doubted & (odd.error < before.error)
+    narrower = doubted & (odd.error < before.error)
     value = np.where(narrower, odd.value, before.value)
     error = np.where(narrower, odd.error, before.error)
     return replace(found, estimate=replace(before, value=value, error=error))
@@ -398,12 +397,9 @@ def with_jumps(problem: Problem, base: Base, found: Column) -> Column:
     bar is too wide for rounding.
     """
     estimate, eps = found.estimate, base.coarsest_eps
-    with np.errstate(all="ignore"):
-        size = base.magnitude(base.values)
-        wide = np.fmax(
-            JUMP_BAR_PART * np.abs(estimate.value), JUMP_BAR_UNITS * eps * size / found.step
-        )
-        suspects = estimate.moved & (estimate.error > wide)
+    size = base.magnitude(base.values)
+    wide = np.fmax(JUMP_BAR_PART * np.abs(estimate.value), JUMP_BAR_UNITS * eps * size / found.step)
+    suspects = estimate.moved & (estimate.error > wide)
     if found.step == 0 or not np.any(suspects):
         return found
     ratio = 2.0**-2 if eps > COARSE_EPS else 2.0**-8 if eps < NARROW_EPS else 2.0**-4
@@ -412,8 +408,7 @@ def with_jumps(problem: Problem, base: Base, found: Column) -> Column:
         moves = [sign * found.step * ratio**k * found.vector for k in range(3)]
         points = [problem.clipped(problem.origin + move) for move in moves]
         values = [evaluate(problem, base, point, Purpose.JUMP) for point in points]
-        with np.errstate(all="ignore"):
-            sides.append(np.array(values) - base.values)
+        sides.append(np.array(values) - base.values)
     seen = suspects & jumps(sides[0], sides[1], eps * size + base.noise)
     if not seen.any():
         return found
@@ -449,12 +444,10 @@ def with_defects(
     def slope(tangent: Vector, h: float) -> Vector:
         point = problem.clipped(problem.origin + h * tangent)
         values = evaluate(problem, base, point, Move(names, h, tangent=True))
-        with np.errstate(all="ignore"):
-            return np.asarray((values - base.values) / h)
+        return np.asarray((values - base.values) / h)
 
-    with np.errstate(all="ignore"):
-        unit = base.coarsest_eps * base.magnitude(base.values) + base.noise
-        unit = unit / steps[-1]
+    unit = base.coarsest_eps * base.magnitude(base.values) + base.noise
+    unit = unit / steps[-1]
 
     # The tangents are the same in every check, so that no verdict depends on them.
     def tangent(k: int) -> Vector:
@@ -514,11 +507,10 @@ def _quantised(problem: Problem, tangent: Tangent, steps: Sequence[float]) -> Ta
             coarsest = leaf.eps * (2 * _reach(x) + steps[0] * _reach(v))
             if coarsest <= tangent.units[k] * steps[-1]:
                 continue
-        with np.errstate(all="ignore"):
-            reach = np.abs(x) + steps[0] * np.abs(v)
-            spacing = 2.0 ** np.floor(np.log2(np.where(reach > 0, reach, 1.0))) * leaf.eps
-            unit = spacing / steps[-1]
-            rounded = np.where(np.isfinite(unit) & (reach > 0), np.round(v / unit) * unit, v)
+        reach = np.abs(x) + steps[0] * np.abs(v)
+        spacing = 2.0 ** np.floor(np.log2(np.where(reach > 0, reach, 1.0))) * leaf.eps
+        unit = spacing / steps[-1]
+        rounded = np.where(np.isfinite(unit) & (reach > 0), np.round(v / unit) * unit, v)
         if vector is tangent.vector:
             vector = vector.copy()
         # An entry whose spacing is wider than its move keeps one unit, rather than drop out of the
@@ -577,11 +569,10 @@ def sample_at(
         moves = ahead - origin, behind - origin
     else:
         finite = np.isfinite(origin)
-        with np.errstate(invalid="ignore"):
-            moves = (
-                np.where(finite, ahead - origin, 0.0),
-                np.where(finite, behind - origin, 0.0),
-            )
+        moves = (
+            np.where(finite, ahead - origin, 0.0),
+            np.where(finite, behind - origin, 0.0),
+        )
     if not moves[0].any() or not (one_sided or moves[1].any()):
         return None
     plus = evaluate(problem, base, ahead, move)

@@ -49,11 +49,10 @@ def _lasts(parts: Vector, kept: float, error: Vector, *, grows: bool = False) ->
     """Marks the outputs of which a part of f lasts: it has one sign at all steps, keeps so much of
     its largest size, and exceeds its error at the last step. One that `grows` may become larger.
     """
-    with np.errstate(all="ignore"):
-        sizes = np.abs(parts)
-        largest = sizes[0] if grows else np.max(sizes, axis=0)
-        one_sign = np.all(parts > 0, axis=0) | np.all(parts < 0, axis=0)
-        lasting = one_sign & (np.min(sizes, axis=0) >= kept * largest) & (sizes[-1] > error)
+    sizes = np.abs(parts)
+    largest = sizes[0] if grows else np.max(sizes, axis=0)
+    one_sign = np.all(parts > 0, axis=0) | np.all(parts < 0, axis=0)
+    lasting = one_sign & (np.min(sizes, axis=0) >= kept * largest) & (sizes[-1] > error)
     return np.asarray(lasting)
 
 
@@ -63,9 +62,8 @@ def jumps(one: Vector, other: Vector | None, unit: Vector) -> NDArray[np.bool_]:
 
     The odd and the even part tell it, since a slope moves only one of the two.
     """
-    with np.errstate(all="ignore"):
-        parts = (one,) if other is None else ((one - other) / 2, (one + other) / 2)
-        lasting = [_lasts(part, JUMP_KEPT, LASTING_UNITS * unit) for part in parts]
+    parts = (one,) if other is None else ((one - other) / 2, (one + other) / 2)
+    lasting = [_lasts(part, JUMP_KEPT, LASTING_UNITS * unit) for part in parts]
     return np.asarray(np.logical_or.reduce(lasting))
 
 
@@ -83,8 +81,7 @@ def half_gaps(bends: Vector, steps: Sequence[float], unit: Vector) -> Vector | N
     `bends` are the even parts of f over the step, `((f(x + h v) + f(x - h v)) / 2 - f(x)) / h`, a
     row of them for each step, and `unit` is the rounding of each output over the last step.
     """
-    with np.errstate(all="ignore"):
-        kinks = _kinks(bends, steps, LASTING_UNITS * unit)
+    kinks = _kinks(bends, steps, LASTING_UNITS * unit)
     return np.where(kinks, bends[-1], 0.0) if np.any(kinks) else None
 
 
@@ -97,11 +94,10 @@ def defects(
     `slopes` are those along the three, for each of these steps, as rows of outputs, and `unit` is
     the rounding of each output over the last step.
     """
-    with np.errstate(all="ignore"):
-        gaps = np.array([both - one - other for one, other, both in slopes])
-        one, other, _ = slopes[-1]
-        visible = VISIBLE_KINK * np.fmax(np.abs(one), np.abs(other))
-        bent = _kinks(gaps, steps, np.fmax(visible, LASTING_UNITS * unit))
+    gaps = np.array([both - one - other for one, other, both in slopes])
+    one, other, _ = slopes[-1]
+    visible = VISIBLE_KINK * np.fmax(np.abs(one), np.abs(other))
+    bent = _kinks(gaps, steps, np.fmax(visible, LASTING_UNITS * unit))
     return np.where(bent, np.abs(gaps[-1]), 0.0)
 
 
@@ -151,14 +147,13 @@ class Slopes:
         """Returns the slopes of the products of `w` with each of these parts of the outputs: the
         least and the greatest value that a product takes between those of its terms.
         """
-        with np.errstate(all="ignore"):
-            radius = np.abs(np.where(w == 0, 0.0, w * self.half_gap))
-            defect = None if self.defect is None else np.abs(w * self.defect)
-            return Slopes(
-                np.array([w[part] @ self.mean[part] for part in parts]),
-                np.array([radius[part].sum() for part in parts]),
-                None if defect is None else np.array([defect[part].sum() for part in parts]),
-            )
+        radius = np.abs(np.where(w == 0, 0.0, w * self.half_gap))
+        defect = None if self.defect is None else np.abs(w * self.defect)
+        return Slopes(
+            np.array([w[part] @ self.mean[part] for part in parts]),
+            np.array([radius[part].sum() for part in parts]),
+            None if defect is None else np.array([defect[part].sum() for part in parts]),
+        )
 
     def explain(
         self, doubted: NDArray[np.bool_], automatic: Vector, slack: Vector
@@ -169,11 +164,10 @@ class Slopes:
         """
         bent, jumps = self.bent, np.isinf(self.half_gap)
         unsettled = doubted & bent & (jumps | np.isnan(automatic))
-        with np.errstate(all="ignore"):
-            reach = np.abs(self.half_gap) + slack
-            if self.defect is not None:
-                reach = reach + DEFECT_FACTOR * self.defect
-            between = np.abs(automatic - self.mean) <= reach
+        reach = np.abs(self.half_gap) + slack
+        if self.defect is not None:
+            reach = reach + DEFECT_FACTOR * self.defect
+        between = np.abs(automatic - self.mean) <= reach
         return unsettled | (doubted & bent & between), bool(np.any(unsettled))
 
 
@@ -256,8 +250,7 @@ class _Around:
         """Returns the values at the steps for this `eps`."""
         exponents = KINK_EXPONENTS if eps <= NARROW_EPS else NARROW_KINK_EXPONENTS
         tiniest = float(np.finfo(np.float64).smallest_subnormal)
-        with np.errstate(all="ignore"):
-            unit = eps * base.magnitude(base.values) + 16 * tiniest
+        unit = eps * base.magnitude(base.values) + 16 * tiniest
         return cls(base, 2.0 ** -np.array(exponents, float), unit)
 
     def at(self, move: Vector) -> Vector | None:
@@ -279,8 +272,7 @@ class _Around:
             there = self.at(h * v)
             if there is None:
                 return None
-            with np.errstate(all="ignore"):
-                rows.append(there - self.base.values)
+            rows.append(there - self.base.values)
         return np.array(rows)
 
     def defect(self, one: Vector, other: Vector | None) -> Reason | None:
@@ -291,8 +283,7 @@ class _Around:
             return Reason.JUMP
         for side in (one, other):
             if side is not None:
-                with np.errstate(all="ignore"):
-                    changes = np.diff(side / self.steps[:, None], axis=0)
+                changes = np.diff(side / self.steps[:, None], axis=0)
                 if np.any(_kinks(changes, self.steps[1:], self._error(one), grows=True)):
                     return Reason.VERTICAL_TANGENT
         return Reason.KINK if other is not None and self.bends(one + other, one) else None
@@ -301,15 +292,13 @@ class _Around:
         """Returns whether a defect of these differences lasts, as the gap between two slopes does
         at a kink.
         """
-        with np.errstate(all="ignore"):
-            gaps = defects / 2 / self.steps[:, None]
+        gaps = defects / 2 / self.steps[:, None]
         return bool(np.any(_kinks(gaps, self.steps, self._error(differences))))
 
     def _error(self, differences: Vector) -> Vector:
         """Returns what is not seen beside the slope of these differences at the last step."""
-        with np.errstate(all="ignore"):
-            visible = np.fmax(VISIBLE_KINK * np.abs(differences[-1]), LASTING_UNITS * self.unit)
-            return np.asarray(visible / self.steps[-1])
+        visible = np.fmax(VISIBLE_KINK * np.abs(differences[-1]), LASTING_UNITS * self.unit)
+        return np.asarray(visible / self.steps[-1])
 
     def rounding_dominates(self, at: Vector, v: Vector, eps: float) -> bool:
         """Returns whether a unit of rounding, where x is moved by `at`, moves f as much as a slope
@@ -318,8 +307,7 @@ class _Around:
         one, other = self.at(at), self.at(at + 2 * eps * v)
         if one is None or other is None:
             return False
-        with np.errstate(all="ignore"):
-            return bool(np.any(np.abs(other - one) > VISIBLE_KINK * np.abs(one)))
+        return bool(np.any(np.abs(other - one) > VISIBLE_KINK * np.abs(one)))
 
     def unread_input(self, v: Vector) -> Silence | None:
         """Returns the first input that hardly moves f beyond its rounding when it is moved by a
@@ -332,8 +320,7 @@ class _Around:
             there = self.at(move)
             if there is None or not np.any(move):
                 continue
-            with np.errstate(all="ignore"):
-                moves = np.abs(there - self.base.values) > SLOPE_UNITS * self.unit
+            moves = np.abs(there - self.base.values) > SLOPE_UNITS * self.unit
             if not np.any(moves):
                 return Silence(Reason.HARDLY_MOVES, leaf.name)
         return None
@@ -346,7 +333,6 @@ def _out_of_range(given: Space, v: Vector, most: float) -> bool:
     least = max(leaf.tiny or np.finfo(np.float64).tiny for leaf in given.leaves)
     most_held = min(np.finfo(np.float64).max if x.double else x.huge for x in given.leaves)
     moved = np.abs(v[v != 0])
-    with np.errstate(all="ignore"):
-        steepest = most / np.min(moved, initial=np.inf)
-        flattest = most / np.max(moved, initial=0.0)
+    steepest = most / np.min(moved, initial=np.inf)
+    flattest = most / np.max(moved, initial=0.0)
     return bool(steepest > most_held / RANGE_MARGIN or 0 < flattest < RANGE_MARGIN * least)

@@ -63,18 +63,17 @@ def computational_noise(values: Vector, points: Sequence[float]) -> Vector:
     """
     t = np.array(points) / 8 - 3
     q = np.linalg.qr(np.vander(t, NOISE_DEGREE + 1))[0]
-    with np.errstate(all="ignore"):
-        centred = values - np.mean(values, axis=0)
-        left = centred - q @ (q.T @ centred)
-        noise = np.sqrt(np.sum(left**2, axis=0) / (len(t) - NOISE_DEGREE - 1))
-        moves = np.abs(np.diff(values, axis=0))
-        unit = np.min(np.where(moves > 0, moves, np.inf), axis=0, initial=np.inf)
-        # On a staircase most neighbours are equal, and residuals say less than the height of a
-        # step.
-        flat = np.count_nonzero(moves == 0, axis=0) >= int(STAIRCASE_PART * len(moves))
-        # A single move is a jump and not a staircase.
-        flat &= np.count_nonzero(moves, axis=0) > 1
-        noise = np.where(flat, np.fmax(noise, unit / 2), noise)
+    centred = values - np.mean(values, axis=0)
+    left = centred - q @ (q.T @ centred)
+    noise = np.sqrt(np.sum(left**2, axis=0) / (len(t) - NOISE_DEGREE - 1))
+    moves = np.abs(np.diff(values, axis=0))
+    unit = np.min(np.where(moves > 0, moves, np.inf), axis=0, initial=np.inf)
+    # On a staircase most neighbours are equal, and residuals say less than the height of a
+    # step.
+    flat = np.count_nonzero(moves == 0, axis=0) >= int(STAIRCASE_PART * len(moves))
+    # A single move is a jump and not a staircase.
+    flat &= np.count_nonzero(moves, axis=0) > 1
+    noise = np.where(flat, np.fmax(noise, unit / 2), noise)
     return np.asarray(np.where(np.isfinite(noise), noise, 0.0))
 
 
@@ -83,10 +82,9 @@ def lattice_noise(values: Vector, eps: float) -> Vector:
     lie, where that is coarser than their own rounding, since they are differences of larger numbers
     (`exp(x) - 1` near 0).
     """
-    with np.errstate(all="ignore"):
-        unit = np.min(lowest_bit(values), axis=0)
-        moves = np.count_nonzero(np.diff(values, axis=0), axis=0) > len(values) // 2
-        coarse = moves & (unit > LATTICE_SPACINGS * eps * np.max(np.abs(values), axis=0))
+    unit = np.min(lowest_bit(values), axis=0)
+    moves = np.count_nonzero(np.diff(values, axis=0), axis=0) > len(values) // 2
+    coarse = moves & (unit > LATTICE_SPACINGS * eps * np.max(np.abs(values), axis=0))
     return np.where(coarse, LATTICE_DEVIATION * unit, 0.0)
 
 
@@ -102,8 +100,7 @@ def carried_dtype(values: Sequence[Vector], points: Iterable[Vector]) -> str | N
     rounds to it.
     """
     moving = np.array(values)
-    with np.errstate(all="ignore"):
-        moving = np.unique(moving[:, np.any(moving != moving[0], axis=0)])
+    moving = np.unique(moving[:, np.any(moving != moving[0], axis=0)])
     exponents = np.frexp(moving)[1]
     # Of values on a lattice the smaller ones have fewer bits, and rounded ones have as many at any
     # size.
@@ -155,9 +152,8 @@ def _with_shorter_steps(problem: Problem, base: Base, found: Column) -> Column:
         taken = sample_at(problem, base, found.tangent, step, one_sided=found.one_sided)
         if taken is None:
             break
-        with np.errstate(all="ignore"):
-            off = np.abs(taken[0].slope - estimate.value)
-            beyond = off > u * taken[0].size / abs(step) + estimate.error
+        off = np.abs(taken[0].slope - estimate.value)
+        beyond = off > u * taken[0].size / abs(step) + estimate.error
         error = np.where(beyond, np.fmax(error, off), error)
         step /= 2
     return replace(found, estimate=replace(estimate, error=error))
@@ -294,9 +290,8 @@ def plateau_dtype(problem: Problem, base: Base, found: Column, *, settled: bool)
         """Marks the outputs that stand still though so long a move should change them by many units
         of rounding, to either side; and returns what part of those they are.
         """
-        with np.errstate(all="ignore"):
-            motion = np.abs(found.estimate.value) * relative * length
-            due = motion > PLATEAU_UNITS * u * base.magnitude(base.values)
+        motion = np.abs(found.estimate.value) * relative * length
+        due = motion > PLATEAU_UNITS * u * base.magnitude(base.values)
         due &= full & found.estimate.moved
         still = np.zeros((2, own.size), bool)
         if np.any(due):
@@ -351,13 +346,12 @@ def may_round_inside(
 
     large, small = OTHER_MAGNITUDES
     most, part = SIGNIFICANT_BITS["float32"], min(0.5, reach / (2 * small))
-    with np.errstate(all="ignore"):
-        near_zero = values(small, (0.0, part, -part))
-        if any(np.any(value != near_zero[0]) for value in near_zero[1:]):
-            return True
-        here = values(1.0, (0.0, 2.0**-6, -(2.0**-6)))
-        bits = max((significant_bits(value) for value in here), default=0)
-        if not FEWEST_BITS <= bits <= most:
-            return False
-        far = values(large, (0.0, 0.1, 0.23, 0.37))
-        return all(significant_bits(value) <= most for value in far)
+    near_zero = values(small, (0.0, part, -part))
+    if any(np.any(value != near_zero[0]) for value in near_zero[1:]):
+        return True
+    here = values(1.0, (0.0, 2.0**-6, -(2.0**-6)))
+    bits = max((significant_bits(value) for value in here), default=0)
+    if not FEWEST_BITS <= bits <= most:
+        return False
+    far = values(large, (0.0, 0.1, 0.23, 0.37))
+    return all(significant_bits(value) <= most for value in far)

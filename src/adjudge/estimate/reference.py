@@ -451,8 +451,7 @@ class NumpyDifferences(Reference):
         return samples
 
     def _at(self, link: Link, x: Numbers) -> Numbers:
-        with np.errstate(all="ignore"):
-            return link.call(self.g, x, HostNumbers(self.dtype))
+        return link.call(self.g, x, HostNumbers(self.dtype))
 
 
 def _name(digits: int) -> str:
@@ -746,9 +745,8 @@ def _limit(found: Sequence[Estimate]) -> Estimate:
     zero.
     """
     first, last = found[0], found[-1]
-    with np.errstate(all="ignore"):
-        before = np.abs(first.value) + first.error
-        zero = (np.abs(last.value) <= last.error) & (last.error <= 2.0**-64 * before)
+    before = np.abs(first.value) + first.error
+    zero = (np.abs(last.value) <= last.error) & (last.error <= 2.0**-64 * before)
     value, error = np.where(zero, 0.0, last.value), np.where(zero, 0.0, last.error)
     return replace(last, value=value, error=error, moved=last.moved & ~zero)
 
@@ -760,6 +758,5 @@ def _not_finite(estimate: Estimate, here: Numbers) -> bool:
 
 def _resolved(estimate: Estimate) -> bool:
     """Returns whether more digits would show nothing new."""
-    with np.errstate(all="ignore"):
-        sharp = estimate.error <= 2.0**-50 * np.abs(estimate.value)
+    sharp = estimate.error <= 2.0**-50 * np.abs(estimate.value)
     return bool(np.all((sharp & estimate.moved) | ~np.isfinite(estimate.value)))

@@ -91,9 +91,8 @@ class Sample:
     @cached_property
     def slope(self) -> Vector:
         """The difference quotient."""
-        with np.errstate(all="ignore"):
-            span = self.step if self.one_sided else 2 * self.step
-            return np.asarray((self.plus - self.minus) / span)
+        span = self.step if self.one_sided else 2 * self.step
+        return np.asarray((self.plus - self.minus) / span)
 
     @cached_property
     def size(self) -> Vector:
@@ -109,8 +108,7 @@ def central_difference(sample: Sample, eps: float, noise: float = 0.0) -> Estima
     and produces one only by accident.
     """
     value, rounding = sample.slope, SPACINGS_OF_A_VALUE * eps
-    with np.errstate(all="ignore"):
-        error = np.asarray((rounding * sample.size + noise) / sample.step)
+    error = np.asarray((rounding * sample.size + noise) / sample.step)
     np.copyto(error, np.nan, where=np.isnan(value))
     moved = ~((sample.plus == sample.minus) & np.isfinite(sample.plus))
     return Estimate(value, error, moved, Method(Scheme.CENTRAL, 2), size=sample.size)
@@ -124,9 +122,8 @@ def extrapolated(near: Sample, far: Sample, eps: float, noise: float = 0.0) -> E
     spoils an agreement, and produces one only by accident.
     """
     plain = central_difference(near, eps, noise)
-    with np.errstate(all="ignore"):
-        removed = (far.slope - near.slope) / ((far.step / near.step) ** 2 - 1)
-        error = plain.error * EXTRAPOLATED_ROUNDING
+    removed = (far.slope - near.slope) / ((far.step / near.step) ** 2 - 1)
+    error = plain.error * EXTRAPOLATED_ROUNDING
     moved = plain.moved | ~((far.plus == far.minus) & np.isfinite(far.plus))
     size = np.fmax(near.size, far.size)
     method = Method(Scheme.CENTRAL_LADDER, 4)
@@ -160,21 +157,20 @@ def three_steps(
         (m_plus, m_minus), (f_plus, f_minus) = (
             (sample.plus[part], sample.minus[part]) for sample in (middle, far)
         )
-        with np.errstate(all="ignore"):
-            two = (m_plus - m_minus) / (2 * middle.step)
-            three = (f_plus - f_minus) / (2 * far.step)
-            best = two - (three - two) / inner
-            disagreement = np.abs(one - (three - one) / outer - best)
-            bends = [
-                ((plus + minus) / 2 - here) / step
-                for plus, minus, step in (
-                    (m_plus, m_minus, middle.step),
-                    (f_plus, f_minus, far.step),
-                )
-            ]
-            half_gap = np.abs((ratio * bends[0] - bends[1]) / (ratio - 1))
-            bar = LADDER_BAR_FACTOR * (disagreement + plain.error[part])
-            bar = np.fmax(bar, np.abs(three - best) / PLAIN_TRUNCATION) + half_gap
+        two = (m_plus - m_minus) / (2 * middle.step)
+        three = (f_plus - f_minus) / (2 * far.step)
+        best = two - (three - two) / inner
+        disagreement = np.abs(one - (three - one) / outer - best)
+        bends = [
+            ((plus + minus) / 2 - here) / step
+            for plus, minus, step in (
+                (m_plus, m_minus, middle.step),
+                (f_plus, f_minus, far.step),
+            )
+        ]
+        half_gap = np.abs((ratio * bends[0] - bends[1]) / (ratio - 1))
+        bar = LADDER_BAR_FACTOR * (disagreement + plain.error[part])
+        bar = np.fmax(bar, np.abs(three - best) / PLAIN_TRUNCATION) + half_gap
         value[part], error[part] = best, bar
         moved[part] &= (m_plus != m_minus) & (f_plus != f_minus)
     return Estimate(value, error, moved, Method(Scheme.CENTRAL_LADDER, 6), size=plain.size)
@@ -236,57 +232,53 @@ def ladder(
     one_sided = samples[0].one_sided
     orders = eliminated_powers(odd=odd or one_sided)
     window = len(orders) + 1
-    with np.errstate(all="ignore"):
-        plain = np.array([s.slope for s in samples])
-        better = plain
-        for order in orders:
-            better = better[1:] + np.diff(better, axis=0) / (ladder_ratio(eps) ** order - 1)
-        change = np.abs(np.diff(better, axis=0))
-        steps = np.abs([s.step for s in samples])
-        sizes = np.array([s.size for s in samples])
-        size = np.fmax.reduce(sizes)
-        reached = np.fmax.accumulate(sizes[::-1])[::-1][: len(better)]
-        still = _unmoved(samples, plain, at_x, window)
-        unit, pauses = np.zeros_like(size), still.any(axis=0)
-        if pauses.any():
-            unit = np.where(pauses, _rounding_unit(samples, size, eps, parts), 0.0)
-        amplified = ELIMINATION_ROUNDING ** (window - 2)
-        rounding = amplified * (eps * reached + noise + unit) / steps[window - 1 :, None]
-        usual = np.fmax(
-            change, _typical_disagreement(change, size, np.any(plain != 0, axis=0), parts)
-        )
-        # A window has two neighbours, and the larger disagreement counts.
-        disagreement = np.fmax(np.vstack([usual[:1], usual]), np.vstack([usual, usual[-1:]]))
-        error = LADDER_BAR_FACTOR * (disagreement + rounding)
-        usable = np.where(np.isfinite(better) & np.isfinite(error), error, np.inf)
-        credible = usable.copy()
-        for k in range(len(better) - 1):
-            off = np.abs(better[k + 1 :] - better[k])
-            # A finer window contradicts this one if their widened bars do not meet.
-            apart = off > CONTRADICTING_BARS * (usable[k + 1 :] + usable[k])
-            # Sixteen roundings are far more than rounding does, so what lies beyond is truncation
-            # that is left.
-            beyond = np.where(off > BAR_ROUNDING_UNITS * rounding[k + 1 :], off, 0.0)
-            error = np.fmax(usable[k], np.fmax.reduce(beyond))
-            credible[k] = np.where(np.any(apart, axis=0), np.inf, error)
-        # Finer windows that are farther and farther apart converge to nothing, as those of sqrt at
-        # 0 do.
-        apart = change[-1] > BAR_ROUNDING_UNITS * rounding[-1]
-        diverges = apart & (change[-1] >= change[-2]) if len(change) > 1 else apart & False
-        # At the end of a long ladder noise does so as well, by a small part of the derivative.
-        if len(change) > LADDER_CHANGES:
-            diverges &= change[-1] > DIVERGING_PART * np.abs(better[-1])
+    plain = np.array([s.slope for s in samples])
+    better = plain
+    for order in orders:
+        better = better[1:] + np.diff(better, axis=0) / (ladder_ratio(eps) ** order - 1)
+    change = np.abs(np.diff(better, axis=0))
+    steps = np.abs([s.step for s in samples])
+    sizes = np.array([s.size for s in samples])
+    size = np.fmax.reduce(sizes)
+    reached = np.fmax.accumulate(sizes[::-1])[::-1][: len(better)]
+    still = _unmoved(samples, plain, at_x, window)
+    unit, pauses = np.zeros_like(size), still.any(axis=0)
+    if pauses.any():
+        unit = np.where(pauses, _rounding_unit(samples, size, eps, parts), 0.0)
+    amplified = ELIMINATION_ROUNDING ** (window - 2)
+    rounding = amplified * (eps * reached + noise + unit) / steps[window - 1 :, None]
+    usual = np.fmax(change, _typical_disagreement(change, size, np.any(plain != 0, axis=0), parts))
+    # A window has two neighbours, and the larger disagreement counts.
+    disagreement = np.fmax(np.vstack([usual[:1], usual]), np.vstack([usual, usual[-1:]]))
+    error = LADDER_BAR_FACTOR * (disagreement + rounding)
+    usable = np.where(np.isfinite(better) & np.isfinite(error), error, np.inf)
+    credible = usable.copy()
+    for k in range(len(better) - 1):
+        off = np.abs(better[k + 1 :] - better[k])
+        # A finer window contradicts this one if their widened bars do not meet.
+        apart = off > CONTRADICTING_BARS * (usable[k + 1 :] + usable[k])
+        # Sixteen roundings are far more than rounding does, so what lies beyond is truncation
+        # that is left.
+        beyond = np.where(off > BAR_ROUNDING_UNITS * rounding[k + 1 :], off, 0.0)
+        error = np.fmax(usable[k], np.fmax.reduce(beyond))
+        credible[k] = np.where(np.any(apart, axis=0), np.inf, error)
+    # Finer windows that are farther and farther apart converge to nothing, as those of sqrt at
+    # 0 do.
+    apart = change[-1] > BAR_ROUNDING_UNITS * rounding[-1]
+    diverges = apart & (change[-1] >= change[-2]) if len(change) > 1 else apart & False
+    # At the end of a long ladder noise does so as well, by a small part of the derivative.
+    if len(change) > LADDER_CHANGES:
+        diverges &= change[-1] > DIVERGING_PART * np.abs(better[-1])
     best = np.argmin(credible, axis=0)
     columns = np.arange(plain.shape[1])
     bar = np.where(diverges, np.inf, credible[best, columns])
-    with np.errstate(all="ignore"):
-        # The finest plain difference has a say as well; see `Estimate.contradiction`.
-        finest = plain[-1]
-        if odd:
-            finest = finest + (finest - plain[-2]) / (ladder_ratio(eps) - 1)
-        off = np.abs(finest - better[best, columns])
-        explained = BAR_ROUNDING_UNITS * (eps * size + noise + unit) / steps[-1] + bar
-        contradiction = np.where(off > explained, off, 0.0)
+    # The finest plain difference has a say as well; see `Estimate.contradiction`.
+    finest = plain[-1]
+    if odd:
+        finest = finest + (finest - plain[-2]) / (ladder_ratio(eps) - 1)
+    off = np.abs(finest - better[best, columns])
+    explained = BAR_ROUNDING_UNITS * (eps * size + noise + unit) / steps[-1] + bar
+    contradiction = np.where(off > explained, off, 0.0)
     scheme = Scheme.ONE_SIDED_LADDER if one_sided else Scheme.CENTRAL_LADDER
     return Estimate(
         better[best, columns],
@@ -306,9 +298,8 @@ def _half_gap(finest: Sequence[Sample], at_x: Vector, eps: float) -> Vector | No
     """Returns half the gap between the slopes to the right and to the left of x, by these samples;
     see `half_gaps`.
     """
-    with np.errstate(all="ignore"):
-        bends = np.array([((s.plus + s.minus) / 2 - at_x) / s.step for s in finest])
-        unit = eps * np.abs(at_x) / finest[-1].step
+    bends = np.array([((s.plus + s.minus) / 2 - at_x) / s.step for s in finest])
+    unit = eps * np.abs(at_x) / finest[-1].step
     return half_gaps(bends, [s.step for s in finest], unit)
 
 
@@ -403,14 +394,12 @@ def of_sums(
     """
 
     def contracted(values: Vector) -> Vector:
-        with np.errstate(all="ignore"):
-            terms = np.where(w == 0, 0.0, w * values[: w.size])
-            return np.array([terms[part].sum() for part in parts])
+        terms = np.where(w == 0, 0.0, w * values[: w.size])
+        return np.array([terms[part].sum() for part in parts])
 
     def length(values: float | Vector) -> Vector:
-        with np.errstate(all="ignore"):
-            terms = np.where(w == 0, 0.0, w * values)
-            return np.array([norm(terms[part]) for part in parts])
+        terms = np.where(w == 0, 0.0, w * values)
+        return np.array([norm(terms[part]) for part in parts])
 
     sums = []
     for sample in samples:
@@ -428,13 +417,12 @@ def combined(one: Estimate, two: Estimate) -> Estimate:
     that reaches the other value where the two disagree. Among many outputs there is one with two
     windows that agree by chance in one ladder; in both ladders there is not, so a FAIL needs this.
     """
-    with np.errstate(all="ignore"):
-        first = one.error <= two.error
-        value = np.where(first, one.value, two.value)
-        error = np.fmax(np.fmax(one.error, two.error), np.abs(one.value - two.value))
-        for estimate in (one, two):
-            if estimate.contradiction is not None:
-                error = np.fmax(error, estimate.contradiction)
+    first = one.error <= two.error
+    value = np.where(first, one.value, two.value)
+    error = np.fmax(np.fmax(one.error, two.error), np.abs(one.value - two.value))
+    for estimate in (one, two):
+        if estimate.contradiction is not None:
+            error = np.fmax(error, estimate.contradiction)
     evaluations = one.method.evaluations + two.method.evaluations
     return Estimate(
         value,

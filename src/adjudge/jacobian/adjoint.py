@@ -47,33 +47,29 @@ class AdjointTest:
         """
         probes, tolerance = columns.probes, columns.tolerance
         reverse = columns.reverse(found, block, final=True)
-        with np.errstate(all="ignore"):
-            one, two = probes.contract(pushed)[: reverse.automatic.size], reverse.automatic
-            length = norm(np.where(np.isfinite(two), two, 0.0))
-            size = np.maximum(reverse.size, length if probes.full else np.abs(two))
-            size = np.maximum(size, np.abs(one))
-            # A derivative that cancels to rounding keeps the rounding of the values it is computed
-            # through.
-            part = rounding_part(tolerance.coarsest)
-            rounding = part * reverse.scales.secant
-            if tolerance.spread:  # in each entry of `J v` and of `J* w`
-                v, w = np.abs(found.vector), 1.0 if probes.full else np.abs(probes.cotangent)
-                spread = RUNS_APART * tolerance.spread * (np.sum(w) * np.max(v) + np.sum(v))
-                rounding = rounding + spread
-            bound = tolerance.identity * size + rounding
-            tight = part * size + rounding
-            gap = np.abs(one - two)
-            comparable = np.isfinite(one) & np.isfinite(two)
-            floor = probes.contract_error(
-                undetectable_slope(columns.base, found.vector, tolerance.eps)
-            )
-            residue = (
-                gap
-                <= CANCELLATION_UNITS * tolerance.coarsest * reverse.scales.secant
-                + floor[: gap.size]
-            )
-            apart = comparable & ~(gap <= bound) & ~residue
-            doubtful = comparable & ~(gap <= tight) & ~apart
+        one, two = probes.contract(pushed)[: reverse.automatic.size], reverse.automatic
+        length = norm(np.where(np.isfinite(two), two, 0.0))
+        size = np.maximum(reverse.size, length if probes.full else np.abs(two))
+        size = np.maximum(size, np.abs(one))
+        # A derivative that cancels to rounding keeps the rounding of the values it is computed
+        # through.
+        part = rounding_part(tolerance.coarsest)
+        rounding = part * reverse.scales.secant
+        if tolerance.spread:  # in each entry of `J v` and of `J* w`
+            v, w = np.abs(found.vector), 1.0 if probes.full else np.abs(probes.cotangent)
+            spread = RUNS_APART * tolerance.spread * (np.sum(w) * np.max(v) + np.sum(v))
+            rounding = rounding + spread
+        bound = tolerance.identity * size + rounding
+        tight = part * size + rounding
+        gap = np.abs(one - two)
+        comparable = np.isfinite(one) & np.isfinite(two)
+        floor = probes.contract_error(undetectable_slope(columns.base, found.vector, tolerance.eps))
+        residue = (
+            gap
+            <= CANCELLATION_UNITS * tolerance.coarsest * reverse.scales.secant + floor[: gap.size]
+        )
+        apart = comparable & ~(gap <= bound) & ~residue
+        doubtful = comparable & ~(gap <= tight) & ~apart
         if np.any(apart | doubtful) and (eps := columns.problem.narrowest_eps()) > tolerance.eps:
             # What computes in a narrower dtype inside agrees to the rounding of that.
             narrow = columns.over(columns.base, replace(tolerance, eps=eps))

@@ -184,10 +184,9 @@ class Affine:
         x.
         """
         at_x = self.base.values
-        with np.errstate(all="ignore"):
-            size = np.fmax(self.base.magnitude(at_x), sample.size)
-            bend = np.abs(sample.plus + sample.minus - 2 * at_x)
-            on_line = bend <= self._units * self.eps * size
+        size = np.fmax(self.base.magnitude(at_x), sample.size)
+        bend = np.abs(sample.plus + sample.minus - 2 * at_x)
+        on_line = bend <= self._units * self.eps * size
         moves = sample.plus != sample.minus
         return [bool(on_line[p].all() and moves[p].any()) for p in self.base.Y.slices]
 
@@ -214,22 +213,19 @@ class Affine:
             return None
         at_x = base.values
         ahead, behind, part = values
-        with np.errstate(all="ignore"):
-            value = (ahead - behind) / 2
-            # Four slopes of one affine function are the same number to rounding.
-            others = np.array([ahead - at_x, at_x - behind, (part - at_x) / THIRD_POINT])
-            scatter = np.max(np.abs(others - value), axis=0)
-            size = np.fmax(
-                np.fmax(base.magnitude(ahead), base.magnitude(behind)), base.magnitude(at_x)
-            )
-            rounding = self._units * self.eps * size
-            short, bar = found.estimate.value * length, found.estimate.error * length
-            near = np.abs(short - value) <= SHORT_SLOPE_BARS * bar + LINE_UNITS * rounding
-            affine = near & (scatter <= LINE_UNITS * rounding / THIRD_POINT)
-            error = SECANT_UNITS * rounding
-            for leaf in base.Y.slices:
-                usual = np.sqrt(np.mean(scatter[leaf] ** 2)) if leaf.stop > leaf.start else 0.0
-                error[leaf] += SCATTER_FACTOR * np.fmax(scatter[leaf], usual)
+        value = (ahead - behind) / 2
+        # Four slopes of one affine function are the same number to rounding.
+        others = np.array([ahead - at_x, at_x - behind, (part - at_x) / THIRD_POINT])
+        scatter = np.max(np.abs(others - value), axis=0)
+        size = np.fmax(np.fmax(base.magnitude(ahead), base.magnitude(behind)), base.magnitude(at_x))
+        rounding = self._units * self.eps * size
+        short, bar = found.estimate.value * length, found.estimate.error * length
+        near = np.abs(short - value) <= SHORT_SLOPE_BARS * bar + LINE_UNITS * rounding
+        affine = near & (scatter <= LINE_UNITS * rounding / THIRD_POINT)
+        error = SECANT_UNITS * rounding
+        for leaf in base.Y.slices:
+            usual = np.sqrt(np.mean(scatter[leaf] ** 2)) if leaf.stop > leaf.start else 0.0
+            error[leaf] += SCATTER_FACTOR * np.fmax(scatter[leaf], usual)
         holds = tuple(
             bool(affine[p].all() and np.any(ahead[p] != behind[p])) for p in base.Y.slices
         )
@@ -243,10 +239,9 @@ class Affine:
         whole = found.tangent.part(self.problem.X)
         d, its = secant.direction[block.within(whole)], block.of_leaf(whole)
         pulled = its.shape[0]
-        with np.errstate(all="ignore"):
-            automatic = np.sum(its * d, axis=1)
-            size = np.maximum(norm(its * d), np.abs(automatic))
-            bound = self._units * self.eps * size
+        automatic = np.sum(its * d, axis=1)
+        size = np.maximum(norm(its * d), np.abs(automatic))
+        bound = self._units * self.eps * size
 
         def row_at(k: int, point: Vector, w: Vector, d: Vector) -> float:
             return float(np.sum(Reverse(self.problem, point).row(self.base, w) * d))
@@ -279,13 +274,12 @@ class Affine:
         """
         self.compared += int(np.count_nonzero(values.holds))
         automatic, reference = values.automatic, values.reference
-        with np.errstate(all="ignore"):
-            gap = np.abs(automatic - reference)
-            bound = CURVATURE_BARS * values.bound
-            apart = values.holds & np.isfinite(automatic) & ~(gap <= bound)
-            if not np.any(apart):
-                return
-            k = int(np.argmax(np.where(apart, gap / bound, 0.0)))
+        gap = np.abs(automatic - reference)
+        bound = CURVATURE_BARS * values.bound
+        apart = values.holds & np.isfinite(automatic) & ~(gap <= bound)
+        if not np.any(apart):
+            return
+        k = int(np.argmax(np.where(apart, gap / bound, 0.0)))
 
         random = generator(self.probes.seed, Stream.NEAR_SECANT)
         row = np.eye(1, self.base.Y.size, k)[0] if values.each else self.probes.row(k)

@@ -222,14 +222,13 @@ class Sketch:
             if gradient is not None:
                 with blocks.backend.environment.call_context((blocks.like,)):
                     found[k] = blocks.backend.arrays.to_host(blocks.terms(gradient))
-        with np.errstate(all="ignore"):
-            found *= each
-            space = self.base.whole
-            sizes = [
-                leaf.eps * largest(self.base.values[part])
-                for leaf, part in zip(space.leaves[:rows], space.slices, strict=False)
-            ]
-            below = np.abs(found) <= np.array(sizes)[:, None]
+        found *= each
+        space = self.base.whole
+        sizes = [
+            leaf.eps * largest(self.base.values[part])
+            for leaf, part in zip(space.leaves[:rows], space.slices, strict=False)
+        ]
+        below = np.abs(found) <= np.array(sizes)[:, None]
         if np.any(below.all(axis=0) & (found != 0).any(axis=0)):
             raise UnfitError("the term of an entry lies below the rounding of f")
         return found
@@ -388,8 +387,7 @@ def _looks_narrow(base: Base) -> bool:
     """
     for part in base.whole.slices:
         some = base.values[part][:: max(1, (part.stop - part.start) // QUANTILE_ENTRIES)]
-        with np.errstate(over="ignore"):
-            rounded = some.astype(np.float32)
+        rounded = some.astype(np.float32)
         if np.array_equal(some, rounded):
             return True
     return False

@@ -200,9 +200,8 @@ class Columns:
             v, its = found.vector[block.within(whole)], block.of_leaf(whole)
             if not self.problem.finite:  # no step moves an infinity, whatever its gradient is
                 its = np.where(np.isfinite(self.problem.origin[block.within(whole)]), its, 0.0)
-            with np.errstate(all="ignore"):
-                automatic = its @ v
-                size = norm(its * v)
+            automatic = its @ v
+            size = norm(its * v)
         if not probes.full:
             moved = np.array([moved[p].any() for p in self.base.Y.slices])
         # The budget may have allowed fewer rows than there are cotangents.
@@ -237,9 +236,8 @@ class Columns:
         sums = of_projections(self.base, found, w, self.base.Y.slices[: bar.size])
         if sums is None:
             return bar
-        with np.errstate(all="ignore"):
-            gap = np.abs(sums.value - reference)
-            return np.where(gap > bar + sums.error, gap + sums.error, bar)
+        gap = np.abs(sums.value - reference)
+        return np.where(gap > bar + sums.error, gap + sums.error, bar)
 
     def _kept(self, found: Column) -> tuple[Vector, Vector, NDArray[np.bool_]]:
         """Returns an estimate with its error bars, and where f moved; with zeros at the outputs
@@ -302,40 +300,37 @@ class Columns:
         estimate, w = found.estimate, problem.cotangent
         g = self.base.values[:count]
         v = found.vector[:count]
-        with np.errstate(all="ignore"):
-            return Comparison(
-                np.array([g @ v]),
-                np.array([w @ estimate.value[count:]]),
-                np.array([norm(w * estimate.error[count:])]),
-                np.array([norm(g * v)]),
-                np.array([bool(estimate.moved[count:].any())]),
-                self.tolerance,
-                partial(self._observed_scales, found, count, w, float(norm(g * v))),
-                found.tangent.coordinate is None,
-                from_reference=found.from_reference,
-            )
+        return Comparison(
+            np.array([g @ v]),
+            np.array([w @ estimate.value[count:]]),
+            np.array([norm(w * estimate.error[count:])]),
+            np.array([norm(g * v)]),
+            np.array([bool(estimate.moved[count:].any())]),
+            self.tolerance,
+            partial(self._observed_scales, found, count, w, float(norm(g * v))),
+            found.tangent.coordinate is None,
+            from_reference=found.from_reference,
+        )
 
     def _observed_scales(self, found: Column, count: int, w: Vector, size: float) -> Scales:
         """Returns the scales of the first derivative's only entry."""
         observed = Space(self.base.whole.leaves[len(self.base.Y.leaves) :])
         quantum = self._quantum(found, observed, self.base.values[count:])
-        with np.errstate(all="ignore"):
-            return Scales(
-                np.array([norm(w * self._secant(found, slice(count, None)))]),
-                np.array([norm(w * quantum)]),
-                np.array([size]),
-                float(np.linalg.norm(w) * np.linalg.norm(found.vector[:count])),
-            )
+        return Scales(
+            np.array([norm(w * self._secant(found, slice(count, None)))]),
+            np.array([norm(w * quantum)]),
+            np.array([size]),
+            float(np.linalg.norm(w) * np.linalg.norm(found.vector[:count])),
+        )
 
     def _secant(self, found: Column, part: slice) -> Vector:
         """Returns the derivative that each output would have if it varied by its own value over the
         scale of x.
         """
-        with np.errstate(all="ignore"):
-            modulus = self.base.whole.modulus(self.base.values)
-            if found.estimate.size is not None:
-                modulus = np.where(modulus == 0, found.estimate.size, modulus)
-            return np.asarray(modulus[part] / found.tangent.length)
+        modulus = self.base.whole.modulus(self.base.values)
+        if found.estimate.size is not None:
+            modulus = np.where(modulus == 0, found.estimate.size, modulus)
+        return np.asarray(modulus[part] / found.tangent.length)
 
     def _quantum(self, found: Column, space: Space, values: Vector) -> Vector:
         """Returns the derivative that a unit of rounding of the largest entry of its leaf makes of

@@ -204,8 +204,7 @@ class Comparison:
             return False
         close = self.difference <= self.significance_bound
         fine = SHARP_TOLERANCES * t.relative if self.projected else t.resolution
-        with np.errstate(all="ignore"):
-            sharp = self.error <= min(fine, t.resolution) * self.largest
+        sharp = self.error <= min(fine, t.resolution) * self.largest
         detectable = close & sharp & self.moved & (self.automatic != 0)
         if detectable.all():
             return True
@@ -222,8 +221,7 @@ class Comparison:
     @cached_property
     def difference(self) -> Vector:
         """`|automatic - reference|`; NaN where either of the two is NaN."""
-        with np.errstate(all="ignore"):
-            return np.asarray(np.abs(self.automatic - self.reference))
+        return np.asarray(np.abs(self.automatic - self.reference))
 
     @cached_property
     def largest(self) -> Vector:
@@ -239,11 +237,10 @@ class Comparison:
     def allowed(self) -> Vector:
         """The largest `difference` that is accepted."""
         t = self.tolerance
-        with np.errstate(all="ignore"):
-            if not t.automatic:
-                return (t.atol or 0.0) * self.scales.weight + t.relative * np.abs(self.reference)
-            allowed = self.error + t.relative * self.largest + UNDERFLOW
-            return allowed + t.spread * self.scales.weight if t.spread else allowed
+        if not t.automatic:
+            return (t.atol or 0.0) * self.scales.weight + t.relative * np.abs(self.reference)
+        allowed = self.error + t.relative * self.largest + UNDERFLOW
+        return allowed + t.spread * self.scales.weight if t.spread else allowed
 
     @cached_property
     def equal_nans(self) -> NDArray[np.bool_]:
@@ -255,20 +252,19 @@ class Comparison:
     @cached_property
     def agrees(self) -> NDArray[np.bool_]:
         """The entries whose difference is allowed."""
-        with np.errstate(all="ignore"):
-            finite = np.isfinite(self.automatic) & np.isfinite(self.reference)
-            close = self.difference <= self.allowed
-            # An automatic value that is too small to move a rounded output agrees with an output
-            # that stood still.
-            if self.tolerance.automatic:
-                close |= ~self.moved & (np.abs(self.automatic) <= self.scales.quantum)
-            # A tangent with huge entries multiplies numbers that have underflowed, so the smallest
-            # number is scaled with it.
-            if self.tolerance.automatic and not np.all(close):
-                close |= self.difference <= UNDERFLOW * self.scales.weight
-            if self.from_reference:
-                close |= self._rounded_zero
-            return (finite & close) | self.equal_nans
+        finite = np.isfinite(self.automatic) & np.isfinite(self.reference)
+        close = self.difference <= self.allowed
+        # An automatic value that is too small to move a rounded output agrees with an output
+        # that stood still.
+        if self.tolerance.automatic:
+            close |= ~self.moved & (np.abs(self.automatic) <= self.scales.quantum)
+        # A tangent with huge entries multiplies numbers that have underflowed, so the smallest
+        # number is scaled with it.
+        if self.tolerance.automatic and not np.all(close):
+            close |= self.difference <= UNDERFLOW * self.scales.weight
+        if self.from_reference:
+            close |= self._rounded_zero
+        return (finite & close) | self.equal_nans
 
     @cached_property
     def _rounded_zero(self) -> NDArray[np.bool_]:
@@ -279,10 +275,9 @@ class Comparison:
         reference, since the relative error of a nonzero number against zero is infinite.
         """
         t, size = self.tolerance, np.abs(self.automatic)
-        with np.errstate(all="ignore"):
-            bar = self.error <= t.resolution * size
-            zero = bar & (np.abs(self.reference) <= self.error + 2.0**-52 * size)
-            return np.asarray(zero & (size <= SATURATED_UNITS * t.eps * self.scales.secant))
+        bar = self.error <= t.resolution * size
+        zero = bar & (np.abs(self.reference) <= self.error + 2.0**-52 * size)
+        return np.asarray(zero & (size <= SATURATED_UNITS * t.eps * self.scales.secant))
 
     @cached_property
     def negligible(self) -> NDArray[np.bool_]:
@@ -293,17 +288,16 @@ class Comparison:
         An error bar that is wide against such a value says nothing against it, so the value may
         pass.
         """
-        with np.errstate(all="ignore"):
-            # Sums in double precision leave several units of rounding. In a dtype that the user
-            # chose for being narrow, 16 units would hide derivatives that matter; both numbers are
-            # ours.
-            units = SATURATED_UNITS if self.tolerance.double else NARROW_NEGLIGIBLE_UNITS
-            rounding = units * self.tolerance.eps * self.scales.secant
-            small = max(
-                ENTRY_FLOOR, min(NEGLIGIBLE_PART, NEGLIGIBLE_TOLERANCES * self.tolerance.relative)
-            )
-            bound = np.maximum(rounding, small * self.scales.block)
-            return np.asarray(np.abs(self.automatic) <= bound)
+        # Sums in double precision leave several units of rounding. In a dtype that the user
+        # chose for being narrow, 16 units would hide derivatives that matter; both numbers are
+        # ours.
+        units = SATURATED_UNITS if self.tolerance.double else NARROW_NEGLIGIBLE_UNITS
+        rounding = units * self.tolerance.eps * self.scales.secant
+        small = max(
+            ENTRY_FLOOR, min(NEGLIGIBLE_PART, NEGLIGIBLE_TOLERANCES * self.tolerance.relative)
+        )
+        bound = np.maximum(rounding, small * self.scales.block)
+        return np.asarray(np.abs(self.automatic) <= bound)
 
     @cached_property
     def saturated(self) -> NDArray[np.bool_]:
@@ -314,10 +308,9 @@ class Comparison:
         `sigmoid` at 40 is such a case: two evaluations show zero whether its derivative is right or
         not, so the stages look at these entries before they are believed.
         """
-        with np.errstate(all="ignore"):
-            below = abs(self.automatic) <= SATURATED_UNITS * self.tolerance.eps * self.scales.secant
-            beside = (self.automatic == 0) | (abs(self.automatic) > ENTRY_FLOOR * self.scales.block)
-            return np.asarray(below & beside)
+        below = abs(self.automatic) <= SATURATED_UNITS * self.tolerance.eps * self.scales.secant
+        beside = (self.automatic == 0) | (abs(self.automatic) > ENTRY_FLOOR * self.scales.block)
+        return np.asarray(below & beside)
 
     def may_be_residue(self, beside: Vector) -> NDArray[np.bool_]:
         """Marks the entries whose difference is zero within a bar that would show any derivative of
@@ -328,11 +321,10 @@ class Comparison:
         see `CANCELLATION_UNITS`.
         """
         t, scales = self.tolerance, self.scales
-        with np.errstate(all="ignore"):
-            whole = np.fmax(np.maximum(scales.secant, scales.block), beside)
-            small = np.abs(self.automatic) <= CANCELLATION_UNITS * t.eps * whole
-            zero = np.abs(self.reference) <= self.error
-            return np.asarray(small & zero & (self.error <= t.relative * whole))
+        whole = np.fmax(np.maximum(scales.secant, scales.block), beside)
+        small = np.abs(self.automatic) <= CANCELLATION_UNITS * t.eps * whole
+        zero = np.abs(self.reference) <= self.error
+        return np.asarray(small & zero & (self.error <= t.relative * whole))
 
     @cached_property
     def undecided(self) -> NDArray[np.bool_]:
@@ -350,39 +342,37 @@ class Comparison:
         reference_missing = missing & ~self.equal_nans
         if not t.automatic:
             return reference_missing & ~np.isfinite(self.automatic)
-        with np.errstate(all="ignore"):
-            wide = self.error > t.resolution * self.largest
-            if (
-                self.from_reference
-                # A given reference resolves every entry, however small. A zero stands where the
-                # reference never moves.
-            ):
-                wide &= ((self.automatic != 0) | self.moved) & ~self._rounded_zero
-                return np.asarray(reference_missing | (self.agrees & wide & ~self.equal_nans))
-            # In sixteen bits the error bar exceeds every small derivative, and nearly all checks
-            # would stay open.
-            small = self.negligible | (t.eps > COARSE_EPS)
-            visible = t.resolution if t.noisy else t.relative
-            wide &= ~(small & (self.error <= visible * self.scales.secant))
-            wide &= ~(self.negligible & (self.error <= t.relative * self.scales.block))
-            # A value that is too small to move the rounded output, and not small beside the others,
-            # is hidden.
-            rounding_level = (np.abs(self.automatic) <= self.scales.quantum) & ~self.negligible
-            still = ~self.moved
-            wide = (wide & ~still) | ((self.automatic != 0) & (wide | rounding_level) & still)
-            if self.residue is not None:
-                wide &= ~self.residue
-            if self.left_open is not None:
-                wide = wide | self.left_open
+        wide = self.error > t.resolution * self.largest
+        if (
+            self.from_reference
+            # A given reference resolves every entry, however small. A zero stands where the
+            # reference never moves.
+        ):
+            wide &= ((self.automatic != 0) | self.moved) & ~self._rounded_zero
+            return np.asarray(reference_missing | (self.agrees & wide & ~self.equal_nans))
+        # In sixteen bits the error bar exceeds every small derivative, and nearly all checks
+        # would stay open.
+        small = self.negligible | (t.eps > COARSE_EPS)
+        visible = t.resolution if t.noisy else t.relative
+        wide &= ~(small & (self.error <= visible * self.scales.secant))
+        wide &= ~(self.negligible & (self.error <= t.relative * self.scales.block))
+        # A value that is too small to move the rounded output, and not small beside the others,
+        # is hidden.
+        rounding_level = (np.abs(self.automatic) <= self.scales.quantum) & ~self.negligible
+        still = ~self.moved
+        wide = (wide & ~still) | ((self.automatic != 0) & (wide | rounding_level) & still)
+        if self.residue is not None:
+            wide &= ~self.residue
+        if self.left_open is not None:
+            wide = wide | self.left_open
         return np.asarray(reference_missing | (self.agrees & wide & ~self.equal_nans))
 
     @cached_property
     def significance_bound(self) -> Vector:
         """The largest difference that is not `significant`."""
-        with np.errstate(all="ignore"):
-            t = self.tolerance
-            bound = self.error + self.significant_part * t.relative * self.largest
-            return bound + t.spread * self.scales.weight if t.spread else bound
+        t = self.tolerance
+        bound = self.error + self.significant_part * t.relative * self.largest
+        return bound + t.spread * self.scales.weight if t.spread else bound
 
     @cached_property
     def significant(self) -> NDArray[np.bool_]:
@@ -390,15 +380,13 @@ class Comparison:
         than rounding explains. A single wrong entry among many looks like this in a projection.
         """
         t = self.tolerance
-        with np.errstate(all="ignore"):
-            beyond = self.difference > self.significance_bound
+        beyond = self.difference > self.significance_bound
         return np.asarray(self.agrees & t.automatic & beyond & ~self.equal_nans)
 
     @cached_property
     def coarse(self) -> NDArray[np.bool_]:
         """The entries whose error bar would hide an error that the tolerance should show."""
-        with np.errstate(all="ignore"):
-            wide = self.error > SHARP_TOLERANCES * self.tolerance.relative * self.largest
+        wide = self.error > SHARP_TOLERANCES * self.tolerance.relative * self.largest
         return np.asarray(self.moved & wide)
 
     @cached_property
@@ -429,15 +417,13 @@ class Comparison:
     def resolution(self) -> float:
         """The largest relative error that would still have been accepted at any entry."""
         if self.agrees_clearly:
-            with np.errstate(all="ignore"):
-                ratio = (self.difference + self.error) / self.largest
+            ratio = (self.difference + self.error) / self.largest
             return float(np.max(ratio, initial=0.0, where=self.moved))
-        with np.errstate(all="ignore"):
-            size = self.largest
-            ratio = self.difference + np.where(np.isfinite(self.error), self.error, 0.0)
-            ratio = np.where(size > 0, ratio / np.where(size > 0, size, 1.0), 0.0)
-            # An entry that is zero to the resolution of f has no relative accuracy to speak of.
-            known = self.error <= self.tolerance.resolution * size
+        size = self.largest
+        ratio = self.difference + np.where(np.isfinite(self.error), self.error, 0.0)
+        ratio = np.where(size > 0, ratio / np.where(size > 0, size, 1.0), 0.0)
+        # An entry that is zero to the resolution of f has no relative accuracy to speak of.
+        known = self.error <= self.tolerance.resolution * size
         ratio = ratio[self.agrees & ~self.undecided & known & np.isfinite(ratio)]
         return float(ratio.max()) if ratio.size else 0.0
 
@@ -499,13 +485,12 @@ class Power:
         before it is traced to its entries. With `again` the entries were counted before; they
         showed then from the errors `before` on, or not at all.
         """
-        with np.errstate(all="ignore"):
-            sizes = np.abs(parts)
-            weighed = int(np.count_nonzero(sizes))
-            shows = [sizes > bound / error for error in ERRORS]
-            if before is not None:
-                shows = [now & ~(before < error) for now, error in zip(shows, ERRORS, strict=True)]
-            counts = [int(np.count_nonzero(now)) for now in shows]
+        sizes = np.abs(parts)
+        weighed = int(np.count_nonzero(sizes))
+        shows = [sizes > bound / error for error in ERRORS]
+        if before is not None:
+            shows = [now & ~(before < error) for now, error in zip(shows, ERRORS, strict=True)]
+        counts = [int(np.count_nonzero(now)) for now in shows]
         self.weighed += 0 if again else weighed
         self.shown = [sum(pair) for pair in zip(self.shown, counts, strict=True)]
         return weighed - counts[0]

@@ -68,8 +68,7 @@ def shared_tangents(
     sizes = np.zeros(len(together.leaves))
     for k, j in enumerate(together.leaves):
         part = X.slices[j]
-        with np.errstate(all="ignore"):
-            sizes[k] = norm(gradient[part] * together.vector[part]) / np.sqrt(X.leaves[j].size)
+        sizes[k] = norm(gradient[part] * together.vector[part]) / np.sqrt(X.leaves[j].size)
         if not X.leaves[j].double:
             sizes[k] = np.nan
     count = sum(X.leaves[j].size for j in together.leaves)

@@ -40,13 +40,12 @@ def hidden_outputs(
         if kind == "first" or comparison.automatic.size < columns.probes.rows:
             continue
         sizes, bound = parts_of_outputs(columns, comparison, found, kind)
-        with np.errstate(all="ignore"):
-            if not (HIDDEN_PART * sizes < bound).any():
-                continue
-            sizes = _natural(columns, found)
-            if kind == "rows" and not columns.probes.full:
-                sizes *= np.abs(columns.probes.cotangent)
-            small = (sizes > 0) & (HIDDEN_PART * sizes < bound)
+        if not (HIDDEN_PART * sizes < bound).any():
+            continue
+        sizes = _natural(columns, found)
+        if kind == "rows" and not columns.probes.full:
+            sizes *= np.abs(columns.probes.cotangent)
+        small = (sizes > 0) & (HIDDEN_PART * sizes < bound)
         for part in base.Y.slices:
             small[part] &= sizes[part] <= _beyond_chance(sizes[part], small[part])
             if small[part].any():  # where nothing is known of an output, it goes with them
@@ -91,9 +90,8 @@ def _beyond_chance(sizes: Vector, small: NDArray[np.bool_]) -> float:
     if not ordered.size:
         return 0.0
     count = np.count_nonzero(sizes)
-    with np.errstate(all="ignore"):
-        usual = norm(sizes) / np.sqrt(count)
-        fewer = ordered * count < CHANCE_PART * np.arange(1, ordered.size + 1) * usual
+    usual = norm(sizes) / np.sqrt(count)
+    fewer = ordered * count < CHANCE_PART * np.arange(1, ordered.size + 1) * usual
     return float(ordered[fewer][-1]) if fewer.any() else 0.0
 
 
@@ -139,10 +137,7 @@ def resolved(columns: Columns, found: Column) -> NDArray[np.bool_] | None:
     """
     base, estimate, count = columns.base, found.estimate, columns.base.Y.size
     own = np.ones(count, bool) if base.hiding is None else ~base.hiding[:count]
-    with np.errstate(all="ignore"):
-        wide = estimate.error[:count] > columns.tolerance.resolution * np.abs(
-            estimate.value[:count]
-        )
+    wide = estimate.error[:count] > columns.tolerance.resolution * np.abs(estimate.value[:count])
     seen = own & ~wide
     return seen if seen.any() and (own & wide).any() else None
 
@@ -156,9 +151,8 @@ def _equalised(columns: Columns, found: Column, outputs: NDArray[np.bool_]) -> V
     """
     base, w = columns.base, np.zeros(columns.base.Y.size)
     count, drawn = base.Y.size, columns.probes.cotangent
-    with np.errstate(all="ignore"):
-        size = np.abs(found.estimate.value[:count])
-        size = np.fmax(size, found.estimate.error[:count] / columns.tolerance.relative)
+    size = np.abs(found.estimate.value[:count])
+    size = np.fmax(size, found.estimate.error[:count] / columns.tolerance.relative)
     for leaf, part in zip(base.Y.leaves, base.Y.slices, strict=True):
         own = outputs[part]
         known = own & (size[part] > 0) & np.isfinite(size[part])

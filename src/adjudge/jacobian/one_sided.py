@@ -160,8 +160,7 @@ class _Search:
         values = attempt(lambda: evaluate(problem, base, point, Purpose.KINK))
         if values is None:
             return None
-        with np.errstate(all="ignore"):
-            return np.asarray(values - base.values)[: self.count]
+        return np.asarray(values - base.values)[: self.count]
 
     def _slopes(self, tangent: Vector) -> _Along | None:
         """Returns the slopes along a tangent; `None` where f, or the budget, has no room for it."""
@@ -175,25 +174,23 @@ class _Search:
             moves = [self._at(sign * step * tangent) for step in steps]
             if any(move is None for move in moves):
                 return None
-            with np.errstate(all="ignore"):
-                sides.append(np.array(moves) / (sign * np.array(steps)[:, None]))
+            sides.append(np.array(moves) / (sign * np.array(steps)[:, None]))
         left, right = sides
-        with np.errstate(all="ignore"):
-            bends = (right - left) / 2
-            unit = self.base.coarsest_eps * self._magnitude + self.base.noise
-            unit = unit / steps[-1]
-            half_gap = half_gaps(bends, steps, unit)
-            half_gap = np.zeros(self.count) if half_gap is None else half_gap
-            # Both slopes are extrapolated to a step of zero.
-            ends = 2 * left[1] - left[0], 2 * right[1] - right[0]
-            half_gap = np.where(half_gap != 0, (ends[1] - ends[0]) / 2, 0.0)
-            change = np.fmax(np.abs(left[1] - left[0]), np.abs(right[1] - right[0]))
-            size, rounding = np.fmax(*np.abs(ends)), LASTING_UNITS * unit
-            error = CHANGED_SLOPES * change + rounding + self.relative * size
-            known = (change <= STRAIGHT_PART * size + rounding) & np.isfinite(error)
-            # A gap that does not last is of a kink beside x, and the slopes at x are not known.
-            known &= (half_gap != 0) | (np.abs(bends[-1]) <= error)
-            slopes = Slopes((ends[0] + ends[1]) / 2, half_gap)
+        bends = (right - left) / 2
+        unit = self.base.coarsest_eps * self._magnitude + self.base.noise
+        unit = unit / steps[-1]
+        half_gap = half_gaps(bends, steps, unit)
+        half_gap = np.zeros(self.count) if half_gap is None else half_gap
+        # Both slopes are extrapolated to a step of zero.
+        ends = 2 * left[1] - left[0], 2 * right[1] - right[0]
+        half_gap = np.where(half_gap != 0, (ends[1] - ends[0]) / 2, 0.0)
+        change = np.fmax(np.abs(left[1] - left[0]), np.abs(right[1] - right[0]))
+        size, rounding = np.fmax(*np.abs(ends)), LASTING_UNITS * unit
+        error = CHANGED_SLOPES * change + rounding + self.relative * size
+        known = (change <= STRAIGHT_PART * size + rounding) & np.isfinite(error)
+        # A gap that does not last is of a kink beside x, and the slopes at x are not known.
+        known &= (half_gap != 0) | (np.abs(bends[-1]) <= error)
+        slopes = Slopes((ends[0] + ends[1]) / 2, half_gap)
         return _Along(tangent, slopes, np.where(known, error, np.inf))
 
     @property
@@ -219,13 +216,12 @@ class _Search:
             behind = self._at(beside - reach * slopes.tangent)
             if ahead is None or behind is None:
                 return np.zeros(self.count, bool)
-            with np.errstate(all="ignore"):
-                secant, error = (ahead - behind) / (2 * reach), SECANT_ERRORS * slopes.error
-                inside = (secant >= slopes.least - error) & (secant <= slopes.most + error)
-                bends.append((ahead + behind) / h)
-                # The four points of two opposite secants have x in their midst.
-                bent = bends[-1] + bends[-2] if k % 2 else np.zeros(self.count)
-                up, down = up | (bent > error), down | (bent < -error)
+            secant, error = (ahead - behind) / (2 * reach), SECANT_ERRORS * slopes.error
+            inside = (secant >= slopes.least - error) & (secant <= slopes.most + error)
+            bends.append((ahead + behind) / h)
+            # The four points of two opposite secants have x in their midst.
+            bent = bends[-1] + bends[-2] if k % 2 else np.zeros(self.count)
+            up, down = up | (bent > error), down | (bent < -error)
             regular &= inside & ~(up & down)
         return regular
 
@@ -234,9 +230,8 @@ class _Search:
         value lies outside of them; `None` where it lies within, or cannot be judged.
         """
         seen = w != 0
-        with np.errstate(all="ignore"):
-            least, most = float(w[seen] @ slopes.least[seen]), float(w[seen] @ slopes.most[seen])
-            error = float(w[seen] @ slopes.error[seen]) + self._atol(slopes.tangent, w)
+        least, most = float(w[seen] @ slopes.least[seen]), float(w[seen] @ slopes.most[seen])
+        error = float(w[seen] @ slopes.error[seen]) + self._atol(slopes.tangent, w)
         error += self.relative * abs(automatic)
         if not np.isfinite(error) or not np.isfinite(automatic):
             return None
@@ -286,10 +281,9 @@ class _Search:
 
     def _first_beyond(self, mode: str, slopes: _Along, values: Vector) -> Entry | None:
         """Returns the output that lies farthest outside of its own slopes, where one does."""
-        with np.errstate(all="ignore"):
-            error = slopes.error + self.relative * np.abs(values)
-            off = np.fmax(slopes.least - values, values - slopes.most)
-            ratio = np.where(np.isfinite(error) & (error > 0), off / error, 0.0)
+        error = slopes.error + self.relative * np.abs(values)
+        off = np.fmax(slopes.least - values, values - slopes.most)
+        ratio = np.where(np.isfinite(error) & (error > 0), off / error, 0.0)
         if not np.any(ratio > 1):
             return None
         ratio = np.where(self._regular(slopes, ratio > 1), ratio, 0.0)
@@ -314,8 +308,7 @@ class _Search:
                 return None
             row = reverse.row(self.base, w)
             for slopes in (*self.along, *self._along_row(row)):
-                with np.errstate(all="ignore"):
-                    automatic = float(row @ slopes.tangent)
+                automatic = float(row @ slopes.tangent)
                 bounds = self._beyond(slopes, w, automatic)
                 if bounds is not None:
                     return self._entry(tally.mode, w, automatic, bounds)
@@ -336,9 +329,8 @@ class _Search:
         """Yields the slopes along the row itself, and along its largest entries."""
         if not np.all(np.isfinite(row)) or not np.any(row):
             return
-        with np.errstate(all="ignore"):
-            parts = row * self.lengths
-            parts = parts / np.max(np.abs(parts))
+        parts = row * self.lengths
+        parts = parts / np.max(np.abs(parts))
         for power in ROW_POWERS:
             slopes = self._slopes(np.sign(parts) * np.abs(parts) ** power * self.lengths)
             if slopes is not None:

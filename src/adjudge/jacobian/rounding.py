@@ -74,8 +74,7 @@ def points_within_rounding(
     unit = np.zeros(X.size)
     for j in range(len(X.leaves)) if leaves is None else leaves:
         part = X.slices[j]
-        with np.errstate(all="ignore"):
-            unit[part] = 2.0 ** np.floor(np.log2(np.abs(x[part]))) * max(X.leaves[j].eps, eps)
+        unit[part] = 2.0 ** np.floor(np.log2(np.abs(x[part]))) * max(X.leaves[j].eps, eps)
     unit[~np.isfinite(unit)] = 0.0
     steps = np.array([-NEAR_ULPS, -1, 1, NEAR_ULPS])
     for _ in range(2):
@@ -138,23 +137,21 @@ def scatter(
                 pair += [] if there is None else [there]
         if len(pair) < 2:
             break  # f is not defined farther off
-        with np.errstate(all="ignore"):
-            means.append((pair[0] + pair[1]) / 2)
-            halves.append((pair[0] - pair[1]) / 2)
+        means.append((pair[0] + pair[1]) / 2)
+        halves.append((pair[0] - pair[1]) / 2)
         distances.append(distance)
     found, before, grown = np.zeros(()), None, np.zeros((), int)
-    with np.errstate(all="ignore"):
-        for k in range(1, len(means)):
-            bend = np.abs(means[k] - means[k - 1])
-            turn = np.abs(halves[k - 1] - halves[k] * distances[k - 1] / distances[k])
-            apart = np.nan_to_num(np.fmax(bend, turn), nan=0.0, posinf=0.0)
-            if before is not None:
-                level = apart <= LEVEL_SCATTER * before
-                square = (distances[k] / distances[k - 1]) ** 2 * before
-                grown = grown + ((apart > square / 2) & (apart < 2 * square))
-                counts = level & (grown < SMOOTH_STEPS)
-                found = np.fmax(found, np.where(counts, np.fmin(before, apart), 0.0))
-            before = apart
+    for k in range(1, len(means)):
+        bend = np.abs(means[k] - means[k - 1])
+        turn = np.abs(halves[k - 1] - halves[k] * distances[k - 1] / distances[k])
+        apart = np.nan_to_num(np.fmax(bend, turn), nan=0.0, posinf=0.0)
+        if before is not None:
+            level = apart <= LEVEL_SCATTER * before
+            square = (distances[k] / distances[k - 1]) ** 2 * before
+            grown = grown + ((apart > square / 2) & (apart < 2 * square))
+            counts = level & (grown < SMOOTH_STEPS)
+            found = np.fmax(found, np.where(counts, np.fmin(before, apart), 0.0))
+        before = apart
     return np.asarray(2 * found)
 
 
@@ -344,8 +341,7 @@ class Deviation(NamedTuple):
     @property
     def ratio(self) -> Vector:
         """The deviation over what is allowed."""
-        with np.errstate(all="ignore"):
-            return np.where(self.off > 0, self.off / self.allowed, 0.0)
+        return np.where(self.off > 0, self.off / self.allowed, 0.0)
 
     def suspects(self, bound: float) -> NDArray[np.intp]:
         """Returns the entries farthest beyond `bound` times what is allowed."""
@@ -395,8 +391,7 @@ class Sides:
             if found is None:
                 found = new
                 continue
-            with np.errstate(all="ignore"):
-                worse = new.off * found.allowed > found.off * new.allowed
+            worse = new.off * found.allowed > found.off * new.allowed
             found = Deviation(
                 np.where(worse, new.off, found.off),
                 np.where(worse, new.size, found.size),
@@ -482,8 +477,7 @@ class Sides:
         # What rounds to zero on one side alone is as many times smaller there.
         ratio = (max(side.eps for side in pair) / min(side.eps for side in pair)) ** 0.5
         low, high = _rms_held(e + g, held), _rms_held(g, held)
-        with np.errstate(all="ignore"):
-            comparable = (low <= ratio * high) & (high <= ratio * low)
+        comparable = (low <= ratio * high) & (high <= ratio * low)
         shown = part & (comparable | (ratio == 1))
         # Nothing shows how much of a value was lost in the values that it is computed from.
         close = near if self.lengths is not None else len(e)
@@ -572,8 +566,7 @@ class _Samples(NamedTuple):
 
 def rms(values: Array, axis: int | tuple[int, ...] | None = None) -> Vector:
     """Returns the root of the mean square."""
-    with np.errstate(all="ignore"):
-        return np.asarray(np.sqrt(np.mean(values**2, axis=axis)))
+    return np.asarray(np.sqrt(np.mean(values**2, axis=axis)))
 
 
 def _rms_held(values: Array, held: NDArray[np.bool_]) -> Vector:
@@ -623,11 +616,10 @@ def relative_bias(e: Array, g: Array, space: Space) -> list[Vector]:
     """Returns the part of the derivative that the deviation is, `<e, g> / <g, g>`: for each point a
     vector by leaf.
     """
-    with np.errstate(all="ignore"):
-        by_leaf = [
-            np.sum(e[:, part] * g[:, part], axis=1) / np.sum(g[:, part] ** 2, axis=1)
-            for part in space.slices
-        ]
+    by_leaf = [
+        np.sum(e[:, part] * g[:, part], axis=1) / np.sum(g[:, part] ** 2, axis=1)
+        for part in space.slices
+    ]
     return list(np.nan_to_num(np.array(by_leaf), posinf=0.0, neginf=0.0).T)
 
 

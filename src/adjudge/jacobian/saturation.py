@@ -85,8 +85,8 @@ def dominating_constants(
     for part in base.Y.slices:
         if np.any(moved[part]):
             top = np.max(size[part], initial=0.0, where=moved[part] & np.isfinite(size[part]))
-            with np.errstate(over="ignore"):  # beyond the largest number nothing dominates
-                still[part] = ~moved[part] & (size[part] > DOMINATING_FACTOR * top)
+            # beyond the largest number nothing dominates
+            still[part] = ~moved[part] & (size[part] > DOMINATING_FACTOR * top)
     for t in (SATURATION_DISTANCES[1], -SATURATION_DISTANCES[1]):
         if not np.any(still):
             return None
@@ -107,12 +107,11 @@ def moves_beyond_noise(base: Base, found: Column) -> bool:
     jump does, and by more than noise in others.
     """
     count = base.Y.size
-    with np.errstate(all="ignore"):
-        unit = 2.0**-52 * base.magnitude(base.values)[:count]
-        samples = [value for s in found.ladders[-1] for value in (s.plus, s.minus)]
-        moves = np.array([np.abs(value - base.values)[:count] for value in samples])
-        slight = np.any((moves > 0) & (moves <= ONSET_UNITS * unit), axis=0)
-        return bool(np.any(slight & (np.max(moves, axis=0) > STANDSTILL_UNITS * unit)))
+    unit = 2.0**-52 * base.magnitude(base.values)[:count]
+    samples = [value for s in found.ladders[-1] for value in (s.plus, s.minus)]
+    moves = np.array([np.abs(value - base.values)[:count] for value in samples])
+    slight = np.any((moves > 0) & (moves <= ONSET_UNITS * unit), axis=0)
+    return bool(np.any(slight & (np.max(moves, axis=0) > STANDSTILL_UNITS * unit)))
 
 
 def _leaves_gradually(
@@ -131,10 +130,9 @@ def _leaves_gradually(
         value = _value(problem, base, found, sign * t)
         if value is None:
             return np.zeros(at.size, bool)
-        with np.errstate(all="ignore"):
-            move = np.where(np.isfinite(value), np.abs(value - at), 0.0)
-            np.fmax(size, np.where(np.isfinite(value), np.abs(value), 0.0), out=size)
-            on_lattice.append(lowest_bit(value) >= eps / 16 * size)
+        move = np.where(np.isfinite(value), np.abs(value - at), 0.0)
+        np.fmax(size, np.where(np.isfinite(value), np.abs(value), 0.0), out=size)
+        on_lattice.append(lowest_bit(value) >= eps / 16 * size)
         moves.append(move)
         return move > 0
 
@@ -148,11 +146,10 @@ def _leaves_gradually(
     # shows a move by a few units of rounding, at a kink none does.
     low, high = TAIL_DISTANCE, min(reached)
     for _ in range(ONSET_HALVINGS):
-        with np.errstate(all="ignore"):
-            small = [
-                (m > 0) & (m <= ONSET_UNITS * eps * size) & ok
-                for m, ok in zip(moves, on_lattice, strict=True)
-            ]
+        small = [
+            (m > 0) & (m <= ONSET_UNITS * eps * size) & ok
+            for m, ok in zip(moves, on_lattice, strict=True)
+        ]
         gradual = np.logical_or.reduce(small)
         if np.any(gradual & ~close) or not np.any(far & ~close):
             break
@@ -162,8 +159,7 @@ def _leaves_gradually(
         else:
             low = middle
     # Noise about a constant also moves f by units of rounding, but never by more.
-    with np.errstate(all="ignore"):
-        truly = np.max(moves, axis=0) > STANDSTILL_UNITS * eps * size
+    truly = np.max(moves, axis=0) > STANDSTILL_UNITS * eps * size
     return gradual, np.asarray(gradual & ~close & truly)
 
 
@@ -188,14 +184,11 @@ def mark_uncompared(sums: BlockSums, comparison: Comparison, found: Column) -> N
     if doubted is None:
         return
     terms, which = sums.images(found.tangent.leaves[0], found.vector)
-    with np.errstate(all="ignore"):
-        size, bound = np.abs(terms), comparison.significance_bound[which] / ERRORS[0]
-        # Two evaluations compare on the scale of the largest output, and see nothing far below
-        # that.
-        far_below = (size > 0) & (
-            size <= ENTRY_FLOOR * comparison.tolerance.relative * np.max(size)
-        )
-        sums.uncompared |= bool(np.any((doubted | far_below) & ~(size > bound)))
+    size, bound = np.abs(terms), comparison.significance_bound[which] / ERRORS[0]
+    # Two evaluations compare on the scale of the largest output, and see nothing far below
+    # that.
+    far_below = (size > 0) & (size <= ENTRY_FLOOR * comparison.tolerance.relative * np.max(size))
+    sums.uncompared |= bool(np.any((doubted | far_below) & ~(size > bound)))
 
 
 def count_saturated(
@@ -213,25 +206,24 @@ def count_saturated(
     values = np.abs(base.values[: base.Y.size])
     eps, j = comparison.tolerance.eps, found.tangent.coordinate
     agreeing = comparison.agrees & ~comparison.undecided
-    with np.errstate(all="ignore"):
-        if j is not None:
-            own = np.abs(comparison.automatic)
-            small = agreeing & (own * found.tangent.length <= eps * values[: own.size])
-            saturated = np.flatnonzero(
-                small & (own > 0) & (own <= ENTRY_FLOOR * comparison.scales.block)
-            )
-        else:
-            part = found.tangent.part(probes.X)
-            its = block.of_leaf(part)
-            weighed = np.abs(probes.cotangent) * values
-            largest = np.array([np.max(weighed[p], initial=0.0) for p in base.Y.slices])
-            moves = found.vector[part]
-            if len(found.tangent.leaves) > 1:  # of which some leaves may be scaled down
-                moves = np.where(moves != 0, columns.problem.length_scales[part], 0.0)
-            size = np.abs(its * moves)
-            lost = size <= eps * largest[: len(its), None]
-            small = np.all(lost, axis=0) & np.any(size > 0, axis=0) & bool(np.all(agreeing))
-            saturated = np.flatnonzero(small & bool(np.any(~lost)))
+    if j is not None:
+        own = np.abs(comparison.automatic)
+        small = agreeing & (own * found.tangent.length <= eps * values[: own.size])
+        saturated = np.flatnonzero(
+            small & (own > 0) & (own <= ENTRY_FLOOR * comparison.scales.block)
+        )
+    else:
+        part = found.tangent.part(probes.X)
+        its = block.of_leaf(part)
+        weighed = np.abs(probes.cotangent) * values
+        largest = np.array([np.max(weighed[p], initial=0.0) for p in base.Y.slices])
+        moves = found.vector[part]
+        if len(found.tangent.leaves) > 1:  # of which some leaves may be scaled down
+            moves = np.where(moves != 0, columns.problem.length_scales[part], 0.0)
+        size = np.abs(its * moves)
+        lost = size <= eps * largest[: len(its), None]
+        small = np.all(lost, axis=0) & np.any(size > 0, axis=0) & bool(np.all(agreeing))
+        saturated = np.flatnonzero(small & bool(np.any(~lost)))
     if saturated.size:
         k = int(saturated[0])
         if j is not None:

@@ -181,8 +181,7 @@ class Trial:
     def off_by(self, factor: float) -> bool:
         """Whether an entry differs by more than so many tolerances, or has no reference."""
         for _, comparison, _ in self.compared:
-            with np.errstate(all="ignore"):
-                off = comparison.difference > factor * comparison.allowed
+            off = comparison.difference > factor * comparison.allowed
             if np.any(off | ~np.isfinite(comparison.reference)):
                 return True
         return False
@@ -387,9 +386,8 @@ class Standstill(Stage):
         reach = float(np.min(steps[flat])) / found.tangent.length
         if may_round_inside(problem, base, found, flat, reach):
             return trial
-        with np.errstate(all="ignore"):
-            unit = base.coarsest_eps * base.magnitude(base.values)[: base.Y.size]
-            trial = replace(trial, flat=np.where(flat, unit / steps, np.nan))
+        unit = base.coarsest_eps * base.magnitude(base.values)[: base.Y.size]
+        trial = replace(trial, flat=np.where(flat, unit / steps, np.nan))
         if self.after_ladder:
             return trial.with_finer(trial.pinned(trial.finest or found), self.name)
         if _only_in(trial, flat):
@@ -526,9 +524,8 @@ def _suspected_leaves(trial: Trial) -> Sequence[int]:
     weighted = along(replace(tangent, vector=vector, units=()), Effort.LONGER_STEP)
     after = columns.reverse(weighted, block)
     gaps = [float(c.reference[row] - c.automatic[row]) for c in (before, after)]
-    with np.errstate(all="ignore"):
-        bars = SIGNIFICANT_BARS * (weights * before.error[row] + after.error[row])
-        fits = np.abs(weights * gaps[0] - gaps[1]) <= bars
+    bars = SIGNIFICANT_BARS * (weights * before.error[row] + after.error[row])
+    fits = np.abs(weights * gaps[0] - gaps[1]) <= bars
     return [j for j, fit in zip(tangent.leaves, fits, strict=True) if fit]
 
 
@@ -572,8 +569,7 @@ def _is_fast(comparison: Comparison, relative: float) -> bool:
     """Returns whether the automatic value of an entry that fails would move f by a good part of
     itself over a step of that part of x, so that the step may be too long.
     """
-    with np.errstate(all="ignore"):
-        moves = np.abs(comparison.automatic) * relative > FAST_PART * comparison.scales.secant
+    moves = np.abs(comparison.automatic) * relative > FAST_PART * comparison.scales.secant
     return bool(np.any(moves & comparison.fails & np.isfinite(comparison.automatic)))
 
 
@@ -582,9 +578,8 @@ def _beyond_doubt(comparison: Comparison) -> bool:
     fails, t = comparison.fails, comparison.tolerance
     if np.any(comparison.undecided | comparison.significant):
         return False
-    with np.errstate(all="ignore"):
-        far = comparison.difference > BEYOND_DOUBT * comparison.error
-        sharp = comparison.error <= t.resolution * comparison.largest
+    far = comparison.difference > BEYOND_DOUBT * comparison.error
+    sharp = comparison.error <= t.resolution * comparison.largest
     return bool(np.all((far & sharp & comparison.moved)[fails]))
 
 
@@ -651,9 +646,8 @@ class ShorterSteps(Stage):
         if found.one_sided or base.coarsest_eps > DOUBLE or trial.separate:
             return False
         doubted = _doubted_outputs(trial.columns, trial.again)
-        with np.errstate(all="ignore"):
-            unit = TRUNCATED_UNITS * base.coarsest_eps * base.magnitude(base.values)
-            bar = found.estimate.error * abs(found.ladders[0][-1].step)
+        unit = TRUNCATED_UNITS * base.coarsest_eps * base.magnitude(base.values)
+        bar = found.estimate.error * abs(found.ladders[0][-1].step)
         return bool(np.any(doubted & np.isfinite(unit) & ~(bar <= unit)))
 
     def apply(self, trial: Trial) -> Trial:
@@ -696,12 +690,11 @@ def _is_motion(trial: Trial, finest: Column) -> bool:
     assert trial.finest is not None
     doubted, samples = _doubted_outputs(trial.columns, trial.again), trial.finest.ladders[0]
     base = trial.columns.base
-    with np.errstate(all="ignore"):
-        steep = norm(finest.estimate.value[doubted])
-        seen = max(float(norm(sample.slope[doubted])) for sample in samples)
-        moves = max(float(norm((sample.plus - sample.minus)[doubted])) for sample in samples)
-        size = norm(base.magnitude(base.values)[doubted])
-        return bool(steep <= SAWTOOTH_FACTOR * seen or moves >= SAWTOOTH_PART * size)
+    steep = norm(finest.estimate.value[doubted])
+    seen = max(float(norm(sample.slope[doubted])) for sample in samples)
+    moves = max(float(norm((sample.plus - sample.minus)[doubted])) for sample in samples)
+    size = norm(base.magnitude(base.values)[doubted])
+    return bool(steep <= SAWTOOTH_FACTOR * seen or moves >= SAWTOOTH_PART * size)
 
 
 def _jumps_beside(columns: Columns, found: Column, doubted: NDArray[np.bool_]) -> bool:
@@ -719,8 +712,7 @@ def _jumps_beside(columns: Columns, found: Column, doubted: NDArray[np.bool_]) -
         return False
 
     def off(values: Vector, h: float) -> Vector:
-        with np.errstate(all="ignore"):
-            return np.nan_to_num(np.where(doubted, values - base.values - h * slope, 0.0))
+        return np.nan_to_num(np.where(doubted, values - base.values - h * slope, 0.0))
 
     for sample in reversed(found.ladders[0]):
         h = float(sample.step)
@@ -768,10 +760,9 @@ def _stands_on_steps(trial: Trial, again: list[ModeComparison]) -> bool:
         doubted = before.comparison.fails | before.comparison.undecided
         for k in range(len(old) - 2):
             three = old[k : k + 3]
-            with np.errstate(all="ignore"):
-                spread = np.ptp(three, axis=0)
-                agree = spread < np.max(np.abs(three), axis=0) / AGREEING_STEPS
-                apart = spread < np.min(np.abs(three - new), axis=0) / NARROWER_BAR
+            spread = np.ptp(three, axis=0)
+            agree = spread < np.max(np.abs(three), axis=0) / AGREEING_STEPS
+            apart = spread < np.min(np.abs(three - new), axis=0) / NARROWER_BAR
             if np.any(doubted & agree & apart):
                 return True
     return False
@@ -780,8 +771,7 @@ def _stands_on_steps(trial: Trial, again: list[ModeComparison]) -> bool:
 def _decides_more(after: ModeComparison, before: ModeComparison) -> bool:
     """Returns whether what is left in doubt has a narrower error bar than before."""
     left = after.comparison.fails | after.comparison.undecided
-    with np.errstate(all="ignore"):
-        wider = after.comparison.error > before.comparison.error / NARROWER_BAR
+    wider = after.comparison.error > before.comparison.error / NARROWER_BAR
     return not np.any(left & (wider | after.comparison.undecided))
 
 
@@ -1020,20 +1010,17 @@ class InheritedRounding(Stage):
             taken = columns.estimator.at(point).along(found.tangent)
             there = columns.comparisons(taken, trial.block, trial.pushed, final=True)
             for change, (_, here, _), (_, other, _) in zip(changes, compared, there, strict=True):
-                with np.errstate(all="ignore"):
-                    apart = np.nan_to_num(np.abs(other.reference - here.reference), posinf=0.0)
+                apart = np.nan_to_num(np.abs(other.reference - here.reference), posinf=0.0)
                 np.maximum(change, apart, out=change)
         allowed = []
         for (letter, comparison, kind), change in zip(compared, changes, strict=True):
-            with np.errstate(all="ignore"):
-                residue = INHERITED_UNITS * comparison.tolerance.eps * comparison.scales.block
-                slack = NEIGHBOUR_FACTOR * change + residue
+            residue = INHERITED_UNITS * comparison.tolerance.eps * comparison.scales.block
+            slack = NEIGHBOUR_FACTOR * change + residue
             if kind != "first":
                 eps = comparison.tolerance.eps
                 floor = undetectable_slope(columns.base, found.vector, eps)
                 slack = slack + columns.row_errors(kind, floor)
-            with np.errstate(all="ignore"):
-                error = comparison.error + np.where(comparison.fails, slack, 0.0)
+            error = comparison.error + np.where(comparison.fails, slack, 0.0)
             allowed.append(ModeComparison(letter, replace(comparison, error=error), kind))
         return trial.with_compared(allowed, self.name)
 
@@ -1162,9 +1149,8 @@ class LongLadder(Stage):
         others = trial.columns.comparisons(far, trial.block, trial.pushed, final=True)
         for one, (_, other, _) in zip(trial.compared, others, strict=True):
             comparison = one.comparison
-            with np.errstate(all="ignore"):
-                error = np.fmin(comparison.error, other.error + np.abs(other.reference))
-                wide = error > LADDER_ZERO_UNITS * DOUBLE * comparison.scales.secant
+            error = np.fmin(comparison.error, other.error + np.abs(other.reference))
+            wide = error > LADDER_ZERO_UNITS * DOUBLE * comparison.scales.secant
             opened.append(one.opened(wide & comparison.agrees & comparison.moved))
         return trial.with_compared(opened, self.name)
 
@@ -1211,32 +1197,31 @@ def allow_automatic_rounding(
     tried = worst_entries(comparison, comparison.fails)
     if not tried:
         return one
-    with np.errstate(all="ignore"):
-        around = _automatic_nearby(columns, kind, tried, found, everywhere=everywhere)
-        finite = np.isfinite(around)
-        changes = np.abs(np.array(around) - comparison.automatic[tried])
-        change = np.max(np.where(np.isfinite(changes), changes, 0.0), axis=0)
-        reference, allowed = comparison.reference[tried], comparison.allowed[tried]
-        # Where the derivative is not finite next to x, that is no rounding either.
-        right = np.all(~finite | (np.abs(around - reference) <= allowed), axis=0)
-        alone = right & (comparison.difference[tried] > ISOLATED_TOLERANCES * allowed)
-        change = np.where(alone, 0.0, change)
-        size = np.where(comparison.largest > 0, comparison.largest, 1.0)
-        relative = change / size[tried]
-        least = np.min(relative, initial=np.inf, where=np.isfinite(relative))
-        slack = np.where(comparison.fails & np.isfinite(least), least * size, 0.0)
-        slack[tried] = change
-        error = comparison.error + NEIGHBOUR_FACTOR * slack
-        after = replace(comparison, error=error)
-        if _is_loud(columns, found) and np.any(after.fails & ~_marked(alone, tried, error.size)):
-            leaves = None if everywhere else found.tangent.leaves
-            take = partial(_automatic_at, columns, kind=kind, rows=tried, found=found)
-            eps, seed = comparison.tolerance.eps, columns.probes.seed
-            apart = scatter(
-                columns.problem, eps, seed, leaves, take, _smooth_reach(columns.problem, found)
-            )
-            slack[tried] = np.where(alone, 0.0, np.fmax(change, apart))
-            after = replace(comparison, error=comparison.error + NEIGHBOUR_FACTOR * slack)
+    around = _automatic_nearby(columns, kind, tried, found, everywhere=everywhere)
+    finite = np.isfinite(around)
+    changes = np.abs(np.array(around) - comparison.automatic[tried])
+    change = np.max(np.where(np.isfinite(changes), changes, 0.0), axis=0)
+    reference, allowed = comparison.reference[tried], comparison.allowed[tried]
+    # Where the derivative is not finite next to x, that is no rounding either.
+    right = np.all(~finite | (np.abs(around - reference) <= allowed), axis=0)
+    alone = right & (comparison.difference[tried] > ISOLATED_TOLERANCES * allowed)
+    change = np.where(alone, 0.0, change)
+    size = np.where(comparison.largest > 0, comparison.largest, 1.0)
+    relative = change / size[tried]
+    least = np.min(relative, initial=np.inf, where=np.isfinite(relative))
+    slack = np.where(comparison.fails & np.isfinite(least), least * size, 0.0)
+    slack[tried] = change
+    error = comparison.error + NEIGHBOUR_FACTOR * slack
+    after = replace(comparison, error=error)
+    if _is_loud(columns, found) and np.any(after.fails & ~_marked(alone, tried, error.size)):
+        leaves = None if everywhere else found.tangent.leaves
+        take = partial(_automatic_at, columns, kind=kind, rows=tried, found=found)
+        eps, seed = comparison.tolerance.eps, columns.probes.seed
+        apart = scatter(
+            columns.problem, eps, seed, leaves, take, _smooth_reach(columns.problem, found)
+        )
+        slack[tried] = np.where(alone, 0.0, np.fmax(change, apart))
+        after = replace(comparison, error=comparison.error + NEIGHBOUR_FACTOR * slack)
     return ModeComparison(letter, after, kind)
 
 
@@ -1250,8 +1235,7 @@ def _smooth_reach(problem: Problem, found: Column) -> float:
     moved = (v > 0) & (x > 0)
     if not np.any(moved):
         return np.inf
-    with np.errstate(all="ignore"):
-        return float(np.max(found.estimate.steps) * np.median(v[moved] / x[moved]))
+    return float(np.max(found.estimate.steps) * np.median(v[moved] / x[moved]))
 
 
 def _is_loud(columns: Columns, found: Column) -> bool:
@@ -1259,8 +1243,7 @@ def _is_loud(columns: Columns, found: Column) -> bool:
     base = columns.base
     if found.noise is None:
         return False
-    with np.errstate(all="ignore"):
-        unit = LOUD_UNITS * base.coarsest_eps * base.magnitude(base.values)
+    unit = LOUD_UNITS * base.coarsest_eps * base.magnitude(base.values)
     return bool(np.any(found.noise > unit))
 
 
@@ -1289,10 +1272,9 @@ def _allow_reference_scatter(
         there = columns.estimator.at(point).along(found.tangent)
         value = columns.row_values(kind, there.estimate.value[: columns.base.Y.size])
         pairs.append((_automatic_at(columns, point, kind, rows, found), value[rows]))
-    with np.errstate(all="ignore"):
-        off = np.array([automatic / reference - 1 for automatic, reference in pairs])
-        scatter = np.max(off, axis=0) - np.min(off, axis=0)
-        rounding = np.where(scatter > SCATTERED_PART * np.abs(off[0]), 2 * scatter, 0.0)
+    off = np.array([automatic / reference - 1 for automatic, reference in pairs])
+    scatter = np.max(off, axis=0) - np.min(off, axis=0)
+    rounding = np.where(scatter > SCATTERED_PART * np.abs(off[0]), 2 * scatter, 0.0)
     error = comparison.error.copy()
     error[rows] += np.nan_to_num(rounding) * np.abs(comparison.reference[rows])
     return ModeComparison(letter, replace(comparison, error=error), kind)
@@ -1314,14 +1296,13 @@ def _beside(trial: Trial, one: ModeComparison) -> Vector:
     """
     columns, rows, size = trial.columns, trial.block.rows, one.comparison.automatic.size
     moves = np.zeros(size)
-    with np.errstate(all="ignore"):
-        if one.kind == "each":
-            v = columns.probes.tangent(columns.problem.origin).vector
-            moves = np.abs(Forward(columns.problem).column(columns.base, v)[1])
-        elif one.kind == "rows" and rows is not None:
-            lengths = columns.problem.length_scales[trial.block.columns]
-            moves = np.max(np.abs(rows * lengths), axis=1, initial=0.0)
-        return np.asarray(moves[:size] / trial.column.tangent.length)
+    if one.kind == "each":
+        v = columns.probes.tangent(columns.problem.origin).vector
+        moves = np.abs(Forward(columns.problem).column(columns.base, v)[1])
+    elif one.kind == "rows" and rows is not None:
+        lengths = columns.problem.length_scales[trial.block.columns]
+        moves = np.max(np.abs(rows * lengths), axis=1, initial=0.0)
+    return np.asarray(moves[:size] / trial.column.tangent.length)
 
 
 def _underflows(trial: Trial, one: ModeComparison, entries: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -1365,8 +1346,7 @@ def _steady(
     def compare(rows: list[int], values: Vector) -> None:
         """Keeps those of these rows that are steady at one more point."""
         here = comparison.automatic[rows]
-        with np.errstate(all="ignore"):
-            steady[rows] = np.abs(values - here) < STEADY_PART * np.abs(here)
+        steady[rows] = np.abs(values - here) < STEADY_PART * np.abs(here)
 
     for point in points_within_rounding(columns.problem, probes.seed, found.tangent.leaves):
         rows = [k for k in tried if steady[k]]

@@ -377,8 +377,7 @@ class Table:
         """
         tolerance, base = self.tolerance, self.base
         rounding = 2 * tolerance.eps * base.magnitude(base.values)[: base.Y.size]
-        with np.errstate(all="ignore"):
-            bar = norm(self.probes.contract_error(rounding)) / relative_step(tolerance.eps)
+        bar = norm(self.probes.contract_error(rounding)) / relative_step(tolerance.eps)
         visible = 2 * bar / (SIGNIFICANT_PART * tolerance.relative)
         return float(visible) if np.isfinite(visible) else 0.0
 
@@ -463,8 +462,7 @@ class Table:
             return None
         if rows.shape[0] == 1:
             return np.asarray(rows[0])
-        with np.errstate(all="ignore"):
-            return np.asarray(np.sum(rows, axis=0))
+        return np.asarray(np.sum(rows, axis=0))
 
     def from_two_evaluations(self, item: Item) -> Trial:
         """Returns a column from two evaluations, with its image by forward mode, the comparisons of
@@ -592,10 +590,9 @@ class Table:
         bar = comparison.error / comparison.tolerance.resolution
         for j in trial.column.tangent.leaves:
             part = self.problem.X.slices[j]
-            with np.errstate(all="ignore"):
-                size = norm(rows[:, part] * trial.column.vector[part])
-                if np.any((size > zero) & (size < bar)):
-                    return True
+            size = norm(rows[:, part] * trial.column.vector[part])
+            if np.any((size > zero) & (size < bar)):
+                return True
         return False
 
     def _hidden(self, trial: Trial) -> set[int]:
@@ -610,10 +607,9 @@ class Table:
         hidden = set()
         for j in tangent.leaves:
             part = self.problem.X.slices[j]
-            with np.errstate(all="ignore"):
-                size = norm(rows[:, part] * trial.column.vector[part])
-                if np.any((size > 0) & (HIDDEN_PART * size < bound)):
-                    hidden.add(j)
+            size = norm(rows[:, part] * trial.column.vector[part])
+            if np.any((size > 0) & (HIDDEN_PART * size < bound)):
+                hidden.add(j)
         return hidden
 
     def _through_stages(self, trial: Trial) -> Generator[None, None, Trial | Again | None]:
@@ -688,8 +684,7 @@ class Table:
         for _, comparison, kind in trial.compared:
             if kind == "rows" and not item.depth:
                 sizes, bound = parts_of_outputs(columns, comparison, trial.column, kind)
-                with np.errstate(all="ignore"):
-                    before = bound / sizes
+                before = bound / sizes
         return [self._of_outputs(replace(item, before=before), trial, outputs)]
 
     def _resolved_outputs(self, item: Item, trial: Trial) -> list[Item]:
@@ -890,26 +885,21 @@ def undetectable(
     for j in leaves:
         part = X.slices[j]
         v, its = found.vector[part], block.of_leaf(part)
-        with np.errstate(all="ignore"):
-            terms = (
-                its * v if problem.block_sums is None else problem.block_sums.terms(j, v, len(its))
-            )
-            count = [
-                tally.inputs.weigh(row, bound, again=again)
-                for row, bound in zip(terms, comparison.significance_bound, strict=True)
-            ]
+        terms = its * v if problem.block_sums is None else problem.block_sums.terms(j, v, len(its))
+        count = [
+            tally.inputs.weigh(row, bound, again=again)
+            for row, bound in zip(terms, comparison.significance_bound, strict=True)
+        ]
         any_small |= any(count)
         if found.from_reference or min(count, default=0) > CHANCE_PART * terms.shape[1]:
-            with np.errstate(all="ignore"):
-                share = np.max(np.abs(terms) / comparison.significance_bound[:, None], axis=0)
+            share = np.max(np.abs(terms) / comparison.significance_bound[:, None], axis=0)
             # A zero has no part in any sum. Against differences it says nothing more when taken
             # alone; a reference may contradict it.
             small = ((share > 0) | found.from_reference) & (share < 1 / ERRORS[0])
             if problem.block_sums is not None:
                 return small if np.any(small) else None
             too_small[part.start - whole.start : part.stop - whole.start] = small
-            with np.errstate(all="ignore"):
-                hidden += np.sum(np.where(small, terms, 0.0) ** 2, axis=1)
+            hidden += np.sum(np.where(small, terms, 0.0) ** 2, axis=1)
     if not again and any_small and not found.from_reference and not problem.modes_taken:
         count_saturated(columns, tally, comparison, found, block)
     if found.from_reference:

@@ -107,8 +107,7 @@ def _symmetric(values: Values) -> bool:
 
 
 def _positive_definite(values: Values) -> bool:
-    with np.errstate(all="ignore"):
-        return _symmetric(values) and bool(np.all(np.linalg.eigvalsh(values) > 0))
+    return _symmetric(values) and bool(np.all(np.linalg.eigvalsh(values) > 0))
 
 
 MATRICES = {"symmetric": _symmetric, "positive definite": _positive_definite}

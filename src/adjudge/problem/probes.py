@@ -260,8 +260,7 @@ class Probes:
         """Returns `<w_i, column>` for every cotangent, where `column` is a vector of Y."""
         if self.full:
             return column
-        with np.errstate(all="ignore"):
-            return np.array([self.cotangent[part] @ column[part] for part in self.Y.slices])
+        return np.array([self.cotangent[part] @ column[part] for part in self.Y.slices])
 
     def contract_error(self, error: Vector) -> Vector:
         """Returns the error bars of what `contract` makes of a column with the error bars `error`.

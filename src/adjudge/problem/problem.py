@@ -128,10 +128,9 @@ class Problem:
             return np.inf
         low, high = self.bounds
         moves = v != 0
-        with np.errstate(all="ignore"):
-            ahead = np.where(v > 0, high - self.origin, self.origin - low)[moves]
-            behind = np.where(v > 0, self.origin - low, high - self.origin)[moves]
-            steps = (np.minimum(ahead, behind) if both else ahead) / np.abs(v[moves])
+        ahead = np.where(v > 0, high - self.origin, self.origin - low)[moves]
+        behind = np.where(v > 0, self.origin - low, high - self.origin)[moves]
+        steps = (np.minimum(ahead, behind) if both else ahead) / np.abs(v[moves])
         return float(np.min(steps, initial=np.inf))
 
     def inward(self, v: Vector) -> Vector:
@@ -139,8 +138,7 @@ class Problem:
         if self.bounds is None:
             return v
         low, high = self.bounds
-        with np.errstate(all="ignore"):
-            nearer = high - self.origin < self.origin - low
+        nearer = high - self.origin < self.origin - low
         bounded = np.isfinite(low) | np.isfinite(high)
         return np.where(bounded, np.where(nearer, -np.abs(v), np.abs(v)), v)
 
@@ -151,8 +149,7 @@ class Problem:
     @cached_property
     def length_scales(self) -> Vector:
         """The scale of every coordinate of x, as a vector of X."""
-        with np.errstate(all="ignore"):
-            scales = [scale(self.origin[part]) for part in self.X.slices]
+        scales = [scale(self.origin[part]) for part in self.X.slices]
         return np.concatenate([*scales, np.zeros(0)])
 
     @cached_property
@@ -405,9 +402,8 @@ def undetectable_slope(base: Base, vector: Vector, eps: float) -> Vector:
     if problem.modes_taken[0] == "R":
         lengths = problem.length_scales[:width]
     moves = vector != 0
-    with np.errstate(all="ignore"):
-        step = float(np.max(np.abs(vector[moves]) / problem.length_scales[moves], initial=0.0))
-        return np.asarray(UNDETECTABLE_UNITS * eps * f * step / lengths)
+    step = float(np.max(np.abs(vector[moves]) / problem.length_scales[moves], initial=0.0))
+    return np.asarray(UNDETECTABLE_UNITS * eps * f * step / lengths)
 
 
 def evaluate(problem: Problem, base: Base, x: Vector, purpose: Purpose | Move) -> Vector:
@@ -444,10 +440,9 @@ def leave_out(base: Base, seed: int) -> Base:
     same = ~finite
     signs = random_entries(generator(seed, Stream.BESIDE_NOT_FINITE), problem.X.size)
     distance = max(BESIDE_NOT_FINITE, BESIDE_NOT_FINITE_UNITS * base.coarsest_eps)
-    with np.errstate(all="ignore"):
-        # An entry that does not move would show nothing of a pole.
-        move = distance * np.fmax(problem.length_scales, np.abs(problem.origin))
-        move = np.where(np.isfinite(problem.origin), problem.inward(signs * move), 0.0)
+    # An entry that does not move would show nothing of a pole.
+    move = distance * np.fmax(problem.length_scales, np.abs(problem.origin))
+    move = np.where(np.isfinite(problem.origin), problem.inward(signs * move), 0.0)
     for side in (move, -move):
         point = problem.clipped(problem.origin + side)
         values = attempt(partial(outputs_at, problem, base, point, Purpose.BESIDE_NOT_FINITE))

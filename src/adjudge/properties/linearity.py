@@ -152,13 +152,12 @@ class LinearRule:
         if factor < LARGE_PROBES:
             return False
         size = float(np.max(np.abs(first)))
-        with np.errstate(all="ignore"):
-            images = {k: self.apply(-k * u) / -k for k in SMALLER_PROBES} | {factor: scaled}
-            for k, image in images.items():
-                units = largest_difference(image, first) / (self.checks.tolerance.eps * k * size)
-                left = float(image @ first) / float(first @ first)
-                if not (0 < units <= SMALLER_PROBE_UNITS and left >= SMALLER_PROBE_PART):
-                    return False
+        images = {k: self.apply(-k * u) / -k for k in SMALLER_PROBES} | {factor: scaled}
+        for k, image in images.items():
+            units = largest_difference(image, first) / (self.checks.tolerance.eps * k * size)
+            left = float(image @ first) / float(first @ first)
+            if not (0 < units <= SMALLER_PROBE_UNITS and left >= SMALLER_PROBE_PART):
+                return False
         return True
 
     def _factor(self, first: Vector) -> float:
@@ -241,13 +240,11 @@ class LinearRule:
         one, two = (np.where(whole != 0, random_entries(random, whole.size), 0.0) for _ in "12")
 
         def gaps(apply: Callable[[Vector], Vector]) -> Vector:
-            with np.errstate(all="ignore"):
-                return apply(one + two) - apply(one) - apply(two)
+            return apply(one + two) - apply(one) - apply(two)
 
         here = gaps(self.apply)
         size = np.abs(self.apply(one)) + np.abs(self.apply(two))
-        with np.errstate(all="ignore"):
-            relative = np.abs(here) / (checks.tolerance.identity * size + UNDERFLOW)
+        relative = np.abs(here) / (checks.tolerance.identity * size + UNDERFLOW)
         k = int(np.argmax(np.where(np.isfinite(relative), relative, 0.0)))
         if not np.all(np.isfinite(here)):
             return True
@@ -391,8 +388,7 @@ class Pullbacks:
     def additive_rows(self, together: Vector, rows: Vector) -> Iterator[Finding]:
         """Compares `J*` of the sum of cotangents with the sum of the rows, which are at hand."""
         u = self.cotangent if self.checks.probes.full else np.ones(rows.shape[0])
-        with np.errstate(all="ignore"):
-            pair, size = (together, u @ rows), np.abs(u) @ np.abs(rows)
+        pair, size = (together, u @ rows), np.abs(u) @ np.abs(rows)
         yield from self.rule.additive(self.cotangent, pair, size)
 
     @cached_property
@@ -447,8 +443,7 @@ class Pullbacks:
                 Status.RAISED, mode, "", detail, Remedy.READ_STRIDES, note=note, cause=images.error
             )
             return
-        with np.errstate(all="ignore"):
-            pair, size = (together, one + two), np.abs(one) + np.abs(two)
+        pair, size = (together, one + two), np.abs(one) + np.abs(two)
         if not list(self.rule.sums(pair, size)):
             return
         eps = checks.problem.narrowest_eps()
@@ -470,8 +465,7 @@ class Pullbacks:
                     partial(LayoutMatters, layout=layout),
                     Remedy.READ_STRIDES,
                 )
-            with np.errstate(all="ignore"):
-                pair = plain[1], one + plain[0]
+            pair = plain[1], one + plain[0]
         yield from self.rule.additive(u + v, pair, size)
 
     def undefined(self) -> Iterator[Finding]:
@@ -588,8 +582,7 @@ class Pushforwards:
         X, streams = checks.problem.X, (Stream.PUSHED_TANGENT, Stream.SECOND_PUSHED_TANGENT)
         u, v = (random_cotangent(X, checks.probes.seed, stream) for stream in streams)
         one, two, together = (rule.apply(w) for w in (u, v, u + v))
-        with np.errstate(all="ignore"):
-            pair, size = (together, one + two), np.abs(one) + np.abs(two)
+        pair, size = (together, one + two), np.abs(one) + np.abs(two)
         yield from rule.additive(u + v, pair, size)
         largest = float(np.max(size, initial=0.0, where=np.isfinite(size)))
         yield from rule.zero(np.zeros_like(u), largest)

@@ -231,10 +231,9 @@ class _LowPrecision:
         for k in range(1, DOUBLINGS + 1):
             point = x.X.vector(x.backend, x.point(x.clipped(x.origin * 2.0**k)), x.x)
             low, high = self.low.value(point), self.high.value(point)
-            with np.errstate(all="ignore"):
-                step = np.abs(low - start)
-                rounding = DERIVATIVE_UNITS * self.u * np.abs(high)
-                near_by = np.abs(low - high) <= STAIRS_APART * step + rounding
+            step = np.abs(low - start)
+            rounding = DERIVATIVE_UNITS * self.u * np.abs(high)
+            near_by = np.abs(low - high) <= STAIRS_APART * step + rounding
             stairs |= open_ & (step > 0) & near_by
             open_ &= step == 0
             if not np.any(open_):
@@ -258,15 +257,13 @@ class _LowPrecision:
             low, high = (side.take(k) for side in at)
             for a in range(len(NEAR_DISTANCES), len(points) - 1):
                 step = points[a + 1] - points[a]
-                with np.errstate(all="ignore"):
-                    gap = (low[a] + low[a + 1] - high[a] - high[a + 1]) / 2
-                    told.append(float(gap @ step))
-                    moved.append(float(probe @ (off[a + 1] - off[a])))
+                gap = (low[a] + low[a + 1] - high[a] - high[a + 1]) / 2
+                told.append(float(gap @ step))
+                moved.append(float(probe @ (off[a + 1] - off[a])))
         one, two = np.array(told), np.array(moved)
         held = np.isfinite(one) & np.isfinite(two)
-        with np.errstate(all="ignore"):
-            rest = float(norm(np.where(held, one - two, 0.0)))
-            return bool(held.any()) and rest <= EXPLAINED_PART * float(norm(one[held]))
+        rest = float(norm(np.where(held, one - two, 0.0)))
+        return bool(held.any()) and rest <= EXPLAINED_PART * float(norm(one[held]))
 
     # -- a whole leaf
 

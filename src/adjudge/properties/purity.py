@@ -97,11 +97,10 @@ class Runs:
         units = [min(REORDERING_UNITS, e**-0.5) for e in self.eps]
         reordering = [n * e * size for n, e, size in zip(units, self.eps, sizes, strict=True)]
         # Each leaf counts on its own scale: what is little for one may be all of another.
-        with np.errstate(all="ignore"):
-            bound = np.array(reordering)[space.owner] + noise
-            k = int(np.argmax(np.where(gaps > 0, gaps / bound, 0.0)))
-            j, gap = int(space.owner[k]), float(gaps[k])
-            in_units = float(np.float64(gap) / (self.eps[j] * sizes[j]))
+        bound = np.array(reordering)[space.owner] + noise
+        k = int(np.argmax(np.where(gaps > 0, gaps / bound, 0.0)))
+        j, gap = int(space.owner[k]), float(gaps[k])
+        in_units = float(np.float64(gap) / (self.eps[j] * sizes[j]))
         whole, widest = float(np.max(gaps)), int(space.owner[int(np.argmax(gaps))])
         note = whole <= allowed or (any_order and gap <= float(bound[k]))
         detail = Unrepeatable(
@@ -141,9 +140,8 @@ def largest_difference(a: Vector, b: Vector) -> float:
 
 def _differences(a: Vector, b: Vector) -> Vector:
     """Returns the difference entry by entry: zero between two NaNs, infinite beside one."""
-    with np.errstate(all="ignore"):
-        same = (a == b) | (np.isnan(a) & np.isnan(b))
-        gap = np.where(same, 0.0, np.abs(a - b))
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    gap = np.where(same, 0.0, np.abs(a - b))
     return np.where(np.isnan(gap), np.inf, gap)
 
 
@@ -303,12 +301,11 @@ class Identities:
         derivative alone would call two residues of rounding unequal.
         """
         largest = np.max(np.abs(self.base.values), initial=0.0, where=self._finite)
-        with np.errstate(all="ignore"):
-            x = self.problem.length_scales
-            unit = RESIDUE_UNITS * self.tolerance.eps * largest
-            if space is self.problem.X:
-                return np.asarray(unit / x)
-            return np.full(space.size, unit / np.min(x, initial=np.inf))
+        x = self.problem.length_scales
+        unit = RESIDUE_UNITS * self.tolerance.eps * largest
+        if space is self.problem.X:
+            return np.asarray(unit / x)
+        return np.full(space.size, unit / np.min(x, initial=np.inf))
 
     def equal(
         self,
@@ -331,14 +328,13 @@ class Identities:
         for leaf, part in zip(space.leaves, space.slices, strict=True):
             if part.stop == part.start:
                 continue
-            with np.errstate(all="ignore"):
-                finite = np.isfinite(one[part]) & np.isfinite(two[part])
-                largest = np.max(np.where(np.isfinite(size[part]), size[part], 0.0))
-                bound = self.tolerance.identity * largest + residue[part]
-                # Engines may flush the smallest numbers to zero.
-                bound = bound + (leaf.tiny or UNDERFLOW_MARGIN * UNDERFLOW)
-                bound = bound + RUNS_APART * self.tolerance.spread
-                apart = finite & ~(np.abs(one[part] - two[part]) <= bound)
+            finite = np.isfinite(one[part]) & np.isfinite(two[part])
+            largest = np.max(np.where(np.isfinite(size[part]), size[part], 0.0))
+            bound = self.tolerance.identity * largest + residue[part]
+            # Engines may flush the smallest numbers to zero.
+            bound = bound + (leaf.tiny or UNDERFLOW_MARGIN * UNDERFLOW)
+            bound = bound + RUNS_APART * self.tolerance.spread
+            apart = finite & ~(np.abs(one[part] - two[part]) <= bound)
             if apart.any() and self.problem.narrowest_eps() > self.tolerance.eps:
                 # What computes in a narrower dtype inside agrees to the rounding of that.
                 tolerance = replace(self.tolerance, eps=self.problem.narrowest_eps())
@@ -451,9 +447,8 @@ def another_function(
     if gap is None:
         return []
     size = base.magnitude(base.values)[first:]
-    with np.errstate(all="ignore"):
-        allowed = REFERENCE_VALUE_UNITS * tolerance.eps * size
-        off = np.isfinite(gap) & ~(np.abs(gap) <= allowed)
+    allowed = REFERENCE_VALUE_UNITS * tolerance.eps * size
+    off = np.isfinite(gap) & ~(np.abs(gap) <= allowed)
     off |= np.isnan(gap) & np.isfinite(base.values[first:])
     if base.omitted is not None:
         off &= ~base.omitted[first:]
@@ -462,8 +457,7 @@ def another_function(
     off &= ~_is_scattered(problem, base, gap, gap_at, seed)
     if not np.any(off):
         return []
-    with np.errstate(all="ignore"):
-        worst = int(np.argmax(np.where(off, np.nan_to_num(np.abs(gap), nan=np.inf), -1.0)))
+    worst = int(np.argmax(np.where(off, np.nan_to_num(np.abs(gap), nan=np.inf), -1.0)))
     mine = float(base.values[first + worst])
     detail = ReferenceElsewhere(
         mine,
@@ -488,8 +482,7 @@ def _gap(
     `None` where the reference has derivatives only.
     """
     given = reference.values(space, point)
-    with np.errstate(all="ignore"):
-        return None if given is None else np.asarray(values[first:] - given)
+    return None if given is None else np.asarray(values[first:] - given)
 
 
 def _is_scattered(
@@ -514,7 +507,6 @@ def _is_scattered(
         # There was a value at x.
         assert there is not None
         gaps.append(there)
-    with np.errstate(all="ignore"):
-        every = np.array(gaps)
-        scatter = np.max(np.abs(every - every.mean(axis=0)), axis=0)
-        return np.asarray(scatter > SCATTERED_PART * np.abs(every.mean(axis=0)))
+    every = np.array(gaps)
+    scatter = np.max(np.abs(every - every.mean(axis=0)), axis=0)
+    return np.asarray(scatter > SCATTERED_PART * np.abs(every.mean(axis=0)))

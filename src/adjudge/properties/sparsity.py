@@ -120,8 +120,7 @@ class SparsityPattern:
         table = self.table
         tangent = self._tangent(j, mask, 1)
         part = table.problem.X.slices[j]
-        with np.errstate(all="ignore"):
-            told = float(norm(gradient[part] * tangent.vector[part]))
+        told = float(norm(gradient[part] * tangent.vector[part]))
         if told <= LEAK_UNITS * self._rounding(table.probes.cotangent):
             return False
         for k, length in enumerate(MOVE_LENGTHS):
@@ -202,8 +201,7 @@ class SparsityPattern:
         table, part = self.table, self.table.problem.X.slices[j]
         largest = float(np.max(here, initial=0.0))
         tangent = self._tangent(j, mask, 5)
-        with np.errstate(all="ignore"):
-            told = float(norm(here * tangent.vector[part]))
+        told = float(norm(here * tangent.vector[part]))
         floor = LEAK_UNITS * table.tolerance.eps
         if not np.any(here[mask] > floor * largest) or told <= LEAK_UNITS * self._rounding(w):
             return False
@@ -233,9 +231,8 @@ class SparsityPattern:
         if estimate.half_gap is not None and np.any(estimate.half_gap[:count][w != 0]):
             # At a kink no derivative at all may be right.
             return False
-        with np.errstate(all="ignore"):
-            value = abs(float(w @ estimate.value[:count]))
-            error = float(norm(w * estimate.error[:count])) + self._rounding(w)
+        value = abs(float(w @ estimate.value[:count]))
+        error = float(norm(w * estimate.error[:count])) + self._rounding(w)
         return bool(value > LEAK_BARS * error)
 
     # -- shared
@@ -272,9 +269,8 @@ class SparsityPattern:
     def _rounding(self, w: Vector) -> float:
         """Returns a unit of rounding of `<w, f>`, whose errors add in quadrature."""
         base = self.table.base
-        with np.errstate(all="ignore"):
-            size = base.magnitude(base.values)[: base.Y.size]
-            return float(self.table.tolerance.eps * norm(w * size))
+        size = base.magnitude(base.values)[: base.Y.size]
+        return float(self.table.tolerance.eps * norm(w * size))
 
 
 def _coordinates(leaf: Leaf, entries: Mask) -> Mask:

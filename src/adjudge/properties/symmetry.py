@@ -78,12 +78,11 @@ def _of_output(
     for part, name in zip(parts, names, strict=True):
         of_part = hessian(part)
         checks.compared += 1
-        with np.errstate(all="ignore"):
-            left, right = float(np.sum(two * of_part)), float(np.sum(part * of_two))
-            sizes = float(norm(two * of_part)), float(norm(part * of_two))
-            size = max(*sizes, abs(left), abs(right))
-            # Where a second derivative vanishes, rounding of the first one may be left.
-            slope = float(norm(checks.base.values[:count] * part))
+        left, right = float(np.sum(two * of_part)), float(np.sum(part * of_two))
+        sizes = float(norm(two * of_part)), float(norm(part * of_two))
+        size = max(*sizes, abs(left), abs(right))
+        # Where a second derivative vanishes, rounding of the first one may be left.
+        slope = float(norm(checks.base.values[:count] * part))
         gap = left - right
         bound = rounding_part(checks.tolerance.eps) * (
             size + (slope if np.isfinite(slope) else 0.0)

@@ -60,8 +60,7 @@ class Residual:
 
     def __sub__(self, other: Residual) -> Residual:
         """Returns the residual of the candidates that are in this sum and not in the other."""
-        with np.errstate(all="ignore"):
-            return Residual(self.value - other.value, float(np.hypot(self.error, other.error)))
+        return Residual(self.value - other.value, float(np.hypot(self.error, other.error)))
 
 
 @dataclass
@@ -163,9 +162,8 @@ class Search:
     def _candidates(self, block: Indices, weights: Vector, total: Residual) -> Indices:
         """Returns the candidates that would have caused this residual alone."""
         taken, found = self._measured(block, weights)
-        with np.errstate(all="ignore"):
-            gap = np.abs(taken * total.value - found.value)
-            return block[gap <= SIGNIFICANT_BARS / 2 * (found.error + np.abs(taken) * total.error)]
+        gap = np.abs(taken * total.value - found.value)
+        return block[gap <= SIGNIFICANT_BARS / 2 * (found.error + np.abs(taken) * total.error)]
 
     def _measured(self, block: Indices, weights: Vector) -> tuple[Vector, Residual]:
         """Returns the weights that were really taken within the block, and the residual."""
@@ -344,12 +342,11 @@ class _Search:
         """
         found, pushed = self._column(np.ones(self.support.size))
         value, error = found.estimate.value[self.part], found.estimate.error[self.part]
-        with np.errstate(all="ignore"):
-            bar = error + _truncation(found) * np.abs(value)
-            gap = np.abs(value - pushed)
-            off = (gap > self._allowed(pushed, value, bar)) & np.isfinite(gap) & (bar > 0)
-            if self.base.hiding is not None:
-                off &= ~self.base.hiding[: off.size]
+        bar = error + _truncation(found) * np.abs(value)
+        gap = np.abs(value - pushed)
+        off = (gap > self._allowed(pushed, value, bar)) & np.isfinite(gap) & (bar > 0)
+        if self.base.hiding is not None:
+            off &= ~self.base.hiding[: off.size]
         unit = bar[self.failure.row]
         if np.isfinite(gap[self.failure.row]) and unit > 0:
             signed = np.where(self.table.probes.cotangent < 0, -unit, unit)
@@ -383,16 +380,15 @@ class _Search:
         value, error = found.estimate.value[self.part], found.estimate.error[self.part]
         here = self.w != 0
         w, value, error = self.w[here], value[here], error[here]
-        with np.errstate(all="ignore"):
-            if self.failure.kind == "each":
-                terms, gap = w * value, float(w @ (value - pushed[here]))
-            else:
-                v = found.vector[: self.row.size]
-                terms = (self.row * v)[v != 0]
-                gap = float(w @ value - terms.sum())
-            # Where the signs lean towards the gradient, the truncation of all terms has one sign.
-            size = float(max(norm(terms), abs(terms.sum())))
-            bar = norm(w * error) + _truncation(found) * size
+        if self.failure.kind == "each":
+            terms, gap = w * value, float(w @ (value - pushed[here]))
+        else:
+            v = found.vector[: self.row.size]
+            terms = (self.row * v)[v != 0]
+            gap = float(w @ value - terms.sum())
+        # Where the signs lean towards the gradient, the truncation of all terms has one sign.
+        size = float(max(norm(terms), abs(terms.sum())))
+        bar = norm(w * error) + _truncation(found) * size
         return Residual(gap, float(bar))
 
     def _test_input(self, k: int) -> tuple[Residual, bool]:
@@ -401,12 +397,11 @@ class _Search:
         found, unit = self._along_entry(coordinate)
         value, error = found.estimate.value[self.part], found.estimate.error[self.part]
         pushed = self._pushed(unit)
-        with np.errstate(all="ignore"):
-            if self.failure.kind == "each":
-                gap = float(np.where(self.w != 0, self.w * (value - pushed), 0.0).sum())
-            else:
-                gap = float(self.w @ value - self.row[coordinate])
-            bar = float(norm(np.where(self.w != 0, self.w * error, 0.0)))
+        if self.failure.kind == "each":
+            gap = float(np.where(self.w != 0, self.w * (value - pushed), 0.0).sum())
+        else:
+            gap = float(self.w @ value - self.row[coordinate])
+        bar = float(norm(np.where(self.w != 0, self.w * error, 0.0)))
         residual = Residual(gap * float(self.v[k]), bar * abs(float(self.v[k])))
         if self.failure.kind == "first":
             self._compare_alone(
@@ -436,8 +431,7 @@ class _Search:
         # To one side a ladder was taken already.
         if found.step == 0.0 or found.one_sided:
             return found, unit
-        with np.errstate(all="ignore"):
-            error = near.error + _truncation(found) * np.abs(near.value)
+        error = near.error + _truncation(found) * np.abs(near.value)
         return replace(found, estimate=replace(near, error=error)), unit
 
     def _locate_outputs(self, found: Column, coordinate: int, total: Residual) -> None:
@@ -459,9 +453,8 @@ class _Search:
             w[support] = weights * self.w[support]
             if not Y.double:  # the cotangent counts as it is rounded to its dtype
                 w = Y.vector(backend, Y.arrays(backend, w, likes), likes)
-            with np.errstate(all="ignore"):
-                gap = float(w @ value - reverse.row(self.base, w)[coordinate])
-                bar = float(norm((w * error)[w != 0])) + rounding(w)
+            gap = float(w @ value - reverse.row(self.base, w)[coordinate])
+            bar = float(norm((w * error)[w != 0])) + rounding(w)
             return w[support] / self.w[support], Residual(gap, bar)
 
         def test(k: int) -> tuple[Residual, bool]:

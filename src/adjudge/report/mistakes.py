@@ -335,24 +335,23 @@ def diagnose(
         symmetric: The `directions=` along which the leaf stays what it is, where it holds symmetric
             matrices, or Hermitian ones.
     """
-    with np.errstate(all="ignore"):
-        if not pair.wrong.any():
-            return None
-        if other is not None and _ignores_cotangent(pair, other):
-            return "the automatic derivative is the same for two cotangents: they are ignored"
-        convention = _convention(pair) if symmetric else None
-        if convention is not None:
-            return (
-                f"the automatic derivative {convention}; x is symmetric, and along symmetric "
-                "matrices it is right: if f is meant for these, check it there: "
-                f"directions={symmetric}"
-            )
-        sizes = _sizes(pair, output_shape)
-        predicate = _only_entry(pair, x) or _everywhere(pair, sizes)
-        for family in (conjugations, transpositions, reorderings, sums):
-            predicate = predicate or most_evident(pair, family(pair))
-        predicate = predicate or wrong_phase(pair) or _somewhere(pair, x, sizes)
-        return None if predicate is None else f"the automatic derivative {predicate}"
+    if not pair.wrong.any():
+        return None
+    if other is not None and _ignores_cotangent(pair, other):
+        return "the automatic derivative is the same for two cotangents: they are ignored"
+    convention = _convention(pair) if symmetric else None
+    if convention is not None:
+        return (
+            f"the automatic derivative {convention}; x is symmetric, and along symmetric "
+            "matrices it is right: if f is meant for these, check it there: "
+            f"directions={symmetric}"
+        )
+    sizes = _sizes(pair, output_shape)
+    predicate = _only_entry(pair, x) or _everywhere(pair, sizes)
+    for family in (conjugations, transpositions, reorderings, sums):
+        predicate = predicate or most_evident(pair, family(pair))
+    predicate = predicate or wrong_phase(pair) or _somewhere(pair, x, sizes)
+    return None if predicate is None else f"the automatic derivative {predicate}"
 
 
 def _ignores_cotangent(pair: DerivativePair, other: Array) -> bool:

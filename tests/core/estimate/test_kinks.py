@@ -152,6 +152,7 @@ def test_the_slopes_of_a_projection_bound_every_choice_of_subgradients():
     assert projected.at(1) is None
 
 
+@pytest.mark.usefixtures("quiet")
 def test_a_jump_leaves_no_bound_on_a_projection_that_reads_it():
     slopes = Slopes(np.asarray([1.0, 2.0]), np.asarray([np.inf, 0.0]))
 

@@ -483,6 +483,7 @@ def test_a_gradient_that_is_linear_in_the_cotangent_does_not_ignore_it(factor):
     assert text is None
 
 
+@pytest.mark.usefixtures("quiet")
 def test_a_gradient_of_zero_does_not_ignore_the_cotangent():
     right = truth(6)
 
