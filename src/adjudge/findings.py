@@ -10,7 +10,7 @@ A new finding is a detail here, with a remedy if there is one; its sentence in
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum, StrEnum, auto
 from typing import Any, TypeAlias
@@ -989,6 +989,8 @@ def plain(value: Any) -> Any:
         return str(value) if isinstance(value, str) else value.name
     if is_dataclass(value):
         return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, Mapping):
+        return {key: plain(one) for key, one in value.items()}
     if isinstance(value, tuple):
         return [plain(one) for one in value]
     if isinstance(value, float) and not math.isfinite(value):

@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
 from adjudge.constants import PLAIN_NUMBER_RTOL, STRAY_FACTOR, WRONG_FACTOR
 from adjudge.cross.engine import Engine, Numbers, Output, Quantity
-from adjudge.cross.report import VALUE, Cause, Divergence
+from adjudge.cross.report import CONSEQUENCES, VALUE, Cause, Divergence
 from adjudge.errors import AdjudgeError, Catching, NotSupportedError, quiet_arithmetic
 from adjudge.findings import Status, Verdict
 from adjudge.floats import Vector
@@ -74,34 +73,7 @@ def _images(space: Space, name: str) -> Space:
 # ------------------------------------------------------------------ what is compared
 
 
-@dataclass(frozen=True)
-class LargestDifference:
-    """Where the numbers of two engines are farthest apart, beyond rounding as it was measured."""
-
-    entry: int
-    probe: int
-    one: float
-    two: float
-    allowed: float
-    apart: int
-    """Of all numbers that were compared, how many are."""
-    ratio: float
-    """The difference over what is allowed; infinite where one number is not finite."""
-    lasting: bool
-    """Whether it is the same at points around x, as rounding is not."""
-    hidden: bool
-    """Whether f could not show it, for its own rounding."""
-
-
 STRUCTURE = "structure"
-
-
-class Meaning(NamedTuple):
-    """What a difference of two engines means."""
-
-    status: Status
-    verdict: Verdict
-    cause: Cause
 
 
 Outputs = tuple[object, list[Output]]
@@ -223,7 +195,7 @@ class EngineComparison:
     ) -> None:
         """Adds a divergence of results that differ in more than floating numbers."""
         quantity = VALUE if cause is Cause.VALUES else STRUCTURE
-        kinks = quantity == VALUE and self._kinks(names)
+        kinks = quantity == VALUE and self._has(Status.NONSMOOTH, names)
         verdict = Verdict.INCONCLUSIVE if kinks else Verdict.FAIL
         self.divergences.append(
             Divergence(quantity, names, status, verdict, entry, None, 0.0, 1, 1, (), cause, results)
@@ -262,11 +234,30 @@ class EngineComparison:
         a, b = (numbers.rows[:, 0] for numbers in pair)
         apart = np.count_nonzero((np.abs(a - b) > bound) | (np.isfinite(a) != np.isfinite(b)))
         ratio = np.inf if found.not_finite[k] else float(found.ratio[k]) / WRONG_FACTOR
-        largest = LargestDifference(
-            k, p, float(a[p, k]), float(b[p, k]), float(bound[k]), max(int(apart), 1), ratio,
-            bool(same.entries.size), same.hidden and not np.any(found.not_finite),
-        )  # fmt: skip
-        return self._divergence(quantity, (one.name, two.name), largest, found.compared)
+        names = one.name, two.name
+        accused = self._accused(quantity.mode, names)
+        if same.hidden and not np.any(found.not_finite) and not accused:
+            cause = Cause.HIDDEN
+        elif same.entries.size or accused:
+            cause = Cause.LASTING if same.entries.size else Cause.ACCUSED
+        else:
+            cause = self._cause_of_passing(names, ratio)
+        status, verdict = CONSEQUENCES[cause]
+        if found.not_finite[k] and verdict is Verdict.FAIL:
+            status = Status.NONFINITE
+        return Divergence(
+            quantity.mode or VALUE,
+            names,
+            status,
+            verdict,
+            quantity.entry(k, p),
+            (float(a[p, k]), float(b[p, k])),
+            float(bound[k]),
+            max(int(apart), 1),
+            found.compared,
+            accused if verdict is Verdict.FAIL else (),
+            cause,
+        )
 
     def _pair(
         self, quantity: Quantity, one: Engine, two: Engine, *, wide: bool = False
@@ -301,51 +292,19 @@ class EngineComparison:
 
     # ------------------------------------------------------------------ verdicts
 
-    def _divergence(
-        self,
-        quantity: Quantity,
-        names: tuple[str, str],
-        largest: LargestDifference,
-        count: int,
-    ) -> Divergence:
-        """Returns the divergence that the largest difference of two engines amounts to."""
-        accused = self._accused(quantity.mode, names)
-        meaning = self._meaning(names, largest, accused)
-        return Divergence(
-            quantity.mode or VALUE,
-            names,
-            meaning.status,
-            meaning.verdict,
-            quantity.entry(largest.entry, largest.probe),
-            (largest.one, largest.two),
-            largest.allowed,
-            largest.apart,
-            count,
-            accused if meaning.verdict is Verdict.FAIL else (),
-            meaning.cause,
-        )
-
-    def _meaning(
-        self, names: tuple[str, str], largest: LargestDifference, accused: Sequence[str]
-    ) -> Meaning:
-        """Returns what a difference beyond rounding is put down to, and what follows."""
-        not_finite = not np.isfinite(largest.ratio)
-        if largest.hidden and not accused:
-            return Meaning(Status.INACCURATE, Verdict.PASS, Cause.HIDDEN)
-        if largest.lasting or accused:
-            status = Status.NONFINITE if not_finite else Status.MISMATCH
-            cause = Cause.LASTING if largest.lasting else Cause.ACCUSED
-            return Meaning(status, Verdict.FAIL, cause)
-        if self._kinks(names):
-            cause = Cause.NOT_FINITE_AT_KINK if not_finite else Cause.KINK
-            return Meaning(Status.NONSMOOTH, Verdict.INCONCLUSIVE, cause)
+    def _cause_of_passing(self, names: tuple[str, str], ratio: float) -> Cause:
+        """Returns what a difference beyond rounding is put down to that is not the same at points
+        around x. `ratio` is that of the difference to what is allowed, infinite where one number is
+        not finite.
+        """
+        not_finite = not np.isfinite(ratio)
+        if self._has(Status.NONSMOOTH, names):
+            return Cause.NOT_FINITE_AT_KINK if not_finite else Cause.KINK
         if not_finite:
-            return Meaning(Status.NONFINITE, Verdict.FAIL, Cause.NOT_FINITE)
-        if self._imprecise(names):
-            return Meaning(Status.INACCURATE, Verdict.PASS, Cause.NARROW_INSIDE)
-        if largest.ratio > STRAY_FACTOR:
-            return Meaning(Status.INCONSISTENT, Verdict.INCONCLUSIVE, Cause.STRAY)
-        return Meaning(Status.INACCURATE, Verdict.PASS, Cause.LOST_DIGITS)
+            return Cause.NOT_FINITE
+        if self._has(Status.IMPRECISE, names):
+            return Cause.NARROW_INSIDE
+        return Cause.STRAY if ratio > STRAY_FACTOR else Cause.LOST_DIGITS
 
     def _accused(self, mode: str, names: Sequence[str]) -> tuple[str, ...]:
         """Returns the engines whose own differences contradict this derivative."""
@@ -356,19 +315,13 @@ class EngineComparison:
             if name in self.reports and mode and self.reports[name].modes.get(mode) in wrong
         )
 
-    def _kinks(self, names: Sequence[str]) -> bool:
-        """Returns whether f is not smooth at x, by the report of either engine. In the middle of a
-        kink central differences have the slope of that engine, and its report says nothing.
+    def _has(self, status: Status, names: Sequence[str]) -> bool:
+        """Returns whether the report of either engine has such a finding. In the middle of a kink
+        central differences have the slope of one engine, and its report says nothing.
         """
-        return any(Status.NONSMOOTH in self._statuses(self.reporting(name)) for name in names)
-
-    def _imprecise(self, names: Sequence[str]) -> bool:
-        """Returns whether f computes in a narrower dtype inside, by the report of either."""
-        return any(Status.IMPRECISE in self._statuses(self.reporting(name)) for name in names)
-
-    def _statuses(self, name: str) -> set[Status]:
-        report = self.reports.get(name)
-        return {finding.status for finding in report.findings} if report is not None else set()
+        reports = [self.reports.get(self.reporting(name)) for name in names]
+        found = [finding for report in reports if report is not None for finding in report.findings]
+        return any(finding.status is status for finding in found)
 
     def _accuse_outlier(self, quantity: str) -> None:
         """Accuses the one engine that differs from all others, where these agree and no differences

@@ -36,6 +36,7 @@ from adjudge.problem import (
     observe,
     tangent_problem,
 )
+from adjudge.properties import projected_entry
 
 
 @dataclass(frozen=True)
@@ -71,14 +72,7 @@ class Quantity:
         """Returns what number `k` for this probe is called."""
         if not self.mode:
             return self.codomain.entry(k)
-        vector = self.probes[probe]
-        parts = zip(self.probe_space.leaves, self.probe_space.slices, strict=True)
-        probed = [leaf.name for leaf, part in parts if np.any(vector[part])]
-        by = probed[0] if len(probed) == 1 else ""
-        if self.mode[0] == "R":
-            what = f"<w, {by or 'f'}>" if self.probe_space.size > 1 else self.probe_space.entry(0)
-            return f"d {what} / d {self.space.entry(k)}"
-        return f"d {self.space.entry(k)} / d {by or 'inputs'} along v"
+        return projected_entry(self.mode[0], self.space, self.probe_space, self.probes[probe], k)
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,7 @@ from adjudge.report import Report, table_of, told_apart
 
 VALUE = "value"
 QUANTITIES = {"": VALUE, "R": "vjp", "F": "jvp"}
-
-
-def quantity_name(mode: str) -> str:
-    """Returns what a quantity is called in a sentence: value, vjp, jvp, RR."""
-    return QUANTITIES.get(mode, mode)
+"""What a quantity is called in a sentence, where that is not by its modes."""
 
 
 class Cause(Enum):
@@ -45,6 +41,19 @@ class Cause(Enum):
     VALUES = auto()
     """Results that are no floating numbers differ."""
 
+
+CONSEQUENCES = {
+    Cause.LASTING: (Status.MISMATCH, Verdict.FAIL),
+    Cause.ACCUSED: (Status.MISMATCH, Verdict.FAIL),
+    Cause.HIDDEN: (Status.INACCURATE, Verdict.PASS),
+    Cause.KINK: (Status.NONSMOOTH, Verdict.INCONCLUSIVE),
+    Cause.NOT_FINITE_AT_KINK: (Status.NONSMOOTH, Verdict.INCONCLUSIVE),
+    Cause.NOT_FINITE: (Status.NONFINITE, Verdict.FAIL),
+    Cause.NARROW_INSIDE: (Status.INACCURATE, Verdict.PASS),
+    Cause.STRAY: (Status.INCONSISTENT, Verdict.INCONCLUSIVE),
+    Cause.LOST_DIGITS: (Status.INACCURATE, Verdict.PASS),
+}
+"""What follows where two floating numbers differ for such a cause."""
 
 _CAUSES = {
     Cause.LASTING: "the difference is the same at points around x, as rounding is not",
@@ -94,20 +103,7 @@ class Divergence:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
-        return {
-            "quantity": self.quantity,
-            "pair": list(self.pair),
-            "status": str(self.status),
-            "verdict": str(self.verdict),
-            "entry": self.entry,
-            "numbers": plain(self.numbers),
-            "allowed": self.allowed,
-            "apart": self.apart,
-            "compared": self.compared,
-            "accused": list(self.accused),
-            "cause": self.cause.name,
-            "text": self.text,
-        }
+        return {**plain(self), "text": self.text}
 
 
 def _unlike(found: Divergence) -> list[str]:
@@ -133,6 +129,7 @@ NOT_COMPARED = "derivatives not compared: the values differ already"
 def _apart(found: Divergence, numbers: tuple[float, float]) -> list[str]:
     """Two numbers for one entry."""
     names, blame = found.pair, ""
+    quantity = QUANTITIES.get(found.quantity, found.quantity)
     if len(found.accused) > 1:
         blame = "; the differences of both accuse them"
     elif found.accused and not found.outlier:
@@ -140,7 +137,7 @@ def _apart(found: Divergence, numbers: tuple[float, float]) -> list[str]:
     against = f"; the others agree against {found.accused[0]}" if found.outlier else ""
     width = max(len("difference"), *map(len, names))
     lines = [
-        f"{quantity_name(found.quantity)}: {names[0]} and {names[1]} differ in {found.entry}: "
+        f"{quantity}: {names[0]} and {names[1]} differ in {found.entry}: "
         f"{' and '.join(told_apart(*numbers))} ({found.apart} of {found.compared} numbers{blame})"
         f"{against}",
         *(f"{name:<{width}}  {n:.12g}" for name, n in zip(names, numbers, strict=True)),
@@ -180,19 +177,20 @@ class LeftOut:
 
     def __str__(self) -> str:
         """The divergence in one sentence."""
-        if self.omission is Omission.NO_DONOR:
-            return f"derivatives on {self.engine}: no other engine has them"
-        if self.omission is Omission.DONATED:
-            return (
-                f"derivatives on {self.engine}, which has none: those of {self.other} are held "
-                "against its differences"
-            )
-        if self.omission is Omission.OTHER_IN_DOUBLE:
-            return "in float64 f has another value than on every engine"
+        reason = self.reason
         if self.omission is Omission.NOT_IN_DOUBLE:
-            why = self.reason or "it computes with less inside"
-            return f"f in float64 on {self.engine}: {why}"
-        return f"{self.other} on {self.engine}: {self.reason}"
+            reason = reason or "it computes with less inside"
+        return _OMISSIONS[self.omission].format(self.engine, self.other, reason)
+
+
+_OMISSIONS = {
+    Omission.NO_DONOR: "derivatives on {0}: no other engine has them",
+    Omission.DONATED: "derivatives on {0}, which has none: those of {1} are held against its "
+    "differences",
+    Omission.NOT_IN_DOUBLE: "f in float64 on {0}: {2}",
+    Omission.OTHER_IN_DOUBLE: "in float64 f has another value than on every engine",
+    Omission.LACKING: "{1} on {0}: {2}",
+}
 
 
 @dataclass(frozen=True)
@@ -318,20 +316,13 @@ class CrossReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data: strings, numbers, lists and dicts."""
+        names = ["function", "verdict", "backends", "comparisons", "cells", "raised"]
+        names += ["left_out", "reference", "seed", "order"]
         return {
             "schema": "adjudge-cross/1",
-            "function": self.function,
-            "verdict": str(self.verdict),
-            "backends": list(self.backends),
+            **{name: plain(getattr(self, name)) for name in names},
             "reports": {name: report.to_dict() for name, report in self.reports.items()},
-            "comparisons": {quantity: dict(pairs) for quantity, pairs in self.comparisons.items()},
             "divergences": [found.to_dict() for found in self.divergences],
-            "cells": {quantity: dict(row) for quantity, row in self.cells.items()},
-            "raised": dict(self.raised),
-            "left_out": list(self.left_out),
-            "reference": self.reference,
-            "seed": self.seed,
-            "order": self.order,
             "adjudge": __version__,
         }
 

@@ -15,7 +15,11 @@ answers with findings.
 """
 
 from adjudge.properties.linearity import Images, Pullbacks, Pushforwards
-from adjudge.properties.low_precision import LowPrecisionResult, compare_low_precision
+from adjudge.properties.low_precision import (
+    LowPrecisionResult,
+    compare_low_precision,
+    projected_entry,
+)
 from adjudge.properties.purity import (
     Identities,
     another_function,
@@ -42,5 +46,6 @@ __all__ = [
     "evaluate_again",
     "explained_by_cache",
     "open_for_cache",
+    "projected_entry",
     "restricted",
 ]

@@ -53,7 +53,7 @@ from adjudge.jacobian import (
     random_probes,
     relative_bias,
 )
-from adjudge.problem import Stream, generator
+from adjudge.problem import Space, Stream, generator
 
 
 @dataclass(frozen=True)
@@ -293,21 +293,25 @@ class _LowPrecision:
         low, high = (float(side.take(probe, 1)[0, k]) for side in at)
         gap = abs(low - high) if np.isfinite(low) else np.inf
         ulps = gap / _ulp(high or low, self.eps)
-        probed = [
-            leaf.name
-            for leaf, part in zip(self.by.leaves, self.by.slices, strict=True)
-            if np.any(self.probes[probe][part])
-        ]
-        of, by = self.of.entry(k), probed[0] if len(probed) == 1 else ""
-        if self.letter == "R":
-            projected = f"<w, {by or 'f'}>" if self.by.size > 1 else self.by.entry(0)
-            entry = entry_name(projected, of)
-        else:
-            entry = entry_name(of, f"{by or 'inputs'} along v")
+        entry = projected_entry(self.letter, self.of, self.by, self.probes[probe], k)
         return replace(
             self.nothing, entry=entry, low=low, high=high, ulps=ulps, wrong=wrong,
             factor=factor,
         )  # fmt: skip
+
+
+def projected_entry(letter: str, space: Space, probed: Space, probe: Vector, k: int) -> str:
+    """Returns what entry `k` of a vjp (`letter` R) or jvp for a probe is called.
+
+    The entry lies in `space` and the probe in `probed`: `d <w, out> / d inputs[0][2]`, for example.
+    """
+    parts = zip(probed.leaves, probed.slices, strict=True)
+    names = [leaf.name for leaf, part in parts if np.any(probe[part])]
+    by = names[0] if len(names) == 1 else ""
+    if letter == "R":
+        of = f"<w, {by or 'f'}>" if probed.size > 1 else probed.entry(0)
+        return entry_name(of, space.entry(k))
+    return entry_name(space.entry(k), f"{by or 'inputs'} along v")
 
 
 def common_factors(biases: Array, few: float) -> Vector:

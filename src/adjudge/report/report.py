@@ -305,24 +305,17 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the report as plain data: strings, numbers, lists and dicts."""
+        names = ["function", "verdict", "modes", "ways", "counts", "tolerance", "resolution"]
+        names += ["left_out", "silent", "provenance"]
         return {
             "schema": "adjudge/1",
-            "function": self.function,
-            "verdict": str(self.verdict),
-            "modes": {mode: str(verdict) for mode, verdict in self.modes.items()},
-            "ways": {way: {m: str(o) for m, o in row.items()} for way, row in self.ways.items()},
+            **{name: plain(getattr(self, name)) for name in names},
             "findings": [{**found.to_dict(), "text": text_of(found)} for found in self.findings],
             "entries": [_plain(entry) for entry in self.entries],
-            "counts": dict(self.counts),
-            "tolerance": dict(self.tolerance),
-            "resolution": self.resolution,
             "power": {str(error): part for error, part in self.power.items()},
             "stages": {name: count._asdict() for name, count in self.stages.items()},
             "beyond": [str(one) for one in self.beyond],
             "points": {name: report.to_dict() for name, report in self.points.items()},
-            "left_out": list(self.left_out),
-            "silent": self.silent,
-            "provenance": vars(self.provenance).copy(),
         }
 
 
