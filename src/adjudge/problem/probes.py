@@ -54,8 +54,6 @@ class Stream(IntEnum):
     """The points at which the derivative of a reference is looked at again."""
     ROUNDING_NEIGHBOURS = 14
     """The signs by which the entries of x move by a unit of rounding."""
-    REFERENCE_VALUE = 15
-    """The points at which the value of a reference is compared with that of f again."""
     BATCHED_COTANGENT = 16
     """The first of two cotangents of a batch."""
     SECOND_BATCHED_COTANGENT = 17

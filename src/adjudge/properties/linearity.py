@@ -9,7 +9,7 @@ check what only their mode has: metadata of gradients, and undefined cotangents 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import NamedTuple
@@ -257,39 +257,53 @@ class LinearRule:
         eps, seed = checks.tolerance.eps, checks.probes.seed
         return is_systematic(checks.problem, eps, seed, float(here[k]), gap_at)
 
+    def raised_undefined(self, probed: str, error: BaseException) -> Finding:
+        """Returns the finding that the rule raises where the probe of `probed` is undefined,
+        whatever it stumbles over.
+        """
+        detail = UndefinedRaised(probed, Raised.of(error), self.rule)
+        remedy = Remedy.ACCEPT_OR_EXCUSE_UNDEFINED
+        return Finding(Status.UNDEFINED, self.mode, probed, detail, remedy, cause=error)
+
     def batched(
         self,
-        name: str,
+        space: Space,
+        leaves: Iterable[int],
+        arrays_of: Callable[[Vector], MaybeArrays],
         run: Callable[[MaybeArrays], MaybeArrays],
-        place: tuple[int, int],
-        pair: Sequence[Array],
     ) -> Iterator[Finding]:
-        """Compares the rule under `vmap` with a loop over a pair of probes of the leaf `name`.
-
-        `run` takes a probe for every leaf; `place` says which of how many leaves the pair is for.
+        """Compares the rule under `vmap` with the loop over two probes, for each of these leaves of
+        `space`, in which the probes lie. `run` takes a probe for every leaf.
         """
+        seed = self.checks.probes.seed
+        first, second = Stream.BATCHED_TANGENT, Stream.SECOND_BATCHED_TANGENT
+        if self.rule is Rule.VJP:
+            first, second = Stream.BATCHED_COTANGENT, Stream.SECOND_BATCHED_COTANGENT
+        for k in leaves:
+            probes = [random_cotangent(space, seed, stream) for stream in (first, second)]
+            pair = [arrays_of(restricted(space, probe, k))[k] for probe in probes]
+
+            def alone(probe: MaybeArrays, k: int = k) -> MaybeArrays:
+                whole: list[Array | None] = [None] * len(space.leaves)
+                whole[k] = probe[0]
+                return run(tuple(whole))
+
+            yield from self._batched_pair(space.leaves[k].name, alone, pair)
+
+    def _batched_pair(
+        self, name: str, alone: Callable[[MaybeArrays], MaybeArrays], pair: Sequence[Array]
+    ) -> Iterator[Finding]:
+        """Compares the rule under `vmap` with the loop over a pair of probes of the leaf `name`."""
         checks, backend = self.checks, self.checks.problem.backend
-        k, count = place
-
-        def alone(probe: MaybeArrays) -> MaybeArrays:
-            whole: list[Array | None] = [None] * count
-            whole[k] = probe[0]
-            return run(tuple(whole))
-
         loop = [alone((array,)) for array in pair]
         with running(Source.ENGINE):
             stacked = backend.arrays.stack(list(pair))
         with Catching(UnstableOutputError) as caught, running(Source.DERIVATIVE):
             together = backend.vmap(alone)(stacked)
         if (error := caught.error) is not None:  # whatever the batched rule stumbles over
-            yield Finding(
-                Status.RAISED,
-                self.mode,
-                name,
-                BatchRaised(Raised.of(error), self.rule),
-                Remedy.GIVE_BATCHING_RULE,
-                cause=error,
-            )
+            detail = BatchRaised(Raised.of(error), self.rule)
+            remedy = Remedy.GIVE_BATCHING_RULE
+            yield Finding(Status.RAISED, self.mode, name, detail, remedy, cause=error)
             return
 
         def row(batch: MaybeArrays, s: int) -> Vector:
@@ -470,7 +484,7 @@ class Pullbacks:
 
     def undefined(self) -> Iterator[Finding]:
         """Checks that undefined cotangents act as zeros: all of them, and each beside zeros."""
-        checks, reverse, base = self.checks, self.reverse, self.checks.base
+        checks, reverse, base, rule = self.checks, self.reverse, self.checks.base, self.rule
         if not checks.problem.backend.undefined_cotangents or not any(reverse.attached):
             return
         attached = [k for k, here in enumerate(reverse.attached) if here]
@@ -479,45 +493,29 @@ class Pullbacks:
         if len(attached) > 1:
             cases += [[k] for k in attached]
             zero = reverse.cotangent(base, np.zeros(base.Y.size), zeros=True)
-        mode = "R" + checks.problem.modes_taken
         for case in cases:
             output = "" if case is attached else base.Y.leaves[case[0]].name
             w = tuple(UNDEFINED if k in case else array for k, array in enumerate(zero))
             with Catching(AdjudgeError) as caught:
-                gradients = reverse.pull(w)
-            if (error := caught.error) is not None:  # whatever the backward pass stumbles over
-                yield Finding(
-                    Status.UNDEFINED,
-                    mode,
-                    output,
-                    UndefinedRaised(output, Raised.of(error)),
-                    Remedy.ACCEPT_OR_EXCUSE_UNDEFINED,
-                    cause=error,
-                )
+                vector = reverse.vector(reverse.pull(w))
+            if caught.error is not None:
+                yield rule.raised_undefined(output, caught.error)
                 continue
-            vector = reverse.vector(gradients)
             checks.compared += vector.size
             if vector.any():
                 k = int(np.flatnonzero(vector != 0)[0])
-                yield Finding(
-                    Status.UNDEFINED,
-                    mode,
+                entry, detail = (
                     checks.problem.X.entry(k),
                     UndefinedNotZero(output, float(vector[k])),
-                    Remedy.ACCEPT_UNDEFINED,
                 )
+                yield Finding(Status.UNDEFINED, rule.mode, entry, detail, Remedy.ACCEPT_UNDEFINED)
 
     def batched(self) -> Iterator[Finding]:
         """Compares the vjp under `vmap` with the loop over two cotangents, output by output."""
-        Y, reverse, base = self.checks.base.Y, self.reverse, self.checks.base
-        seed = self.checks.probes.seed
-        for k, leaf in enumerate(Y.leaves):
-            if not reverse.attached[k]:
-                continue
-            streams = (Stream.BATCHED_COTANGENT, Stream.SECOND_BATCHED_COTANGENT)
-            pair = [restricted(Y, random_cotangent(Y, seed, stream), k) for stream in streams]
-            cotangents = [reverse.cotangent(base, w, zeros=True)[k] for w in pair]
-            yield from self.rule.batched(leaf.name, reverse.pull, (k, len(Y.leaves)), cotangents)
+        reverse, base = self.reverse, self.checks.base
+        attached = [k for k, here in enumerate(reverse.attached) if here]
+        arrays_of = partial(reverse.cotangent, base, zeros=True)
+        yield from self.rule.batched(base.Y, attached, arrays_of, reverse.pull)
 
 
 @dataclass(frozen=True)
@@ -612,16 +610,9 @@ class Pushforwards:
                 part[X.slices[j]] = v[X.slices[j]]
             with Catching(AdjudgeError) as caught:
                 without = self.forward.column(checks.base, part, leaves)[1]
-            if (error := caught.error) is not None:  # whatever the forward pass stumbles over
+            if caught.error is not None:
                 others = X.names([j for j in range(len(X.leaves)) if j not in leaves])
-                yield Finding(
-                    Status.UNDEFINED,
-                    "F" + checks.problem.modes_taken,
-                    others,
-                    UndefinedRaised(others, Raised.of(error), Rule.JVP),
-                    Remedy.ACCEPT_OR_EXCUSE_UNDEFINED,
-                    cause=error,
-                )
+                yield self.rule.raised_undefined(others, caught.error)
                 continue
             zeros = self.rule.apply(part)
             yield from checks.equal(
@@ -637,17 +628,12 @@ class Pushforwards:
     def batched(self) -> Iterator[Finding]:
         """Compares the jvp under `vmap` with the loop over two tangents, input by input."""
         problem, forward = self.checks.problem, self.forward
-        X, seed = problem.X, self.checks.probes.seed
-        for j, leaf in enumerate(X.leaves):
-            streams = (Stream.BATCHED_TANGENT, Stream.SECOND_BATCHED_TANGENT)
-            pair = [restricted(X, random_cotangent(X, seed, stream), j) for stream in streams]
-            tangents = [forward.tangent(v)[j] for v in pair]
-            x = problem.point()
+        x, leaves = problem.point(), range(len(problem.X.leaves))
 
-            def push(v: MaybeArrays, x: Arrays = x) -> MaybeArrays:
-                return forward.push(v, x)[1]
+        def push(v: MaybeArrays) -> MaybeArrays:
+            return forward.push(v, x)[1]
 
-            yield from self.rule.batched(leaf.name, push, (j, len(X.leaves)), tangents)
+        yield from self.rule.batched(problem.X, leaves, forward.tangent, push)
 
 
 def metadata(checks: Identities, gradients: MaybeArrays) -> Iterator[Finding]:

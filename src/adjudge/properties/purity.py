@@ -49,16 +49,14 @@ from adjudge.findings import (
     WritesInto,
 )
 from adjudge.floats import Vector
-from adjudge.jacobian import Table, Tally, Tolerance
+from adjudge.jacobian import Table, Tally, Tolerance, points_around
 from adjudge.problem import (
     Base,
     Probes,
     Problem,
     Purpose,
     Space,
-    Stream,
     evaluate,
-    generator,
     largest,
     outputs_at,
 )
@@ -493,17 +491,9 @@ def _is_scattered(
     seed: int,
 ) -> NDArray[np.bool_]:
     """Marks where the gap varies nearby by more than `SCATTERED_PART` of itself."""
-    random, gaps = generator(seed, Stream.REFERENCE_VALUE), [gap]
-    reach = problem.length_scales.copy()
-    # The cotangents stay what they are.
-    if problem.modes_taken:
-        reach[problem.X.slices[problem.primal_inputs - 1].stop :] = 0.0
-    for far in REFERENCE_VALUE_DISTANCES:
-        move = far * reach * random.uniform(0.5, 1.0, problem.X.size)
-        point = problem.origin + move * random.choice([-1.0, 1.0], problem.X.size)
-        point = problem.X.vector(problem.backend, problem.point(problem.clipped(point)), problem.x)
-        values = evaluate(problem, base, point, Purpose.REFERENCE)
-        there = gap_at(point, values)
+    gaps = [gap]
+    for point in points_around(problem, seed, 0.0, REFERENCE_VALUE_DISTANCES):
+        there = gap_at(point, evaluate(problem, base, point, Purpose.REFERENCE))
         # There was a value at x.
         assert there is not None
         gaps.append(there)
