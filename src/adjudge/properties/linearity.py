@@ -328,8 +328,8 @@ class LinearRule:
             with running(Source.DERIVATIVE):
                 twice = backend.vmap(alone)(backend.arrays.stack([pair[0], pair[0]]))
             if not equal_entries(row(twice, 0), row(twice, 1)):
-                detail, remedy = EqualRowsDiffer(self.rule), Remedy.PASS_RANDOM_NUMBERS
-                apart = [Finding(Status.NONDETERMINISTIC, self.mode, name, detail, remedy)]
+                differ, remedy = EqualRowsDiffer(self.rule), Remedy.PASS_RANDOM_NUMBERS
+                apart = [Finding(Status.NONDETERMINISTIC, self.mode, name, differ, remedy)]
         yield from apart
 
 
