@@ -22,6 +22,7 @@ from adjudge.verbs import Case, examine, gradcheck, gradgradcheck
 
 if TYPE_CHECKING:
     from adjudge.cross import CrosscheckError, CrossReport, Divergence, crosscheck, crosstable
+    from adjudge.suites import Result, RunReport, run
 
 __all__ = [
     "AdjudgeError",
@@ -38,6 +39,8 @@ __all__ = [
     "NotSupportedError",
     "Options",
     "Report",
+    "Result",
+    "RunReport",
     "SpecialPoint",
     "Status",
     "UnstableOutputError",
@@ -50,18 +53,23 @@ __all__ = [
     "gradgradcheck",
     "reference",
     "reproduction",
+    "run",
     "special_points",
 ]
 
-_FROM_CROSS = {"CrossReport", "CrosscheckError", "Divergence", "crosscheck", "crosstable"}
-"""Names whose room is imported when they are asked for, since most programs do without."""
+_IMPORTED_LATE = {
+    "adjudge.cross": ("CrossReport", "CrosscheckError", "Divergence", "crosscheck", "crosstable"),
+    "adjudge.suites": ("Result", "RunReport", "run"),
+}
+"""Names by their room, which is imported when they are asked for, since most programs do without."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _FROM_CROSS:
-        raise AttributeError(f"module 'adjudge' has no attribute {name!r}")
-    return getattr(importlib.import_module("adjudge.cross"), name)
+    for room, names in _IMPORTED_LATE.items():
+        if name in names:
+            return getattr(importlib.import_module(room), name)
+    raise AttributeError(f"module 'adjudge' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_FROM_CROSS})
+    return sorted({*globals(), *(name for names in _IMPORTED_LATE.values() for name in names)})

@@ -1,33 +1,47 @@
-"""This module is the command line, with the commands `adjudge check FILE_OR_MODULE[:NAME]` and
-`adjudge backends`.
-"""
+"""This module is the command line: `adjudge check`, `replay`, `diff` and `backends`."""
 
 from __future__ import annotations
 
 import argparse
-import importlib
+import datetime
 import importlib.util
-import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
-from typing import TextIO
+from typing import Any, TextIO
 
 import numpy as np
 
 from adjudge._version import __version__
 from adjudge.engine import entries
-from adjudge.errors import AdjudgeError, BackendError, Catching, InputError
+from adjudge.errors import AdjudgeError, BackendError, InputError
 from adjudge.findings import Verdict, worst
-from adjudge.verbs import Case
+from adjudge.suites import (
+    Collection,
+    Ending,
+    Result,
+    RunReport,
+    changes,
+    collect,
+    github,
+    junit,
+    outlived,
+    read_known,
+    read_run,
+    repeated,
+    run,
+)
 
-OK, FAILED, USAGE, UNDECIDED = 0, 1, 2, 3
-"""The exit codes. They mean in this order that all cases passed, that some case failed or raised,
-that the usage was wrong, and that some case is inconclusive and none failed. Code 2 for usage is
-that of `argparse`; the others are ours."""
+OK, FAILED, USAGE, UNDECIDED, UNCOLLECTED = 0, 1, 2, 3, 4
+"""The exit codes. They mean in this order that all cases passed; that some case failed, raised,
+died or took too long; that the usage was wrong; that some case is inconclusive and none failed; and
+that none failed, but some file could not be looked into. Code 2 for usage is that of `argparse`;
+the others are ours."""
 
-_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+CACHE = Path(".adjudge_cache")
+"""The folder below the current one that remembers the last run, for `--last-failed`."""
+LAST_RUN = "last-run.json"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,18 +61,23 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"adjudge {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    check = commands.add_parser(
-        "check",
-        help="run the cases that a Python file or module declares",
-        description="Runs every adjudge.Case of a Python file or module, which is executed for "
-        "that. Exit codes: 0 all pass, 1 some fail, 2 usage, 3 none fails and some are "
-        "inconclusive.",
+    _add_check(commands)
+    replay = commands.add_parser(
+        "replay",
+        help="judge the cases of an earlier run again, with the same seeds",
+        description="Judges the cases of a file that --json wrote once more, with the same seeds, "
+        "and says what comes out otherwise, to the last bit. Exit codes: those of check.",
     )
-    check.add_argument("target", metavar="FILE_OR_MODULE[:NAME]", help="NAME: one case of it")
-    check.add_argument(
-        "-q", "--quiet", action="store_true", help="leave out the details of what did not pass"
+    replay.add_argument("target", metavar="REPORT.json[:CASE]", help="CASE: one case of it")
+    replay.set_defaults(command=_replay)
+    diff = commands.add_parser(
+        "diff",
+        help="say what got better and worse between two runs",
+        description="Exit code 1 if a verdict got worse, or a new case does not pass; else 0.",
     )
-    check.set_defaults(command=_check)
+    diff.add_argument("before", metavar="OLD.json", type=Path)
+    diff.add_argument("after", metavar="NEW.json", type=Path)
+    diff.set_defaults(command=_diff)
     backends = commands.add_parser(
         "backends", help="list the engines, and how to install those that are missing"
     )
@@ -66,96 +85,273 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_check(commands: Any) -> None:
+    check = commands.add_parser(
+        "check",
+        help="run the cases that files, folders and modules declare",
+        description="Runs every adjudge.Case that these declare. Files and modules are executed "
+        "for that; of a folder, those in which a Case is made. Exit codes: 0 all pass, 1 some "
+        "fail, 2 usage, 3 none fails and some are inconclusive, 4 none fails and some file could "
+        "not be looked into.",
+    )
+    check.add_argument(
+        "targets",
+        metavar="PATH_OR_MODULE[:NAME]",
+        nargs="+",
+        help="a file, a folder, a quoted pattern such as 'checks/**/*.py', or a module. NAME: one "
+        "case of it",
+    )
+    check.add_argument("-k", dest="keyword", default="", help="only cases with this in their name")
+    check.add_argument("-x", dest="stop", action="store_true", help="end at the first failure")
+    check.add_argument(
+        "-n",
+        dest="processes",
+        type=_processes,
+        metavar="N",
+        help="judge in so many processes; auto: one for each processor",
+    )
+    check.add_argument("--seed", type=int, help="the seed of the run; by default a fresh one")
+    check.add_argument("--timeout", type=float, metavar="SECONDS", help="what each case may take")
+    check.add_argument(
+        "--durations", type=int, default=0, metavar="N", help="list the N slowest cases"
+    )
+    check.add_argument(
+        "--last-failed", action="store_true", help="only what did not pass in the last run here"
+    )
+    check.add_argument(
+        "--known", type=Path, metavar="FILE.toml", help="failures that are known: see the docs"
+    )
+    check.add_argument("--json", type=Path, metavar="FILE", help="write the run as JSON")
+    check.add_argument("--junit", type=Path, metavar="FILE", help="write the run as JUnit's XML")
+    check.add_argument(
+        "--github", action="store_true", help="print annotations that GitHub puts at the lines"
+    )
+    check.add_argument(
+        "-q", "--quiet", action="store_true", help="leave out the details of what did not pass"
+    )
+    check.set_defaults(command=_check)
+
+
+def _processes(text: str) -> int | str:
+    if text == "auto":
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a number nor auto") from None
+
+
 # ---------------------------------------------------------------- adjudge check
 
 
 def _check(parsed: argparse.Namespace) -> int:
-    cases = _cases(parsed.target)
-    width = max(len(case.name) for _, case in cases)
-    rows: list[tuple[str, Verdict, str]] = []
-    for _, case in cases:
-        verdict, line, details = _run(case)
-        rows.append((case.name, verdict, line))
-        _say(f"{verdict:<12} {case.name:<{width}}  {line}")
-        if details and not parsed.quiet:
-            _say("\n".join("    " + text for text in details.splitlines()))
-    _say("")
-    for verdict in Verdict:
-        names = [name for name, found, _ in rows if found is verdict]
-        if names:
-            _say(f"{verdict:<12} {len(names):>4}   {', '.join(names)}")
-    overall = worst([verdict for _, verdict, _ in rows])
-    return {Verdict.PASS: OK, Verdict.FAIL: FAILED, Verdict.INCONCLUSIVE: UNDECIDED}[overall]
-
-
-def _run(case: Case) -> tuple[Verdict, str, str]:
-    """Runs `case`, and returns its verdict, one line, and the details if it did not pass."""
-    # An exception in one case must not hide the other cases.
-    with Catching(Exception) as caught:
-        report = case.run()
-    if (error := caught.error) is not None:
-        notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
-        first = str(error).partition("\n")[0]
-        return Verdict.FAIL, f"raised {type(error).__name__}: {first}{notes}", ""
-    modes = " ".join(f"{mode}:{verdict}" for mode, verdict in report.modes.items())
-    line = f"{report.provenance}; {modes}; {report.counts['comparisons']} comparisons"
-    return report.verdict, line, "" if report else str(report)
-
-
-def _cases(target: str) -> list[tuple[str, Case]]:
-    place, name = _split(target)
-    module = _module(place)
-    cases = list(_declared(module))
-    if name is not None:
-        cases = [(key, case) for key, case in cases if name in (key, case.name)]
-    if not cases:
-        known = ", ".join(case.name for _, case in _declared(module)) or "none"
-        raise InputError(
-            f"{place} declares no case" + (f" named {name!r} (it has: {known})" if name else ""),
-            "declare one: softmax = adjudge.Case(f, inputs), or CASES = [adjudge.Case(...), ...]",
+    known = [] if parsed.known is None else read_known(parsed.known)
+    for path in (parsed.json, parsed.junit):
+        if path is not None:
+            _try_to_write(path)
+    found = collect(parsed.targets, parsed.keyword)
+    if parsed.last_failed:
+        _keep_last_failed(found)
+    for one in found.uncollected:
+        _say(f"not collected: {one}", sys.stderr)
+    if not found.cases:
+        if found.uncollected:
+            return UNCOLLECTED
+        raise InputError(f"no case has {parsed.keyword!r} in its name", "give another -k, or none")
+    with _screen([one.name for one in found.cases], quiet=parsed.quiet) as show:
+        report = run(
+            found.cases,
+            executor=parsed.processes,
+            timeout=parsed.timeout,
+            seed=parsed.seed,
+            stop_at_failure=parsed.stop,
+            on_result=show,
         )
-    return cases
+    today = datetime.datetime.now().astimezone().date()
+    reasons = {one.case: one.reason for one in known}
+    excused = {
+        result.name: reasons[result.name]
+        for result in report.results
+        if any(one.excuses(result, today) for one in known)
+    }
+    _summarize(report, excused, parsed.durations)
+    for sentence in outlived(known, report.results, today):
+        _say(f"known failures: {sentence}")
+    _write(report, excused, parsed)
+    return _code(report, excused, found)
 
 
-def _split(target: str) -> tuple[str, str | None]:
-    if Path(target).is_file():
-        return target, None
-    place, colon, name = target.rpartition(":")
-    return (place, name) if colon and place else (target, None)
+def _code(report: RunReport, excused: Mapping[str, str], found: Collection) -> int:
+    counted = [one.verdict for one in report.results if one.name not in excused]
+    overall = worst([Verdict.PASS, *counted])
+    if overall is Verdict.FAIL:
+        return FAILED
+    if found.uncollected:
+        return UNCOLLECTED
+    return UNDECIDED if overall is Verdict.INCONCLUSIVE else OK
 
 
-def _declared(module: ModuleType) -> Iterator[tuple[str, Case]]:
-    for key, value in vars(module).items():
-        if isinstance(value, Case):
-            yield key, value
-        elif isinstance(value, list | tuple):
-            for k, item in enumerate(value):
-                if isinstance(item, Case):
-                    yield f"{key}[{k}]", item
+def _summarize(report: RunReport, excused: Mapping[str, str], durations: int) -> None:
+    """Prints which cases ended how, and the slowest."""
+    _say("")
+    counted = [one for one in report.results if one.name not in excused]
+    kinds = [*map(str, Verdict), *(ending.value for ending in Ending)]
+    rows = {kind: [one.name for one in counted if one.kind == kind] for kind in kinds}
+    rows |= {"known": list(excused), "not begun": list(report.skipped)}
+    for words, names in rows.items():
+        if names:
+            _say(f"{words:<12} {len(names):>4}   {', '.join(names)}")
+    slowest = sorted(report.results, key=lambda one: -one.seconds)[:durations]
+    for result in slowest:
+        _say(f"{result.seconds:9.2f} s  {result.name}")
 
 
-def _module(place: str) -> ModuleType:
-    path = Path(place)
-    if path.is_file():
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        if spec is None or spec.loader is None:
-            raise InputError(f"{place} is no Python file", "give a .py file, or a module's name")
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[path.stem] = module
-        spec.loader.exec_module(module)
-        return module
-    if place.endswith(".py") or "/" in place:
-        raise InputError(f"there is no file {place}", "give the path of a Python file")
-    if not _MODULE.fullmatch(place):
-        raise InputError(f"{place!r} names neither a file nor a module", "see adjudge check --help")
+def _keep_last_failed(found: Collection) -> None:
+    """Leaves the cases that did not pass in the last run; all of them where there is none such."""
+    path = CACHE / LAST_RUN
+    if not path.exists():
+        raise InputError(f"no run is remembered in {CACHE}", "run once without --last-failed")
+    last = read_run(path)
+    failed = {one.place for one in last.results if one.verdict is not Verdict.PASS}
+    if not any(one.place in failed for one in found.cases):
+        _say("adjudge: none of these failed in the last run: all are judged", sys.stderr)
+        return
+    found.cases = [one for one in found.cases if one.place in failed]
+
+
+def _try_to_write(path: Path) -> None:
+    """Raises before the work what would be raised after it."""
+    existed = path.exists()
     try:
-        return importlib.import_module(place)
-    except ModuleNotFoundError as error:
-        if error.name is not None and place.startswith(error.name):
-            raise InputError(
-                f"there is no module {place}", "give the path of a file, or install the module"
-            ) from error
-        raise
+        with path.open("a"):
+            pass
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be written: {error.strerror}", "check the folder and its rights"
+        ) from error
+    if not existed:
+        path.unlink()
+
+
+def _write(report: RunReport, excused: Mapping[str, str], parsed: argparse.Namespace) -> None:
+    """Writes the files that were asked for, and remembers the run."""
+    text = report.to_json()
+    if parsed.json is not None:
+        parsed.json.write_text(text, encoding="utf-8")
+    if parsed.junit is not None:
+        parsed.junit.write_text(junit(report, excused), encoding="utf-8")
+    if parsed.github:
+        for line in github(report, excused):
+            sys.stdout.write(line + "\n")
+    try:
+        CACHE.mkdir(exist_ok=True)
+        (CACHE / ".gitignore").write_text("*\n")
+        (CACHE / LAST_RUN).write_text(text, encoding="utf-8")
+    except OSError as error:
+        _say(f"adjudge: this run is not remembered in {CACHE}: {error.strerror}", sys.stderr)
+
+
+@contextmanager
+def _screen(names: Sequence[str], *, quiet: bool) -> Iterator[Callable[[Result], None]]:
+    """Yields what shows a result as it comes: a line, with the details below it. On a terminal
+    there is a bar of progress as well, if rich is installed.
+    """
+    width = max(map(len, names))
+
+    def lines(result: Result) -> Iterator[str]:
+        yield f"{result.verdict:<12} {result.name:<{width}}  {_brief(result)}"
+        if result.verdict is not Verdict.PASS and result.text != result.headline and not quiet:
+            yield "\n".join("    " + text for text in result.text.splitlines())
+
+    if not (sys.stdout.isatty() and importlib.util.find_spec("rich")):
+        yield lambda result: _say("\n".join(lines(result)))
+        return
+    from rich.console import Console  # imported where there is a terminal to draw on
+    from rich.progress import Progress
+
+    colors = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.INCONCLUSIVE: "yellow"}
+    console = Console(highlight=False, soft_wrap=True)
+    with Progress(console=console, transient=True) as progress:
+        bar = progress.add_task("judged", total=len(names))
+
+        def show(result: Result) -> None:
+            first, *more = lines(result)
+            word, rest = first[:12], first[12:]
+            console.print(_clean(word), style=colors[result.verdict], end="", markup=False)
+            console.print(_clean(rest), markup=False)
+            for line in more:
+                console.print(_clean(line), markup=False)
+            progress.advance(bar)
+
+        yield show
+
+
+def _brief(result: Result) -> str:
+    """Returns the provenance and the verdicts of a case in one line, or how it ended."""
+    if result.report is None:
+        return result.headline
+    made = result.report["provenance"]
+    modes = " ".join(f"{mode}:{verdict}" for mode, verdict in result.report["modes"].items())
+    note = f", {made['note']}" if made["note"] else ""
+    return (
+        f"{made['backend']} {made['version']}, {made['device']}, {made['dtype']}{note}; {modes}; "
+        f"{result.report['counts']['comparisons']} comparisons"
+    )
+
+
+# ---------------------------------------------------------------- adjudge replay and diff
+
+
+def _replay(parsed: argparse.Namespace) -> int:
+    path, name = _report_and_case(parsed.target)
+    before = read_run(path)
+    chosen = [one for one in before.results if name in (None, one.name)]
+    if not chosen:
+        names = ", ".join(one.name for one in before.results)
+        raise InputError(f"{path} has no case named {name!r}", f"it has: {names}")
+    lost = [one.name for one in chosen if one.place is None]
+    if lost:
+        raise InputError(
+            f"{path} does not say where {', '.join(lost)} is declared",
+            "replay what `adjudge check` has judged, or run the cases again from your own code",
+        )
+    found = collect([f"{one.place.target}:{one.place.key}" for one in chosen if one.place])
+    for problem in found.uncollected:
+        _say(f"not collected: {problem}", sys.stderr)
+    by_place = {one.place: one.case for one in found.cases}
+    same = True
+    results = []
+    for one in chosen:
+        if one.place not in by_place:
+            continue
+        case = by_place[one.place]
+        case.options["seed"] = one.seed
+        result = run({one.name: case}, seed=before.seed).results[0]
+        results.append(result)
+        differences = repeated(one, result)
+        same = same and not differences
+        _say(f"{result.verdict:<12} {result.name}: {'the same' if not differences else 'differs'}")
+        for line in differences:
+            _say(f"    {line}")
+    report = RunReport(results, before.seed, 0.0)
+    code = _code(report, {}, found)
+    return code if code != OK or same else FAILED
+
+
+def _report_and_case(target: str) -> tuple[Path, str | None]:
+    if Path(target).is_file():
+        return Path(target), None
+    path, colon, name = target.partition(".json:")
+    return (Path(path + ".json"), name) if colon else (Path(target), None)
+
+
+def _diff(parsed: argparse.Namespace) -> int:
+    found = changes(read_run(parsed.before), read_run(parsed.after))
+    for change in found:
+        _say(str(change))
+    if not found:
+        _say("no verdict changed")
+    return FAILED if any(change.worse for change in found) else OK
 
 
 # ---------------------------------------------------------------- adjudge backends
@@ -202,5 +398,8 @@ def _say(text: str, stream: TextIO | None = None) -> None:
     """Writes `text` as a line to the stream. Control characters in it are shown as escapes, since
     those of a user's string could otherwise change the terminal.
     """
-    clean = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
-    (stream or sys.stdout).write(clean + "\n")
+    (stream or sys.stdout).write(_clean(text) + "\n")
+
+
+def _clean(text: str) -> str:
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, Unpack
 
@@ -167,12 +168,21 @@ class Case:
         self.name = name or getattr(f, "__name__", None) or repr(f)
         self.order = order
         self.options = options
+        caller = sys._getframe(1)
+        self.file = caller.f_code.co_filename
+        """The file that makes the case, to which annotations of a failure point."""
+        self.line = caller.f_lineno
 
-    def run(self) -> Report:
-        """The report; raises only what bad input or the function itself raises."""
+    def run(self, **options: Any) -> Report:
+        """The report; raises only what bad input or the function itself raises.
+
+        Args:
+            options: What differs from the options of the case.
+        """
+        options = {**self.options, **options}
         if self.order == 1:
-            return examine(self.f, self.inputs, **self.options)
-        return gradgradcheck(self.f, self.inputs, raise_exception=False, **self.options)
+            return examine(self.f, self.inputs, **options)
+        return gradgradcheck(self.f, self.inputs, raise_exception=False, **options)
 
     def __repr__(self) -> str:
         """`Case('softmax', order=1)`."""

@@ -29,7 +29,9 @@ RAISES += "broken = Case(ByHand(bad, vjp=bad), x, name='broken')\n"
 
 
 @pytest.fixture
-def cases(tmp_path):
+def cases(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # the command remembers its last run where it is called
+
     def written(*parts):
         path = tmp_path / "the_cases.py"
         path.write_text(textwrap.dedent(HEAD) + "".join(parts))
