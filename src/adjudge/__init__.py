@@ -61,7 +61,7 @@ _IMPORTED_LATE = {
     "adjudge.cross": ("CrossReport", "CrosscheckError", "Divergence", "crosscheck", "crosstable"),
     "adjudge.suites": ("Result", "RunReport", "run"),
 }
-"""Names by their room, which is imported when they are asked for, since most programs do without."""
+"""Names by their room, which is imported when one is asked for: most programs do without."""
 
 
 def __getattr__(name: str) -> Any:

@@ -260,8 +260,8 @@ def _screen(names: Sequence[str], *, quiet: bool) -> Iterator[Callable[[Result],
 
     def lines(result: Result) -> Iterator[str]:
         yield f"{result.verdict:<12} {result.name:<{width}}  {_brief(result)}"
-        if result.verdict is not Verdict.PASS and result.text != result.headline and not quiet:
-            yield "\n".join("    " + text for text in result.text.splitlines())
+        if result.verdict is not Verdict.PASS and result.details and not quiet:
+            yield "\n".join("    " + line for line in result.details.splitlines())
 
     if not (sys.stdout.isatty() and importlib.util.find_spec("rich")):
         yield lambda result: _say("\n".join(lines(result)))

@@ -64,7 +64,7 @@ def _add(suite: ElementTree.Element, result: Result, excuse: str | None) -> None
     attributes = {"type": result.kind, "message": _clean(result.headline)}
     word = "failure" if result.ending is Ending.JUDGED else "error"
     found = ElementTree.SubElement(case, word, attributes)
-    found.text = _clean(result.text)
+    found.text = _clean(result.details)
 
 
 def _clean(text: str) -> str:
@@ -93,7 +93,7 @@ def github(report: RunReport, excused: Mapping[str, str] | None = None) -> Itera
                 "line": str(result.line),
             } | properties
         listed = ",".join(f"{key}={_escaped(value, ':,')}" for key, value in properties.items())
-        text = result.text if result.ending is Ending.JUDGED else result.headline
+        text = result.details if result.ending is Ending.JUDGED else result.headline
         yield f"::{level} {listed}::{_escaped(text)}"
 
 

@@ -168,7 +168,7 @@ def died(task: Task, how: str) -> Result:
 
 
 def _without_report(
-    task: Task, ending: Ending, seconds: float, headline: str, text: str = ""
+    task: Task, ending: Ending, seconds: float, headline: str, details: str = ""
 ) -> Result:
     return Result(
         task.name,
@@ -178,7 +178,7 @@ def _without_report(
         Verdict.FAIL,
         headline,
         None,
-        text or headline,
+        details,
         task.place,
         task.file,
         task.line,

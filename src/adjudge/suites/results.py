@@ -65,8 +65,9 @@ class Result:
     """One line that can be read without the rest."""
     report: Mapping[str, Any] | None = None
     """The report as plain data, as `Report.to_dict` returns it."""
-    text: str = ""
-    """The report, or the exception and where it was raised, in words."""
+    details: str = ""
+    """The report, or the exception and where it was raised, in words; empty where there is neither,
+    since the case took too long or its process died."""
     place: Place | None = None
     """Where the case is declared, if it was collected from there."""
     file: str = ""
@@ -87,7 +88,7 @@ class Result:
             "seed": self.seed,
             "seconds": self.seconds,
             "headline": self.headline,
-            "text": self.text,
+            "details": self.details,
             "place": None if self.place is None else vars(self.place).copy(),
             "file": self.file,
             "line": self.line,
@@ -106,7 +107,7 @@ class Result:
             Verdict(data["verdict"]),
             data["headline"],
             data["report"],
-            data["text"],
+            data["details"],
             None if place is None else Place(place["target"], place["key"]),
             data["file"],
             data["line"],

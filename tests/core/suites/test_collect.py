@@ -73,7 +73,7 @@ def test_what_stands_beside_a_file_can_be_imported(write):
     ],
 )
 def test_a_file_that_raises_hides_no_other_one(write, text, reason, remedy, line):
-    write("some/bad.py", "# Case of adjudge\n" + "from adjudge import Case\n" + text + "Case(1, 1)\n")
+    write("some/bad.py", "# of adjudge\nfrom adjudge import Case\n" + text + "Case(1, 1)\n")
     write("some/good.py", ONE.format(name="good"))
 
     found = collect(["some"])

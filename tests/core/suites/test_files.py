@@ -26,7 +26,9 @@ HOSTILE = "<script>alert('x')</script>\x07]]>&\n::error::%0A, a: b"
 
 
 def result(name, verdict=Verdict.PASS, ending=Ending.JUDGED, **more):
-    return Result(name, ending, 1, 0.5, verdict, f"headline of {name}", text=f"text {name}", **more)
+    return Result(
+        name, ending, 1, 0.5, verdict, f"headline of {name}", details=f"text {name}", **more
+    )
 
 
 @pytest.fixture
@@ -175,7 +177,7 @@ def test_a_repeated_case_is_the_same_to_the_last_bit_or_says_where_not(report, f
     again = run(collect(["checks/common.py"]).cases, seed=3)
     other = run(collect(["checks/common.py"]).cases, seed=4)
 
-    assert not [repeated(*pair) for pair in zip(report.results, again.results) if repeated(*pair)]
+    assert all(repeated(one, again[one.name]) == [] for one in report.results)
     assert any(line.startswith("seed: ") for line in repeated(report["wrong"], other["wrong"]))
 
 
