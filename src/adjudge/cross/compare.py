@@ -18,7 +18,6 @@ from adjudge.cross.engine import Engine, Numbers, Output, Quantity
 from adjudge.cross.report import CONSEQUENCES, VALUE, Cause, Divergence
 from adjudge.errors import AdjudgeError, Catching, NotSupportedError, quiet_arithmetic
 from adjudge.findings import Status, Verdict
-from adjudge.floats import Vector
 from adjudge.jacobian import Sides, points_around, points_within_rounding, random_probes
 from adjudge.problem import Space, Stream, generator, random_entries
 from adjudge.report import Report
@@ -42,27 +41,13 @@ def quantities(first: Engine, modes: Sequence[str], seed: int) -> list[Quantity]
             name, image = ("grad_outputs", "grad") if mode[1] == "R" else ("tangents", "tangent")
             named = [replace(leaf, name=f"{name}[{j}]") for j, leaf in enumerate(more.leaves)]
             likes = first.base().arrays[: len(Y.leaves)] if mode[1] == "R" else point.x
-            point = replace(
-                point,
-                X=Space((*X.leaves, *named)),
-                x=(*point.x, *likes),
-                origin=np.concatenate([point.origin, taken_at]),
-                bounds=_unbounded(point.bounds, more.size),
-            )
+            point = point.with_leaves(Space(tuple(named)), likes, taken_at)
             codomain = _images(X if mode[1] == "R" else Y, image)
         quantity = Quantity(mode, point, codomain, taken_at)
         space = quantity.probe_space
         drawn = random_probes(point, space, mode[0], random) if space.size else [np.zeros(0)]
         found.append(replace(quantity, probes=tuple(drawn)))
     return found
-
-
-def _unbounded(bounds: tuple[Vector, Vector] | None, more: int) -> tuple[Vector, Vector] | None:
-    """Returns bounds with this many more coordinates, which have none."""
-    if bounds is None:
-        return None
-    low, high = bounds
-    return np.append(low, np.full(more, -np.inf)), np.append(high, np.full(more, np.inf))
 
 
 def _images(space: Space, name: str) -> Space:

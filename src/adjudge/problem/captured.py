@@ -9,8 +9,6 @@ from functools import partial
 from types import BuiltinFunctionType, CellType, ModuleType
 from typing import Any
 
-import numpy as np
-
 from adjudge.engine import (
     Array,
     Arrays,
@@ -68,19 +66,11 @@ def _extended(
     backend, first = problem.backend, len(problem.x)
     space, origin = Space.at(backend, values, names)
     function = partial(_held, problem.function, backend, captured)
-    bounds = problem.bounds
-    if bounds is not None:
-        free = np.full(space.size, np.inf)
-        bounds = np.concatenate([bounds[0], -free]), np.concatenate([bounds[1], free])
     return replace(
-        problem,
+        problem.with_leaves(space, values, origin),
         backend=backend.closing_over(captured, first),
         function=function,
         evaluate=function,
-        x=(*problem.x, *values),
-        X=Space((*problem.X.leaves, *space.leaves)),
-        origin=np.concatenate([problem.origin, origin]),
-        bounds=bounds,
         in_double=None,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -47,17 +48,16 @@ def gradient_problem(
     weights = np.zeros(Y.size)
     for k, cotangent in zip(kept, w, strict=True):
         weights[Y.slices[k]] = Y.leaves[k].vector(backend.arrays.to_host(cotangent))
-    return _second_order(
-        problem,
-        "R",
-        backend.vjp_map(function, count),
-        evaluate,
-        tuple(w),
-        names,
-        [*gradient_names, *(leaf.name for leaf in Y.leaves)],
-        count,
-        weights,
-        attached=[Y.slices[k] for k in kept],
+    leaves = [*gradient_names, *(leaf.name for leaf in Y.leaves)]
+    return replace(
+        _beside(problem, w, names),
+        function=backend.vjp_map(function, count),
+        evaluate=evaluate,
+        modes_taken="R" + problem.modes_taken,
+        output_names=lambda: leaves,
+        differentiated=count,
+        cotangent=weights,
+        attached=tuple(Y.slices[k] for k in kept),
     )
 
 
@@ -75,59 +75,33 @@ def tangent_problem(problem: Problem, outputs: Sequence[Leaf], v: Sequence[Array
         problem.counts.jvps += 1
         return (*backend.arrays.zeros_for_absent(jv, y), *y)
 
-    return _second_order(
-        problem,
-        "F",
-        backend.jvp_map(problem.function, count),
-        evaluate,
-        tuple(v),
-        [f"tangents[{k}]" for k in range(count)],
-        [*(f"tangent({leaf.name})" for leaf in outputs), *(leaf.name for leaf in outputs)],
-        len(outputs),
+    tangent_names = [f"tangents[{k}]" for k in range(count)]
+    leaves = [*(f"tangent({leaf.name})" for leaf in outputs), *(leaf.name for leaf in outputs)]
+    return replace(
+        _beside(problem, v, tangent_names),
+        function=backend.jvp_map(problem.function, count),
+        evaluate=evaluate,
+        modes_taken="F" + problem.modes_taken,
+        output_names=lambda: leaves,
+        differentiated=len(outputs),
     )
 
 
-def _second_order(
-    problem: Problem,
-    letter: str,
-    function: FlatFunction,
-    evaluate: FlatFunction,
-    directions: Arrays,
-    direction_names: Sequence[str],
-    output_names: Sequence[str],
-    differentiated: int,
-    weights: Vector | None = None,
-    attached: Sequence[slice] = (),
-) -> Problem:
-    """Returns the problem of the derivative `letter` of `problem`.
-
-    Its point is that of `problem`, followed by `directions`, which no bounds limit. The first
-    `differentiated` outputs of `evaluate` are those of `function`; the rest is only observed.
+def _beside(problem: Problem, directions: Sequence[Array], names: Sequence[str]) -> Problem:
+    """Returns the problem at x followed by `directions`, with nothing that belongs to its own
+    derivatives.
     """
     backend = problem.backend
-    directions = tuple(backend.arrays.copy(direction) for direction in directions)
-    more, coordinates = Space.at(backend, directions, direction_names)
-    return Problem(
-        backend,
-        function,
-        evaluate,
-        (*problem.x, *directions),
-        Space((*problem.X.leaves, *more.leaves)),
-        np.concatenate([problem.origin, coordinates]),
-        problem.counts,
-        letter + problem.modes_taken,
-        lambda: output_names,
-        differentiated=differentiated,
+    copies = tuple(backend.arrays.copy(direction) for direction in directions)
+    space, coordinates = Space.at(backend, copies, names)
+    return replace(
+        problem.with_leaves(space, copies, coordinates),
         primal_inputs=len(problem.x),
-        cotangent=weights,
-        attached=tuple(attached),
-        calls=problem.calls,
-        bounds=None
-        if problem.bounds is None
-        else (
-            np.concatenate([problem.bounds[0], np.full(more.size, -np.inf)]),
-            np.concatenate([problem.bounds[1], np.full(more.size, np.inf)]),
-        ),
+        cotangent=None,
+        attached=(),
+        in_double=None,
+        constraints=(),
+        block_sums=None,
     )
 
 

@@ -119,6 +119,18 @@ class Problem:
     block_sums: BlockSums | None = None
     """The entries of a large problem whose coordinates are sums over blocks; else `None`."""
 
+    def with_leaves(self, space: Space, arrays: Arrays, coordinates: Vector) -> Problem:
+        """Returns the problem at a point with more leaves, which no bounds limit."""
+        free = np.full(space.size, np.inf)
+        return replace(
+            self,
+            x=(*self.x, *arrays),
+            X=Space((*self.X.leaves, *space.leaves)),
+            origin=np.concatenate([self.origin, coordinates]),
+            bounds=self.bounds
+            and (np.append(self.bounds[0], -free), np.append(self.bounds[1], free)),
+        )
+
     def longest_step(self, v: Vector, *, both: bool = True) -> float:
         """Returns the longest step along `v` within the bounds, infinity where nothing bounds it.
 
