@@ -21,8 +21,13 @@ from adjudge.report import GradcheckError, Report, reproduction
 from adjudge.verbs import Case, examine, gradcheck, gradgradcheck
 
 if TYPE_CHECKING:
-    from adjudge.cross import CrosscheckError, CrossReport, Divergence, crosscheck, crosstable
+    from adjudge import cross
+    from adjudge.cross import CrosscheckError, CrossReport, Divergence, crosstable
     from adjudge.suites import Result, RunReport, run
+
+    # Imported by name, mypy takes it for the module `adjudge.cross.crosscheck` and then for a second
+    # definition.
+    crosscheck = cross.crosscheck
 
 __all__ = [
     "AdjudgeError",
