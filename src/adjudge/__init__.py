@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from adjudge.cross import CrosscheckError, CrossReport, Divergence, crosstable
     from adjudge.suites import Result, RunReport, run
 
-    # Imported by name, mypy takes it for the module `adjudge.cross.crosscheck` and then for a second
-    # definition.
+    # Imported by name, mypy takes it first for the module `adjudge.cross.crosscheck`.
     crosscheck = cross.crosscheck
 
 __all__ = [
