@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import product
+from operator import itemgetter
 from typing import Any, Literal, TypedDict
 
 import numpy as np
@@ -214,7 +215,8 @@ class CrossOptions(TorchOptions, SharedOptions, total=False):
     """The options of `crosscheck`, which passes them to the check on each engine."""
 
 
-DEFAULTS: Options = {
+DEFAULTS: Mapping[str, Any] = {
+    **dict.fromkeys(Options.__annotations__),
     "nondet_tol": 0.0,
     "check_undefined_grad": True,
     "check_grad_dtypes": True,
@@ -226,7 +228,7 @@ DEFAULTS: Options = {
     "equal_nan": False,
     "highest_precision": False,
 }
-"""What an option is where it is not given; all that are missing here are `None`."""
+"""The value of every option that is not given."""
 
 
 def known_options(verb: str, given: Mapping[str, Any], group: type) -> Options:
@@ -291,9 +293,9 @@ def _paths(outputs: Path | Sequence[Path]) -> Sequence[Path]:
 
 @dataclass(frozen=True)
 class Settings:
-    """What a judgement looks at, and how closely: the options that concern it, validated.
+    """The options that say what a judgement looks at and how closely, validated.
 
-    Names are those of the options, whose meaning stands there; `None` means automatic.
+    The names are those of the options, which say what each means; `None` means automatic.
     """
 
     letters: str
@@ -328,34 +330,30 @@ class Settings:
         return numbers != (None,) * len(numbers) or self.nondet_tol > 0
 
 
+_AS_GIVEN = tuple(
+    name
+    for name in Settings.__annotations__
+    if name in DEFAULTS and name not in ("seed", "thorough", "modes")
+)
+"""The settings that are options as they were given."""
+_given = itemgetter(*_AS_GIVEN)
+
+
 def settings_of(options: Options, *, second: bool = False) -> Settings:
     """The settings that `options` ask for.
 
     Raises `InputError` for values without meaning, `FlagError` for contradictions. `second`: the
     modes are those of `gradgradcheck`, for the names in messages.
     """
-    chosen: Options = {**DEFAULTS, **options}
-    seed, thorough = chosen.get("seed"), chosen.get("thorough")
-    modes = requested_modes(chosen.get("order"), chosen.get("modes"))
+    chosen: Any = {**DEFAULTS, **options}
+    modes = requested_modes(chosen["order"], chosen["modes"])
     settings = Settings(
         letters="R" * chosen["check_backward_ad"] + "F" * chosen["check_forward_ad"],
-        full=_full(chosen["mode"], chosen.get("fast_mode")),
-        seed=fresh_seed() if seed is None else seed,
-        eps=chosen.get("eps"),
-        atol=chosen.get("atol"),
-        rtol=chosen.get("rtol"),
-        nondet_tol=chosen["nondet_tol"],
-        equal_nan=chosen["equal_nan"],
-        check_undefined_grad=chosen["check_undefined_grad"],
-        check_grad_dtypes=chosen["check_grad_dtypes"],
-        check_batched_grad=chosen["check_batched_grad"],
-        check_batched_forward_grad=chosen["check_batched_forward_grad"],
-        max_evaluations=chosen.get("max_evaluations"),
-        in_double=chosen.get("in_double"),
-        highest_precision=chosen["highest_precision"],
-        thorough=modes is not None if thorough is None else thorough,
-        reference=options.get("reference"),
+        full=_full(chosen["mode"], chosen["fast_mode"]),
+        seed=fresh_seed() if chosen["seed"] is None else chosen["seed"],
+        thorough=modes is not None if chosen["thorough"] is None else chosen["thorough"],
         modes=modes,
+        **dict(zip(_AS_GIVEN, _given(chosen), strict=True)),
     )
     _validate_numbers(settings)
     _validate_modes(settings, second=second)
@@ -411,16 +409,14 @@ def _validate_modes(settings: Settings, *, second: bool) -> None:
             "in_double=True needs automatic tolerances, and a function that may not be noisy",
             "leave out eps=, atol=, rtol= and nondet_tol=, or in_double=",
         )
-    if settings.check_batched_grad and "R" not in settings.letters:
-        raise FlagError(
-            f"check_batched_grad=True needs {backward}=True",
-            "switch the one off or the other on",
-        )
-    if settings.check_batched_forward_grad and "F" not in settings.letters:
-        raise FlagError(
-            f"check_batched_forward_grad=True needs {forward}=True",
-            "switch the one off or the other on",
-        )
+    for batched, wanted, mode, letter in (
+        ("check_batched_grad", settings.check_batched_grad, backward, "R"),
+        ("check_batched_forward_grad", settings.check_batched_forward_grad, forward, "F"),
+    ):
+        if wanted and letter not in settings.letters:
+            raise FlagError(
+                f"{batched}=True needs {mode}=True", "switch the one off or the other on"
+            )
 
 
 def _validate_reference(options: Options) -> None:

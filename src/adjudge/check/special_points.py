@@ -241,7 +241,7 @@ def special_points(
         inputs, kwargs, wrt, bounds, masked, backend: These are as for `gradcheck`. The arrays are
             only read; those of the points have their dtype, device, layout and `requires_grad`.
         domain: The set on which the function is defined: `None` (everywhere), `"positive"`,
-            `"nonnegative"`, `"unit"` (from 0 to 1), `"symmetric"`, `"positive definite"`, a pair
+            `"nonnegative"`, `"unit"` (from 0 to 1), a set of those for `directions`, a pair
             `(low, high)`, or a function that says whether a NumPy array belongs. A mapping from
             paths as for `wrt` to such sets gives one to each input.
 

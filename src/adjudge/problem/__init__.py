@@ -5,8 +5,8 @@ Its modules, each of which may import those above it:
 - `calls`: nested arguments as flat leaves with their access paths, which of them are checked;
   the call of the user's function with such leaves, counted, and the structure of its outputs.
 - `space`: real inner-product spaces of leaves and their coordinates.
-- `domain`: the boxes and sets within which f may be evaluated.
 - `charts`: parametrisations of constraint sets (symmetric matrices, spheres, simplices).
+- `domain`: the boxes and sets within which f may be evaluated.
 - `constraints`: inputs that live on such a set, and f as a function of their coordinates.
 - `probes`: random and unit tangents and cotangents, and the streams of all random draws.
 - `problem`: f at x, its outputs there, and reverse mode and forward mode of the engine, counted.
@@ -50,6 +50,7 @@ from adjudge.problem.composition import (
 from adjudge.problem.constraints import Directions, lies_in, set_around
 from adjudge.problem.domain import (
     ABOVE_ZERO,
+    DOMAINS,
     INTERVALS,
     Bounds,
     Domain,
@@ -59,6 +60,7 @@ from adjudge.problem.domain import (
     contains,
     domains_of,
     read_bounds,
+    read_domain,
 )
 from adjudge.problem.probes import (
     Probes,
@@ -90,6 +92,7 @@ __all__ = [
     "ABOVE_ZERO",
     "COTANGENT",
     "DIFFERENTIATING",
+    "DOMAINS",
     "DOUBLE",
     "INTERVALS",
     "PURPOSES_AT_X",
@@ -143,6 +146,7 @@ __all__ = [
     "random_entries",
     "read_arguments",
     "read_bounds",
+    "read_domain",
     "require_outputs",
     "set_around",
     "tangent_problem",

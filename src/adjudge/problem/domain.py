@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from adjudge.errors import InputError
 from adjudge.floats import Vector
 from adjudge.problem.calls import Path, is_at_or_below
+from adjudge.problem.charts import SETS, OffTheSetError
 from adjudge.problem.space import Leaf, Space
 
 Bounds = tuple[Any, Any] | Mapping[Path, tuple[Any, Any]] | None
@@ -101,17 +102,8 @@ INTERVALS = {
 """The intervals that a domain can name."""
 
 
-def _symmetric(values: Values) -> bool:
-    square = values.ndim >= 2 and values.shape[-1] == values.shape[-2]
-    return square and bool(np.array_equal(values, np.conj(np.swapaxes(values, -1, -2))))
-
-
-def _positive_definite(values: Values) -> bool:
-    return _symmetric(values) and bool(np.all(np.linalg.eigvalsh(values) > 0))
-
-
-MATRICES = {"symmetric": _symmetric, "positive definite": _positive_definite}
-"""The sets of matrices that a domain can name, as functions that say whether an input belongs."""
+DOMAINS = tuple(dict.fromkeys((*INTERVALS, *SETS)))
+"""The names of all domains: those of intervals, and of the sets that inputs may live on."""
 
 
 def domains_of(leaves: Sequence[Leaf], domain: Domains) -> tuple[Domain, ...]:
@@ -123,41 +115,53 @@ def domains_of(leaves: Sequence[Leaf], domain: Domains) -> tuple[Domain, ...]:
     found: list[Domain] = [None] * len(leaves)
     for path, one in by_path.items():
         for k in leaves_at(leaves, path, "domain", "give a path as listed, or one domain for all"):
-            found[k] = _read(one, leaves[k])
+            found[k] = read_domain(one, f" for {leaves[k].name}")
+            if leaves[k].complex and isinstance(found[k], tuple):
+                raise InputError(
+                    f"domain={one!r} for {leaves[k].name}, which is complex",
+                    "an interval orders real numbers: give a function of a NumPy array",
+                )
     return tuple(found)
 
 
-def _read(domain: Domain, leaf: Leaf) -> Domain:
-    """Returns `domain`, and for the name of an interval its ends. Raises `InputError`."""
-    interval = INTERVALS.get(domain) if isinstance(domain, str) else None
-    if interval is None and (domain is None or callable(domain) or domain in MATRICES):
+def read_domain(domain: Any, place: str = "", names: Sequence[str] = DOMAINS) -> Domain:
+    """Returns `domain`, and for the name of an interval its ends.
+
+    Raises `InputError` where it is no domain and none of `names`; the message says `place`.
+    """
+    if isinstance(domain, str) and domain in names:
+        return INTERVALS.get(domain, domain)
+    if domain is None or callable(domain):
         return domain
-    pair = interval or domain
     try:
-        low, high = (float(end) for end in pair)  # type: ignore[union-attr]
+        low, high = (float(end) for end in domain)
         sensible = low < high
     except (TypeError, ValueError):
         sensible = False
     if not sensible:
-        names = ", ".join(f'"{name}"' for name in (*INTERVALS, *MATRICES))
+        listed = ", ".join(f'"{name}"' for name in names)
         raise InputError(
-            f"domain={domain!r} for {leaf.name}",
-            f"give {names}, a pair of numbers (low, high), or a function of a NumPy array",
-        )
-    if leaf.complex:
-        raise InputError(
-            f"domain={domain!r} for {leaf.name}, which is complex",
-            "an interval orders real numbers: give a function of a NumPy array",
+            f"domain={domain!r}{place}",
+            f"give {listed}, a pair of numbers (low, high), or a function of a NumPy array",
         )
     return low, high
 
 
-def contains(domain: Domain, values: Values) -> bool:
-    """Returns whether all of `values` belong to `domain`, which is one of `domains_of`."""
+def contains(domain: Domain, values: Values, eps: float = 2.0**-52) -> bool:
+    """Returns whether all of `values`, which are rounded to `eps`, belong to `domain`, as
+    `read_domain` returns it.
+    """
     if isinstance(domain, tuple):
         return bool(np.all((domain[0] <= values) & (values <= domain[1])))
-    member = MATRICES.get(domain) if isinstance(domain, str) else domain
-    return member is None or bool(member(values))
+    if not isinstance(domain, str):
+        return domain is None or bool(domain(values))
+    if not values.size:
+        return True
+    try:
+        SETS[domain](values, eps)
+    except (OffTheSetError, np.linalg.LinAlgError):
+        return False
+    return True
 
 
 def bounds_of(leaves: Sequence[Leaf], domains: Sequence[Domain]) -> Bounds:

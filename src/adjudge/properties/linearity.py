@@ -31,6 +31,7 @@ from adjudge.constants import (
 from adjudge.engine import DENSE, UNDEFINED, Array, Arrays, HandBackend, MaybeArrays
 from adjudge.errors import AdjudgeError, Catching, Source, UnstableOutputError, running
 from adjudge.findings import (
+    Advice,
     Attribute,
     BatchRaised,
     BatchUnlikeLoop,
@@ -51,6 +52,7 @@ from adjudge.findings import (
     UndefinedNotZero,
     UndefinedNotZeros,
     UndefinedRaised,
+    Unequal,
     WrongAttribute,
 )
 from adjudge.floats import FORMATS, Vector
@@ -91,6 +93,19 @@ class LinearRule:
         """The mode, with the derivatives already taken."""
         return self.rule.letter + self.checks.problem.modes_taken
 
+    def equal(
+        self,
+        status: Status,
+        both: tuple[Vector, Vector],
+        differ: Callable[..., Unequal],
+        remedy: Advice,
+        size: Vector | None = None,
+    ) -> Iterator[Finding]:
+        """Compares two images to rounding, relative to `size` or to the second one."""
+        size = np.abs(both[1]) if size is None else size
+        letter = self.rule.letter
+        yield from self.checks.equal(status, letter, self.image, both, size, differ, remedy)
+
     def homogeneous(self, u: Vector, first: Vector) -> Iterator[Finding]:
         """Compares `A(-k u) / -k` with `A(u)`, which is `first`; a vjp also with zero at zero.
 
@@ -115,16 +130,10 @@ class LinearRule:
             yield from varying
             # Numbers that were flushed to zero, or overflow, are no error of the rule.
             if all(finding.note for finding in varying):
-                unequal = checks.equal(
-                    Status.NONLINEAR,
-                    self.rule.letter,
-                    self.image,
-                    (scaled, first),
-                    np.abs(first) + gap,
-                    partial(NotHomogeneous, rule=self.rule, factor=int(factor)),
-                    Remedy.MULTIPLY_BY_PROBE,
-                )
-                findings = list(unequal)
+                differ = partial(NotHomogeneous, rule=self.rule, factor=int(factor))
+                both, remedy = (scaled, first), Remedy.MULTIPLY_BY_PROBE
+                size = np.abs(first) + gap
+                findings = list(self.equal(Status.NONLINEAR, both, differ, remedy, size))
                 if findings and self._rounds_with_size(u, first, scaled, factor):
                     status, remedy = Status.INACCURATE, Remedy.LIMIT_PROBE
                     findings = [
@@ -221,15 +230,8 @@ class LinearRule:
 
     def sums(self, pair: tuple[Vector, Vector], size: Vector) -> Iterator[Finding]:
         """Compares the image of a sum with the sum of images."""
-        yield from self.checks.equal(
-            Status.NONLINEAR,
-            self.rule.letter,
-            self.image,
-            pair,
-            size,
-            partial(NotAdditive, rule=self.rule),
-            Remedy.APPLY_LINEAR_MAP,
-        )
+        differ, remedy = partial(NotAdditive, rule=self.rule), Remedy.APPLY_LINEAR_MAP
+        yield from self.equal(Status.NONLINEAR, pair, differ, remedy, size)
 
     def persists(self, whole: Vector) -> bool:
         """Returns whether the rule is not additive for two other probes either, which are zero
@@ -294,8 +296,7 @@ class LinearRule:
         self, name: str, alone: Callable[[MaybeArrays], MaybeArrays], pair: Sequence[Array]
     ) -> Iterator[Finding]:
         """Compares the rule under `vmap` with the loop over a pair of probes of the leaf `name`."""
-        checks, backend = self.checks, self.checks.problem.backend
-        loop = [alone((array,)) for array in pair]
+        backend, loop = self.checks.problem.backend, [alone((array,)) for array in pair]
         with running(Source.ENGINE):
             stacked = backend.arrays.stack(list(pair))
         with Catching(UnstableOutputError) as caught, running(Source.DERIVATIVE):
@@ -313,16 +314,9 @@ class LinearRule:
 
         apart: list[Finding] = []
         for s, single in enumerate(loop):
-            two = self.image.vector(backend, single, self.likes)
-            apart += checks.equal(
-                Status.INCONSISTENT,
-                self.rule.letter,
-                self.image,
-                (row(together, s), two),
-                np.abs(two),
-                partial(BatchUnlikeLoop, rule=self.rule, leaf=name),
-                Remedy.MEND_BATCHING_RULE,
-            )
+            both = row(together, s), self.image.vector(backend, single, self.likes)
+            unlike = partial(BatchUnlikeLoop, rule=self.rule, leaf=name)
+            apart += self.equal(Status.INCONSISTENT, both, unlike, Remedy.MEND_BATCHING_RULE)
         if apart:
             # Equal rows that differ come from random numbers, and not from the batching rule.
             with running(Source.DERIVATIVE):
@@ -470,15 +464,8 @@ class Pullbacks:
             laid = [(two, v, Layout.EXPANDED), (together, u + v, Layout.WITH_GAPS)]
             plain = [reverse.row(checks.base, w) for _, w, _ in laid]
             for (strided, _, layout), other in zip(laid, plain, strict=True):
-                yield from checks.equal(
-                    Status.INCONSISTENT,
-                    self.rule.rule.letter,
-                    self.rule.image,
-                    (strided, other),
-                    np.abs(other),
-                    partial(LayoutMatters, layout=layout),
-                    Remedy.READ_STRIDES,
-                )
+                differ, remedy = partial(LayoutMatters, layout=layout), Remedy.READ_STRIDES
+                yield from self.rule.equal(Status.INCONSISTENT, (strided, other), differ, remedy)
             pair = plain[1], one + plain[0]
         yield from self.rule.additive(u + v, pair, size)
 
@@ -615,15 +602,9 @@ class Pushforwards:
                 yield self.rule.raised_undefined(others, caught.error)
                 continue
             zeros = self.rule.apply(part)
-            yield from checks.equal(
-                Status.UNDEFINED,
-                "F",
-                self.rule.image,
-                (without, zeros),
-                np.abs(zeros),
-                partial(UndefinedNotZeros, leaf=X.names(leaves)),
-                Remedy.ACCEPT_UNDEFINED,
-            )
+            differ = partial(UndefinedNotZeros, leaf=X.names(leaves))
+            both, remedy = (without, zeros), Remedy.ACCEPT_UNDEFINED
+            yield from self.rule.equal(Status.UNDEFINED, both, differ, remedy)
 
     def batched(self) -> Iterator[Finding]:
         """Compares the jvp under `vmap` with the loop over two tangents, input by input."""

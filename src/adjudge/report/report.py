@@ -45,6 +45,10 @@ def table_of(ways: Mapping[str, Mapping[str, Outcome]], modes: Sequence[str]) ->
 
 
 _AT_FAULT = {
+    frozenset({"R"}): "the VJP rule is at fault",
+    frozenset({"F"}): "the JVP rule is at fault",
+    frozenset({"R", "F"}): "the JVP and the VJP rule are at fault, or the one that both are made "
+    "from",
     frozenset({"RR", "FR"}): "the derivative of the VJP rule is at fault",
     frozenset({"RF", "FF"}): "the derivative of the JVP rule is at fault",
     frozenset({"RR"}): "the vjp of the VJP rule (double backward) is at fault",
@@ -83,12 +87,8 @@ def _fault(wrong: set[str], modes: Mapping[str, Outcome]) -> str:
     order.
     """
     judged = {w for w, o in modes.items() if o in (Verdict.PASS, Verdict.FAIL, Status.RAISED)}
-    if wrong == {"R"}:
-        return "the VJP rule is at fault"
-    if wrong == {"F"}:
-        return "the JVP rule is at fault"
-    if wrong == {"R", "F"}:
-        return "the JVP and the VJP rule are at fault, or the one that both are made from"
+    if len(next(iter(wrong))) == 1:
+        return _AT_FAULT[frozenset(wrong)]
     if len(next(iter(wrong))) > 2:
         return "a third derivative is at fault"
     second = {word for word in judged if len(word) == 2}

@@ -22,9 +22,9 @@ from adjudge.check import Options, known_options, silence
 from adjudge.engine import AutodiffBackend, HostArray, backend_named, placed_tree
 from adjudge.errors import Catching
 from adjudge.findings import Reason, Silence, Verdict
-from adjudge.problem import INTERVALS, SETS, Path
+from adjudge.problem import SETS, Domain, Path
 from adjudge.report import GradcheckError, Report, reproduction, why_silent
-from adjudge.strategies.drawing import Domain, Strategy, drawn_array, require_domain
+from adjudge.strategies.drawing import Strategy, drawn_array, require_domain
 from adjudge.verbs import examine
 
 __all__ = ["DType", "Shape", "Spec", "arrays", "inputs", "judge"]
@@ -239,13 +239,11 @@ def _within(domain: Domain | Mapping[Path, Domain]) -> dict[str, Any]:
     by_path = domain if isinstance(domain, Mapping) else {"": domain}
     sets, intervals = {}, {}
     for path, one in by_path.items():
-        require_domain(one)
-        if isinstance(one, str) and one in INTERVALS:
-            intervals[path] = INTERVALS[one]
-        elif isinstance(one, tuple):
-            intervals[path] = one
-        elif isinstance(one, str) and one in SETS:
-            sets[path] = one
+        within = require_domain(one)
+        if isinstance(within, tuple):
+            intervals[path] = within
+        elif isinstance(within, str) and within in SETS:
+            sets[path] = within
     found: dict[str, Any] = {"directions": sets} if sets else {}
     found |= {"bounds": intervals} if intervals else {}
     if isinstance(domain, Mapping):

@@ -17,13 +17,12 @@ from hypothesis.extra import numpy as hnp
 from adjudge.check import PATTERNS, Given
 from adjudge.engine import HostArray
 from adjudge.errors import InputError
-from adjudge.problem import ABOVE_ZERO, INTERVALS, SETS, Member, OffTheSetError, contains
+from adjudge.problem import ABOVE_ZERO, DOMAINS, INTERVALS, Domain, contains, read_domain
 
 Strategy: TypeAlias = st.SearchStrategy[Any]
-Domain: TypeAlias = str | tuple[float, float] | Member | None
 
 APART = "away from ties"
-WORDS = tuple(dict.fromkeys((*INTERVALS, *SETS, APART)))
+WORDS = (*DOMAINS, APART)
 MODEST, WIDE = 10.0, 1000.0
 """Most numbers are drawn up to the first size, some up to the second; special points go farther.
 The values are ours."""
@@ -68,8 +67,7 @@ def _at_pattern(pattern: str, plain: HostArray, domain: Domain) -> HostArray | N
     if not plain.size or plain.dtype.kind in "iu":
         return None
     info = _info(plain.dtype)
-    given = INTERVALS.get(domain) if isinstance(domain, str) else domain
-    ends = None
+    given, ends = require_domain(domain), None
     # The ends are rounded into the interval, since an end that the dtype does not hold is no point.
     if isinstance(given, tuple):
         near = _interval(domain, plain.dtype)
@@ -107,19 +105,11 @@ def belongs(values: HostArray, domain: Domain) -> bool:
     wide = _wide(values)
     if not np.all(np.isfinite(wide)):
         return False
-    if not isinstance(domain, str):
-        return contains(domain, wide)
     if domain == APART:
-        flat = np.sort(wide.reshape(-1))
-        return bool(np.all(np.diff(flat) >= GAP))
-    if domain in INTERVALS:
-        return contains(INTERVALS[domain], wide)
-    try:
-        with np.errstate(all="ignore"):
-            SETS[domain](wide, float(getattr(_info(values.dtype), "eps", 2.0**-52)))
-    except (OffTheSetError, np.linalg.LinAlgError):
-        return False
-    return True
+        return bool(np.all(np.diff(np.sort(wide.reshape(-1))) >= GAP))
+    eps = float(getattr(_info(values.dtype), "eps", 2.0**-52))
+    with np.errstate(all="ignore"):
+        return contains(require_domain(domain), wide, eps)
 
 
 def _wide(values: HostArray) -> HostArray:
@@ -159,7 +149,7 @@ def _interval(domain: Domain, dtype: np.dtype[Any]) -> tuple[float, float]:
     where the domain is no interval. Raises `InputError` where the interval holds none.
     """
     info = _info(dtype)
-    ends = INTERVALS.get(domain) if isinstance(domain, str) else domain
+    ends = require_domain(domain)
     low, high = ends if isinstance(ends, tuple) else (-np.inf, np.inf)
     if domain == "positive":
         low = 1.0 if dtype.kind in "iu" else float(info.smallest_normal)
@@ -326,14 +316,6 @@ def _separate(draw: st.DrawFn, shape: tuple[int, ...], dtype: np.dtype[Any]) -> 
     )
 
 
-def require_domain(domain: Domain) -> None:
-    """Raises `InputError` for a domain without meaning."""
-    if domain is None or callable(domain) or (isinstance(domain, str) and domain in WORDS):
-        return
-    ends: Any = domain if isinstance(domain, tuple) and len(domain) == 2 else ("", "")
-    if not all(isinstance(end, int | float) for end in ends) or not ends[0] < ends[1]:
-        names = ", ".join(f'"{word}"' for word in WORDS)
-        raise InputError(
-            f"domain={domain!r}",
-            f"give {names}, a pair of numbers (low, high), or a function of a NumPy array",
-        )
+def require_domain(domain: Domain) -> Domain:
+    """Returns the domain as `contains` takes it. Raises `InputError` for one without meaning."""
+    return read_domain(domain, names=WORDS)

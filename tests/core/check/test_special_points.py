@@ -403,6 +403,8 @@ def test_keyword_arguments_are_moved_as_well():
         ((-2.0, 3.0), X, ["lower_bound", "upper_bound", "zeros"], ["plus_40", "large"]),
         ("symmetric", MATRIX, ["identity", "ones", "rank_deficient"], ["jordan_block"]),
         ("positive definite", MATRIX, ["identity", "repeated_eigenvalues"], ["zeros", "ones"]),
+        ("simplex", np.array([0.25, 0.5, 0.25]), [], ["equal_entries", "zeros", "ones"]),
+        ("sorted", np.array([1.0, 2.5, 4.0]), ["half_integers"], ["plus_minus_40"]),
         (lambda x: bool(np.all(x != 0)), X, ["ones"], ["zeros", "zero_entry"]),
     ],
 )
