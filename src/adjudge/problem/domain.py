@@ -130,9 +130,9 @@ def read_domain(domain: Any, place: str = "", names: Sequence[str] = DOMAINS) ->
     Raises `InputError` where it is no domain and none of `names`; the message says `place`.
     """
     if isinstance(domain, str) and domain in names:
-        return INTERVALS.get(domain, domain)
+        return INTERVALS[domain] if domain in INTERVALS else domain
     if domain is None or callable(domain):
-        return domain
+        return domain  # type: ignore[no-any-return]
     try:
         low, high = (float(end) for end in domain)
         sensible = low < high
