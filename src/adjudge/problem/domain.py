@@ -130,7 +130,7 @@ def read_domain(domain: Any, place: str = "", names: Sequence[str] = DOMAINS) ->
     Raises `InputError` where it is no domain and none of `names`; the message says `place`.
     """
     if isinstance(domain, str) and domain in names:
-        return INTERVALS[domain] if domain in INTERVALS else domain
+        return INTERVALS.get(domain, domain)
     if domain is None or callable(domain):
         return domain  # type: ignore[no-any-return]
     try:
