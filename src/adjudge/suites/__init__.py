@@ -15,18 +15,20 @@ verdict nor its seed depends on the order of the cases or on who judges them. Th
 called run, since a module of that name would hide the function `adjudge.run`.
 """
 
-from adjudge.suites.collect import Collection, Uncollected, collect
+from adjudge.suites.collect import Collection, Declared, Uncollected, collect
 from adjudge.suites.compare import Change, changes, repeated
 from adjudge.suites.formats import github, junit
 from adjudge.suites.known import Known, outlived, read_known
-from adjudge.suites.results import Ending, Result, RunReport, read_run
+from adjudge.suites.results import Ending, Place, Result, RunReport, read_run
 from adjudge.suites.suite import run
 
 __all__ = [
     "Change",
     "Collection",
+    "Declared",
     "Ending",
     "Known",
+    "Place",
     "Result",
     "RunReport",
     "Uncollected",
