@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -292,7 +292,7 @@ class Linked:
             complex_ = floating and backend.arrays.is_complex(leaf)
             host = backend.arrays.to_host(leaf)
         elif isinstance(leaf, np.ndarray):
-            floating, complex_ = leaf.dtype.kind in "fc", leaf.dtype.system == "c"
+            floating, complex_ = leaf.dtype.kind in "fc", leaf.dtype.kind == "c"
             host = leaf.copy()
         else:
             return leaf
@@ -483,90 +483,85 @@ class Mpmath(Reference):
     def along(self, link: Link, x: Vector, v: Direction) -> Estimate:
         at = self._at(link)
 
-        def central(h: Any, move: Numbers) -> tuple[Numbers, Numbers]:
-            plus, minus = at(point + h * move), at(point - h * move)
-            return (plus - minus) / (2 * h), ((plus + minus) / 2 - here) / h
+        def estimate(digits: int, move: Numbers) -> Estimate:
+            point, h = _exactly(x), _power(digits, 3)
+            here, found = at(point), None
 
-        found: list[Estimate] = []
-        for digits in self._digits():
-            with _mp().workdps(digits):
-                point, move = _exactly(x), _exactly(v.vector) * _mp().mpf(v.length)
-                here, h = at(point), _power(digits, 3)
-                room = 2 * float(h) * v.length <= min(v.ahead, v.behind)
-                estimate = _from_two_steps(central, move, h, here, digits) if room else None
-                if estimate is None or _not_finite(estimate, here):
-                    estimate = self._one_sided(at, point, here, digits, v, estimate)
-            found.append(estimate)
-            if _resolved(estimate):
-                break
-        estimate = _limit(found)
-        if not np.any(found[-1].moved):
+            def central(h: Any, move: Numbers) -> tuple[Numbers, Numbers]:
+                plus, minus = at(point + h * move), at(point - h * move)
+                return (plus - minus) / (2 * h), ((plus + minus) / 2 - here) / h
+
+            if 2 * float(h) * v.length <= min(v.ahead, v.behind):
+                found = _from_two_steps(central, move, h, here, digits)
+            if found is None or _not_finite(found, here):
+                found = self._one_sided(at, point, here, digits, v, found)
+            return found
+
+        found = self._refined(estimate, v)
+        if not np.any(found.moved):
             self._require_motion(at, x, v)
-        return _per_unit(estimate, v)
+        return found
 
     def tangent_along(self, link: Link, x: Vector, t: Vector, v: Direction) -> Estimate:
         at, n = self._at(link), x.size
 
-        def both(h: Any, move: Numbers) -> tuple[Numbers, Numbers]:
-            a, b = move[:n], move[n:]
-            first = _central_difference(at, point, a, h * h)
-            second = _second_difference(at, point, tangent, a, h)
-            second = second + _central_difference(at, point, b, h * h)
-            return np.concatenate([second, first]), 0 * h * np.concatenate([first, first])
+        def estimate(digits: int, move: Numbers) -> Estimate:
+            point, tangent = _exactly(x), _exactly(t)
 
-        found: list[Estimate] = []
-        for digits in self._digits():
-            with _mp().workdps(digits):
-                point, tangent = _exactly(x), _exactly(t)
-                move = _exactly(v.vector) * _mp().mpf(v.length)
-                here = at(point)
-                here = np.concatenate([here, here])
-                estimate = _from_two_steps(both, move, _power(digits, 4), here, digits, 2)
-            found.append(estimate)
-            if _resolved(estimate):
-                break
-        return _per_unit(_limit(found), v)
+            def both(h: Any, move: Numbers) -> tuple[Numbers, Numbers]:
+                a, b = move[:n], move[n:]
+                first = _central_difference(at, point, a, h * h)
+                second = _second_difference(at, point, tangent, a, h)
+                second = second + _central_difference(at, point, b, h * h)
+                return np.concatenate([second, first]), 0 * h * np.concatenate([first, first])
+
+            here = np.concatenate([at(point)] * 2)
+            return _from_two_steps(both, move, _power(digits, 4), here, digits, 2)
+
+        return self._refined(estimate, v)
 
     def gradient_along(self, link: Link, x: Vector, w: Vector, v: Direction) -> Estimate:
         at, n = self._at(link), x.size
 
-        def second(h: Any, move: Numbers) -> tuple[Numbers, Numbers]:
-            a, b = move[:n], move[n:]
-            parts = []
-            for k in range(n):
-                unit = _exactly(np.zeros(n))
-                unit[k] = length[k]
-                term = (
-                    weights @ _second_difference(at, point, unit, a, h) if np.any(a != 0) else 0 * h
-                )
-                if np.any(b != 0):
-                    term += b @ _central_difference(at, point, unit, h * h)
-                parts.append(term / length[k])
-            both = np.concatenate([_objects(parts), _central_difference(at, point, a, h * h)])
-            return both, 0 * both
+        def estimate(digits: int, move: Numbers) -> Estimate:
+            point, weights = _exactly(x), _exactly(w)
+            length = np.where(point == 0, _mp().mpf(1), abs(point))
 
+            def second(h: Any, move: Numbers) -> tuple[Numbers, Numbers]:
+                a, b = move[:n], move[n:]
+                parts = []
+                for k in range(n):
+                    unit = _exactly(np.zeros(n))
+                    unit[k] = length[k]
+                    term = 0 * h
+                    if np.any(a != 0):
+                        term = weights @ _second_difference(at, point, unit, a, h)
+                    if np.any(b != 0):
+                        term += b @ _central_difference(at, point, unit, h * h)
+                    parts.append(term / length[k])
+                both = np.concatenate([_objects(parts), _central_difference(at, point, a, h * h)])
+                return both, 0 * both
+
+            here = at(point)
+            here = np.concatenate([np.full(n, np.sum(abs(weights * here))) / length, here])
+            return _from_two_steps(second, move, _power(digits, 4), here, digits, 2)
+
+        return self._refined(estimate, v)
+
+    def _refined(self, estimate: Callable[[int, Numbers], Estimate], v: Direction) -> Estimate:
+        """Returns the estimate along `v` by more and more digits, until these show nothing new."""
         found: list[Estimate] = []
-        for digits in self._digits():
+        most = max(self.digits, MOST_DIGITS)
+        for digits in sorted({self.digits, min(3 * self.digits, most), most}):
             with _mp().workdps(digits):
-                point, weights = _exactly(x), _exactly(w)
-                length = np.where(_exactly(x) == 0, _mp().mpf(1), abs(point))
-                move = _exactly(v.vector) * _mp().mpf(v.length)
-                here = at(point)
-                here = np.concatenate([np.full(n, np.sum(abs(weights * here))) / length, here])
-                estimate = _from_two_steps(second, move, _power(digits, 4), here, digits, 2)
-            found.append(estimate)
-            if _resolved(estimate):
+                found.append(estimate(digits, _exactly(v.vector) * _mp().mpf(v.length)))
+            if _resolved(found[-1]):
                 break
         return _per_unit(_limit(found), v)
 
     def _at(self, link: Link) -> Callable[[Numbers], Numbers]:
         """Returns `g` as a function of coordinates."""
         return lambda point: link.call(self.g, point, MpNumbers())
-
-    def _digits(self) -> Iterator[int]:
-        """Yields more and more digits, from those asked for to the most."""
-        most = max(self.digits, MOST_DIGITS)
-        yield from sorted({self.digits, min(3 * self.digits, most), most})
 
     def _one_sided(
         self,
