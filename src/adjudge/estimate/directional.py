@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -299,18 +299,15 @@ def with_second_ladder(problem: Problem, base: Base, found: Column) -> Column:
 
 
 def with_odd_powers(base: Base, found: Column, doubted: NDArray[np.bool_]) -> Column:
-    """Returns a column on two ladders with what extrapolation makes of the same samples that
-    removes odd powers of the step as well, at the outputs `doubted` where its bar is narrower.
+    """Returns a column on ladders with what extrapolation makes of the same samples that removes
+    odd powers of the step as well, at the outputs `doubted` where its bar is narrower.
     """
-    if len(found.ladders) < 2 or found.one_sided:
+    fewest = min((len(samples) for samples in found.ladders), default=0)
+    if fewest < fewest_samples(one_sided=True) or found.one_sided:
         return found
-    both = []
-    for samples in found.ladders[:2]:
-        if len(samples) < fewest_samples(one_sided=True):
-            return found
-        u, parts = base.coarsest_eps, base.whole.slices
-        both.append(ladder(samples, u, base.values, base.noise, parts, odd=True))
-    before, odd = found.estimate, combined(*both)
+    u, parts = base.coarsest_eps, base.whole.slices
+    each = [ladder(s, u, base.values, base.noise, parts, odd=True) for s in found.ladders]
+    before, odd = found.estimate, reduce(combined, each)
     narrower = doubted & (odd.error < before.error)
     value = np.where(narrower, odd.value, before.value)
     error = np.where(narrower, odd.error, before.error)

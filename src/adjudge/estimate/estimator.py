@@ -53,7 +53,7 @@ class Effort(Enum):
     MEASURED_NOISE = auto()
     """Both ladders with the noise of f as it was measured: up to forty evaluations more."""
     ODD_POWERS = auto()
-    """The samples of both ladders, extrapolated as they are where the second derivative of f jumps
+    """The samples of all ladders, extrapolated as they are where the second derivative of f jumps
     at x. Takes no evaluation."""
     LONG_STEPS = auto()
     """A ladder of long steps, which show a slope that short ones leave in the rounding of f."""
@@ -181,7 +181,7 @@ _BEFORE = {
     Effort.SHORTER_STEPS: Effort.LADDER,
     Effort.SECOND_LADDER: Effort.LADDER,
     Effort.MEASURED_NOISE: Effort.SECOND_LADDER,
-    Effort.ODD_POWERS: Effort.SECOND_LADDER,
+    Effort.ODD_POWERS: Effort.LADDER,
     Effort.LONG_STEPS: Effort.TWO_EVALUATIONS,
     Effort.JUMPS: Effort.LADDER,
 }

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Flag, auto
 from functools import partial
 
@@ -133,18 +133,10 @@ class Trial:
     pushed: Vector | None = None
     """The image of the tangent by forward mode, where that is checked."""
     doubt: Doubt = Doubt.NONE
-    finest: Column | None = None
-    """The estimate that took the most evaluations. It is `column`, unless it leaves more open."""
-    again: list[ModeComparison] = field(default_factory=list)
-    """The comparisons with `finest`."""
-    first: Trial | None = None
-    """The trial as the first ladder left it."""
-    confirmed: bool = False
-    """Whether a second ladder was taken."""
+    laddered: bool = False
+    """Whether a ladder was taken, or cannot be."""
     noisy: bool = False
     """Whether the noise of f was measured."""
-    most_open: float = np.inf
-    """A finer estimate takes the place of `column` unless it leaves more entries open than this."""
     may_narrow: bool = True
     """Whether f may turn out to compute in a narrower dtype, which is not known yet."""
     separate: bool = False
@@ -176,7 +168,7 @@ class Trial:
     @property
     def open(self) -> int:
         """The number of entries that are left open."""
-        return count_open(self.compared)
+        return sum(int(np.count_nonzero(c.undecided)) for _, c, _ in self.compared)
 
     def off_by(self, factor: float) -> bool:
         """Whether an entry differs by more than so many tolerances, or has no reference."""
@@ -189,7 +181,7 @@ class Trial:
     @property
     def left(self) -> bool:
         """Whether an entry fails or is open."""
-        return any_left(self.compared)
+        return any(bool(np.any(c.fails | c.undecided)) for _, c, _ in self.compared)
 
     @property
     def zero(self) -> bool:
@@ -234,23 +226,12 @@ class Trial:
 
     def with_finer(self, finest: Column, by: str) -> Trial:
         """Returns the trial with an estimate from more evaluations. It takes the place of the one
-        before unless it leaves more open: the bar of a ladder may be wider than that of two
-        evaluations.
+        before unless nothing fails and it leaves more open: the bar of a ladder may be wider than
+        that of two evaluations.
         """
-        again = list(self.columns.comparisons(finest, self.block, self.pushed, final=True))
-        if count_open(again) > self.most_open:
-            kept = self.first or self
-            return replace(
-                self,
-                column=kept.column,
-                compared=kept.compared,
-                finest=finest,
-                again=again,
-                decided_by=kept.decided_by,
-            )
-        return replace(
-            self, column=finest, compared=again, finest=finest, again=again, decided_by=by
-        )
+        compared = list(self.columns.comparisons(finest, self.block, self.pushed, final=True))
+        after = replace(self, column=finest, compared=compared, laddered=True, decided_by=by)
+        return after if self.fails or after.open <= self.open else replace(self, laddered=True)
 
     def of_leaves(self, leaves: tuple[int, ...]) -> Trial:
         """Returns the trial as one of these leaves, some of those that its tangent moves."""
@@ -389,7 +370,7 @@ class Standstill(Stage):
         unit = base.coarsest_eps * base.magnitude(base.values)[: base.Y.size]
         trial = replace(trial, flat=np.where(flat, unit / steps, np.nan))
         if self.after_ladder:
-            return trial.with_finer(trial.pinned(trial.finest or found), self.name)
+            return trial.with_finer(trial.pinned(found), self.name)
         if _only_in(trial, flat):
             # The median of three equal numbers stands still along each of them as well.
             trial = Defects().apply(trial) if trial.fails else trial
@@ -401,7 +382,7 @@ def _still_steps(trial: Trial) -> Vector:
     """Returns the longest step that leaves an output as it is to the last bit on both sides, by
     output; 0 for those that all steps move, and for those that no step of a ladder has moved.
     """
-    base, found = trial.columns.base, trial.finest or trial.column
+    base, found = trial.columns.base, trial.column
     count = base.Y.size
     longest, here = np.zeros(count), base.values[:count]
     samples = found.ladders[0] if found.ladders else (found.sample,)
@@ -599,13 +580,7 @@ class Ladder(Stage):
         return trial.doubt is not Doubt.NONE and not trial.proved
 
     def apply(self, trial: Trial) -> Trial:
-        # A disagreement is judged by the ladder. A column that was merely in doubt keeps its two
-        # evaluations unless the ladder removes some of that doubt.
-        most = trial.open - 1 if trial.doubt is Doubt.OPEN else np.inf
-        finest = trial.along(Effort.LADDER)
-        trial = replace(trial, most_open=most).with_finer(finest, self.name)
-        most = np.inf if trial.fails else trial.open
-        return replace(trial, most_open=most, first=trial)
+        return trial.with_finer(trial.along(Effort.LADDER), self.name)
 
 
 class RoundedValues(Stage):
@@ -618,11 +593,10 @@ class RoundedValues(Stage):
     name = "values of a narrower dtype"
 
     def helps(self, trial: Trial) -> bool:
-        return trial.may_narrow and (trial.proved or any_left(trial.again))
+        return trial.may_narrow and (trial.proved or (trial.laddered and trial.left))
 
     def apply(self, trial: Trial) -> Trial | Again:
-        found = trial.finest or trial.column
-        dtype = rounded_dtype(trial.columns.problem, trial.columns.base, found)
+        dtype = rounded_dtype(trial.columns.problem, trial.columns.base, trial.column)
         return trial if dtype is None else Again(dtype=dtype)
 
 
@@ -639,41 +613,38 @@ class ShorterSteps(Stage):
     cost = 40
 
     def helps(self, trial: Trial) -> bool:
-        found, base = trial.finest, trial.columns.base
-        if found is None or not found.ladders or not any_left(trial.again):
+        found, base = trial.column, trial.columns.base
+        if not (trial.laddered and found.ladders and trial.left):
             return False
         # What was taken out of a larger column may be nothing but rounding, and stays open then.
         if found.one_sided or base.coarsest_eps > DOUBLE or trial.separate:
             return False
-        doubted = _doubted_outputs(trial.columns, trial.again)
+        doubted = _doubted_outputs(trial.columns, trial.compared)
         unit = TRUNCATED_UNITS * base.coarsest_eps * base.magnitude(base.values)
         bar = found.estimate.error * abs(found.ladders[0][-1].step)
         return bool(np.any(doubted & np.isfinite(unit) & ~(bar <= unit)))
 
     def apply(self, trial: Trial) -> Trial:
-        finest = trial.along(Effort.SHORTER_STEPS, trial.finest)
-        if finest is trial.finest or _stops(trial, finest):
+        finest = trial.along(Effort.SHORTER_STEPS)
+        if finest is trial.column or _stops(trial, finest):
             return trial
         again = list(trial.columns.comparisons(finest, trial.block, trial.pushed, final=True))
-        if not all(map(_decides_more, again, trial.again)):
+        if not all(map(_decides_more, again, trial.compared)):
             return trial
         if not _is_motion(trial, finest) or _stands_on_steps(trial, again):
             return trial
-        doubted = _doubted_outputs(trial.columns, trial.again)
+        doubted = _doubted_outputs(trial.columns, trial.compared)
         if _jumps_beside(trial.columns, finest, doubted):
             return trial
-        trial = trial.with_finer(finest, self.name)
-        most = np.inf if trial.fails else trial.open
-        return replace(trial, most_open=most, first=trial)
+        return trial.with_finer(finest, self.name)
 
 
 def _stops(trial: Trial, finest: Column) -> bool:
     """Returns whether an output that is in doubt stands still over one of the shorter steps, as a
     value does that was rounded on the way, or has a kink.
     """
-    assert trial.finest is not None
-    before, after = trial.finest.ladders[0], finest.ladders[0]
-    moved = _doubted_outputs(trial.columns, trial.again) & trial.finest.estimate.moved
+    before, after = trial.column.ladders[0], finest.ladders[0]
+    moved = _doubted_outputs(trial.columns, trial.compared) & trial.column.estimate.moved
     kink = finest.estimate.half_gap
     if kink is not None and np.any(kink[moved] != 0):
         return True
@@ -687,8 +658,7 @@ def _is_motion(trial: Trial, finest: Column) -> bool:
     roundings, and has the slope of the teeth of a saw. These are far steeper than longer steps
     show, and f hardly moves over them.
     """
-    assert trial.finest is not None
-    doubted, samples = _doubted_outputs(trial.columns, trial.again), trial.finest.ladders[0]
+    doubted, samples = _doubted_outputs(trial.columns, trial.compared), trial.column.ladders[0]
     base = trial.columns.base
     steep = norm(finest.estimate.value[doubted])
     seen = max(float(norm(sample.slope[doubted])) for sample in samples)
@@ -750,9 +720,8 @@ def _stands_on_steps(trial: Trial, again: list[ModeComparison]) -> bool:
     would pass, and the right one fail. The longer steps show the slope of all of it. Steps that
     cross several periods, or reorderings, do not agree.
     """
-    assert trial.finest is not None
-    count, samples = trial.columns.base.Y.size, trial.finest.ladders[0]
-    for before, after in zip(trial.again, again, strict=True):
+    count, samples = trial.columns.base.Y.size, trial.column.ladders[0]
+    for before, after in zip(trial.compared, again, strict=True):
         if before.kind == "first":
             continue
         each = [trial.columns.row_values(before.kind, sample.slope[:count]) for sample in samples]
@@ -795,11 +764,10 @@ class SecondLadder(Stage):
     needed = True
 
     def helps(self, trial: Trial) -> bool:
-        return trial.finest is not None and trial.left
+        return trial.laddered and trial.fails > 0
 
     def apply(self, trial: Trial) -> Trial:
-        finest = trial.along(Effort.SECOND_LADDER, trial.finest)
-        return replace(trial, confirmed=True).with_finer(finest, self.name)
+        return trial.with_finer(trial.along(Effort.SECOND_LADDER), self.name)
 
 
 class OddPowers(Stage):
@@ -814,12 +782,12 @@ class OddPowers(Stage):
     name = "odd powers of the step"
 
     def helps(self, trial: Trial) -> bool:
-        return trial.confirmed and trial.open > 0 and trial.finest is not None
+        return trial.laddered and trial.open > 0
 
     def apply(self, trial: Trial) -> Trial:
-        doubted = _doubted_outputs(trial.columns, trial.again)
-        after = trial.with_finer(trial.along(Effort.ODD_POWERS, trial.finest, doubted), self.name)
-        return trial if any_left(after.again) else replace(after, settled=True)
+        doubted = _doubted_outputs(trial.columns, trial.compared)
+        after = trial.with_finer(trial.along(Effort.ODD_POWERS, doubted=doubted), self.name)
+        return trial if after.left else replace(after, settled=True)
 
 
 class MeasuredNoise(Stage):
@@ -835,11 +803,11 @@ class MeasuredNoise(Stage):
     cost = 40
 
     def helps(self, trial: Trial) -> bool:
-        return trial.confirmed and any_left(trial.again)
+        return trial.laddered and trial.left
 
     def apply(self, trial: Trial) -> Trial:
-        doubted = _doubted_outputs(trial.columns, trial.again)
-        finest = trial.along(Effort.MEASURED_NOISE, trial.finest, doubted)
+        doubted = _doubted_outputs(trial.columns, trial.compared)
+        finest = trial.along(Effort.MEASURED_NOISE, doubted=doubted)
         return replace(trial, noisy=True).with_finer(finest, self.name)
 
 
@@ -856,10 +824,9 @@ class Plateaus(Stage):
         return trial.may_narrow and trial.noisy
 
     def apply(self, trial: Trial) -> Trial | Again:
-        assert trial.finest is not None
-        settled = not any_left(trial.again)
+        settled = not trial.left
         problem, base = trial.columns.problem, trial.columns.base
-        dtype = plateau_dtype(problem, base, trial.finest, settled=settled)
+        dtype = plateau_dtype(problem, base, trial.column, settled=settled)
         return trial if dtype is None else Again(dtype=dtype)
 
 
@@ -1401,16 +1368,6 @@ def _automatic_at(
         return np.concatenate([image[columns.outputs(kind, k)] for k in rows])
     reverse = columns.reverse_at(point)
     return np.array([reverse.row(base, probe(columns.cotangent(k))) @ v for k in rows])
-
-
-def count_open(compared: list[ModeComparison]) -> int:
-    """Returns how many entries of all comparisons are open."""
-    return sum(int(np.count_nonzero(c.undecided)) for _, c, _ in compared)
-
-
-def any_left(compared: list[ModeComparison]) -> bool:
-    """Returns whether any entry fails or is open."""
-    return any(bool(np.any(c.fails | c.undecided)) for _, c, _ in compared)
 
 
 def worst_entries(comparison: Comparison, mask: NDArray[np.bool_]) -> list[int]:
