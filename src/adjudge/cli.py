@@ -267,20 +267,19 @@ def _screen(names: Sequence[str], *, quiet: bool) -> Iterator[Callable[[Result],
         yield lambda result: _say("\n".join(lines(result)))
         return
     from rich.console import Console  # imported where there is a terminal to draw on
-    from rich.progress import Progress
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
+    from rich.text import Text
 
     colors = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.INCONCLUSIVE: "yellow"}
     console = Console(highlight=False, soft_wrap=True)
-    with Progress(console=console, transient=True) as progress:
-        bar = progress.add_task("judged", total=len(names))
+    columns = BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True) as progress:
+        bar = progress.add_task("", total=len(names))
 
         def show(result: Result) -> None:
-            first, *more = lines(result)
-            word, rest = first[:12], first[12:]
-            console.print(_clean(word), style=colors[result.verdict], end="", markup=False)
-            console.print(_clean(rest), markup=False)
-            for line in more:
-                console.print(_clean(line), markup=False)
+            text = Text(_clean("\n".join(lines(result))))
+            text.stylize(colors[result.verdict], 0, len(result.verdict))
+            console.print(text)
             progress.advance(bar)
 
         yield show

@@ -1,7 +1,10 @@
 """The options of `adjudge check`, and `adjudge replay` and `diff`."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -178,3 +181,25 @@ def test_a_folder_that_cannot_be_written_is_no_reason_to_fail(lines, folder, cap
 
     assert main(["check", "-q", FILE, "-k", "right"]) == OK
     assert "this run is not remembered in .adjudge_cache" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="there is no pseudo-terminal")
+@pytest.mark.parametrize("colorless", [False, True])
+def test_a_terminal_shows_whole_lines_and_heeds_no_color(folder, colorless):
+    pytest.importorskip("rich")
+    ours, theirs = os.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "200"}
+    environment |= {"NO_COLOR": "1"} if colorless else {}
+    call = "raise SystemExit(main(['check', '-q', 'checks/common.py', '-k', 'right']))"
+    command = [sys.executable, "-c", f"from adjudge.cli import main; {call}"]
+
+    subprocess.run(command, stdout=theirs, env=environment, check=True)
+    os.close(theirs)
+    shown = os.read(ours, 1 << 20).decode()
+    os.close(ours)
+
+    green = "" if colorless else "\x1b[32m"
+    plain = "" if colorless else "\x1b[0m"
+    for name in ("right", "right 0", "right 1", "right 2"):
+        assert f"{green}PASS{plain}         {name} " in shown
+    assert ("\x1b[32m" in shown) != colorless
