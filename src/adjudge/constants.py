@@ -588,21 +588,26 @@ SUMMED_OUTPUTS = 256
 a right rule of 1e5 outputs in single precision failed. From this many outputs on a sum that
 disagrees is estimated as one function as well. With fewer, what is left in all of them is below the
 bar. The value is ours and has no derivation."""
-PLATEAU_PART = 0.75
-"""A function that rounds its input to a narrower dtype stands still over steps that this dtype does
-not resolve. It counts as such if this part of the outputs that should move does not. The value is
-ours."""
 FULL_DIGITS_PART = 1 / 8
 """What cancels stands still as well, for want of digits. Outputs below this part of the largest in
 their leaf do not count as standing still. The value is ours."""
-PLATEAU_UNITS = 64
-"""An output that f should move by a few units of rounding may stand still by chance. It is looked
-at only where the motion should be more than this many units. The value is ours and has no
-derivation."""
-PLATEAU_STEPS = (2.0**-30, 2.0**-15, 1.1 * 2.0**-10)
-"""A dtype is known by the steps that it does not resolve. These are relative to the scale of x:
-float32 resolves the second and not the first, float16 the third and not the second, and bfloat16
-none of them. The values lie between the spacings of these dtypes, and are ours."""
+FAR_STEP = 128
+"""A norm that is rounded to float32 inside may stand still over short steps, which then agree on a
+derivative without its term. Before they prove an error, a step this many times as long is asked
+whether it sides with the automatic value: in float64 it is 8e-4 of x, over which what float32
+rounds has moved. The value is ours and has no derivation."""
+INSIDE_NOISE = (1 / 64, 8)
+"""A function that computes in a narrower dtype inside would fail by the tolerances of float64.
+Rounding once has a standard deviation of 1/7 to 2/7 of the spacing; what is added to it and what
+amplifies it make the noise smaller or larger. It counts as that of a narrower dtype between these
+many spacings. Below the first one the rounding inside is within the tolerance of identities in
+float64. The values are ours."""
+INSIDE_POWERS = (0.45, 0.36)
+"""The steps over which such noise is sampled, as powers of the spacing at 1 of the narrower dtype:
+8e-4 and 3e-3 for float32. They are long enough for roundings that are independent of each other,
+also of a norm that hardly changes, and too short for a smooth function to leave its polynomial.
+From the one to the other what a fast function leaves over grows by `4^5`, which is more than the
+range of `INSIDE_NOISE`, and rounding does not grow. The values are ours."""
 NOISE_POINTS = (32, 31, 29, 28, 25, 24, 21, 19, 18, 16)
 """Noise of f that is larger than its rounding makes right derivatives fail. It is sampled at these
 points, in 32nds of a step, which are exact in any dtype. Their number leaves five residuals beside

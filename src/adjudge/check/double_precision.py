@@ -259,7 +259,7 @@ def judge_in_double(
         double.refused = error.detail
     outcome = judge_here_or_nearby(base, settings, provenance)
     if base.coarsest_eps > COARSE_EPS:
-        outcome = _with_more_probes(outcome, base, settings, provenance, NATIVE_PROBES)
+        outcome = with_more_probes(outcome, base, settings, provenance, NATIVE_PROBES)
     if outcome.verdict is Verdict.PASS or _agrees_coarsely(outcome):
         return outcome
     # before anything else is blamed: f may cast to less than its inputs have
@@ -343,7 +343,7 @@ def _formula(
     asked = replace(asked, rounded=rounded)
     if not right and (single or rounded):
         formula = judge_here_or_nearby(base64, asked, provenance, judge_differences)
-    return _with_more_probes(formula, base64, asked, provenance, WIDER_PROBES)
+    return with_more_probes(formula, base64, asked, provenance, WIDER_PROBES)
 
 
 def rounded_derivatives(base: Base, letters: str, seed: int) -> float:
@@ -370,7 +370,7 @@ def rounded_derivatives(base: Base, letters: str, seed: int) -> float:
     return eps
 
 
-def _with_more_probes(
+def with_more_probes(
     outcome: Judgement, base: Base, settings: Settings, provenance: Callable[[], str], count: int
 ) -> Judgement:
     """Returns what passed with the findings of further probes, where one of them fails.

@@ -18,6 +18,7 @@ from adjudge.check.double_precision import (
     DoublePrecision,
     double_precision_of,
     judge_in_double,
+    with_more_probes,
 )
 from adjudge.check.one_problem import (
     Judgement,
@@ -27,6 +28,7 @@ from adjudge.check.one_problem import (
     unsupported,
 )
 from adjudge.check.options import Settings
+from adjudge.constants import WIDER_PROBES
 from adjudge.engine import AutodiffBackend
 from adjudge.errors import Catching, InputError, NotSupportedError
 from adjudge.findings import (
@@ -553,7 +555,10 @@ def judged(composition: Composition, base: Base, settings: Settings) -> Judgemen
     where something in it is narrower.
     """
     if composition.double is None:
-        return judge_here_or_nearby(base, settings, composition.provenance)
+        outcome = judge_here_or_nearby(base, settings, composition.provenance)
+        if outcome.tolerance.inside:
+            with_more_probes(outcome, base, settings, composition.provenance, WIDER_PROBES)
+        return outcome
     return judge_in_double(composition, composition.double, base, settings)
 
 

@@ -21,14 +21,16 @@ from adjudge.estimate.directional import (
     moved_by,
     of_projections,
     representable,
+    sample_at,
     with_defects,
 )
 from adjudge.estimate.estimator import ByReference, Differences, Effort, Estimator
 from adjudge.estimate.kinks import Irregularity, Slopes, half_gaps, irregularity
 from adjudge.estimate.noise import (
     SIGNIFICANT_BITS,
+    dtype_inside,
     may_round_inside,
-    plateau_dtype,
+    narrowest_eps,
     rounded_dtype,
     significant_bits,
 )
@@ -62,14 +64,16 @@ __all__ = [
     "Slopes",
     "bind",
     "describe_move",
+    "dtype_inside",
     "half_gaps",
     "irregularity",
     "may_round_inside",
     "moved_by",
+    "narrowest_eps",
     "of_projections",
-    "plateau_dtype",
     "representable",
     "rounded_dtype",
+    "sample_at",
     "significant_bits",
     "with_defects",
 ]

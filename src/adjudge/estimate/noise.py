@@ -19,6 +19,8 @@ from adjudge.constants import (
     FEWER_BITS,
     FEWEST_BITS,
     FULL_DIGITS_PART,
+    INSIDE_NOISE,
+    INSIDE_POWERS,
     LATTICE_DEVIATION,
     LATTICE_SPACINGS,
     NARROW_EPS,
@@ -26,9 +28,6 @@ from adjudge.constants import (
     NOISE_FACTOR,
     NOISE_POINTS,
     OTHER_MAGNITUDES,
-    PLATEAU_PART,
-    PLATEAU_STEPS,
-    PLATEAU_UNITS,
     SHORTER_NOISE_STEP,
     STAIRCASE_PART,
     UNEVEN_NOISE_POINTS,
@@ -46,8 +45,8 @@ from adjudge.estimate.directional import (
     with_steps,
 )
 from adjudge.estimate.stencils import Sample, combined, ladder
-from adjudge.floats import FORMATS, QUANTILE_ENTRIES, Vector, lowest_bit
-from adjudge.problem import Base, Problem, evaluate
+from adjudge.floats import EPS, FORMATS, QUANTILE_ENTRIES, Vector, lowest_bit
+from adjudge.problem import Base, Problem, Purpose, evaluate
 
 SIGNIFICANT_BITS = {name: FORMATS[name].bits for name in ("float32", "float16", "bfloat16")}
 """The significant bits of the dtypes that code may fall back to inside."""
@@ -262,59 +261,59 @@ def _some(entries: NDArray[np.intp]) -> NDArray[np.intp]:
     return entries[:: max(1, entries.size // QUANTILE_ENTRIES)]
 
 
-def plateau_dtype(problem: Problem, base: Base, found: Column, *, settled: bool) -> str | None:
-    """Returns the dtype that f falls back to inside, as seen from steps that should move f and do
-    not.
-
-    A function that rounds its input to float32 and goes on in float64 has values with all digits,
-    and still stands still over steps that float32 does not resolve. Two evaluations are made where
-    it does not. What cancels stands still as well, so outputs that are small in their leaf do not
-    count, and neither do those on a lattice where the column is `settled` all the same.
+def narrowest_eps(problem: Problem, base: Base) -> float:
+    """Returns the spacing at 1 of the narrowest dtype that f computes with at x: that which the
+    engine sees or, where it sees none, that which the values of f show (`dtype_inside`); else 0.
     """
-    if found.from_reference:
-        return None
-    u = base.coarsest_eps
-    k = found.tangent.coordinate
-    length = found.tangent.length if k is None else float(np.abs(problem.origin[k]))
-    wide = all(problem.X.leaves[j].double for j in found.tangent.leaves)
-    if not wide or u > NARROW_EPS or length == 0:
-        return None
+    known = problem.narrowest_eps()
+    if known or (inside := dtype_inside(problem, base)) is None:
+        return known
+    return EPS[inside]
 
+
+def dtype_inside(problem: Problem, base: Base) -> str | None:
+    """Returns the dtype that f falls back to inside, as its noise shows at points so close to each
+    other that this dtype hardly tells them apart.
+
+    A function that rounds to float32 on the way and goes on in float64 has values with all digits.
+    Over steps of some spacings of float32 it moves by as much at random, where a smooth function
+    is a polynomial. So is a fast one (`sin(1e6 x)`) over some steps; over others it is farther off
+    than rounding puts it. What is small in its leaf may have lost its digits, and says nothing.
+    Costs ten evaluations, and ten more where there is such noise, once for each x. Ours.
+    """
+    if "inside" not in base.seen:
+        known = problem.narrowest_eps()
+        # Stairs look like sixteen bits, where an engine does not know better.
+        eps, found = known or EPS["float32"], None
+        if base.coarsest_eps <= NARROW_EPS < eps and problem.counts.allows(20):
+            low, high = (part * eps for part in INSIDE_NOISE)
+            if all(low <= _noise_over(problem, base, eps**k) <= high for k in INSIDE_POWERS):
+                found = next((name for name in SIGNIFICANT_BITS if EPS[name] == eps), None)
+        base.seen["inside"] = found
+    return base.seen["inside"]
+
+
+def _noise_over(problem: Problem, base: Base, step: float) -> float:
+    """Returns the noise of f over steps of this part of every entry of x, relative to the values:
+    that of the noisiest leaf. It is 0 where f is not defined there.
+    """
+    x, order = problem.origin, np.arange(problem.X.size)
+    lengths = np.where(x != 0, np.abs(x), problem.length_scales)
+    # Multiples of irrational numbers, so that no two entries are rounded at the same points.
+    signs = np.where(order * 0.4142135624 % 1 < 0.5, 1, -1)
+    v = signs * lengths * (1 + order * 0.6180339887 % 1) / 2
+    values = []
+    for k in UNEVEN_NOISE_POINTS:
+        point = problem.clipped(x + step * k / 32 * v)
+        value = attempt(partial(evaluate, problem, base, point, Purpose.PRECISION))
+        if value is None or not defined(base, value):
+            return 0.0
+        values.append(value)
     own = base.whole.modulus(base.values)
-    full = own >= FULL_DIGITS_PART * base.whole.largest(own)
-    if settled and found.ladders:
-        values = np.array([value for s in found.ladders[0] for value in (s.plus, s.minus)])
-        full &= lattice_noise(values, u) == 0
-
-    def unmoved(relative: float) -> tuple[NDArray[np.bool_], Vector]:
-        """Marks the outputs that stand still though so long a move should change them by many units
-        of rounding, to either side; and returns what part of those they are.
-        """
-        motion = np.abs(found.estimate.value) * relative * length
-        due = motion > PLATEAU_UNITS * u * base.magnitude(base.values)
-        due &= full & found.estimate.moved
-        still = np.zeros((2, own.size), bool)
-        if np.any(due):
-            for k, sign in enumerate((1.0, -1.0)):
-                h = sign * relative * length
-                move = describe_move(problem, found.tangent, h)
-                value = evaluate(problem, base, moved_by(problem, found.tangent, h), move)
-                still[k] = (value == base.values) & due
-        part = np.count_nonzero(still, axis=1) / max(1, np.count_nonzero(due))
-        return np.any(still, axis=0), np.asarray(part)
-
-    shortest, longer, longest = PLATEAU_STEPS
-    close, part = unmoved(shortest)
-    if np.mean(part) < PLATEAU_PART:
-        return None
-    far, part = unmoved(longer)
-    still, reach = (far, longer) if np.any(far) else (close, shortest)
-    if not may_round_inside(problem, base, found, still[: base.Y.size], reach):
-        return None  # a staircase, with x beside a jump
-    if np.mean(part) < PLATEAU_PART:
-        return "float32"
-    _, part = unmoved(longest)
-    return "bfloat16" if np.any(part > 1 - PLATEAU_PART) else "float16"
+    noise = computational_noise(np.array(values), UNEVEN_NOISE_POINTS) / own
+    full = (own > 0) & (own >= FULL_DIGITS_PART * base.whole.largest(own))
+    leaves = [noise[part][full[part]] for part in base.Y.slices]
+    return max((float(np.median(leaf)) for leaf in leaves if leaf.size), default=0.0)
 
 
 def may_round_inside(

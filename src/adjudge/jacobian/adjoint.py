@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from adjudge.constants import ADJOINT_RETRIES, CANCELLATION_UNITS, RUNS_APART
-from adjudge.estimate import Column
+from adjudge.estimate import Column, narrowest_eps
 from adjudge.findings import Entry, Method, Scheme
 from adjudge.floats import Vector, norm
 from adjudge.jacobian.column import ColumnBlock, Columns
@@ -70,7 +70,8 @@ class AdjointTest:
         )
         apart = comparable & ~(gap <= bound) & ~residue
         doubtful = comparable & ~(gap <= tight) & ~apart
-        if np.any(apart | doubtful) and (eps := columns.problem.narrowest_eps()) > tolerance.eps:
+        left, known = np.any(apart | doubtful), tolerance.eps
+        if left and (eps := narrowest_eps(columns.problem, columns.base)) > known:
             # What computes in a narrower dtype inside agrees to the rounding of that.
             narrow = columns.over(columns.base, replace(tolerance, eps=eps))
             self.compare(narrow, tally, wrt, found, block, pushed)

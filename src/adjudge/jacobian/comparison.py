@@ -19,6 +19,7 @@ from adjudge.constants import (
     ACCURATE_PART,
     CANCELLATION_UNITS,
     COARSE_EPS,
+    DERIVATIVE_UNITS,
     ENTRY_FLOOR,
     ITERATION_PART,
     ITERATION_ROOM,
@@ -33,6 +34,7 @@ from adjudge.constants import (
     SHARP_TOLERANCES,
     SIGNIFICANT_PART,
     UNDERFLOW,
+    WRONG_FACTOR,
 )
 from adjudge.estimate import Slopes
 from adjudge.findings import (
@@ -69,6 +71,10 @@ class Tolerance:
     rounded: float = 0.0
     """The spacing at 1 to which derivatives are rounded, where that is coarser than what f computes
     with."""
+    inside: bool = False
+    """Whether `eps` is that of a dtype narrower than all that are seen, which f was found to
+    compute with inside. Error bars are as sharp as its rounding allows then, and no term of a
+    derivative that is known to more digits may hide."""
     noisy: bool = False
     """Says whether the caller allows evaluations to differ by `nondet_tol`. An entry then counts as
     zero as far as that noise lets it show."""
@@ -89,6 +95,12 @@ class Tolerance:
         the accuracy `u^(4/5)` that an extrapolated central difference attains: 1.3e-3 in float32,
         5e-2 in float16 and 0.11 in bfloat16.
         """
+        sharp = WRONG_FACTOR * DERIVATIVE_UNITS * self.eps / 2
+        return min(sharp, self.usual) if self.inside and self.automatic else self.usual
+
+    @cached_property
+    def usual(self) -> float:
+        """What `relative` is where f computes in the dtypes that are seen."""
         if self.rtol is not None:
             return self.rtol
         if self.atol is not None:
@@ -293,9 +305,7 @@ class Comparison:
         # ours.
         units = SATURATED_UNITS if self.tolerance.double else NARROW_NEGLIGIBLE_UNITS
         rounding = units * self.tolerance.eps * self.scales.secant
-        small = max(
-            ENTRY_FLOOR, min(NEGLIGIBLE_PART, NEGLIGIBLE_TOLERANCES * self.tolerance.relative)
-        )
+        small = max(ENTRY_FLOOR, min(NEGLIGIBLE_PART, NEGLIGIBLE_TOLERANCES * self.tolerance.usual))
         bound = np.maximum(rounding, small * self.scales.block)
         return np.asarray(np.abs(self.automatic) <= bound)
 
@@ -353,9 +363,9 @@ class Comparison:
         # In sixteen bits the error bar exceeds every small derivative, and nearly all checks
         # would stay open.
         small = self.negligible | (t.eps > COARSE_EPS)
-        visible = t.resolution if t.noisy else t.relative
+        visible = t.resolution if t.noisy else t.usual
         wide &= ~(small & (self.error <= visible * self.scales.secant))
-        wide &= ~(self.negligible & (self.error <= t.relative * self.scales.block))
+        wide &= ~(self.negligible & (self.error <= t.usual * self.scales.block))
         # A value that is too small to move the rounded output, and not small beside the others,
         # is hidden.
         rounding_level = (np.abs(self.automatic) <= self.scales.quantum) & ~self.negligible

@@ -22,6 +22,7 @@ from adjudge.constants import (
     BEYOND_DOUBT,
     BISECTIONS,
     COARSE_EPS,
+    FAR_STEP,
     FAST_PART,
     FEWEST_WEIGHED,
     GROSS_AFTER_EXTRAPOLATION,
@@ -54,11 +55,12 @@ from adjudge.errors import UnstableOutputError, attempt
 from adjudge.estimate import (
     Column,
     Effort,
+    dtype_inside,
     may_round_inside,
     moved_by,
-    plateau_dtype,
     representable,
     rounded_dtype,
+    sample_at,
     with_defects,
 )
 from adjudge.findings import Scheme
@@ -516,13 +518,14 @@ class ThreeSteps(Stage):
     Without it a plain error costs two ladders and the noise of f, ninety evaluations, where a check
     that passes takes two. It is only for entries that are off beyond doubt: all that fails must
     exceed `BEYOND_DOUBT` error bars, in which every step has a say, at steps that all move f, and
-    nothing else may be open. Otherwise what was found is discarded, and the ladders decide. Whether
-    the automatic side is merely rounded is asked afterwards as always. Costs four evaluations.
-    Ours.
+    nothing else may be open. Otherwise what was found is discarded, and the ladders decide. So it
+    is where a far longer step sides with the automatic values: a norm that is rounded to float32
+    inside stands still over three steps alike. Whether the automatic side is merely rounded is
+    asked afterwards as always. Costs six evaluations. Ours.
     """
 
     name = "three steps"
-    cost = 4
+    cost = 6
 
     def helps(self, trial: Trial) -> bool:
         found, columns = trial.column, trial.columns
@@ -543,7 +546,33 @@ class ThreeSteps(Stage):
         fails = any(np.any(comparison.fails) for _, comparison, _ in compared)
         if not (fails and all(_beyond_doubt(comparison) for _, comparison, _ in compared)):
             return trial
+        if _longer_step_disagrees(trial.columns, found, compared):
+            return trial
         return replace(trial, column=found, compared=compared, proved=True, decided_by=self.name)
+
+
+def _longer_step_disagrees(columns: Columns, found: Column, compared: list[ModeComparison]) -> bool:
+    """Returns whether the slope over a far longer step is closer to an automatic value that fails
+    than to the reference. It is asked until it is not, once for each x.
+    """
+    problem, base, step = columns.problem, columns.base, FAR_STEP * found.step
+    room = step <= problem.longest_step(found.tangent.vector)
+    if base.coarsest_eps > DOUBLE or not room or "far" in base.seen:
+        return False
+    taken = attempt(partial(sample_at, problem, base, found.tangent, step))
+    if taken is None:
+        return False
+    for one in compared:
+        comparison = one.comparison
+        if one.kind != "first":
+            slope = columns.row_values(one.kind, taken[0].slope[: base.Y.size])
+            slope = slope[: comparison.automatic.size]
+            gap = np.abs(slope - comparison.automatic)
+            closer = gap < np.abs(slope - comparison.reference)
+            if np.any(closer & comparison.fails):
+                return True
+    base.seen["far"] = None
+    return False
 
 
 def _is_fast(comparison: Comparison, relative: float) -> bool:
@@ -811,22 +840,21 @@ class MeasuredNoise(Stage):
         return replace(trial, noisy=True).with_finer(finest, self.name)
 
 
-class Plateaus(Stage):
-    """Recognises a narrower dtype by plateaus between values that do not show it themselves.
+class DtypeInside(Stage):
+    """Recognises a narrower dtype inside, of whose values none has fewer digits.
 
-    Without it a function that rounds its input to float32, and goes on in float64, fails. Costs up
-    to six evaluations. Ours.
+    Without it a function that rounds its input to float32 and goes on in float64 fails, or stays
+    open. Costs up to twenty evaluations. Ours.
     """
 
-    name = "plateaus of a narrower dtype"
+    name = "rounding to a narrower dtype inside"
+    cost = 20
 
     def helps(self, trial: Trial) -> bool:
         return trial.may_narrow and trial.noisy
 
     def apply(self, trial: Trial) -> Trial | Again:
-        settled = not trial.left
-        problem, base = trial.columns.problem, trial.columns.base
-        dtype = plateau_dtype(problem, base, trial.column, settled=settled)
+        dtype = dtype_inside(trial.columns.problem, trial.columns.base)
         return trial if dtype is None else Again(dtype=dtype)
 
 
@@ -1136,7 +1164,7 @@ STAGES: tuple[Stage, ...] = (
     SecondLadder(),
     OddPowers(),
     MeasuredNoise(),
-    Plateaus(),
+    DtypeInside(),
     Jumps(),
     Defects(),
     AutomaticRounding(),
@@ -1339,7 +1367,8 @@ def _automatic_nearby(
     moved by a unit of rounding.
     """
     leaves = None if everywhere else found.tangent.leaves
-    points = points_within_rounding(columns.problem, columns.probes.seed, leaves)
+    t, seed = columns.tolerance, columns.probes.seed
+    points = points_within_rounding(columns.problem, seed, leaves, t.eps if t.inside else 0.0)
     return [_automatic_at(columns, point, kind, rows, found) for point in points]
 
 

@@ -729,7 +729,7 @@ class Table:
         """
         eps = 2.0 ** (1 - SIGNIFICANT_BITS[dtype])
         self.carried_dtype = dtype
-        tolerance = replace(self.tolerance, eps=max(self.tolerance.eps, eps))
+        tolerance = replace(self.tolerance, eps=max(self.tolerance.eps, eps), inside=True)
         self.columns = self.columns.over(self.base.rounded(eps), tolerance)
 
     # -- keeping what disagrees

@@ -311,6 +311,8 @@ class Base:
     omitted: NDArray[np.bool_] | None = None
     """The outputs that take no part in any comparison, since they are not finite at x and keep
     that value beside x."""
+    seen: dict[str, str | None] = field(default_factory=dict)
+    """What the values of f beside x have shown so far, which need not be looked for again."""
 
     @cached_property
     def uncompared(self) -> NDArray[np.bool_] | None:

@@ -30,7 +30,7 @@ from adjudge.constants import (
     UNDERFLOW_MARGIN,
 )
 from adjudge.engine import Array, MaybeArrays
-from adjudge.estimate import Referenced
+from adjudge.estimate import Referenced, narrowest_eps
 from adjudge.findings import (
     Advice,
     AllowSpread,
@@ -333,9 +333,9 @@ class Identities:
             bound = bound + (leaf.tiny or UNDERFLOW_MARGIN * UNDERFLOW)
             bound = bound + RUNS_APART * self.tolerance.spread
             apart = finite & ~(np.abs(one[part] - two[part]) <= bound)
-            if apart.any() and self.problem.narrowest_eps() > self.tolerance.eps:
+            if apart.any() and (eps := narrowest_eps(self.problem, self.base)) > self.tolerance.eps:
                 # What computes in a narrower dtype inside agrees to the rounding of that.
-                tolerance = replace(self.tolerance, eps=self.problem.narrowest_eps())
+                tolerance = replace(self.tolerance, eps=eps)
                 narrow = replace(self, tolerance=tolerance)
                 yield from narrow.equal(status, letter, space, both, size, differ, remedy)
                 return

@@ -1,0 +1,102 @@
+"""Functions in float64 that round a part to float32 inside are judged by that, at every seed.
+
+Neither their values nor their derivatives have fewer digits than float64, and derivatives by hand
+say nothing of dtypes. Each right rule passes in both modes, and one with a mistake fails.
+"""
+
+import numpy as np
+import pytest
+
+from adjudge import ByHand, Verdict, examine
+
+MATRIX = np.random.default_rng(5).normal(size=(6, 6)).astype(np.float32)
+
+
+def single(a):
+    return np.asarray(a).astype(np.float32)
+
+
+def gate(x):
+    return np.tanh(single(x)).astype(float) * x
+
+
+def gate_slope(x):
+    y = np.tanh(single(x)).astype(float)
+    return y + (single(x) * (1 - single(y) ** 2)).astype(float)
+
+
+def norm(x):
+    return float(np.sqrt(np.sum(single(x) ** 2, dtype=np.float32)))
+
+
+def normed_vjp(part):
+    return lambda x, w: w / norm(x) - part * single(x / norm(x)) * float(w @ x) / norm(x) ** 2
+
+
+def softmax(x):
+    e = np.exp(single(x) - single(x).max())
+    return (e / e.sum(dtype=np.float32)).astype(float)
+
+
+def log_sum(x):
+    return float(np.log(np.sum(np.exp(single(x)), dtype=np.float32)))
+
+
+RULES = {
+    "a gate": (
+        lambda x: gate(x),
+        lambda x, w: gate_slope(x) * w,
+        lambda x, w: gate_slope(x) * w * 1.01,
+        lambda x, v: gate_slope(x) * v,
+    ),
+    "a norm": (
+        lambda x: x / norm(x),
+        normed_vjp(1.0),
+        normed_vjp(0.98),
+        lambda x, v: v / norm(x) - x * float(single(x) @ single(v)) / norm(x) ** 3,
+    ),
+    "a product": (
+        lambda x: (MATRIX @ single(x)).astype(float) * np.cos(x),
+        lambda x, w: (MATRIX.T @ single(w * np.cos(x))) - (MATRIX @ single(x)) * np.sin(x) * w,
+        lambda x, w: (MATRIX @ single(w * np.cos(x))) - (MATRIX @ single(x)) * np.sin(x) * w,
+        lambda x, v: (MATRIX @ single(v)) * np.cos(x) - (MATRIX @ single(x)) * np.sin(x) * v,
+    ),
+    "a number": (
+        lambda x: log_sum(x) * x,
+        lambda x, w: w * log_sum(x) + softmax(x) * (w @ x),
+        lambda x, w: w * log_sum(x) + (w @ x) / x.size,
+        lambda x, v: v * log_sum(x) + x * (softmax(x) @ v),
+    ),
+}
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("name", RULES)
+def test_what_rounds_to_float32_inside_is_judged_by_that(name, seed):
+    f, vjp, wrong, jvp = RULES[name]
+    x = np.random.default_rng(seed).normal(size=6)
+
+    def double(rule):
+        return lambda *a: np.asarray(rule(*a), float)
+
+    right, planted = (
+        examine(ByHand(f, vjp=double(rule), jvp=double(jvp)), x, check_forward_ad=True, seed=seed)
+        for rule in (vjp, wrong)
+    )
+    backwards = examine(ByHand(f, vjp=double(wrong)), x, seed=seed)
+
+    assert (Verdict.PASS, Verdict.FAIL, Verdict.FAIL) == (
+        right.verdict,
+        planted.verdict,
+        backwards.verdict,
+    )
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_three_steps_over_which_a_number_stands_still_prove_nothing(seed):
+    f, vjp, wrong, _ = RULES["a number"]
+    x = np.random.default_rng(seed).normal(size=100)
+
+    verdicts = [examine(ByHand(f, vjp=rule), x, seed=seed).verdict for rule in (vjp, wrong)]
+
+    assert [Verdict.PASS, Verdict.FAIL] == verdicts
