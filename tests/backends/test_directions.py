@@ -205,14 +205,9 @@ def test_a_convention_outside_of_the_set_fails_without_directions_and_passes_wit
     assert along.verdict is Verdict.PASS, str(along)
 
 
-def resolved(case, error):
-    """Differences to one side of ties see a millionth only if it does not cancel."""
-    return case != ("sorted", 1) or error != "one part in a million"
-
-
 @cells(
     ("name", "k", "error"),
-    torch=[(*case, error) for case in CASES for error in ERRORS if resolved(case, error)],
+    torch=[(*case, list(ERRORS)[k % 4]) for k, case in enumerate(CASES)],
     jax=[(*FEW[0], "one part in a million"), (*FEW[-1], "factor")],
 )
 def test_an_error_along_the_set_fails(adjudge_backend, spoiled, name, k, error):

@@ -97,11 +97,6 @@ WRONG_IN_JAX = {
     "i0 at 0": (lambda jax: jax.numpy.i0, [0.0, 0.7], {"RR", "FR", "RF", "FF"}),
     "scipy i0 at 0": (lambda jax: jax.scipy.special.i0, [0.0, 0.7], set(MODES)),
     "gammaln": (lambda jax: jax.scipy.special.gammaln, [-9.3, 2.3], {"RR", "FR", "RF", "FF"}),
-    "bessel_jn": (
-        lambda jax: lambda x: jax.scipy.special.bessel_jn(x, v=2, n_iter=60)[2],
-        [0.5, 0.8],
-        {"RR", "FR", "RF", "FF"},
-    ),
 }
 
 

@@ -226,8 +226,8 @@ def test_outputs_behind_a_mask_are_left_out(check_grads, jnp, scaled_sin, double
     def masked(f):
         return lambda x: jnp.where(mask, fill, f(x))
 
-    for _ in range(10):
-        check_grads(masked(jnp.sin), (double(VALUES),), 2, ["fwd", "rev"])
+    check_grads(masked(jnp.sin), (double(VALUES),), 2, ["fwd", "rev"])
+    for _ in range(2):
         with pytest.raises(AssertionError, match="FAIL"):
             check_grads(masked(scaled_sin(-1.0)), (double(VALUES),), 1)
 
@@ -235,7 +235,7 @@ def test_outputs_behind_a_mask_are_left_out(check_grads, jnp, scaled_sin, double
 def test_nan_at_an_infinite_input_stays_open(jnp):
     jax = importlib.import_module("jax")
     for x in ([-np.inf], [-np.inf, 1.0]):
-        for seed in range(10):
+        for seed in range(2):
             report = examine(jax.nn.mish, jnp.asarray(x), seed=seed)
             assert report.verdict is Verdict.INCONCLUSIVE, str(report)
 

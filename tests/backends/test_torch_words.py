@@ -251,7 +251,7 @@ def test_tensors_without_memory_of_their_own_are_checked(rule, kind, dtype):
     assert adjudge_torch.gradcheck(f, t)
     assert {type(t)} == set(seen)
     assert [] == list(adjudge.examine(f, t.detach()).findings)
-    for seed in range(10):
+    for seed in range(2):
         assert adjudge.examine(f, t, seed=seed)
         assert Verdict.FAIL is adjudge.examine(wrong, t, seed=seed).verdict
     assert torch.equal(before, torch.empty(4, dtype=t.dtype).copy_(t.detach()))

@@ -51,7 +51,7 @@ def multiplied(draw, factor=1.0, again=False):
 @pytest.mark.parametrize(("mode", "x"), [("full", X[:6]), ("projected", X)])
 @pytest.mark.parametrize("draw", SOURCES)
 def test_a_right_rule_passes_with_a_note_and_a_wrong_one_fails(draw, mode, x):
-    for seed in SEEDS:
+    for seed in SEEDS if mode == "projected" else SEEDS[:3]:
         np.random.seed(seed)  # noqa: NPY002
         random.seed(seed)
         before = states()

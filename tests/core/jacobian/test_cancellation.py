@@ -6,6 +6,8 @@ import pytest
 from adjudge import ByHand, Status, Verdict, examine
 
 SEEDS = range(10)
+FEW = range(3)
+"""The seeds of full mode, which has the tangents of the entries."""
 POINTS = {
     "from 1e-3 on": [1e-3, 1e-2, 1.0],
     "one entry at 1e-4": [1e-4, 0.3, 2.0],
@@ -48,7 +50,7 @@ def rule(name, factor=1.0):
 @pytest.mark.parametrize("at", POINTS)
 @pytest.mark.parametrize("name", RULES)
 def test_a_right_rule_that_cancels_does_not_fail(name, at, mode):
-    for seed in SEEDS:
+    for seed in SEEDS if mode == "projected" else FEW:
         report = examine(rule(name), np.array(POINTS[at]), mode=mode, seed=seed)
 
         assert report.verdict is not Verdict.FAIL, (seed, str(report))
@@ -71,7 +73,7 @@ TERM_BY_TERM = {
 def test_rounding_of_terms_that_cancel_breaks_no_additivity(name, at, mode):
     """The terms are rounded as the cotangent has them, and not alike for a sum of two."""
     rule = ByHand(RULES[name][0], vjp=TERM_BY_TERM[name])
-    for seed in SEEDS:
+    for seed in SEEDS if mode == "projected" else FEW:
         report = examine(rule, np.array(POINTS[at]), mode=mode, seed=seed)
 
         assert Status.NONLINEAR not in {finding.status for finding in report.findings}, seed
@@ -90,7 +92,7 @@ def test_a_rule_that_is_not_additive_fails_though_its_terms_cancel(seed):
     assert report.verdict is Verdict.FAIL
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", FEW)
 @pytest.mark.parametrize("name", RULES)
 @pytest.mark.parametrize("factor", [-1.0, 0.0, 1.01])
 def test_a_wrong_rule_that_cancels_fails(name, factor, seed):
@@ -100,7 +102,7 @@ def test_a_wrong_rule_that_cancels_fails(name, factor, seed):
     assert report.verdict is Verdict.FAIL
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", FEW)
 @pytest.mark.parametrize("error", [1e-2, 1e-4])
 def test_rounding_beside_a_wrong_entry_does_not_excuse_it(error, seed):
     """The wrong entry is where f is quiet; the rule cancels at another one."""

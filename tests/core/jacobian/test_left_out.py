@@ -10,6 +10,8 @@ from adjudge import ByHand, Status, Verdict, examine
 from adjudge.findings import NotFinite
 
 SEEDS = range(10)
+FEW = range(3)
+"""The seeds where no random number decides what is seen: full mode, and errors in every entry."""
 CAUSAL = np.triu(np.ones((3, 3), bool), 1)
 KEPT = np.asarray([1, 0, 1, 1, 0, 1, 1, 0], bool)
 
@@ -83,7 +85,7 @@ def test_a_right_rule_passes_with_a_note(name, mode):
     case = CASES[name]
     rule = ByHand(case.f, vjp=case.vjp)
 
-    for seed in SEEDS:
+    for seed in SEEDS if mode == "projected" else FEW:
         report = examine(rule, case.x, mode=mode, seed=seed)
 
         assert report.verdict is Verdict.PASS, str(report)
@@ -102,7 +104,8 @@ def test_a_mistake_at_the_finite_outputs_fails(name, mode, mistake):
     case = CASES[name]
     rule = ByHand(case.f, vjp=lambda x, w: MISTAKES[mistake](case.vjp(x, w)))
 
-    reports = [examine(rule, case.x, mode=mode, seed=seed) for seed in SEEDS]
+    seeds = SEEDS if mistake == "one sign" and mode == "projected" else FEW
+    reports = [examine(rule, case.x, mode=mode, seed=seed) for seed in seeds]
 
     assert [Verdict.FAIL] * len(reports) == [report.verdict for report in reports]
 

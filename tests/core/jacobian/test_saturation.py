@@ -140,7 +140,7 @@ def masked(share, tower, factor, extra=0.0):
 @pytest.mark.parametrize(
     ("share", "forward"), [(1 / 12, False), (1 / 3, False), (1 / 3, True), (11 / 12, False)]
 )
-@pytest.mark.parametrize("tower", [1e6, 1e9, 1e12, 1e16, 1e30])
+@pytest.mark.parametrize("tower", [1e6, 1e12, 1e30])
 @pytest.mark.parametrize("name", TOWERS)
 def test_what_stands_still_hides_nothing(name, tower, share, forward):
     x = np.random.default_rng(0).normal(size=60)

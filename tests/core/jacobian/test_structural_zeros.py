@@ -10,6 +10,8 @@ import pytest
 from adjudge import ByHand, Verdict, examine
 
 SEEDS = range(10)
+FEW = range(3)
+"""The seeds of full mode, which has the tangents of the entries."""
 
 
 def softmax(z):
@@ -100,7 +102,7 @@ def point(shape, dtype, seed):
 def test_what_rounding_leaves_of_zero_passes(name, mode, dtype):
     rule, shape = with_bias(name)
 
-    for seed in SEEDS:
+    for seed in SEEDS if mode == "projected" else FEW:
         report = examine(rule, point(shape, dtype, seed), mode=mode, seed=seed)
 
         assert report.verdict is Verdict.PASS, report
@@ -109,7 +111,7 @@ def test_what_rounding_leaves_of_zero_passes(name, mode, dtype):
 @pytest.mark.parametrize(("dtype", "size"), [("float64", 1e-6), ("float32", 1e-2)])
 @pytest.mark.parametrize("name", ["softmax", "layer norm", "less its mean", "cross entropy"])
 def test_an_error_beside_zero_fails(name, dtype, size):
-    for seed in SEEDS:
+    for seed in SEEDS[:4]:
         rule, shape = with_bias(name, **({"factor": 2.0} if seed % 4 == 3 else {"error": size}))
 
         report = examine(rule, point(shape, dtype, seed), mode="projected", seed=seed)
@@ -150,7 +152,7 @@ def scores(size, seed):
 @pytest.mark.parametrize("mode", ["full", "projected"])
 @pytest.mark.parametrize("size", [80.0, 200.0, 1500.0])
 def test_a_saturated_attention_passes_with_a_note(size, mode):
-    for seed in SEEDS:
+    for seed in SEEDS if mode == "projected" else FEW:
         q, k, v = scores(size, seed)
 
         report = examine(attention(), (q, k, v), mode=mode, seed=seed)

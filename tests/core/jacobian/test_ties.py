@@ -8,10 +8,12 @@ import pytest
 from adjudge import ByHand, Verdict, examine
 
 SEEDS = range(10)
-FEW = range(3)
+FEW = range(2)
 """The seeds where little is drawn at random: full mode has the tangents of the entries, and
 float32 is judged in double precision."""
 MODES = ("projected", "full")
+CELLS = [("projected", "float64", SEEDS), ("full", "float64", FEW), ("projected", "float32", FEW)]
+cells = pytest.mark.parametrize(("mode", "dtype", "seeds"), CELLS)
 
 TIED = np.array([1.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0, 0.5])
 ZEROS = np.array([0.0, 1.0, -2.0, 0.0, 3.0, 0.0])
@@ -220,23 +222,24 @@ RIGHT = {
 }
 
 
-def verdicts(f, x, mode, dtype):
-    seeds = SEEDS if mode == "projected" and dtype is np.float64 else FEW
-    return [examine(f, x.astype(dtype), mode=mode, seed=seed).verdict for seed in seeds]
+def verdicts(f, x, mode, dtype, seeds):
+    return {examine(f, x.astype(dtype), mode=mode, seed=seed).verdict for seed in seeds}
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("mode", MODES)
+@cells
 @pytest.mark.parametrize("name", WRONG)
-def test_a_rule_outside_of_the_generalised_derivative_fails_at_every_seed(name, mode, dtype):
-    assert set(verdicts(*WRONG[name], mode, dtype)) == {Verdict.FAIL}
+def test_a_rule_outside_of_the_generalised_derivative_fails_at_every_seed(name, mode, dtype, seeds):
+    assert verdicts(*WRONG[name], mode, dtype, seeds) == {Verdict.FAIL}
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("mode", MODES)
+@cells
 @pytest.mark.parametrize("name", RIGHT)
-def test_a_choice_within_the_generalised_derivative_fails_at_no_seed(name, mode, dtype):
-    assert Verdict.FAIL not in verdicts(*RIGHT[name], mode, dtype)
+def test_a_choice_within_the_generalised_derivative_fails_at_no_seed(name, mode, dtype, seeds):
+    found = verdicts(*RIGHT[name], mode, dtype, seeds)
+
+    assert Verdict.FAIL not in found
+    if name.startswith(("median", "sort")) and dtype == "float64":
+        assert found == {Verdict.PASS}
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -261,14 +264,8 @@ def test_a_network_of_rectified_units_at_its_kinks_is_neither_convex_nor_concave
         assert examine(f, np.zeros(5), mode="projected", seed=seed).verdict is not Verdict.FAIL
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_right_choices_at_ties_of_ranked_entries_pass(mode):
-    for name in ("median, shared", "median, first", "sort, stable", "sort, shared"):
-        assert set(verdicts(*RIGHT[name], mode, np.float64)) == {Verdict.PASS}
-
-
 def test_no_gradient_for_a_median_of_ties_fails_along_tangents_that_move_all_of_them():
-    assert set(verdicts(ranked(none, MEDIAN), MIDDLE, "projected", np.float64)) == {Verdict.FAIL}
+    assert verdicts(ranked(none, MEDIAN), MIDDLE, *CELLS[0]) == {Verdict.FAIL}
 
 
 def test_a_sum_of_clipped_units_at_their_ends_is_neither_convex_nor_concave():
@@ -314,7 +311,7 @@ FORWARD = {
 @pytest.mark.parametrize("name", FORWARD)
 def test_forward_mode_is_held_to_the_same(name, mode):
     f, jvp, x = FORWARD[name]
-    for seed in SEEDS:
+    for seed in SEEDS if mode == "projected" else FEW:
         report = examine(ByHand(f, jvp=jvp), x, mode=mode, seed=seed, modes=["F"])
         assert report.verdict is Verdict.FAIL
 

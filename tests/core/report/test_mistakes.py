@@ -240,13 +240,12 @@ def test_nothing_is_said_of_a_right_derivative(shape, dtype):
 
 
 @pytest.mark.parametrize("shape", [(1,), (2,), (24,), (4, 6), (3, 3), (2, 3, 4), ()])
-@pytest.mark.parametrize("seed", range(20))
-def test_nothing_is_said_of_a_random_derivative(shape, seed):
-    right, wrong = truth(*shape, seed=seed), truth(*shape, seed=seed + 1000)
+def test_nothing_is_said_of_a_random_derivative(shape):
+    for seed in range(20):
+        right, wrong = truth(*shape, seed=seed), truth(*shape, seed=seed + 1000)
+        x = truth(*shape, seed=seed + 2000).reshape(-1)
 
-    text = said(wrong, right, x=truth(*shape, seed=seed + 2000).reshape(-1), output_shape=(5, 3))
-
-    assert text is None
+        assert said(wrong, right, x=x, output_shape=(5, 3)) is None, seed
 
 
 @pytest.mark.parametrize("shape", [(1,), (2,), (3,), (6,), (3, 3)])
@@ -262,23 +261,22 @@ def test_a_coarse_dtype_seldom_takes_a_random_derivative_for_a_pattern(shape, dt
             rtol=rtol,
             x=truth(*shape, seed=seed + 2000).reshape(-1),
         )
-        for seed in range(300)
+        for seed in range(100)
     ]
 
     # one wrong entry beside right ones is a fact, and no pattern that might be an accident
     claimed = [text for text in texts if text is not None and "wrong in 1 of" not in text]
-    assert len(claimed) <= 6, claimed
+    assert len(claimed) <= 2, claimed
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_nothing_is_said_of_scattered_random_errors(seed):
-    random = np.random.default_rng(seed)
+def test_nothing_is_said_of_scattered_random_errors():
     right = truth(4, 6)
-    wrong = np.where(random.permutation(24).reshape(4, 6) < 11, random.normal(size=(4, 6)), right)
+    for seed in range(20):
+        random = np.random.default_rng(seed)
+        some = random.permutation(24).reshape(4, 6) < 11
+        wrong = np.where(some, random.normal(size=(4, 6)), right)
 
-    text = said(wrong, right, x=truth(24, seed=seed + 2000))
-
-    assert text is None
+        assert said(wrong, right, x=truth(24, seed=seed + 2000)) is None, seed
 
 
 def test_a_mixture_of_two_mistakes_is_neither():
