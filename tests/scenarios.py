@@ -26,3 +26,13 @@ def cells(
     ]
     arguments = ["adjudge_backend", *([names] if alone else names)]
     return pytest.mark.parametrize(arguments, pairs, indirect=["adjudge_backend"])
+
+
+def case(name: str, f: Any, *inputs: Any, marks: Any = (), **options: Any) -> Any:
+    """A function of a library at its inputs, with what its check is asked for."""
+    return pytest.param(f, inputs, options, id=name, marks=marks)
+
+
+def fails(engine: str, status: str, reason: str) -> pytest.MarkDecorator:
+    """On this engine a case fails with this status, which is a finding and no failure of ours."""
+    return pytest.mark.adjudge_xfail(engine, status=status, reason=reason)

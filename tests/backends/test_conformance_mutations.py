@@ -1,13 +1,9 @@
-"""Adapters with one thing wrong, each of which the conformance kit must catch.
-
-`python tests/backends/test_conformance_mutations.py` prints the table of mutations and engines.
-"""
+"""Adapters with one thing wrong, each of which the conformance kit must catch."""
 
 import contextlib
 import copy
 import importlib
 import inspect
-import os
 import sys
 import warnings
 from dataclasses import replace
@@ -548,22 +544,3 @@ def test_the_kit_catches_the_mutation(name, engine):
 
 def test_mutations_of_devices_are_made_in_jax():
     assert sum(case.values[1] == "jax" and needs_two_devices(case.values[0]) for case in CASES) == 4
-
-
-def main():
-    """The table of mutations and engines: the check that catches each."""
-    os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
-    survived = 0
-    for name in MUTATIONS:
-        cells = []
-        for engine in ENGINES:
-            found = caught(name, engine) if applies(name, engine) else ("nothing", None)
-            survived += found is None
-            cells.append("SURVIVED" if found is None else f"caught by {found[0]}")
-            cells[-1] = "-" if not applies(name, engine) else cells[-1]
-        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)  # noqa: T201 a table
-    print(f"{survived} survived")  # noqa: T201 a table
-
-
-if __name__ == "__main__":
-    main()

@@ -61,9 +61,19 @@ def notes(error):
     return " ".join(getattr(error.value, "__notes__", []))
 
 
+DEMANDS = {}
+
+
+def demand(function):
+    """What the layer has to do, which a mutation shows by failing it."""
+    DEMANDS[function.__name__.replace("_", " ")] = function
+    return function
+
+
 # ---------------------------------------------------------------- errors that come late
 
 
+@demand
 def an_error_of_a_kernel_is_raised_by_its_call(machine):
     f = adjudge.ByHand(faulting_at(machine, 3), vjp=of_square)
 
@@ -73,6 +83,7 @@ def an_error_of_a_kernel_is_raised_by_its_call(machine):
     assert "raised in evaluation 3 of the function" in notes(error)
 
 
+@demand
 def an_error_of_a_backward_kernel_is_raised_by_the_vjp(machine):
     kernel = machine.RawKernel(fault(machine))
 
@@ -86,6 +97,7 @@ def an_error_of_a_backward_kernel_is_raised_by_the_vjp(machine):
     assert "raised in the vjp" in notes(error)
 
 
+@demand
 def an_error_of_a_callback_is_raised_by_the_callback(machine):
     kernel = machine.RawKernel(fault(machine))
 
@@ -102,6 +114,7 @@ def an_error_of_a_callback_is_raised_by_the_callback(machine):
     assert "raised in the vjp" in notes(error)
 
 
+@demand
 def an_error_of_a_kernel_of_the_jvp_is_raised_by_the_jvp(machine):
     kernel = machine.RawKernel(fault(machine))
 
@@ -118,6 +131,7 @@ def an_error_of_a_kernel_of_the_jvp_is_raised_by_the_jvp(machine):
     assert "raised in the jvp" in notes(error)
 
 
+@demand
 def an_error_on_a_stream_of_the_function_is_raised_by_its_call(machine):
     stream, kernel = machine.Stream(non_blocking=True), machine.RawKernel(fault(machine))
 
@@ -132,6 +146,7 @@ def an_error_on_a_stream_of_the_function_is_raised_by_its_call(machine):
     assert "raised in evaluation 1 of the function" in notes(error)
 
 
+@demand
 def an_exception_of_the_function_is_not_masked(machine):
     f = faulting_at(machine, 2, after=KeyError("the user's own"))
 
@@ -143,6 +158,7 @@ def an_exception_of_the_function_is_not_masked(machine):
     assert not any(machine.machine.queues.values())
 
 
+@demand
 def what_failed_before_the_check_is_not_blamed_on_it(machine):
     with machine.Stream(non_blocking=True):
         machine.RawKernel(fault(machine))((1,), (1,), (on(machine, 0),))
@@ -157,6 +173,7 @@ def what_failed_before_the_check_is_not_blamed_on_it(machine):
 # ---------------------------------------------------------------- devices
 
 
+@demand
 def the_function_runs_on_the_device_of_its_arrays(machine):
     seen = set()
 
@@ -171,6 +188,7 @@ def the_function_runs_on_the_device_of_its_arrays(machine):
     assert machine.Device().id == 0
 
 
+@demand
 def inputs_on_two_devices_stay_there(machine):
     def both(x, y):
         with machine.Device(1):
@@ -187,6 +205,7 @@ def inputs_on_two_devices_stay_there(machine):
     assert adjudge.gradcheck(adjudge.ByHand(both, vjp=backward), (x, y))
 
 
+@demand
 def the_devices_of_all_arrays_are_waited_for(machine):
     kernel = machine.RawKernel(fault(machine))
 
@@ -203,6 +222,7 @@ def the_devices_of_all_arrays_are_waited_for(machine):
     assert "raised in evaluation 1" in notes(error)
 
 
+@demand
 def a_device_without_arrays_is_left_alone(machine):
     assert adjudge.gradcheck(SQUARE, on(machine, 0))
 
@@ -212,6 +232,7 @@ def a_device_without_arrays_is_left_alone(machine):
 # ---------------------------------------------------------------- streams
 
 
+@demand
 def every_call_runs_on_the_stream_at_entry(machine):
     stream, seen = machine.Stream(non_blocking=True).use(), []
 
@@ -227,6 +248,7 @@ def every_call_runs_on_the_stream_at_entry(machine):
     assert machine.get_current_stream() is stream
 
 
+@demand
 def a_function_that_moves_device_and_stream_is_moved_back(machine):
     own, stream, seen = machine.Stream(), machine.Stream().use(), []
 
@@ -243,6 +265,7 @@ def a_function_that_moves_device_and_stream_is_moved_back(machine):
     assert machine.get_current_stream() is stream
 
 
+@demand
 def device_and_stream_are_as_before_when_the_function_raises(machine):
     stream = machine.Stream().use()
 
@@ -258,6 +281,7 @@ def device_and_stream_are_as_before_when_the_function_raises(machine):
     assert machine.get_current_stream() is stream
 
 
+@demand
 def work_on_a_stream_of_the_function_is_waited_for(machine):
     stream = machine.Stream(non_blocking=True)
 
@@ -269,6 +293,7 @@ def work_on_a_stream_of_the_function_is_waited_for(machine):
     assert adjudge.gradcheck(adjudge.ByHand(f, vjp=of_square), on(machine, 0))
 
 
+@demand
 def values_are_read_on_the_stream_that_wrote_them(machine):
     machine.Stream(non_blocking=True).use()
     x = on(machine, 0)  # the transfer is still queued
@@ -276,6 +301,7 @@ def values_are_read_on_the_stream_that_wrote_them(machine):
     assert backend_named("cupy").arrays.to_host(x).tolist() == HOST.tolist()
 
 
+@demand
 def values_of_another_device_are_read(machine):
     with machine.Device(1):
         machine.Stream(non_blocking=True).use()
@@ -284,6 +310,7 @@ def values_of_another_device_are_read(machine):
     assert backend_named("cupy").arrays.to_host(x).tolist() == HOST.tolist()
 
 
+@demand
 def a_strided_array_is_fetched(machine):
     stream, x = machine.Stream().use(), on(machine, 0)
 
@@ -291,6 +318,7 @@ def a_strided_array_is_fetched(machine):
     assert machine.get_current_stream() is stream
 
 
+@demand
 def the_host_waits_for_calls_and_fetches_only(machine):
     machine.counts.clear()
 
@@ -306,6 +334,7 @@ def the_host_waits_for_calls_and_fetches_only(machine):
 # ---------------------------------------------------------------- memory
 
 
+@demand
 def a_large_pool_is_emptied_after_the_check(machine):
     machine.MEMORY = 2**20  # 16 KiB may stay
     pool, x = machine.pools[0], on(machine, 0, RANDOM.normal(size=3000))
@@ -325,6 +354,7 @@ def emptied(machine):
     return machine.counts["emptied"] > 0
 
 
+@demand
 def arrays_are_let_go_when_the_check_is_over(machine):
     x = on(machine, 0, RANDOM.normal(size=3000))
     wrong = adjudge.ByHand(square, vjp=lambda x, w: x * w)
@@ -339,6 +369,7 @@ def arrays_are_let_go_when_the_check_is_over(machine):
             gc.enable()
 
 
+@demand
 def a_small_pool_is_kept(machine):
     assert adjudge.gradcheck(SQUARE, on(machine, 0))
 
@@ -354,6 +385,7 @@ def noisy(machine):
     return adjudge.ByHand(lambda x: x * x + 0 * machine.cupy.random.rand(1), vjp=of_square)
 
 
+@demand
 def the_user_s_generator_goes_on_as_if_nothing_was_drawn(machine):
     random = machine.cupy.random
     random.seed(5)
@@ -370,6 +402,7 @@ def the_user_s_generator_goes_on_as_if_nothing_was_drawn(machine):
     assert [first, random.rand(2).tolist()] == expected
 
 
+@demand
 def no_generator_is_made(machine):
     assert adjudge.gradcheck(SQUARE, on(machine, 0))
     assert machine.counts["generators"] == 0
@@ -378,6 +411,7 @@ def no_generator_is_made(machine):
     assert machine.generator._random_states == {}
 
 
+@demand
 def numbers_are_those_of_the_user_s_seed(machine):
     random, drawn = machine.cupy.random, []
 
@@ -397,6 +431,7 @@ def numbers_are_those_of_the_user_s_seed(machine):
     assert drawn[1] == float(random.rand(1)[0])
 
 
+@demand
 def numbers_are_drawn_again_at_every_evaluation(machine):
     """The right derivative of a function of random numbers passes, and a wrong one fails."""
     random = machine.cupy.random
@@ -428,6 +463,7 @@ LAYOUTS = {
 }
 
 
+@demand
 def arrays_keep_their_layout_and_device(machine):
     backend = backend_named("cupy")
     for dtype in ("float64", "float16", "complex64", "int32", "bool"):
@@ -459,6 +495,7 @@ def arrays_keep_their_layout_and_device(machine):
             assert array.size < 2 or not spread.flags.c_contiguous
 
 
+@demand
 def a_kernel_that_ignores_strides_fails_on_a_strided_input(machine):
     """It reads the memory from its first entry on, as CUDA source does that is given a pointer."""
 
@@ -484,6 +521,7 @@ def a_kernel_that_ignores_strides_fails_on_a_strided_input(machine):
     assert adjudge.examine(rule, x[::2]).verdict is Verdict.FAIL
 
 
+@demand
 def an_array_is_placed_after_it_was_written(machine):
     backend = backend_named("cupy")
     with machine.Device(1):
@@ -498,6 +536,7 @@ def an_array_is_placed_after_it_was_written(machine):
     assert machine.Device().id == 0
 
 
+@demand
 def the_highest_precision_is_pedantic_and_restored(machine):
     backend, types = backend_named("cupy"), machine.compute_types
     types["f"] = 7
@@ -638,205 +677,91 @@ def waiting_for_stream(module):
     return lambda self: module.cupy.cuda.get_current_stream().synchronize()
 
 
-DEMANDS = {
-    demand.__name__.replace("_", " "): demand
-    for demand in (
+PLACE, ARRAYS, ENVIRONMENT = "_Place", "CupyArrays", "CupyEnvironment"
+MUTATIONS = {
+    "no wait": (PLACE, "wait", does_nothing, [
         an_error_of_a_kernel_is_raised_by_its_call,
         an_error_of_a_backward_kernel_is_raised_by_the_vjp,
         an_error_of_a_callback_is_raised_by_the_callback,
         an_error_of_a_kernel_of_the_jvp_is_raised_by_the_jvp,
-        an_error_on_a_stream_of_the_function_is_raised_by_its_call,
         an_exception_of_the_function_is_not_masked,
         what_failed_before_the_check_is_not_blamed_on_it,
-        the_function_runs_on_the_device_of_its_arrays,
-        inputs_on_two_devices_stay_there,
+    ]),
+    "wait for the stream": (PLACE, "wait", waiting_for_stream, [
+        an_error_on_a_stream_of_the_function_is_raised_by_its_call,
+        work_on_a_stream_of_the_function_is_waited_for,
+    ]),
+    "wait for one device": (PLACE, "wait", waiting_for_home, [
         the_devices_of_all_arrays_are_waited_for,
+    ]),
+    "the wait masks": (None, "_afterwards", at_last, [
+        an_exception_of_the_function_is_not_masked,
+    ]),
+    "stay on the device": (PLACE, "home", stays, [
+        the_function_runs_on_the_device_of_its_arrays,
+    ]),
+    "zeros on the device": (ARRAYS, "zeros_for_absent", of_the_base, [
+        inputs_on_two_devices_stay_there,
+        arrays_keep_their_layout_and_device,
+    ]),
+    "arrays forget devices": (None, "_on", does_not_enter, [
+        arrays_keep_their_layout_and_device,
+    ]),
+    "enter each device": (PLACE, "now", entering_each, [
         a_device_without_arrays_is_left_alone,
+    ]),
+    "stream by with": (None, "_calling", stream_by_with, [
         every_call_runs_on_the_stream_at_entry,
+    ]),
+    "fetch strided arrays": (ARRAYS, "to_host", fetched_as_it_is, [
+        a_strided_array_is_fetched,
+    ]),
+    "fetch on the device": (None, "_on", does_not_enter, [
+        values_of_another_device_are_read,
+    ]),
+    "restore nothing": (PLACE, "restore", does_nothing, [
         a_function_that_moves_device_and_stream_is_moved_back,
         device_and_stream_are_as_before_when_the_function_raises,
-        work_on_a_stream_of_the_function_is_waited_for,
-        values_are_read_on_the_stream_that_wrote_them,
-        values_of_another_device_are_read,
-        a_strided_array_is_fetched,
+    ]),
+    "wait for every array": (ARRAYS, "from_host", synchronising, [
         the_host_waits_for_calls_and_fetches_only,
+    ]),
+    "fetch one by one": (ARRAYS, "to_host", one_by_one, [
+        the_host_waits_for_calls_and_fetches_only,
+    ]),
+    "release nothing": (None, "_release", does_nothing, [
         a_large_pool_is_emptied_after_the_check,
+    ]),
+    "hold every array": (ARRAYS, "from_host", hoarding, [
         arrays_are_let_go_when_the_check_is_over,
+    ]),
+    "release always": (None, "KEPT", zero, [
         a_small_pool_is_kept,
+    ]),
+    "the user's generator": (None, "_StandIns", without_stand_ins, [
         the_user_s_generator_goes_on_as_if_nothing_was_drawn,
         no_generator_is_made,
-        numbers_are_those_of_the_user_s_seed,
+    ]),
+    "no random state": (ENVIRONMENT, "random_state", does_nothing, [
+        the_user_s_generator_goes_on_as_if_nothing_was_drawn,
+    ]),
+    "numbers that are drawn once": (ENVIRONMENT, "set_random_state", does_nothing, [
         numbers_are_drawn_again_at_every_evaluation,
+    ]),
+    "fresh generators": (None, "_StandIns", fresh, [
+        numbers_are_those_of_the_user_s_seed,
+    ]),
+    "everything contiguous": (None, "_laid_out", as_made, [
         arrays_keep_their_layout_and_device,
         a_kernel_that_ignores_strides_fails_on_a_strided_input,
+    ]),
+    "place at once": (ARRAYS, "place", placed_at_once, [
         an_array_is_placed_after_it_was_written,
+    ]),
+    "no precision": (ENVIRONMENT, "highest_precision", does_not_enter, [
         the_highest_precision_is_pedantic_and_restored,
-    )
-}
-
-PLACE, ARRAYS, ENVIRONMENT = "_Place", "CupyArrays", "CupyEnvironment"
-MUTATIONS = {
-    "no wait": (
-        PLACE,
-        "wait",
-        does_nothing,
-        [
-            an_error_of_a_kernel_is_raised_by_its_call,
-            an_error_of_a_backward_kernel_is_raised_by_the_vjp,
-            an_error_of_a_callback_is_raised_by_the_callback,
-            an_error_of_a_kernel_of_the_jvp_is_raised_by_the_jvp,
-            an_exception_of_the_function_is_not_masked,
-            what_failed_before_the_check_is_not_blamed_on_it,
-        ],
-    ),
-    "wait for the stream": (
-        PLACE,
-        "wait",
-        waiting_for_stream,
-        [
-            an_error_on_a_stream_of_the_function_is_raised_by_its_call,
-            work_on_a_stream_of_the_function_is_waited_for,
-        ],
-    ),
-    "wait for one device": (
-        PLACE,
-        "wait",
-        waiting_for_home,
-        [the_devices_of_all_arrays_are_waited_for],
-    ),
-    "the wait masks": (
-        None,
-        "_afterwards",
-        at_last,
-        [an_exception_of_the_function_is_not_masked],
-    ),
-    "stay on the device": (
-        PLACE,
-        "home",
-        stays,
-        [the_function_runs_on_the_device_of_its_arrays],
-    ),
-    "zeros on the device": (
-        ARRAYS,
-        "zeros_for_absent",
-        of_the_base,
-        [inputs_on_two_devices_stay_there, arrays_keep_their_layout_and_device],
-    ),
-    "arrays forget devices": (
-        None,
-        "_on",
-        does_not_enter,
-        [arrays_keep_their_layout_and_device],
-    ),
-    "enter each device": (
-        PLACE,
-        "now",
-        entering_each,
-        [a_device_without_arrays_is_left_alone],
-    ),
-    "stream by with": (
-        None,
-        "_calling",
-        stream_by_with,
-        [every_call_runs_on_the_stream_at_entry],
-    ),
-    "fetch strided arrays": (
-        ARRAYS,
-        "to_host",
-        fetched_as_it_is,
-        [a_strided_array_is_fetched],
-    ),
-    "fetch on the device": (
-        None,
-        "_on",
-        does_not_enter,
-        [values_of_another_device_are_read],
-    ),
-    "restore nothing": (
-        PLACE,
-        "restore",
-        does_nothing,
-        [
-            a_function_that_moves_device_and_stream_is_moved_back,
-            device_and_stream_are_as_before_when_the_function_raises,
-        ],
-    ),
-    "wait for every array": (
-        ARRAYS,
-        "from_host",
-        synchronising,
-        [the_host_waits_for_calls_and_fetches_only],
-    ),
-    "fetch one by one": (
-        ARRAYS,
-        "to_host",
-        one_by_one,
-        [the_host_waits_for_calls_and_fetches_only],
-    ),
-    "release nothing": (
-        None,
-        "_release",
-        does_nothing,
-        [a_large_pool_is_emptied_after_the_check],
-    ),
-    "hold every array": (
-        ARRAYS,
-        "from_host",
-        hoarding,
-        [arrays_are_let_go_when_the_check_is_over],
-    ),
-    "release always": (
-        None,
-        "KEPT",
-        zero,
-        [a_small_pool_is_kept],
-    ),
-    "the user's generator": (
-        None,
-        "_StandIns",
-        without_stand_ins,
-        [the_user_s_generator_goes_on_as_if_nothing_was_drawn, no_generator_is_made],
-    ),
-    "no random state": (
-        ENVIRONMENT,
-        "random_state",
-        does_nothing,
-        [the_user_s_generator_goes_on_as_if_nothing_was_drawn],
-    ),
-    "numbers that are drawn once": (
-        ENVIRONMENT,
-        "set_random_state",
-        does_nothing,
-        [numbers_are_drawn_again_at_every_evaluation],
-    ),
-    "fresh generators": (
-        None,
-        "_StandIns",
-        fresh,
-        [numbers_are_those_of_the_user_s_seed],
-    ),
-    "everything contiguous": (
-        None,
-        "_laid_out",
-        as_made,
-        [
-            arrays_keep_their_layout_and_device,
-            a_kernel_that_ignores_strides_fails_on_a_strided_input,
-        ],
-    ),
-    "place at once": (
-        ARRAYS,
-        "place",
-        placed_at_once,
-        [an_array_is_placed_after_it_was_written],
-    ),
-    "no precision": (
-        ENVIRONMENT,
-        "highest_precision",
-        does_not_enter,
-        [the_highest_precision_is_pedantic_and_restored],
-    ),
-}
+    ]),
+}  # fmt: skip
 
 
 SHOWN = (AssertionError, AdjudgeError, ValueError, RuntimeError, pytest.fail.Exception)

@@ -5,54 +5,20 @@ import importlib
 import numpy as np
 import pytest
 from scenarios import cells, on_both
+from sets import SEED, adjoint, matrix, orthogonal, positive_definite, simplex, sphere, symmetric
 
 from adjudge import InputError, Verdict, examine, gradgradcheck
 
-SEED = 5
 BOTH = ["R", "F"]
 SECOND = ["RR", "FR", "RF"]
 
 
-def adjoint(a):
-    return np.swapaxes(a, -1, -2).conj()
-
-
-def matrix(shape, kind="real"):
-    random = np.random.default_rng([SEED, *shape])
-    a = random.standard_normal(shape)
-    return a + 1j * random.standard_normal(shape) if kind == "complex" else a
-
-
-def symmetric(kind="real", n=3):
-    a = matrix((n, n), kind)
-    return (a + adjoint(a)) / 2
-
-
-def positive_definite(kind="real"):
-    a = matrix((3, 3), kind)
-    return a @ adjoint(a) + np.eye(3)
-
-
-def simplex():
-    p = np.exp(matrix((2, 3)))
-    return p / p.sum(-1, keepdims=True)
-
-
-def sphere(kind="real"):
-    a = matrix((2, 3), kind)
-    return a / np.sqrt((np.abs(a) ** 2).sum(-1, keepdims=True))
-
-
-def orthogonal(kind="real", n=3, m=3):
-    return np.linalg.qr(matrix((n, m), kind))[0]
-
-
 POINTS = {
-    "symmetric": [symmetric(), symmetric("complex")],
-    "positive definite": [positive_definite(), positive_definite("complex")],
-    "simplex": [simplex()],
-    "sphere": [sphere(), sphere("complex")],
-    "orthogonal": [orthogonal(), orthogonal(n=4, m=2), orthogonal("complex")],
+    "symmetric": [symmetric(n=3), symmetric("complex", 3)],
+    "positive definite": [positive_definite(n=3), positive_definite("complex", 3)],
+    "simplex": [simplex(2, 3)],
+    "sphere": [sphere(rows=2, n=3), sphere("complex", 2, 3)],
+    "orthogonal": [orthogonal(n=3), orthogonal(n=4, m=2), orthogonal("complex", 3)],
     "sorted": [np.sort(matrix((2, 3))), np.asarray([1.0, 1.0, 2.0, 2.0])],
     "positive": [np.exp(matrix((4,)))],
 }
@@ -139,7 +105,7 @@ DECOMPOSITIONS = [
 )
 def test_functions_that_read_a_triangle_pass_along_the_set(adjudge_backend, which, kind):
     f, name = decompositions(adjudge_backend.xp)[which]
-    x = adjudge_backend.array(positive_definite(kind))
+    x = adjudge_backend.array(positive_definite(kind, 3))
 
     assert examine(f, x, directions=name, seed=SEED).verdict is Verdict.PASS
     report = gradgradcheck(f, x, directions=name, seed=SEED, raise_exception=False)
@@ -152,7 +118,7 @@ def test_they_fail_without_directions_where_the_engine_symmetrises_the_gradient(
 ):
     f, _ = decompositions(adjudge_backend.xp)[which]
 
-    report = examine(f, adjudge_backend.array(positive_definite()), seed=SEED)
+    report = examine(f, adjudge_backend.array(positive_definite(n=3)), seed=SEED)
 
     assert report.verdict is Verdict.FAIL, str(report)
 
@@ -261,7 +227,7 @@ def test_a_chart_of_ones_own_is_differentiated_by_the_engine(adjudge_backend, sp
 @on_both
 def test_only_the_leaves_that_are_named_have_directions(adjudge_backend):
     xp = adjudge_backend.xp
-    a, b = adjudge_backend.arrays(symmetric(), matrix((3, 3)))
+    a, b = adjudge_backend.arrays(symmetric(n=3), matrix((3, 3)))
     inputs = ({"a": a, "b": b},)
 
     def f(tree):
@@ -278,7 +244,7 @@ def test_only_the_leaves_that_are_named_have_directions(adjudge_backend):
 
 @on_both
 def test_batched_derivatives_go_along_the_set(adjudge_backend):
-    x = adjudge_backend.array(symmetric())
+    x = adjudge_backend.array(symmetric(n=3))
 
     report = examine(
         wave(adjudge_backend.xp), x, directions="symmetric", check_forward_ad=True, seed=SEED,
@@ -299,7 +265,7 @@ def test_a_float64_point_outside_of_64_bit_mode(double, jnp):
 
 @pytest.mark.backend("torch")
 def test_a_tensor_that_requires_grad_or_has_strides_keeps_both(torch):
-    x = torch.asarray(symmetric()).requires_grad_()
+    x = torch.asarray(symmetric(n=3)).requires_grad_()
     seen = []
 
     def f(a):

@@ -106,13 +106,12 @@ def test_a_scan_over_a_closure_is_compiled_once_and_judged_as_if_it_were_compile
     assert recorded.counts == plain.counts
 
 
-@pytest.mark.parametrize("loop", ["while", "cond", "map", "constants"])
+@pytest.mark.parametrize("loop", ["while", "cond", "constants"])
 def test_other_control_flow_is_judged_as_without_recording(jax, jnp, backend, loop, monkeypatch):
     x, captured = jnp.asarray([1.25, 0.5]), jnp.asarray(3.0)
     functions = {
         "while": lambda x: jax.lax.while_loop(lambda c: c.sum() < 9, lambda c: c * x * 2, x),
         "cond": lambda x: jax.lax.cond(x[0] > 1, lambda x: x * x, lambda x: -x, x),
-        "map": lambda x: jax.lax.map(lambda a: a * a, x),
         "constants": lambda x: (jax.lax.map(lambda a: a * captured, x), captured, x, None),
     }
 

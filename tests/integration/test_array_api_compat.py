@@ -3,20 +3,13 @@
 import numpy as np
 import pytest
 from array_api_compat import array_namespace
+from scenarios import case, fails
 
 RNG = np.random.default_rng(1)
 X, Y = RNG.standard_normal((3, 4)), RNG.standard_normal((3, 4))
 V, W = RNG.standard_normal(3), RNG.standard_normal(3)
 SQUARE = RNG.standard_normal((3, 3)) + 3 * np.eye(3)
 COMPLEX = X + 1j * Y
-
-
-def case(name, f, *inputs, marks=(), **options):
-    return pytest.param(f, inputs, options, id=name, marks=marks)
-
-
-def fails(engine, status, reason):
-    return pytest.mark.adjudge_xfail(engine, status=status, reason=reason)
 
 
 SIGN = [

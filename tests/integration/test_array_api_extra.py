@@ -4,6 +4,7 @@ import array_api_extra as xpx
 import numpy as np
 import pytest
 from array_api_compat import array_namespace
+from scenarios import case, fails
 
 RNG = np.random.default_rng(1)
 V, U = np.asarray([0.7, -1.2, 0.4, -0.3]), np.asarray([1.4, 0.6])
@@ -11,14 +12,6 @@ X, Y = RNG.standard_normal((3, 4)), RNG.standard_normal((2, 2))
 POSITIVE = np.asarray([0.7, 1.2, 0.4, 0.3])
 HOLES = np.asarray([0.7, np.nan, 0.4, 1.3])
 COMPLEX = RNG.standard_normal((2, 4)) + 1j * RNG.standard_normal((2, 4))
-
-
-def case(name, f, *inputs, marks=(), **options):
-    return pytest.param(f, inputs, options, id=name, marks=marks)
-
-
-def fails(engine, status, reason):
-    return pytest.mark.adjudge_xfail(engine, status=status, reason=reason)
 
 
 INPLACE = fails("torch", "RAISED", "an operand that the backward pass needs is overwritten")

@@ -3,6 +3,7 @@
 import numpy as np
 import ot
 import pytest
+from scenarios import case, fails
 
 # what a library warns of is not ours to settle
 pytestmark = pytest.mark.filterwarnings("default")
@@ -22,14 +23,6 @@ def distances(x, y):
 def covariance(n):
     root = RNG.standard_normal((n, n))
     return root @ root.T + np.eye(n)
-
-
-def case(name, f, *inputs, marks=(), **options):
-    return pytest.param(f, inputs, options, id=name, marks=marks)
-
-
-def fails(engine, status, reason):
-    return pytest.mark.adjudge_xfail(engine, status=status, reason=reason)
 
 
 DEVICE = fails("jax", "RAISED", "asks a tracer for its device")

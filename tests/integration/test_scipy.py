@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scenarios import case, fails
 from scipy import fft, integrate, optimize, special, stats
 from scipy.cluster import vq
 from scipy.spatial.transform import Rotation
@@ -13,14 +14,6 @@ V, U = RNG.standard_normal(6), RNG.standard_normal(5)
 X, Y = RNG.standard_normal((3, 5)), RNG.standard_normal((3, 5))
 P, Q = RNG.uniform(0.3, 2.0, (3, 5)), RNG.uniform(0.3, 2.0, (3, 5))
 R, UNIT = np.asarray([0.4, -0.7, 0.2]), np.asarray([0.1, 0.7, -0.5, 0.5])
-
-
-def case(name, f, *inputs, marks=(), **options):
-    return pytest.param(f, inputs, options, id=name, marks=marks)
-
-
-def fails(engine, status, reason):
-    return pytest.mark.adjudge_xfail(engine, status=status, reason=reason)
 
 
 INPLACE = fails("torch", "RAISED", "an operand that the backward pass needs is overwritten")

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorly as tl
+from scenarios import case, fails
 from tensorly import cp_tensor, parafac2_tensor, tenalg, tucker_tensor
 from tensorly.metrics import regression
 from tensorly.tenalg import proximal
@@ -12,14 +13,6 @@ pytestmark = pytest.mark.filterwarnings("default")
 
 def normal(*shape):
     return np.random.default_rng(list(shape)).standard_normal(shape)
-
-
-def case(name, f, *inputs, marks=(), **options):
-    return pytest.param(f, inputs, options, id=name, marks=marks)
-
-
-def fails(engine, status, reason):
-    return pytest.mark.adjudge_xfail(engine, status=status, reason=reason)
 
 
 @pytest.fixture

@@ -29,15 +29,14 @@ def test_required_and_checked(run):
 
 
 @hides
-@pytest.mark.parametrize("engine", ["jax", "array_api_strict"])
-def test_a_required_engine_that_is_missing_is_a_usage_error(run, pytester, engine):
+def test_a_required_engine_that_is_missing_is_a_usage_error(run, pytester):
     pytester.makeconftest(HIDDEN)
 
-    result = run(RIGHT, "--adjudge-require", f"numpy,{engine}", engines="numpy", apart=True)
+    result = run(RIGHT, "--adjudge-require", "numpy,jax", engines="numpy", apart=True)
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     text = result.stderr.str()
-    assert f"--adjudge-require: engine '{engine}' is required, and" in text
+    assert "--adjudge-require: engine 'jax' is required, and" in text
     assert "is not installed" in text
     assert "install it: pip install" in text
 

@@ -2,6 +2,16 @@
 
 import numpy as np
 import pytest
+from sets import (
+    SEED,
+    adjoint,
+    matrix,
+    orthogonal,
+    positive_definite,
+    simplex,
+    sphere,
+    symmetric,
+)
 
 from adjudge import ByHand, Verdict, examine
 from adjudge.engine.registry import backend_of
@@ -10,58 +20,20 @@ from adjudge.problem.charts import SETS
 from adjudge.problem.constraints import charts_of
 from adjudge.problem.space import Space
 
-SEED = 3
-
-
-def adjoint(a):
-    return np.swapaxes(a, -1, -2).conj()
-
-
-def matrix(shape, seed=SEED, kind="real"):
-    random = np.random.default_rng([seed, *shape])
-    a = random.standard_normal(shape)
-    return a + 1j * random.standard_normal(shape) if kind == "complex" else a
-
-
-def symmetric(n=5, kind="real"):
-    a = matrix((n, n), kind=kind)
-    return (a + adjoint(a)) / 2
-
-
-def positive_definite(n=5, kind="real", condition=20.0):
-    q = orthogonal(n, n, kind)
-    a = (q * np.logspace(0, -np.log10(condition), n)) @ adjoint(q)
-    return (a + adjoint(a)) / 2
-
-
-def simplex(n=6):
-    p = np.exp(matrix((3, n)))
-    return p / p.sum(-1, keepdims=True)
-
-
-def sphere(n=6, kind="real"):
-    a = matrix((3, n), kind=kind)
-    return a / np.sqrt((np.abs(a) ** 2).sum(-1, keepdims=True))
-
-
-def orthogonal(n=5, m=3, kind="real"):
-    return np.linalg.qr(matrix((n, m), kind=kind))[0]
-
-
 POINTS = {
-    "symmetric": [symmetric(), symmetric(kind="complex"), np.stack([symmetric(), symmetric()])],
+    "symmetric": [symmetric(), symmetric("complex"), np.stack([symmetric(), symmetric()])],
     "positive definite": [
         positive_definite(),
-        positive_definite(kind="complex"),
+        positive_definite("complex"),
         positive_definite(condition=1e5),
     ],
-    "simplex": [simplex(), np.asarray([0.5, 0.0, 0.5, 0.0]), simplex(100)[0]],
-    "sphere": [sphere(), sphere(kind="complex"), np.eye(4)[1]],
+    "simplex": [simplex(), np.asarray([0.5, 0.0, 0.5, 0.0]), simplex(n=100)[0]],
+    "sphere": [sphere(), sphere("complex"), np.eye(4)[1]],
     "orthogonal": [
         orthogonal(),
-        orthogonal(5, 5),
+        orthogonal(n=5, m=5),
         adjoint(orthogonal()),
-        orthogonal(4, 4, "complex"),
+        orthogonal("complex", 4, 4),
         np.eye(3)[[1, 0, 2]],
         np.asarray([[6e-17, -1.0], [1.0, 6e-17]]),
     ],
@@ -139,7 +111,7 @@ def test_a_chart_leads_to_x_and_its_derivative_repeats_itself_there(name, k):
     x = POINTS[name][k]
     charts = chart_at(name, x)
     z = start_of(charts, x)
-    v = matrix(x.shape, 5, "complex" if np.iscomplexobj(x) else "real")
+    v = matrix(x.shape, "complex" if np.iscomplexobj(x) else "real", 5)
 
     once = charts.push((z,), (v,))[0]
 
@@ -158,7 +130,7 @@ def test_the_derivatives_of_a_chart_are_right_at_x_and_beside_it(name, k):
         vjp=lambda z, w: charts.pull((z,), (w,))[0],
         jvp=lambda z, v: charts.push((z,), (v,))[0],
     )
-    beside = z + 0.01 * matrix(x.shape, 6) / np.sqrt(x.size)
+    beside = z + 0.01 * matrix(x.shape, seed=6) / np.sqrt(x.size)
 
     for at in (z, beside):
         report = examine(chart, at, modes=["R", "F"], mode="full", seed=SEED)
@@ -217,13 +189,13 @@ def test_no_evaluation_leaves_the_set_where_the_derivative_is_wrong_or_f_has_a_k
 def normal(name, x):
     """A part of a gradient that no tangent of the set sees."""
     if name in ("symmetric", "positive definite"):
-        a = matrix(x.shape, 9, "complex" if np.iscomplexobj(x) else "real")
+        a = matrix(x.shape, "complex" if np.iscomplexobj(x) else "real", 9)
         return a - adjoint(a)
     if name == "simplex":
-        return np.broadcast_to(matrix((*x.shape[:-1], 1), 9), x.shape)
+        return np.broadcast_to(matrix((*x.shape[:-1], 1), seed=9), x.shape)
     if name == "sphere":
-        return matrix((*x.shape[:-1], 1), 9) * x
-    a = matrix((min(x.shape), min(x.shape)), 9, "complex" if np.iscomplexobj(x) else "real")
+        return matrix((*x.shape[:-1], 1), seed=9) * x
+    a = matrix((min(x.shape),) * 2, "complex" if np.iscomplexobj(x) else "real", 9)
     a = a + adjoint(a)
     return x @ a if x.shape[0] >= x.shape[1] else a @ x
 
@@ -306,10 +278,10 @@ def test_an_ill_conditioned_matrix_stays_positive_definite_and_is_judged():
 
 
 def test_a_transposed_gradient_fails_where_the_transpose_is_along_the_set():
-    q = orthogonal(4, 4)
+    q = orthogonal(n=4, m=4)
     rule, _ = wave(lambda x, g: g.T)
     assert examine(rule, q, directions="orthogonal", seed=SEED).verdict is Verdict.FAIL
-    h = symmetric(4, "complex")
+    h = symmetric("complex", 4)
     rule, _ = wave(lambda x, g: g.T)
     assert examine(rule, h, directions="symmetric", seed=SEED).verdict is Verdict.FAIL
 
@@ -330,7 +302,7 @@ def test_the_message_of_one_wrong_entry_names_it(name, k):
 def test_the_report_says_along_which_sets_it_was_checked():
     rule = ByHand(lambda a, p, b: a.sum() + p.sum() * b, vjp=lambda a, p, b, w: (
         w * np.ones_like(a), w * b * np.ones_like(p), w * p.sum()))  # fmt: skip
-    inputs = (symmetric(3), np.asarray([0.25, 0.75]), np.asarray(2.0))
+    inputs = (symmetric(n=3), np.asarray([0.25, 0.75]), np.asarray(2.0))
 
     report = examine(rule, inputs, directions={0: "symmetric", "inputs[1]": "simplex"}, seed=SEED)
 
