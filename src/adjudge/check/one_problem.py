@@ -69,6 +69,7 @@ from adjudge.jacobian import (
     ENTRY_WORK,
     Affine,
     Columns,
+    Failure,
     Table,
     Tally,
     Tolerance,
@@ -282,8 +283,12 @@ class _Case:
         self.forward: Forward | None = None
         self.in_life: Images | None = None
         """What the vjp makes of cotangents as they come in life."""
+        self.located: dict[tuple[object, ...], Located] = {}
+        """By projection, the wrong entries that were found before it was judged further."""
         self.traced: dict[str, Located] = {}
         """By mode, the wrong entries that its projections were traced to."""
+        self.work: SearchWork | None = None
+        """How much more may be spent on wrong entries, once one was looked for."""
 
     # -- f at x
 
@@ -536,9 +541,11 @@ class _Case:
             table.affine = Affine(problem, base, self.probes, self.tolerance.coarsest)
             free = False
         letters = "R" * (self.reverse is not None) + "F" * (self.forward is not None)
-        for _ in table.fill():
+        for failure in table.fill():
+            if failure is not None:
+                self._prove_entry(failure)
             # Before its first ladder all of a large problem may be settled by sums of blocks.
-            if free and not table.hides and fits_block_sums(problem, base):
+            elif free and not table.hides and fits_block_sums(problem, base):
                 sums = compare_block_sums(problem, base, letters, settings.seed)
                 if sums is not None:
                     table.replace_by(sums)
@@ -601,14 +608,26 @@ class _Case:
 
     # -- the entries behind a projection
 
+    def _prove_entry(self, failure: Failure) -> None:
+        """Looks for one wrong entry behind a projection, and adds its mode to those that are
+        proved wrong.
+        """
+        record, self.work = self.table.record, self.work or SearchWork.after(self.base)
+        if failure.mode in record.proved or not self.table.budget.allows(ENTRY_WORK):
+            return
+        found = self.located[failure.key] = locate_entries(self.table, failure, self.work)
+        if found.entries:
+            record.proved.add(failure.mode)
+
     def trace_projections(self) -> None:
         """Traces projections to entries: those that failed, and those that agree suspiciously."""
         record = self.table.record
         if self.settings.eps is None and (record.projections or record.significant):
-            work = SearchWork.after(self.base)
+            if self.work is None or not record.proved:
+                self.work = SearchWork.after(self.base)
             if not self.probes.full:
-                self._trace_failures(work)
-            self._trace_suspects(work)
+                self._trace_failures(self.work)
+            self._trace_suspects(self.work)
 
     def _trace_failures(self, work: SearchWork) -> None:
         """Finds the wrong entries themselves behind failed projections of each mode."""
@@ -618,11 +637,14 @@ class _Case:
             tried[mode] += 1
             if tried[mode] > TRACED_PROJECTIONS or failure.entry not in tally.wrong:
                 continue
-            if work.spent(tried[mode] > 2):  # two leaves may be swapped
-                return
-            if not table.budget.affords(Task.LOCALISATION, ENTRY_WORK):
-                return
-            found = locate_entries(table, failure, work)
+            found = self.located.get(failure.key)
+            if found is None:
+                # Two leaves may be swapped, which the second says.
+                if work.spent(mode in table.record.proved or tried[mode] > 2):
+                    continue
+                if not table.budget.affords(Task.LOCALISATION, ENTRY_WORK):
+                    continue
+                found = locate_entries(table, failure, work)
             if found.cut_short:
                 table.budget.leave(Task.LOCALISATION)
             if found.entries:

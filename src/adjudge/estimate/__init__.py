@@ -22,7 +22,6 @@ from adjudge.estimate.directional import (
     of_projections,
     representable,
     sample_at,
-    with_defects,
 )
 from adjudge.estimate.estimator import ByReference, Differences, Effort, Estimator
 from adjudge.estimate.kinks import Irregularity, Slopes, half_gaps, irregularity
@@ -75,5 +74,4 @@ __all__ = [
     "rounded_dtype",
     "sample_at",
     "significant_bits",
-    "with_defects",
 ]

@@ -19,6 +19,7 @@ from adjudge.estimate.directional import (
     not_movable,
     steps_around,
     two_evaluations,
+    with_defects,
     with_jumps,
     with_ladder,
     with_longer_step,
@@ -60,6 +61,11 @@ class Effort(Enum):
     JUMPS = auto()
     """Six evaluations beside x, where the error bar is wide: a jump stays however short the
     step."""
+    DEFECTS = auto()
+    """Whether slopes along this tangent and others add up, at one step: up to fourteen
+    evaluations."""
+    LASTING_DEFECTS = auto()
+    """What slopes fail to add up by at three steps: three times as many."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +97,8 @@ class Estimator(ABC):
                 or f is not defined so far off), the result is `found` itself.
             found: What a smaller effort gave along the same tangent. Without it the efforts that
                 this one builds on are made first.
-            doubted: The outputs in doubt, which choose the steps at which noise is measured; by
-                default all of them.
+            doubted: The outputs in doubt, which choose the steps at which noise is measured, and
+                whose slopes are added up; by default all of them.
 
         Raises:
             InputError: A step that the caller fixed leaves the bounds, or does not move x.
@@ -171,6 +177,9 @@ class Differences(Estimator):
             return with_steps(problem, base, found, steps) or found
         if effort is Effort.ODD_POWERS:
             return with_odd_powers(base, found, which)
+        if effort in (Effort.DEFECTS, Effort.LASTING_DEFECTS):
+            lasting = effort is Effort.LASTING_DEFECTS
+            return with_defects(problem, base, found, which, lasting=lasting)
         return with_jumps(problem, base, found)
 
 
@@ -184,6 +193,8 @@ _BEFORE = {
     Effort.ODD_POWERS: Effort.LADDER,
     Effort.LONG_STEPS: Effort.TWO_EVALUATIONS,
     Effort.JUMPS: Effort.LADDER,
+    Effort.DEFECTS: Effort.TWO_EVALUATIONS,
+    Effort.LASTING_DEFECTS: Effort.TWO_EVALUATIONS,
 }
 """The effort that each other one builds on."""
 

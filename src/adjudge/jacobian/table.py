@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from adjudge.constants import (
     CHANCE_PART,
     FEW_LEAVES,
+    GROSS_TOLERANCES,
     HIDDEN_PART,
     LADDER_COLUMNS,
     SATURATED_COLUMNS,
@@ -187,6 +188,11 @@ class Failure:
     columns: Columns
     """Made the comparison."""
 
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Which comparison of its table it is."""
+        return self.mode, self.tangent.leaves, self.kind, self.row
+
 
 def row_name(probes: Probes, base: Base, kind: RowKind, k: int) -> str:
     """Returns what row `k` of a comparison of that kind is the derivative of."""
@@ -242,6 +248,8 @@ class Record:
     """The outputs with a kink that has excused an automatic value."""
     significant: list[Failure] = field(default_factory=list)
     """The projections that agree with a deviation that is significant all the same."""
+    proved: set[str] = field(default_factory=set)
+    """The modes in which an entry was proved wrong."""
     reached: Counter[str] = field(default_factory=Counter)
     """How many columns each stage was tried on."""
     decided: Counter[str] = field(default_factory=Counter)
@@ -326,11 +334,13 @@ class Table:
         self.record.reached, self.record.decided = before.reached, before.decided
         self.budget.columns = self.probes.columns
 
-    def fill(self) -> Iterator[None]:
+    def fill(self) -> Iterator[Failure | None]:
         """Compares all columns. Differences are taken once and shared by every mode.
 
         It pauses once, before the first ladder of steps: all columns may be compared in another way
-        then, which `replace_by` takes.
+        then, which `replace_by` takes. It also yields each projection that differences show to be
+        off beyond doubt, before its other stages are tried: if one entry behind it is proved wrong
+        and its mode is added to `record.proved`, these are left out.
         """
         for block in self._blocks():
             whole = block.columns == slice(0, self.problem.X.size)
@@ -502,13 +512,17 @@ class Table:
         # for.
         if self.eps is not None and not alone:
             return trial
+        # Where an entry was proved wrong, what else is far off is only counted, by leaf.
+        single = len(tangent.leaves) == 1 and not self.probes.full
+        if single and self._proved(trial) and trial.off_by(GROSS_TOLERANCES):
+            return trial
         look = _doubt_of_separate if alone else doubt_of
         doubt = look(trial, self.examined)
         if not (alone or doubt) and self._hidden(trial) == set(tangent.leaves):
             doubt = Doubt.HIDDEN
         return replace(trial, doubt=doubt) if doubt else trial
 
-    def _judged(self, item: Item, trial: Trial) -> Generator[None, None, list[Item]]:
+    def _judged(self, item: Item, trial: Trial) -> Generator[Failure | None, None, list[Item]]:
         """Takes a column through the stages and records it. Returns what is to be compared next."""
         clear = trial.agrees_clearly and trial.doubt is not Doubt.HIDDEN
         settled = self.eps is not None or clear or (trial.separate and not trial.doubt)
@@ -612,11 +626,23 @@ class Table:
                 hidden.add(j)
         return hidden
 
-    def _through_stages(self, trial: Trial) -> Generator[None, None, Trial | Again | None]:
+    def _through_stages(
+        self, trial: Trial
+    ) -> Generator[Failure | None, None, Trial | Again | None]:
         """Returns the trial at the end of all stages; `None` where the budget is spent."""
+        traceable = not (self.probes.full or trial.separate)
         for stage in STAGES:
             if not stage.helps(trial):
                 continue
+            if trial.proved and traceable and stage.by_entry:
+                failing = [one for one in trial.compared if np.any(one.comparison.fails)]
+                for letter, comparison, kind in failing:
+                    (k, *_) = worst_entries(comparison, comparison.fails)
+                    mode = self.tally(letter).mode
+                    yield self._failure(mode, comparison, kind, k, trial.column, trial.columns)
+                if self._proved(trial):
+                    return trial
+                traceable = False
             if stage.needed and not trial.separate:
                 if not self.paused:
                     outputs = hidden_outputs(trial.columns, trial.compared, trial.column)
@@ -635,6 +661,14 @@ class Table:
             if trial.settled:
                 break
         return trial
+
+    def _proved(self, trial: Trial) -> bool:
+        """Returns whether something fails, and an entry was proved wrong in each mode in doubt."""
+        proved = self.record.proved
+        return bool(proved and trial.fails) and all(
+            one.comparison.agrees_clearly or self.tally(one.letter).mode in proved
+            for one in trial.compared
+        )
 
     def _too_small(self, item: Item, trial: Trial) -> list[Item]:
         """Returns the entries that are to be compared once more by themselves, since they have too
@@ -765,23 +799,21 @@ class Table:
         tally.undecided += int(np.count_nonzero(decision.undecided))
         tally.kinks += int(np.count_nonzero(decision.kinks))
         for k in worst_entries(comparison, decision.fails):
-            entry = self._entry(tally.mode, comparison, kind, found, k, slopes)
+            failure = self._failure(tally.mode, comparison, kind, k, found, columns)
             if not comparison.moved[k] and comparison.automatic[k] != 0:
-                tally.keep(tally.spurious, entry)
+                tally.keep(tally.spurious, failure.entry)
             elif self._detached(kind, k):
-                tally.keep(tally.detached, entry)
+                tally.keep(tally.detached, failure.entry)
             elif self._absent(kind, found):
-                tally.keep(tally.missing, entry)
+                tally.keep(tally.missing, failure.entry)
             else:
-                tally.keep(tally.wrong, entry)
-            failure = Failure(tally.mode, kind, found.tangent, k, entry, columns)
+                tally.keep(tally.wrong, failure.entry)
             self.record.failures.setdefault(tally.mode, failure)
             key = tally.mode, found.tangent.leaves[0], -1 if kind == "each" else k
             self.record.projections.setdefault(key, failure)
         if not self.probes.full:
             for k in worst_entries(comparison, comparison.significant & ~decision.undecided):
-                entry = self._entry(tally.mode, comparison, kind, found, k, slopes)
-                failure = Failure(tally.mode, kind, found.tangent, k, entry, columns)
+                failure = self._failure(tally.mode, comparison, kind, k, found, columns)
                 self.record.significant.append(failure)
         for k in worst_entries(comparison, decision.open):
             entry = self._entry(tally.mode, comparison, kind, found, k, slopes)
@@ -789,6 +821,19 @@ class Table:
             if decision.kinks[k] and entry.slopes is None:
                 entry = replace(entry, slopes=(entry.reference, entry.reference))
             tally.keep(tally.open, entry)
+
+    def _failure(
+        self,
+        mode: str,
+        comparison: Comparison,
+        kind: RowKind,
+        k: int,
+        found: Column,
+        columns: Columns,
+    ) -> Failure:
+        """Returns what is needed to search for the entries behind row `k` of a comparison."""
+        entry = self._entry(mode, comparison, kind, found, k, columns.slopes(found, kind))
+        return Failure(mode, kind, found.tangent, k, entry, columns)
 
     def _count(self, comparison: Comparison, kind: RowKind, base: Base) -> int:
         """Returns how many numbers a comparison has compared.

@@ -33,7 +33,7 @@ Indices = NDArray[np.intp]
 
 MOST_NAMED = 8
 """The search ends with this many wrong candidates, because nobody reads a longer list."""
-LEAST_SEARCH = {64: 32, 2**17: 256}
+LEAST_SEARCH = {64: 16, 2**17: 256}
 """A check takes so little that one wrong entry would be named of many. The search may take so many
 evaluations and vjps in any case, by the largest number of inputs and outputs that this holds for:
 of few inputs the likely mistake says which entries are wrong, and many take their time. The values
@@ -101,12 +101,17 @@ class Search:
             alone = self._test(k)
             if alone.significant:
                 rest = everything[everything != k], total - alone
+                # It would take more such entries than are named to explain the rest.
+                if self.wrong and abs(rest[1].value) > MOST_NAMED * abs(alone.value):
+                    self.many = True
+                    return
         blocks = [] if rest is None else [rest]
         depth = 0
         while blocks and not self._done():
             if len(blocks) > MOST_BLOCKS:
                 self.many = True
-                self._sample(blocks)
+                if not self.wrong:
+                    self._sample(blocks)
                 return
             halves = [[block] if self._done() else self._halves(*block) for block in blocks]
             blocks = [half for pair in halves for half in pair]

@@ -120,7 +120,7 @@ def test_two_leaves_whose_gradients_are_swapped_fail(seed):
     report = examine(ByHand(forward, vjp=swapped), x, seed=seed)
 
     assert report.verdict is Verdict.FAIL
-    assert {entry.wrt.split("[")[1] for entry in report.entries} == {"1]", "4]"}
+    assert {entry.wrt.split("[")[1][:2] for entry in report.entries} == {"1]", "4]"}
 
 
 def test_a_rule_that_is_wrong_in_all_of_many_leaves_is_not_followed_into_each():

@@ -6,7 +6,7 @@ import pytest
 from adjudge import ByHand, Verdict, examine
 from adjudge.limits import Limits
 from adjudge.report import text_of
-from adjudge.report.locate import MOST_NAMED, Residual, Search
+from adjudge.report.locate import Residual, Search
 
 SIZES = [10, 100, 1_000, 10_000, 100_000]
 
@@ -167,10 +167,10 @@ def test_where_all_is_wrong_the_search_ends_early_and_says_so(vjp, n):
     report = examine(ByHand(np.sin, vjp=vjp), point(n), mode="projected", seed=7)
 
     assert report.verdict is Verdict.FAIL
-    assert MOST_NAMED == len(report.entries)
-    assert "many entries are wrong: 8 of the " in text_of(report.findings[0])
+    assert "many entries are wrong: " in text_of(report.findings[0])
+    assert report.findings[0].detail.also.many
     assert 1 == report.counts["failed"]
-    assert report.counts["evaluations"] <= 160
+    assert report.counts["evaluations"] <= 64
 
 
 def test_a_whole_row_and_a_whole_column_end_the_search_early():
