@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
@@ -42,26 +42,12 @@ class SpecialPoint:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class SpecialPoints(Sequence[SpecialPoint]):
-    """A sequence of the special points within a domain, with the names of those outside of it."""
+class SpecialPoints(tuple[SpecialPoint, ...]):
+    """The special points within a domain, with the names of those outside of it."""
 
-    points: tuple[SpecialPoint, ...]
     left_out: tuple[str, ...]
     bounds: Bounds
     """The bounds that steps about these points keep within: those given, or those of the domain."""
-
-    @overload
-    def __getitem__(self, index: int) -> SpecialPoint: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[SpecialPoint, ...]: ...
-    def __getitem__(self, index: int | slice) -> SpecialPoint | tuple[SpecialPoint, ...]:
-        """Returns the point at that place, or the points of a slice."""
-        return self.points[index]
-
-    def __len__(self) -> int:
-        """Returns how many points there are."""
-        return len(self.points)
 
 
 @dataclass(frozen=True)
@@ -278,13 +264,17 @@ def special_points(
             at = space.vector(engine, leaves, arrays)  # The point is rounded to the dtype.
             if at.tobytes() in seen:
                 continue
-            inside = _inside(space, givens, at) and _within(space, at, bounds)
+            parts = zip(space.leaves, space.slices, givens, strict=True)
+            inside = all(contains(given.domain, leaf.host(at[part])) for leaf, part, given in parts)
+            inside = inside and _within(space, at, bounds)
             if not inside or not np.all(np.isfinite(at)):
                 left_out.setdefault(name)
                 continue
             seen.add(at.tobytes())
             points.append(_point(name, inputs, arguments, leaves))
-    return SpecialPoints(tuple(points), tuple(left_out), bounds)
+    found = SpecialPoints(points)
+    found.left_out, found.bounds = tuple(left_out), bounds
+    return found
 
 
 def _givens(
@@ -346,11 +336,6 @@ def _equal_arguments(space: Space, given: Sequence[HostArray]) -> list[HostArray
         first.setdefault((leaf.host_shape, leaf.complex), values)
         for leaf, values in zip(space.leaves, given, strict=True)
     ]
-
-
-def _inside(space: Space, givens: Sequence[Given], at: Vector) -> bool:
-    parts = zip(space.leaves, space.slices, givens, strict=True)
-    return all(contains(given.domain, leaf.host(at[part])) for leaf, part, given in parts)
 
 
 def _within(space: Space, at: Vector, bounds: Bounds) -> bool:

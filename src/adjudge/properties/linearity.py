@@ -30,7 +30,6 @@ from adjudge.constants import (
 )
 from adjudge.engine import DENSE, UNDEFINED, Array, Arrays, HandBackend, MaybeArrays
 from adjudge.errors import AdjudgeError, Catching, Source, UnstableOutputError, running
-from adjudge.estimate import narrowest_eps
 from adjudge.findings import (
     Advice,
     Attribute,
@@ -454,12 +453,6 @@ class Pullbacks:
             return
         pair, size = (together, one + two), np.abs(one) + np.abs(two)
         if not list(self.rule.sums(pair, size)):
-            return
-        eps = narrowest_eps(checks.problem, checks.base)
-        if eps > checks.tolerance.eps:
-            # A rule that computes in a narrower dtype is additive to the rounding of that.
-            narrow = replace(checks, tolerance=replace(checks.tolerance, eps=eps))
-            yield from Pullbacks(narrow, reverse).additive_pair(one, images)
             return
         if any(self.strided):
             laid = [(two, v, Layout.EXPANDED), (together, u + v, Layout.WITH_GAPS)]

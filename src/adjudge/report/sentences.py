@@ -13,81 +13,35 @@ from typing import Any
 
 import numpy as np
 
+from adjudge import findings
 from adjudge.findings import (
-    AdditionOrder,
     Advice,
-    AffineOff,
     AllowSpread,
     AlsoWrong,
-    Asymmetric,
     Attribute,
-    BatchNotMade,
-    BatchRaised,
-    BatchUnlikeLoop,
-    BudgetSpent,
-    CarriesLess,
-    ClosesOver,
-    CoarseAgreement,
-    CoarseOperations,
-    CoarseProducts,
     Culprit,
-    DerivativeRaised,
     Detail,
     Disagreement,
-    DrawsRandom,
     Entry,
-    EqualRowsDiffer,
     Finding,
     Hides,
     IfItIterates,
-    ImplicitSamples,
     JudgedBy,
     Layout,
-    LayoutMatters,
-    LayoutRaised,
     Meaning,
     Method,
-    ModesDisagree,
-    NarrowInaccurate,
-    NarrowWrong,
-    NoCheck,
-    NonzeroAtZero,
-    NotAdditive,
-    NotFinite,
-    NothingCompared,
-    NothingRead,
-    NotHomogeneous,
     NotInDouble,
-    NotSupported,
-    RaisedAtPoint,
     Raiser,
-    RealForComplex,
     Reason,
-    ReferenceElsewhere,
     Refusal,
     Remedy,
-    RowLeaks,
-    RowsMissing,
     Rule,
-    Saturated,
     Scheme,
     Setting,
     Silence,
-    SpecialNumbers,
     Status,
     Task,
-    UndefinedNotZero,
-    UndefinedNotZeros,
-    UndefinedRaised,
     Unequal,
-    Unmarked,
-    Unrepeatable,
-    ValueInaccurate,
-    ValueInWay,
-    ValueUnder,
-    WritesInto,
-    WritesUnchecked,
-    WrongAttribute,
 )
 
 
@@ -131,7 +85,7 @@ def first_line(text: str) -> str:
 
 
 def _names_its_mode(finding: Finding) -> bool:
-    return isinstance(finding.detail, NotSupported | DerivativeRaised)
+    return isinstance(finding.detail, findings.NotSupported | findings.DerivativeRaised)
 
 
 def _about(finding: Finding) -> tuple[object, ...]:
@@ -218,127 +172,133 @@ WORDS: dict[Enum, str] = {
 LOSES_DIGITS = "f loses digits on the way (cancellation, saturation), or is ill-conditioned"
 
 SENTENCES: dict[type[Detail], Sequence[str]] = {
-    CoarseAgreement: (
+    findings.CoarseAgreement: (
         "all {compared} comparisons agree, but only to {resolution:.0%} of the derivative",
         "differences in so narrow a dtype would accept a missing term as well",
     ),
-    ModesDisagree: (
+    findings.ModesDisagree: (
         "forward and reverse mode disagree on {entry} ({count} of {compared} compared)",
         "<w, J v>   {forward: .12g}",
         "<J* w, v>  {reverse: .12g}",
         "no differences are involved: one of the two rules is wrong",
     ),
-    AffineOff: (
+    findings.AffineOff: (
         "{entry}: off by a part of {part:.1e}, and the function is affine there",
         "automatic   {automatic: .17g}",
         "difference  {difference: .17g} ± {error:.1g}   (over the scale of x)",
     ),
-    LayoutRaised: (
+    findings.LayoutRaised: (
         "the vjp raises for a cotangent that is expanded, as that of a sum is, or transposed "
         "with gaps in memory: {raised.kind}: {raised.message}",
     ),
-    UndefinedNotZero: (
+    findings.UndefinedNotZero: (
         "the gradient of {entry} is {value:.6g} when the cotangent of {output} is undefined",
     ),
-    UndefinedRaised: (
+    findings.UndefinedRaised: (
         "the {rule} raises {error.kind} when the {rule.probe} of {output} is undefined: "
         "{error.message}",
     ),
-    BatchRaised: ("the vmapped {rule} for {entry} raises {error.kind}: {error.message}",),
-    BatchNotMade: ("the batch for {mode} raises {error.kind}: {error.message}",),
-    EqualRowsDiffer: ("the vmapped {rule} for {entry} is another one in each of two equal rows",),
-    Asymmetric: (
+    findings.BatchRaised: ("the vmapped {rule} for {entry} raises {error.kind}: {error.message}",),
+    findings.BatchNotMade: ("the batch for {mode} raises {error.kind}: {error.message}",),
+    findings.EqualRowsDiffer: (
+        "the vmapped {rule} for {entry} is another one in each of two equal rows",
+    ),
+    findings.Asymmetric: (
         "the second derivative of {of} is not symmetric in {entry}: <u, H v> is not <v, H u>",
         "<u, H v>  {one: .12g}",
         "<v, H u>  {two: .12g}   (apart by {part:.1e} of their terms)",
         "no differences are involved: the derivative of the vjp is wrong, or the vjp is not the "
         "gradient of any function",
     ),
-    RowsMissing: (
+    findings.RowsMissing: (
         "no derivative between entries of the batch, where the function moves: other rows of the "
         "output depend on {entry}",
     ),
-    RowLeaks: (
+    findings.RowLeaks: (
         "a derivative where the function does not move: rows of {outputs} other than {row} leak "
         "into the gradient of {entry}",
         "these rows do not change by a bit when {entry} moves; their gradient there is up to "
         "{largest:.6g}",
     ),
-    WritesInto: ("{by} {entry}, which it was handed",),
-    WritesUnchecked: (
+    findings.WritesInto: ("{by} {entry}, which it was handed",),
+    findings.WritesUnchecked: (
         "the function writes into {entry}, which is not checked",
         "every evaluation had a copy of its own, so the comparison stands",
     ),
-    AdditionOrder: ("on {device} additions may be done in another order at every call",),
-    Unmarked: (
+    findings.AdditionOrder: ("on {device} additions may be done in another order at every call",),
+    findings.Unmarked: (
         "not checked, since other inputs are marked (requires_grad) and not these: {names}",
     ),
-    SpecialNumbers: ("{names}: {hides}",),
-    ImplicitSamples: (
+    findings.SpecialNumbers: ("{names}: {hides}",),
+    findings.ImplicitSamples: (
         "the derivative of {samplers} is that of the distribution (implicit reparametrisation), "
         "not of f with the drawn numbers held fixed",
         "differences disagree with it, right or wrong",
     ),
-    WrongAttribute: (
+    findings.WrongAttribute: (
         "the {derivative} of {entry} {has} {found}, the {primal} {has_too} {expected}",
     ),
-    RealForComplex: (
+    findings.RealForComplex: (
         "the tangent of {entry} is {found}, the output is {expected}",
         "a tangent is real where its primal is real, complex where it is complex",
     ),
-    ReferenceElsewhere: (
+    findings.ReferenceElsewhere: (
         "the reference is another function: at {entry} it differs from f(x) by {gap:.3g} "
         "({count} of {entries} entries)",
         "function   {function: .17g}",
         "reference  {reference: .17g}   (allowed difference {allowed:.3g})",
     ),
-    ValueInaccurate: (
+    findings.ValueInaccurate: (
         "{dtype} value off by {ulps:.3g} ulp at {output}",
         "{dtype:<9}{narrow: .9g}",
         "float64  {double: .9g}",
         LOSES_DIGITS,
     ),
-    CarriesLess: (
+    findings.CarriesLess: (
         "the function carries {dtype} precision ({outputs} is rounded to {bits} bits)",
         "it is judged by that; a smaller error in its derivative cannot be seen",
     ),
-    CoarseProducts: ("products of {dtype} on {device} are computed to {eps:.1e}: {setting}",),
-    CoarseOperations: ("on {device} some operations round otherwise than {dtype}: {setting}",),
-    NoCheck: ("no check can be made: {error.message}",),
+    findings.CoarseProducts: (
+        "products of {dtype} on {device} are computed to {eps:.1e}: {setting}",
+    ),
+    findings.CoarseOperations: (
+        "on {device} some operations round otherwise than {dtype}: {setting}",
+    ),
+    findings.NoCheck: ("no check can be made: {error.message}",),
 }
 """The sentences by the situation, as lines of which the first stands alone."""
 
 
 UNEQUAL: dict[type[Unequal], tuple[str, str, str]] = {
-    ValueUnder: ("the value under {rule_mode} is not f(x)", "{rule_mode}", "f(x)"),
-    ValueInWay: (
+    findings.ValueUnder: ("the value under {rule_mode} is not f(x)", "{rule_mode}", "f(x)"),
+    findings.ValueInWay: (
         "the function has another value under {way}",
         "{way}",
         "without {way}",
     ),
-    NotHomogeneous: (
+    findings.NotHomogeneous: (
         "the {rule} is not linear in its {rule.probe}: "
         "{rule}(-{factor} u) is not -{factor} {rule}(u)",
         "{rule}(-{factor} u) / -{factor}",
         "{rule}(u)",
     ),
-    NotAdditive: (
+    findings.NotAdditive: (
         "the {rule} is not additive in its {rule.probe}: "
         "{rule}(u + v) is not {rule}(u) + {rule}(v)",
         "{rule}(u+v)",
         "{rule}(u)+{rule}(v)",
     ),
-    LayoutMatters: (
+    findings.LayoutMatters: (
         "the vjp depends on the memory layout of its cotangent: it is wrong for one {layout}",
         "{layout}",
         "contiguous",
     ),
-    UndefinedNotZeros: (
+    findings.UndefinedNotZeros: (
         "undefined tangents beside that of {leaf} do not act as zeros",
         "undefined",
         "zeros",
     ),
-    BatchUnlikeLoop: (
+    findings.BatchUnlikeLoop: (
         "the vmapped {rule} for {leaf} is not the loop over the batch",
         "vmap",
         "loop",
@@ -358,7 +318,7 @@ def _unequal(detail: Unequal, finding: Finding) -> list[str]:
         f"{names[0]:<{width}}  {detail.one: .12g}",
         f"{names[1]:<{width}}  {detail.two: .12g}",
     ]
-    if isinstance(detail, ValueInWay):
+    if isinstance(detail, findings.ValueInWay):
         lines.append("one of the two evaluates another function, or loses digits")
     return lines
 
@@ -472,14 +432,14 @@ def _saturated(entry: Entry) -> str:
 
 
 @said.register
-def _saturated_entries(detail: Saturated, finding: Finding) -> list[str]:
+def _saturated_entries(detail: findings.Saturated, finding: Finding) -> list[str]:
     entries = "1 entry lies" if detail.count == 1 else f"{detail.count} entries lie"
     one = f"{detail.name} is {detail.value:.2g}"
     return [f"{entries} below the rounding of f, beside larger ones: {one}"]
 
 
 @said.register
-def _budget_spent(detail: BudgetSpent, finding: Finding) -> list[str]:
+def _budget_spent(detail: findings.BudgetSpent, finding: Finding) -> list[str]:
     left = []
     if detail.rows:
         left.append(f"{detail.rows} of {detail.all_rows} rows of reverse mode")
@@ -498,7 +458,7 @@ def _budget_spent(detail: BudgetSpent, finding: Finding) -> list[str]:
 
 
 @said.register
-def _nothing_compared(detail: NothingCompared, finding: Finding) -> list[str]:
+def _nothing_compared(detail: findings.NothingCompared, finding: Finding) -> list[str]:
     empty = ", ".join(f"{name} {shape}" for name, shape in detail.empty)
     agree = "; its shapes, its dtypes and a second run agree" if finding.note else ""
     return [f"nothing was compared: no entries in {empty}{agree}"]
@@ -508,7 +468,7 @@ def _nothing_compared(detail: NothingCompared, finding: Finding) -> list[str]:
 
 
 @said.register
-def _nonzero_at_zero(detail: NonzeroAtZero, finding: Finding) -> list[str]:
+def _nonzero_at_zero(detail: findings.NonzeroAtZero, finding: Finding) -> list[str]:
     probe = detail.rule.probe
     rule = "backward" if detail.rule is Rule.VJP else "forward"
     return [
@@ -520,7 +480,7 @@ def _nonzero_at_zero(detail: NonzeroAtZero, finding: Finding) -> list[str]:
 
 
 @said.register
-def _nothing_read(detail: NothingRead, finding: Finding) -> list[str]:
+def _nothing_read(detail: findings.NothingRead, finding: Finding) -> list[str]:
     triangle = f"the strict {'upper' if detail.upper else 'lower'} triangle of {detail.leaf}"
     return [
         f"a derivative where the function reads nothing: {triangle}: {detail.count} of "
@@ -534,7 +494,7 @@ def _nothing_read(detail: NothingRead, finding: Finding) -> list[str]:
 
 
 @said.register
-def _unrepeatable(detail: Unrepeatable, finding: Finding) -> list[str]:
+def _unrepeatable(detail: findings.Unrepeatable, finding: Finding) -> list[str]:
     what, calls = finding.entry, "evaluations at the same x"
     if detail.rule is not None:
         what = f"the {detail.rule} at {finding.entry}"
@@ -553,7 +513,7 @@ def _unrepeatable(detail: Unrepeatable, finding: Finding) -> list[str]:
     return lines
 
 
-def _looks(detail: Unrepeatable) -> str:
+def _looks(detail: findings.Unrepeatable) -> str:
     if detail.reordered:
         return "as another order of additions makes (atomics, threads)"
     if detail.rounding:
@@ -562,7 +522,7 @@ def _looks(detail: Unrepeatable) -> str:
 
 
 @said.register
-def _draws_random(detail: DrawsRandom, finding: Finding) -> list[str]:
+def _draws_random(detail: findings.DrawsRandom, finding: Finding) -> list[str]:
     lines = ["the function advances the global random state"]
     if detail.replayed:
         lines.append("which was put back before each evaluation, so that all drew the same numbers")
@@ -577,7 +537,7 @@ def _draws_random(detail: DrawsRandom, finding: Finding) -> list[str]:
 
 
 @said.register
-def _closes_over(detail: ClosesOver, finding: Finding) -> list[str]:
+def _closes_over(detail: findings.ClosesOver, finding: Finding) -> list[str]:
     unreached = ", ".join(detail.unreached)
     return [
         f"the function closes over {', '.join(detail.names)}, whose derivatives are not checked",
@@ -589,7 +549,7 @@ def _closes_over(detail: ClosesOver, finding: Finding) -> list[str]:
 
 
 @said.register
-def _not_finite(detail: NotFinite, finding: Finding) -> list[str]:
+def _not_finite(detail: findings.NotFinite, finding: Finding) -> list[str]:
     entries = f"{detail.count} of {detail.entries} output entries are not finite"
     if detail.left_out:
         claimed = "the rule gives a derivative there; " if finding.open else ""
@@ -603,16 +563,16 @@ def _not_finite(detail: NotFinite, finding: Finding) -> list[str]:
 # -- precision
 
 
-def _two_precisions(detail: NarrowWrong | NarrowInaccurate) -> list[str]:
+def _two_precisions(detail: findings.NarrowWrong | findings.NarrowInaccurate) -> list[str]:
     return [f"{detail.dtype:<9}{detail.narrow: .9g}", f"{'float64':<9}{detail.double: .9g}"]
 
 
-def _off(detail: NarrowWrong | NarrowInaccurate) -> str:
+def _off(detail: findings.NarrowWrong | findings.NarrowInaccurate) -> str:
     return f"off by {detail.ulps:.3g} ulp" if np.isfinite(detail.narrow) else "not finite"
 
 
 @said.register
-def _narrow_wrong(detail: NarrowWrong, finding: Finding) -> list[str]:
+def _narrow_wrong(detail: findings.NarrowWrong, finding: Finding) -> list[str]:
     factor = f", all entries by the factor {detail.factor:.6g}" if detail.factor != 1 else ""
     return [
         f"{finding.entry}: float64 derivative {'right' if detail.right else 'undecided'}, "
@@ -623,7 +583,7 @@ def _narrow_wrong(detail: NarrowWrong, finding: Finding) -> list[str]:
 
 
 @said.register
-def _narrow_inaccurate(detail: NarrowInaccurate, finding: Finding) -> list[str]:
+def _narrow_inaccurate(detail: findings.NarrowInaccurate, finding: Finding) -> list[str]:
     return [
         f"{'formula PASS; ' if detail.right else ''}{detail.dtype} derivative {_off(detail)} at "
         f"{finding.entry}",
@@ -668,19 +628,19 @@ def why_not_in_double(detail: NotInDouble) -> str:
 
 
 @said.register
-def _not_supported(detail: NotSupported, finding: Finding) -> list[str]:
+def _not_supported(detail: findings.NotSupported, finding: Finding) -> list[str]:
     return [detail.found, *([detail.remedy] if detail.remedy else [])]
 
 
 @said.register
-def _derivative_raised(detail: DerivativeRaised, finding: Finding) -> list[str]:
+def _derivative_raised(detail: findings.DerivativeRaised, finding: Finding) -> list[str]:
     message = detail.error.message.strip() or "no message"
     does = "does not run in this way: it " if detail.beside else ""
     return [f"the derivative {does}raises {detail.error.kind}: {message}"]
 
 
 @said.register
-def _raised_at_point(detail: RaisedAtPoint, finding: Finding) -> list[str]:
+def _raised_at_point(detail: findings.RaisedAtPoint, finding: Finding) -> list[str]:
     if detail.by is Raiser.UNSTABLE_OUTPUT:
         return [f"f changes the shape or dtype of its output: {detail.error.message}"]
     who = "f raises" if detail.by is Raiser.FUNCTION else "f does not raise; its derivative raises"
@@ -699,7 +659,7 @@ def advice(remedy: Advice, finding: Finding) -> str:
     if isinstance(remedy, AllowSpread):
         allow = f"allow the spread: nondet_tol={remedy.nondet_tol:g}"
         detail = finding.detail
-        assert isinstance(detail, Unrepeatable)
+        assert isinstance(detail, findings.Unrepeatable)
         if detail.rule is not None:
             return f"make the {detail.rule} repeatable, or {allow}"
         if detail.rounding:
