@@ -226,13 +226,15 @@ class Trial:
         return replace(found, estimate=estimate)
 
     def with_finer(self, finest: Column, by: str) -> Trial:
-        """Returns the trial with an estimate from more evaluations. It takes the place of the one
-        before unless nothing fails and it leaves more open: the bar of a ladder may be wider than
-        that of two evaluations.
+        """Returns the trial with an estimate from more evaluations.
+
+        A disagreement is judged by the first ladder, whatever that leaves open. Where nothing fails
+        an estimate that leaves more open does not take the place of the one before.
         """
         compared = list(self.columns.comparisons(finest, self.block, self.pushed, final=True))
         after = replace(self, column=finest, compared=compared, laddered=True, decided_by=by)
-        return after if self.fails or after.open <= self.open else replace(self, laddered=True)
+        judged = self.fails or not (self.laddered or self.doubt is Doubt.OPEN)
+        return after if judged or after.open <= self.open else replace(self, laddered=True)
 
     def of_leaves(self, leaves: tuple[int, ...]) -> Trial:
         """Returns the trial as one of these leaves, some of those that its tangent moves."""
