@@ -843,6 +843,14 @@ class CoarseProducts(Detail):
 
 
 @dataclass(frozen=True, eq=False)
+class CoarseResults(Detail):
+    """The engine computes with less precision than the dtype has."""
+
+    dtype: str
+    eps: float
+
+
+@dataclass(frozen=True, eq=False)
 class CoarseOperations(Detail):
     """Some operations round otherwise than their dtype does."""
 

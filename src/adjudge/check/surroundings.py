@@ -24,6 +24,7 @@ from adjudge.findings import (
     AdditionOrder,
     CoarseOperations,
     CoarseProducts,
+    CoarseResults,
     Detail,
     DrawsRandom,
     Finding,
@@ -242,9 +243,13 @@ def _coarse(problem: Problem, asked: bool) -> Iterator[Finding]:
     """
     backend = problem.backend
     setting_of = backend.environment.precision
+    for leaf, array in zip(problem.X.leaves, problem.x, strict=True):
+        if (coarsest := setting_of(array).result_eps) > backend.arrays.eps(array):
+            detail: Detail = CoarseResults(leaf.info.dtype, coarsest)
+            yield Finding(Status.IMPRECISE, "", leaf.name, detail, note=True)
+            return
     for leaf, array, setting in _set_by(problem, lambda array: setting_of(array).setting):
         info, eps = leaf.info, backend.effective_eps(array)
-        detail: Detail
         if eps > backend.arrays.eps(array):
             detail = CoarseProducts(info.device, info.dtype, eps, setting)
             remedy = Remedy.USE_HIGHEST_PRECISION

@@ -198,6 +198,8 @@ def described(subject: Subject, dtype: str, device: str | None) -> None:
     precision = environment.precision(array)
     coarser = precision.product_eps > EPS[dtype] and precision.setting != ""
     say("precision(array) names what is coarser", coarser or precision.product_eps == 0, True)
+    wider = precision.result_eps == 0 or precision.result_eps > EPS[dtype]
+    say("result_eps is 0 or coarser than the dtype", wider, True)
     narrowest = environment.narrowest_eps(lambda x: (x[0] * x[0],), (array,))
     say("narrowest_eps of x*x is known or 0", narrowest in (0.0, EPS[dtype]), True)
     say("expand(array)", arrays.expand(array), None)

@@ -123,7 +123,7 @@ SCENARIOS = (
         VECTOR,
         lambda vjp, jvp, double: (
             WrongRule("sign", vjp=scaled(vjp, -1)),
-            WrongRule("factor", vjp=scaled(vjp, SLIGHTLY)),
+            WrongRule("factor", vjp=scaled(vjp, SLIGHTLY), slight=True),
             WrongRule("dropped entry", vjp=dropped(vjp, entry=3)),
             WrongRule("sign of the jvp", jvp=scaled(jvp, -1)),
             WrongRule("second derivative dropped", double_vjp=lambda xp, x, w, u: (
@@ -163,7 +163,7 @@ SCENARIOS = (
         lambda xp, x: xp.cos(x) * x + xp.sin(x),
         lambda xp, x: 2.0 * xp.cos(x) - x * xp.sin(x),
         np.array(0.75),
-        lambda vjp, jvp, double: (WrongRule("factor", vjp=scaled(vjp, SLIGHTLY)),),
+        lambda vjp, jvp, double: (WrongRule("factor", vjp=scaled(vjp, SLIGHTLY), slight=True),),
     ),
     elementwise(
         "many entries",

@@ -235,7 +235,7 @@ SCENARIOS = (
         needs=COMPLEX,
         wrong_rules=(
             WrongRule("derivative not conjugated", vjp=lambda xp, z, w: (1.0 + z) * xp.exp(z) * w),
-            WrongRule("factor", vjp=scaled(_holomorphic_vjp, SLIGHTLY)),
+            WrongRule("factor", vjp=scaled(_holomorphic_vjp, SLIGHTLY), slight=True),
         ),
     ),
     Scenario(

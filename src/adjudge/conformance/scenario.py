@@ -18,6 +18,9 @@ class WrongRule:
     vjp: Rule | None = None
     jvp: Rule | None = None
     double_vjp: Rule | None = None
+    slight: bool = False
+    """Whether they are off by so little that an engine which computes in float32 need not show
+    it."""
 
     @property
     def mode(self) -> str:

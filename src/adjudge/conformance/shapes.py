@@ -121,7 +121,7 @@ SCENARIOS = (
         double_vjp=_logsumexp_double,
         wrong_rules=(
             WrongRule("not normalised", vjp=lambda xp, x, w: w[:, None] * xp.exp(x)),
-            WrongRule("factor", vjp=scaled(_logsumexp_vjp, SLIGHTLY)),
+            WrongRule("factor", vjp=scaled(_logsumexp_vjp, SLIGHTLY), slight=True),
             WrongRule("normalisation held fixed", double_vjp=lambda xp, x, w, u: (
                 w[:, None] * _softmax(xp, x) * u, _logsumexp_double(xp, x, w, u)[1])),
         ),
@@ -194,7 +194,7 @@ SCENARIOS = (
         (VECTOR,),
         jvp=lambda xp, x, v: {"k": None, "p": None, "y": v * xp.cos(x)},
         wrong_rules=(
-            WrongRule("factor", vjp=scaled(_mixed_outputs_vjp, SLIGHTLY)),
+            WrongRule("factor", vjp=scaled(_mixed_outputs_vjp, SLIGHTLY), slight=True),
             WrongRule("sign of the jvp", jvp=lambda xp, x, v: {
                 "k": None, "p": None, "y": -v * xp.cos(x)}),
         ),

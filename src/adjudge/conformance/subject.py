@@ -156,7 +156,9 @@ class Point:
     @property
     def units(self) -> float:
         """How far a derivative may be off, as a part of its largest entry."""
-        return self.scenario.rounding * EPS[self.dtype]
+        return self.scenario.rounding * max(
+            map(self.engine.effective_eps, self.x), default=EPS[self.dtype]
+        )
 
     def at(self, operation: str) -> str:
         """Returns the place of a comparison in words, for messages."""

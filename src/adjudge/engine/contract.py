@@ -101,6 +101,10 @@ class Precision:
     setting: str = ""
     """The setting that makes products coarser, as a user would type it. Where products are exact:
     settings that make some other operations coarser (convolutions, say)."""
+    result_eps: float = 0.0
+    """The spacing at 1 of what every result is rounded to, where that is coarser than the dtype: an
+    engine may hold float64 and compute in float32. Checks and the conformance kit go by it, and no
+    setting changes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -548,7 +552,8 @@ class AutodiffBackend(ABC):
 
     def effective_eps(self, array: Array) -> float:
         """Returns the spacing at 1 of arithmetic on `array`: that of the dtype or a coarser one."""
-        return max(self.arrays.eps(array), self.environment.precision(array).product_eps)
+        precision = self.environment.precision(array)
+        return max(self.arrays.eps(array), precision.product_eps, precision.result_eps)
 
     # ---------------------------------------------------------------- refusals
 

@@ -53,7 +53,7 @@ from adjudge.problem.constraints import (
 )
 from adjudge.problem.domain import Bounds, read_bounds
 from adjudge.problem.probes import Stream, generator, random_entries
-from adjudge.problem.space import Space
+from adjudge.problem.space import DOUBLE, Space
 
 
 class BlockSums(Protocol):
@@ -206,7 +206,7 @@ def first_order(
         arguments = replace(arguments, backend=hand)
     user = _UserFunction(function, counts or Counts(), bounds, directions, outputs)
     problem = user.at(arguments)
-    if problem.X.double:
+    if problem.X.double or all(problem.backend.arrays.eps(leaf) <= DOUBLE for leaf in problem.x):
         return problem
     given = [leaf.eps for leaf in problem.X.leaves]
     return replace(problem, in_double=lambda: user.at(arguments.in_double(), given=given))

@@ -261,6 +261,7 @@ SENTENCES: dict[type[Detail], Sequence[str]] = {
     findings.CoarseProducts: (
         "products of {dtype} on {device} are computed to {eps:.1e}: {setting}",
     ),
+    findings.CoarseResults: ("the engine computes {dtype} to {eps:.1e}: it is judged by that",),
     findings.CoarseOperations: (
         "on {device} some operations round otherwise than {dtype}: {setting}",
     ),
