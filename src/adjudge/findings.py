@@ -482,7 +482,7 @@ class Layout(StrEnum):
     """How a cotangent lies in memory."""
 
     EXPANDED = "expanded"
-    """With stride 0, as the cotangent of a sum."""
+    """It has stride 0, as the cotangent of a sum."""
     WITH_GAPS = "with gaps"
 
 
@@ -537,7 +537,8 @@ class UndefinedRaised(Detail):
     """A rule raises when a cotangent or tangent is undefined."""
 
     output: str
-    """As for `UndefinedNotZero`; of a jvp the inputs whose tangents are."""
+    """The output whose cotangent is undefined, empty for all; for a jvp the inputs whose tangents
+    are."""
     error: Raised
     rule: Rule = Rule.VJP
 
@@ -809,7 +810,7 @@ class NarrowInaccurate(Detail):
     double: float
     ulps: float
     right: bool
-    """As for `NarrowWrong`."""
+    """This is as for `NarrowWrong`."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ import numpy as np
 from adjudge.check.double_precision import RefusedError, double_precision_of
 from adjudge.check.one_point import at_one_point, stages_of
 from adjudge.check.options import Options, Settings, problem_of, settings_of
-from adjudge.check.special_points import SpecialPoint, special_points
+from adjudge.check.special_points import SpecialPoint, SpecialPoints, special_points
 from adjudge.check.surroundings import surroundings
 from adjudge.constants import COUNTS_AS_ZERO, UNDERFLOW, UNDERFLOW_MARGIN
 from adjudge.errors import Catching, FlagError, InputError, Source, UnstableOutputError, source_of
@@ -36,7 +36,7 @@ from adjudge.findings import (
     Verdict,
     worst,
 )
-from adjudge.problem import Bounds, Problem, composed, observe
+from adjudge.problem import Problem, composed, observe
 from adjudge.report import Report, combined, place
 
 GIVEN = "given"
@@ -49,9 +49,9 @@ def at_points(f: Callable[..., Any], inputs: Any, options: Options) -> Report:
     Raises what the check raises at the inputs given, and `InputError` for points that make no
     sense. Raises `FlagError` where `domain` is given without the special points.
     """
-    found, left_out, bounds = _read(inputs, options)
+    found = _read(inputs, options)
     settings = settings_of(options)
-    rest: Options = {**options, "seed": settings.seed, "bounds": bounds}
+    rest: Options = {**options, "seed": settings.seed, "bounds": found.bounds}
     given = at_one_point(f, inputs, rest)
     reports = {GIVEN: given}
     own = not isinstance(options.get("points"), str)
@@ -62,7 +62,7 @@ def at_points(f: Callable[..., Any], inputs: Any, options: Options) -> Report:
             report = _at(f, point, rest, given, own=own)
             why = _silent(report) or _explained(f, point, rest, settings, report)
             reports[point.name] = _silenced(report, why) if why else report
-    return _combined(reports, left_out)
+    return _combined(reports, found.left_out)
 
 
 def silence(
@@ -84,9 +84,8 @@ def silence(
     return why
 
 
-def _read(inputs: Any, options: Options) -> tuple[Sequence[SpecialPoint], Sequence[str], Bounds]:
-    """Returns the points to check, the names of those outside of the domain, and the bounds that
-    steps keep within.
+def _read(inputs: Any, options: Options) -> SpecialPoints:
+    """Returns the points to check: the special ones, or the caller's own.
 
     Raises `InputError` for points that make no sense, and `FlagError` where `domain` is given
     without the special points.
@@ -95,7 +94,7 @@ def _read(inputs: Any, options: Options) -> tuple[Sequence[SpecialPoint], Sequen
     if isinstance(points, str):
         if points != "special":
             raise InputError(f"points={points!r}", 'give "special", or points of your own')
-        special = special_points(
+        return special_points(
             inputs,
             domain,
             kwargs=kwargs,
@@ -104,7 +103,6 @@ def _read(inputs: Any, options: Options) -> tuple[Sequence[SpecialPoint], Sequen
             masked=options.get("masked"),
             backend=options.get("backend"),
         )
-        return special, special.left_out, special.bounds
     if domain is not None:
         raise FlagError(
             'domain= says which special points to take, and points= is not "special"',
@@ -125,7 +123,7 @@ def _read(inputs: Any, options: Options) -> tuple[Sequence[SpecialPoint], Sequen
             f"{GIVEN!r} are the inputs beside it; give at least one point of another name",
         )
     found = [SpecialPoint(name, point, kwargs or {}) for name, point in own.items()]
-    return found, (), options.get("bounds")
+    return SpecialPoints.of(found, options.get("bounds"))
 
 
 def _at(

@@ -4,7 +4,7 @@ repeated eigenvalues.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -48,6 +48,15 @@ class SpecialPoints(tuple[SpecialPoint, ...]):
     left_out: tuple[str, ...]
     bounds: Bounds
     """The bounds that steps about these points keep within: those given, or those of the domain."""
+
+    @classmethod
+    def of(
+        cls, points: Iterable[SpecialPoint], bounds: Bounds, left_out: Iterable[str] = ()
+    ) -> SpecialPoints:
+        """Returns these points."""
+        found = cls(points)
+        found.left_out, found.bounds = tuple(left_out), bounds
+        return found
 
 
 @dataclass(frozen=True)
@@ -272,9 +281,7 @@ def special_points(
                 continue
             seen.add(at.tobytes())
             points.append(_point(name, inputs, arguments, leaves))
-    found = SpecialPoints(points)
-    found.left_out, found.bounds = tuple(left_out), bounds
-    return found
+    return SpecialPoints.of(points, bounds, left_out)
 
 
 def _givens(

@@ -81,7 +81,7 @@ class EngineComparison:
     other_in_double: bool = False
     """Whether the function in double precision has another value than on every engine."""
     double_on: dict[str, str] = field(default_factory=dict)
-    """By the name of a function in double precision, the engine on which it runs."""
+    """The engine on which a function in double precision runs, by the name of that function."""
     _numbers: dict[tuple[str, str, bool], Numbers] = field(default_factory=dict)
 
     @cached_property

@@ -53,7 +53,7 @@ CONSEQUENCES = {
     Cause.STRAY: (Status.INCONSISTENT, Verdict.INCONCLUSIVE),
     Cause.LOST_DIGITS: (Status.INACCURATE, Verdict.PASS),
 }
-"""What follows where two floating numbers differ for such a cause."""
+"""The status and the verdict of two floating numbers that differ for such a cause."""
 
 _CAUSES = {
     Cause.LASTING: "the difference is the same at points around x, as rounding is not",
@@ -203,15 +203,15 @@ class CrossReport:
     verdict: Verdict
     backends: tuple[str, ...]
     reports: Mapping[str, Report]
-    """By engine, its derivatives against differences there. Where an engine has no derivatives:
-    those of another one, carried over."""
+    """The report of each engine on its derivatives against differences there. Where an engine has
+    no derivatives, those of another one are carried over."""
     comparisons: Mapping[str, Mapping[str, int]]
     """By quantity and pair of engines, how many numbers were compared."""
     divergences: Sequence[Divergence]
     """They stand in the order values, vjps, jvps, second order, and notes are among them."""
     cells: Mapping[str, Mapping[str, str]]
-    """By quantity and engine: PASS, FAIL, INCONCLUSIVE, UNSUPPORTED, RAISED; `not compared` where
-    only its own differences speak for it, `-` where nothing does."""
+    """The outcome by quantity and engine: it is PASS, FAIL, INCONCLUSIVE, UNSUPPORTED or RAISED;
+    `not compared` where only its own differences speak for it, `-` where nothing does."""
     raised: Mapping[str, str]
     """Maps an engine to what f raised there."""
     omissions: Sequence[LeftOut]
@@ -240,7 +240,7 @@ class CrossReport:
 
     @property
     def ranked(self) -> list[Divergence]:
-        """What fails before what stayed open before notes; the first of all quantities first."""
+        """Returns first the divergences that fail, then those that stayed open, then notes."""
         order = [Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PASS]
         return sorted(self.divergences, key=lambda d: order.index(d.verdict))
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from types import BuiltinFunctionType, CellType, ModuleType
 from typing import Any
 
 from adjudge.engine import (
-    Array,
     Arrays,
     AutodiffBackend,
     FlatFunction,
@@ -89,8 +88,10 @@ def names_of(problem: Problem, f: Callable[..., Any], captured: Arrays) -> tuple
     assert problem.calls is not None
     tree = problem.calls.arguments.tree
     known = {id(leaf): name for name, leaf in zip(tree.names, tree.leaves, strict=True)}
-    for name, array in _held_by(inspect.unwrap(f)):
-        known.setdefault(id(array), name)
+    for name, held, functional in _reachable(inspect.unwrap(f), functional_of):
+        arrays = {"": held} if functional is None else functional.parameters
+        for key, array in arrays.items():
+            known.setdefault(id(array), ".".join(filter(None, (name, key))))
     return tuple(
         f"captured[{known[id(array)]!r}]" if id(array) in known else f"captured[{k}]"
         for k, array in enumerate(captured)
@@ -101,23 +102,15 @@ def buffers_held_by(f: object) -> list[tuple[AutodiffBackend, Arrays]]:
     """Returns what objects that a function closes over may write into when they are called, such as
     the running statistics of a normalisation, with the engine of each.
     """
-    found, looked_into = [], [(f, 0)]
-    known = {id(f)}
-    for one, depth in looked_into:  # it grows on the way
-        # A plain function or container has no buffers of its own, and nothing more is asked of it.
-        buffers = None if type(one).__module__ == "builtins" else buffers_of(one)
+    found = []
+    for _, _, buffers in _reachable(f, buffers_of):
         if buffers is not None:
             found.append(buffers)
-        elif depth < DEPTH and not isinstance(getattr(one, "__self__", None), type):
-            for value in _variables(one).values():
-                if type(value) not in _PLAIN and id(value) not in known:
-                    known.add(id(value))
-                    looked_into.append((value, depth + 1))
     return found
 
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type, ModuleType, BuiltinFunctionType)
-"""Types of what holds nothing that a function could write into."""
+"""Types of what holds no array."""
 
 
 def captured_inputs(problem: Problem) -> Arrays:
@@ -131,20 +124,21 @@ def captured_inputs(problem: Problem) -> Arrays:
     return tuple([array for array in calls.ends.captured if id(array) in own])
 
 
-def _held_by(f: object, name: str = "", depth: int = 0) -> Iterator[tuple[str, Array]]:
-    """Yields what the variables of a function, or the attributes of an object, hold, with their
-    names: arrays and anything else, down to the parameters of a module.
+def _reachable(f: object, ending: Callable[[Any], Any]) -> list[tuple[str, Any, Any]]:
+    """Returns what the variables of a function, or the attributes of an object, hold: each thing
+    once, with its name and with what `ending` returns for it. A thing for which that is not `None`
+    is not looked into; of plain functions and containers it is not asked.
     """
-    held = functional_of(f)
-    dot = f"{name}." if name else ""
-    if held is not None:
-        for key, array in held.parameters.items():
-            yield dot + key, array
-        return
-    yield name, f
-    if depth < DEPTH:
-        for key, value in _variables(f).items():
-            yield from _held_by(value, key if depth == 0 else dot + key, depth + 1)
+    known, found, looked_into = {id(f)}, [], [("", f, 0)]
+    for name, one, depth in looked_into:  # it grows on the way
+        end = None if type(one).__module__ == "builtins" else ending(one)
+        found.append((name, one, end))
+        if end is None and depth < DEPTH and not isinstance(getattr(one, "__self__", None), type):
+            for key, value in _variables(one).items():
+                if type(value) not in _PLAIN and id(value) not in known:
+                    known.add(id(value))
+                    looked_into.append((f"{name}.{key}" if name else key, value, depth + 1))
+    return found
 
 
 DEPTH = 3

@@ -129,7 +129,7 @@ def by_point(points: Mapping[str, Report], left_out: Sequence[str]) -> list[str]
     return lines
 
 
-def _row(name: str, report: Report) -> tuple[str, str, str]:
+def _row(name: str, report: Report) -> list[str]:
     reason = report.silent
     ranked = report.ranked
     words, doubts = "", [f for f in ranked if f.verdict is not Verdict.PASS]
@@ -139,7 +139,7 @@ def _row(name: str, report: Report) -> tuple[str, str, str]:
         words = "a kink: the automatic value lies between the slopes"
     elif not reason:
         words = f"{report.counts['comparisons']} comparisons"
-    return name, reason or str(report.verdict), words
+    return [name, reason or str(report.verdict), words]
 
 
 def _brief(finding: Finding) -> str:
