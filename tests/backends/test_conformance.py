@@ -52,8 +52,9 @@ def already_shown(name, check):
     scenario and those of second order, and every fault that the kit plants in each.
     JAX, which compiles each of them, sees those rules for one scenario of each kind of array, and
     the faults of elementwise functions (the next test has all of them), of half precision, and
-    those that elementwise functions do not have. What it does on its second device is the same for
-    every function: one of each kind of array is asked for.
+    those that elementwise functions do not have. What it does on its second device, and what it
+    takes for a cotangent or a tangent, is the same for every function: one of each kind of array is
+    asked for. Every scenario has its verdict on all engines.
     """
     scenario, _, what = check.partition("-")
     if name in ("torch.func", "array_api_strict") and (
@@ -71,7 +72,8 @@ def already_shown(name, check):
         return scenario not in ("elementwise", "low precision") and fault not in NOT_ELEMENTWISE
     if rule in SECOND_ORDER_RULES:
         return False
-    return (bool(rule) or "-on cpu:1" in check) and scenario not in EACH_KIND
+    once = bool(rule) or "-on cpu:1" in check or what.endswith(("-vjp", "-jvp"))
+    return once and scenario not in EACH_KIND
 
 
 SECOND_ORDER_RULES = {

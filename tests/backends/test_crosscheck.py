@@ -24,7 +24,6 @@ def softmax(xp, x):
 
 FUNCTIONS = {
     "softmax": (softmax, (RANDOM.normal(size=(3, 8)),)),
-    "sum": (lambda xp, x: xp.sum(x * x), (RANDOM.normal(size=2000),)),
     "inverse": (lambda xp, a: xp.linalg.inv(a), (MATRIX,)),
     "cholesky": (lambda xp, a: xp.linalg.cholesky(a @ xp.matrix_transpose(a)), (MATRIX,)),
     "saturated": (lambda xp, x: xp.tanh(x), (np.array([5.0, 9.0, 20.0]),)),
@@ -35,7 +34,7 @@ FUNCTIONS = {
     ("name", "dtype"),
     [
         *((name, "float64") for name in ("softmax", "cholesky", "saturated")),
-        *((name, "float32") for name in ("sum", "inverse")),
+        ("inverse", "float32"),
     ],
 )
 def test_one_function_on_both_engines_agrees(name, dtype):

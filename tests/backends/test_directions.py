@@ -40,7 +40,8 @@ def wave(xp):
 # ---------------------------------------------------------------- right derivatives
 
 
-@cells(("name", "k"), torch=CASES, jax=FEW[:1])
+# on JAX a point of the simplex is checked outside of 64-bit mode, below
+@cells(("name", "k"), torch=CASES)
 def test_a_right_derivative_passes_in_every_mode_and_order(adjudge_backend, name, k):
     x, f = adjudge_backend.array(POINTS[name][k]), wave(adjudge_backend.xp)
 

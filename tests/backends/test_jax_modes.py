@@ -9,8 +9,6 @@ from adjudge import GradcheckError, Status, Verdict, examine, gradcheck, gradgra
 
 pytestmark = pytest.mark.backend("jax")
 
-COMPOSITIONS = ["R", "F", "RR", "FR", "RF", "FF", "RRR"]
-
 
 @pytest.fixture
 def x(double):
@@ -108,7 +106,7 @@ def wrong_second(jnp, with_jvp):
 
 
 def test_a_wrong_second_derivative_is_wrong_in_every_composition_but_first_order(wrong_second, x):
-    report = examine(wrong_second(1.1), (x,), modes=COMPOSITIONS, seed=0)
+    report = examine(wrong_second(1.1), (x,), modes=["R", "F", "RR", "FR", "RF", "FF"], seed=0)
 
     passed = {mode for mode, verdict in report.modes.items() if verdict is Verdict.PASS}
     assert passed == {"R", "F"}

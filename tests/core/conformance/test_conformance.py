@@ -69,6 +69,9 @@ def test_inputs_are_held_exactly_by_the_narrowest_dtype_of_the_scenario():
             assert np.all(mantissa * 2**bits_kept == np.rint(mantissa * 2**bits_kept))
 
 
+EVERY_FAULT = ("elementwise", "several inputs and outputs", "squared modulus", "matrix product",
+               "captured constant", "no dimensions", "integer and boolean inputs")  # fmt: skip
+"""Scenarios of each kind of array; the others are tried with every other fault in turn."""
 IN_DOUBLE = [scenario.name for scenario in SCENARIOS if "float64" in scenario.dtypes]
 
 
@@ -79,7 +82,8 @@ def test_under_every_fault_that_applies_to_it_a_scenario_fails(numpy, name):
     applying = [f for f in FAULTS if applicable(subject, scenario, "float64", f)]
 
     assert len(applying) >= 5
-    for fault in applying:
+    # what a fault does is the same for all functions of a kind of array
+    for fault in applying if name in EVERY_FAULT else applying[IN_DOUBLE.index(name) % 2 :: 2]:
         engine = FaultyBackend(PlantedBackend(numpy, ClosedForms(scenario)), fault)
 
         report = examine(placed.function, placed.inputs, backend=engine, seed=0)

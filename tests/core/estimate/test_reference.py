@@ -157,7 +157,7 @@ def test_rounding_around_zero_is_no_derivative():
     given = reference.mpmath(exact_sum)
     x = np.random.default_rng(1).normal(size=4)
 
-    for seed in range(8):
+    for seed in range(3):
         assert examine(f, x, reference=given, seed=seed).verdict is Verdict.PASS
         assert examine(wrong, x, reference=given, seed=seed).verdict is Verdict.FAIL
 

@@ -242,7 +242,7 @@ def resolved(case, error):
 
 
 HARDEST = ("one part in a million", "one entry", "zero")
-"""What the further points of a set are tried with: what is found of these is found of more."""
+"""What the further points of a set are tried with in turn; its first point has every error."""
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ HARDEST = ("one part in a million", "one entry", "zero")
     [
         (*case, error)
         for case in CASES
-        for error in (HARDEST if case[1] else ERRORS)
+        for error in (HARDEST[case[1] % 3 :][:1] if case[1] else ERRORS)
         if resolved(case, error)
     ],
 )
