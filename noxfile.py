@@ -133,6 +133,13 @@ def engines(session: nox.Session) -> None:
     run_tests(session, "numpy", *ENGINES, paths=("tests/engines",))
 
 
+@nox.session(python=PYTHON, default=False)
+def page(session: nox.Session) -> None:
+    """Drives the page of a run in Chromium: apt-get install chromium chromium-driver."""
+    install(session, "test", "browser")
+    session.run("pytest", "tests/browser", *session.posargs)
+
+
 @nox.session(python=PYTHON, tags=["tests"])
 def adapter_autograd(session: nox.Session) -> None:
     """Runs the tests of the third-party adapter, a distribution of its own."""

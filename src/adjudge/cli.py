@@ -1,4 +1,4 @@
-"""This module is the command line: `adjudge check`, `replay`, `diff` and `backends`."""
+"""This module is the command line: `adjudge check`, `replay`, `diff`, `page` and `backends`."""
 
 from __future__ import annotations
 
@@ -27,10 +27,13 @@ from adjudge.suites import (
     github,
     junit,
     outlived,
+    page,
     read_known,
     read_run,
+    ready_for_page,
     repeated,
     run,
+    visible,
 )
 
 OK, FAILED, USAGE, UNDECIDED, UNCOLLECTED = 0, 1, 2, 3, 4
@@ -78,6 +81,15 @@ def _parser() -> argparse.ArgumentParser:
     diff.add_argument("before", metavar="OLD.json", type=Path)
     diff.add_argument("after", metavar="NEW.json", type=Path)
     diff.set_defaults(command=_diff)
+    pages = commands.add_parser(
+        "page",
+        help="write an earlier run as a page",
+        description="Writes a file that --json wrote as one page of HTML, which opens from disk. "
+        "Exit code 0, whatever the verdicts.",
+    )
+    pages.add_argument("report", metavar="REPORT.json", type=Path)
+    pages.add_argument("html", metavar="FILE.html", type=Path)
+    pages.set_defaults(command=_page)
     backends = commands.add_parser(
         "backends", help="list the engines, and how to install those that are missing"
     )
@@ -123,6 +135,7 @@ def _add_check(commands: Any) -> None:
     )
     check.add_argument("--json", type=Path, metavar="FILE", help="write the run as JSON")
     check.add_argument("--junit", type=Path, metavar="FILE", help="write the run as JUnit's XML")
+    check.add_argument("--html", type=Path, metavar="FILE", help="write the run as a page")
     check.add_argument(
         "--github", action="store_true", help="print annotations that GitHub puts at the lines"
     )
@@ -146,9 +159,11 @@ def _processes(text: str) -> int | str:
 
 def _check(parsed: argparse.Namespace) -> int:
     known = [] if parsed.known is None else read_known(parsed.known)
-    for path in (parsed.json, parsed.junit):
+    for path in (parsed.json, parsed.junit, parsed.html):
         if path is not None:
             _try_to_write(path)
+    if parsed.html is not None:
+        ready_for_page()
     found = collect(parsed.targets, parsed.keyword)
     if parsed.last_failed:
         _keep_last_failed(found)
@@ -240,6 +255,8 @@ def _write(report: RunReport, excused: Mapping[str, str], parsed: argparse.Names
         parsed.json.write_text(text, encoding="utf-8")
     if parsed.junit is not None:
         parsed.junit.write_text(junit(report, excused), encoding="utf-8")
+    if parsed.html is not None:
+        parsed.html.write_text(page(report, excused, file=parsed.json), encoding="utf-8")
     if parsed.github:
         for line in github(report, excused):
             sys.stdout.write(line + "\n")
@@ -277,7 +294,7 @@ def _screen(names: Sequence[str], *, quiet: bool) -> Iterator[Callable[[Result],
         bar = progress.add_task("", total=len(names))
 
         def show(result: Result) -> None:
-            text = Text(_clean("\n".join(lines(result))))
+            text = Text(visible("\n".join(lines(result))))
             text.stylize(colors[result.verdict], 0, len(result.verdict))
             console.print(text)
             progress.advance(bar)
@@ -298,7 +315,7 @@ def _brief(result: Result) -> str:
     )
 
 
-# ---------------------------------------------------------------- adjudge replay and diff
+# ---------------------------------------------------------------- adjudge replay, diff and page
 
 
 def _replay(parsed: argparse.Namespace) -> int:
@@ -353,6 +370,13 @@ def _diff(parsed: argparse.Namespace) -> int:
     return FAILED if any(change.worse for change in found) else OK
 
 
+def _page(parsed: argparse.Namespace) -> int:
+    _try_to_write(parsed.html)
+    text = page(read_run(parsed.report), file=parsed.report)
+    parsed.html.write_text(text, encoding="utf-8")
+    return OK
+
+
 # ---------------------------------------------------------------- adjudge backends
 
 
@@ -394,11 +418,5 @@ def _backends(parsed: argparse.Namespace) -> int:
 
 
 def _say(text: str, stream: TextIO | None = None) -> None:
-    """Writes `text` as a line to the stream. Control characters in it are shown as escapes, since
-    those of a user's string could otherwise change the terminal.
-    """
-    (stream or sys.stdout).write(_clean(text) + "\n")
-
-
-def _clean(text: str) -> str:
-    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+    """Writes `text` as a line to the stream."""
+    (stream or sys.stdout).write(visible(text) + "\n")

@@ -7,6 +7,7 @@ reverse mode.
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -267,6 +268,10 @@ class Report:
             lines += [rest] if rest else []
         lines.append(self.footer)
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """Returns the report as a notebook shows it."""
+        return f"<pre>{html.escape(str(self))}</pre>"
 
     @property
     def deciding(self) -> list[str]:

@@ -9,6 +9,7 @@ Its modules, each of which may import those above it:
 - `known`: failures that are known, with a reason and a date until which they may last.
 - `compare`: two runs side by side, and a run that is repeated.
 - `formats`: a run as JUnit's XML, and as annotations of GitHub.
+- `page`: a run as one page of HTML, with its template, its style and its script.
 
 Invariant: each case has exactly one result, whatever it did to its process, and neither its
 verdict nor its seed depends on the order of the cases or on who judges them. The room is not
@@ -19,7 +20,8 @@ from adjudge.suites.collect import Collection, Declared, Uncollected, collect
 from adjudge.suites.compare import Change, changes, repeated
 from adjudge.suites.formats import github, junit
 from adjudge.suites.known import Known, outlived, read_known
-from adjudge.suites.results import Ending, Place, Result, RunReport, read_run
+from adjudge.suites.page import page, ready_for_page
+from adjudge.suites.results import Ending, Place, Result, RunReport, read_run, visible
 from adjudge.suites.suite import run
 
 __all__ = [
@@ -37,8 +39,11 @@ __all__ = [
     "github",
     "junit",
     "outlived",
+    "page",
     "read_known",
     "read_run",
+    "ready_for_page",
     "repeated",
     "run",
+    "visible",
 ]

@@ -6,6 +6,7 @@ version: a file of another version is refused. Nothing in it is ever evaluated o
 
 from __future__ import annotations
 
+import html
 import json
 import math
 from collections import Counter
@@ -158,6 +159,10 @@ class RunReport:
         lines = [f"{result.name}: {result.headline}" for result in wrong]
         return "\n".join([*lines, self.summary])
 
+    def _repr_html_(self) -> str:
+        """Returns the run as a notebook shows it."""
+        return f"<pre>{html.escape(str(self))}</pre>"
+
     def to_dict(self) -> dict[str, Any]:
         """Returns the run as plain data."""
         return {
@@ -208,6 +213,13 @@ def read_json(path: Path) -> Any:
         raise InputError(f"{path} cannot be read: {error.strerror}", "check the path") from error
     except ValueError as error:
         raise InputError(f"{path} is no JSON: {error}", "give a file of --json") from error
+
+
+def visible(text: str) -> str:
+    """Returns a text in which characters that one cannot see are written as escapes: they could
+    change the terminal, or turn around what is read on a page.
+    """
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
 def _strict(value: Any) -> Any:

@@ -1,0 +1,394 @@
+"""This module writes a run as one page of HTML, which opens from disk and fetches nothing.
+
+Jinja2 writes what is seen at once: the summary, and a row for each case. What a case opens to is
+data in the page, of which its script makes text and never markup. What many cases have in common,
+such as their versions, stands in the page once. The page allows its own script and style alone, by
+their hashes, so that nothing that a report says can be executed even if it were not escaped.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from adjudge._version import __version__
+from adjudge.errors import InputError
+from adjudge.findings import Verdict
+from adjudge.suites.results import Ending, Result, RunReport, visible
+
+HERE = Path(__file__).parent
+WORST_FIRST = (
+    str(Verdict.FAIL),
+    *(ending.value for ending in Ending if ending is not Ending.JUDGED),
+    str(Verdict.INCONCLUSIVE),
+    str(Verdict.PASS),
+)
+"""The kinds of results, in the order in which the page has them."""
+LONGEST_TEXT = 20_000
+"""The number of characters of a text that the page holds. The rest is left out in words, since a
+traceback may have any length, and the page of thousands of cases must stay one that opens. This
+and the next number are ours."""
+MOST_ENTRIES = 40
+"""The number of entries of a case that the page holds."""
+
+
+def page(
+    report: RunReport, excused: Mapping[str, str] | None = None, *, file: Path | None = None
+) -> str:
+    """Returns a run as one page of HTML.
+
+    Args:
+        report: The run.
+        excused: The names of cases whose failure is known, with the reason.
+        file: The file of JSON that holds the same run, for the commands that repeat a case.
+
+    Raises:
+        InputError: Jinja2 is not installed.
+    """
+    ready_for_page()
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    known = excused or {}
+    results = sorted(report.results, key=lambda result: WORST_FIRST.index(result.kind))
+    data = _Data(report.seed, file)
+    cases = _visible([data.add(result) for result in results])
+    # A text cannot end the element or open a comment in it where it has none of these characters.
+    text = json.dumps({"cases": cases, "shared": _visible(data.values)}, separators=(",", ":"))
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    script, style = (HERE / name for name in ("page.js", "page.css"))
+    code, look = script.read_text(encoding="utf-8"), style.read_text(encoding="utf-8")
+    counts = Counter(result.kind for result in results)
+    environment = Environment(
+        loader=FileSystemLoader(HERE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("page.html").render(
+        title=_title(report),
+        rows=_visible([_row(result, known.get(result.name, "")) for result in results]),
+        kinds=[(kind, counts[kind]) for kind in WORST_FIRST if counts[kind]],
+        skipped=_visible(report.skipped),
+        seed=report.seed,
+        seconds=f"{report.seconds:.1f}",
+        version=__version__,
+        data=Markup(text),  # noqa: S704 escaped above
+        script=Markup(code),  # noqa: S704 a file of this package
+        style=Markup(look),  # noqa: S704 a file of this package
+        policy=f"default-src 'none'; base-uri 'none'; form-action 'none'; "
+        f"script-src {_hash(code)}; style-src {_hash(look)}",
+    )
+
+
+def ready_for_page() -> None:
+    """Raises before the work what a page would raise after it.
+
+    Raises:
+        InputError: Jinja2 is not installed.
+    """
+    try:
+        import jinja2  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise InputError(
+            "a page needs Jinja2, which is not installed", "pip install 'adjudge[suites]'"
+        ) from error
+
+
+def _visible(value: Any) -> Any:
+    """Returns plain data in which every text is `visible`."""
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, Mapping):
+        return {key: _visible(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_visible(item) for item in value]
+    return value
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+def _title(report: RunReport) -> str:
+    """Returns the heading: how many cases did not pass."""
+    total = len(report.results)
+    wrong = sum(result.verdict is not Verdict.PASS for result in report.results)
+    if not total:
+        return "No case was judged"
+    if not wrong:
+        return "The case passed" if total == 1 else f"All {total} cases passed"
+    return f"{wrong} of {total} case{'s' * (total != 1)} did not pass"
+
+
+# -- the row of a case
+
+
+def _row(result: Result, known: str) -> dict[str, str]:
+    """Returns what the table shows of a case: beside the columns, what is wrong, and the reason why
+    its failure is known.
+    """
+    report = result.report
+    return {
+        "kind": result.kind,
+        "name": result.name,
+        "message": "" if result.verdict is Verdict.PASS else _message(result),
+        "known": known,
+        "engine": "" if report is None else _engine(report),
+        "seconds": f"{result.seconds:.2f}",
+        **_worst(report),
+    }
+
+
+def _message(result: Result) -> str:
+    """Returns the headline; where the row has the entry and its numbers, the likely mistake in
+    their place.
+    """
+    report = result.report
+    if report is None or not _worst_entry(report):
+        return result.headline
+    verdicts = [found["verdict"] for found in report["findings"]]
+    if result.verdict not in verdicts:
+        return result.headline
+    first = report["findings"][verdicts.index(result.verdict)]
+    detail = first.get("detail")
+    mistake = detail.get("mistake") if isinstance(detail, Mapping) else None
+    return ": ".join(filter(None, (report["function"], first["status"], mistake)))
+
+
+def _engine(report: Mapping[str, Any]) -> str:
+    made = report["provenance"]
+    return f"{made['backend']} {made['dtype']}"
+
+
+def _worst(report: Mapping[str, Any] | None) -> dict[str, str]:
+    """Returns the worst entry in words. Of a case that passed there is only the largest relative
+    error that any comparison accepted.
+    """
+    words = dict.fromkeys(("entry", "automatic", "reference", "relative"), "")
+    if report is None:
+        return words
+    if _agreed(report):
+        return words | {"relative": f"≤ {_float(report['resolution']):.1e}"}
+    worst = _worst_entry(report)
+    if worst is None:
+        return words
+    return {
+        "entry": _name(worst),
+        "automatic": f"{_float(worst['automatic']):.6g}",
+        "reference": f"{_float(worst['reference']):.6g}",
+        "relative": f"{_relative(worst):.2g}".replace("inf", "∞"),
+    }
+
+
+def _agreed(report: Mapping[str, Any]) -> bool:
+    return report["verdict"] == Verdict.PASS and bool(report["counts"]["comparisons"])
+
+
+def _worst_entry(report: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Returns the entry that is off by most; of a case that passed none is."""
+    if report["verdict"] == Verdict.PASS:
+        return None
+    return max((entry for _, entry in _entries(report)), key=_excess, default=None)
+
+
+def _entries(report: Mapping[str, Any], at: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yields the entries of a report, and of those points that decide something."""
+    for entry in report["entries"]:
+        yield at, entry
+    for point, part in report.get("points", {}).items():
+        if not part["silent"]:
+            yield from _entries(part, point)
+
+
+def _name(entry: Mapping[str, Any]) -> str:
+    return f"d {entry['of']} / d {entry['wrt']}"
+
+
+def _float(number: Any) -> float:
+    """Returns a number of a report, in which those that are not finite are strings."""
+    return float(number)
+
+
+def _gap(entry: Mapping[str, Any]) -> float:
+    return abs(_float(entry["automatic"]) - _float(entry["reference"]))
+
+
+def _excess(entry: Mapping[str, Any]) -> float:
+    """Returns the difference in multiples of what was allowed, as `Entry.excess` has it."""
+    gap, allowed = _gap(entry), _float(entry["allowed"])
+    if not math.isfinite(gap):
+        return math.inf
+    return gap / allowed if allowed > 0 else math.inf if gap else 0.0
+
+
+def _relative(entry: Mapping[str, Any]) -> float:
+    gap, reference = _gap(entry), abs(_float(entry["reference"]))
+    return gap / reference if reference else math.inf if gap else 0.0
+
+
+# -- what a case opens to
+
+
+@dataclass
+class _Data:
+    """The data of the cases; what several of them have in common is in `values` once."""
+
+    seed: int
+    file: Path | None
+    values: list[Any] = field(default_factory=list)
+    _places: dict[str, int] = field(default_factory=dict)
+
+    def shared(self, value: Any) -> int:
+        """Returns the place of a value among those that are in the page once."""
+        place = self._places.setdefault(json.dumps(value), len(self.values))
+        if place == len(self.values):
+            self.values.append(value)
+        return place
+
+    def add(self, result: Result) -> dict[str, Any]:
+        """Returns what the page's script needs of a case: its sort keys and its details."""
+        report = result.report
+        data: dict[str, Any] = {
+            "key": self._keys(result),
+            "seed": result.seed,
+            "command": self._command(result),
+        }
+        if result.file:
+            data["file"] = self.shared(result.file)
+            data["line"] = result.line
+        if result.place is not None:
+            data["target"] = self.shared(result.place.target)
+            data["variable"] = result.place.key
+        if result.verdict is Verdict.PASS:
+            data["headline"] = result.headline
+        if report is None or (report.get("points") and result.verdict is not Verdict.PASS):
+            data["text"] = _cut(result.details)
+        if report is not None:
+            data |= self._judged(report)
+        return {key: value for key, value in data.items() if value not in ("", [])}
+
+    def _judged(self, report: Mapping[str, Any]) -> dict[str, Any]:
+        entries = sorted(_entries(report), key=lambda one: -_excess(one[1]))
+        modes = list(report["modes"])
+        ways = report.get("ways") or ({"": report["modes"]} if len(modes) > 1 else {})
+        matrix = [[way, *(row.get(mode, "–") for mode in modes)] for way, row in ways.items()]
+        points = report.get("points", {}).items()
+        return {
+            "findings": [
+                [
+                    found["verdict"],
+                    found["status"],
+                    ", ".join(filter(None, (found["mode"], found.get("way", "")))),
+                    _cut(found["text"]),
+                ]
+                for found in report["findings"]
+            ],
+            "entries": [_cells(at, entry) for at, entry in entries[:MOST_ENTRIES]],
+            "more": max(0, len(entries) - MOST_ENTRIES),
+            "matrix": self.shared([["", *modes], *matrix]) if matrix else "",
+            "points": [[name, part["silent"] or part["verdict"]] for name, part in points],
+            "counts": self.shared(list(report["counts"].items())),
+            "stages": self.shared(
+                [
+                    [name, one["reached"], one["decided"]]
+                    for name, one in report.get("stages", {}).items()
+                ]
+            ),
+            "settings": self.shared([*_settings(report)]),
+            "power": self.shared(
+                [[f"relative error {x}", f"{p:.1%}"] for x, p in report.get("power", {}).items()]
+                if report["verdict"] != Verdict.FAIL
+                else []
+            ),
+        }
+
+    def _keys(self, result: Result) -> list[Any]:
+        """Returns what each column is sorted by; `None` stands last in either direction."""
+        rank, report = WORST_FIRST.index(result.kind), result.report
+        engine = entry = None
+        numbers: list[float | None] = [None, None, None]
+        if report is not None:
+            engine, worst = self.shared(_engine(report)), _worst_entry(report)
+            if _agreed(report):
+                numbers[2] = _float(report["resolution"])
+            elif worst is not None:
+                entry = _name(worst)
+                numbers = [_float(worst[name]) for name in ("automatic", "reference")]
+                numbers.append(_relative(worst))
+        return [rank, engine, entry, *map(_number, numbers), round(result.seconds, 4)]
+
+    def _command(self, result: Result) -> str:
+        """Returns the command that repeats a case, or none where no command can do that."""
+        if result.place is None:
+            return ""
+        if self.file is not None and self.file.suffix == ".json":  # as replay takes it apart
+            return f"adjudge replay {_quoted(f'{self.file}:{result.name}')}"
+        target = f"{result.place.target}:{result.place.key}"
+        if result.name == target:  # alone it has another name, and so another seed
+            return ""
+        return f"adjudge check {_quoted(target)} --seed {self.seed}"
+
+
+def _cells(at: str, entry: Mapping[str, Any]) -> list[str]:
+    return [
+        _name(entry) + (f" at {at}" if at else ""),
+        entry["mode"],
+        f"{_float(entry['automatic']):.12g}",
+        f"{_float(entry['reference']):.12g} ± {_float(entry['error']):.1g}",
+        f"{_gap(entry):.3g}",
+        f"{_float(entry['allowed']):.3g}",
+        entry["method"],
+    ]
+
+
+def _settings(report: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yields the versions and settings of a check, without its seed."""
+    made, tolerance = report["provenance"], report.get("tolerance", {})
+    yield "engine", f"{made['backend']} {made['version']}"
+    yield "device", made["device"]
+    yield "dtype", ", ".join(filter(None, (made["dtype"], made.get("note", ""))))
+    yield "mode", made["mode"]
+    yield from (
+        (f"tolerance {name}", f"{_float(value):.3g}") for name, value in tolerance.items() if value
+    )
+    yield "numpy", made["numpy"]
+    yield "adjudge", made["adjudge"]
+    if beyond := report.get("beyond"):
+        yield "looked at as well", ", ".join(beyond)
+
+
+def _number(value: float | None) -> float | str | None:
+    """Returns a number as JSON has it: those beyond all others are strings."""
+    return value if value is None or math.isfinite(value) else str(value)
+
+
+def _cut(text: str) -> str:
+    more = len(text) - LONGEST_TEXT
+    return text if more <= 0 else f"{text[:LONGEST_TEXT]}\n… {more} more characters are left out"
+
+
+def _quoted(text: str) -> str:
+    """Returns a text as one word of a shell. Characters that one cannot see are written in the way
+    of bash and zsh, since they would make the command another one than it looks.
+    """
+    if text.isprintable():
+        return shlex.quote(text)
+    escaped = re.sub(r"[\\']", r"\\\g<0>", text)
+    return f"$'{''.join(c if c.isprintable() else _escape(c) for c in escaped)}'"
+
+
+def _escape(character: str) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogatepass"))
