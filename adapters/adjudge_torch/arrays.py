@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from adjudge.engine import Array, ArrayInfo, ArrayOperations, HostArray, memory_span
 from adjudge_torch import sparse
 
+PLAIN = (torch.Tensor, torch.nn.Parameter)
 VALUELESS = "meta tensors have a shape and a dtype, and hold no values"
 
 
@@ -28,7 +29,7 @@ class TorchArrays(ArrayOperations):
         layout = _name(array.layout)
         if array.layout is not torch.strided and sparse.is_sparse(array):
             layout = f"{layout} ({array.sparse_dim()} sparse, {array.dense_dim()} dense dimensions)"
-        return ArrayInfo(tuple(array.shape), _name(array.dtype), str(array.device), layout)
+        return ArrayInfo(tuple(array.shape), _name(array.dtype), _name(array.device), layout)
 
     # the namespace of array-api-compat takes ten times as long to say these
 
@@ -48,11 +49,12 @@ class TorchArrays(ArrayOperations):
         return ["float64", "float32", "float16", "bfloat16", "complex128", "complex64"]
 
     def to_host(self, array: Array, like: Array | None = None) -> HostArray:
-        tensor, pattern = array.detach(), array if like is None else like
-        plain = type(tensor) is torch.Tensor and tensor.layout is pattern.layout is torch.strided
+        pattern = array if like is None else like
+        plain = type(array) in PLAIN and array.layout is pattern.layout is torch.strided
         # force: conjugate and negative views and zero tensors (of forward AD) become values
-        if plain and tensor.dtype is torch.float64 and tensor.is_cpu:  # as most are
-            return np.array(tensor.numpy(force=True))
+        if plain and array.dtype is torch.float64 and array.is_cpu:  # as most are
+            return np.array(array.numpy(force=True))
+        tensor = array.detach()
         if tensor.is_meta:
             raise self.lacks("reading a tensor on device 'meta'", VALUELESS)
         if is_wrapper(tensor):
@@ -70,7 +72,8 @@ class TorchArrays(ArrayOperations):
 
     def from_host(self, host: HostArray, like: Array) -> Array:
         tensor = torch.from_numpy(np.array(host))
-        if is_wrapper(like):
+        plain = type(like) in PLAIN
+        if not plain and is_wrapper(like):
             made = like.detach().clone()
             made.copy_(tensor.to(dtype=like.dtype, device=like.device))
             return made.requires_grad_(like.requires_grad)
@@ -80,9 +83,11 @@ class TorchArrays(ArrayOperations):
             tensor = self._in_layout(tensor, like)
         elif tensor.stride() != like.stride():
             tensor = _in_strides(tensor, like)
-        if type(like) not in (torch.Tensor, torch.nn.Parameter):
+        if not plain:
             tensor = tensor.as_subclass(type(like))
-        tensor.requires_grad_(like.requires_grad)
+        if not like.requires_grad:
+            return tensor
+        tensor.requires_grad_()
         return tensor if like.is_leaf else tensor.clone()
 
     def _in_layout(self, tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
@@ -105,8 +110,10 @@ class TorchArrays(ArrayOperations):
 
     def copy(self, array: Array) -> Array:
         copied = array.detach().clone()
+        if type(copied) is not torch.Tensor or copied.layout is not torch.strided:
+            return copied
         # clone keeps the strides of dense memory only
-        return _in_strides(copied, array) if type(copied) is torch.Tensor else copied
+        return copied if copied.stride() == array.stride() else _in_strides(copied, array)
 
     def place(self, array: Array, device: str) -> Array:
         there = self._device(device)
@@ -123,17 +130,16 @@ class TorchArrays(ArrayOperations):
         return widened.requires_grad_(array.requires_grad)
 
     def noncontiguous(self, array: Array) -> Array:
-        if array.numel() == 0 or sparse.is_sparse(array) or is_wrapper(array):
+        if array.numel() == 0 or array.layout is not torch.strided or is_wrapper(array):
             return array
         # Not new_empty: what a rule that ignores strides makes of the gaps has to be repeatable.
-        wide = array.new_zeros((*array.shape, 2))
-        wide[..., 0] = array
-        return wide[..., 0].detach()
+        spread = array.new_zeros((*array.shape, 2)).select(-1, 0)
+        return spread.copy_(array.detach())
 
     def expanded(self, array: Array) -> Array | None:
         if array.numel() < 2 or array.layout is not torch.strided or is_wrapper(array):
             return None
-        return array.detach().reshape(-1)[0].clone().expand(array.shape)
+        return array.detach().as_strided((), ()).clone().expand(array.shape)
 
     def stored_only(self) -> Self:
         return type(self)(stored_only=True)
@@ -151,14 +157,14 @@ def is_wrapper(tensor: torch.Tensor) -> bool:
     reaches the tensors in it.
     """
     kind = type(tensor)
-    if kind is torch.Tensor or kind is torch.nn.Parameter:
-        return False
-    return kind.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl
+    return (
+        kind not in PLAIN and kind.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl
+    )
 
 
 @cache
-def _name(kind: torch.dtype | torch.layout) -> str:
-    """Returns the name of a dtype or a layout without that of the library."""
+def _name(kind: torch.dtype | torch.layout | torch.device) -> str:
+    """Returns the name of a dtype, a layout or a device without that of the library."""
     return str(kind).removeprefix("torch.")
 
 

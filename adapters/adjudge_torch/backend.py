@@ -111,19 +111,50 @@ class TorchBackend(_Torch):
         return (replaced(FunctionalBackend(), arrays=self.arrays, environment=self.environment),)
 
     def vjp(self, f: FlatFunction, x: Arrays) -> tuple[Arrays, Pullback]:
-        x = tuple(_recording(leaf) for leaf in x)
+        x = tuple(map(_recording, x))
         ends = edges(x)
         y = f(x)
+        return y, partial(self._gradients, y, ends)
 
-        return y, partial(self._pulled_back, y, ends)
-
-    def _pulled_back(self, y: Arrays, ends: Arrays, w: MaybeArrays) -> MaybeArrays:
-        """Returns the gradients at the `ends` of what was recorded of `y`."""
+    def _gradients(
+        self, y: Arrays, ends: Arrays, w: MaybeArrays, *, create_graph: bool = False
+    ) -> MaybeArrays:
+        """Returns the gradients at the `ends` of what was recorded of `y`; with `create_graph` they
+        can be differentiated again.
+        """
+        outputs: list[torch.Tensor] = []
+        cotangents: list[torch.Tensor] = []
+        undefined = False
+        output: Any
+        for output, cotangent in zip(y, w, strict=True):
+            if cotangent is None or not output.requires_grad:
+                continue
+            if cotangent is UNDEFINED:
+                # the node that PyTorch's own checker uses: it passes an undefined gradient on
+                output = torch._C._functions.UndefinedGrad()(output)
+                cotangent = output.detach()  # of the right layout; the node drops its values
+                undefined = True
+            outputs.append(output)
+            cotangents.append(cotangent)
+        if not outputs:
+            return (None,) * len(ends)
         try:
-            return _gradients(y, ends, w, create_graph=False)
+            found: Any = torch.autograd.grad(
+                outputs,
+                ends,
+                cotangents,
+                retain_graph=True,
+                create_graph=create_graph,
+                allow_unused=True,
+            )
         except RuntimeError as error:
             self.refuse("reverse mode (vjp)", error)
             raise
+        for gradient in () if undefined else found:
+            if gradient is None:
+                _require_derivatives(outputs)
+                break
+        return tuple(found)
 
     def jvp(self, f: FlatFunction, x: Arrays, v: MaybeArrays) -> tuple[Arrays, MaybeArrays]:
         try:
@@ -144,18 +175,16 @@ class TorchBackend(_Torch):
 
     def vjp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:
         def gradient_map(x_and_w: Arrays) -> Arrays:
-            x = tuple(_recording(leaf) for leaf in x_and_w[:x_count])
+            x = tuple(map(_recording, x_and_w[:x_count]))
             ends = edges(x)
-            y = f(x)
-            with self.refusing("reverse mode (vjp)"):
-                g = _gradients(y, ends, x_and_w[x_count:], create_graph=True)
+            g = self._gradients(f(x), ends, x_and_w[x_count:], create_graph=True)
             return self.arrays.zeros_for_absent(g, x)
 
         return gradient_map
 
     def jvp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:
         def tangent_map(x_and_v: Arrays) -> Arrays:
-            x, v = tuple(_recording(leaf) for leaf in x_and_v[:x_count]), x_and_v[x_count:]
+            x, v = tuple(map(_recording, x_and_v[:x_count])), x_and_v[x_count:]
             with self.refusing("forward mode (jvp)"):
                 y, jv = self._duals(f, x, v)  # what is recorded of tangents can be pulled back
             return self.arrays.zeros_for_absent(jv, y)
@@ -220,7 +249,7 @@ class ClosureBackend(TorchBackend):
     def vjp(self, f: FlatFunction, x: Arrays) -> tuple[Arrays, Pullback]:
         values = x[self._here]
         with holding(self._closed, values):
-            recorded = self._with_closed(tuple(_recording(leaf) for leaf in x), self._closed)
+            recorded = self._with_closed(tuple(map(_recording, x)), self._closed)
             start = captured.sequence()
             y = f(recorded)
             captured.require_own_history(y, start)
@@ -228,7 +257,7 @@ class ClosureBackend(TorchBackend):
 
         def pullback(w: MaybeArrays) -> MaybeArrays:
             with holding(self._closed, values):
-                return self._pulled_back(y, ends, w)
+                return self._gradients(y, ends, w)
 
         return y, pullback
 
@@ -330,32 +359,6 @@ def _recording(leaf: torch.Tensor) -> torch.Tensor:
         if "functorch transform" in str(error):
             return leaf
         raise
-
-
-def _gradients(y: Arrays, x: Arrays, w: MaybeArrays, *, create_graph: bool) -> MaybeArrays:
-    """Returns `J* w`; with `create_graph` it can be differentiated again."""
-    outputs: list[torch.Tensor] = []
-    cotangents: list[torch.Tensor] = []
-    output: Any
-    for output, cotangent in zip(y, w, strict=True):
-        if cotangent is None or not output.requires_grad:
-            continue
-        if cotangent is UNDEFINED:
-            # the node that PyTorch's own checker uses: it passes an undefined gradient on
-            output = torch._C._functions.UndefinedGrad()(output)
-            cotangent = output.detach()  # of the right layout; the node drops its values
-        outputs.append(output)
-        cotangents.append(cotangent)
-    if not outputs:
-        return (None,) * len(x)
-    found: Any = torch.autograd.grad(
-        outputs, x, cotangents, retain_graph=True, create_graph=create_graph, allow_unused=True
-    )
-    for gradient in found:
-        if gradient is None:
-            _require_derivatives(outputs)
-            break
-    return tuple(found)
 
 
 def _require_derivatives(outputs: Sequence[torch.Tensor]) -> None:

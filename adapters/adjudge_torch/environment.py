@@ -54,7 +54,6 @@ _DEFAULTS = (
     # Where denormal numbers are flushed, the processor takes the smallest of them for zero.
     Setting(partial(operator.lt, 0.0, 5e-324), _set_denormal),
 )
-_DEVICE = Setting(torch.cuda.current_device, torch.cuda.set_device)
 
 
 class TorchEnvironment(Environment):
@@ -71,9 +70,8 @@ class TorchEnvironment(Environment):
     @contextmanager
     def isolation(self, leaves: Sequence[Array]) -> Iterator[None]:
         cuda = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
-        settings = _DEFAULTS if not cuda else (*_DEFAULTS, _DEVICE)
-        before = [setting.read() for setting in settings]
-        generator, numbers = torch.get_rng_state(), _Settings()
+        generator, settings = torch.default_generator.get_state(), _Settings()
+        device = torch.cuda.current_device() if cuda else 0
         try:
             with (
                 torch.random.fork_rng(devices=cuda) if cuda else nullcontext(),
@@ -82,14 +80,13 @@ class TorchEnvironment(Environment):
             ):
                 yield
         finally:
-            torch.set_rng_state(generator)
-            for setting, value in zip(settings, before, strict=True):
-                if setting.read() != value:
-                    setting.write(value)
-            numbers.put_back()
+            torch.default_generator.set_state(generator)
+            if cuda:
+                torch.cuda.set_device(device)
+            settings.put_back()
 
     def random_state(self) -> Hashable:
-        cpu = torch.get_rng_state().numpy().tobytes()
+        cpu = torch.default_generator.get_state().numpy().tobytes()
         if not (torch.cuda.is_initialized() and torch.cuda.is_available()):
             return _RandomState((cpu,))
         gpus = torch.cuda.get_rng_state_all()
@@ -330,11 +327,11 @@ def _places() -> tuple[tuple[str, ...], tuple[Any, ...], tuple[str, ...]]:
 
 
 def _now() -> tuple[Any, ...]:
-    """Returns every setting of precision as it takes effect, to be compared."""
+    """Returns the defaults, and every setting of precision as it takes effect, to be compared."""
     _, places, reductions = _places()
-    cuda: Any = torch.backends.cuda.matmul
-    found: list[Any] = list(map(_OWN_PRECISION, places))
-    found += map(partial(getattr, cuda), reductions)
+    found: list[Any] = [setting.read() for setting in _DEFAULTS]
+    found += map(_OWN_PRECISION, places)
+    found += map(partial(getattr, torch.backends.cuda.matmul), reductions)
     try:
         found += (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32)
     except RuntimeError:  # newer settings were used, so that one of the older ones is unreadable
@@ -346,7 +343,7 @@ _OWN_PRECISION = operator.attrgetter("fp32_precision")
 
 
 class _Settings:
-    """Every setting of precision, as it is when this is made.
+    """The defaults, and every setting of precision, as they are when this is made.
 
     Where nothing is inherited, each setting is the value that takes effect, and nothing is to be
     put back where none of these values has changed. Elsewhere each setting has to be read by
@@ -356,19 +353,24 @@ class _Settings:
     def __init__(self) -> None:
         """The settings are read."""
         self.effective = _now()
-        own: dict[str, Any] = dict(zip(_places()[0], self.effective, strict=False))
+        own: dict[str, Any] = dict(
+            zip(_places()[0], self.effective[len(_DEFAULTS) :], strict=False)
+        )
         self.plain = own.get("", "none") == "none" == own.get("cudnn", "none")
         self.own = own if self.plain else _own()
 
     def put_back(self) -> None:
-        """Sets what has changed: the newer settings as they are by themselves, the flags of sums,
-        and the two older settings, where these are readable.
+        """Sets what has changed: the defaults, the newer settings as they are by themselves, the
+        flags of sums, and the two older settings, where these are readable.
         """
         if self.plain and _now() == self.effective:
             return
+        for setting, value in zip(_DEFAULTS, self.effective, strict=False):
+            if setting.read() != value:
+                setting.write(value)
         paths, _, reductions = _places()
         cuda: Any = torch.backends.cuda.matmul
-        *flags, matmul, convolution = self.effective[len(paths) :]
+        *flags, matmul, convolution = self.effective[len(_DEFAULTS) + len(paths) :]
         for path, value in self.own.items():
             if (matmul is None or convolution is None) and _precision(path) != value:
                 _set(path, value)

@@ -103,7 +103,7 @@ def norm(terms: Vector) -> Vector:
 
     Where squares might overflow or underflow, the terms are divided by the largest of them first.
     """
-    plain = np.sqrt(np.einsum("...i,...i->...", terms, terms))  # a sum that overflows is infinite
+    plain = np.sqrt(np.vecdot(terms, terms))  # a sum that overflows is infinite
     if ((plain > 1e-140) & (plain < 1e140)).all() or not terms.any():
         return np.asarray(plain)
     largest = np.max(np.abs(terms), axis=-1, initial=0.0)

@@ -4,9 +4,10 @@ each of them once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import attrgetter
 from typing import TypeAlias
 
 import numpy as np
@@ -62,7 +63,7 @@ from adjudge.problem import (
     require_outputs,
 )
 from adjudge.properties import Identities, restricted
-from adjudge.report import Provenance, combined, place
+from adjudge.report import Provenance, combined
 
 Image: TypeAlias = tuple[Vector, Vector]
 """A probe, and the result of a rule at it."""
@@ -201,14 +202,14 @@ def provenance_of(problem: Problem, settings: Settings, full: bool, note: str = 
     """Returns the provenance of the numbers of this check. `full` says that some Jacobian was
     compared in full, and `note` says how the judgements were made.
     """
-    infos = [leaf.info for leaf in problem.X.leaves]
+    leaves = problem.X.leaves
     return Provenance(
         problem.backend.name,
         problem.backend.environment.version,
         __version__,
         np.__version__,
-        "+".join(dict.fromkeys([info.device for info in infos])),
-        "+".join(dict.fromkeys([info.dtype for info in infos])),
+        "+".join(dict.fromkeys(map(attrgetter("info.device"), leaves))),
+        "+".join(dict.fromkeys(map(attrgetter("info.dtype"), leaves))),
         settings.seed,
         "full" if full else "projected",
         ", ".join([*([note] if note else []), *problem.constraints]),
@@ -271,14 +272,14 @@ class Matrix:
         Raises `InputError` where the budget is too small for a comparison in each.
         """
         compositions = by_modes_taken(self.modes, self.settings)
-        steps = [(way, *one) for way in (None, *ways) for one in compositions]
-        budgets = shares(self.problem, [(taken, settings) for _, taken, settings in steps])
-        for (way, taken, settings), _ in zip(steps, budgets, strict=True):
-            if way is None:
+        steps = compositions * (1 + len(ways))
+        for k, (taken, settings) in enumerate(steps):
+            share_budget(self.problem, steps, k)
+            if k < len(compositions):
                 self._judge_as_usual(taken, settings)
             else:
-                self._judge_beside(way, taken, settings)
-        self._pass_over({way.name: way for way in ways})
+                self._judge_beside(ways[k // len(compositions) - 1], taken, settings)
+        self._pass_over(ways)
 
     # ---- The usual way
 
@@ -418,7 +419,7 @@ class Matrix:
         for mode, found in rows_of([outcome]).items():
             row[mode] = combined([found, row[mode]]) if mode in row else found
 
-    def _pass_over(self, ways: Mapping[str, Way]) -> None:
+    def _pass_over(self, ways: Sequence[Way]) -> None:
         """Makes a note of each mode that is not offered in one way and judged in another, unless
         the caller named a way in which nothing can be judged.
         """
@@ -427,7 +428,7 @@ class Matrix:
                 where = [
                     w for w, row in self.rows.items() if isinstance(row.get(finding.mode), Verdict)
                 ]
-                named = finding.way in ways and ways[finding.way].asked
+                named = any(way.asked for way in ways if way.name == finding.way)
                 barren = named and not any(
                     isinstance(o, Verdict) for o in self.rows[finding.way].values()
                 )
@@ -457,36 +458,34 @@ def _without(settings: Settings, letter: str) -> Settings:
 
 
 def by_modes_taken(modes: Sequence[str], settings: Settings) -> list[tuple[str, Settings]]:
-    """Returns the modes taken before the outermost derivative, each with the settings that say in
-    which modes the outermost derivative is to be judged.
+    """Returns the modes taken before the outermost derivative of `modes`, which are in order, each
+    with the settings that say in which modes the outermost derivative is to be judged.
     """
-    before = dict.fromkeys([mode[1:] for mode in sorted(modes, key=place)])
-    found = []
-    for taken in before:
+    found: list[tuple[str, Settings]] = []
+    for taken in dict.fromkeys([mode[1:] for mode in modes]):
         letters = "R" * ("R" + taken in modes) + "F" * ("F" + taken in modes)
         same = letters == settings.letters
         found.append((taken, settings if same else replace(settings, letters=letters)))
     return found
 
 
-def shares(problem: Problem, steps: Sequence[tuple[str, Settings]]) -> Iterator[None]:
-    """Sets the budget of one composition after the other, as a share of what is left in proportion
-    to need.
+def share_budget(problem: Problem, steps: Sequence[tuple[str, Settings]], k: int) -> None:
+    """Sets the budget of one of several compositions, as a share of what is left in proportion to
+    need.
 
     Raises `InputError` where the whole budget is too small for a comparison in each.
     """
-    budget = steps[0][1].max_evaluations
+    budget = steps[k][1].max_evaluations
+    if budget is None:
+        return
     needs = [least_work(taken, settings.letters) for taken, settings in steps]
-    if budget is not None and budget < sum(needs):
+    if budget < sum(needs):
         raise InputError(
             f"max_evaluations={budget} has no room for a single comparison in each mode",
             f"give at least {sum(needs)}, or None for no limit",
         )
-    for k, need in enumerate(needs):
-        if budget is not None:
-            left = budget - problem.counts.spent
-            problem.counts.limit = problem.counts.spent + left * need // sum(needs[k:])
-        yield
+    left = budget - problem.counts.spent
+    problem.counts.limit = problem.counts.spent + left * needs[k] // sum(needs[k:])
 
 
 def judge_or_report(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -20,7 +19,7 @@ from adjudge.check.mode_matrix import (
     judged,
     provenance_of,
     rows_of,
-    shares,
+    share_budget,
     ways_of,
 )
 from adjudge.check.one_problem import Judgement
@@ -28,9 +27,9 @@ from adjudge.check.options import Options, Settings, problem_of, settings_of
 from adjudge.check.surroundings import judged_with_replay, noticed, surroundings
 from adjudge.check.unchecked import Extend, with_flat_inputs, with_what_f_closes_over
 from adjudge.engine import ByHand
-from adjudge.findings import Beyond, Entry, Finding, Outcome, worst
+from adjudge.findings import Beyond, Entry, Finding, Outcome, Verdict, worst
 from adjudge.jacobian import ERRORS, Tally
-from adjudge.problem import Counts, Problem, observe, over_reverse
+from adjudge.problem import Problem, observe, over_reverse
 from adjudge.report import Report, StageCount, combined, place
 
 
@@ -52,8 +51,8 @@ def at_one_point(f: Callable[..., Any], inputs: Any, options: Options) -> Report
         outcomes[0].findings += noticed(problem, seen, outcomes)
         if matrix.double is not None:
             outcomes[-1].findings += matrix.double.refusal(settings)
-        rows, note = matrix.rows if named else {}, _note_of(settings, matrix.double)
-        report = report_of(f, problem, settings, outcomes, note, rows)
+        note = _note_of(settings, matrix.double)
+        report = report_of(f, problem, settings, outcomes, note, matrix.rows)
         return with_flat_inputs(report, problem, outcomes)
 
     return with_what_f_closes_over(check, f, problem_of(f, inputs, options), options)
@@ -100,7 +99,7 @@ def of_second_order(
 
         def judge() -> tuple[list[Judgement], DoublePrecision | None]:
             double = double_precision_of(problem, settings)
-            next(shares(problem, [("R", settings)]))
+            share_budget(problem, [("R", settings)], 0)
             taken = Composition(problem, "R", derive, double, provenance)
             found = judge_composition(taken, settings)
             outcome = found.outcome
@@ -115,7 +114,8 @@ def of_second_order(
         outcomes[0].findings += noticed(problem, seen, outcomes)
         if double is not None:
             outcomes[0].findings += double.refusal(settings)
-        return report_of(f, problem, settings, outcomes, _note_of(settings, double))
+        rows, note = {"": rows_of(outcomes)}, _note_of(settings, double)
+        return report_of(f, problem, settings, outcomes, note, rows)
 
     return with_what_f_closes_over(check, f, problem_of(f, inputs, options), options)
 
@@ -132,17 +132,9 @@ def _power(tallies: Sequence[Tally]) -> dict[float, float]:
             # An entry shows where its input does and its output does.
             part = outputs.shown[k] / outputs.weighed if outputs.weighed else 1.0
             shown[error] += inputs.shown[k] * part
-    return {error: n / weighed for error, n in shown.items()} if weighed else {}
-
-
-def _stages(outcomes: Sequence[Judgement]) -> dict[str, StageCount]:
-    """Returns, by stage, how many columns it was tried on and how many it decided."""
-    reached: Counter[str] = Counter()
-    decided: Counter[str] = Counter()
-    for outcome in outcomes:
-        reached.update(outcome.reached)
-        decided.update(outcome.decided)
-    return {stage: StageCount(reached[stage], decided[stage]) for stage in reached}
+    for error in ERRORS if weighed else ():
+        shown[error] /= weighed
+    return shown if weighed else {}
 
 
 def stages_of(reports: Iterable[Report]) -> dict[str, StageCount]:
@@ -167,71 +159,74 @@ def function_name(f: Callable[..., Any]) -> str:
     return getattr(f, "__qualname__", None) or type(f).__qualname__
 
 
-def _sorted(row: Mapping[str, Outcome]) -> dict[str, Outcome]:
-    return {mode: row[mode] for mode in sorted(row, key=place)}
-
-
 def report_of(
     f: Callable[..., Any],
     problem: Problem,
     settings: Settings,
     outcomes: Sequence[Judgement],
-    note: str = "",
-    ways: Mapping[str, Mapping[str, Outcome]] | None = None,
+    note: str,
+    rows: Mapping[str, Mapping[str, Outcome]],
 ) -> Report:
     """Returns the report of judgements about one function. `note` says how they were made, and
-    `ways` holds the outcomes by way and mode.
+    `rows` holds the outcomes by way and mode, of which the report shows a table where the caller
+    named modes.
     """
-    tallies = [tally for outcome in outcomes for tally in outcome.tallies]
-    modes: dict[str, list[Outcome]] = {}
-    for row in (ways or {"": rows_of(outcomes)}).values():
+    modes: dict[str, Outcome] = {}
+    for row in rows.values():
         for mode, verdict in row.items():
-            modes.setdefault(mode, []).append(verdict)
+            modes[mode] = combined([modes[mode], verdict]) if mode in modes else verdict
+    tallies: list[Tally] = []
+    verdicts: list[Verdict] = []
     # The judgement of a second derivative repeats some findings about the first.
     findings: dict[Finding, None] = {}
     beyond: set[Beyond] = set()
+    stages: dict[str, StageCount] = {}
+    spent, full, rtol, resolution = problem.counts, False, 0.0, 0.0
+    counts = dict.fromkeys(("comparisons", "nonzero", "failed", "undecided", "identities"), 0)
+    counts |= {"evaluations": spent.evaluations, "vjps": spent.vjps, "jvps": spent.jvps}
+    counts["probes"] = 0
     for outcome in outcomes:
+        tallies += outcome.tallies
+        verdicts.append(outcome.verdict)
         findings |= dict.fromkeys(outcome.findings)
         beyond |= outcome.beyond
+        full = full or outcome.full
+        rtol = max(rtol, outcome.tolerance.relative)
+        resolution = max(resolution, outcome.tolerance.resolution)
+        counts["identities"] += outcome.identities
+        counts["probes"] += outcome.probes
+        for stage, reached in outcome.reached.items():
+            before = stages.get(stage, StageCount(0, 0))
+            decided = before.decided + outcome.decided[stage]
+            stages[stage] = StageCount(before.reached + reached, decided)
     entries: list[Entry] = []
+    finest = 0.0
     for tally in tallies:
         entries += tally.wrong + tally.spurious + tally.detached + tally.missing + tally.open
+        finest = max(finest, tally.resolution)
+        counts["comparisons"] += tally.compared
+        counts["nonzero"] += tally.nonzero
+        counts["failed"] += tally.failed
+        counts["undecided"] += tally.undecided + tally.kinks
+    order = sorted(modes, key=place) if len(modes) > 1 else modes
+    table = rows if settings.modes else {}
     return Report(
         function=function_name(f),
-        verdict=worst([outcome.verdict for outcome in outcomes]),
-        modes={mode: combined(modes[mode]) for mode in sorted(modes, key=place)},
-        ways={} if ways is None else {way: _sorted(row) for way, row in ways.items()},
+        verdict=worst(verdicts),
+        modes={mode: modes[mode] for mode in order},
+        ways={w: {m: row[m] for m in order if m in row} for w, row in table.items()},
         findings=tuple(findings),
-        counts=_counts(problem.counts, outcomes, tallies),
+        counts=counts,
         tolerance={
             "eps": settings.eps,
             "atol": settings.atol,
-            "rtol": max([outcome.tolerance.relative for outcome in outcomes]),
-            "resolution": max([outcome.tolerance.resolution for outcome in outcomes]),
+            "rtol": rtol,
+            "resolution": resolution,
         },
-        resolution=max([tally.resolution for tally in tallies], default=0.0),
+        resolution=finest,
         power=_power(tallies),
-        stages=_stages(outcomes),
+        stages=stages,
         beyond=tuple([b for b in Beyond if b in beyond]) if beyond else (),
-        provenance=provenance_of(problem, settings, True in [o.full for o in outcomes], note),
+        provenance=provenance_of(problem, settings, full, note),
         entries=tuple(entries),
     )
-
-
-def _counts(
-    spent: Counts, outcomes: Sequence[Judgement], tallies: Sequence[Tally]
-) -> dict[str, int]:
-    """Returns what the report counts: the comparisons with what came of them, and the work."""
-    compared = dict.fromkeys(("comparisons", "nonzero", "failed", "undecided"), 0)
-    for tally in tallies:
-        compared["comparisons"] += tally.compared
-        compared["nonzero"] += tally.nonzero
-        compared["failed"] += tally.failed
-        compared["undecided"] += tally.undecided + tally.kinks
-    return compared | {
-        "identities": sum([outcome.identities for outcome in outcomes]),
-        "evaluations": spent.evaluations,
-        "vjps": spent.vjps,
-        "jvps": spent.jvps,
-        "probes": sum([outcome.probes for outcome in outcomes]),
-    }

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from operator import attrgetter
 from typing import TypeAlias
 
 import numpy as np
@@ -140,7 +141,7 @@ class Judgement:
     @property
     def verdict(self) -> Verdict:
         """The worst of all modes and findings."""
-        return worst([*self.modes.values(), *(finding.verdict for finding in self.findings)])
+        return worst([*self.modes.values(), *map(attrgetter("verdict"), self.findings)])
 
 
 def judge(base: Base, settings: Settings, provenance: Callable[[], str]) -> Judgement:
@@ -255,9 +256,10 @@ class _Case:
     def __init__(self, base: Base, settings: Settings) -> None:
         """Evaluates nothing but what `leave_out` needs."""
         problem = base.problem
-        needed = least_work(problem.modes_taken, settings.letters)
-        if not settings.equal_nan and problem.counts.allows(needed + 4):
-            base = leave_out(base, settings.seed)
+        if not (base.finite or settings.equal_nan):
+            needed = least_work(problem.modes_taken, settings.letters)
+            if problem.counts.allows(needed + 4):
+                base = leave_out(base, settings.seed)
         self.problem, self.base, self.settings = problem, base, settings
         full = settings.full
         if full is None:
@@ -294,7 +296,8 @@ class _Case:
 
     def require_finite_values(self) -> None:
         """Finds values of f that are not finite at x."""
-        self.found.findings += self.identities.finite()
+        if not self.base.finite:
+            self.found.findings += self.identities.finite()
 
     def tell_left_out(self) -> None:
         """Tells of values that are not finite at x or beside it, and are compared nowhere."""
@@ -574,9 +577,10 @@ class _Case:
         found affine, symmetric second derivatives, entries of a batch that do not depend on one
         another. Without `thorough` it makes only what costs no evaluation.
         """
-        if not self._differences_are_exact:
-            return []
         table, thorough = self.table, self.settings.thorough
+        known = self.problem.modes_taken == "R" or table.affine is not None or thorough
+        if not (known and self._differences_are_exact):
+            return []
         failed = {tally.mode for tally in table.tallies.values() if tally.failed}
         found: list[Finding] = []
         if table.affine is not None:
@@ -691,8 +695,7 @@ class _Case:
                 found.findings += self._coarse_agreement(tally)
                 found.tallies.append(tally)
                 found.modes[tally.mode] = mode_verdict(tally, found.findings)
-        if not any(finding.status is Status.REFERENCE for finding in found.findings):
-            self._tell_unfinished()
+        self._tell_unfinished()
         judged = any(tally.compared for tally in found.tallies)
         if not judged and all(finding.note for finding in found.findings):
             finding = _nothing_compared(table)
@@ -747,6 +750,10 @@ class _Case:
     def _tell_unfinished(self) -> None:
         """Tells what the budget has left undone; the modes that it concerns stay open."""
         found, budget = self.found, self.table.budget
+        limited = self.problem.counts.limit < np.inf or budget.left
+        # Nothing is compared with a reference that is another function.
+        if not limited or any(one.status is Status.REFERENCE for one in found.findings):
+            return
         unfinished = budget.finding(sum(tally.compared for tally in found.tallies))
         if unfinished is not None:
             found.findings.append(unfinished)
@@ -779,7 +786,7 @@ def estimator_of(base: Base, settings: Settings) -> Estimator:
     """
     if settings.reference is None:
         return Differences(base.problem, base, settings.eps)
-    return ByReference(base.problem, base, bind(settings.reference, base.problem))
+    return ByReference(base.problem, base, reference=bind(settings.reference, base.problem))
 
 
 def unsupported(mode: str, error: NotSupportedError) -> Finding:

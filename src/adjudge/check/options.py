@@ -355,9 +355,9 @@ def settings_of(options: Options, *, second: bool = False) -> Settings:
         modes=modes,
         **dict(zip(_AS_GIVEN, _given(chosen), strict=True)),
     )
-    _validate_numbers(settings)
-    _validate_modes(settings, second=second)
-    _validate_reference(options)
+    _validate(settings, second=second)
+    if settings.reference is not None:
+        _validate_reference(settings.reference, options)
     return settings
 
 
@@ -371,7 +371,7 @@ def _full(mode: str, fast_mode: bool | None) -> bool | None:
     return not fast_mode
 
 
-def _validate_numbers(settings: Settings) -> None:
+def _validate(settings: Settings, *, second: bool) -> None:
     for name in ("eps", "atol", "rtol", "nondet_tol"):
         value = getattr(settings, name)
         if value is None and name != "nondet_tol":
@@ -394,9 +394,6 @@ def _validate_numbers(settings: Settings) -> None:
     seed: Any = settings.seed
     if not isinstance(seed, int | np.integer) or seed < 0:
         raise InputError(f"seed={seed!r}", "give a non-negative integer, or None")
-
-
-def _validate_modes(settings: Settings, *, second: bool) -> None:
     backward = "check_rev_over_rev" if second else "check_backward_ad"
     forward = "check_fwd_over_rev" if second else "check_forward_ad"
     if not settings.letters:
@@ -419,10 +416,7 @@ def _validate_modes(settings: Settings, *, second: bool) -> None:
             )
 
 
-def _validate_reference(options: Options) -> None:
-    reference = options.get("reference")
-    if reference is None:
-        return
+def _validate_reference(reference: Reference, options: Options) -> None:
     require_reference(reference)
     for name in ("eps", "in_double"):
         if options.get(name):

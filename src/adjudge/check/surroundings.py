@@ -12,8 +12,7 @@ import random
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -47,21 +46,12 @@ from adjudge.problem import (
 Rest = TypeVar("Rest")
 
 
-@dataclass
-class Surroundings:
-    """A record of what happened to the global state during a check."""
-
-    generators: GlobalGenerators
-    """The random generators at the beginning."""
-    drawn: bool = False
-    """Whether a global random state was advanced; known when the check is over."""
-
-
 @contextmanager
-def surroundings(problem: Problem, f: object, *, highest: bool = False) -> Iterator[Surroundings]:
-    """Restores the global state afterwards, also when the user's function raises, and yields a
-    record of what happened to it. The state is that of Python, of NumPy and of the engine, and what
-    the modules that `f` is or closes over may write into (running statistics, say).
+def surroundings(problem: Problem, f: object, *, highest: bool = False) -> Iterator[Generators]:
+    """Restores the global state afterwards, also when the user's function raises, and yields the
+    random generators, which know then whether they were used. The state is that of Python, of NumPy
+    and of the engine, and what the modules that `f` is or closes over may write into (running
+    statistics, say).
 
     With `highest` the engine computes in its highest precision within this context, instead of
     the user's.
@@ -77,16 +67,16 @@ def surroundings(problem: Problem, f: object, *, highest: bool = False) -> Itera
     ):
         for backend, arrays in buffers_held_by(f):
             buffers.enter_context(backend.holding(arrays, tuple(map(backend.arrays.copy, arrays))))
-        seen = Surroundings(GlobalGenerators(environment))
+        seen = Generators(environment)
         try:
             yield seen
         except Exception as error:  # it is raised again
             _point_to_sets(problem, error)
             raise
         finally:
-            seen.drawn = seen.generators.has_moved()
+            seen.drawn = seen.have_moved()
             if seen.drawn:
-                seen.generators.put_back()
+                seen.put_back()
             # `catch_warnings` around every check would show each warning again that is shown once.
             if warnings.filters is not filters or filters != filters_before:
                 with warnings.catch_warnings():
@@ -117,34 +107,44 @@ def _point_to_sets(problem: Problem, error: Exception) -> None:
 # -- random numbers
 
 
-class GlobalGenerators:
+class Generators:
     """The global random generators of Python, of NumPy and of the engine, as they are when this is
     made.
 
-    NumPy copies the state number by number, which takes as long as two evaluations of a small
-    function. Whether a Mersenne Twister has changed is therefore seen in memory, where NumPy says
-    that its numbers lie.
+    NumPy copies its state number by number, which takes as long as ten evaluations of a small
+    function. That of a Mersenne Twister is therefore seen in memory, and copied only where it is
+    not the one that was copied last.
     """
+
+    drawn: bool = False
+    """Whether a random state was advanced; known when the check is over."""
+    copied: ClassVar[dict[bytes, Any]] = {}
+    """The last copy, by its words."""
 
     def __init__(self, environment: Environment) -> None:
         """The states are read."""
         self.environment, self.engine = environment, environment.random_state()
         self.python = random.getstate()
-        self.numpy = np.random.get_state(legacy=False)  # noqa: NPY002 the global state is watched
         self.generator = np.random.get_bit_generator()  # type: ignore[attr-defined] # not in stubs
-        self.address, self.words = 0, b""
-        # of two normal numbers the second is made with the first, and drawn without a step
-        if type(self.generator) is np.random.MT19937 and not self.numpy["has_gauss"]:
-            self.address = self.generator.ctypes.state_address
-            self.words = ctypes.string_at(self.address, TWISTER_BYTES)
+        self.words = _words(self.generator)
+        self.numpy: Any = self.copied.get(self.words)
+        if self.numpy is None:
+            self.numpy = np.random.get_state(legacy=False)  # noqa: NPY002 it is watched
+            self.copied.clear()
+            # Of two normal numbers the second is made with the first, and drawn without a step.
+            if self.words and not self.numpy["has_gauss"]:
+                self.copied[self.words] = self.numpy
 
-    def has_moved(self) -> bool:
+    def have_moved(self) -> bool:
         """Returns whether anything was drawn since."""
-        if random.getstate() != self.python:
+        (_, now, pending), (_, before, waiting) = random.getstate(), self.python
+        # A draw moves the place of the next word, which is the last number. Draws that come back to
+        # that place have made all words anew.
+        if now[-1] != before[-1] or now[:4] != before[:4] or pending != waiting:
             return True
-        now = np.random.get_bit_generator()  # type: ignore[attr-defined] # not in the stubs
-        if self.address and now is self.generator:
-            if ctypes.string_at(self.address, TWISTER_BYTES) != self.words:
+        generator = np.random.get_bit_generator()  # type: ignore[attr-defined] # not in the stubs
+        if self.words in self.copied and generator is self.generator:
+            if _words(generator) != self.words:
                 return True
         elif not _same(self.numpy, np.random.get_state(legacy=False)):  # noqa: NPY002
             return True
@@ -159,8 +159,13 @@ class GlobalGenerators:
         self.environment.set_random_state(self.engine)
 
 
-TWISTER_BYTES = 4 * (624 + 1)
-"""The size of the state of a Mersenne Twister: 624 words and the place of the next one."""
+def _words(generator: Any) -> bytes:
+    """Returns the state of a Mersenne Twister, 624 words and the place of the next one; nothing of
+    other generators.
+    """
+    if type(generator) is not np.random.MT19937:
+        return b""
+    return ctypes.string_at(generator.ctypes.state_address, 4 * (624 + 1))
 
 
 def _same(one: Any, two: Any) -> bool:
@@ -170,7 +175,7 @@ def _same(one: Any, two: Any) -> bool:
 
 
 def judged_with_replay(
-    problem: Problem, seen: Surroundings, judge: Callable[[], tuple[list[Judgement], Rest]]
+    problem: Problem, seen: Generators, judge: Callable[[], tuple[list[Judgement], Rest]]
 ) -> tuple[list[Judgement], Rest]:
     """Returns what `judge` finds about the problem. Where f drew random numbers and does not pass,
     it is judged once more, and each evaluation of f then begins in the same random state.
@@ -189,12 +194,12 @@ def judged_with_replay(
             found = judge()
             settled = _is_settled(found[0], replayed=tried > 0)
         except UnstableOutputError:  # the shape of the result may be drawn as well
-            if tried or not seen.generators.has_moved():
+            if tried or not seen.have_moved():
                 raise
             settled = False
-        if settled or tried == DRAWS or not seen.generators.has_moved():
+        if settled or tried == DRAWS or not seen.have_moved():
             return found
-        now = GlobalGenerators(problem.backend.environment) if tried else seen.generators
+        now = Generators(problem.backend.environment) if tried else seen
         counts.before_evaluation = now.put_back
         tried += 1
 
@@ -219,7 +224,7 @@ of one number at p = 1/2 then hides its mistakes from one check in 256. The valu
 # -- notes
 
 
-def noticed(problem: Problem, seen: Surroundings, outcomes: Sequence[Judgement]) -> list[Finding]:
+def noticed(problem: Problem, seen: Generators, outcomes: Sequence[Judgement]) -> list[Finding]:
     """Returns notes on what the function did beside computing its value."""
     statuses = {finding.status for outcome in outcomes for finding in outcome.findings}
     notes = []
@@ -227,7 +232,8 @@ def noticed(problem: Problem, seen: Surroundings, outcomes: Sequence[Judgement])
         replayed = problem.counts.before_evaluation is not None
         detail = DrawsRandom(Status.NONDETERMINISTIC not in statuses, replayed)
         notes.append(Finding(Status.DRAWS_RANDOM, "", "", detail, note=True))
-    notes += _coarse(problem, bool(statuses & _DIGITS))
+    if statuses & _DIGITS or not problem.X.double:
+        notes += _coarse(problem, bool(statuses & _DIGITS))
     if Status.NONDETERMINISTIC in statuses:
         details = [finding.detail for outcome in outcomes for finding in outcome.findings]
         if any(isinstance(detail, Unrepeatable) and detail.rounding for detail in details):

@@ -17,7 +17,6 @@ from adjudge.engine import (
     ByHand,
     PlainBackend,
     WrappedBackend,
-    expand,
     placed_tree,
 )
 from adjudge.errors import Source, running
@@ -149,7 +148,7 @@ class Engine:
         with self.isolated():
             with running(Source.FUNCTION):
                 result = self.function(*placed_tree(backend, self.arrays))
-            tree = flatten(result, "out", expand)
+            tree = flatten(result, "out")
             found = []
             for name, leaf in zip(tree.names, tree.leaves, strict=True):
                 if not backend.owns(leaf):
@@ -314,7 +313,7 @@ class _DonatedRules:
         with surroundings(problem, self.donor.function):
             reverse = Reverse(problem)
             base = base_of(problem, reverse.outputs)
-            g = reverse.row(base, self._vector(base.Y, flatten(w, "out", expand)))
+            g = reverse.row(base, self._vector(base.Y, flatten(w, "out")))
         gradients = self._like(tree, problem.X, g)
         return gradients[0] if len(args) == 1 else gradients
 
@@ -325,15 +324,15 @@ class _DonatedRules:
         _, problem = self._there(args)
         with surroundings(problem, self.donor.function):
             forward = Forward(problem)
-            tangent = self._vector(problem.X, flatten(v, "inputs", expand))
+            tangent = self._vector(problem.X, flatten(v, "inputs"))
             y, jv = forward.push(problem.X.arrays(problem.backend, tangent, problem.x))
             base = base_of(problem, y)
             image = base.Y.vector(problem.backend, jv, base.arrays)
-        return self._like(flatten(self.engine.function(*args), "out", expand), base.Y, image)
+        return self._like(flatten(self.engine.function(*args), "out"), base.Y, image)
 
     def _there(self, args: tuple[Any, ...]) -> tuple[Tree, Problem]:
         """Returns the arguments, and the problem of the donor at them."""
-        tree = flatten(args, "inputs", expand)
+        tree = flatten(args, "inputs")
         hosts = tree.rebuild([self._host(leaf) for leaf in tree.leaves])
         backend = self.donor.backend
         options: Options = {"backend": backend}

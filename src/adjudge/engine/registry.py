@@ -45,7 +45,7 @@ class EntryPoint(Protocol):
     def load(self) -> Any: ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Entry:
     """An adapter that is registered, imported or not."""
 
@@ -54,10 +54,6 @@ class Entry:
     point: EntryPoint
     arrays_only: bool = False
     """Whether the engine has no derivatives of its own."""
-
-    def __hash__(self) -> int:
-        """Returns the hash of the name, which nearly every entry has alone."""
-        return hash(self.root)
 
     @property
     def command(self) -> str:
@@ -165,12 +161,10 @@ def backend_of(leaf: object, name: str) -> AutodiffBackend | None:
 
     Raises `UnknownFrameworkError` for an array that nobody owns.
     """
-    roots = {base.__module__.partition(".")[0] for base in type(leaf).__mro__}
-    for entry in entries():
-        if entry.root in roots:
-            backend = entry.load()
-            if backend.owns(leaf):
-                return backend
+    for entry in _entries_of(type(leaf).__mro__, entries()):
+        backend = _loaded(entry)
+        if backend.owns(leaf):
+            return backend
     if array_api_compat.is_array_api_obj(leaf):
         return _plain(array_api_compat.array_namespace(leaf))
     if is_array_like(leaf) and not isinstance(leaf, type):
@@ -197,7 +191,7 @@ def expand(node: object) -> Expansion | None:
     for entry in entries():
         imported = sys.modules.get(entry.root) is not None  # None: its import is blocked
         if imported and _expands(entry):
-            expansion = entry.load().arrays.expand(node)
+            expansion = _loaded(entry).arrays.expand(node)
             if expansion is not None:
                 return expansion
     return None
@@ -206,7 +200,7 @@ def expand(node: object) -> Expansion | None:
 @cache
 def _expands(entry: Entry) -> bool:
     """Returns whether the framework has containers that only it knows, as few have."""
-    return type(entry.load().arrays).expand is not ArrayOperations.expand
+    return type(_loaded(entry).arrays).expand is not ArrayOperations.expand
 
 
 def functional_of(f: object) -> Functional | None:
@@ -215,8 +209,8 @@ def functional_of(f: object) -> Functional | None:
     """
     if type(f).__module__ == "builtins":  # plain functions hold none
         return None
-    for backend in _engines_of(f):
-        functional = backend.functional(f)
+    for entry in _entries_of(type(f).__mro__, entries()):
+        functional = _loaded(entry).functional(f)
         if functional is not None:
             return functional
     return None
@@ -226,17 +220,17 @@ def buffers_of(f: object) -> tuple[AutodiffBackend, Arrays] | None:
     """Returns the engine of `f` and the arrays that it may write into, or `None` where it has none:
     see `AutodiffBackend.buffers`.
     """
-    for backend in _engines_of(f):
-        buffers = backend.buffers(f)
-        if buffers:
-            return backend, buffers
+    for entry in _entries_of(type(f).__mro__, entries()):
+        if buffers := _loaded(entry).buffers(f):
+            return _loaded(entry), buffers
     return None
 
 
-def _engines_of(f: object) -> list[AutodiffBackend]:
-    """Returns the engines whose framework a class of `f` comes from."""
-    roots = {base.__module__.partition(".")[0] for base in type(f).__mro__}
-    return [entry.load() for entry in entries() if entry.root in roots]
+@lru_cache(maxsize=64)
+def _entries_of(kinds: tuple[type, ...], registered: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    """Returns those of the adapters from whose framework one of these classes comes."""
+    roots = {kind.__module__.partition(".")[0] for kind in kinds}
+    return tuple(entry for entry in registered if entry.root in roots)
 
 
 def common_backend(backends: Iterable[tuple[str, AutodiffBackend]]) -> AutodiffBackend | None:

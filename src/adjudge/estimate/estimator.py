@@ -7,7 +7,7 @@ gave, whose answer no effort makes better. A new source of derivatives is one cl
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Self
 
@@ -76,11 +76,8 @@ class Estimator(ABC):
     """The function, at the point where it is differentiated."""
     base: Base
     """The outputs of f at x, with the magnitudes that their rounding is relative to."""
-
-    @property
-    def eps(self) -> float | None:
-        """The absolute step that the caller fixed; `None` where steps are chosen."""
-        return None
+    eps: float | None = None
+    """The absolute step that the caller fixed; `None` where steps are chosen."""
 
     def along(
         self,
@@ -137,16 +134,8 @@ class Estimator(ABC):
 class Differences(Estimator):
     """Estimates by differences of values of f."""
 
-    fixed: float | None = None
-    """The absolute step that the caller fixed."""
-
-    @property
-    def eps(self) -> float | None:
-        """The absolute step that the caller fixed; `None` where steps are chosen."""
-        return self.fixed
-
     def _first(self, v: Tangent) -> Column:
-        return two_evaluations(self.problem, self.base, v, self.fixed)
+        return two_evaluations(self.problem, self.base, v, self.eps)
 
     def again(self, found: Column) -> Column:
         """Returns an estimate that was made with other magnitudes as one with those at hand."""
@@ -203,7 +192,7 @@ _BEFORE = {
 class ByReference(Estimator):
     """Asks the reference that the caller gave in place of differences."""
 
-    reference: Referenced
+    reference: Referenced = field(kw_only=True)
 
     def _first(self, v: Tangent) -> Column:
         problem = self.problem

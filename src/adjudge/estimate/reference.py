@@ -16,7 +16,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from adjudge.constants import LONGEST_STEP, MOST_DIGITS
-from adjudge.engine import expand
 from adjudge.errors import InputError, NotSupportedError, Source, running
 from adjudge.estimate.kinks import half_gaps
 from adjudge.estimate.stencils import (
@@ -309,7 +308,7 @@ class Linked:
         assert expected is not None
         if len(expected.leaves) == 1 and chosen:
             return [result[0] if isinstance(result, tuple) and len(result) == 1 else result]
-        given = flatten(result, "out", expand).leaves
+        given = flatten(result, "out").leaves
         if len(given) == len(expected.leaves):
             return [given[k] for k in chosen]
         if len(given) == len(chosen):

@@ -236,9 +236,8 @@ class Affine:
 
     def _rows(self, found: Column, secant: Secant, block: ColumnBlock) -> None:
         """Compares reverse mode with the secant."""
-        whole = found.tangent.part(self.problem.X)
-        d, its = secant.direction[block.within(whole)], block.of_leaf(whole)
-        pulled = its.shape[0]
+        kept, its = block.of_leaf(found.tangent.part(self.problem.X))
+        d, pulled = secant.direction[kept], its.shape[0]
         automatic = np.sum(its * d, axis=1)
         size = np.maximum(norm(its * d), np.abs(automatic))
         bound = self._units * self.eps * size

@@ -52,16 +52,14 @@ class ColumnBlock:
     columns: slice
     rows: Vector | None = None
 
-    def within(self, part: slice) -> slice:
-        """Returns the coordinates of the leaf at `part` that lie in this block."""
-        start = max(part.start, self.columns.start)
-        return slice(start, max(start, min(part.stop, self.columns.stop)))
-
-    def of_leaf(self, part: slice) -> Vector:
-        """Returns the rows at the coordinates of the leaf at `part` that lie in this block."""
+    def of_leaf(self, part: slice) -> tuple[slice, Vector]:
+        """Returns the coordinates of the leaf at `part` that lie in this block, and the rows
+        there.
+        """
         assert self.rows is not None  # reverse mode is compared only where there are rows
-        kept, start = self.within(part), self.columns.start
-        return self.rows[:, kept.start - start : kept.stop - start]
+        first, start = max(part.start, self.columns.start), self.columns.start
+        last = max(first, min(part.stop, self.columns.stop))
+        return slice(first, last), self.rows[:, first - start : last - start]
 
 
 @dataclass
@@ -196,12 +194,11 @@ class Columns:
             automatic = block.rows[:, found.tangent.coordinate - block.columns.start]
             size = self._floor(value, final=final)
         else:
-            whole = found.tangent.part(self.problem.X)
-            v, its = found.vector[block.within(whole)], block.of_leaf(whole)
+            kept, its = block.of_leaf(found.tangent.part(self.problem.X))
             if not self.problem.finite:  # no step moves an infinity, whatever its gradient is
-                its = np.where(np.isfinite(self.problem.origin[block.within(whole)]), its, 0.0)
-            automatic = its @ v
-            size = norm(its * v)
+                its = np.where(np.isfinite(self.problem.origin[kept]), its, 0.0)
+            automatic = its @ found.vector[kept]
+            size = norm(its * found.vector[kept])
         if not probes.full:
             moved = np.array([moved[p].any() for p in self.base.Y.slices])
         # The budget may have allowed fewer rows than there are cotangents.
@@ -352,7 +349,7 @@ class Columns:
         known = self._blocks_of[1]
         if leaf not in known:
             part = self.problem.X.slices[leaf]
-            its = block.of_leaf(part)
+            its = block.of_leaf(part)[1]
             size = np.zeros(self.base.Y.size)
             for output in self.base.Y.slices:
                 size[output] = max(

@@ -8,6 +8,7 @@ evaluations.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -81,62 +82,49 @@ class Tolerance:
     spread: float = 0.0
     """The absolute difference between two runs of one rule that is allowed beside rounding:
     `nondet_tol`, where runs were seen to differ within it."""
+    automatic: bool = field(init=False)
+    """Says whether the caller fixed neither of the two numbers."""
+    double: bool = field(init=False)
+    """Says whether all arithmetic is in double precision."""
+    coarsest: float = field(init=False)
+    """The spacing at 1 of what automatic numbers are rounded to."""
+    relative: float = field(init=False)
+    """The part of the derivative's size that is allowed beyond the error bar.
 
-    @cached_property
-    def automatic(self) -> bool:
-        """Says whether the caller fixed neither of the two numbers."""
-        return self.rtol is None and self.atol is None
+    It is `u^(1/2)` (1e-8) in float64. In narrower dtypes it is `u^(2/5)`, the square root of the
+    accuracy `u^(4/5)` that an extrapolated central difference attains: 1.3e-3 in float32, 5e-2 in
+    float16 and 0.11 in bfloat16."""
+    usual: float = field(init=False)
+    """What `relative` is where f computes in the dtypes that are seen."""
+    resolution: float = field(init=False)
+    """The widest error bar, relative to the derivative, with which agreement still means something.
 
-    @cached_property
-    def relative(self) -> float:
-        """The part of the derivative's size that is allowed beyond the error bar.
+    It is `u^(1/4)`; the exponent is ours and has no derivation. Without this limit a derivative of
+    the wrong sign would agree with any difference that is noisy enough."""
+    identity: float = field(init=False)
+    """The relative difference that is allowed between two ways to compute the same automatic
+    number.
 
-        It is `u^(1/2)` (1e-8) in float64. In narrower dtypes it is `u^(2/5)`, the square root of
-        the accuracy `u^(4/5)` that an extrapolated central difference attains: 1.3e-3 in float32,
-        5e-2 in float16 and 0.11 in bfloat16.
-        """
+    It is `sqrt(eps)`: rounding, amplified by a condition number that may be as large as `1 /
+    sqrt(eps)`."""
+
+    def __post_init__(self) -> None:
+        """Computes what follows from the rest."""
+        double, usual, coarsest = self.eps <= DOUBLE, self.rtol, max(self.eps, self.rounded)
+        automatic = usual is None and self.atol is None
+        if usual is None:
+            part = (self.eps / 2) ** (RTOL_EXPONENT if double else NARROW_RTOL_EXPONENT)
+            usual = max(part, ROUNDED_UNITS * self.rounded) if automatic else 0.0
         sharp = WRONG_FACTOR * DERIVATIVE_UNITS * self.eps / 2
-        return min(sharp, self.usual) if self.inside and self.automatic else self.usual
-
-    @cached_property
-    def usual(self) -> float:
-        """What `relative` is where f computes in the dtypes that are seen."""
-        if self.rtol is not None:
-            return self.rtol
-        if self.atol is not None:
-            return 0.0
-        part = (self.eps / 2) ** (RTOL_EXPONENT if self.double else NARROW_RTOL_EXPONENT)
-        return float(max(part, ROUNDED_UNITS * self.rounded))
-
-    @cached_property
-    def double(self) -> bool:
-        """Says whether all arithmetic is in double precision."""
-        return self.eps <= DOUBLE
-
-    @cached_property
-    def resolution(self) -> float:
-        """The widest error bar, relative to the derivative, with which agreement still means
-        something.
-
-        It is `u^(1/4)`; the exponent is ours and has no derivation. Without this limit a derivative
-        of the wrong sign would agree with any difference that is noisy enough.
-        """
-        return float((self.eps / 2) ** RESOLUTION_EXPONENT)
-
-    @cached_property
-    def identity(self) -> float:
-        """The relative difference that is allowed between two ways to compute the same automatic
-        number.
-
-        It is `sqrt(eps)`: rounding, amplified by a condition number that may be as large as `1 /
-        sqrt(eps)`.
-        """
-        return float(np.sqrt(self.coarsest))
-
-    @property
-    def coarsest(self) -> float:
-        """The spacing at 1 of what automatic numbers are rounded to."""
-        return max(self.eps, self.rounded)
+        vars(self).update(
+            automatic=automatic,
+            double=double,
+            coarsest=coarsest,
+            relative=min(sharp, usual) if self.inside and automatic else usual,
+            usual=usual,
+            resolution=(self.eps / 2) ** RESOLUTION_EXPONENT,
+            identity=math.sqrt(coarsest),
+        )
 
 
 @dataclass(frozen=True)
@@ -483,7 +471,7 @@ class Power:
     """How many of some entries would show if they were off by each of `ERRORS`."""
 
     weighed: int = 0
-    shown: list[int] = field(default_factory=lambda: [0] * len(ERRORS))
+    shown: list[int] = field(default_factory=([0] * len(ERRORS)).copy)
 
     def weigh(
         self, parts: Vector, bound: Vector, before: Vector | None = None, *, again: bool = False
@@ -495,15 +483,15 @@ class Power:
         before it is traced to its entries. With `again` the entries were counted before; they
         showed then from the errors `before` on, or not at all.
         """
-        sizes = np.abs(parts)
+        sizes, already = np.abs(parts), self.shown[0]
         weighed = int(np.count_nonzero(sizes))
-        shows = [sizes > bound / error for error in ERRORS]
-        if before is not None:
-            shows = [now & ~(before < error) for now, error in zip(shows, ERRORS, strict=True)]
-        counts = [int(np.count_nonzero(now)) for now in shows]
+        for k, error in enumerate(ERRORS):
+            shows = sizes > bound / error
+            if before is not None:
+                shows &= ~(before < error)
+            self.shown[k] += int(np.count_nonzero(shows))
         self.weighed += 0 if again else weighed
-        self.shown = [sum(pair) for pair in zip(self.shown, counts, strict=True)]
-        return weighed - counts[0]
+        return weighed - (self.shown[0] - already)
 
 
 @dataclass
@@ -517,9 +505,9 @@ class Tally:
     kinks: int = 0
     resolution: float = 0.0
     nonzero: int = 0
-    inputs: Power = field(default_factory=lambda: Power())
+    inputs: Power = field(default_factory=Power)
     """The entries of reverse mode whose part in a comparison was measured."""
-    outputs: Power = field(default_factory=lambda: Power())
+    outputs: Power = field(default_factory=Power)
     """The outputs whose part in a projection was measured."""
     wrong: list[Entry] = field(default_factory=list)
     open: list[Entry] = field(default_factory=list)

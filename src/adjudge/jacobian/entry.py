@@ -29,7 +29,7 @@ class RememberingEstimator(Estimator):
     judged one by one, and share its evaluations.
     """
 
-    asked: Estimator
+    asked: Estimator = field(kw_only=True)
     first: list[Column] = field(default_factory=list)
     """The estimate that costs least, once it was asked for."""
     known: dict[tuple[Effort, bytes], Column] = field(default_factory=dict)

@@ -214,7 +214,7 @@ def count_saturated(
         )
     else:
         part = found.tangent.part(probes.X)
-        its = block.of_leaf(part)
+        its = block.of_leaf(part)[1]
         weighed = np.abs(probes.cotangent) * values
         largest = np.array([np.max(weighed[p], initial=0.0) for p in base.Y.slices])
         moves = found.vector[part]

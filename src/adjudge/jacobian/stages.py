@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Flag, auto
 from functools import partial
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -159,7 +160,7 @@ class Trial:
     @property
     def agrees_clearly(self) -> bool:
         """Whether all entries agree beyond doubt."""
-        return all(comparison.agrees_clearly for _, comparison, _ in self.compared)
+        return all(map(attrgetter("comparison.agrees_clearly"), self.compared))
 
     @property
     def fails(self) -> int:
@@ -286,7 +287,6 @@ def doubt_of(trial: Trial, examined: Examined) -> Doubt:
     """Returns what two evaluations leave in doubt, as far as enough columns were not looked into
     before.
     """
-    compared = [comparison for _, comparison, _ in trial.compared]
     # Once as many leaves have failed as are traced to their entries, a tangent of several leaves
     # that is far off is not followed into each: the verdict stands.
     shared = len(trial.column.tangent.leaves) > 1
@@ -296,7 +296,7 @@ def doubt_of(trial: Trial, examined: Examined) -> Doubt:
     doubt = Doubt.NONE
     if examined.failed < LADDER_COLUMNS and any(
         bool(np.any(comparison.doubtful(projected=not trial.columns.probes.full)))
-        for comparison in compared
+        for _, comparison, _ in trial.compared
     ):
         doubt |= Doubt.DISAGREES
     if examined.open < LADDER_COLUMNS and trial.open:

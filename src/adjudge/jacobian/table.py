@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -299,7 +300,7 @@ class Table:
         self.budget = Budget(self.problem, self.probes, *modes)
         # A bound method would close a cycle, which keeps arrays on devices until Python collects
         # garbage.
-        self.adjoint_test = AdjointTest(partial(row_name, self.probes, self.base, "rows"))
+        self.adjoint_test = AdjointTest(partial(row_name, self.probes, self.columns.base, "rows"))
 
     @property
     def base(self) -> Base:
@@ -324,9 +325,10 @@ class Table:
     def tally(self, letter: str) -> Tally:
         """Returns the tally of the mode `letter` on top of the derivatives already taken."""
         mode = letter + self.problem.modes_taken if letter else self.problem.modes_taken
-        if mode not in self.tallies:
-            self.tallies[mode] = Tally(mode)
-        return self.tallies[mode]
+        tally = self.record.tallies.get(mode)
+        if tally is None:
+            tally = self.record.tallies[mode] = Tally(mode)
+        return tally
 
     def replace_by(self, tallies: dict[str, Tally]) -> None:
         """Takes tallies of all columns, which were compared in another way, for those made here."""
@@ -360,7 +362,7 @@ class Table:
                     following = yield from self._judged(item, trial)
                     agenda.extendleft(reversed(following))
             # There has to be room for the rows of another block.
-            if not self.budget.allows(self.budget.rows_allowed):
+            if not (whole or self.budget.allows(self.budget.rows_allowed)):
                 return
 
     def _tangents(self, block: ColumnBlock) -> Iterator[Tangent]:
@@ -438,8 +440,8 @@ class Table:
             settled.update(coordinates)
             for letter, comparison, kind in trial.compared:
                 tally = self.tally(letter)
-                tally.compared += self._count(comparison, kind, self.base) * (len(coordinates) - 1)
-                self._record(tally, comparison, kind, trial.column, self.columns)
+                count = len(coordinates)
+                self._record(tally, comparison, kind, trial.column, self.columns, count)
                 tally.inputs.weigh(comparison.automatic, comparison.allowed)
             if trial.pushed is not None:
                 self._forward_against_reverse(trial)
@@ -518,7 +520,8 @@ class Table:
             return trial
         look = _doubt_of_separate if alone else doubt_of
         doubt = look(trial, self.examined)
-        if not (alone or doubt) and self._hidden(trial) == set(tangent.leaves):
+        shared = len(tangent.leaves) > 1
+        if shared and not (alone or doubt) and self._hidden(trial) == set(tangent.leaves):
             doubt = Doubt.HIDDEN
         return replace(trial, doubt=doubt) if doubt else trial
 
@@ -565,11 +568,10 @@ class Table:
                 outcome.few_saturated and outcome.zero
             )
             self.examined.open += bool(outcome.open)
-        failed = self._failed
+        failed = self._failed if outcome.doubt else 0
         for letter, comparison, kind in outcome.compared:
             tally = self.tally(letter)
-            self._record(tally, comparison, kind, outcome.column, outcome.columns)
-            tally.compared += self._count(comparison, kind, outcome.columns.base) * (leaves - 1)
+            self._record(tally, comparison, kind, outcome.column, outcome.columns, leaves)
             if kind == "each" and self.problem.block_sums is not None:
                 mark_uncompared(self.problem.block_sums, comparison, outcome.column)
         # What a kink excuses is no failure, and does not spare the columns after it a ladder.
@@ -582,7 +584,7 @@ class Table:
     @property
     def _failed(self) -> int:
         """The number of comparisons that failed so far."""
-        return sum(tally.failed for tally in self.tallies.values())
+        return sum(map(attrgetter("failed"), self.record.tallies.values()))
 
     def _items(self, item: Item, groups: Iterable[Sequence[int]]) -> list[Item]:
         """Returns what is compared in place of `item`: these groups of its leaves."""
@@ -709,10 +711,10 @@ class Table:
         """
         columns = trial.columns
         plain = self.tolerance.automatic and self.eps is None and not self.problem.modes_taken
-        if not plain or item.depth == SEPARATIONS or columns.base.alone or self._failed:
+        if not plain or item.depth == SEPARATIONS or columns.base.alone:
             return []
         outputs = hidden_outputs(columns, trial.compared, trial.column)
-        if outputs is None or not self.budget.allows(self.budget.column):
+        if outputs is None or self._failed or not self.budget.allows(self.budget.column):
             return []
         self.hides, before = True, None
         for _, comparison, kind in trial.compared:
@@ -769,12 +771,18 @@ class Table:
     # -- keeping what disagrees
 
     def _record(
-        self, tally: Tally, comparison: Comparison, kind: RowKind, found: Column, columns: Columns
+        self,
+        tally: Tally,
+        comparison: Comparison,
+        kind: RowKind,
+        found: Column,
+        columns: Columns,
+        together: int,
     ) -> None:
-        """Counts one comparison and keeps its worst entries, each under the status that it will be
-        reported with.
+        """Counts one comparison, of so many leaves or coordinates together, and keeps its worst
+        entries, each under the status that it will be reported with.
         """
-        tally.compared += self._count(comparison, kind, columns.base)
+        tally.compared += together * self._count(comparison, kind, columns.base)
         if comparison.agrees_clearly:
             tally.nonzero += int(np.count_nonzero(comparison.automatic))
             tally.resolution = max(tally.resolution, comparison.resolution)
@@ -847,12 +855,9 @@ class Table:
             return size
         if kind == "each" or self.probes.full:
             return size if out is None else int(np.count_nonzero(~out[:size]))
-        nothing = (
-            [not leaf.size for leaf in Y.leaves]
-            if out is None
-            else [bool(out[part].all()) for part in Y.slices]
-        )
-        return size - sum(nothing[:size])
+        if out is None:
+            return size - list(map(attrgetter("size"), Y.leaves[:size])).count(0)
+        return size - [bool(out[part].all()) for part in Y.slices[:size]].count(True)
 
     def _detached(self, kind: RowKind, k: int) -> bool:
         """Returns whether the engine recorded nothing for the output of row `k`."""
@@ -896,7 +901,7 @@ class Table:
         """Makes the adjoint test along the tangent of this column."""
         assert trial.pushed is not None
         tally, wrt = Tally("identity"), column_name(self.problem, trial.column.tangent)
-        tally = self.tallies.setdefault(tally.mode, tally)
+        tally = self.record.tallies.setdefault(tally.mode, tally)
         self.adjoint_test.compare(
             trial.columns, tally, wrt, trial.column, trial.block, trial.pushed
         )
@@ -929,12 +934,10 @@ def undetectable(
     hidden = np.zeros(len(rows))  # the sum of squares of what is too small, by row
     for j in leaves:
         part = X.slices[j]
-        v, its = found.vector[part], block.of_leaf(part)
+        v, its = found.vector[part], block.of_leaf(part)[1]
         terms = its * v if problem.block_sums is None else problem.block_sums.terms(j, v, len(its))
-        count = [
-            tally.inputs.weigh(row, bound, again=again)
-            for row, bound in zip(terms, comparison.significance_bound, strict=True)
-        ]
+        weigh = partial(tally.inputs.weigh, again=again)
+        count = list(map(weigh, terms, comparison.significance_bound))
         any_small |= any(count)
         if found.from_reference or min(count, default=0) > CHANCE_PART * terms.shape[1]:
             share = np.max(np.abs(terms) / comparison.significance_bound[:, None], axis=0)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -63,29 +63,23 @@ class Tree:
     """A value that is equal for two pytrees of the same structure."""
 
 
-def flatten(tree: Any, root: str, expand: Expand) -> Tree:
+def flatten(tree: Any, root: str, expand: Expand = expand) -> Tree:
     """Returns `tree` flattened by optree, and below the leaves of that by `expand`.
 
     Args:
         tree: Nested containers of any kind that optree knows. `None` is a leaf, so that it can
             stand in any position.
-        root: The name that the accessor paths begin with: `inputs`, `out`.
+        root: The name that the accessor paths begin with: `inputs`, `out`; or `CALL`.
         expand: Returns the children of a node that only an engine knows, and `None` for others.
     """
-    return _flattened(tree, partial(_paths, root=root), expand)
-
-
-def _flattened(tree: Any, names: Callable[[optree.PyTreeSpec], list[str]], expand: Expand) -> Tree:
-    """Returns `tree` flattened, with the names that `names` gives to the leaves of a structure."""
     leaves: list[Any]
     leaves, spec = optree.tree_flatten(tree, none_is_leaf=True)
-    own = names(spec)
-    expansions = [expand(leaf) for leaf in leaves]
+    names, expansions = _paths(spec, root), list(map(expand, leaves))
     if expansions.count(None) == len(leaves):  # as in most trees
-        return Tree(tuple(leaves), tuple(own), spec.unflatten, (spec,))
+        return Tree(tuple(leaves), tuple(names), spec.unflatten, (spec,))
     parts = [
         _expanded(leaf, name, expansion)
-        for leaf, name, expansion in zip(leaves, own, expansions, strict=True)
+        for leaf, name, expansion in zip(leaves, names, expansions, strict=True)
     ]
     counts = [len(part.leaves) for part in parts]
 
@@ -104,25 +98,26 @@ def _flattened(tree: Any, names: Callable[[optree.PyTreeSpec], list[str]], expan
     )
 
 
+CALL = ""
+"""The root of the tree `(args, kwargs)` of a call, whose paths begin with `inputs` and `kwargs`."""
+
+
 def _paths(spec: optree.PyTreeSpec, root: str) -> list[str]:
-    """Returns the accessor paths of the leaves of a structure."""
-    if spec.num_nodes == spec.num_leaves == 1:
-        return [root]
-    return [accessor.codify(root) for accessor in optree.treespec_accessors(spec)]
-
-
-def _paths_of_call(spec: optree.PyTreeSpec) -> list[str]:
-    """Returns the accessor paths of the leaves of `args, kwargs`, from `inputs` and `kwargs`.
+    """Returns the accessor paths of the leaves of a structure.
 
     Those of plain positional arguments are written down directly, in a tenth of the time.
     """
-    args, kwargs = spec.children()
-    if args.num_nodes == args.num_leaves + 1 and not kwargs.num_leaves:
-        return [f"inputs[{k}]" for k in range(args.num_leaves)]
-    paths = _paths(args, "inputs") + _paths(kwargs, "kwargs")
-    for root, key in HELD.items():
-        paths = [path.replace(f"kwargs[{key!r}]", root) for path in paths]
-    return paths
+    if root == CALL:
+        args, kwargs = spec.children()
+        if args.num_nodes == args.num_leaves + 1 and not kwargs.num_leaves:
+            return list(map("inputs[{}]".format, range(args.num_leaves)))
+        paths = _paths(args, "inputs") + _paths(kwargs, "kwargs")
+        for held, key in HELD.items():
+            paths = [path.replace(f"kwargs[{key!r}]", held) for path in paths]
+        return paths
+    if spec.num_nodes == spec.num_leaves == 1:
+        return [root]
+    return [accessor.codify(root) for accessor in optree.treespec_accessors(spec)]
 
 
 HELD = {"parameters": "the parameters of f", "buffers": "the buffers of f"}
@@ -182,12 +177,12 @@ class Arguments:
     @property
     def names(self) -> tuple[str, ...]:
         """The accessor paths of the checked leaves."""
-        return tuple([self.tree.names[k] for k in self.checked])
+        return tuple(map(self.tree.names.__getitem__, self.checked))
 
     @property
     def leaves(self) -> Arrays:
         """The user's own checked arrays, which are read, and never written to or passed on."""
-        return tuple([self.tree.leaves[k] for k in self.checked])
+        return tuple(map(self.tree.leaves.__getitem__, self.checked))
 
     def call(self, x: Arrays) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Returns `args, kwargs` with `x` in the checked places and new copies of other arrays."""
@@ -206,11 +201,6 @@ class Arguments:
         """Returns `args, kwargs` made of these leaves."""
         args, kwargs = self.tree.rebuild(leaves)
         return args, kwargs
-
-    @cached_property
-    def all_checked(self) -> bool:
-        """Whether every leaf is checked, so that a point is all that a call needs."""
-        return self.checked == tuple(range(len(self.tree.leaves)))
 
     @cached_property
     def _unchecked(self) -> list[int]:
@@ -291,7 +281,7 @@ def read_arguments(
     """
     args = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
     keywords = {**(kwargs or {}), **({} if holder is None else holder.keywords)}
-    tree = _flattened((args, keywords), _paths_of_call, expand)
+    tree = flatten((args, keywords), CALL)
     given = backend_named(backend) if isinstance(backend, str) else backend
     owners: dict[int, AutodiffBackend] = {}
     unknown: dict[int, UnknownFrameworkError] = {}
@@ -354,11 +344,10 @@ def _selected(
         held = [k for k in floating if tree.names[k].startswith("parameters")]
         held = [k for k in held if owners[k].requires_grad(tree.leaves[k]) is not False]
         floating = [k for k in floating if not tree.names[k].startswith(tuple(HELD))]
-    wishes = {k: owners[k].requires_grad(tree.leaves[k]) for k in floating}
-    if any(wishes.values()):
-        marked = [k for k in floating if wishes[k]]
-        rest = () if len(marked) == len(floating) else set(floating) - set(marked)
-        return (*marked, *held), tuple(map(tree.names.__getitem__, sorted(rest)))
+    marked = [k for k in floating if owners[k].requires_grad(tree.leaves[k])]
+    if marked:
+        rest = sorted(set(floating).difference(marked))
+        return (*marked, *held), tuple(map(tree.names.__getitem__, rest))
     for error in unknown.values():
         raise error
     if not floating and not held:
@@ -531,11 +520,12 @@ class UserCalls:
     result: Tree | None = None
     """The first result, flattened."""
     signature: Signature | None = None
+    """That of the first result, unless it was a `single` array."""
     differentiable: tuple[int, ...] = ()
     """The indices of those leaves of the result that are floating or complex arrays."""
     mutated: tuple[str, ...] = ()
     """The names of unchecked arrays that the first evaluation wrote into."""
-    single: tuple[object, object] | None = None
+    single: tuple[Any, object] | None = None
     """The shape and the dtype of the result, where that is a single array."""
     recorded: bool = False
     """Whether a vjp was taken."""
@@ -560,13 +550,14 @@ class UserCalls:
         What the function raises comes through, with a note that says in which evaluation.
         """
         arguments, counts = self.arguments, self.counts
-        leaves = x if arguments.all_checked else arguments.fill(x)
+        # Where every leaf is checked, a point is all that a call needs.
+        leaves = x if len(x) == len(arguments.tree.leaves) else arguments.fill(x)
         args, kwargs = arguments.tree.rebuild(leaves)
         counts.evaluations += 1
         result: Any = self.run(function, x, args, kwargs)
         if type(result) is self.single_type and self.single == (result.shape, result.dtype):
             return (result,)  # as most are
-        if self.signature is None:
+        if self.result is None and leaves is not x:
             self.mutated = arguments.mutated(leaves)
         return self.outputs(result)
 
@@ -580,9 +571,10 @@ class UserCalls:
             self.counts.before_evaluation()
         try:
             with np.errstate(**USERS_ERRSTATE.get()):
-                if self._plain:
+                environment = self.arguments.backend.environment
+                if type(environment).call_context is Environment.call_context:  # as most are
                     return call(*args, **kwargs)
-                with self.arguments.backend.environment.call_context(x):
+                with environment.call_context(x):
                     return call(*args, **kwargs)
         except BaseException as error:  # it is raised again
             self.mark(error)
@@ -593,12 +585,6 @@ class UserCalls:
         when = f"evaluation {self.counts.evaluations} of the function"
         note = f"adjudge: raised in {when}, {purpose_in_words(self.counts.purpose)}"
         mark(error, Source.FUNCTION, note)
-
-    @cached_property
-    def _plain(self) -> bool:
-        """Whether the engine needs no context for a call, as most do not."""
-        environment = self.arguments.backend.environment
-        return type(environment).call_context is Environment.call_context
 
     def outputs(self, result: Any) -> Arrays:
         """Returns the leaves of `result` that are floating or complex arrays.
@@ -612,39 +598,40 @@ class UserCalls:
             and (result.shape, result.dtype) == self.single
         ):
             return (result,)
-        tree = flatten(result, "out", expand)
-        signature = self._signature(tree)
-        if self.signature is None:
-            backend = self.arguments.backend
-            self.signature, self.result = signature, tree
-            self.differentiable = tuple(
-                [
-                    k
-                    for k, leaf in enumerate(tree.leaves)
-                    if backend.owns(leaf) and backend.arrays.is_differentiable(leaf)
-                ]
-            )
-            if self.wanted is not None:
-                self.differentiable = _chosen(tree, self.differentiable, self.wanted)
-            if len(tree.leaves) == 1 and tree.leaves[0] is result and self.differentiable:
+        tree = flatten(result, "out")
+        if self.result is None:
+            self.result, backend = tree, self.arguments.backend
+            found = [
+                k
+                for k, leaf in enumerate(tree.leaves)
+                if backend.owns(leaf) and backend.arrays.is_differentiable(leaf)
+            ]
+            chosen = found if self.wanted is None else _chosen(tree, found, self.wanted)
+            self.differentiable = tuple(chosen)
+            if chosen and tree.leaves[0] is result:  # and nothing else
                 self.single, self.single_type = (result.shape, result.dtype), type(result)
-        elif signature != self.signature:
-            raise _unstable(self.signature, signature, self.counts)
-        return tuple([tree.leaves[k] for k in self.differentiable])
+            else:
+                self.signature = _signature(tree)
+        else:
+            before, now = self._first_signature(self.result), _signature(tree)
+            if before != now:
+                raise _unstable(before, now, self.counts)
+        return tuple(map(tree.leaves.__getitem__, self.differentiable))
 
-    @staticmethod
-    def _signature(tree: Tree) -> Signature:
-        arrays: list[tuple[str, tuple[int, ...], str] | None] = [
-            (name, tuple(leaf.shape), str(leaf.dtype)) if is_array_like(leaf) else None
-            for name, leaf in zip(tree.names, tree.leaves, strict=True)
-        ]
-        return Signature(tree.signature, tuple(arrays))
+    def _first_signature(self, result: Tree) -> Signature:
+        """Returns the signature of the first result, which has none of its own where that was a
+        single array.
+        """
+        if self.single is None:
+            assert self.signature is not None
+            return self.signature
+        shape, dtype = self.single
+        return Signature(result.signature, ((result.names[0], tuple(shape), str(dtype)),))
 
-    @property
     def output_names(self) -> tuple[str, ...]:
-        """The accessor paths of the differentiable outputs."""
+        """Returns the accessor paths of the differentiable outputs."""
         assert self.result is not None
-        return tuple([self.result.names[k] for k in self.differentiable])
+        return tuple(map(self.result.names.__getitem__, self.differentiable))
 
     # -- derivatives by hand, which take and return trees of gradients and cotangents
 
@@ -670,7 +657,7 @@ class UserCalls:
         found: list[Any] = []
         for k, (argument, gradient) in enumerate(zip(args, per_input, strict=True)):
             found.extend(_matched(argument, gradient, f"inputs[{k}]"))
-        found.extend([None] * len(flatten(kwargs, "kwargs", expand).leaves))
+        found.extend([None] * len(flatten(kwargs, "kwargs").leaves))
         return tuple(found[k] for k in arguments.checked)
 
     def gradient_tree(self, leaves: MaybeArrays) -> tuple[Any, ...]:
@@ -783,10 +770,10 @@ def _matched(like: Any, tree: Any, name: str) -> list[Any]:
 
     Raises `InputError`, which says `name`, where it has another number of leaves.
     """
-    expected = flatten(like, name, expand)
+    expected = flatten(like, name)
     if tree is None:
         return [None] * len(expected.leaves)
-    given = flatten(tree, name, expand)
+    given = flatten(tree, name)
     if len(given.leaves) != len(expected.leaves):
         raise InputError(
             f"a hand-written derivative has {len(given.leaves)} leaves for {name}, "
@@ -794,6 +781,14 @@ def _matched(like: Any, tree: Any, name: str) -> list[Any]:
             f"return the structure of {name}, None at leaves without a derivative",
         )
     return list(given.leaves)
+
+
+def _signature(tree: Tree) -> Signature:
+    arrays: list[tuple[str, tuple[int, ...], str] | None] = [
+        (name, tuple(leaf.shape), str(leaf.dtype)) if is_array_like(leaf) else None
+        for name, leaf in zip(tree.names, tree.leaves, strict=True)
+    ]
+    return Signature(tree.signature, tuple(arrays))
 
 
 def _unstable(before: Signature, now: Signature, counts: Counts) -> UnstableOutputError:

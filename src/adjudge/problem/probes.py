@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, unique
 from functools import cache, cached_property
+from operator import attrgetter
 
 import numpy as np
 
@@ -173,8 +175,10 @@ class Probes:
     def __post_init__(self) -> None:
         """Counts the probes."""
         X, Y = self.X, self.Y
-        rows = Y.size if self.full else len(Y.leaves)
-        columns = X.size if self.full else sum([leaf.size > 0 for leaf in X.leaves])
+        rows, columns = Y.size, X.size
+        if not self.full:
+            rows, sizes = len(Y.leaves), list(map(attrgetter("size"), X.leaves))
+            columns = len(sizes) - sizes.count(0)
         vars(self).update(rows=rows, columns=columns)
 
     @cached_property
@@ -204,8 +208,9 @@ class Probes:
                     yield Tangent((j,), vector, float(lengths[k - part.start]), k)
             return
         together = self.tangent(origin, gradient)
+        several = len(together.leaves) > 1
         for k in range(len(together.leaves)):
-            yield together.restricted(self.X, [k])
+            yield together.restricted(self.X, [k]) if several else together
 
     def tangent(self, origin: Vector, gradient: Vector | None = None) -> Tangent:
         """Returns the random tangent of all leaves, of which `tangents` yields the parts."""
@@ -222,7 +227,7 @@ class Probes:
             if one or lengths.max() == shortest:
                 # One length for all entries is rounded to a power of two, so that products with it
                 # are exact.
-                length = shortest = 2.0 ** min(round(np.log2(shortest)), 1023)
+                length = shortest = 2.0 ** min(round(math.log2(shortest)), 1023)
             entries = random_entries(random, size, wide=wide)
             entries *= length
             if gradient is not None:
@@ -258,7 +263,10 @@ class Probes:
         """Returns `<w_i, column>` for every cotangent, where `column` is a vector of Y."""
         if self.full:
             return column
-        return np.array([self.cotangent[part] @ column[part] for part in self.Y.slices])
+        found = np.empty(self.rows)
+        for k, part in enumerate(self.Y.slices):
+            found[k] = self.cotangent[part] @ column[part]
+        return found
 
     def contract_error(self, error: Vector) -> Vector:
         """Returns the error bars of what `contract` makes of a column with the error bars `error`.
@@ -267,7 +275,10 @@ class Probes:
         """
         if self.full:
             return error
-        return np.array([norm(self.cotangent[part] * error[part]) for part in self.Y.slices])
+        found = np.empty(self.rows)
+        for k, part in enumerate(self.Y.slices):
+            found[k] = norm(self.cotangent[part] * error[part])
+        return found
 
 
 def random_entries(random: np.random.Generator, size: int, *, wide: bool = False) -> Vector:
@@ -291,8 +302,12 @@ def _entries(wide: bool) -> Vector:
 
 
 def random_cotangent(space: Space, seed: int, stream: Stream = Stream.COTANGENT) -> Vector:
-    """Returns a random vector of `space`, of the entries of `random_entries`."""
-    return random_entries(generator(seed, stream), space.size, wide=space.double)
+    """Returns a random vector of `space`, of the entries of `random_entries`: those that it draws
+    from a new generator.
+    """
+    words = generator(seed, stream).bit_generator.random_raw(space.size // 4 + 1)
+    drawn = words.view(np.uint16 if space.double else np.uint8)[: space.size]
+    return np.asarray(_entries(space.double)[drawn])
 
 
 def fresh_seed() -> int:

@@ -169,10 +169,6 @@ class Problem:
         """Whether every entry of x is finite."""
         return bool(np.isfinite(self.origin).all())
 
-    def outputs_of(self, count: int) -> int:
-        """Returns how many of `count` outputs of `evaluate` are differentiated."""
-        return count if self.differentiated is None else self.differentiated
-
     def narrowest_eps(self) -> float:
         """Returns the spacing at 1 of the narrowest dtype that the engine sees f compute with at x;
         0 where it does not know.
@@ -247,7 +243,7 @@ class _UserFunction:
             space,
             origin,
             counts,
-            output_names=lambda: calls.output_names,
+            output_names=calls.output_names,
             calls=calls,
             bounds=None if self.bounds is None else read_bounds(space, origin, self.bounds),
         )
@@ -313,6 +309,11 @@ class Base:
     that value beside x."""
     seen: dict[str, str | None] = field(default_factory=dict)
     """What the values of f beside x have shown so far, which need not be looked for again."""
+
+    @cached_property
+    def finite(self) -> bool:
+        """Whether every output is finite at x."""
+        return bool(np.isfinite(self.values).all())
 
     @cached_property
     def uncompared(self) -> NDArray[np.bool_] | None:
@@ -448,9 +449,9 @@ def leave_out(base: Base, seed: int) -> Base:
     output is not finite. Ours.
     """
     problem, raw = base.problem, base.values
-    finite = np.isfinite(raw)
-    if finite.all() or base.raw is not None:
+    if base.finite or base.raw is not None:
         return base
+    finite = np.isfinite(raw)
     same = ~finite
     signs = random_entries(generator(seed, Stream.BESIDE_NOT_FINITE), problem.X.size)
     distance = max(BESIDE_NOT_FINITE, BESIDE_NOT_FINITE_UNITS * base.coarsest_eps)
@@ -476,12 +477,14 @@ def observe(problem: Problem) -> Base:
 
 def base_of(problem: Problem, outputs: Arrays) -> Base:
     """Returns the `Base` of outputs at x that are already known."""
-    backend = problem.backend
-    with running(Source.ENGINE):
-        arrays = tuple(map(backend.arrays.copy, outputs))
-    names = tuple(problem.output_names())[: len(arrays)]
-    whole, values = Space.at(backend, arrays, names)
-    count = problem.outputs_of(len(arrays))
+    try:
+        arrays = tuple(map(problem.backend.arrays.copy, outputs))
+    except BaseException as error:  # it is raised again
+        mark(error, Source.ENGINE)
+        raise
+    names = problem.output_names()[: len(arrays)]
+    whole, values = Space.at(problem.backend, arrays, names)
+    count = len(arrays) if problem.differentiated is None else problem.differentiated
     return Base(
         problem,
         whole,

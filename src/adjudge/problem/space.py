@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from adjudge.constants import UNDERFLOW_MARGIN
 from adjudge.engine import ArrayInfo, Arrays, AutodiffBackend, HostArray, MaybeArrays
-from adjudge.errors import InputError, NotSupportedError, Source, mark, running
+from adjudge.errors import InputError, NotSupportedError, Source, mark
 from adjudge.floats import FORMATS, Format, Vector
 
 DOUBLE = float(np.finfo(np.float64).eps)
@@ -132,11 +132,6 @@ class Space:
         )
 
     @classmethod
-    def of(cls, backend: AutodiffBackend, arrays: Arrays, names: Sequence[str]) -> Space:
-        """Returns the space in which `arrays` is a point, as `at` does."""
-        return cls.at(backend, arrays, names)[0]
-
-    @classmethod
     def at(
         cls, backend: AutodiffBackend, arrays: Arrays, names: Sequence[str]
     ) -> tuple[Space, Vector]:
@@ -148,13 +143,15 @@ class Space:
         leaves, parts, read = [], [], backend.arrays
         for array, name in zip(arrays, names, strict=True):
             try:
-                with running(Source.ENGINE):
-                    host = read.to_host(array)
+                host = read.to_host(array)
             except NotSupportedError as error:
                 raise InputError(
                     f"{name} is an array whose values cannot be read: {error.found}",
                     "give an array with values; device= moves what holds them, and makes none",
                 ) from error
+            except BaseException as error:  # it is raised again
+                mark(error, Source.ENGINE)
+                raise
             leaf = Leaf(
                 name,
                 read.info(array),

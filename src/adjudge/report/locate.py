@@ -548,7 +548,8 @@ class _Search:
     def _column_of(self, coordinate: int) -> RememberingEstimator:
         """Returns what estimates the column of one entry of x, each effort once."""
         if self.along_entry is None or self.along_entry[0] != coordinate:
-            along = RememberingEstimator(self.estimator.problem, self.base, self.estimator)
+            asked = self.estimator
+            along = RememberingEstimator(asked.problem, self.base, asked=asked)
             self.along_entry = coordinate, along
         return self.along_entry[1]
 

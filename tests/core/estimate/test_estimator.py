@@ -86,7 +86,7 @@ def test_an_estimator_at_another_point_estimates_there():
 
 def by_reference(make, problem=None):
     problem = problem or problem_of(HAND, X, {})
-    return ByReference(problem, observe(problem), bind(make, problem))
+    return ByReference(problem, observe(problem), reference=bind(make, problem))
 
 
 ANALYTIC = reference.derivative(jvp=lambda x, v: slope(x) * v)

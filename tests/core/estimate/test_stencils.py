@@ -144,6 +144,7 @@ def test_where_nothing_is_finite_there_is_no_estimate():
     assert np.isinf(estimate.error[0])
 
 
+@pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("unit", [1e-300, 1e-200, 1.0, 1e200, 1e300])
 def test_a_norm_keeps_its_range(unit):
     rows = unit * np.asarray([[3.0, 4.0, 0.0], [0.0, 0.0, 0.0]])

@@ -98,7 +98,7 @@ def wave(error=None):
 
 def chart_at(name, x):
     engine = backend_of(x, "x")
-    return charts_of(engine, Space.of(engine, (x,), ["x"]), (x,), [SETS[name](x, 2.0**-52)])
+    return charts_of(engine, Space.at(engine, (x,), ["x"])[0], (x,), [SETS[name](x, 2.0**-52)])
 
 
 def start_of(charts, x):

@@ -17,7 +17,9 @@ from adjudge.problem.space import Space
 BACKEND = PlainBackend(np)
 XS = (np.asarray([3.0, 4.0]), np.asarray([1e-3]), np.zeros(0))
 YS = (np.asarray([1.0, 2.0, 3.0]), np.asarray(5.0))
-X, Y = (Space.of(BACKEND, arrays, [f"a[{k}]" for k in range(len(arrays))]) for arrays in (XS, YS))
+X, Y = (
+    Space.at(BACKEND, arrays, [f"a[{k}]" for k in range(len(arrays))])[0] for arrays in (XS, YS)
+)
 ORIGIN = X.vector(BACKEND, XS, XS)
 
 
@@ -76,7 +78,7 @@ def test_the_same_seed_gives_the_same_probes_and_another_seed_others():
 
 
 def test_tangents_and_cotangents_of_one_seed_are_independent():
-    wide = Space.of(BACKEND, (np.ones(1000),), ("x",))
+    wide = Space.at(BACKEND, (np.ones(1000),), ("x",))[0]
     probes = Probes(wide, wide, False, 3)
 
     (tangent,) = probes.tangents(np.ones(1000), slice(0, 1000))

@@ -19,7 +19,7 @@ NAMES = ("inputs[0]['w']", "inputs[1]", "inputs[2]", "inputs[3]")
 
 @pytest.fixture
 def space():
-    return Space.of(BACKEND, ARRAYS, NAMES)
+    return Space.at(BACKEND, ARRAYS, NAMES)[0]
 
 
 def test_a_complex_entry_takes_two_coordinates(space):
@@ -46,7 +46,7 @@ def test_the_product_of_vectors_is_the_real_inner_product():
     a, b = (
         random.normal(size=(2, 4)) @ np.ones((4, 5)) + 1j * random.normal(size=(2, 5)) for _ in "ab"
     )
-    space = Space.of(BACKEND, (a,), ("z",))
+    space = Space.at(BACKEND, (a,), ("z",))[0]
 
     product = space.vector(BACKEND, (a,), (a,)) @ space.vector(BACKEND, (b,), (b,))
 
@@ -83,7 +83,7 @@ def test_an_array_of_the_wrong_shape_is_not_misread_as_values(space):
 
 def test_values_are_rounded_to_the_dtype_of_their_leaf():
     like = np.zeros(1, dtype=np.float32)
-    space = Space.of(BACKEND, (like,), ("x",))
+    space = Space.at(BACKEND, (like,), ("x",))[0]
 
     (array,) = space.arrays(BACKEND, np.asarray([1 + 1e-10]), (like,))
 
@@ -103,7 +103,7 @@ def test_a_point_stays_on_its_device(device, dtype):
     device = array_api_strict.Device(device)
     array = array_api_strict.ones(3, dtype=getattr(array_api_strict, dtype), device=device)
     backend = PlainBackend(array_api_strict)
-    space = Space.of(backend, (array,), ("x",))
+    space = Space.at(backend, (array,), ("x",))[0]
 
     (back,) = space.arrays(backend, space.vector(backend, (array,), (array,)), (array,))
 

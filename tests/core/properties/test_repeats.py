@@ -179,7 +179,7 @@ def test_a_few_units_of_sixteen_bits_are_large_already(gap, words):
     from adjudge.engine.registry import backend_named
 
     x = np.ones(3, np.float16)
-    space = Space.of(backend_named("numpy"), (x,), ["x"])
+    space = Space.at(backend_named("numpy"), (x,), ["x"])[0]
     first, eps = np.ones(3), float(np.finfo(np.float16).eps)
     second = first + np.array([0.0, gap * eps, 0.0])
 
