@@ -20,17 +20,15 @@ def recording_ends(y: Arrays, x: Arrays) -> RecordingEnds | None:
     """Contract: see `AutodiffBackend.recording_ends`."""
     ends: list[Array] = []
     nodes: list[Any] = [output.grad_fn for output in y]
-    own, memory = [], []
-    for leaf in x:
-        own.append(leaf.grad_fn)  # of an input that is no leaf the tape goes on
-        memory.append(_memory(leaf))  # x is recorded by an alias of it
+    own = {leaf.grad_fn: leaf for leaf in reversed(x)}  # of one that is no leaf the tape goes on
+    memory = [_memory(leaf) for leaf in x]  # x is recorded by an alias of it
     seen: set[Any] = {None}
     for node in nodes:  # it grows on the way
         if node in seen:
             continue
         seen.add(node)
         if node in own:
-            ends.append(x[own.index(node)])
+            ends.append(own[node])
         elif type(node) is _Leaf:
             ends.append(node.variable)
         else:
@@ -38,10 +36,11 @@ def recording_ends(y: Arrays, x: Arrays) -> RecordingEnds | None:
                 nodes.append(following)
     if None in memory:
         return None
+    places = {place: k for k, place in reversed(list(enumerate(memory)))}
     reached, captured = [False] * len(memory), []
     for end in ends:
-        if (place := _memory(end)) in memory:
-            reached[memory.index(place)] = True
+        if (place := _memory(end)) in places:
+            reached[places[place]] = True
         else:
             captured.append(end)
     return RecordingEnds(tuple(reached), tuple(captured))
