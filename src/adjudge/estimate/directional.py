@@ -268,7 +268,8 @@ def with_shorter_steps(problem: Problem, base: Base, found: Column) -> Column:
         return found
     longer = replace(found, finer=SHORTER_STEPS)
     before = found.ladders[0]
-    steps = [h for h in steps_around(problem, base, longer) if h < 0.9 * abs(before[-1].step)]
+    # neighbouring steps have a ratio of 4
+    steps = [h for h in steps_around(problem, base, longer) if 2 * h < abs(before[-1].step)]
     more = with_steps(problem, base, longer, steps, 1)
     if more is None:
         return found

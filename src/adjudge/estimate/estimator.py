@@ -103,7 +103,7 @@ class Estimator(ABC):
         if effort is Effort.TWO_EVALUATIONS:
             return found or self._first(v)
         if found is None:
-            found = self.along(v, _BEFORE[effort], doubted=doubted)
+            found = self.along(v, _BEFORE.get(effort, Effort.TWO_EVALUATIONS), doubted=doubted)
         return self._more(effort, found, doubted)
 
     @abstractmethod
@@ -173,19 +173,13 @@ class Differences(Estimator):
 
 
 _BEFORE = {
-    Effort.LONGER_STEP: Effort.TWO_EVALUATIONS,
-    Effort.THREE_STEPS: Effort.TWO_EVALUATIONS,
-    Effort.LADDER: Effort.TWO_EVALUATIONS,
     Effort.SHORTER_STEPS: Effort.LADDER,
     Effort.SECOND_LADDER: Effort.LADDER,
     Effort.MEASURED_NOISE: Effort.SECOND_LADDER,
     Effort.ODD_POWERS: Effort.LADDER,
-    Effort.LONG_STEPS: Effort.TWO_EVALUATIONS,
     Effort.JUMPS: Effort.LADDER,
-    Effort.DEFECTS: Effort.TWO_EVALUATIONS,
-    Effort.LASTING_DEFECTS: Effort.TWO_EVALUATIONS,
 }
-"""The effort that each other one builds on."""
+"""The effort that another one builds on, where that is not two evaluations."""
 
 
 @dataclass(frozen=True)

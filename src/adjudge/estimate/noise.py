@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.constants import (
-    COARSE_EPS,
     ENOUGH_VALUES,
     FEWER_BITS,
     FEWEST_BITS,
@@ -40,7 +39,6 @@ from adjudge.estimate.directional import (
     interleaving_factor,
     moved_by,
     power_of_two,
-    sample_at,
     steps_around,
     with_steps,
 )
@@ -133,37 +131,14 @@ def with_measured_noise(
         # The noise was measured at a step that the ladders no longer take, and is measured once
         # more.
         step = shorter
-    if base.coarsest_eps > COARSE_EPS and found.tangent.coordinate is not None:
-        return _with_shorter_steps(problem, base, found)
     return found
-
-
-def _with_shorter_steps(problem: Problem, base: Base, found: Column) -> Column:
-    """Returns the column with error bars that reach the differences of steps below the ladder's,
-    where rounding does not explain how far these are off.
-
-    In sixteen bits a ladder has few steps, and steps over a kink or an oscillation that shorter
-    steps show.
-    """
-    u, estimate = base.coarsest_eps, found.estimate
-    error, step = estimate.error, found.ladders[0][-1].step / 2
-    while abs(step) > 2 * u * found.tangent.length:
-        taken = sample_at(problem, base, found.tangent, step, one_sided=found.one_sided)
-        if taken is None:
-            break
-        off = np.abs(taken[0].slope - estimate.value)
-        beyond = off > u * taken[0].size / abs(step) + estimate.error
-        error = np.where(beyond, np.fmax(error, off), error)
-        step /= 2
-    return replace(found, estimate=replace(estimate, error=error))
 
 
 def _typical_step(found: Column, doubted: NDArray[np.bool_]) -> float:
     """Returns the step about which the noise of the doubted outputs matters."""
     assert found.estimate.steps is not None
-    chosen = np.where(
-        found.estimate.moved, found.estimate.steps, _first_moving_step(found.ladders[0])
-    )
+    longest = abs(found.ladders[0][0].step)
+    chosen = np.where(found.estimate.moved, found.estimate.steps, longest)
     chosen = chosen[doubted] if np.any(doubted) else chosen
     return float(np.sign(found.step)) * power_of_two(float(np.exp(np.mean(np.log(chosen)))))
 
@@ -202,16 +177,6 @@ def _with_longer_steps(
     more = [factor * h for h in steps if factor * h > 1.2 * longest]
     longer = with_steps(problem, base, found, more, 1)
     return samples if longer is None else (*longer.ladders[0], *samples)
-
-
-def _first_moving_step(samples: Sequence[Sample]) -> Vector:
-    """Returns, by output, the step three above the shortest one that moves it, where it moves by
-    several units of rounding.
-    """
-    steps = [abs(sample.step) for sample in samples]
-    steps = [*steps[:1] * 3, *steps][: len(steps)]
-    moves = np.array([sample.slope != 0 for sample in samples])
-    return np.asarray(np.min(np.where(moves, np.array(steps)[:, None], steps[0]), axis=0))
 
 
 def _noise_about(problem: Problem, base: Base, found: Column, step: float) -> Vector:

@@ -47,10 +47,6 @@ class Estimate:
     method: Method
     half_gap: Vector | None = None
     """What the slope to the right of x exceeds the value by where a kink was seen; see `Slopes`."""
-    contradiction: Vector | None = None
-    """The amount by which the plain difference of the finest step is off, where rounding does not
-    explain it. A function that jumps within every longer step looks smooth on the ladder, and only
-    this step shows that it is not."""
     steps: Vector | None = None
     """The finest step of the window that was taken, by output."""
     size: Vector | None = None
@@ -272,13 +268,6 @@ def ladder(
     best = np.argmin(credible, axis=0)
     columns = np.arange(plain.shape[1])
     bar = np.where(diverges, np.inf, credible[best, columns])
-    # The finest plain difference has a say as well; see `Estimate.contradiction`.
-    finest = plain[-1]
-    if odd:
-        finest = finest + (finest - plain[-2]) / (ladder_ratio(eps) - 1)
-    off = np.abs(finest - better[best, columns])
-    explained = BAR_ROUNDING_UNITS * (eps * size + noise + unit) / steps[-1] + bar
-    contradiction = np.where(off > explained, off, 0.0)
     scheme = Scheme.ONE_SIDED_LADDER if one_sided else Scheme.CENTRAL_LADDER
     return Estimate(
         better[best, columns],
@@ -288,7 +277,6 @@ def ladder(
         ~still[best, columns],
         Method(scheme, len(samples) * (1 if one_sided else 2)),
         None if at_x is None or one_sided else _half_gap(samples[-3:], at_x, eps),
-        contradiction,
         steps[best + window - 1],
         size,
     )
@@ -420,9 +408,6 @@ def combined(one: Estimate, two: Estimate) -> Estimate:
     first = one.error <= two.error
     value = np.where(first, one.value, two.value)
     error = np.fmax(np.fmax(one.error, two.error), np.abs(one.value - two.value))
-    for estimate in (one, two):
-        if estimate.contradiction is not None:
-            error = np.fmax(error, estimate.contradiction)
     evaluations = one.method.evaluations + two.method.evaluations
     return Estimate(
         value,

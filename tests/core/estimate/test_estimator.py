@@ -35,6 +35,10 @@ def unit(k):
     return Tangent((0,), vector, float(X[k]), k)
 
 
+PLAIN = (Effort.TWO_EVALUATIONS, Effort.DEFECTS, Effort.LASTING_DEFECTS)
+"""The efforts that leave the value of two evaluations as it is."""
+
+
 @pytest.mark.parametrize("k", range(3))
 @pytest.mark.parametrize("effort", list(Effort))
 def test_every_effort_estimates_the_derivative_and_its_own_error(effort, k):
@@ -42,7 +46,7 @@ def test_every_effort_estimates_the_derivative_and_its_own_error(effort, k):
 
     off = np.abs(found.value - np.where(np.arange(3) == k, slope(X), 0.0))
     # The bar of two evaluations is their rounding alone; what makes it doubtful takes a ladder.
-    truncation = 1e-8 if effort is Effort.TWO_EVALUATIONS else 0.0
+    truncation = 1e-8 if effort in PLAIN else 0.0
     assert np.all(off <= found.error + truncation)
     assert found.error[k] < 1e-4 * abs(slope(X)[k])
 
@@ -56,6 +60,8 @@ def test_an_effort_makes_first_what_it_builds_on(effort):
         Effort.THREE_STEPS,
         Effort.LADDER,
         Effort.LONG_STEPS,
+        Effort.DEFECTS,
+        Effort.LASTING_DEFECTS,
     ):
         found = stepwise.along(unit(0), Effort.LADDER, found)
     if effort is Effort.MEASURED_NOISE:
