@@ -788,13 +788,21 @@ class NothingCompared(Detail):
 
 
 @dataclass(frozen=True, eq=False)
-class NarrowWrong(Detail):
-    """The derivative in a narrow dtype is another one than that in double precision."""
+class TwoPrecisions(Detail):
+    """Base of situations in which a number in a narrow dtype is off from that in double
+    precision.
+    """
 
     dtype: str
     narrow: float
     double: float
     ulps: float
+
+
+@dataclass(frozen=True, eq=False)
+class NarrowWrong(TwoPrecisions):
+    """The derivative in a narrow dtype is another one than that in double precision."""
+
     factor: float
     """By which all entries are off; 1 where they are not."""
     right: bool
@@ -802,26 +810,18 @@ class NarrowWrong(Detail):
 
 
 @dataclass(frozen=True, eq=False)
-class NarrowInaccurate(Detail):
+class NarrowInaccurate(TwoPrecisions):
     """The derivative in a narrow dtype loses digits on the way."""
 
-    dtype: str
-    narrow: float
-    double: float
-    ulps: float
     right: bool
     """This is as for `NarrowWrong`."""
 
 
 @dataclass(frozen=True, eq=False)
-class ValueInaccurate(Detail):
+class ValueInaccurate(TwoPrecisions):
     """The value in a narrow dtype loses digits on the way."""
 
     output: str
-    dtype: str
-    narrow: float
-    double: float
-    ulps: float
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,7 +39,7 @@ from adjudge.problem.captured import (
     names_of,
     with_captured,
 )
-from adjudge.problem.charts import SETS, OffTheSetError
+from adjudge.problem.charts import SETS
 from adjudge.problem.composition import (
     COTANGENT,
     composed,
@@ -55,7 +55,6 @@ from adjudge.problem.domain import (
     Bounds,
     Domain,
     Domains,
-    Member,
     bounds_of,
     contains,
     domains_of,
@@ -108,9 +107,7 @@ __all__ = [
     "Forward",
     "Holder",
     "Leaf",
-    "Member",
     "Move",
-    "OffTheSetError",
     "Path",
     "Probes",
     "Problem",

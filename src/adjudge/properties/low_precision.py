@@ -201,7 +201,7 @@ class _LowPrecision:
         """Returns how inaccurate output `k` is at x."""
         low, high = (float(one.base.values[k]) for one in (self.low, self.high))
         off = abs(low - high) / _ulp(high or low, self.eps)
-        return ValueInaccurate(self.low.base.Y.entry(k), self.nothing.dtype, low, high, off)
+        return ValueInaccurate(self.nothing.dtype, low, high, off, self.low.base.Y.entry(k))
 
     def _values_off(self, value: Deviation, at: AtPoints) -> NDArray[np.intp]:
         """Returns the outputs of f itself whose value is off at all points alike, which no rounding

@@ -564,11 +564,11 @@ def _not_finite(detail: findings.NotFinite, finding: Finding) -> list[str]:
 # -- precision
 
 
-def _two_precisions(detail: findings.NarrowWrong | findings.NarrowInaccurate) -> list[str]:
+def _two_precisions(detail: findings.TwoPrecisions) -> list[str]:
     return [f"{detail.dtype:<9}{detail.narrow: .9g}", f"{'float64':<9}{detail.double: .9g}"]
 
 
-def _off(detail: findings.NarrowWrong | findings.NarrowInaccurate) -> str:
+def _off(detail: findings.TwoPrecisions) -> str:
     return f"off by {detail.ulps:.3g} ulp" if np.isfinite(detail.narrow) else "not finite"
 
 

@@ -183,12 +183,17 @@ def judge(
     given = {**_within(domain), **options, "backend": engine, "seed": seed}
     chosen = known_options("judge", given, Options)
     point = inputs if engine is None else placed_tree(engine, inputs, device)
-    script = Note(f, inputs, chosen)
+
+    def script() -> str:
+        """The script that repeats the check, between two lines of dashes."""
+        lines = reproduction(f, inputs, **given)
+        return f"---- to see it again ----\n{lines}-------------------------"
+
     # NumPy's warnings are switched off, since the check judges the numbers that overflow makes.
     with Catching() as caught, np.errstate(all="ignore"):
         report = examine(f, point, **chosen)
     if caught.error is not None:
-        caught.error.add_note(script.text())
+        caught.error.add_note(script())
         raise caught.error
     if report:
         return report
@@ -207,7 +212,7 @@ def judge(
         why = () if confirmed else (Silence(Reason.UNCONFIRMED),)
     if not why and (strict or failed):
         failure = GradcheckError(report)
-        failure.add_note(script.text())
+        failure.add_note(script())
         raise failure
     if hypothesis.currently_in_test_context():
         undecided = [x for x in report.ranked if x.verdict is Verdict.INCONCLUSIVE]
@@ -215,20 +220,6 @@ def judge(
         hypothesis.event(f"adjudge: decides nothing ({why_silent(why) or status})")
         hypothesis.reject()
     return replace(report, verdict=Verdict.INCONCLUSIVE, silence=why)
-
-
-@dataclass(frozen=True)
-class Note:
-    """The parts of a check from which the script that repeats it is written."""
-
-    f: Callable[..., Any]
-    inputs: Any
-    options: Mapping[str, Any]
-
-    def text(self) -> str:
-        """Returns the script, between two lines of dashes."""
-        script = reproduction(self.f, self.inputs, **self.options)
-        return f"---- to see it again ----\n{script}-------------------------"
 
 
 def _within(domain: Domain | Mapping[Path, Domain]) -> dict[str, Any]:
