@@ -27,7 +27,7 @@ from adjudge.report.report import (
     tell,
 )
 from adjudge.report.reproduce import reproduction
-from adjudge.report.sentences import text_of, told_apart, why_not_in_double, why_silent
+from adjudge.report.sentences import said, text_of, told_apart, why_not_in_double, why_silent
 
 __all__ = [
     "GradcheckError",
@@ -42,6 +42,7 @@ __all__ = [
     "locate_entries",
     "place",
     "reproduction",
+    "said",
     "table_of",
     "tell",
     "text_of",
