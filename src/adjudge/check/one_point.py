@@ -47,7 +47,7 @@ def at_one_point(f: Callable[..., Any], inputs: Any, options: Options) -> Report
             return matrix.outcomes, matrix
 
         with surroundings(problem, f, highest=settings.highest_precision) as seen:
-            outcomes, matrix = judged_with_replay(problem, seen, judge)
+            outcomes, matrix = judged_with_replay(problem, settings.letters, seen, judge)
         outcomes[0].findings += noticed(problem, seen, outcomes)
         if matrix.double is not None:
             outcomes[-1].findings += matrix.double.refusal(settings)
@@ -110,7 +110,7 @@ def of_second_order(
             return [outcome], double
 
         with surroundings(problem, f, highest=settings.highest_precision) as seen:
-            outcomes, double = judged_with_replay(problem, seen, judge)
+            outcomes, double = judged_with_replay(problem, settings.letters, seen, judge)
         outcomes[0].findings += noticed(problem, seen, outcomes)
         if double is not None:
             outcomes[0].findings += double.refusal(settings)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import random
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -18,7 +19,14 @@ import numpy as np
 
 from adjudge.check.one_problem import Judgement
 from adjudge.engine import Array, Environment
-from adjudge.errors import Source, UnstableOutputError, quiet_arithmetic, source_of
+from adjudge.errors import (
+    AdjudgeError,
+    Source,
+    UnstableOutputError,
+    attempt,
+    quiet_arithmetic,
+    source_of,
+)
 from adjudge.findings import (
     AdditionOrder,
     CoarseOperations,
@@ -36,10 +44,13 @@ from adjudge.findings import (
 )
 from adjudge.problem import (
     PURPOSES_AT_X,
+    Forward,
     Leaf,
     Move,
     Problem,
+    Reverse,
     buffers_held_by,
+    observe,
     set_around,
 )
 
@@ -49,9 +60,8 @@ Rest = TypeVar("Rest")
 @contextmanager
 def surroundings(problem: Problem, f: object, *, highest: bool = False) -> Iterator[Generators]:
     """Restores the global state afterwards, also when the user's function raises, and yields the
-    random generators, which know then whether they were used. The state is that of Python, of NumPy
-    and of the engine, and what the modules that `f` is or closes over may write into (running
-    statistics, say).
+    random generators. The state is that of Python, of NumPy and of the engine, and what the modules
+    that `f` is or closes over may write into (running statistics, say).
 
     With `highest` the engine computes in its highest precision within this context, instead of
     the user's.
@@ -74,8 +84,7 @@ def surroundings(problem: Problem, f: object, *, highest: bool = False) -> Itera
             _point_to_sets(problem, error)
             raise
         finally:
-            seen.drawn = seen.have_moved()
-            if seen.drawn:
+            if seen.have_moved():
                 seen.put_back()
             # `catch_warnings` around every check would show each warning again that is shown once.
             if warnings.filters is not filters or filters != filters_before:
@@ -117,7 +126,7 @@ class Generators:
     """
 
     drawn: bool = False
-    """Whether a random state was advanced; known when the check is over."""
+    """Whether f or its derivative advanced a random state; known when it was judged."""
     copied: ClassVar[dict[bytes, Any]] = {}
     """The last copy, by its words."""
 
@@ -175,7 +184,10 @@ def _same(one: Any, two: Any) -> bool:
 
 
 def judged_with_replay(
-    problem: Problem, seen: Generators, judge: Callable[[], tuple[list[Judgement], Rest]]
+    problem: Problem,
+    letters: str,
+    seen: Generators,
+    judge: Callable[[], tuple[list[Judgement], Rest]],
 ) -> tuple[list[Judgement], Rest]:
     """Returns what `judge` finds about the problem. Where f drew random numbers and does not pass,
     it is judged once more, and each evaluation of f then begins in the same random state.
@@ -194,14 +206,43 @@ def judged_with_replay(
             found = judge()
             settled = _is_settled(found[0], replayed=tried > 0)
         except UnstableOutputError:  # the shape of the result may be drawn as well
-            if tried or not seen.have_moved():
+            if tried or not _has_drawn(problem, letters, seen):
                 raise
             settled = False
-        if settled or tried == DRAWS or not seen.have_moved():
+        seen.drawn = tried > 0 or _has_drawn(problem, letters, seen)
+        if settled or tried == DRAWS or not seen.drawn:
             return found
         now = Generators(problem.backend.environment) if tried else seen
         counts.before_evaluation = now.put_back
         tried += 1
+
+
+def _has_drawn(problem: Problem, letters: str, seen: Generators) -> bool:
+    """Returns whether f, or its derivative in one of these modes, has drawn random numbers.
+
+    The generators belong to the process, and another thread may have drawn: the event loop of a
+    worker, say, so that any function seemed to. Where there are other threads, f and its
+    derivatives have to draw twice more.
+    """
+    if not seen.have_moved():
+        return False
+    alone = threading.active_count() == 1
+    return alone or all(_draws(problem, letters) for _ in range(2))
+
+
+def _draws(problem: Problem, letters: str) -> bool:
+    """Returns whether anything is drawn while f and its derivatives are evaluated once."""
+    before = Generators(problem.backend.environment)
+
+    def once() -> None:
+        base = observe(problem)
+        if "R" in letters:
+            Reverse(problem).row(base, np.ones(base.Y.size))
+        if "F" in letters:
+            Forward(problem).column(base, np.ones(problem.X.size))
+
+    attempt(once, AdjudgeError)
+    return before.have_moved()
 
 
 def _is_settled(judgements: Sequence[Judgement], *, replayed: bool) -> bool:

@@ -1,6 +1,7 @@
 """Functions that draw random numbers are judged with the numbers that they drew first."""
 
 import random
+import threading
 
 import numpy as np
 import pytest
@@ -197,3 +198,66 @@ def test_a_generator_that_the_function_sets_is_set_back():
 
     assert report
     assert np.random.get_bit_generator() is before
+
+
+@pytest.fixture
+def other_thread():
+    """Another thread, which draws a number whenever it is asked to."""
+    asked, drawn, over = threading.Event(), threading.Event(), threading.Event()
+
+    def work():
+        while asked.wait() and not over.is_set():
+            asked.clear()
+            random.random()  # noqa: S311
+            drawn.set()
+
+    def draw():
+        drawn.clear()
+        asked.set()
+        assert drawn.wait(60)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    yield draw
+    over.set()
+    asked.set()
+    thread.join()
+
+
+@pytest.mark.parametrize("factor", [1.0, 2.0])
+def test_what_another_thread_draws_is_not_put_down_to_the_function(other_thread, factor):
+    calls = []
+
+    def forward(x):
+        if not calls:
+            other_thread()
+        calls.append(x)
+        return np.sin(x)
+
+    report = examine(ByHand(forward, vjp=lambda x, w: factor * w * np.cos(x)), X, seed=1)
+
+    assert report.verdict is (Verdict.PASS if factor == 1 else Verdict.FAIL)
+    assert Status.DRAWS_RANDOM not in statuses(report)
+
+
+@pytest.mark.usefixtures("other_thread")
+@pytest.mark.parametrize("draw", SOURCES)
+def test_beside_other_threads_a_function_that_draws_is_judged_as_ever(draw):
+    right = examine(multiplied(draw), X, seed=1)
+    wrong = examine(multiplied(draw, 0.5), X, seed=1)
+
+    assert right.verdict is Verdict.PASS, str(right)
+    assert statuses(right) == [Status.DRAWS_RANDOM]
+    assert wrong.verdict is Verdict.FAIL
+
+
+@pytest.mark.usefixtures("other_thread")
+def test_beside_other_threads_a_rule_that_draws_is_named():
+    def backward(x, w):
+        random.random()  # noqa: S311
+        return w * np.cos(x)
+
+    report = examine(ByHand(np.sin, vjp=backward), X, seed=1)
+
+    assert report.verdict is Verdict.PASS
+    assert statuses(report) == [Status.DRAWS_RANDOM]
