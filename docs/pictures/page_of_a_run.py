@@ -107,7 +107,9 @@ def main() -> None:
             size["height"] = browser.execute_script("return document.body.scrollHeight")
             browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
             picture = Image.open(io.BytesIO(browser.get_screenshot_as_png())).convert("RGB")
-            picture.quantize(32).save(HERE / f"page_{name}.png", optimize=True)
+            picture.quantize(128, Image.Quantize.MAXCOVERAGE).save(
+                HERE / f"page_{name}.png", optimize=True
+            )
     browser.quit()
 
 

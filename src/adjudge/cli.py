@@ -33,6 +33,7 @@ from adjudge.suites import (
     ready_for_page,
     repeated,
     run,
+    try_to_write,
     visible,
 )
 
@@ -161,7 +162,7 @@ def _check(parsed: argparse.Namespace) -> int:
     known = [] if parsed.known is None else read_known(parsed.known)
     for path in (parsed.json, parsed.junit, parsed.html):
         if path is not None:
-            _try_to_write(path)
+            try_to_write(path)
     if parsed.html is not None:
         ready_for_page()
     found = collect(parsed.targets, parsed.keyword)
@@ -232,20 +233,6 @@ def _keep_last_failed(found: Collection) -> None:
         _say("adjudge: none of these failed in the last run: all are judged", sys.stderr)
         return
     found.cases = [one for one in found.cases if one.place in failed]
-
-
-def _try_to_write(path: Path) -> None:
-    """Raises before the work what would be raised after it."""
-    existed = path.exists()
-    try:
-        with path.open("a"):
-            pass
-    except OSError as error:
-        raise InputError(
-            f"{path} cannot be written: {error.strerror}", "check the folder and its rights"
-        ) from error
-    if not existed:
-        path.unlink()
 
 
 def _write(report: RunReport, excused: Mapping[str, str], parsed: argparse.Namespace) -> None:
@@ -371,7 +358,7 @@ def _diff(parsed: argparse.Namespace) -> int:
 
 
 def _page(parsed: argparse.Namespace) -> int:
-    _try_to_write(parsed.html)
+    try_to_write(parsed.html)
     text = page(read_run(parsed.report), file=parsed.report)
     parsed.html.write_text(text, encoding="utf-8")
     return OK

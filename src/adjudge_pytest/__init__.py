@@ -13,7 +13,7 @@ import pytest
 
 from adjudge_pytest import hookspecs
 from adjudge_pytest.options import add_options, read
-from adjudge_pytest.run import RUN, Run, section
+from adjudge_pytest.run import RESULTS, RUN, Run, section
 
 FIXTURE = "adjudge_backend"
 
@@ -73,6 +73,10 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         engines.at_start(settings.backends, "--adjudge-backend", required=False)
         engines.at_start(settings.required, "--adjudge-require", required=True, devices=devices)
         engines.demand_device(engines.selected(settings.named), devices)
+    if session.config.stash[RUN].files and not hasattr(session.config, "workerinput"):
+        from adjudge_pytest import files
+
+        files.at_start(session.config.stash[RUN])
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
@@ -87,12 +91,17 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Fails a run in which a required engine compared nothing."""
+    """Fails a run in which a required engine compared nothing, and writes the files."""
     run = session.config.stash[RUN]
     if run.settings.required and not hasattr(session.config, "workerinput"):
         from adjudge_pytest import summary
 
         summary.finish(run, session, exitstatus)
+    options = session.config.option
+    if run.files and not hasattr(session.config, "workerinput") and not options.collectonly:
+        from adjudge_pytest import files
+
+        files.write(run)
 
 
 def pytest_terminal_summary(
@@ -104,6 +113,9 @@ def pytest_terminal_summary(
         from adjudge_pytest import summary
 
         summary.terminal(run, terminalreporter)
+    if not config.getoption("collectonly"):
+        for path in run.files:
+            terminalreporter.write_sep("-", f"generated file of adjudge: {path}")
 
 
 # ---------------------------------------------------------------- collection
@@ -221,4 +233,6 @@ def pytest_runtest_makereport(
             outcome.after(test, engine, error, report, run.settings)
     if report.failed and (text := section(test, error)):
         report.sections.append(("adjudge", text))
+    if report.when == "teardown" and test.results:
+        setattr(report, RESULTS, test.results)
     return report

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +22,9 @@ class Settings:
     run_skipped: bool
     devices: tuple[str, ...] = ()
     """Names of devices: each engine is checked on the first that it has; empty: on its default."""
+    json: Path | None = None
+    html: Path | None = None
+    """Files that hold what every check of the run came to."""
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -72,6 +76,13 @@ def add_options(parser: pytest.Parser) -> None:
         action="store_true",
         help="run what adjudge_skip skips without a condition, and fail what passes",
     )
+    for kind, about in (("json", "JSON, as `adjudge check --json` does"), ("html", "one page")):
+        group.addoption(
+            f"--adjudge-{kind}",
+            type=Path,
+            metavar="FILE",
+            help=f"write what every check of the run came to as {about}",
+        )
     for name, about in (
         ("adjudge_backend", "engines of the fixture adjudge_backend, as --adjudge-backend"),
         ("adjudge_require", "engines that are required, as --adjudge-require"),
@@ -88,6 +99,8 @@ def read(config: pytest.Config) -> Settings:
         config.getoption("adjudge_seed"),
         config.getoption("adjudge_run_skipped"),
         _chosen(config, "adjudge_device"),
+        config.getoption("adjudge_json"),
+        config.getoption("adjudge_html"),
     )
 
 

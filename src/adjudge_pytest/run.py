@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +13,9 @@ from adjudge_pytest.listening import Listening
 from adjudge_pytest.options import Settings
 from adjudge_pytest.tally import Tallies, from_properties, is_ours
 
+RESULTS = "adjudge_results"
+"""The attribute of a test's report that carries what its checks came to, to the process that writes
+files. It is no property of the test, which would be in JUnit's XML, too."""
 MOST_REPORTS = 5
 """Of one test, printed with its failure."""
 
@@ -32,6 +37,11 @@ class Test:
     """Why its exemption is no longer true."""
     skipped: bool = False
     """Whether the plugin skipped it."""
+    results: dict[str, str] = field(default_factory=dict)
+    """What its checks came to, by name, as JSON, where a file of the run is to hold it."""
+    checks: int = 0
+    since: float = field(default_factory=time.perf_counter)
+    """When it began, or its last check ended."""
 
 
 class Run:
@@ -45,6 +55,12 @@ class Run:
         self.listening = Listening(self.hear)
         self.complaints: list[str] = []
         """Why the run fails; known at its end."""
+        self.files = [path for path in (settings.json, settings.html) if path is not None]
+        self.results: dict[str, str] = {}
+        """What the checks of all tests came to, by name, as JSON."""
+        self.expected: set[str] = set()
+        """The names of those whose test passed."""
+        self.start = time.perf_counter()
         self._failing: set[str] = set()
         """The node ids of tests of which a part has failed and whose teardown is to come."""
 
@@ -62,6 +78,11 @@ class Run:
         self.test.tallies.count(report)
         if not report:
             self.test.reports.append(report)
+        if self.files:
+            from adjudge_pytest import files
+
+            result = files.result_of(self.test, report)
+            self.test.results[result["name"]] = json.dumps(result)
         item = self.test.item
         item.ihook.pytest_adjudge_report(report=report, item=item)
 
@@ -76,12 +97,15 @@ class Run:
         """Counts what a test, here or in another process, has compared: at its end, when it is
         known whether it failed.
         """
+        results = getattr(report, RESULTS, {})
+        self.results |= results
         if report.outcome not in ("passed", "skipped"):  # "rerun", of other plugins, is a failure
             self._failing.add(report.nodeid)
         if report.when == "teardown":
             tallies = from_properties(report.user_properties)
             if report.nodeid not in self._failing:
                 tallies.expect_failures()
+                self.expected |= {*results}
             self._failing.discard(report.nodeid)
             self.totals.add(tallies)
 

@@ -21,7 +21,15 @@ from adjudge.suites.compare import Change, changes, repeated
 from adjudge.suites.formats import github, junit
 from adjudge.suites.known import Known, outlived, read_known
 from adjudge.suites.page import page, ready_for_page
-from adjudge.suites.results import Ending, Place, Result, RunReport, read_run, visible
+from adjudge.suites.results import (
+    Ending,
+    Place,
+    Result,
+    RunReport,
+    read_run,
+    try_to_write,
+    visible,
+)
 from adjudge.suites.suite import run
 
 __all__ = [
@@ -45,5 +53,6 @@ __all__ = [
     "ready_for_page",
     "repeated",
     "run",
+    "try_to_write",
     "visible",
 ]

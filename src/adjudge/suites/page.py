@@ -140,12 +140,12 @@ def _row(result: Result, known: str) -> dict[str, str]:
     """Returns what the table shows of a case: beside the columns, what is wrong, and the reason why
     its failure is known.
     """
-    report = result.report
+    report, passed = result.report, result.verdict is Verdict.PASS
     return {
         "kind": result.kind,
         "name": result.name,
-        "message": "" if result.verdict is Verdict.PASS else _message(result),
-        "known": known,
+        "message": "" if passed else _message(result),
+        "known": "" if passed else known,
         "engine": "" if report is None else _engine(report),
         "seconds": f"{result.seconds:.2f}",
         **_worst(report),

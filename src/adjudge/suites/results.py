@@ -215,6 +215,24 @@ def read_json(path: Path) -> Any:
         raise InputError(f"{path} is no JSON: {error}", "give a file of --json") from error
 
 
+def try_to_write(path: Path) -> None:
+    """Raises before the work what would be raised after it, where a file is to be written.
+
+    Raises:
+        InputError: The file cannot be written.
+    """
+    existed = path.exists()
+    try:
+        with path.open("a"):
+            pass
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be written: {error.strerror}", "check the folder and its rights"
+        ) from error
+    if not existed:
+        path.unlink()
+
+
 def visible(text: str) -> str:
     """Returns a text in which characters that one cannot see are written as escapes: they could
     change the terminal, or turn around what is read on a page.
