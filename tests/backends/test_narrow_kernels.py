@@ -158,6 +158,28 @@ def test_an_output_of_float32_is_judged_in_float32(name):
             assert report.provenance.note == "formula judged in float32"
 
 
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_kernel_that_takes_no_float64_is_judged_in_float32(name):
+    """As most kernels of production are: they are compiled for float32 and narrower dtypes."""
+
+    def judged(whole, seed):
+        rule = kernel(name, whole)
+
+        def narrow(x):
+            if x.dtype is torch.float64:
+                raise RuntimeError("not implemented for 'Double'")
+            return rule(x)
+
+        return examine(narrow, point(torch.bfloat16), seed=seed)
+
+    for seed in SEEDS if name == "rms norm" else SEEDS[:1]:
+        right, wrong = judged(1.0, seed), judged(0.0, seed)
+
+        assert [Verdict.PASS, Verdict.FAIL] == [right.verdict, wrong.verdict], seed
+        assert right.provenance.note == "formula judged in float32"
+        assert right.resolution < 0.05
+
+
 @pytest.mark.parametrize("name", ["rms norm", "softmax", "gelu"])
 def test_agreement_to_a_fifth_in_bfloat16_decides_nothing(name):
     """An output of bfloat16 in any precision, whose differences could not see a missing term."""

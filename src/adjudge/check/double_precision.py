@@ -102,6 +102,15 @@ class DoublePrecision:
             return []
         return [Finding(Status.UNSUPPORTED, "", "", self.refused, Remedy.ACCEPT_DOUBLE)]
 
+    def narrows(self, refusal: NotInDouble) -> bool:
+        """Returns whether float32 is to be tried in place of float64, which has been refused."""
+        raised = refusal.refusal in (Refusal.RAISES, Refusal.NOT_SUPPORTED)
+        coarse = self.low.X.coarsest_eps > COARSE_EPS
+        if not (raised and coarse and self.precision == "float64" and not self.compared):
+            return False
+        self.precision, self._problem = "float32", None
+        return True
+
     def widening(self) -> AbstractContextManager[None]:
         """The context in which everything is evaluated in double precision."""
         return self.low.backend.environment.widening()
@@ -113,8 +122,8 @@ class DoublePrecision:
         """
         with Catching(AdjudgeError) as caught:
             if self._problem is None:
-                assert self.low.in_double is not None
-                self._problem = self.low.in_double()
+                assert self.low.widened is not None
+                self._problem = self.low.widened(self.precision)
             base = observe(derive(self._problem))
         if isinstance(caught.error, NotSupportedError):
             words = _first_line(caught.error)
@@ -220,7 +229,7 @@ def double_precision_of(problem: Problem, settings: Settings) -> DoublePrecision
     """
     if (
         settings.reference is not None
-        or problem.in_double is None
+        or problem.widened is None
         or settings.in_double is False
         or settings.fixed
     ):
@@ -252,11 +261,13 @@ def judge_in_double(
     Where the function does not run there, or is another one, `double.refused` says so afterwards.
     """
     provenance = composition.provenance
-    try:
-        if double.refused is None:
+    while double.refused is None:
+        try:
             return _in_double(composition, double, base, settings)
-    except RefusedError as error:
-        double.refused = error.detail
+        except RefusedError as error:
+            # Kernels of sixteen bits that compute in float32 inside may take no float64.
+            if not double.narrows(error.detail):
+                double.refused = error.detail
     outcome = judge_here_or_nearby(base, settings, provenance)
     if base.coarsest_eps > COARSE_EPS:
         outcome = with_more_probes(outcome, base, settings, provenance, NATIVE_PROBES)

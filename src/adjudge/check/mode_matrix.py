@@ -565,11 +565,11 @@ def ways_of(problem: Problem) -> list[Way]:
     """Returns the engine's other ways of taking derivatives."""
 
     def by(backend: AutodiffBackend) -> Problem:
-        in_double = problem.in_double
-        if in_double is None:
+        widened = problem.widened
+        if widened is None:
             return replace(problem, backend=backend)
         return replace(
-            problem, backend=backend, in_double=lambda: replace(in_double(), backend=backend)
+            problem, backend=backend, widened=lambda to: replace(widened(to), backend=backend)
         )
 
     return [Way(backend.way, by(backend), False) for backend in problem.backend.ways()]

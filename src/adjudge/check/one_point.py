@@ -41,7 +41,7 @@ def at_one_point(f: Callable[..., Any], inputs: Any, options: Options) -> Report
     def check(problem: Problem, extend: Extend) -> Report:
         def judge() -> tuple[list[Judgement], Matrix]:
             # x is in double precision as a rule, and then there is nothing to ask
-            double = None if problem.in_double is None else double_precision_of(problem, settings)
+            double = None if problem.widened is None else double_precision_of(problem, settings)
             matrix = Matrix(problem, settings, modes, double, reports_exceptions=bool(named))
             matrix.fill(_other_ways(f, inputs, problem, extend, options))
             return matrix.outcomes, matrix

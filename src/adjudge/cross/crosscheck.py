@@ -181,7 +181,7 @@ class _Crosscheck:
         """Returns f in double precision on the first engine where it runs so; `None` where it does
         not, or where no input is narrower.
         """
-        narrow = [e for e in running if e.differentiates and e.problem.in_double is not None]
+        narrow = [e for e in running if e.differentiates and e.problem.widened is not None]
         for engine in narrow:
             good = False
             with Catching(AdjudgeError) as caught:

@@ -235,9 +235,9 @@ def engine_of(
 
 def in_double(engine: Engine) -> Engine:
     """Returns the same function with its inputs widened to double precision."""
-    assert engine.problem.in_double is not None
+    assert engine.problem.widened is not None
     with engine.backend.environment.widening():
-        problem = engine.problem.in_double()
+        problem = engine.problem.widened("float64")
     name = f"float64 on {engine.name}"
     return replace(engine, name=name, problem=problem, widening=True, _inner={})
 

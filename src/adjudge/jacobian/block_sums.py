@@ -341,7 +341,7 @@ def sketch_of(
         x=origins,
         X=space,
         origin=origin,
-        in_double=None,
+        widened=None,
         block_sums=sketch,
     )
 

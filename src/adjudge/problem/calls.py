@@ -45,6 +45,7 @@ from adjudge.errors import (
     mark,
     running,
 )
+from adjudge.floats import EPS
 from adjudge.limits import limits
 
 Expand = Callable[[object], Expansion | None]
@@ -207,16 +208,22 @@ class Arguments:
         checked = set(self.checked)
         return [k for k in range(len(self.tree.leaves)) if k not in checked]
 
-    def in_double(self) -> Arguments:
-        """Returns the same arguments with every floating array of the engine in double precision.
+    def widened(self, dtype: str) -> Arguments:
+        """Returns the same arguments with every floating array of the engine in double precision,
+        or with those of sixteen bits in `float32`.
 
-        Raises what the engine raises where its device has no double precision.
+        Raises what the engine raises where its device has no such precision.
         """
-        backend = self.backend
+        backend, arrays = self.backend, self.backend.arrays
 
         def wide(leaf: Any) -> Any:
-            low = backend.owns(leaf) and backend.arrays.is_differentiable(leaf)
-            return backend.arrays.widen(leaf) if low else leaf
+            if not (backend.owns(leaf) and arrays.is_differentiable(leaf)):
+                return leaf
+            if dtype == "float64":
+                return arrays.widen(leaf)
+            if arrays.eps(leaf) <= EPS[dtype]:
+                return leaf
+            return arrays.make(arrays.to_host(leaf), dtype, arrays.info(leaf).device)
 
         with running(Source.ENGINE):
             tree = replace(self.tree, leaves=tuple(wide(leaf) for leaf in self.tree.leaves))

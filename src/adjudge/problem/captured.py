@@ -48,14 +48,12 @@ def with_captured(problem: Problem, captured: Arrays, names: tuple[str, ...]) ->
     if whole.X.double:
         return whole
 
-    def in_double() -> Problem:
-        """Returns the same problem in double precision."""
-        narrow = problem.in_double
-        return _extended(
-            problem if narrow is None else narrow(), captured, tuple(map(widen, captured)), names
-        )
+    def widened(dtype: str) -> Problem:
+        """Returns the same problem in this dtype, with what it captures in double precision."""
+        wide = problem if problem.widened is None else problem.widened(dtype)
+        return _extended(wide, captured, tuple(map(widen, captured)), names)
 
-    return replace(whole, in_double=in_double)
+    return replace(whole, widened=widened)
 
 
 def _extended(
@@ -70,7 +68,7 @@ def _extended(
         backend=backend.closing_over(captured, first),
         function=function,
         evaluate=function,
-        in_double=None,
+        widened=None,
     )
 
 

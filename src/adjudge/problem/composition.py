@@ -99,7 +99,7 @@ def _beside(problem: Problem, directions: Sequence[Array], names: Sequence[str])
         primal_inputs=len(problem.x),
         cotangent=None,
         attached=(),
-        in_double=None,
+        widened=None,
         constraints=(),
         block_sums=None,
     )

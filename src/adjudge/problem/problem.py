@@ -112,7 +112,7 @@ class Problem:
     """The coordinates of those outputs of f that have a cotangent."""
     bounds: tuple[Vector, Vector] | None = None
     """The lowest and the highest point of X, between which every evaluation stays."""
-    in_double: Callable[[], Problem] | None = None
+    widened: Callable[[str], Problem] | None = None
     """The function that makes this problem in double precision, where x has a leaf of less."""
     constraints: tuple[str, ...] = ()
     """Texts that say which inputs are checked along which set; `x` holds their coordinates."""
@@ -205,7 +205,7 @@ def first_order(
     if problem.X.double or all(problem.backend.arrays.eps(leaf) <= DOUBLE for leaf in problem.x):
         return problem
     given = [leaf.eps for leaf in problem.X.leaves]
-    return replace(problem, in_double=lambda: user.at(arguments.in_double(), given=given))
+    return replace(problem, widened=lambda to: user.at(arguments.widened(to), given=given))
 
 
 @dataclass(frozen=True)
