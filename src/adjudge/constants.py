@@ -248,11 +248,6 @@ ISOLATED_TOLERANCES = 64
 """A rule that is wrong at x alone (a special case of it, say) has neighbours that are right, so
 that its change would pass for rounding. An automatic value that is off by more than this many
 tolerances at x stays wrong. The value is ours and has no derivation."""
-INHERITED_UNITS = 2.0**18
-"""An entry of a second derivative inherits the rounding of the first one, and would fail for it: a
-softmax of which all but one entry vanish has lost by how much the largest is less than 1. Such an
-entry may be off by this many units of rounding of the largest of its column. The value is ours and
-has no derivation."""
 CANCELLATION_UNITS = 2.0**16
 """Where terms as large as f cancel in a derivative, forward and reverse mode are left with
 different roundings of zero. A gap of up to this many units of rounding of f over the scale of x is
@@ -612,13 +607,6 @@ STAIRCASE_PART = 1 / 2
 """On a staircase most neighbours are equal, and what a polynomial leaves over is far smaller than
 what rounding to a step hides. Values count as those of a staircase where this part of neighbours
 are equal; the noise is then at least half of the smallest move. The value is ours."""
-LATTICE_SPACINGS = 4
-"""Values that are differences of larger numbers (`exp(x) - 1` near 0) lie on a lattice that is
-coarser than their own rounding, and would seem to have less noise than they have. A lattice counts
-as coarser from this many spacings of the largest value on. The value is ours."""
-LATTICE_DEVIATION = 1 / 4
-"""Rounding to a lattice of spacing h has the standard deviation `h / sqrt(12)`. It counts as this
-part of h, which is a little less."""
 FEWER_BITS = 3
 """Values may need a few bits less than the points that they come from by chance. f rounds to a
 dtype only if the points need more bits than that by this many. The value is ours."""

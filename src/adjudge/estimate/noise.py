@@ -20,8 +20,6 @@ from adjudge.constants import (
     FULL_DIGITS_PART,
     INSIDE_NOISE,
     INSIDE_POWERS,
-    LATTICE_DEVIATION,
-    LATTICE_SPACINGS,
     NARROW_EPS,
     NOISE_DEGREE,
     NOISE_FACTOR,
@@ -72,17 +70,6 @@ def computational_noise(values: Vector, points: Sequence[float]) -> Vector:
     flat &= np.count_nonzero(moves, axis=0) > 1
     noise = np.where(flat, np.fmax(noise, unit / 2), noise)
     return np.asarray(np.where(np.isfinite(noise), noise, 0.0))
-
-
-def lattice_noise(values: Vector, eps: float) -> Vector:
-    """Returns the standard deviation of rounding to the lattice on which all values of a column
-    lie, where that is coarser than their own rounding, since they are differences of larger numbers
-    (`exp(x) - 1` near 0).
-    """
-    unit = np.min(lowest_bit(values), axis=0)
-    moves = np.count_nonzero(np.diff(values, axis=0), axis=0) > len(values) // 2
-    coarse = moves & (unit > LATTICE_SPACINGS * eps * np.max(np.abs(values), axis=0))
-    return np.where(coarse, LATTICE_DEVIATION * unit, 0.0)
 
 
 def significant_bits(values: Vector) -> int:
@@ -191,9 +178,6 @@ def _noise_about(problem: Problem, base: Base, found: Column, step: float) -> Ve
             point = moved_by(problem, found.tangent, h)
             values.append(evaluate(problem, base, point, describe_move(problem, found.tangent, h)))
         best = computational_noise(np.array(values), points)
-        # The points have all their bits here, so that a lattice is one of f.
-        if double:
-            best = np.fmax(best, lattice_noise(np.array(values), base.coarsest_eps))
         if defined(base, *values):
             break
     return best

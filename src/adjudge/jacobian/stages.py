@@ -28,7 +28,6 @@ from adjudge.constants import (
     GROSS_AFTER_EXTRAPOLATION,
     GROSS_AFTER_LADDER,
     GROSS_TOLERANCES,
-    INHERITED_UNITS,
     ISOLATED_TOLERANCES,
     JUMP_BEYOND,
     JUMP_REACH,
@@ -86,7 +85,6 @@ from adjudge.problem import (
     Stream,
     evaluate,
     generator,
-    undetectable_slope,
 )
 
 TWO_EVALUATIONS = "two evaluations"
@@ -924,50 +922,6 @@ class ReferenceScatter(Stage):
         return trial.with_compared(allowed, self.name)
 
 
-class InheritedRounding(Stage):
-    """Allows a derivative of a derivative the rounding of the first one, which is differentiated.
-
-    Where the first derivative is a residue of rounding, its differences are as precise as any, and
-    mean nothing: at another point they are those of another residue. So what fails is allowed four
-    times the change of both numbers where all of x moves by a unit of rounding, and
-    `INHERITED_UNITS` of the largest entry. Costs two columns. Ours.
-    """
-
-    name = "rounding of the first derivative"
-    by_entry = True
-
-    def helps(self, trial: Trial) -> bool:
-        differences = not (trial.column.from_reference or trial.column.one_sided)
-        second = bool(trial.columns.problem.modes_taken) and trial.doubt is not Doubt.NONE
-        return second and differences and trial.fails > 0
-
-    def apply(self, trial: Trial) -> Trial:
-        columns, found = trial.columns, trial.column
-        compared = [
-            allow_automatic_rounding(columns, one, found, everywhere=True) for one in trial.compared
-        ]
-        changes = [np.zeros(one.comparison.reference.size) for one in compared]
-        for point in points_within_rounding(columns.problem, columns.probes.seed):
-            if not columns.problem.counts.allows(8):
-                return trial.with_compared(compared, self.name)
-            taken = columns.estimator.at(point).along(found.tangent)
-            there = columns.comparisons(taken, trial.block, trial.pushed, final=True)
-            for change, (_, here, _), (_, other, _) in zip(changes, compared, there, strict=True):
-                apart = np.nan_to_num(np.abs(other.reference - here.reference), posinf=0.0)
-                np.maximum(change, apart, out=change)
-        allowed = []
-        for (letter, comparison, kind), change in zip(compared, changes, strict=True):
-            residue = INHERITED_UNITS * comparison.tolerance.eps * comparison.scales.block
-            slack = NEIGHBOUR_FACTOR * change + residue
-            if kind != "first":
-                eps = comparison.tolerance.eps
-                floor = undetectable_slope(columns.base, found.vector, eps)
-                slack = slack + columns.row_errors(kind, floor)
-            error = comparison.error + np.where(comparison.fails, slack, 0.0)
-            allowed.append(ModeComparison(letter, replace(comparison, error=error), kind))
-        return trial.with_compared(allowed, self.name)
-
-
 class SteadyValues(Stage):
     """Leaves open a value below the rounding of f that is steady where x moves by rounding.
 
@@ -1117,7 +1071,6 @@ STAGES: tuple[Stage, ...] = (
     Defects(),
     AutomaticRounding(),
     ReferenceScatter(),
-    InheritedRounding(),
     Halves(beyond=0),
     Residues(),
     SteadyValues(),
@@ -1131,16 +1084,16 @@ STAGES: tuple[Stage, ...] = (
 
 
 def allow_automatic_rounding(
-    columns: Columns, one: ModeComparison, found: Column, *, everywhere: bool = False
+    columns: Columns, one: ModeComparison, found: Column
 ) -> ModeComparison:
     """Returns the comparison with what fails allowed the rounding of the automatic side, as it
-    shows where the leaf of the column, or `everywhere` all of x, moves by a unit of rounding.
+    shows where the leaf of the column moves by a unit of rounding.
     """
     letter, comparison, kind = one
     tried = worst_entries(comparison, comparison.fails)
     if not tried:
         return one
-    around = _automatic_nearby(columns, kind, tried, found, everywhere=everywhere)
+    around = _automatic_nearby(columns, kind, tried, found)
     finite = np.isfinite(around)
     changes = np.abs(np.array(around) - comparison.automatic[tried])
     change = np.max(np.where(np.isfinite(changes), changes, 0.0), axis=0)
@@ -1157,7 +1110,7 @@ def allow_automatic_rounding(
     error = comparison.error + NEIGHBOUR_FACTOR * slack
     after = replace(comparison, error=error)
     if _is_loud(columns, found) and np.any(after.fails & ~_marked(alone, tried, error.size)):
-        leaves = None if everywhere else found.tangent.leaves
+        leaves = found.tangent.leaves
         take = partial(_automatic_at, columns, kind=kind, rows=tried, found=found)
         eps, seed = comparison.tolerance.eps, columns.probes.seed
         apart = scatter(
@@ -1309,13 +1262,12 @@ def _steady(
 
 
 def _automatic_nearby(
-    columns: Columns, kind: RowKind, rows: list[int], found: Column, *, everywhere: bool = False
+    columns: Columns, kind: RowKind, rows: list[int], found: Column
 ) -> list[Vector]:
-    """Returns the automatic values of these rows where the leaves of the column, or all of x, are
-    moved by a unit of rounding.
+    """Returns the automatic values of these rows where the leaves of the column are moved by a unit
+    of rounding.
     """
-    leaves = None if everywhere else found.tangent.leaves
-    t, seed = columns.tolerance, columns.probes.seed
+    t, seed, leaves = columns.tolerance, columns.probes.seed, found.tangent.leaves
     points = points_within_rounding(columns.problem, seed, leaves, t.eps if t.inside else 0.0)
     return [_automatic_at(columns, point, kind, rows, found) for point in points]
 

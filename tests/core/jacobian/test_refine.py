@@ -8,7 +8,6 @@ from adjudge.constants import NOISE_POINTS
 from adjudge.estimate.noise import (
     carried_dtype,
     computational_noise,
-    lattice_noise,
     significant_bits,
 )
 from adjudge.findings import CarriesLess
@@ -198,8 +197,6 @@ def test_a_staircase_has_half_a_step_of_noise_and_a_single_jump_none_of_its_own(
     t = np.asarray(NOISE_POINTS)[:, None] / 32
 
     assert computational_noise(np.floor(5 * t), NOISE_POINTS)[0] >= 0.5
-    assert lattice_noise(np.exp(1e-8 * t) - 1, EPS)[0] == pytest.approx(EPS / 4)
-    assert lattice_noise(np.exp(t), EPS)[0] == 0
 
 
 def test_bits_and_the_dtype_carried():
