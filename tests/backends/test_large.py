@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scenarios import on_both
 
 from adjudge import Verdict, examine
 
@@ -19,53 +20,31 @@ def point(shape, dtype):
     return (x + 1j * x[::-1] if dtype.startswith("complex") else x).astype(dtype)
 
 
-@pytest.mark.backend("torch")
+@on_both
 @pytest.mark.parametrize("factor", [1.0, 1 + 1e-4])
 @pytest.mark.parametrize("dtype", ["float64", "complex128", "float32"])
-def test_on_torch(dtype, factor, settled):
-    import torch
+def test_a_rule_is_settled_by_sums(adjudge_backend, spoiled, dtype, factor, settled):
+    f = spoiled(adjudge_backend.xp.sin, lambda x, g: factor * g)
 
-    class Rule(torch.autograd.Function):
-        @staticmethod
-        def forward(x):
-            return torch.sin(x)
-
-        @staticmethod
-        def setup_context(ctx, inputs, output):
-            ctx.save_for_backward(*inputs)
-
-        @staticmethod
-        def backward(ctx, w):
-            return factor * w * torch.conj(torch.cos(ctx.saved_tensors[0]))
-
-    x = torch.from_numpy(point(SIZE, dtype)).requires_grad_()
-    report = examine(Rule.apply, x, seed=0)
+    report = examine(f, adjudge_backend.array(point(SIZE, dtype), dtype), seed=0)
 
     assert report.verdict is (Verdict.PASS if factor == 1 else Verdict.FAIL), str(report)
     assert settled == [factor == 1]
-    assert x.grad is None
 
 
 @pytest.mark.backend("torch")
-def test_strides_are_those_of_the_input(settled):
+def test_strides_are_those_of_the_input(settled, rule):
     import torch
 
     seen = set()
 
-    class Rule(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            seen.add(x.stride())
-            ctx.save_for_backward(x)
-            return torch.sin(x)
-
-        @staticmethod
-        def backward(ctx, w):
-            return w * torch.cos(ctx.saved_tensors[0])
+    def sine(x):
+        seen.add(x.stride())
+        return torch.sin(x)
 
     x = torch.from_numpy(point((40, 25), "float64")).T
 
-    assert examine(Rule.apply, x, seed=0)
+    assert examine(rule(sine, lambda x, w: w * torch.cos(x)), x, seed=0)
     assert settled == [True]
     assert seen == {(1, 25)}
 
@@ -78,27 +57,6 @@ def test_a_detached_output_is_left_to_the_whole_check(settled):
 
     assert settled == [False]
     assert report.verdict is Verdict.FAIL
-
-
-@pytest.mark.backend("jax")
-@pytest.mark.parametrize("factor", [1.0, 1 + 1e-4])
-@pytest.mark.parametrize("dtype", ["float64", "complex128", "float32"])
-def test_on_jax(dtype, factor, settled):
-    import jax
-    import jax.numpy as jnp
-
-    @jax.custom_vjp
-    def f(x):
-        return jnp.sin(x)
-
-    f.defvjp(lambda x: (jnp.sin(x), x), lambda x, w: (factor * w * jnp.cos(x),))
-
-    with jax.enable_x64(True):
-        x = jnp.asarray(point(SIZE, dtype))
-    report = examine(f, x, seed=0)
-
-    assert report.verdict is (Verdict.PASS if factor == 1 else Verdict.FAIL), str(report)
-    assert settled == [factor == 1]
 
 
 @pytest.mark.backend("jax")

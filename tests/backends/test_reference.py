@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from precise import exp, mpmath
+from scenarios import cells, on_both
 
 from adjudge import Verdict, examine, gradgradcheck, reference
 
@@ -22,73 +23,40 @@ REFERENCES = {
     "jvp": reference.derivative(jvp=lambda x, v: slope(x) * v),
     "vjp": reference.derivative(vjp=lambda x, w: slope(x) * w),
 }
-on_torch, on_jax = pytest.mark.backend("torch"), pytest.mark.backend("jax")
-ENGINES = [pytest.param("torch", marks=on_torch), pytest.param("jax", marks=on_jax)]
 POINTS = {"tail": [38.5, 40.0, 45.0], "ordinary": [0.3, -0.7], "mixed": [0.3, 40.0, 1.0]}
 
 
 @pytest.fixture
-def torch_planted():
-    torch = pytest.importorskip("torch")
+def planted(adjudge_backend, with_vjp):
+    """`planted(factor)`: the sigmoid with its gradient multiplied by a factor."""
+    exp = adjudge_backend.xp.exp
 
-    class Sigmoid(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x, factor):
-            ctx.save_for_backward(x)
-            ctx.factor = factor
-            return torch.sigmoid(x)
-
-        @staticmethod
-        def backward(ctx, w):
-            (x,) = ctx.saved_tensors
-            return w * ctx.factor * torch.exp(-x) / (1 + torch.exp(-x)) ** 2, None
-
-    def make(values, factor):
-        x = torch.tensor(values, dtype=torch.float64, requires_grad=True)
-        return (lambda x: Sigmoid.apply(x, factor)), x
+    def make(factor):
+        return with_vjp(
+            lambda x: 1 / (1 + exp(-x)), lambda x, w: w * factor * exp(-x) / (1 + exp(-x)) ** 2
+        )
 
     return make
 
 
-@pytest.fixture
-def jax_planted(double, with_vjp, jnp):
-    def make(values, factor):
-        def backward(x, w):
-            return (w * factor * jnp.exp(-x) / (1 + jnp.exp(-x)) ** 2,)
+# what a reference does is the core's: the slower engine sees each, and each point
+@cells(
+    ("name", "point"),
+    torch=[(name, point) for name in REFERENCES for point in POINTS],
+    jax=[("mpmath", "tail"), ("mpmath", "mixed"), ("jvp", "ordinary"), ("vjp", "mixed")],
+)
+def test_a_right_derivative_passes_and_a_wrong_one_fails(adjudge_backend, planted, name, point):
+    x, given = adjudge_backend.array(POINTS[point]), REFERENCES[name]
 
-        return with_vjp(lambda x: 1 / (1 + jnp.exp(-x)), backward), double(np.asarray(values))
-
-    return make
-
-
-PAIRS = [
-    *(pytest.param(n, p, "torch", marks=on_torch) for n in REFERENCES for p in POINTS),
-    # what a reference does is the core's: the slower engine sees each, and each point
-    *(
-        pytest.param(n, p, "jax", marks=on_jax)
-        for n, p in (("mpmath", "tail"), ("mpmath", "mixed"), ("jvp", "ordinary"), ("vjp", "mixed"))
-    ),
-]
-
-
-@pytest.mark.parametrize(("name", "point", "engine"), PAIRS)
-def test_a_right_derivative_passes_and_a_wrong_one_fails(name, point, engine, request):
-    make, given = request.getfixturevalue(f"{engine}_planted"), REFERENCES[name]
-
-    found = []
-    for factor in (1.0, *WRONG):
-        f, x = make(POINTS[point], factor)
-        found.append(examine(f, x, seed=0, reference=given).verdict)
+    found = [examine(planted(c), x, seed=0, reference=given).verdict for c in (1.0, *WRONG)]
 
     assert found == [Verdict.PASS, *[Verdict.FAIL] * len(WRONG)]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@on_both
 @pytest.mark.parametrize("factor", [1.0, *WRONG])
-def test_without_a_reference_a_tail_stays_open(factor, engine, request):
-    f, x = request.getfixturevalue(f"{engine}_planted")([40.0], factor)
-
-    report = examine(f, x, seed=0)
+def test_without_a_reference_a_tail_stays_open(adjudge_backend, planted, factor):
+    report = examine(planted(factor), adjudge_backend.array([40.0]), seed=0)
 
     assert report.verdict is Verdict.INCONCLUSIVE
     assert "pass reference=" in str(report)

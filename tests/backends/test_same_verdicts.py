@@ -12,10 +12,10 @@ from typing import Any
 import array_api_compat
 import numpy as np
 import pytest
+from scenarios import cells, on_both
 
 from adjudge import ByHand, Verdict, examine
 
-ENGINES = [pytest.param(name, marks=pytest.mark.backend(name)) for name in ("torch", "jax")]
 DTYPES = ("float64", "float32")
 SEED = 0
 
@@ -140,36 +140,15 @@ def numpy_report(case, dtype):
 
 
 @pytest.fixture
-def engine_report(request):
-    """`engine_report(engine, case, dtype)`: the report of the function in PyTorch or JAX."""
+def engine_report(adjudge_backend, with_vjp):
+    """`engine_report(case, dtype)`: the report of the function in PyTorch or JAX."""
 
-    def of_torch(case, dtype):
-        torch = request.getfixturevalue("torch")
-        kind = getattr(torch, dtype)
-        x = tuple(torch.tensor(v, dtype=kind, requires_grad=True) for v in case.x)
-        rule = request.getfixturevalue("rule")
-        return examine(rule(case.f, case.vjp) if case.by_hand else case.f, x, seed=SEED)
+    def make(case, dtype):
+        x = tuple(adjudge_backend.array(values, dtype) for values in case.x)
+        f = with_vjp(case.f, case.vjp) if case.by_hand else case.f
+        return examine(f, x, seed=SEED)
 
-    def of_jax(case, dtype):
-        request.getfixturevalue("x64")
-        jnp = request.getfixturevalue("jnp")
-        x = tuple(jnp.asarray(v, dtype=dtype) for v in case.x)
-        if not case.by_hand:
-            return examine(case.f, x, seed=SEED)
-
-        def backward(*xw):
-            found = case.vjp(*xw)
-            return found if isinstance(found, tuple) else (found,)
-
-        with_vjp = request.getfixturevalue("with_vjp")
-        return examine(with_vjp(case.f, backward), x, seed=SEED)
-
-    return lambda engine, *rest: {"torch": of_torch, "jax": of_jax}[engine](*rest)
-
-
-@pytest.fixture
-def torch():
-    return pytest.importorskip("torch")
+    return make
 
 
 def statuses(report):
@@ -179,19 +158,17 @@ def statuses(report):
 SINGLE_IN_JAX = ("softmax", "matrix product", "abs at 0", "offset of 1e5", "factor")
 """What single precision adds is the core's: in JAX it is shown by one of each kind."""
 
-CELLS = [
-    pytest.param(engine, name, dtype, marks=pytest.mark.backend(engine))
-    for engine in ("torch", "jax")
-    for name in CASES
-    for dtype in DTYPES
-    if engine == "torch" or dtype == "float64" or name in SINGLE_IN_JAX
-]
+EVERY = [(name, dtype) for name in CASES for dtype in DTYPES]
 
 
-@pytest.mark.parametrize(("engine", "name", "dtype"), CELLS)
-def test_every_engine_gets_the_verdict_of_numpy(engine_report, name, dtype, engine):
+@cells(
+    ("name", "dtype"),
+    torch=EVERY,
+    jax=[case for case in EVERY if case[1] == "float64" or case[0] in SINGLE_IN_JAX],
+)
+def test_every_engine_gets_the_verdict_of_numpy(engine_report, name, dtype):
     by_hand = numpy_report(CASES[name], dtype)
-    report = engine_report(engine, CASES[name], dtype)
+    report = engine_report(CASES[name], dtype)
 
     assert report.verdict == by_hand.verdict, f"{report}\n\n{by_hand}"
     assert statuses(report) == statuses(by_hand), f"{report}\n\n{by_hand}"
@@ -208,10 +185,10 @@ def test_the_verdict_of_numpy_is_the_expected_one(name, dtype):
     assert report.counts["comparisons"] > 0
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_the_right_and_the_wrong_derivatives_of_one_function_differ(engine_report, engine):
-    right = engine_report(engine, CASES["polynomial"], "float64")
-    wrong = engine_report(engine, CASES["sign"], "float64")
+@on_both
+def test_the_right_and_the_wrong_derivatives_of_one_function_differ(engine_report):
+    right = engine_report(CASES["polynomial"], "float64")
+    wrong = engine_report(CASES["sign"], "float64")
 
     assert right.verdict is Verdict.PASS
     assert wrong.verdict is Verdict.FAIL
