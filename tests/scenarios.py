@@ -3,6 +3,7 @@
 An engine that is absent is skipped by the plugin, or fails where it is required.
 """
 
+import importlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -36,3 +37,27 @@ def case(name: str, f: Any, *inputs: Any, marks: Any = (), **options: Any) -> An
 def fails(engine: str, status: str, reason: str) -> pytest.MarkDecorator:
     """On this engine a case fails with this status, which is a finding and no failure of ours."""
     return pytest.mark.adjudge_xfail(engine, status=status, reason=reason)
+
+
+def torch_function(forward: Any, backward: Any, jvp: Any = None, *, undefined: bool = False) -> Any:
+    """An `autograd.Function` of PyTorch by hand: `forward(*x)`, `backward(*x, *w)`, `jvp(*x, *v)`.
+
+    With `undefined` the derivatives see `None` where PyTorch has no gradient.
+    """
+    torch = importlib.import_module("torch")
+
+    class Rule(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *x: Any) -> Any:
+            ctx.set_materialize_grads(not undefined)
+            ctx.save_for_backward(*x)
+            ctx.save_for_forward(*x)
+            return forward(*x)
+
+        @staticmethod
+        def backward(ctx: Any, *w: Any) -> Any:
+            return backward(*ctx.saved_tensors, *w)
+
+    if jvp is not None:
+        Rule.jvp = staticmethod(lambda ctx, *v: jvp(*ctx.saved_tensors, *v))
+    return Rule.apply

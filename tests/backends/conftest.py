@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scenarios import torch_function
 
 from adjudge.engine import registry
 
@@ -84,7 +85,7 @@ def _torch_jvp(f: Callable[..., Any], jvp: Callable[..., Any]) -> Any:
         *x, w = xw
         return torch.autograd.functional.vjp(f, tuple(x), w)[1]
 
-    return _torch_function(f, vjp, jvp)
+    return torch_function(f, vjp, jvp)
 
 
 def _torch_gradient(f: Callable[..., Any], x: Any, w: Any) -> Any:
@@ -97,7 +98,7 @@ def _jax_gradient(f: Callable[..., Any], x: Any, w: Any) -> Any:
     return jax.vjp(f, x)[1](w)[0]
 
 
-VJP = {"torch": lambda f, vjp: _torch_function(f, vjp), "jax": _jax_vjp}
+VJP = {"torch": lambda f, vjp: torch_function(f, vjp), "jax": _jax_vjp}
 JVP = {"torch": _torch_jvp, "jax": _jax_jvp}
 
 
@@ -163,28 +164,6 @@ def gradgradcheck(request: pytest.FixtureRequest) -> Callable[..., Any]:
     return importlib.import_module(request.param).gradgradcheck
 
 
-def _torch_function(
-    forward: Any, backward: Any, jvp: Any = None, *, undefined: bool = False
-) -> Any:
-    torch = importlib.import_module("torch")
-
-    class Rule(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, *x: Any) -> Any:
-            ctx.set_materialize_grads(not undefined)
-            ctx.save_for_backward(*x)
-            ctx.save_for_forward(*x)
-            return forward(*x)
-
-        @staticmethod
-        def backward(ctx: Any, *w: Any) -> Any:
-            return backward(*ctx.saved_tensors, *w)
-
-    if jvp is not None:
-        Rule.jvp = staticmethod(lambda ctx, *v: jvp(*ctx.saved_tensors, *v))
-    return Rule.apply
-
-
 @pytest.fixture
 def rule() -> Callable[..., Any]:
     """`rule(forward, backward, jvp)`: an `autograd.Function` by hand, right or wrong.
@@ -192,7 +171,7 @@ def rule() -> Callable[..., Any]:
     `forward(*x)`, `backward(*x, *w)`, `jvp(*x, *v)`; with `undefined` the derivatives see `None`
     where PyTorch has no gradient.
     """
-    return _torch_function
+    return torch_function
 
 
 @pytest.fixture

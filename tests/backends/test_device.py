@@ -97,22 +97,14 @@ def test_torch_keeps_the_marks_of_tensors_and_says_which_devices_it_has():
 
 
 @pytest.mark.backend("torch")
-def test_torch_gradients_on_another_device_are_found():
+def test_torch_gradients_on_another_device_are_found(rule):
     import torch
 
-    class Astray(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x.sin()
+    astray = rule(lambda x: x.sin(), lambda x, w: w.to("meta"))
 
-        @staticmethod
-        def backward(ctx, w):
-            return w.to("meta")
-
-    x = torch.tensor([0.5], dtype=torch.float64)
     # PyTorch itself looks at the device of a gradient, and refuses
     with pytest.raises(RuntimeError, match="meta"):
-        adjudge.examine(Astray.apply, x)
+        adjudge.examine(astray, torch.tensor([0.5], dtype=torch.float64))
 
 
 @pytest.mark.backend("torch")
@@ -197,22 +189,13 @@ def test_a_gradient_by_hand_on_another_device_is_found_in_torch(there):
 
 @pytest.mark.backend("torch")
 @pytest.mark.parametrize("there", ["cpu", "meta"])
-def test_a_tangent_of_a_torch_rule_on_another_device_is_found(there):
+def test_a_tangent_of_a_torch_rule_on_another_device_is_found(there, rule):
     import torch
 
-    class Sine(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.x = x
-            return x.sin()
-
-        @staticmethod
-        def jvp(ctx, v):
-            return (v * ctx.x.cos()).to(there)
-
+    sine = rule(lambda x: x.sin(), None, lambda x, v: (v * x.cos()).to(there))
     x = torch.tensor([0.5, -1.0], dtype=torch.float64)
 
-    report = adjudge.examine(Sine.apply, x, check_forward_ad=True, check_backward_ad=False)
+    report = adjudge.examine(sine, x, check_forward_ad=True, check_backward_ad=False)
 
     assert report.verdict is (Verdict.PASS if there == "cpu" else Verdict.FAIL)
     assert report or report.findings[0].status is Status.WRONG_DEVICE

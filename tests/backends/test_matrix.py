@@ -225,18 +225,10 @@ def test_what_differs_under_torch_func_is_reported_apart(x):
 
 
 @on_torch
-def test_a_function_that_torch_func_cannot_take_is_judged_in_eager_mode(x):
-    class Sine(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return torch.sin(x)
+def test_a_function_that_torch_func_cannot_take_is_judged_in_eager_mode(x, rule):
+    sine = rule(torch.sin, lambda x, w: w * torch.cos(x))
 
-        @staticmethod
-        def backward(ctx, w):
-            return w * torch.cos(ctx.saved_tensors[0])
-
-    report = examine(Sine.apply, x, modes=["R", "RR"], order=2, seed=0)
+    report = examine(sine, x, modes=["R", "RR"], order=2, seed=0)
 
     assert report, report
     assert set(report.ways["eager"].values()) == {Verdict.PASS}
@@ -298,23 +290,14 @@ def test_a_derivative_that_raises_is_raised_and_the_rest_is_judged(mode, x):
 
 
 @on_torch
-def test_a_wrong_third_derivative_is_seen_by_order_three_only(x):
-    class Quartic(torch.autograd.Function):
-        """`x⁴`, whose second derivative is held fixed."""
+def test_a_wrong_third_derivative_is_seen_by_order_three_only(x, rule):
+    def backward(x, w):
+        here = x.detach()  # the second derivative of the quartic is held fixed
+        return w * (4 * here**3 + 12 * here**2 * (x - here))
 
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x**4
-
-        @staticmethod
-        def backward(ctx, w):
-            (x,) = ctx.saved_tensors
-            here = x.detach()
-            return w * (4 * here**3 + 12 * here**2 * (x - here))
-
-    right = examine(Quartic.apply, x, modes=["R", "RR"], seed=0)
-    wrong = examine(Quartic.apply, x, modes=["R", "RR", "RRR"], seed=0)
+    quartic = rule(lambda x: x**4, backward)
+    right = examine(quartic, x, modes=["R", "RR"], seed=0)
+    wrong = examine(quartic, x, modes=["R", "RR", "RRR"], seed=0)
 
     assert right, right
     assert wrong_in(wrong.modes) == ["RRR"]

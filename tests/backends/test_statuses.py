@@ -5,6 +5,7 @@ from contextlib import suppress
 import array_api_strict
 import numpy as np
 import pytest
+from scenarios import torch_function
 
 import adjudge
 from adjudge import ByHand, Status, examine, gradgradcheck
@@ -44,23 +45,6 @@ def drawing(x):
 
 def steps_of_float32(x):
     return np.sin(x.astype(np.float32).astype(np.float64))
-
-
-def of_tensors(forward, backward, *, undefined=False):
-    """A function of PyTorch with this backward pass."""
-
-    class Rule(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, *x):
-            ctx.set_materialize_grads(not undefined)
-            ctx.save_for_backward(*x)
-            return forward(*x)
-
-        @staticmethod
-        def backward(ctx, w):
-            return backward(*ctx.saved_tensors, w)
-
-    return Rule.apply
 
 
 def double(*values):
@@ -107,7 +91,7 @@ CASES = {
         lambda x: (x.sin(), x.detach().sin() if bad else x.cos()), double(0.3, 2.0)
     ),
     Status.MISSING: lambda bad: at(
-        of_tensors(lambda x, y: x * y, lambda x, y, w: (w * y, None if bad else w * x)),
+        torch_function(lambda x, y: x * y, lambda x, y, w: (w * y, None if bad else w * x)),
         (double(0.3, 2.0), double(1.5, -1.0)),
     ),
     Status.SPURIOUS: lambda bad: at(
@@ -126,12 +110,12 @@ CASES = {
     ),
     Status.WRONG_DEVICE: on_device,
     Status.WRONG_LAYOUT: lambda bad: at(
-        of_tensors(lambda x: 2 * x, lambda x, w: (2 * w).to_sparse() if bad else 2 * w),
+        torch_function(lambda x: 2 * x, lambda x, w: (2 * w).to_sparse() if bad else 2 * w),
         torch.eye(3, dtype=torch.float64).requires_grad_(),
     ),
     Status.NONLINEAR: lambda bad: at(sine(lambda x, w: cosine(x, w) + bad * 1e-5)),
     Status.UNDEFINED: lambda bad: at(
-        of_tensors(
+        torch_function(
             torch.sin,
             lambda x, w: (torch.ones_like(x) if bad else None) if w is None else w * x.cos(),
             undefined=True,
