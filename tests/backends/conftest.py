@@ -60,6 +60,16 @@ def x64(enable_x64: Any) -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def x(request: pytest.FixtureRequest) -> Any:
+    """Three numbers of the engine that the test is marked with, JAX or PyTorch."""
+    engines = {name for mark in request.node.iter_markers("backend") for name in mark.args}
+    if engines == {"jax"}:
+        return request.getfixturevalue("double")([0.5, -1.5, 2.0])
+    torch = importlib.import_module("torch")
+    return torch.tensor([0.3, -0.7, 1.1], dtype=torch.float64, requires_grad=True)
+
+
 def _one_or_several(found: Any) -> Any:
     return tuple(found) if isinstance(found, tuple | list) else (found,)
 

@@ -9,11 +9,6 @@ from adjudge.errors import MixedFrameworksError
 pytestmark = pytest.mark.backend("jax")
 
 
-@pytest.fixture
-def x(double):
-    return double(np.array([0.5, -1.5, 2.0]))
-
-
 # ---------------------------------------------------------------- the caller's arrays
 
 

@@ -11,11 +11,6 @@ pytestmark = pytest.mark.backend("jax")
 
 
 @pytest.fixture
-def x(double):
-    return double(np.array([0.5, -1.5, 2.0]))
-
-
-@pytest.fixture
 def batched_cos(jnp):
     """`cos(x) v` whose batching rule is off by a factor."""
 

@@ -276,11 +276,6 @@ def check_jvp():
 
 
 @pytest.fixture
-def x(double):
-    return double(VALUES)
-
-
-@pytest.fixture
 def sin_vjp(jnp):
     """The vjp of `sin`, off by a factor, beside a value that is off by another."""
 

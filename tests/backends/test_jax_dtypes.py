@@ -12,11 +12,6 @@ HALF = ["float16", "bfloat16"]
 
 
 @pytest.fixture
-def x(double):
-    return double(VALUES)
-
-
-@pytest.fixture
 def scaled_sin(jnp, with_jvp):
     def make(factor):
         return with_jvp(jnp.sin, lambda x, v: (factor * v * jnp.cos(x)).astype(x.dtype))

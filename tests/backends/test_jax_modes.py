@@ -11,11 +11,6 @@ pytestmark = pytest.mark.backend("jax")
 
 
 @pytest.fixture
-def x(double):
-    return double(np.array([0.5, -1.5, 2.0]))
-
-
-@pytest.fixture
 def sin(jax, jnp, with_jvp):
     """`sin` with the tangent `forward cos(x) v`, whose transpose is `backward cos(x) w`."""
     linear_call = importlib.import_module("jax.custom_derivatives").linear_call

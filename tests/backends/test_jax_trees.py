@@ -14,11 +14,6 @@ Pair = namedtuple("Pair", "first second")
 
 
 @pytest.fixture
-def x(double):
-    return double(np.array([0.5, -1.5, 2.0]))
-
-
-@pytest.fixture
 def w(double):
     return double(np.array([[0.3, 1.0, -0.7], [0.2, -0.4, 0.9]]))
 

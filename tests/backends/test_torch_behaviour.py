@@ -13,11 +13,6 @@ with suppress(ImportError):  # absent: every test here is skipped by its mark
 pytestmark = pytest.mark.backend("torch")
 
 
-@pytest.fixture
-def x():
-    return torch.tensor([0.3, -0.7, 1.1], dtype=torch.float64, requires_grad=True)
-
-
 def test_everything_is_reported_and_not_only_the_first_failure(rule, x):
     f = rule(lambda x: x.sin(), lambda x, w: w.mul_(-2) * x.cos())
 

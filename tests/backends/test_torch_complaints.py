@@ -13,11 +13,6 @@ with suppress(ImportError):  # absent: every test here is skipped by its mark
 pytestmark = pytest.mark.backend("torch")
 
 
-@pytest.fixture
-def x():
-    return torch.tensor([0.3, -0.7, 1.1], dtype=torch.float64, requires_grad=True)
-
-
 def statuses(report):
     return {finding.status for finding in report.findings}
 

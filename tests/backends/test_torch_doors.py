@@ -17,11 +17,6 @@ pytestmark = pytest.mark.backend("torch")
 NAMES = ["gradcheck", "gradgradcheck"]
 
 
-@pytest.fixture
-def x():
-    return torch.tensor([0.3, -0.7, 1.1], dtype=torch.float64, requires_grad=True)
-
-
 def test_the_answer_is_a_bool(x, scaled_sin):
     assert True is adjudge_torch.gradcheck(torch.sin, (x,))
     assert True is adjudge_torch.gradgradcheck(torch.sin, (x,))

@@ -17,11 +17,6 @@ pytestmark = pytest.mark.backend("torch")
 Pair = namedtuple("Pair", ["value", "index"])
 
 
-@pytest.fixture
-def x():
-    return torch.tensor([0.3, -0.7, 1.1], dtype=torch.float64, requires_grad=True)
-
-
 # -- inputs
 
 

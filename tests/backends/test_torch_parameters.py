@@ -14,11 +14,6 @@ pytestmark = pytest.mark.backend("torch")
 
 
 @pytest.fixture
-def x():
-    return torch.tensor([0.3, -0.7, 1.1], dtype=torch.float64, requires_grad=True)
-
-
-@pytest.fixture
 def wrong_twice(rule):
     """`sin` with a right gradient, whose own backward and jvp are off by these factors."""
 

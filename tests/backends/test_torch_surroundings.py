@@ -15,11 +15,6 @@ pytestmark = pytest.mark.backend("torch")
 
 
 @pytest.fixture
-def x():
-    return torch.tensor([0.3, -0.7, 1.1], dtype=torch.float64, requires_grad=True)
-
-
-@pytest.fixture
 def state():
     """Everything global that a check could change, comparable; put back after the test."""
     before = read_state()

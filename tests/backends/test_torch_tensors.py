@@ -14,11 +14,6 @@ pytestmark = pytest.mark.backend("torch")
 
 
 @pytest.fixture
-def x():
-    return torch.tensor([0.3, -0.7, 1.1], dtype=torch.float64, requires_grad=True)
-
-
-@pytest.fixture
 def z():
     torch.manual_seed(0)
     return torch.randn(3, dtype=torch.complex128, requires_grad=True)

@@ -19,11 +19,6 @@ with suppress(ImportError):  # absent: every test here is skipped by its mark
 pytestmark = pytest.mark.backend("torch")
 
 
-@pytest.fixture
-def x():
-    return torch.tensor([0.3, -0.7, 1.1], dtype=torch.float64, requires_grad=True)
-
-
 def message(gradcheck, *arguments, error=adjudge.GradcheckError, **options):
     with pytest.raises(error) as raised:
         gradcheck(*arguments, **options)
