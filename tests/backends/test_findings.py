@@ -1,16 +1,13 @@
 """What docs/findings.md says of released frameworks: which modes are wrong, which are right."""
 
-from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 import pytest
+from frameworks import torch
 from pages import ROOT, differences, examples, printed
 
 from adjudge import Status, Verdict, examine
-
-with suppress(ImportError):  # absent: every test of PyTorch is skipped by its mark
-    import torch
 
 MODES = ("R", "F", "RR", "FR", "RF", "FF")
 A = [[2.1, 0.3, -0.4], [0.5, 1.7, 0.2], [-0.3, 0.6, 1.4]]

@@ -1,19 +1,12 @@
 """Derivatives of less than double precision: the formula in float64, the rest against that."""
 
-from contextlib import suppress
-
 import numpy as np
 import pytest
+from frameworks import jax, jnp, torch
 from scenarios import cells, on_both
 
 import adjudge
 from adjudge import Status, Verdict, examine
-
-with suppress(ImportError):  # absent: every test of PyTorch is skipped
-    import torch
-with suppress(ImportError):  # absent: every test of JAX is skipped
-    import jax
-    import jax.numpy as jnp
 
 LOW = ["float32", "float16", "bfloat16"]
 

@@ -1,15 +1,11 @@
 """Every composition of modes, in each way of each engine, and the rule that is accused."""
 
-from contextlib import suppress
-
 import pytest
+from frameworks import torch
 from scenarios import cells, on_both
 
 from adjudge import InputError, Status, Verdict, examine, gradcheck
 from adjudge.findings import JudgedBy
-
-with suppress(ImportError):  # absent: every test of PyTorch is skipped
-    import torch
 
 SECOND = ["R", "F", "RR", "FR", "RF", "FF"]
 RULES = {"torch": SECOND[:-1], "jax": SECOND}

@@ -1,14 +1,11 @@
 """How a check of PyTorch goes about its work: what it calls, in which order, and what it says."""
 
 import warnings
-from contextlib import suppress
 
 import pytest
+from frameworks import torch
 
 import adjudge
-
-with suppress(ImportError):  # absent: every test here is skipped by its mark
-    import torch
 
 pytestmark = pytest.mark.backend("torch")
 

@@ -1,14 +1,10 @@
 """What users of torch.autograd.gradcheck report, and what adjudge does about it."""
 
-from contextlib import suppress
-
 import pytest
+from frameworks import torch
 
 import adjudge
 from adjudge import Status
-
-with suppress(ImportError):  # absent: every test here is skipped by its mark
-    import torch
 
 pytestmark = pytest.mark.backend("torch")
 

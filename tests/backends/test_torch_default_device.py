@@ -3,17 +3,13 @@
 `torch.set_default_device("meta")` stands for `"cuda"`: what lands there by mistake holds no values.
 """
 
-from contextlib import suppress
-
 import pytest
+from frameworks import torch
 
 import adjudge
 from adjudge import Verdict
 from adjudge.conformance import checks
 from adjudge.engine.registry import backend_named
-
-with suppress(ImportError):  # absent: every test here is skipped by its mark
-    import torch
 
 pytestmark = [
     pytest.mark.backend("torch"),

@@ -1,16 +1,11 @@
 """Inputs and outputs of unusual structure, and what torch.autograd.gradcheck makes of them."""
 
 from collections import namedtuple
-from contextlib import suppress
 
 import pytest
+from frameworks import adjudge_torch, torch
 
 import adjudge
-
-with suppress(ImportError):  # absent: every test here is skipped by its mark
-    import torch
-
-    import adjudge_torch
 
 pytestmark = pytest.mark.backend("torch")
 

@@ -1,14 +1,11 @@
 """Every parameter of `gradcheck` and `gradgradcheck` of PyTorch, by the verb and by the door."""
 
 import importlib
-from contextlib import suppress
 
 import pytest
+from frameworks import torch
 
 import adjudge
-
-with suppress(ImportError):  # absent: every test here is skipped by its mark
-    import torch
 
 pytestmark = pytest.mark.backend("torch")
 

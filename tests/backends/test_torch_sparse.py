@@ -1,16 +1,10 @@
 """Sparse and MKLDNN inputs: every layout, masked and not, and the layout of their gradients."""
 
-from contextlib import suppress
-
 import pytest
+from frameworks import adjudge_torch, torch
 
 import adjudge
 from adjudge import Status
-
-with suppress(ImportError):  # absent: every test here is skipped by its mark
-    import torch
-
-    import adjudge_torch
 
 pytestmark = [
     pytest.mark.backend("torch"),

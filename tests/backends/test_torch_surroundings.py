@@ -1,15 +1,12 @@
 """What a check leaves behind in PyTorch: nothing, also when it is interrupted."""
 
-from contextlib import suppress
 from functools import partial
 
 import pytest
+from frameworks import torch
 
 import adjudge
 from adjudge.findings import EqualRowsDiffer
-
-with suppress(ImportError):  # absent: every test here is skipped by its mark
-    import torch
 
 pytestmark = pytest.mark.backend("torch")
 

@@ -2,17 +2,12 @@
 
 import functools
 import warnings
-from contextlib import suppress
 
 import pytest
+from frameworks import adjudge_torch, torch
 
 import adjudge
 from adjudge import Status, Verdict
-
-with suppress(ImportError):  # absent: every test here is skipped by its mark
-    import torch
-
-    import adjudge_torch
 
 pytestmark = pytest.mark.backend("torch")
 
