@@ -175,8 +175,9 @@ def test_a_wrong_gradient_beside_leaves_that_pass_through_is_found(jax, jnp, x, 
         (jax.random.key(3), None, {"n": jnp.arange(1, 4), "x": x}),
     )
 
-    assert ("out[1][0]", "inputs[2]['x'][0]") in entries
-    assert {wrt.partition("[")[0] for _, wrt in entries} == {"inputs"}
+    # what is plainly wrong is proved by one of its entries
+    assert entries
+    assert entries <= {(f"out[1][{k}]", f"inputs[2]['x'][{k}]") for k in range(3)}
 
 
 def test_a_custom_rule_with_float0_gradients_of_integers_passes(jax, jnp, x, with_vjp):
