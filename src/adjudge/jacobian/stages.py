@@ -146,6 +146,8 @@ class Trial:
     """Whether no further stage is needed."""
     proved: bool = False
     """Whether all that fails is off beyond doubt, as far as differences show it."""
+    suspected: Trial | None = None
+    """The trial at three steps, where something that fails is off beyond doubt, and not all."""
     few_saturated: bool = False
     """Whether columns below the rounding of f are still looked into."""
     decided_by: str = TWO_EVALUATIONS
@@ -516,9 +518,10 @@ class ThreeSteps(Stage):
     Without it a plain error costs two ladders and the noise of f, ninety evaluations, where a check
     that passes takes two. It is only for entries that are off beyond doubt: all that fails must
     exceed `BEYOND_DOUBT` error bars, in which every step has a say, at steps that all move f, and
-    nothing else may be open. Otherwise what was found is discarded, and the ladders decide. So it
-    is where a far longer step sides with the automatic values: a norm that is rounded to float32
-    inside stands still over three steps alike. Whether the automatic side is merely rounded is
+    nothing else may be open. Otherwise what was found says at most where to look for an entry that
+    can be proved wrong, and the ladders decide where there is none. It is discarded where a far
+    longer step sides with the automatic values: a norm that is rounded to float32 inside stands
+    still over three steps alike. Whether the automatic side is merely rounded is
     asked afterwards as always. Costs six evaluations. Ours.
     """
 
@@ -534,19 +537,28 @@ class ThreeSteps(Stage):
             return False
         if trial.fails == 0 or not trial.off_by(PLAIN_TOLERANCES):
             return False
-        return not any(_is_fast(c, found.relative) for _, c, _ in trial.compared)
+        return any(np.any(c.fails & ~_fast(c, found.relative)) for _, c, _ in trial.compared)
 
     def apply(self, trial: Trial) -> Trial:
         found = trial.along(Effort.THREE_STEPS)
         if not found.ladders:
             return trial
         compared = list(trial.columns.comparisons(found, trial.block, trial.pushed, final=True))
-        fails = any(np.any(comparison.fails) for _, comparison, _ in compared)
-        if not (fails and all(_beyond_doubt(comparison) for _, comparison, _ in compared)):
+        fast = [_fast(comparison, found.relative) for _, comparison, _ in trial.compared]
+        plain = [_beyond_doubt(c) & ~mask for (_, c, _), mask in zip(compared, fast, strict=True)]
+        if not any(map(np.any, plain)) or _longer_step_disagrees(trial.columns, found, compared):
             return trial
-        if _longer_step_disagrees(trial.columns, found, compared):
-            return trial
-        return replace(trial, column=found, compared=compared, proved=True, decided_by=self.name)
+        after = replace(trial, column=found, compared=compared, proved=True, decided_by=self.name)
+        settled = all(
+            np.array_equal(mask, one.comparison.fails)
+            and not np.any(one.comparison.undecided | one.comparison.significant)
+            for mask, one in zip(plain, compared, strict=True)
+        )
+        if settled:
+            return after
+        # Where values are rounded some steps agree by chance.
+        rounded = rounded_dtype(trial.columns.problem, trial.columns.base, found)
+        return trial if rounded is not None else replace(trial, suspected=after)
 
 
 def _longer_step_disagrees(columns: Columns, found: Column, compared: list[ModeComparison]) -> bool:
@@ -573,22 +585,19 @@ def _longer_step_disagrees(columns: Columns, found: Column, compared: list[ModeC
     return False
 
 
-def _is_fast(comparison: Comparison, relative: float) -> bool:
-    """Returns whether the automatic value of an entry that fails would move f by a good part of
-    itself over a step of that part of x, so that the step may be too long.
+def _fast(comparison: Comparison, relative: float) -> NDArray[np.bool_]:
+    """Marks the entries whose automatic value would move f by a good part of itself over a step of
+    that part of x, so that the step may be too long.
     """
     moves = np.abs(comparison.automatic) * relative > FAST_PART * comparison.scales.secant
-    return bool(np.any(moves & comparison.fails & np.isfinite(comparison.automatic)))
+    return np.asarray(moves & np.isfinite(comparison.automatic))
 
 
-def _beyond_doubt(comparison: Comparison) -> bool:
-    """Returns whether nothing is open, and all that fails does so beyond doubt."""
-    fails, t = comparison.fails, comparison.tolerance
-    if np.any(comparison.undecided | comparison.significant):
-        return False
+def _beyond_doubt(comparison: Comparison) -> NDArray[np.bool_]:
+    """Marks what fails beyond doubt."""
     far = comparison.difference > BEYOND_DOUBT * comparison.error
-    sharp = comparison.error <= t.resolution * comparison.largest
-    return bool(np.all((far & sharp & comparison.moved)[fails]))
+    sharp = comparison.error <= comparison.tolerance.resolution * comparison.largest
+    return np.asarray(comparison.fails & far & sharp & comparison.moved)
 
 
 class Ladder(Stage):

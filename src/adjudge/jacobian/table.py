@@ -636,14 +636,15 @@ class Table:
         for stage in STAGES:
             if not stage.helps(trial):
                 continue
-            if trial.proved and traceable and stage.by_entry:
-                failing = [one for one in trial.compared if np.any(one.comparison.fails)]
+            shown = trial if trial.proved and stage.by_entry else trial.suspected
+            if shown is not None and traceable:
+                failing = [one for one in shown.compared if np.any(one.comparison.fails)]
                 for letter, comparison, kind in failing:
                     (k, *_) = worst_entries(comparison, comparison.fails)
                     mode = self.tally(letter).mode
-                    yield self._failure(mode, comparison, kind, k, trial.column, trial.columns)
-                if self._proved(trial):
-                    return trial
+                    yield self._failure(mode, comparison, kind, k, shown.column, shown.columns)
+                if self._proved(shown):
+                    return shown
                 traceable = False
             if stage.needed and not trial.separate:
                 if not self.paused:
