@@ -163,7 +163,7 @@ def require_double(base: Base, letters: str, coarsest: float) -> None:
     if "R" in letters:
         reverse = Reverse(problem)
         w = reverse.cotangent(base, np.ones(base.Y.size))
-        gradients = reverse.pull(w) if any(reverse.attached) and base.Y.size else ()
+        gradients = reverse.pull(w)[1] if any(reverse.attached) and base.Y.size else ()
         leaves = zip(problem.X.leaves, gradients, strict=False)
         found += [(Rule.VJP, leaf.name, gradient) for leaf, gradient in leaves]
     if "F" in letters and problem.X.size:

@@ -208,13 +208,16 @@ def report_of(
         counts["nonzero"] += tally.nonzero
         counts["failed"] += tally.failed
         counts["undecided"] += tally.undecided + tally.kinks
-    order = sorted(modes, key=place) if len(modes) > 1 else modes
-    table = rows if settings.modes else {}
+    if len(modes) > 1:
+        modes = {mode: modes[mode] for mode in sorted(modes, key=place)}
+    ways: dict[str, dict[str, Outcome]] = {}
+    for way, row in rows.items() if settings.modes else ():
+        ways[way] = {mode: row[mode] for mode in modes if mode in row}
     return Report(
         function=function_name(f),
         verdict=worst(verdicts),
-        modes={mode: modes[mode] for mode in order},
-        ways={w: {m: row[m] for m in order if m in row} for w, row in table.items()},
+        modes=modes,
+        ways=ways,
         findings=tuple(findings),
         counts=counts,
         tolerance={

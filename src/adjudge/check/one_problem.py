@@ -218,8 +218,10 @@ def judge_here_or_nearby(
     note. At a jump no value is right, and the question stays open.
     """
     outcome = judge(base, settings, provenance)
+    if not outcome.findings or outcome.verdict is Verdict.FAIL:
+        return outcome
     open_ = {f.mode for f in outcome.findings if f.status is Status.NONSMOOTH and not f.note}
-    if not open_ or outcome.verdict is Verdict.FAIL:
+    if not open_:
         return outcome
     problem = base.problem
     needed = least_work(problem.modes_taken, settings.letters)
@@ -679,7 +681,8 @@ class _Case:
 
     def look_at_kinks(self) -> None:
         """Compares what a kink excuses with one-sided slopes along directions that tell more."""
-        compare_one_sided(self.table)
+        if any(map(attrgetter("kinks"), self.table.record.tallies.values())):
+            compare_one_sided(self.table)
 
     # -- what it comes to
 
@@ -696,7 +699,7 @@ class _Case:
                 found.tallies.append(tally)
                 found.modes[tally.mode] = mode_verdict(tally, found.findings)
         self._tell_unfinished()
-        judged = any(tally.compared for tally in found.tallies)
+        judged = any(map(attrgetter("compared"), found.tallies))
         if not judged and all(finding.note for finding in found.findings):
             finding = _nothing_compared(table)
             found.findings.append(finding)

@@ -57,12 +57,10 @@ def compare_one_sided(table: Table) -> None:
     It takes a few dozen evaluations and no more than `KINKED_GROUPS + 1` pullbacks, whatever the
     size.
     """
-    excused = [tally for tally in table.tallies.values() if tally.kinks and not tally.failed]
-    if not excused:
-        return
     problem, base = table.problem, table.base
+    excused = [tally for tally in table.tallies.values() if tally.kinks and not tally.failed]
     plain = not problem.modes_taken and problem.block_sums is None and problem.finite
-    if not plain or base.coarsest_eps > COARSE_EPS:
+    if not excused or not plain or base.coarsest_eps > COARSE_EPS:
         return
     if table.estimator.eps is not None or not np.all(np.isfinite(base.values)):
         return

@@ -373,7 +373,7 @@ class Table:
         each leaf need not be so in all together. Bounds leave no room for a step of all leaves.
         """
         probes, problem, along = self.probes, self.problem, self._gradient(block.rows)
-        automatic = self.eps is None and self.tolerance.automatic
+        automatic = self.eps is None and self.columns.tolerance.automatic
         plain = problem.finite and problem.bounds is None and problem.block_sums is None
         least = 2 if self.affine is None else FEW_LEAVES + 1
         if along is None or not (automatic and plain) or probes.columns < least:
@@ -677,7 +677,7 @@ class Table:
         """Returns the entries that are to be compared once more by themselves, since they have too
         small a part in the column for any error to show.
         """
-        if not self.tolerance.automatic or self.eps is not None:
+        if not self.columns.tolerance.automatic or self.eps is not None:
             return []
         found, next_ = trial.column, []
         for letter, comparison, kind in trial.compared:
@@ -711,7 +711,8 @@ class Table:
         them would not show beside the others.
         """
         columns = trial.columns
-        plain = self.tolerance.automatic and self.eps is None and not self.problem.modes_taken
+        automatic = self.eps is None and columns.tolerance.automatic
+        plain = automatic and not self.problem.modes_taken
         if not plain or item.depth == SEPARATIONS or columns.base.alone:
             return []
         outputs = hidden_outputs(columns, trial.compared, trial.column)

@@ -527,12 +527,11 @@ class UserCalls:
     result: Tree | None = None
     """The first result, flattened."""
     signature: Signature | None = None
-    """That of the first result, unless it was a `single` array."""
     differentiable: tuple[int, ...] = ()
     """The indices of those leaves of the result that are floating or complex arrays."""
     mutated: tuple[str, ...] = ()
     """The names of unchecked arrays that the first evaluation wrote into."""
-    single: tuple[Any, object] | None = None
+    single: tuple[object, object] | None = None
     """The shape and the dtype of the result, where that is a single array."""
     recorded: bool = False
     """Whether a vjp was taken."""
@@ -606,7 +605,8 @@ class UserCalls:
         ):
             return (result,)
         tree = flatten(result, "out")
-        if self.result is None:
+        signature = Signature(tree.signature, tuple(map(_described, tree.names, tree.leaves)))
+        if self.signature is None:
             self.result, backend = tree, self.arguments.backend
             found = [
                 k
@@ -615,25 +615,12 @@ class UserCalls:
             ]
             chosen = found if self.wanted is None else _chosen(tree, found, self.wanted)
             self.differentiable = tuple(chosen)
+            self.signature = signature
             if chosen and tree.leaves[0] is result:  # and nothing else
                 self.single, self.single_type = (result.shape, result.dtype), type(result)
-            else:
-                self.signature = _signature(tree)
-        else:
-            before, now = self._first_signature(self.result), _signature(tree)
-            if before != now:
-                raise _unstable(before, now, self.counts)
+        elif self.signature != signature:
+            raise _unstable(self.signature, signature, self.counts)
         return tuple(map(tree.leaves.__getitem__, self.differentiable))
-
-    def _first_signature(self, result: Tree) -> Signature:
-        """Returns the signature of the first result, which has none of its own where that was a
-        single array.
-        """
-        if self.single is None:
-            assert self.signature is not None
-            return self.signature
-        shape, dtype = self.single
-        return Signature(result.signature, ((result.names[0], tuple(shape), str(dtype)),))
 
     def output_names(self) -> tuple[str, ...]:
         """Returns the accessor paths of the differentiable outputs."""
@@ -790,12 +777,8 @@ def _matched(like: Any, tree: Any, name: str) -> list[Any]:
     return list(given.leaves)
 
 
-def _signature(tree: Tree) -> Signature:
-    arrays: list[tuple[str, tuple[int, ...], str] | None] = [
-        (name, tuple(leaf.shape), str(leaf.dtype)) if is_array_like(leaf) else None
-        for name, leaf in zip(tree.names, tree.leaves, strict=True)
-    ]
-    return Signature(tree.signature, tuple(arrays))
+def _described(name: str, leaf: Any) -> tuple[str, tuple[int, ...], str] | None:
+    return (name, tuple(leaf.shape), str(leaf.dtype)) if is_array_like(leaf) else None
 
 
 def _unstable(before: Signature, now: Signature, counts: Counts) -> UnstableOutputError:

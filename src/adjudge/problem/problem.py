@@ -525,18 +525,24 @@ class Reverse:
         self.present = [False] * len(self.x)
         """By leaf of X, whether any pullback so far returned a gradient for it."""
 
-    def pull(self, w: MaybeArrays) -> MaybeArrays:
-        """Returns what the engine's pullback makes of the cotangents `w`, one per output.
+    def pull(self, w: MaybeArrays, *, read: bool = True) -> tuple[Vector, MaybeArrays]:
+        """Returns what the engine's pullback makes of the cotangents `w`, one per output: a vector
+        of X, in which absent gradients are zeros, and the gradients themselves. The vector is empty
+        where these cannot be `read`, as under `vmap`.
 
         What the pullback raises comes through, with a note that the function did not raise it.
         """
-        self.problem.counts.vjps += 1
+        problem = self.problem
+        problem.counts.vjps += 1
         try:
-            return self._pullback(w)
+            g = self._pullback(w)
         except BaseException as error:  # it is raised again
             note = "adjudge: raised in the vjp (the backward pass), not in the function"
             mark(error, Source.DERIVATIVE, note)
             raise
+        for j, gradient in enumerate(g):
+            self.present[j] |= gradient is not None
+        return problem.X.vector(problem.backend, g, problem.x) if read else np.zeros(0), g
 
     def cotangent(self, base: Base, w: Vector, *, zeros: bool = False) -> MaybeArrays:
         """Returns the vector `w` of Y as arrays, one per output.
@@ -567,15 +573,8 @@ class Reverse:
         cotangent = self.cotangent(base, w, zeros=zeros)
         for array in cotangent:
             if array is not None or zeros:
-                return self.vector(self.pull(cotangent))
+                return self.pull(cotangent)[0]
         return np.zeros(self.problem.X.size)
-
-    def vector(self, g: MaybeArrays) -> Vector:
-        """Returns gradients, one per leaf of X, as a vector of X. Absent ones are zeros."""
-        problem = self.problem
-        for j, gradient in enumerate(g):
-            self.present[j] |= gradient is not None
-        return problem.X.vector(problem.backend, g, problem.x)
 
     def blocks(
         self,

@@ -386,8 +386,7 @@ class Pullbacks:
         likes = base.arrays[: len(base.Y.leaves)]
         # The cotangent counts as it is rounded to its dtype.
         before = u if base.Y.double else base.Y.vector(problem.backend, handed, likes)
-        gradients = reverse.pull(handed)
-        first = reverse.vector(gradients)
+        first, gradients = reverse.pull(handed)
         checks.images["R" + problem.modes_taken] = u, first
         findings = [
             *(first_elsewhere(checks) if problem.modes_taken else ()),
@@ -436,8 +435,7 @@ class Pullbacks:
                 turned = arrays.noncontiguous(arrays.xp.permute_dims(array, axes))
                 sums[k] = arrays.xp.permute_dims(turned, axes)
         with Catching(UnstableOutputError) as caught:
-            two = reverse.vector(reverse.pull(tuple(made)))
-            return Images(v, two, reverse.vector(reverse.pull(tuple(sums))))
+            return Images(v, reverse.pull(tuple(made))[0], reverse.pull(tuple(sums))[0])
         assert caught.error is not None
         if not any(self.strided):
             raise caught.error
@@ -481,7 +479,7 @@ class Pullbacks:
             output = "" if case is attached else base.Y.leaves[case[0]].name
             w = tuple([UNDEFINED if k in case else array for k, array in enumerate(zero)])
             with Catching(AdjudgeError) as caught:
-                vector = reverse.vector(reverse.pull(w))
+                vector, _ = reverse.pull(w)
             if caught.error is not None:
                 yield rule.raised_undefined(output, caught.error)
                 continue
@@ -499,7 +497,11 @@ class Pullbacks:
         reverse, base = self.reverse, self.checks.base
         attached = [k for k, here in enumerate(reverse.attached) if here]
         arrays_of = partial(reverse.cotangent, base, zeros=True)
-        yield from self.rule.batched(base.Y, attached, arrays_of, reverse.pull)
+
+        def pull(w: MaybeArrays) -> MaybeArrays:
+            return reverse.pull(w, read=False)[1]
+
+        yield from self.rule.batched(base.Y, attached, arrays_of, pull)
 
 
 @dataclass(frozen=True)
