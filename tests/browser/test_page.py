@@ -15,6 +15,7 @@ pytest.importorskip("selenium", reason="pip install selenium")
 from selenium.webdriver import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.wait import WebDriverWait
 
 HOSTILE = [
     "<script>document.title='broken'</script>",
@@ -181,7 +182,7 @@ def test_the_command_is_copied(opened, report, chromium, tmp_path):
 
     find(browser, ".repeat button").click()
 
-    assert find(browser, ".repeat button").text == "Copied"
+    WebDriverWait(browser, 10).until(lambda _: find(browser, ".repeat button").text == "Copied")
     find(browser, "#search").send_keys(Keys.CONTROL, "v")
     pasted = find(browser, "#search").get_attribute("value")
     assert pasted == f"adjudge replay '{tmp_path}/a run.json:off by 1 %'"

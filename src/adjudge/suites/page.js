@@ -62,10 +62,11 @@ function details({ one, index }) {
   const parts = [];
   const section = (title, ...nodes) => parts.push(make("h2", {}, title), ...nodes);
   if (one.headline) parts.push(make("p", {}, one.headline));
-  if (one.text) section(one.findings || one.points ? "Report" : "What was raised", make("pre", {}, one.text));
+  if (one.text) section("What was raised", make("pre", {}, one.text));
   else if (one.findings) {
     section("Findings", ...one.findings.map(([verdict, status, mode, text]) =>
       make("pre", {}, make("b", { class: verdict }, status), ` in ${mode || "this check"}: `, text)));
+    if (one.further) parts.push(make("p", {}, `${one.further} more findings are in the file of the run.`));
   }
   if (one.entries) {
     section("Worst entries", grid(
@@ -76,7 +77,7 @@ function details({ one, index }) {
     const [head, ...lines] = shared[one.matrix];
     section("Modes and ways", grid(head, lines));
   }
-  if (one.points) section("Points", grid(["Point", "Verdict"], one.points));
+  if (one.points) section("Points", grid(["Point", "Verdict", "Finding"], one.points));
   const about = [["seed", one.seed]];
   if ("file" in one) about.unshift(["made at", `${shared[one.file]}:${one.line}`]);
   if ("target" in one) about.unshift(["declared in", `${shared[one.target]}, ${one.variable}`]);

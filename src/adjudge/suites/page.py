@@ -39,6 +39,9 @@ traceback may have any length, and the page of thousands of cases must stay one 
 and the next number are ours."""
 MOST_ENTRIES = 40
 """The number of entries of a case that the page holds."""
+MOST_FINDINGS = 8
+"""The number of findings of a case that the page holds. A check at thirty points may have one at
+each, and those of the first points say what the others repeat."""
 
 
 def page(
@@ -159,13 +162,18 @@ def _message(result: Result) -> str:
     report = result.report
     if report is None or not _worst_entry(report):
         return result.headline
-    verdicts = [found["verdict"] for found in report["findings"]]
-    if result.verdict not in verdicts:
+    findings = _ranked(report)
+    if not findings:
         return result.headline
-    first = report["findings"][verdicts.index(result.verdict)]
+    first = findings[0]
     detail = first.get("detail")
     mistake = detail.get("mistake") if isinstance(detail, Mapping) else None
     return ": ".join(filter(None, (report["function"], first["status"], mistake)))
+
+
+def _ranked(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Returns the findings: first those that fail, then those that stayed open, then notes."""
+    return sorted(report["findings"], key=lambda found: WORST_FIRST.index(found["verdict"]))
 
 
 def _engine(report: Mapping[str, Any]) -> str:
@@ -205,10 +213,13 @@ def _worst_entry(report: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _entries(report: Mapping[str, Any], at: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yields the entries of a report, and of those points that decide something."""
-    for entry in report["entries"]:
-        yield at, entry
-    for point, part in report.get("points", {}).items():
+    """Yields the entries of a report, or of those of its points that decide something, with the
+    point.
+    """
+    points = report.get("points")
+    if not points:
+        yield from ((at, entry) for entry in report["entries"])
+    for point, part in (points or {}).items():
         if not part["silent"]:
             yield from _entries(part, point)
 
@@ -274,18 +285,19 @@ class _Data:
             data["variable"] = result.place.key
         if result.verdict is Verdict.PASS:
             data["headline"] = result.headline
-        if report is None or (report.get("points") and result.verdict is not Verdict.PASS):
+        if report is None:
             data["text"] = _cut(result.details)
         if report is not None:
             data |= self._judged(report)
         return {key: value for key, value in data.items() if value not in ("", [])}
 
     def _judged(self, report: Mapping[str, Any]) -> dict[str, Any]:
-        entries = sorted(_entries(report), key=lambda one: -_excess(one[1]))
+        passed = report["verdict"] == Verdict.PASS
+        entries = [] if passed else sorted(_entries(report), key=lambda one: -_excess(one[1]))
         modes = list(report["modes"])
         ways = report.get("ways") or ({"": report["modes"]} if len(modes) > 1 else {})
         matrix = [[way, *(row.get(mode, "–") for mode in modes)] for way, row in ways.items()]
-        points = report.get("points", {}).items()
+        findings = _ranked(report)
         return {
             "findings": [
                 [
@@ -294,12 +306,16 @@ class _Data:
                     ", ".join(filter(None, (found["mode"], found.get("way", "")))),
                     _cut(found["text"]),
                 ]
-                for found in report["findings"]
+                for found in findings[:MOST_FINDINGS]
             ],
+            "further": max(0, len(findings) - MOST_FINDINGS),
             "entries": [_cells(at, entry) for at, entry in entries[:MOST_ENTRIES]],
             "more": max(0, len(entries) - MOST_ENTRIES),
             "matrix": self.shared([["", *modes], *matrix]) if matrix else "",
-            "points": [[name, part["silent"] or part["verdict"]] for name, part in points],
+            "points": [
+                [name, part["silent"] or part["verdict"], _first(part)]
+                for name, part in report.get("points", {}).items()
+            ],
             "counts": self.shared(list(report["counts"].items())),
             "stages": self.shared(
                 [
@@ -340,6 +356,14 @@ class _Data:
         if result.name == target:  # alone it has another name, and so another seed
             return ""
         return f"adjudge check {_quoted(target)} --seed {self.seed}"
+
+
+def _first(report: Mapping[str, Any]) -> str:
+    """Returns the first line of the worst finding of a point; nothing where it has notes alone."""
+    for found in _ranked(report):
+        if found["verdict"] != Verdict.PASS:
+            return f"{found['status']}: {found['text']}".partition("\n")[0]
+    return ""
 
 
 def _cells(at: str, entry: Mapping[str, Any]) -> list[str]:

@@ -227,11 +227,13 @@ def test_long_texts_and_many_entries_are_cut_and_that_is_said():
     report = plain(1.0)
     report["findings"][0]["text"] = "x" * 50_000
     report["entries"] *= 100
+    report["findings"] *= 10
 
     case = Parsed(page(RunReport([result("one", report)], 1, 0.0))).data[0][0]
 
     assert case["findings"][0][3].endswith("x\n… 30000 more characters are left out")
     assert [len(case["entries"]), case["more"]] == [40, 60]
+    assert [len(case["findings"]), case["further"]] == [8, 2]
 
 
 def test_modes_ways_and_points_have_their_tables():
@@ -243,8 +245,21 @@ def test_modes_ways_and_points_have_their_tables():
     (first, second), shared = Parsed(page(RunReport(results, 1, 0.0))).data
 
     assert shared[first["matrix"]] == [["", "R", "F"], ["jit", "PASS", "–"]]
-    assert [name for name, _ in second["points"]] == [*points["points"]]
-    assert "text" not in second
+    assert [name for name, *_ in second["points"]] == [*points["points"]]
+    assert "entries" not in second
+
+
+def test_what_is_wrong_at_a_point_names_the_point():
+    rule = ByHand(np.sin, vjp=lambda x, w: 2 * w * np.cos(x))
+    report = examine(rule, np.ones(2), points=[np.ones(2), np.zeros(2)], seed=1).to_dict()
+
+    (case,), _ = Parsed(page(RunReport([result("points", report)], 1, 0.0))).data
+
+    points = [*report["points"]]
+    assert [cells[:2] for cells in case["points"]] == [[name, "FAIL"] for name in points]
+    assert case["points"][0][2].startswith("MISMATCH: d out[")
+    assert {cells[0].rpartition(" at ")[2] for cells in case["entries"]} == {*points}
+    assert len(case["entries"]) == len(report["entries"])
 
 
 def test_many_cases_stay_small():
