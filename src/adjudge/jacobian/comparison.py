@@ -604,7 +604,7 @@ def findings_of(
         # This is a note, since the entries beside these are judged.
         saturated = Saturated(tally.saturated, *tally.saturated_example)
         remedy = Remedy.GIVE_REFERENCE_FOR_SATURATED
-        found.append(Finding(Status.UNRESOLVED, tally.mode, "", saturated, remedy, note=True))
+        found.append(Finding(Status.UNCHECKED, tally.mode, "", saturated, remedy, note=True))
     return found
 
 
