@@ -285,7 +285,9 @@ def print_stages(records: Mapping[str, Record]) -> None:
                 row = counts.setdefault(stage, Counter())
                 row[f"{part} reached"] += reached
                 row[f"{part} decided"] += decided
-    columns = [f"{part} {what}" for part in PARTS for what in ("reached", "decided")]
+    recorded = {key.split(" ", 1)[0] for key in records}
+    parts = [part for part in PARTS if part in recorded]
+    columns = [f"{part} {what}" for part in parts for what in ("reached", "decided")]
     rows = sorted(counts.items(), key=lambda item: -sum(item[1].values()))
     print(table(["stage", *columns], [[stage, *(row[c] for c in columns)] for stage, row in rows]))
 
