@@ -9,7 +9,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from adjudge import ByHand, Status, Verdict, examine, gradcheck, gradgradcheck
+from adjudge import ByHand, Status, Verdict, examine, gradcheck, gradgradcheck, reference
 
 
 def inputs():
@@ -289,3 +289,16 @@ def test_a_kept_report_keeps_no_array_of_the_check():
 
     assert Status.UNSUPPORTED in [finding.status for finding in report.findings]
     assert (len(seen) > 0, alive) == (True, 0)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_reference_is_another_function_where_the_gap_is_no_cancellation(seed):
+    x = np.random.default_rng(seed).uniform(0.5, 2.0, 1)
+    exact = reference.twin(np.square)
+
+    def statuses(value):
+        f = ByHand(value, vjp=lambda x, w: 2 * x * w)
+        return {one.status for one in examine(f, x, reference=exact, seed=seed).findings}
+
+    assert statuses(lambda x: ((x + 1e9) - 1e9) ** 2) == set()
+    assert statuses(lambda x: x**2 + 1e-9) == {Status.REFERENCE}
