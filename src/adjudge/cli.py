@@ -359,7 +359,14 @@ def _diff(parsed: argparse.Namespace) -> int:
 
 def _page(parsed: argparse.Namespace) -> int:
     try_to_write(parsed.html)
-    text = page(read_run(parsed.report), file=parsed.report)
+    report = read_run(parsed.report)
+    try:
+        text = page(report, file=parsed.report)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{parsed.report} is no whole file of a run ({type(error).__name__}: {error})",
+            "give a file that this version of adjudge wrote with --json",
+        ) from error
     parsed.html.write_text(text, encoding="utf-8")
     return OK
 

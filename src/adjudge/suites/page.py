@@ -66,7 +66,8 @@ def page(
     data = _Data(report.seed, file)
     cases = _visible([data.add(result) for result in results])
     # A text cannot end the element or open a comment in it where it has none of these characters.
-    text = json.dumps({"cases": cases, "shared": _visible(data.values)}, separators=(",", ":"))
+    everything = {"cases": cases, "shared": _visible(data.values)}
+    text = json.dumps(everything, separators=(",", ":"), allow_nan=False)
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
     script, style = (HERE / name for name in ("page.js", "page.css"))

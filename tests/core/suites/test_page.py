@@ -289,6 +289,17 @@ def test_a_page_of_an_earlier_run(folder, capsys):
     assert (folder / "one.html").read_text() == (folder / "other.html").read_text()
 
 
+@pytest.mark.parametrize("change", [{"report": {}}, {"report": 1}, {"seconds": 1e999}])
+def test_a_file_that_holds_something_else_is_refused(folder, capsys, change):
+    data = json.loads(RunReport([result("one", plain(1.0))], 1, 0.0).to_json())
+    data["results"][0] |= change
+    (folder / "run.json").write_text(json.dumps(data))
+
+    assert main(["page", "run.json", "run.html"]) == USAGE
+    assert "run.json is no whole file of a run" in capsys.readouterr().err
+    assert not (folder / "run.html").exists()
+
+
 def test_bad_input_is_an_error_before_the_work(folder, capsys, monkeypatch):
     assert main(["check", FILE, "--html", "no/such/run.html"]) == USAGE
     assert main(["page", "gone.json", "run.html"]) == USAGE
