@@ -73,3 +73,25 @@ def test_three_steps_accuse_no_right_rule_of_a_rough_function(name):
 def test_a_wrong_sign_of_a_rough_function_does_not_pass(name):
     for seed in SEEDS[:3]:
         assert judged(ROUGH[name], -2.0, seed, slice(None)).verdict is not Verdict.PASS, seed
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_output_near_zero_sends_no_wrong_column_through_ladders(seed):
+    x = np.random.default_rng(seed).standard_normal(1000)
+    x[seed] = np.pi + 1e-5  # f is small there, and its slope is not
+
+    def slope(x):
+        return np.cos(x) * x + np.sin(x)
+
+    def judge(factor):
+        rule = ByHand(
+            lambda x: np.sin(x) * x,
+            vjp=lambda x, w: slope(x) * w,
+            jvp=lambda x, v: factor * slope(x) * v,
+        )
+        return examine(rule, x, mode="projected", seed=seed, check_forward_ad=True)
+
+    right, wrong = judge(1.0), judge(1.01)
+
+    assert (right.verdict, wrong.verdict) == (Verdict.PASS, Verdict.FAIL)
+    assert wrong.counts["evaluations"] <= 50
