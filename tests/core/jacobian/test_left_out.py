@@ -119,8 +119,9 @@ def test_forward_mode_leaves_the_same_outputs_out(mode, factor):
 
     rule = ByHand(CASES["causal mask"].f, jvp=jvp)
 
+    seeds = SEEDS if mode == "projected" else FEW
     reports = [
-        examine(rule, CASES["causal mask"].x, mode=mode, modes=["F"], seed=seed) for seed in SEEDS
+        examine(rule, CASES["causal mask"].x, mode=mode, modes=["F"], seed=seed) for seed in seeds
     ]
 
     wanted = Verdict.PASS if factor == 1 else Verdict.FAIL

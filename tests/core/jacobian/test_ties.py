@@ -245,7 +245,7 @@ def test_a_choice_within_the_generalised_derivative_fails_at_no_seed(name, mode,
 @pytest.mark.parametrize("mode", MODES)
 def test_ties_between_two_inputs(mode):
     a, b = np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 0.5])
-    for seed in SEEDS:
+    for seed in SEEDS if mode == "projected" else FEW:
         both = examine(larger(1.0, 1.0), (a, b), mode=mode, seed=seed)
         half = examine(larger(0.5, 0.5), (a, b), mode=mode, seed=seed)
         assert both.verdict is Verdict.FAIL
@@ -319,7 +319,7 @@ def test_forward_mode_is_held_to_the_same(name, mode):
 @pytest.mark.parametrize("mode", MODES)
 def test_a_pushforward_that_shares_among_ties_passes(mode):
     shared = ByHand(np.max, jvp=lambda x, v: np.mean(v[x == x.max()]))
-    for seed in SEEDS:
+    for seed in SEEDS if mode == "projected" else FEW:
         assert examine(shared, TIED, mode=mode, seed=seed, modes=["F"]).verdict is Verdict.PASS
 
 

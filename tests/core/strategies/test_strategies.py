@@ -180,13 +180,13 @@ def drawable():
 
     float32 has the range of bfloat16 and less rounding, so that one domain is enough for it.
     """
-    real = ["float64", "float16"]
-    real += ["bfloat16"] if importlib.util.find_spec("ml_dtypes") else []
+    narrow = "bfloat16" if importlib.util.find_spec("ml_dtypes") else "float16"
+    real = ["float64", narrow]
     for domain, shape in DOMAINS:
         ordered = isinstance(domain, tuple) or domain in ORDERED
         whole = domain in (None, "positive", "nonnegative", "unit", "sorted")
         others = [*([] if ordered else ["complex64"]), *(["int8"] if whole else [])]
-        for dtype in [*real, *(["float32"] if domain is None else []), *others]:
+        for dtype in [*real, *(["float32", "float16"] if domain is None else []), *others]:
             yield pytest.param(domain, shape, dtype, True, id=f"{domain}-{dtype}-special")
         yield pytest.param(domain, shape, real[-1], False, id=f"{domain}-{real[-1]}")
 
