@@ -20,7 +20,6 @@ from adjudge.constants import (
     ACCURATE_PART,
     CANCELLATION_UNITS,
     COARSE_EPS,
-    DERIVATIVE_UNITS,
     ENTRY_FLOOR,
     ITERATION_PART,
     ITERATION_ROOM,
@@ -35,7 +34,6 @@ from adjudge.constants import (
     SHARP_TOLERANCES,
     SIGNIFICANT_PART,
     UNDERFLOW,
-    WRONG_FACTOR,
 )
 from adjudge.estimate import Slopes
 from adjudge.findings import (
@@ -93,7 +91,8 @@ class Tolerance:
 
     It is `u^(1/2)` (1e-8) in float64. In narrower dtypes it is `u^(2/5)`, the square root of the
     accuracy `u^(4/5)` that an extrapolated central difference attains: 1.3e-3 in float32, 5e-2 in
-    float16 and 0.11 in bfloat16."""
+    float16 and 0.11 in bfloat16. Of a dtype that is `inside` it is `u^(1/2)` again, since its noise
+    is in the error bar."""
     usual: float = field(init=False)
     """What `relative` is where f computes in the dtypes that are seen."""
     resolution: float = field(init=False)
@@ -115,7 +114,7 @@ class Tolerance:
         if usual is None:
             part = (self.eps / 2) ** (RTOL_EXPONENT if double else NARROW_RTOL_EXPONENT)
             usual = max(part, ROUNDED_UNITS * self.rounded) if automatic else 0.0
-        sharp = WRONG_FACTOR * DERIVATIVE_UNITS * self.eps / 2
+        sharp = (self.eps / 2) ** RTOL_EXPONENT
         vars(self).update(
             automatic=automatic,
             double=double,
