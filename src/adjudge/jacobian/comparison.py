@@ -70,10 +70,12 @@ class Tolerance:
     rounded: float = 0.0
     """The spacing at 1 to which derivatives are rounded, where that is coarser than what f computes
     with."""
-    inside: bool = False
-    """Whether `eps` is that of a dtype narrower than all that are seen, which f was found to
-    compute with inside. Error bars are as sharp as its rounding allows then, and no term of a
-    derivative that is known to more digits may hide."""
+    seen: float | None = None
+    """The spacing at 1 of the coarsest dtype that is seen, where `eps` is that of a narrower one,
+    which f was found to compute with inside. Error bars are as sharp as its rounding allows then,
+    and no term of a derivative that is known to more digits may hide. Nor does a derivative count
+    as zero beside that rounding: what cancels in double precision is as noisy, and a wrong
+    derivative of it would pass where it has to stay open."""
     noisy: bool = False
     """Says whether the caller allows evaluations to differ by `nondet_tol`. An entry then counts as
     zero as far as that noise lets it show."""
@@ -82,6 +84,10 @@ class Tolerance:
     `nondet_tol`, where runs were seen to differ within it."""
     automatic: bool = field(init=False)
     """Says whether the caller fixed neither of the two numbers."""
+    inside: bool = field(init=False)
+    """Says whether f computes with a narrower dtype inside than is seen."""
+    zero_eps: float = field(init=False)
+    """The spacing at 1 by which a derivative may count as zero: that of what is seen."""
     double: bool = field(init=False)
     """Says whether all arithmetic is in double precision."""
     coarsest: float = field(init=False)
@@ -117,9 +123,11 @@ class Tolerance:
         sharp = (self.eps / 2) ** RTOL_EXPONENT
         vars(self).update(
             automatic=automatic,
+            inside=self.seen is not None,
+            zero_eps=self.eps if self.seen is None else self.seen,
             double=double,
             coarsest=coarsest,
-            relative=min(sharp, usual) if self.inside and automatic else usual,
+            relative=min(sharp, usual) if self.seen is not None and automatic else usual,
             usual=usual,
             resolution=(self.eps / 2) ** RESOLUTION_EXPONENT,
             identity=math.sqrt(coarsest),
@@ -290,8 +298,9 @@ class Comparison:
         # Sums in double precision leave several units of rounding. In a dtype that the user
         # chose for being narrow, 16 units would hide derivatives that matter; both numbers are
         # ours.
-        units = SATURATED_UNITS if self.tolerance.double else NARROW_NEGLIGIBLE_UNITS
-        rounding = units * self.tolerance.eps * self.scales.secant
+        eps = self.tolerance.zero_eps
+        units = SATURATED_UNITS if eps <= DOUBLE else NARROW_NEGLIGIBLE_UNITS
+        rounding = units * eps * self.scales.secant
         small = max(ENTRY_FLOOR, min(NEGLIGIBLE_PART, NEGLIGIBLE_TOLERANCES * self.tolerance.usual))
         bound = np.maximum(rounding, small * self.scales.block)
         return np.asarray(np.abs(self.automatic) <= bound)
@@ -305,7 +314,8 @@ class Comparison:
         `sigmoid` at 40 is such a case: two evaluations show zero whether its derivative is right or
         not, so the stages look at these entries before they are believed.
         """
-        below = abs(self.automatic) <= SATURATED_UNITS * self.tolerance.eps * self.scales.secant
+        unit = self.tolerance.zero_eps * self.scales.secant
+        below = abs(self.automatic) <= SATURATED_UNITS * unit
         beside = (self.automatic == 0) | (abs(self.automatic) > ENTRY_FLOOR * self.scales.block)
         return np.asarray(below & beside)
 

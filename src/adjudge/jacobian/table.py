@@ -767,7 +767,8 @@ class Table:
         """
         eps = 2.0 ** (1 - SIGNIFICANT_BITS[dtype])
         self.carried_dtype = dtype
-        tolerance = replace(self.tolerance, eps=max(self.tolerance.eps, eps), inside=True)
+        before = self.tolerance
+        tolerance = replace(before, eps=max(before.eps, eps), seen=before.zero_eps)
         self.columns = self.columns.over(self.base.rounded(eps), tolerance)
 
     # -- keeping what disagrees

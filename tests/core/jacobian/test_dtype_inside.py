@@ -100,3 +100,22 @@ def test_three_steps_over_which_a_number_stands_still_prove_nothing(seed):
     verdicts = [examine(ByHand(f, vjp=rule), x, seed=seed).verdict for rule in (vjp, wrong)]
 
     assert [Verdict.PASS, Verdict.FAIL] == verdicts
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("scale", [1e-5, 1e-4, 1e-3])
+def test_what_cancels_in_float64_is_not_taken_for_a_zero_of_float32(scale, seed):
+    x = np.random.default_rng(seed).uniform(0.5, 1.5, 3 + 5 * (seed % 2)) * scale
+    factors = np.where(np.arange(x.size) == 1, 1.3, 1.0)
+    # the derivative of (1 - cos x) / x^2, by its series, and with one wrong entry
+    slope = -x / 12 + x**3 / 180
+
+    right = examine(ByHand(cancelling, vjp=lambda x, w: w * slope), x, seed=seed)
+    wrong = examine(ByHand(cancelling, vjp=lambda x, w: w * slope * factors), x, seed=seed)
+
+    assert right.verdict is not Verdict.FAIL
+    assert wrong.verdict is not Verdict.PASS, str(wrong)
+
+
+def cancelling(x):
+    return (1 - np.cos(x)) / x**2
