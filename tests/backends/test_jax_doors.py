@@ -53,6 +53,8 @@ def test_modes_and_order_choose_the_compositions(
         check_grads(scaled_sin(1.1), (double(VALUES),), order, modes)
 
     assert set(raised.value.report.modes) == found
+    assert str(raised.value).startswith("FAIL")
+    assert f"seed={raised.value.report.provenance.seed}" in str(raised.value)
 
 
 @pytest.mark.parametrize("modes", [["forward"], [], ["lin"], "reverse"])
