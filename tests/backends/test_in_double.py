@@ -337,7 +337,7 @@ def test_autocast_is_allowed_for_without_it(reduced):
     loose = examine(f, tensor(3, 3), seed=0, in_double=False)
     strict = examine(f, tensor(3, 3), seed=0, in_double=False, highest_precision=True)
 
-    assert loose.tolerance["rtol"] > 0.1
+    assert loose.tolerance["rtol"] > 0.05
     assert strict.tolerance["rtol"] < 0.01
     assert strict.verdict is Verdict.PASS, strict
 

@@ -188,7 +188,9 @@ def test_agreement_to_a_fifth_in_bfloat16_decides_nothing(name):
         wrong = kernel(name, whole=0.0, output=torch.bfloat16)
 
         assert right.verdict is Verdict.INCONCLUSIVE
-        assert {finding.status for finding in right.findings} == {Status.UNRESOLVED}
+        statuses = {finding.status for finding in right.findings}
+        assert Status.UNRESOLVED in statuses
+        assert statuses <= {Status.UNRESOLVED, Status.UNCHECKED}  # small entries are named
         assert right.resolution > 0.1
         assert "of the derivative" in str(right)
         assert examine(wrong, point(torch.bfloat16), seed=seed).verdict is not Verdict.PASS

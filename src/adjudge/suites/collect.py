@@ -267,7 +267,9 @@ def _file_module(path: Path) -> ModuleType:
         sys.path.insert(0, str(path.parent))
     sys.modules[spec.name] = module
     try:
-        spec.loader.exec_module(module)
+        # Not by the loader: its cache takes a file for the same that was changed within a second,
+        # and was executed before.
+        exec(compile(path.read_bytes(), path, "exec", dont_inherit=True), vars(module))  # noqa: S102
     except BaseException:
         del sys.modules[spec.name]
         raise

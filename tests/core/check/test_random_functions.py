@@ -183,7 +183,10 @@ def test_a_function_that_draws_and_does_not_use_it_is_judged_once():
     plain = examine(ByHand(np.sin, vjp=lambda x, w: w * np.cos(x)), X, seed=0)
     drawing = examine(ByHand(forward, vjp=lambda x, w: w * np.cos(x)), X, seed=0)
 
-    assert plain.counts == drawing.counts
+    # where the process has other threads, it is made sure twice that f itself draws
+    more = {name: drawing.counts[name] - count for name, count in plain.counts.items()}
+    once = dict.fromkeys(more, 0)
+    assert more in (once, {**once, "evaluations": 4, "vjps": 2})
     assert "put back before" not in str(drawing)
 
 
