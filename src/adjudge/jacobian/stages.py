@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.constants import (
+    AGREEING_STEPS,
     BEYOND_DOUBT,
     BISECTIONS,
     COARSE_EPS,
@@ -34,10 +35,13 @@ from adjudge.constants import (
     LADDER_COLUMNS,
     LADDER_ZERO_UNITS,
     LOUD_UNITS,
+    NARROWER_BAR,
     NEIGHBOUR_FACTOR,
     PLAIN_TOLERANCES,
     REFERENCE_DISTANCES,
     RESIDUE_DISTANCES,
+    SAWTOOTH_FACTOR,
+    SAWTOOTH_PART,
     SCATTERED_PART,
     SHORTER_STEPS,
     SHRUNK_JUMP,
@@ -59,7 +63,7 @@ from adjudge.estimate import (
     sample_at,
 )
 from adjudge.findings import Scheme
-from adjudge.floats import Vector, scale
+from adjudge.floats import Vector, norm, scale
 from adjudge.jacobian.column import ColumnBlock, Columns, ModeComparison, RowKind
 from adjudge.jacobian.comparison import Comparison, Tally, decide
 from adjudge.jacobian.groups import halves
@@ -641,8 +645,8 @@ class ShorterSteps(Stage):
 
     Without it right derivatives of fast functions (`sin(1e6 x)`) and of sorting thousands of
     numbers stay open, and so do wrong ones: every step crosses several periods, or reorderings.
-    What was found is discarded where f is smooth only between two jumps. Costs ten evaluations, and
-    up to thirty before it decides. Ours.
+    What was found is discarded where it decides nothing, or where f is smooth only between two
+    jumps. Costs ten evaluations, and up to thirty before it decides. Ours.
     """
 
     name = "shorter steps"
@@ -664,9 +668,15 @@ class ShorterSteps(Stage):
         finest = trial.along(Effort.SHORTER_STEPS)
         if finest is trial.column or _stops(trial, finest):
             return trial
+        again = list(trial.columns.comparisons(finest, trial.block, trial.pushed, final=True))
+        if not all(map(_decides_more, again, trial.compared)):
+            return trial
+        if not _is_motion(trial, finest) or _stands_on_steps(trial, again):
+            return trial
         doubted = _doubted_outputs(trial.columns, trial.compared)
-        beside = _jumps_beside(trial.columns, finest, doubted)
-        return trial if beside else trial.with_finer(finest, self.name)
+        if _jumps_beside(trial.columns, finest, doubted):
+            return trial
+        return trial.with_finer(finest, self.name)
 
 
 def _stops(trial: Trial, finest: Column) -> bool:
@@ -679,6 +689,22 @@ def _stops(trial: Trial, finest: Column) -> bool:
     if kink is not None and np.any(kink[moved] != 0):
         return True
     return any(bool(np.any(sample.slope[moved] == 0)) for sample in after[len(before) :])
+
+
+def _is_motion(trial: Trial, finest: Column) -> bool:
+    """Returns whether the slope over shorter steps is that of f.
+
+    Where a value is rounded on the way (`1 - cos x`) and used with others, f is smooth between two
+    roundings, and has the slope of the teeth of a saw. These are far steeper than longer steps
+    show, and f hardly moves over them.
+    """
+    doubted, samples = _doubted_outputs(trial.columns, trial.compared), trial.column.ladders[0]
+    base = trial.columns.base
+    steep = norm(finest.estimate.value[doubted])
+    seen = max(float(norm(sample.slope[doubted])) for sample in samples)
+    moves = max(float(norm((sample.plus - sample.minus)[doubted])) for sample in samples)
+    size = norm(base.magnitude(base.values)[doubted])
+    return bool(steep <= SAWTOOTH_FACTOR * seen or moves >= SAWTOOTH_PART * size)
 
 
 def _jumps_beside(columns: Columns, found: Column, doubted: NDArray[np.bool_]) -> bool:
@@ -725,6 +751,37 @@ def _jumps_beside(columns: Columns, found: Column, doubted: NDArray[np.bool_]) -
         if abs(at_high - at_low) < most / SHRUNK_JUMP:
             return False
     return True
+
+
+def _stands_on_steps(trial: Trial, again: list[ModeComparison]) -> bool:
+    """Returns whether three longer steps in a row agree on another slope than the shorter ones.
+
+    That of `tanh(x.astype(float32)) * x` between two roundings of x lacks a term: a rule without it
+    would pass, and the right one fail. The longer steps show the slope of all of it. Steps that
+    cross several periods, or reorderings, do not agree.
+    """
+    count, samples = trial.columns.base.Y.size, trial.column.ladders[0]
+    for before, after in zip(trial.compared, again, strict=True):
+        if before.kind == "first":
+            continue
+        each = [trial.columns.row_values(before.kind, sample.slope[:count]) for sample in samples]
+        new, old = after.comparison.reference, np.array(each)[:, : after.comparison.reference.size]
+        doubted = before.comparison.fails | before.comparison.undecided
+        for k in range(len(old) - 2):
+            three = old[k : k + 3]
+            spread = np.ptp(three, axis=0)
+            agree = spread < np.max(np.abs(three), axis=0) / AGREEING_STEPS
+            apart = spread < np.min(np.abs(three - new), axis=0) / NARROWER_BAR
+            if np.any(doubted & agree & apart):
+                return True
+    return False
+
+
+def _decides_more(after: ModeComparison, before: ModeComparison) -> bool:
+    """Returns whether what is left in doubt has a narrower error bar than before."""
+    left = after.comparison.fails | after.comparison.undecided
+    wider = after.comparison.error > before.comparison.error / NARROWER_BAR
+    return not np.any(left & (wider | after.comparison.undecided))
 
 
 class SecondLadder(Stage):

@@ -221,3 +221,28 @@ def test_a_rule_that_is_wrong_at_x_fails_though_it_is_right_below_and_undefined_
     f = ByHand(np.sin, vjp=lambda x, w: w * slope(x))
 
     assert examine(f, np.array([1.0, 0.5]), seed=seed).verdict is Verdict.FAIL
+
+
+def conditioned(random, condition):
+    left, right = (np.linalg.qr(random.normal(size=(4, 4)))[0] for _ in range(2))
+    return left @ np.diag(np.geomspace(1, 1 / condition, 4)) @ right
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("condition", [1e2, 1e4, 1e5])
+def test_long_steps_that_agree_are_not_given_up_for_shorter_ones(condition, seed):
+    """A ladder on an ill-conditioned system ends without a bar, and its steps agree all the same.
+    Shorter steps drown in the noise, and hid an error of 1e-4."""
+    random = np.random.default_rng(seed)
+    inputs = conditioned(random, condition), random.normal(size=4)
+
+    def rule(factor):
+        def vjp(a, b, w):
+            y = np.linalg.solve(a.T, w)
+            return -factor * np.outer(y, np.linalg.solve(a, b)), y
+
+        return ByHand(np.linalg.solve, vjp=vjp)
+
+    verdicts = [examine(rule(c), inputs, seed=seed).verdict for c in (1, 1 + 1e-4)]
+
+    assert [Verdict.PASS, Verdict.FAIL] == verdicts
