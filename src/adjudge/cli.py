@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import importlib.util
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -53,9 +54,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = _parser().parse_args(arguments)
     try:
         code: int = parsed.command(parsed)
+        sys.stdout.flush()
     except AdjudgeError as error:
         _say(f"adjudge: {error}", sys.stderr)
         return USAGE
+    except BrokenPipeError:  # what reads the lines has ended, as `head` does
+        # Python writes what is left when it ends, and would raise once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
     return code
 
 

@@ -203,3 +203,15 @@ def test_a_terminal_shows_whole_lines_and_heeds_no_color(folder, colorless):
     for name in ("right", "right 0", "right 1", "right 2"):
         assert f"{green}PASS{plain}         {name} " in shown
     assert ("\x1b[32m" in shown) != colorless
+
+
+def test_a_reader_that_has_ended_is_no_traceback(folder):
+    theirs, ours = os.pipe()
+    os.close(theirs)
+    call = "raise SystemExit(main(['check', '-q', 'checks/common.py', '-k', 'right']))"
+    command = [sys.executable, "-c", f"from adjudge.cli import main; {call}"]
+
+    done = subprocess.run(command, stdout=ours, stderr=subprocess.PIPE, check=False)
+    os.close(ours)
+
+    assert (done.returncode, done.stderr) == (FAILED, b"")
