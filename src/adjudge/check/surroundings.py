@@ -13,7 +13,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -121,28 +121,20 @@ class Generators:
     made.
 
     NumPy copies its state number by number, which takes as long as ten evaluations of a small
-    function. That of a Mersenne Twister is therefore seen in memory, and copied only where it is
-    not the one that was copied last.
+    function. Whether a Mersenne Twister has changed is therefore seen in memory.
     """
 
     drawn: bool = False
     """Whether f or its derivative advanced a random state; known when it was judged."""
-    copied: ClassVar[dict[bytes, Any]] = {}
-    """The last copy, by its words."""
 
     def __init__(self, environment: Environment) -> None:
         """The states are read."""
         self.environment, self.engine = environment, environment.random_state()
         self.python = random.getstate()
         self.generator = np.random.get_bit_generator()  # type: ignore[attr-defined] # not in stubs
-        self.words = _words(self.generator)
-        self.numpy: Any = self.copied.get(self.words)
-        if self.numpy is None:
-            self.numpy = np.random.get_state(legacy=False)  # noqa: NPY002 it is watched
-            self.copied.clear()
-            # Of two normal numbers the second is made with the first, and drawn without a step.
-            if self.words and not self.numpy["has_gauss"]:
-                self.copied[self.words] = self.numpy
+        self.numpy: Any = np.random.get_state(legacy=False)  # noqa: NPY002 it is watched
+        # Of two normal numbers the second is made with the first, and drawn without a step.
+        self.words = b"" if self.numpy.get("has_gauss") else _words(self.generator)
 
     def have_moved(self) -> bool:
         """Returns whether anything was drawn since."""
@@ -152,7 +144,7 @@ class Generators:
         if now[-1] != before[-1] or now[:4] != before[:4] or pending != waiting:
             return True
         generator = np.random.get_bit_generator()  # type: ignore[attr-defined] # not in the stubs
-        if self.words in self.copied and generator is self.generator:
+        if self.words and generator is self.generator:
             if _words(generator) != self.words:
                 return True
         elif not _same(self.numpy, np.random.get_state(legacy=False)):  # noqa: NPY002

@@ -203,6 +203,20 @@ def test_a_generator_that_the_function_sets_is_set_back():
     assert np.random.get_bit_generator() is before
 
 
+def test_a_normal_number_that_waits_is_put_back_where_the_words_of_the_state_were_seen_before():
+    np.random.seed(0)  # noqa: NPY002
+    np.random.standard_normal()  # noqa: NPY002 it makes a second one
+    waiting = np.random.get_state()  # noqa: NPY002
+    np.random.standard_normal()  # noqa: NPY002 the second one, without a step
+    plain = ByHand(np.sin, vjp=lambda x, w: w * np.cos(x))
+    assert examine(plain, X, seed=0)
+    np.random.set_state(waiting)  # noqa: NPY002
+
+    assert examine(multiplied(scale_of_numpy), X, seed=0)
+
+    assert np.random.get_state()[3:] == waiting[3:]  # noqa: NPY002
+
+
 @pytest.fixture
 def other_thread():
     """Another thread, which draws a number whenever it is asked to."""
