@@ -15,6 +15,7 @@ import os
 import re
 import sys
 import traceback
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -121,9 +122,9 @@ def declared_at(place: Place) -> Case:
 
 def _name_apart(cases: list[Declared]) -> None:
     """Gives cases of the same name their place as their name."""
-    names = [one.name for one in cases]
+    counts = Counter(one.name for one in cases)
     for k, one in enumerate(cases):
-        if names.count(one.name) > 1:
+        if counts[one.name] > 1:
             cases[k] = Declared(f"{one.place.target}:{one.place.key}", one.case, one.place)
 
 
