@@ -6,6 +6,7 @@ What is simulated, and after which source of CuPy: tests/engines/simulated_cupy.
 import contextlib
 import gc
 import importlib
+import threading
 
 import numpy as np
 import pytest
@@ -448,6 +449,20 @@ def numbers_are_drawn_again_at_every_evaluation(machine):
             random.seed(seed)
         assert adjudge.gradcheck(rule(1.0), on(machine, 0))
         assert not adjudge.examine(rule(1.01), on(machine, 0))
+
+
+@demand
+def beside_another_thread_numbers_are_drawn_again_as_well(machine):
+    """A generator that is there already does not show that more was drawn from it."""
+    over = threading.Event()
+    thread = threading.Thread(target=over.wait)
+    thread.start()
+    try:
+        numbers_are_drawn_again_at_every_evaluation(machine)
+        the_user_s_generator_goes_on_as_if_nothing_was_drawn(machine)
+    finally:
+        over.set()
+        thread.join()
 
 
 # ---------------------------------------------------------------- arrays

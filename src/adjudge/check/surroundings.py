@@ -219,12 +219,17 @@ def _has_drawn(problem: Problem, letters: str, seen: Generators) -> bool:
     if not seen.have_moved():
         return False
     alone = threading.active_count() == 1
-    return alone or all(_draws(problem, letters) for _ in range(2))
+    return alone or all(_draws(problem, letters, seen) for _ in range(2))
 
 
-def _draws(problem: Problem, letters: str) -> bool:
-    """Returns whether anything is drawn while f and its derivatives are evaluated once."""
-    before = Generators(problem.backend.environment)
+def _draws(problem: Problem, letters: str, seen: Generators) -> bool:
+    """Returns whether anything is drawn while f and its derivatives are evaluated once, from the
+    state before the check.
+
+    An engine may show that a generator was made, and not how many numbers it has drawn since. From
+    any later state such draws do not show.
+    """
+    seen.put_back()
 
     def once() -> None:
         base = observe(problem)
@@ -234,7 +239,7 @@ def _draws(problem: Problem, letters: str) -> bool:
             Forward(problem).column(base, np.ones(problem.X.size))
 
     attempt(once, AdjudgeError)
-    return before.have_moved()
+    return seen.have_moved()
 
 
 def _is_settled(judgements: Sequence[Judgement], *, replayed: bool) -> bool:
