@@ -246,6 +246,34 @@ class Method:
     """The name that the reference gives itself."""
 
 
+def relative_error(gap: float, reference: float) -> float:
+    """A difference as a part of its reference: infinite where that is zero or either is NaN."""
+    if not math.isfinite(gap) or not reference:
+        return 0.0 if gap == 0 else math.inf
+    return float(gap / abs(reference))
+
+
+@dataclass(frozen=True)
+class Pair:
+    """How the derivative of one output with respect to one input compares in one mode."""
+
+    mode: str
+    output: str
+    input: str
+    verdict: Verdict | None
+    """`None` where nothing of the pair was compared."""
+    compared: int
+    """How many numbers were compared. Along a tangent that several inputs share they count for
+    each of these."""
+    relative: float
+    """The largest relative error: of what is wrong or open, if anything is, else of everything."""
+    norm: float
+    """`||automatic - reference|| / ||reference||` over all that was compared: of the block of the
+    Jacobian, or of what a projected check saw of it along one random direction."""
+    way: str = ""
+    """The way of taking derivatives, where that is not the engine's usual one."""
+
+
 @dataclass(frozen=True)
 class Entry:
     """One compared number, kept for the report."""
@@ -267,11 +295,20 @@ class Entry:
     """Whether the reference was given by the caller."""
     projected: bool = False
     """Whether `of` is a projection, so that `slopes` are the least and the largest value."""
+    output: str = ""
+    """The name of the output that `of` belongs to; empty where it belongs to several."""
+    input: str = ""
+    """The name of the input that `wrt` belongs to; empty where it belongs to several."""
 
     @property
     def name(self) -> str:
         """See `entry_name`."""
         return entry_name(self.of, self.wrt)
+
+    @property
+    def relative(self) -> float:
+        """The relative error of the automatic value."""
+        return relative_error(abs(self.automatic - self.reference), self.reference)
 
     @property
     def excess(self) -> float:

@@ -428,6 +428,7 @@ def _together(outcome: Judgement, formula: Judgement) -> Judgement:
         own = [finding.verdict for finding in outcome.findings if finding.mode == mode]
         outcome.modes[mode] = worst([verdict, *own])
     outcome.tallies += formula.tallies
+    outcome.pairs += formula.pairs
     outcome.count_stages(formula)
     outcome.identities += formula.identities
     outcome.probes, outcome.full = formula.probes, formula.full

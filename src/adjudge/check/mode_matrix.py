@@ -389,6 +389,7 @@ class Matrix:
         if not taken and known is not None and found.base is not None:
             outcome.findings += other_value(known, found.base, way.name)
         outcome.findings = [replace(f, way=way.name) for f in outcome.findings]
+        outcome.pairs = [replace(pair, way=way.name) for pair in outcome.pairs]
         self._add(way.name, outcome)
 
     def _without_equal(
@@ -522,6 +523,7 @@ def joined(parts: Sequence[Judgement]) -> Judgement:
         whole.findings += [finding for finding in part.findings if finding not in whole.findings]
         whole.modes |= part.modes
         whole.tallies += part.tallies
+        whole.pairs += part.pairs
         whole.count_stages(part)
         whole.identities += part.identities
         whole.probes += part.probes

@@ -201,6 +201,8 @@ def report_of(
             stages[stage] = StageCount(before.reached + reached, decided)
     entries: list[Entry] = []
     finest = 0.0
+    pairs = [pair for outcome in outcomes for pair in outcome.pairs]
+    pairs = [pair for pair in pairs if modes[pair.mode] is not Verdict.PASS]
     for tally in tallies:
         entries += tally.wrong + tally.spurious + tally.detached + tally.missing + tally.open
         finest = max(finest, tally.resolution)
@@ -232,4 +234,5 @@ def report_of(
         beyond=tuple([b for b in Beyond if b in beyond]) if beyond else (),
         provenance=provenance_of(problem, settings, full, note),
         entries=tuple(entries),
+        pairs=tuple(pairs),
     )

@@ -56,6 +56,7 @@ from adjudge.findings import (
     Nearby,
     NothingCompared,
     NotSupported,
+    Pair,
     Raised,
     Remedy,
     Rule,
@@ -132,6 +133,8 @@ class Judgement:
     """How many columns each stage decided."""
     beyond: set[Beyond] = field(default_factory=set)
     """What was looked at that nobody asked for by name."""
+    pairs: list[Pair] = field(default_factory=list)
+    """The pairs of outputs and inputs of each mode in which some comparison does not agree."""
 
     def count_stages(self, other: Judgement) -> None:
         """Adds the stages that another judgement went through."""
@@ -698,6 +701,10 @@ class _Case:
                 found.findings += self._coarse_agreement(tally)
                 found.tallies.append(tally)
                 found.modes[tally.mode] = mode_verdict(tally, found.findings)
+                if table.pairs is not None and not tally.nothing_to_tell:
+                    wrong = [*tally.wrong, *tally.spurious, *tally.detached, *tally.missing]
+                    failed = tally.failed > 0
+                    found.pairs += table.pairs.of(tally.mode, wrong, failed=failed)
         self._tell_unfinished()
         judged = any(map(attrgetter("compared"), found.tallies))
         if not judged and all(finding.note for finding in found.findings):
@@ -875,6 +882,7 @@ def _combined(outcome: Judgement, judged: list[Judgement], modes: set[str], reac
                 replace(f, moved=reach) for f in there.findings if f.verdict is Verdict.FAIL
             ]
             outcome.tallies += there.tallies
+            outcome.pairs = there.pairs
             outcome.modes |= {m: v for m, v in there.modes.items() if v is Verdict.FAIL}
             return
     right = sum(there.verdict is Verdict.PASS for there in judged)

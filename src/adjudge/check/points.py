@@ -335,6 +335,7 @@ def _combined(reports: Mapping[str, Report], left_out: Sequence[str]) -> Report:
         },
         resolution=max(report.resolution for report in deciding.values()),
         entries=tuple(entry for report in deciding.values() for entry in report.entries),
+        pairs=(),
         power={},
         stages=stages_of(reports.values()),
         beyond=tuple(b for b in Beyond if any(b in r.beyond for r in deciding.values())),

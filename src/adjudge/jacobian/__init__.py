@@ -12,6 +12,7 @@ Its modules, each of which may import those above it:
 - `affine`: long differences along which f is affine, compared to rounding.
 - `saturation`: derivatives that the rounding of f hides.
 - `stages`: what is tried next where two evaluations leave a doubt, as a list.
+- `pairs`: the comparisons by output and input, of a check that does not pass.
 - `table`: all columns compared, what is remembered of them, and what still fits into
   `max_evaluations`.
 - `entry`: one entry judged by the stages.

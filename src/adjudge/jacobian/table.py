@@ -37,6 +37,7 @@ from adjudge.jacobian.column import ColumnBlock, Columns, RowKind
 from adjudge.jacobian.comparison import ERRORS, Comparison, Tally, Tolerance, decide
 from adjudge.jacobian.groups import colored_tangents, halves, shared_tangents
 from adjudge.jacobian.hidden import hidden_outputs, of_outputs, parts_of_outputs, resolved
+from adjudge.jacobian.pairs import MOST_KEPT, Pairs
 from adjudge.jacobian.saturation import count_saturated, mark_uncompared
 from adjudge.jacobian.stages import (
     STAGES,
@@ -291,6 +292,8 @@ class Table:
     adjoint_test: AdjointTest = field(init=False)
     eps: float | None = field(init=False)
     """The absolute step that the caller fixed; `None` where steps are chosen."""
+    pairs: Pairs | None = field(init=False)
+    """The comparisons by pair of leaves; `None` where there is but one pair."""
 
     def __post_init__(self) -> None:
         """Makes what follows from the rest."""
@@ -298,6 +301,10 @@ class Table:
         self.eps = self.columns.estimator.eps
         modes = self.reverse is not None, self.forward is not None
         self.budget = Budget(self.problem, self.probes, *modes)
+        X, Y = self.problem.X, self.columns.base.Y
+        self.pairs = None
+        if len(X.leaves) > 1 or len(Y.leaves) > 1:
+            self.pairs = Pairs(X, Y, self.columns.base.omitted_of_Y)
         # A bound method would close a cycle, which keeps arrays on devices until Python collects
         # garbage.
         self.adjoint_test = AdjointTest(partial(row_name, self.probes, self.columns.base, "rows"))
@@ -786,7 +793,15 @@ class Table:
         entries, each under the status that it will be reported with.
         """
         tally.compared += together * self._count(comparison, kind, columns.base)
+        each, pairs = kind == "each" or self.probes.full, self.pairs
         if comparison.agrees_clearly:
+            # Most checks pass, and show no pair: no function is called for them here.
+            if pairs is not None and kind != "first":
+                numbers = comparison.automatic, comparison.reference, comparison.largest
+                pairs.kept.append((tally.mode, each, found.tangent.leaves, *numbers, None))
+                pairs.numbers += comparison.automatic.size
+                if pairs.numbers > MOST_KEPT:
+                    pairs.sum_up()
             tally.nonzero += int(np.count_nonzero(comparison.automatic))
             tally.resolution = max(tally.resolution, comparison.resolution)
             return
@@ -798,11 +813,15 @@ class Table:
             tally.count_saturated(count, name, float(comparison.automatic[k]))
         slopes = columns.slopes(found, kind)
         decision = decide(comparison, slopes)
+        if pairs is not None and kind != "first":
+            masks = decision.fails, decision.open
+            numbers = comparison.automatic, comparison.reference, comparison.largest
+            pairs.kept.append((tally.mode, each, found.tangent.leaves, *numbers, masks))
         if decision.unsettled:
             self.record.undecidable.add(tally.mode)
-        each = found.estimate.slopes
-        if each is not None and np.any(decision.kinks):
-            bent = each.bent[: self.base.Y.size]
+        sides = found.estimate.slopes
+        if sides is not None and np.any(decision.kinks):
+            bent = sides.bent[: self.base.Y.size]
             self.record.bent = bent if self.record.bent is None else bent | self.record.bent
         tally.nonzero += int(np.count_nonzero(comparison.automatic))
         tally.resolution = max(tally.resolution, comparison.resolution)
@@ -866,8 +885,11 @@ class Table:
         """Returns whether the engine recorded nothing for the output of row `k`."""
         if self.reverse is None or kind == "first":
             return False
-        output = int(self.base.Y.owner[k]) if self.probes.full or kind == "each" else k
-        return not self.reverse.attached[output]
+        return not self.reverse.attached[self._output(kind, k)]
+
+    def _output(self, kind: RowKind, k: int) -> int:
+        """Returns the output leaf of row `k`."""
+        return int(self.base.Y.owner[k]) if self.probes.full or kind == "each" else k
 
     def _absent(self, kind: RowKind, found: Column) -> bool:
         """Returns whether no pullback had a gradient for the inputs of this column."""
@@ -898,6 +920,8 @@ class Table:
             comparison.rounding_level(k),
             found.from_reference,
             projected=kind == "first" or (kind == "rows" and not self.probes.full),
+            output="" if kind == "first" else self.base.Y.leaves[self._output(kind, k)].name,
+            input=self.problem.X.names(found.tangent.leaves),
         )
 
     def _forward_against_reverse(self, trial: Trial) -> None:

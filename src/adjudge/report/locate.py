@@ -524,6 +524,8 @@ class _Search:
                 method=judged.column.estimate.method,
                 slopes=None,
                 projected=entry.projected and row is None,
+                output="" if row is None else self.base.Y.leaves[self.base.Y.owner[int(row)]].name,
+                input=table.problem.X.leaves[table.problem.X.owner[coordinate]].name,
             )
             self.found.entries.append(wrong)
         return True

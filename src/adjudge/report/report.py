@@ -14,7 +14,17 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from adjudge.errors import AdjudgeError
-from adjudge.findings import Beyond, Entry, Finding, Outcome, Silence, Status, Verdict, plain
+from adjudge.findings import (
+    Beyond,
+    Entry,
+    Finding,
+    Outcome,
+    Pair,
+    Silence,
+    Status,
+    Verdict,
+    plain,
+)
 from adjudge.report.sentences import first_line, how, text_of, why_silent, without_repeats
 
 
@@ -208,6 +218,10 @@ class Report:
     beyond: Sequence[Beyond] = ()
     """The properties of the derivatives and of the function that were examined beside the
     comparisons, and may fail as well, since `thorough` is set, or an order or modes are given."""
+    pairs: Sequence[Pair] = ()
+    """Of each mode that does not pass, every pair of an output and an input: which are wrong, and
+    which are right. It is empty where there is but one pair, where no comparison disagrees, and
+    where several points are checked, each of which has its own."""
     points: Mapping[str, Report] = field(default_factory=dict)
     """The reports by the name of the point, where several points are checked (`points=`)."""
     left_out: Sequence[str] = ()
@@ -317,6 +331,7 @@ class Report:
             **{name: plain(getattr(self, name)) for name in names},
             "findings": [{**found.to_dict(), "text": text_of(found)} for found in self.findings],
             "entries": [_plain(entry) for entry in self.entries],
+            "pairs": plain(tuple(self.pairs)),
             "power": {str(error): part for error, part in self.power.items()},
             "stages": {name: count._asdict() for name, count in self.stages.items()},
             "beyond": [str(one) for one in self.beyond],
@@ -334,7 +349,7 @@ class GradcheckError(AdjudgeError, AssertionError, RuntimeError):
 
 
 def _plain(entry: Entry) -> dict[str, Any]:
-    names = ("mode", "of", "wrt", "automatic", "reference", "error", "allowed")
+    names = ["mode", "of", "wrt", "output", "input", "automatic", "reference", "error", "allowed"]
     return {name: plain(getattr(entry, name)) for name in names} | {"method": how(entry.method)}
 
 
