@@ -356,9 +356,10 @@ def test_the_numbers_of_the_rules_fix_step_and_tolerance(pairs, jnp, x):
             check(jnp.sin, rule(1.001), (x,), **{name: 1e-2})
             with pytest.raises(AssertionError):
                 check(jnp.sin, rule(1.001), (x,), **{name: 1e-7})
-        check(jnp.sin, rule(), (x,), eps=1e-4)
-        with pytest.raises(AssertionError):
-            check(jnp.sin, rule(), (x,), eps=0.5, rtol=1e-6)
+        for eps in (1e-9, 1e-4, 0.5):
+            check(jnp.sin, rule(), (x,), eps=eps, rtol=1e-6)
+            with pytest.raises(AssertionError):
+                check(jnp.sin, rule(1.01), (x,), eps=eps)
 
 
 # ---------------------------------------------------------------- structures

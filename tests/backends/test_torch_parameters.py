@@ -114,8 +114,11 @@ OVER = {"check_fwd_over_rev": True}
 VMAPPED = {"check_batched_forward_grad": True}
 # the verb and the function; the options with which it is accepted, and those with which it is not,
 # with words of the message
+STEPS = (1e-9, 1e-4, 1e-2, 0.5)
 PARAMETERS = {
-    "eps": ("gradcheck", "sin", [{"eps": 1e-4, "rtol": 1e-6}], [{"eps": 0.5, "rtol": 1e-6}], ""),
+    # a step that does not suit the function is another first step, and no verdict
+    "eps": ("gradcheck", "sin", [{"eps": eps, "rtol": 1e-6} for eps in STEPS], [], ""),
+    "eps, wrong": ("gradcheck", scaled(1.01), [], [{"eps": eps} for eps in STEPS], ""),
     "atol": (
         "gradcheck", "slope", [{"atol": 1e-2, "rtol": 0.0}], [{"atol": 1e-4, "rtol": 0.0}], "",
     ),
@@ -172,7 +175,8 @@ PARAMETERS = {
     "second order, reverse over reverse": (
         "gradgradcheck", twice(-1.0), [{**OVER, "check_rev_over_rev": False}], [OVER], "",
     ),
-    "second order, eps": ("gradgradcheck", "sin", [], [{"eps": 0.5, "rtol": 1e-6}], ""),
+    "second order, eps": ("gradgradcheck", "sin", [{"eps": 0.5, "rtol": 1e-6}], [], ""),
+    "second order, eps, wrong": ("gradgradcheck", twice(1.01), [], [{"eps": 0.5}], ""),
     "second order, atol and rtol": (
         "gradgradcheck", twice(1.01), [{"rtol": 0.1}, {"atol": 0.1}],
         [{"rtol": 1e-4}, {"atol": 1e-4}], "",
@@ -220,7 +224,7 @@ def test_eps_is_the_absolute_step(gradcheck, x):
 
     def f(x):
         seen.append(x.detach().clone())
-        return x.sin()
+        return x * x  # a central difference at any step is exact
 
     gradcheck(f, (x,), eps=2.0**-10, rtol=1e-3, fast_mode=False)
 

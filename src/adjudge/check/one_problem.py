@@ -538,14 +538,14 @@ class _Case:
         """What is compared with differences, column by column; nothing is filled in yet."""
         columns = Columns(estimator_of(self.base, self.settings), self.probes, self.tolerance)
         row = self.row if self.probes.rows == 1 else None
-        return Table(columns, self.reverse, self.forward, row)
+        return Table(columns, self.reverse, self.forward, row, eps=self.settings.eps)
 
     def compare_with_differences(self) -> None:
         """Fills the table: automatic numbers against differences, or against a reference."""
         problem, base, settings, table = self.problem, self.base, self.settings, self.table
         by_reference = settings.reference is not None
         free = not (self.probes.full or settings.fixed or settings.equal_nan or by_reference)
-        if settings.thorough and settings.eps is None and self.tolerance.automatic:
+        if settings.thorough and self.tolerance.automatic:
             table.affine = Affine(problem, base, self.probes, self.tolerance.coarsest)
             free = False
         letters = "R" * (self.reverse is not None) + "F" * (self.forward is not None)
@@ -565,8 +565,8 @@ class _Case:
     @property
     def _differences_are_exact(self) -> bool:
         """Whether differences are as good as f allows, so that more can be made of them."""
-        automatic = self.settings.eps is None and self.tolerance.automatic
-        return automatic and not self.tolerance.noisy and self.settings.reference is None
+        tolerance = self.tolerance
+        return tolerance.automatic and not tolerance.noisy and self.settings.reference is None
 
     def look_for_entries_not_read(self) -> None:
         """Looks for derivatives of what f does not read, and for entries without a derivative that
@@ -631,7 +631,7 @@ class _Case:
     def trace_projections(self) -> None:
         """Traces projections to entries: those that failed, and those that agree suspiciously."""
         record = self.table.record
-        if self.settings.eps is None and (record.projections or record.significant):
+        if record.projections or record.significant:
             if self.work is None or not record.proved:
                 self.work = SearchWork.after(self.base)
             if not self.probes.full:
@@ -795,7 +795,7 @@ def estimator_of(base: Base, settings: Settings) -> Estimator:
     caller's reference has no derivative of that order.
     """
     if settings.reference is None:
-        return Differences(base.problem, base, settings.eps)
+        return Differences(base.problem, base)
     return ByReference(base.problem, base, reference=bind(settings.reference, base.problem))
 
 

@@ -42,8 +42,9 @@ class TorchOptions(TypedDict, total=False):
     """The options that `torch.autograd.gradcheck` has as well, under the same names.
 
     Attributes:
-        eps: The absolute step of the differences. By default (`None`) the step follows the scale
-            and the dtype of each input.
+        eps: The absolute step of the first differences. What they leave in doubt is judged by steps
+            that are chosen, so that no right derivative fails for a step that is too long or too
+            short. By default (`None`) the step follows the scale and the dtype of each input.
         atol: The absolute part of the tolerance: allowed is
             `|automatic - reference| <= atol + rtol |reference|`. By default (`None`) there is no
             absolute part.

@@ -17,6 +17,7 @@ derivative takes part in it.
 
 from adjudge.estimate.directional import (
     Column,
+    at_fixed_step,
     describe_move,
     moved_by,
     of_projections,
@@ -61,6 +62,7 @@ __all__ = [
     "Referenced",
     "Sample",
     "Slopes",
+    "at_fixed_step",
     "bind",
     "describe_move",
     "dtype_inside",

@@ -100,24 +100,35 @@ def not_movable(problem: Problem, base: Base, tangent: Tangent) -> Column | None
     return Column(tangent, tangent.vector, estimate, 0.0, relative)
 
 
-def two_evaluations(problem: Problem, base: Base, tangent: Tangent, eps: float | None) -> Column:
-    """Returns a column from two evaluations along `tangent`; `eps` fixes the absolute step.
+def at_fixed_step(problem: Problem, base: Base, tangent: Tangent, eps: float) -> Column:
+    """Returns a column from two evaluations along `tangent` at the absolute step `eps`.
 
-    Where a neighbour of x is not finite or out of bounds, shorter steps are tried, and then a
-    ladder to one side. Raises `InputError` where a fixed step is too short to move x at all.
+    Raises `InputError` where that leaves the bounds, or does not move x.
     """
     u = base.coarsest_eps
     relative = relative_step(u)
     unknown = None if problem.finite else not_movable(problem, base, tangent)
     if unknown is not None:
         return unknown
-    if eps is not None:
-        if eps > problem.longest_step(tangent.vector):
-            raise _out_of_bounds(problem, tangent, eps)
-        taken = sample_at(problem, base, tangent, eps)
-        if taken is None:
-            raise _no_motion(problem, tangent, eps)
-        return Column(tangent, taken[1], central_difference(taken[0], u, base.noise), eps, relative)
+    if eps > problem.longest_step(tangent.vector):
+        raise _out_of_bounds(problem, tangent, eps)
+    taken = sample_at(problem, base, tangent, eps)
+    if taken is None:
+        raise _no_motion(problem, tangent, eps)
+    return Column(tangent, taken[1], central_difference(taken[0], u, base.noise), eps, relative)
+
+
+def two_evaluations(problem: Problem, base: Base, tangent: Tangent) -> Column:
+    """Returns a column from two evaluations along `tangent`.
+
+    Where a neighbour of x is not finite or out of bounds, shorter steps are tried, and then a
+    ladder to one side.
+    """
+    u = base.coarsest_eps
+    relative = relative_step(u)
+    unknown = None if problem.finite else not_movable(problem, base, tangent)
+    if unknown is not None:
+        return unknown
     best: Column | None = None
     room = problem.longest_step(tangent.vector)
     for factor in STEP_REDUCTIONS if u <= COARSE_EPS else SHORT_STEP_REDUCTIONS:

@@ -76,8 +76,6 @@ class Estimator(ABC):
     """The function, at the point where it is differentiated."""
     base: Base
     """The outputs of f at x, with the magnitudes that their rounding is relative to."""
-    eps: float | None = None
-    """The absolute step that the caller fixed; `None` where steps are chosen."""
 
     def along(
         self,
@@ -97,8 +95,6 @@ class Estimator(ABC):
             doubted: The outputs in doubt, which choose the steps at which noise is measured, and
                 whose slopes are added up; by default all of them.
 
-        Raises:
-            InputError: A step that the caller fixed leaves the bounds, or does not move x.
         """
         if effort is Effort.TWO_EVALUATIONS:
             return found or self._first(v)
@@ -135,7 +131,7 @@ class Differences(Estimator):
     """Estimates by differences of values of f."""
 
     def _first(self, v: Tangent) -> Column:
-        return two_evaluations(self.problem, self.base, v, self.eps)
+        return two_evaluations(self.problem, self.base, v)
 
     def again(self, found: Column) -> Column:
         """Returns an estimate that was made with other magnitudes as one with those at hand."""

@@ -28,7 +28,7 @@ from adjudge.constants import (
     SEPARATIONS,
     SIGNIFICANT_PART,
 )
-from adjudge.estimate import SIGNIFICANT_BITS, Column, Estimator, Slopes
+from adjudge.estimate import SIGNIFICANT_BITS, Column, Estimator, Slopes, at_fixed_step
 from adjudge.findings import BudgetSpent, Entry, Finding, Remedy, Status, Task, entry_name
 from adjudge.floats import Vector, norm, relative_step
 from adjudge.jacobian.adjoint import AdjointTest
@@ -276,6 +276,8 @@ class Table:
     carried_dtype: str | None = None
     """The dtype to which f was seen to round its values, where it is narrower than that of its
     outputs."""
+    eps: float | None = None
+    """The absolute step that the caller fixed for the first differences, if any."""
     together: Tangent | None = None
     """The tangent of all leaves, where leaves share tangents."""
     paused: bool = False
@@ -290,15 +292,12 @@ class Table:
     """The tangents and cotangents of the table."""
     budget: Budget = field(init=False)
     adjoint_test: AdjointTest = field(init=False)
-    eps: float | None = field(init=False)
-    """The absolute step that the caller fixed; `None` where steps are chosen."""
     pairs: Pairs | None = field(init=False)
     """The comparisons by pair of leaves; `None` where there is but one pair."""
 
     def __post_init__(self) -> None:
         """Makes what follows from the rest."""
         self.problem, self.probes = self.columns.problem, self.columns.probes
-        self.eps = self.columns.estimator.eps
         modes = self.reverse is not None, self.forward is not None
         self.budget = Budget(self.problem, self.probes, *modes)
         X, Y = self.problem.X, self.columns.base.Y
@@ -377,7 +376,8 @@ class Table:
 
         It takes reverse mode to see which leaves would hide behind others. Long differences of
         affine functions (`affine`) are taken leaf by leaf, unless there are many: what is affine in
-        each leaf need not be so in all together. Bounds leave no room for a step of all leaves.
+        each leaf need not be so in all together. Bounds leave no room for a step of all leaves, and
+        an absolute step that the caller fixed is one for each of them.
         """
         probes, problem, along = self.probes, self.problem, self._gradient(block.rows)
         automatic = self.eps is None and self.columns.tolerance.automatic
@@ -486,11 +486,23 @@ class Table:
     def from_two_evaluations(self, item: Item) -> Trial:
         """Returns a column from two evaluations, with its image by forward mode, the comparisons of
         all modes and the doubt that they leave.
+
+        A step that the caller fixed decides where it shows agreement. What it leaves in doubt is
+        judged by steps that are chosen: at any one step truncation or rounding may exceed what the
+        error bar of two evaluations allows, and a right derivative would fail. This rule is ours.
         """
-        columns, tangent, block = item.columns or self.columns, item.tangent, item.block
-        base, pushed = columns.base, item.pushed
+        columns = item.columns or self.columns
+        if self.eps is not None and item.found is None:
+            found = at_fixed_step(self.problem, columns.base, item.tangent, self.eps)
+            trial = self._compared(item, columns, found)
+            if not (trial.doubt or trial.left):
+                return trial
+        return self._compared(item, columns, item.found or columns.estimator.along(item.tangent))
+
+    def _compared(self, item: Item, columns: Columns, found: Column) -> Trial:
+        """Returns a column from these two evaluations."""
+        tangent, block, base, pushed = item.tangent, item.block, columns.base, item.pushed
         self.record.reached[TWO_EVALUATIONS] += 1
-        found = item.found or columns.estimator.along(tangent)
         if self.forward is not None and pushed is None:
             pushed = self.forward.column(base, found.vector)[1]
             if base.alone and base.hiding is not None:
@@ -517,10 +529,6 @@ class Table:
             separate=alone,
             few_saturated=few,
         )
-        # A step that the caller fixed with `eps=` is not refined: what it shows is what was asked
-        # for.
-        if self.eps is not None and not alone:
-            return trial
         # Where an entry was proved wrong, what else is far off is only counted, by leaf.
         single = len(tangent.leaves) == 1 and not self.probes.full
         if single and self._proved(trial) and trial.off_by(GROSS_TOLERANCES):
@@ -535,7 +543,7 @@ class Table:
     def _judged(self, item: Item, trial: Trial) -> Generator[Failure | None, None, list[Item]]:
         """Takes a column through the stages and records it. Returns what is to be compared next."""
         clear = trial.agrees_clearly and trial.doubt is not Doubt.HIDDEN
-        settled = self.eps is not None or clear or (trial.separate and not trial.doubt)
+        settled = clear or (trial.separate and not trial.doubt)
         outcome = trial if settled else (yield from self._through_stages(trial))
         if isinstance(outcome, Again):
             if outcome.leaves:
@@ -684,7 +692,7 @@ class Table:
         """Returns the entries that are to be compared once more by themselves, since they have too
         small a part in the column for any error to show.
         """
-        if not self.columns.tolerance.automatic or self.eps is not None:
+        if not self.columns.tolerance.automatic:
             return []
         found, next_ = trial.column, []
         for letter, comparison, kind in trial.compared:
@@ -718,8 +726,7 @@ class Table:
         them would not show beside the others.
         """
         columns = trial.columns
-        automatic = self.eps is None and columns.tolerance.automatic
-        plain = automatic and not self.problem.modes_taken
+        plain = columns.tolerance.automatic and not self.problem.modes_taken
         if not plain or item.depth == SEPARATIONS or columns.base.alone:
             return []
         outputs = hidden_outputs(columns, trial.compared, trial.column)

@@ -608,7 +608,7 @@ def likely_mistake(table: Table, failure: Failure) -> str | None:
     along every entry of the input.
     """
     reverse, problem, base = table.reverse, table.problem, table.base
-    if failure.kind != "rows" or reverse is None or table.eps is not None:
+    if failure.kind != "rows" or reverse is None:
         return None
     if len(failure.tangent.leaves) > 1:
         return None

@@ -7,7 +7,7 @@ import pytest
 
 from adjudge import ByHand, NotSupportedError, Verdict, examine, reference
 from adjudge.check.options import problem_of
-from adjudge.estimate import ByReference, Differences, Effort, bind
+from adjudge.estimate import ByReference, Differences, Effort, at_fixed_step, bind
 from adjudge.problem import Tangent, observe
 
 X = np.array([0.5, 1.25, 2.0])
@@ -24,9 +24,9 @@ def slope(x):
 HAND = ByHand(f, vjp=lambda x, w: w * slope(x))
 
 
-def differences(eps=None):
+def differences():
     problem = problem_of(HAND, X, {})
-    return Differences(problem, observe(problem), eps)
+    return Differences(problem, observe(problem))
 
 
 def unit(k):
@@ -74,10 +74,11 @@ def test_an_effort_makes_first_what_it_builds_on(effort):
 
 
 def test_a_ladder_is_more_precise_than_two_evaluations_of_a_fixed_step():
-    fixed = differences(1e-2)
+    free = differences()
+    coarse = at_fixed_step(free.problem, free.base, unit(1), 1e-2)
+    fine = free.along(unit(1), Effort.LADDER)
 
-    coarse, fine = fixed.along(unit(1)), differences().along(unit(1), Effort.LADDER)
-    assert 1e-2 == fixed.eps
+    assert 1e-2 == coarse.step
     assert abs(coarse.estimate.value[1] - slope(X)[1]) > 1e-5
     assert abs(fine.estimate.value[1] - slope(X)[1]) < 1e-9
 
