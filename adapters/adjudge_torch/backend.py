@@ -20,6 +20,7 @@ from adjudge.engine import (
     Environment,
     FlatFunction,
     Functional,
+    FunctionClass,
     MaybeArrays,
     Pullback,
     RecordingEnds,
@@ -31,7 +32,7 @@ from adjudge_torch import captured
 from adjudge_torch.arrays import TorchArrays
 from adjudge_torch.captured import edges, holding
 from adjudge_torch.environment import TorchEnvironment
-from adjudge_torch.module import buffers_of, functional_of
+from adjudge_torch.module import buffers_of, function_class, functional_of
 
 NESTED = "Nested forward mode AD"
 
@@ -94,6 +95,9 @@ class _Torch(AutodiffBackend):
 
     def functional(self, f: object) -> Functional | None:
         return functional_of(f)
+
+    def function_class(self, kind: type) -> FunctionClass | None:
+        return function_class(kind)
 
     def buffers(self, f: object) -> Arrays:
         return buffers_of(f)

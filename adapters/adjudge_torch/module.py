@@ -1,13 +1,14 @@
-"""A module as a function of its parameters."""
+"""A module as a function of its parameters, and classes of PyTorch that are used as functions."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from adjudge.engine import Array, Arrays, Functional
+from adjudge.engine import Array, Arrays, Functional, FunctionClass
 
 
 def functional(
@@ -51,3 +52,29 @@ def buffers_of(f: object) -> Arrays:
     if not isinstance(f, torch.nn.Module):
         return ()
     return tuple([one for one in f.buffers() if not torch.nn.parameter.is_lazy(one)])
+
+
+def function_class(kind: type) -> FunctionClass | None:
+    """Contract: see `AutodiffBackend.function_class`."""
+    if issubclass(kind, torch.autograd.Function):
+        if kind.forward is torch.autograd.Function.forward:
+            return None
+        # where there is a setup_context, forward has no ctx
+        separate = kind.setup_context is not torch.autograd.Function.setup_context
+        call = kind.forward if separate else functools.partial(kind.forward, None)
+        return FunctionClass(call, lambda: kind.apply, constructed=False, suffix=".apply")
+    if not issubclass(kind, torch.nn.Module) or kind.forward is torch.nn.Module.forward:
+        return None
+
+    def make(*args: Any, **kwargs: Any) -> torch.nn.Module:
+        torch.manual_seed(0)
+        module: torch.nn.Module = kind(*args, **kwargs)
+        return module.double()
+
+    return FunctionClass(
+        functools.partial(kind.forward, None),
+        make,
+        constructed=True,
+        suffix=".double()",
+        before="torch.manual_seed(0)",
+    )

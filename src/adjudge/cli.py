@@ -1,4 +1,6 @@
-"""This module is the command line: `adjudge check`, `replay`, `diff`, `page` and `backends`."""
+"""This module is the command line: `adjudge check`, `replay`, `diff`, `page`, `write` and
+`backends`.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +20,7 @@ from adjudge._version import __version__
 from adjudge.engine import entries
 from adjudge.errors import AdjudgeError, BackendError, InputError
 from adjudge.findings import Verdict, worst
+from adjudge.ghostwriter import Found, LeftOut, write
 from adjudge.suites import (
     Collection,
     Ending,
@@ -97,6 +100,7 @@ def _parser() -> argparse.ArgumentParser:
     pages.add_argument("report", metavar="REPORT.json", type=Path)
     pages.add_argument("html", metavar="FILE.html", type=Path)
     pages.set_defaults(command=_page)
+    _add_write(commands)
     backends = commands.add_parser(
         "backends", help="list the engines, and how to install those that are missing"
     )
@@ -150,6 +154,34 @@ def _add_check(commands: Any) -> None:
         "-q", "--quiet", action="store_true", help="leave out the details of what did not pass"
     )
     check.set_defaults(command=_check)
+
+
+def _add_write(commands: Any) -> None:
+    writer = commands.add_parser(
+        "write",
+        help="write tests for the derivatives that a module defines",
+        description="Looks for what is differentiable in a module, calls it with inputs that are "
+        "made up until some work, and writes a file of pytest. Exit codes: 0 all of its tests "
+        "pass, 1 some fail, 2 usage, 4 no test could be written.",
+    )
+    writer.add_argument("target", metavar="MODULE[:NAME]", help="NAME: one function of it")
+    writer.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="by default test_MODULE_derivatives.py"
+    )
+    writer.add_argument("--force", action="store_true", help="write over a file that is there")
+    writer.add_argument(
+        "-r", "--recursive", action="store_true", help="look into public submodules of a package"
+    )
+    writer.add_argument("-k", dest="keyword", default="", help="only names with this in them")
+    writer.add_argument("--backend", metavar="NAME", help="the engine on which it computes")
+    writer.add_argument(
+        "--timeout",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="what each function may take; 60 by default",
+    )
+    writer.set_defaults(command=_write_tests)
 
 
 def _processes(text: str) -> int | str:
@@ -375,6 +407,43 @@ def _page(parsed: argparse.Namespace) -> int:
         ) from error
     parsed.html.write_text(text, encoding="utf-8")
     return OK
+
+
+# ---------------------------------------------------------------- adjudge write
+
+
+def _write_tests(parsed: argparse.Namespace) -> int:
+    name = parsed.target.partition(":")[0].replace(".", "_")
+    path = parsed.output or Path(f"test_{name}_derivatives.py")
+    if path.exists() and not parsed.force:
+        raise InputError(f"{path} exists", "give another file with -o, or --force to replace it")
+    if not parsed.timeout > 0:
+        raise InputError(f"--timeout {parsed.timeout:g}", "give a positive number of seconds")
+    try_to_write(path)
+    sys.path.insert(0, str(Path.cwd()))  # as `python -m` does, and pytest in this folder
+    written = write(
+        parsed.target,
+        backend=parsed.backend,
+        recursive=parsed.recursive,
+        keyword=parsed.keyword,
+        timeout=parsed.timeout,
+        on_result=_say_tried,
+    )
+    if not written.tests:
+        return UNCOLLECTED
+    path.write_text(written.text, encoding="utf-8")
+    counts = f"{len(written.tests)} tests, {len(written.left_out)} functions left out"
+    failing = len(written.failing)
+    _say(f"{path}: {counts}" + (f"; {failing} of the tests fail as they are" if failing else ""))
+    return FAILED if failing else OK
+
+
+def _say_tried(result: Found | LeftOut) -> None:
+    if isinstance(result, LeftOut):
+        _say(f"{'left out':<12} {result.name}: {result.reason}")
+    else:
+        about = "" if result.verdict is Verdict.PASS else f": {result.outline}"
+        _say(f"{result.verdict:<12} {result.subject.label}{about}")
 
 
 # ---------------------------------------------------------------- adjudge backends

@@ -82,6 +82,23 @@ class Functional:
 
 
 @dataclass(frozen=True, slots=True)
+class FunctionClass:
+    """How code uses a class of a framework as a differentiable function."""
+
+    call: Callable[..., Any]
+    """What has the parameters of a call: a method without what the framework adds to them."""
+    make: Callable[..., Callable[..., Any]]
+    """Returns the function, for the arguments of the constructor where `constructed` is true and
+    for none otherwise."""
+    constructed: bool
+    """Whether code constructs an object of the class first."""
+    suffix: str
+    """What follows the class, or the call of its constructor, in code."""
+    before: str = ""
+    """A statement of code that makes the constructor repeatable."""
+
+
+@dataclass(frozen=True, slots=True)
 class RecordingEnds:
     """The arrays in which the recording of a function ends."""
 
@@ -494,6 +511,12 @@ class AutodiffBackend(ABC):
         """
         return None
 
+    def function_class(self, kind: type) -> FunctionClass | None:
+        """Returns how code uses `kind` as a function; `None` if it is no class of this framework by
+        which users define differentiable functions.
+        """
+        return None
+
     def buffers(self, f: object) -> Arrays:
         """Returns the arrays that `f`, an object of this framework, holds and may write into when
         it is called: the running statistics of a normalisation, say.
@@ -656,6 +679,9 @@ class WrappedBackend(OtherDerivatives):
 
     def functional(self, f: object) -> Functional | None:
         return self.inner.functional(f)
+
+    def function_class(self, kind: type) -> FunctionClass | None:
+        return self.inner.function_class(kind)
 
     def buffers(self, f: object) -> Arrays:
         return self.inner.buffers(f)
