@@ -210,6 +210,13 @@ class Rule(StrEnum):
         return "cotangent" if self is Rule.VJP else "tangent"
 
 
+def along_random(name: str) -> str:
+    """Returns what a derivative is called that was taken along one random direction, of inputs, of
+    outputs or of both.
+    """
+    return f"{name} along one random direction"
+
+
 def entry_name(of: str, wrt: str) -> str:
     """Returns the name of an entry of the Jacobian, such as `d out[1] / d inputs[0][2]`."""
     return f"d {of} / d {wrt}"
@@ -280,7 +287,7 @@ class Entry:
 
     mode: str
     of: str
-    """What is differentiated: the accessor path of an output, or of a projection of it."""
+    """What is differentiated: the accessor path of an entry of an output, or of all of it."""
     wrt: str
     automatic: float
     reference: float

@@ -233,6 +233,12 @@ def pytest_runtest_makereport(
             outcome.after(test, engine, error, report, run.settings)
     if report.failed and (text := section(test, error)):
         report.sections.append(("adjudge", text))
+    crash, found = getattr(report.longrepr, "reprcrash", None), getattr(error, "report", None)
+    if test.reports and str(error).startswith("assert <Report "):
+        found = test.reports[-1]
+    brief = getattr(found, "brief", "")  # for the line of the short summary, which is cut
+    if report.failed and crash is not None and brief:
+        crash.message = brief
     if report.when == "teardown" and test.results:
         setattr(report, RESULTS, test.results)
     return report

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +34,8 @@ class Test:
     subtest_failed: bool = False
     seed: int | None = None
     """Of its random arrays and probes, where it has the fixture."""
+    told: list[Any] = field(default_factory=list)
+    """The reports whose subtests have shown them."""
     overdue: str = ""
     """Why its exemption is no longer true."""
     skipped: bool = False
@@ -118,19 +121,29 @@ class Run:
         ]
 
 
-def section(test: Test, error: BaseException | None) -> str:
-    """What stands under a failure: every report that did not pass, and how to see it again.
+def raised(error: BaseException | None) -> Iterator[Any]:
+    """The reports that a traceback shows, since an error in its chain has them as its message."""
+    while error is not None:
+        if (report := getattr(error, "report", None)) is not None:
+            yield report
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
-    `error`: that of a subtest, whose report alone is shown.
+
+def section(test: Test, error: BaseException | None) -> str:
+    """What stands under a failure: every report that did not pass and is not in the traceback, and
+    how to see it again.
     """
-    reports = test.reports
-    if test.running:
-        own = getattr(error, "report", None)
-        reports = [] if own is None else [own]
+    if test.running:  # a subtest has failed, of the last check
+        test.told += test.reports[-1:]
+        reports = []
+    else:
+        # Doors raise a copy of the report, with another name for the function.
+        shown = [one.findings for one in (*raised(error), *test.told)]
+        reports = [one for one in test.reports if not any(one.findings is f for f in shown)]
     lines = [str(report) for report in reports[:MOST_REPORTS]]
     if len(reports) > MOST_REPORTS:
         lines.append(f"and {len(reports) - MOST_REPORTS} more reports that did not pass")
-    if test.seed is not None and not test.overdue and (reports or error is not None):
+    if test.seed is not None and not test.overdue and (test.reports or error is not None):
         chosen = test.item.config.getoption("adjudge_seed")
         lines.append(
             f"random arrays and probes of this test: seed {test.seed}; "

@@ -327,7 +327,7 @@ def watched(rule):
 def test_a_wrong_first_derivative_is_found_although_the_second_fits_it(gradgradcheck, rule, x):
     f = rule(lambda x: x.sin(), lambda x, w: -w * x.cos())
 
-    with pytest.raises(adjudge.GradcheckError, match=r"MISMATCH: d <w, f> / d inputs\[0\]"):
+    with pytest.raises(adjudge.GradcheckError, match=r"MISMATCH: d f / d inputs\[0\]"):
         gradgradcheck(f, (x,))
     assert torch.autograd.gradgradcheck(f, (x,))
 

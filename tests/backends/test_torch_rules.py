@@ -142,7 +142,7 @@ def test_a_jvp_that_differs_from_the_vjp_is_called_inconsistent(scaled_sin, x):
     report = adjudge.examine(scaled_sin(jvp=1.01), (x,), check_forward_ad=True)
 
     assert Status.INCONSISTENT in {finding.status for finding in report.findings}
-    assert "<w, J v>" in str(report)
+    assert "forward mode  " in str(report)
 
 
 # -- second order

@@ -142,7 +142,7 @@ def built_by_hand(api, how, ops):
 
 
 NAMED = {
-    "forgets": "MISSING: d <w, out> / d inputs[0]['0.own.W']",
+    "forgets": "MISSING: d out / d inputs[0]['0.own.W']",
     "overwrites": "d inputs[0]['0.own.W']",
     "stale": "the vjp is not additive in its cotangent",
 }

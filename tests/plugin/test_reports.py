@@ -168,6 +168,8 @@ def test_xdist_sums_to_the_same(run):
     spread.assert_outcomes(passed=10, failed=2)
     spread.stdout.no_fnmatch_line("*made no comparison*")
     assert spread.stdout.str().count("random arrays and probes of this test") == 2
+    assert spread.stdout.str().count("FAIL ByHand") == 2
+    spread.stdout.fnmatch_lines(["FAILED *test_cubed* - d out*"])
 
 
 def test_xdist_fails_where_a_required_engine_is_not_checked(run):
@@ -231,7 +233,36 @@ def test_junit_has_comparisons_and_the_first_line(run, pytester):
     assert wrong["adjudge.verdict"] == "FAIL"
     message = cases["test_cubed[numpy]"].find("failure").get("message")
     first, *_ = message.splitlines()
-    assert "FAIL ByHand(<lambda>): MISMATCH: d out[1] / d inputs[0][1]: automatic 8" in first
+    assert first.startswith("d out[1] / d inputs[0][1]: automatic 8, reference 12, off by ")
+    assert first.endswith("(MISMATCH in ByHand(<lambda>))")
+
+
+PRINTED_ONCE = """
+    def test_raised():
+        adjudge.gradcheck(cubed, np.ones(2))
+
+    def test_asserted():
+        assert adjudge.examine(cubed, np.ones(2))
+
+    def test_wrapped():
+        try:
+            adjudge.gradcheck(cubed, np.ones(2))
+        except adjudge.GradcheckError as error:
+            raise ValueError from error
+
+    def test_subtests(adjudge_backend):
+        adjudge_backend.check(cubed, np.ones(2), subtests=True)
+"""
+
+
+def test_a_failure_prints_its_report_once_and_its_entry_first(run):
+    lines = run(PRINTED_ONCE, "-vv", engines="numpy").outlines
+
+    # a line of every report that stands nowhere else
+    assert sum("comparisons, 15 identities" in line for line in lines) == 4
+    for name in ("raised", "asserted"):
+        (line,) = [one for one in lines if one.startswith("FAILED") and name in one]
+        assert re.search(r" - d out\[\d\] / d inputs\[0\]\[\d\]: automatic ", line)
 
 
 def test_properties_of_the_test_stay(run, pytester):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -148,15 +149,43 @@ def stages_of(reports: Iterable[Report]) -> dict[str, StageCount]:
 
 
 def function_name(f: Callable[..., Any]) -> str:
-    """Returns the name of `f` for one line: its qualified name, or that of its type."""
+    """Returns the name of `f` for one line: its qualified name within the function that defines
+    it, or that of its type.
+    """
     if isinstance(f, ByHand):
         return repr(f)
     owner = getattr(f, "__self__", None)
+    name = getattr(f, "__qualname__", None) or type(f).__qualname__
     # An inherited class method is named by the class it is called on: Sign.apply, not
     # Function.apply.
     if isinstance(owner, type) and hasattr(f, "__name__"):
-        return f"{owner.__qualname__}.{f.__name__}"
-    return getattr(f, "__qualname__", None) or type(f).__qualname__
+        name = f"{owner.__qualname__}.{f.__name__}"
+    return str(name).rpartition("<locals>.")[2]
+
+
+def _defined_at(f: Any) -> tuple[str, int]:
+    """Returns the file and the line at which `f` is defined; an empty name where that is unknown.
+
+    A class is asked for what its instances, or its `apply`, call: the method `forward`. Of
+    derivatives by hand the first one counts.
+    """
+    while isinstance(f, ByHand):
+        f = f.vjp or f.jvp or f.pullback
+    owner = getattr(f, "__self__", None)
+    if isinstance(owner, type) and hasattr(owner, "forward"):
+        f = owner.forward
+    elif isinstance(f, partial):
+        f = f.func
+    f = inspect.unwrap(f)
+    if not hasattr(f, "__code__"):
+        f = getattr(type(f), "forward", None) or type(f).__call__
+    code, ours = (
+        getattr(f, "__code__", None),
+        str(getattr(f, "__module__", "")).startswith("adjudge"),
+    )
+    if code is None or ours or code.co_filename.startswith("<"):
+        return "", 0
+    return code.co_filename, code.co_firstlineno
 
 
 def report_of(
@@ -215,9 +244,13 @@ def report_of(
     ways: dict[str, dict[str, Outcome]] = {}
     for way, row in rows.items() if settings.modes else ():
         ways[way] = {mode: row[mode] for mode in modes if mode in row}
+    verdict = worst(verdicts)
+    file, line = ("", 0) if verdict is Verdict.PASS else _defined_at(f)
     return Report(
         function=function_name(f),
-        verdict=worst(verdicts),
+        file=file,
+        line=line,
+        verdict=verdict,
         modes=modes,
         ways=ways,
         findings=tuple(findings),

@@ -637,23 +637,27 @@ class _Case:
             if not self.probes.full:
                 self._trace_failures(self.work)
             self._trace_suspects(self.work)
+            names = [leaf.name for leaf in self.problem.X.leaves]
+            for tally in self.table.tallies.values():  # the worst entry of the first input leads
+                tally.wrong.sort(key=lambda one: one.input in names and names.index(one.input))
 
     def _trace_failures(self, work: SearchWork) -> None:
         """Finds the wrong entries themselves behind failed projections of each mode."""
         table, tried = self.table, Counter[str]()
-        for failure in table.record.projections.values():
+        failures = list(table.record.projections.values())
+        for failure in sorted(failures, key=lambda one: one.tangent.leaves):
             mode, tally = failure.mode, table.tallies[failure.mode]
             tried[mode] += 1
             if tried[mode] > TRACED_PROJECTIONS or failure.entry not in tally.wrong:
                 continue
             found = self.located.get(failure.key)
             if found is None:
-                # Two leaves may be swapped, which the second says.
-                if work.spent(mode in table.record.proved or tried[mode] > 2):
+                # A reader begins with the first input. Two may be swapped, which the second says.
+                if tried[mode] > 1 and work.spent(mode in table.record.proved or tried[mode] > 2):
                     continue
                 if not table.budget.affords(Task.LOCALISATION, ENTRY_WORK):
                     continue
-                found = locate_entries(table, failure, work)
+                found = self.located[failure.key] = locate_entries(table, failure, work)
             if found.cut_short:
                 table.budget.leave(Task.LOCALISATION)
             if found.entries:
@@ -732,9 +736,9 @@ class _Case:
             tally.leave_open()
             detail, remedy = ImplicitSamples(tuple(samplers)), Remedy.PASS_SAMPLES
             return [Finding(Status.DRAWS_RANDOM, tally.mode, "", detail, remedy, open=True)]
-        failure, mistake = table.record.failures.get(tally.mode), None
+        failure, mistake = table.record.failure_behind(tally), None
         if failure is not None and table.budget.allows(128):
-            mistake = likely_mistake(table, failure)
+            mistake = likely_mistake(table, failure, self.located.get(failure.key))
         alone = located is not None and also is None
         return findings_of(tally, provenance(), mistake or "", also, alone=alone)
 

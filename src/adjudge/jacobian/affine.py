@@ -32,7 +32,7 @@ from adjudge.constants import (
 )
 from adjudge.errors import NotSupportedError, UnstableOutputError, attempt
 from adjudge.estimate import Column, Sample, describe_move, moved_by
-from adjudge.findings import AffineOff, Finding, Remedy, Status, entry_name
+from adjudge.findings import AffineOff, Finding, Remedy, Status, along_random, entry_name
 from adjudge.floats import Vector, norm, scale
 from adjudge.jacobian.column import ColumnBlock
 from adjudge.jacobian.rounding import is_systematic, perturbed
@@ -330,8 +330,8 @@ class Affine:
         """Returns the finding about entry `k`."""
         leaf, Y = self.problem.X.leaves[found.tangent.leaves[0]].name, self.base.Y
         coordinate = found.tangent.coordinate
-        wrt = f"{leaf} along v" if coordinate is None else self.problem.X.entry(coordinate)
-        of = Y.entry(k) if values.each else f"<w, {Y.leaves[k].name}>"
+        wrt = along_random(leaf) if coordinate is None else self.problem.X.entry(coordinate)
+        of = Y.entry(k) if values.each else Y.leaves[k].name
         automatic, reference = float(values.automatic[k]), float(values.reference[k])
         bound = float(values.bound[k])
         off = abs(automatic - reference) / max(abs(reference), bound)

@@ -551,10 +551,13 @@ class Tally:
         self.undecided, self.failed = self.undecided + self.failed, 0
 
     def keep(self, entries: list[Entry], entry: Entry) -> None:
-        """Keeps `entry` among the worst of `entries`."""
+        """Keeps `entry` among the worst of `entries`; the worst of each input go before others."""
         entries.append(entry)
         entries.sort(key=lambda e: -e.excess)
-        del entries[self.KEPT :]
+        if len(entries) > self.KEPT:
+            inputs = [e.input for e in entries]
+            again = [k for k, name in enumerate(inputs) if name in inputs[:k]]
+            del entries[again[-1] if again else -1]
 
 
 def mode_verdict(tally: Tally, findings: Sequence[Finding]) -> Verdict:

@@ -40,7 +40,7 @@ from adjudge.constants import (
 )
 from adjudge.errors import attempt
 from adjudge.estimate import Slopes, half_gaps
-from adjudge.findings import Entry, Method, Scheme
+from adjudge.findings import Entry, Method, Scheme, along_random
 from adjudge.floats import Vector
 from adjudge.jacobian.comparison import Tally
 from adjudge.jacobian.table import Table
@@ -252,8 +252,8 @@ class _Search:
         names = base.Y.names(sorted({int(base.Y.owner[k]) for k in of}))
         return Entry(
             mode,
-            base.Y.entry(int(of[0])) if of.size == 1 else f"<w, {names}>",
-            f"{self.problem.X.names(range(len(self.problem.X.leaves)))} along v",
+            base.Y.entry(int(of[0])) if of.size == 1 else names,
+            along_random(self.problem.X.names(range(len(self.problem.X.leaves)))),
             automatic,
             least if automatic < least else most,
             error,

@@ -26,7 +26,7 @@ from adjudge.constants import (
 )
 from adjudge.errors import attempt
 from adjudge.estimate import Column, describe_move, moved_by
-from adjudge.findings import entry_name
+from adjudge.findings import along_random, entry_name
 from adjudge.floats import Vector, lowest_bit
 from adjudge.jacobian.column import ColumnBlock, Columns, ModeComparison
 from adjudge.jacobian.comparison import ERRORS, Comparison, Tally
@@ -230,6 +230,6 @@ def count_saturated(
             of, wrt, value = base.Y.entry(k), probes.X.entry(j), comparison.automatic[k]
         else:
             row = int(np.argmax(size[:, k]))
-            of, wrt = f"<w, {base.Y.leaves[row].name}>", probes.X.entry(part.start + k)
+            of, wrt = base.Y.leaves[row].name, along_random(probes.X.entry(part.start + k))
             value = its[row, k]
         tally.count_saturated(saturated.size, entry_name(of, wrt), float(value))

@@ -29,7 +29,16 @@ from adjudge.constants import (
     SIGNIFICANT_PART,
 )
 from adjudge.estimate import SIGNIFICANT_BITS, Column, Estimator, Slopes, at_fixed_step
-from adjudge.findings import BudgetSpent, Entry, Finding, Remedy, Status, Task, entry_name
+from adjudge.findings import (
+    BudgetSpent,
+    Entry,
+    Finding,
+    Remedy,
+    Status,
+    Task,
+    along_random,
+    entry_name,
+)
 from adjudge.floats import Vector, norm, relative_step
 from adjudge.jacobian.adjoint import AdjointTest
 from adjudge.jacobian.affine import Affine
@@ -199,17 +208,17 @@ class Failure:
 def row_name(probes: Probes, base: Base, kind: RowKind, k: int) -> str:
     """Returns what row `k` of a comparison of that kind is the derivative of."""
     if kind == "first":
-        return "<w, f>"
+        return "f"
     if probes.full or kind == "each":
         return base.Y.entry(k)
-    return f"<w, {base.Y.leaves[k].name}>"
+    return base.Y.leaves[k].name
 
 
 def column_name(problem: Problem, tangent: Tangent) -> str:
     """Returns what the derivative is taken with respect to."""
     if tangent.coordinate is not None:
         return problem.X.entry(tangent.coordinate)
-    return f"{problem.X.names(tangent.leaves)} along v"
+    return along_random(problem.X.names(tangent.leaves))
 
 
 @dataclass(frozen=True)
@@ -256,6 +265,14 @@ class Record:
     """How many columns each stage was tried on."""
     decided: Counter[str] = field(default_factory=Counter)
     """How many columns each stage decided: it was the last one that changed what was known."""
+
+    def failure_behind(self, tally: Tally) -> Failure | None:
+        """Returns the comparison in which the entry failed that a mode is reported by."""
+        for failure in self.projections.values() if tally.wrong else ():
+            first, same = tally.wrong[0], failure.mode == tally.mode
+            if same and (failure.entry.input, failure.entry.output) == (first.input, first.output):
+                return failure
+        return self.failures.get(tally.mode)
 
 
 @dataclass

@@ -36,6 +36,7 @@ from adjudge.findings import (
     Status,
     ValueInaccurate,
     Verdict,
+    along_random,
     entry_name,
 )
 from adjudge.floats import Vector, norm
@@ -303,15 +304,16 @@ class _LowPrecision:
 def projected_entry(letter: str, space: Space, probed: Space, probe: Vector, k: int) -> str:
     """Returns what entry `k` of a vjp (`letter` R) or jvp for a probe is called.
 
-    The entry lies in `space` and the probe in `probed`: `d <w, out> / d inputs[0][2]`, for example.
+    The entry lies in `space` and the probe in `probed`.
     """
     parts = zip(probed.leaves, probed.slices, strict=True)
     names = [leaf.name for leaf, part in parts if np.any(probe[part])]
     by = names[0] if len(names) == 1 else ""
     if letter == "R":
-        of = f"<w, {by or 'f'}>" if probed.size > 1 else probed.entry(0)
-        return entry_name(of, space.entry(k))
-    return entry_name(space.entry(k), f"{by or 'inputs'} along v")
+        if probed.size == 1:
+            return entry_name(probed.entry(0), space.entry(k))
+        return entry_name(by or "f", along_random(space.entry(k)))
+    return entry_name(space.entry(k), along_random(by or "inputs"))
 
 
 def common_factors(biases: Array, few: float) -> Vector:

@@ -24,7 +24,7 @@ from adjudge.constants import (
     VJP_UNITS,
 )
 from adjudge.estimate import Column, Effort
-from adjudge.findings import AlsoWrong, Entry
+from adjudge.findings import AlsoWrong, Entry, along_random
 from adjudge.floats import Vector, norm
 from adjudge.jacobian import ENTRY_WORK, Failure, RememberingEstimator, Table, judge_entry
 from adjudge.problem import Base, Counts, Reverse, Tangent
@@ -512,11 +512,11 @@ class _Search:
         if not judged.wrong:
             return False
         if len(self.found.entries) < MOST_NAMED:
-            comparison = judged.comparison
+            comparison, name = judged.comparison, table.problem.X.entry(coordinate)
             wrong = replace(
                 entry,
                 of=entry.of if row is None else self.base.Y.entry(int(row)),
-                wrt=table.problem.X.entry(coordinate),
+                wrt=along_random(name) if row is None else name,
                 automatic=float(automatic),
                 reference=float(comparison.reference[0]),
                 error=float(comparison.error[0]),

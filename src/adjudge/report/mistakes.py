@@ -15,9 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.constants import ENTRY_FLOOR, MOST_EVIDENCE, PATTERN_EVIDENCE, PLACE_EVIDENCE
+from adjudge.findings import Entry
 from adjudge.floats import Vector, norm
 from adjudge.jacobian import Failure, Table
 from adjudge.problem import Problem, Stream, lies_in, random_cotangent
+from adjudge.report.locate import Located
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -321,6 +323,7 @@ def diagnose(
     output_shape: Sequence[int] = (),
     other: Array | None = None,
     symmetric: str = "",
+    subject: str = "the automatic derivative",
 ) -> str | None:
     """Says what is wrong with the gradient `J* w` of one input leaf, or None if the numbers do not
     say.
@@ -334,15 +337,16 @@ def diagnose(
         other: `J* w'` by the engine, with a `w'` far from `w`, such as `-2 w`.
         symmetric: The `directions=` along which the leaf stays what it is, where it holds symmetric
             matrices, or Hermitian ones.
+        subject: What the sentence calls the derivative.
     """
     if not pair.wrong.any():
         return None
     if other is not None and _ignores_cotangent(pair, other):
-        return "the automatic derivative is the same for two cotangents: they are ignored"
+        return f"{subject} is the same for two cotangents: they are ignored"
     convention = _convention(pair) if symmetric else None
     if convention is not None:
         return (
-            f"the automatic derivative {convention}; x is symmetric, and along symmetric "
+            f"{subject} {convention}; x is symmetric, and along symmetric "
             "matrices it is right: if f is meant for these, check it there: "
             f"directions={symmetric}"
         )
@@ -351,7 +355,7 @@ def diagnose(
     for family in (conjugations, transpositions, reorderings, sums):
         predicate = predicate or most_evident(pair, family(pair))
     predicate = predicate or wrong_phase(pair) or _somewhere(pair, x, sizes)
-    return None if predicate is None else f"the automatic derivative {predicate}"
+    return None if predicate is None else f"{subject} {predicate}"
 
 
 def _ignores_cotangent(pair: DerivativePair, other: Array) -> bool:
@@ -600,12 +604,18 @@ ENTRIES = 64
 twice as many evaluations, and only after a failure."""
 
 
-def likely_mistake(table: Table, failure: Failure) -> str | None:
+FACTOR_ROOM = 1e-5
+"""The factors of entries may differ by this part, if their error bars allow it, and count as one.
+The value is ours. No verdict depends on it."""
+
+
+def likely_mistake(table: Table, failure: Failure, located: Located | None = None) -> str | None:
     """Returns what is probably wrong with the gradient behind the first failure of a mode, if the
     numbers show it.
 
     The gradient `J* w` of one input, for a random `w` on one output, is compared with differences
-    along every entry of the input.
+    along every entry of the input. Of a large input there are only the entries that were `located`
+    behind the failure.
     """
     reverse, problem, base = table.reverse, table.problem, table.base
     if failure.kind != "rows" or reverse is None:
@@ -615,8 +625,14 @@ def likely_mistake(table: Table, failure: Failure) -> str | None:
     j, i = failure.tangent.leaves[0], _output(table, failure)
     leaf, part = problem.X.leaves[j], problem.X.slices[j]
     x = problem.origin[part]
-    if not 2 <= leaf.size <= ENTRIES or not reverse.attached[i]:
+    if leaf.size < 2 or not reverse.attached[i]:
         return None
+    subject = "the automatic derivative"
+    if len(problem.X.leaves) > 1 or len(base.Y.leaves) > 1:
+        subject = f"the derivative of {base.Y.leaves[i].name} with respect to {leaf.name}"
+    if leaf.size > ENTRIES:
+        factor = None if located is None else common_factor([failure.entry, *located.entries])
+        return None if factor is None else f"{subject} {factor}"
     w = np.zeros(base.Y.size)
     drawn = random_cotangent(base.Y, table.probes.seed, Stream.MISTAKE_COTANGENT)
     w[base.Y.slices[i]] = drawn[base.Y.slices[i]]
@@ -638,7 +654,32 @@ def likely_mistake(table: Table, failure: Failure) -> str | None:
         output_shape=base.Y.leaves[i].host_shape,
         other=other,
         symmetric=_directions(problem, j) if lies_in("symmetric", leaf, x) else "",
+        subject=subject,
     )
+
+
+def common_factor(entries: Sequence[Entry]) -> str | None:
+    """Returns the predicate that all of these entries are off by one factor, where they are; the
+    first of them is a sum of many.
+
+    Of a sum of terms that are off by different factors, or of which some are right, the factor is
+    another one than that of an entry. The rule is ours, and costs no evaluation.
+    """
+    if len(entries) < 2 or not all(e.reference and np.isfinite(e.automatic) for e in entries):
+        return None
+    first = entries[1].automatic / entries[1].reference
+    for entry in entries:
+        room = entry.allowed / abs(entry.reference)
+        if abs(entry.automatic / entry.reference - first) > min(room, FACTOR_ROOM) * abs(first):
+            return None
+    if first == 0:
+        return "is zero, where the reference is not"
+    named = _named_factors({}).get(float(f"{first:.6g}"), Description(_number_of(first)))
+    return f"{named.verb} wherever it was looked at{named.hint}"
+
+
+def _number_of(factor: float) -> str:
+    return f"is {float(f'{factor:.6g}'):g} times the reference"
 
 
 def _directions(problem: Problem, j: int) -> str:

@@ -111,6 +111,88 @@ def _fault(wrong: set[str], modes: Mapping[str, Outcome]) -> str:
     return "second derivatives are at fault"
 
 
+_WORDS = {
+    Verdict.PASS: "right",
+    Verdict.FAIL: "WRONG",
+    Verdict.INCONCLUSIVE: "open",
+    None: "not compared",
+}
+
+MOST_ROWS = 24
+"""A table of pairs has at most this many rows; those that are right are left out first. Nobody
+reads a longer one. The value is ours."""
+
+
+def tables_of_pairs(pairs: Sequence[Pair], *, projected: bool) -> Iterator[str]:
+    """Yields the lines of a table of outputs and inputs, for each mode in which a pair is not
+    right, and one line that says what its numbers are. Modes with the same verdicts share one.
+    """
+    modes: dict[tuple[str, str], list[Pair]] = {}
+    for pair in pairs:
+        modes.setdefault((pair.mode, pair.way), []).append(pair)
+    tables: dict[tuple[object, ...], list[tuple[str, str]]] = {}
+    for name, here in modes.items():
+        if not all(map(_right, here)):
+            verdicts = tuple((pair.output, pair.input, pair.verdict) for pair in here)
+            tables.setdefault(verdicts, []).append(name)
+    for names in tables.values():
+        title = ", ".join(f"{mode} ({way})" if way else mode for mode, way in names)
+        yield from _table(title, {(p.output, p.input): p for p in modes[names[0]]})
+    if tables:
+        of = "along one random direction" if projected else "of the pair"
+        yield f"  (the largest relative error, and ||automatic - reference|| / ||reference|| {of})"
+
+
+def _table(name: str, pairs: Mapping[tuple[str, str], Pair]) -> Iterator[str]:
+    outputs, inputs = (list(dict.fromkeys(names)) for names in zip(*pairs, strict=True))
+    across = len(inputs) <= len(outputs)
+    rows, columns = (outputs, inputs) if across else (inputs, outputs)
+
+    def pair(row: str, column: str) -> Pair | None:
+        return pairs.get((row, column) if across else (column, row))
+
+    shown = rows
+    if len(rows) > MOST_ROWS:
+        wrong = [r for r in rows if any((p := pair(r, c)) and not _right(p) for c in columns)]
+        shown = [row for row in rows if row in wrong[:MOST_ROWS]]
+    cells = [[name, *columns]]
+    cells += [[row, *(_cell(pair(row, column)) for column in columns)] for row in shown]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row_cells in cells:
+        yield "  " + "  ".join(map(str.ljust, row_cells, widths)).rstrip()
+    if len(shown) < len(rows):
+        yield f"  and {len(rows) - len(shown)} more"
+
+
+def _right(pair: Pair) -> bool:
+    return pair.verdict is Verdict.PASS
+
+
+def _cell(pair: Pair | None) -> str:
+    if pair is None:
+        return _WORDS[Verdict.PASS]
+    word = _WORDS[pair.verdict]
+    digits = ".0e" if _right(pair) else ".2g"
+    errors = (f"{error:{digits}}" if error else "0" for error in (pair.relative, pair.norm))
+    return f"{word} {', '.join(errors)}" if pair.compared else word
+
+
+SHOULD_SHOW = 1e-2
+"""A PASS says so in its first line if an error of this part of an entry may not have shown. The
+value is ours, and is one of those for which `Report.power` is known."""
+ENOUGH_POWER = 0.9
+"""It does so if the error would have shown in less than this share of the entries. The value is
+ours."""
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def _agreeing(comparisons: int) -> str:
+    return f"{_counted(comparisons, 'comparison')} agree{'s' * (comparisons == 1)}"
+
+
 WIDTH = 88
 """The largest number of characters of a finding in the table by point. Long findings would break
 the lines of the table without it. The value is ours."""
@@ -121,7 +203,7 @@ def counted(points: Mapping[str, Report]) -> str:
     deciding = sum(not report.silent for report in points.values())
     rest = len(points) - deciding
     more = f" ({rest} more decide nothing)" if rest else ""
-    return f"{deciding} point{'s' * (deciding != 1)}{more}"
+    return f"{_counted(deciding, 'point')}{more}"
 
 
 def by_point(points: Mapping[str, Report], left_out: Sequence[str]) -> list[str]:
@@ -149,7 +231,7 @@ def _row(name: str, report: Report) -> list[str]:
     elif any(finding.status is Status.NONSMOOTH for finding in ranked):
         words = "a kink: the automatic value lies between the slopes"
     elif not reason:
-        words = f"{report.counts['comparisons']} comparisons"
+        words = _counted(report.counts["comparisons"], "comparison")
     return [name, reason or str(report.verdict), words]
 
 
@@ -186,7 +268,7 @@ class StageCount(NamedTuple):
     decided: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """The outcome of one check. It is truthy only when everything asked for was compared and
     agreed.
@@ -229,6 +311,14 @@ class Report:
     silence: Sequence[Silence] = ()
     """The reasons why one of several points decides nothing (f raises, is not smooth, and so
     on)."""
+    file: str = ""
+    """The file that defines the function, where it has one and the verdict is not PASS."""
+    line: int = 0
+    """The line of that file at which the function begins."""
+
+    def __repr__(self) -> str:
+        """Returns the headline: this is what a test runner shows of `assert examine(...)`."""
+        return f"<Report {self.headline}>"
 
     def __bool__(self) -> bool:
         """Says whether the verdict is PASS."""
@@ -259,14 +349,27 @@ class Report:
             line = f"{self.function}: {first.status}: {first_line(text)}"
             return line + (f" (and {more} more finding{'s' * (more > 1)})" if more else "")
         zero = "" if self.counts["nonzero"] else ", all zero"
+        weak = ""
+        if (seen := self.power.get(SHOULD_SHOW, 1.0)) < ENOUGH_POWER:
+            weak = f"; in {seen:.0%} of the entries an error of {SHOULD_SHOW:.0%} would have shown"
         at = f" at {counted(self.points)}" if self.points else ""
         if not self.counts["comparisons"]:
             modes = ", ".join(self.modes)
             return f"{self.function}: no derivative to compare{at}, modes {modes}"
         return (
-            f"{self.function}: {self.counts['comparisons']} comparisons agree"
-            f"{zero}{at}, modes {', '.join(self.modes)}, to {self.resolution:.1e}"
+            f"{self.function}: {_agreeing(self.counts['comparisons'])}"
+            f"{zero}{at}, modes {', '.join(self.modes)}, to {self.resolution:.1e}{weak}"
         )
+
+    @property
+    def brief(self) -> str:
+        """Returns the outline with the entry before everything else, for a line that may be cut."""
+        problems = [finding for finding in self.ranked if finding.verdict is not Verdict.PASS]
+        if not problems:
+            return self.outline
+        (first, text) = next(without_repeats(problems))
+        open_ = f"{self.verdict}, " if self.verdict is not Verdict.FAIL else ""
+        return f"{first_line(text)} ({open_}{first.status} in {self.function})"
 
     def __str__(self) -> str:
         """Returns the headline, every finding, and the counts; or, where several points were
@@ -275,12 +378,16 @@ class Report:
         lines = [self.headline]
         if self.points:
             return "\n".join([*lines, *by_point(self.points, self.left_out), self.footer])
+        tables = [*tables_of_pairs(self.pairs, projected=self.provenance.mode == "projected")]
         for k, (finding, text) in enumerate(without_repeats(self.ranked)):
             first, _, rest = text.partition("\n")
+            if k > 0 and finding.verdict is not self.verdict:
+                lines += tables
+                tables = []
             if k > 0 or finding.verdict is Verdict.PASS:
                 lines.append(f"{finding.status}: {first}")
             lines += [rest] if rest else []
-        lines.append(self.footer)
+        lines += [*tables, self.footer]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -308,8 +415,10 @@ class Report:
         # Two evaluations decide most checks, and then there is nothing to tell.
         decided = f"columns decided by {deciding}\n" if self.deciding else ""
         beyond = f"looked at as well: {', '.join(self.beyond)}\n" if self.beyond else ""
+        where = f"{self.function}: {self.file}:{self.line}\n" if self.file else ""
         return (
-            f"{head}{c['comparisons']} comparisons, {c['identities']} identities, "
+            f"{where}{head}{_counted(c['comparisons'], 'comparison')}, "
+            f"{c['identities']} identities, "
             f"{c['evaluations']} evaluations, {c['vjps']} vjps, {c['jvps']} jvps, "
             f"{c['probes']} probes\n"
             f"{decided}{beyond}{power}"
@@ -325,7 +434,7 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """Returns the report as plain data: strings, numbers, lists and dicts."""
         names = ["function", "verdict", "modes", "ways", "counts", "tolerance", "resolution"]
-        names += ["left_out", "silent", "provenance"]
+        names += ["left_out", "silent", "provenance", "file", "line"]
         return {
             "schema": "adjudge/1",
             **{name: plain(getattr(self, name)) for name in names},

@@ -42,6 +42,8 @@ from adjudge.findings import (
     Status,
     Task,
     Unequal,
+    Verdict,
+    relative_error,
 )
 
 
@@ -178,8 +180,8 @@ SENTENCES: dict[type[Detail], Sequence[str]] = {
     ),
     findings.ModesDisagree: (
         "forward and reverse mode disagree on {entry} ({count} of {compared} compared)",
-        "<w, J v>   {forward: .12g}",
-        "<J* w, v>  {reverse: .12g}",
+        "forward mode  {forward: .12g}",
+        "reverse mode  {reverse: .12g}",
         "no differences are involved: one of the two rules is wrong",
     ),
     findings.AffineOff: (
@@ -333,10 +335,12 @@ def _disagreement(detail: Disagreement, finding: Finding) -> list[str]:
     mode = " over ".join(MODE_NAMES.get(letter, letter) for letter in finding.mode)
     automatic, reference = told_apart(entry.automatic, entry.reference)
     gap = abs(entry.automatic - entry.reference)
+    off = ""
+    if finding.verdict is Verdict.FAIL and np.isfinite(entry.relative):
+        off = f", off by {part(entry.relative)}"
     lines = [
-        f"{entry.name}: automatic {automatic}, reference {reference} "
-        f"({detail.count} of {detail.compared} {finding.mode} comparisons)",
-        f"{mode}, {detail.provenance}",
+        f"{entry.name}: automatic {automatic}, reference {reference}{off}",
+        f"{mode}, {_count(detail.count, detail.compared)}",
         f"automatic   {entry.automatic: .12g}",
         f"reference   {entry.reference: .12g} ± {entry.error:.1g}   ({how(entry.method)})",
         f"difference  {gap: .3g}   (allowed {entry.allowed:.3g})",
@@ -352,7 +356,12 @@ def _disagreement(detail: Disagreement, finding: Finding) -> list[str]:
         return [kink, *lines, _moved(near.reach)]
     if detail.also is not None:
         lines.append(_also(detail.also))
-    lines.append(_meaning(detail))
+    elif off and detail.count == 1 and not (entry.projected or detail.mistake):
+        lines.append("no other entry was found to be wrong")
+    if meaning := _meaning(detail):
+        lines.append(meaning)
+    if detail.meaning is Meaning.WRONG and finding.verdict is Verdict.FAIL:
+        lines.append(_where_to_look(entry, finding.mode))
     if near is not None and near.judged:
         lines.append(f"right at {near.right} of {near.judged} points nearby ({_moved(near.reach)})")
     return lines
@@ -380,17 +389,43 @@ _SCHEMES = {
 }
 
 
+def part(error: float) -> str:
+    """Returns a relative error in words."""
+    return f"{100 * error:.3g}%" if 1e-3 <= error < 100 else f"{error:.2g} of the reference"
+
+
+def _count(count: int, compared: int) -> str:
+    return f"{count} of {compared} comparison{'s' * (compared != 1)}"
+
+
 def _also(also: AlsoWrong) -> str:
     if also.many:
-        return (
-            f"many entries are wrong: {also.found} of the {also.tested} that were "
-            "tested one by one, and others untested"
-        )
+        tested = f": {also.found} of {also.tested} that were tested one by one"
+        return f"many entries are wrong{tested if also.tested > 1 else ': this one was tested'}"
     return f"wrong as well: {', '.join(also.names)}"
 
 
+_RULES = {
+    "R": "the vjp (backward pass)",
+    "F": "the jvp",
+    "RR": "the vjp of the vjp (double backward)",
+    "FR": "the jvp of the vjp",
+    "RF": "the vjp of the jvp",
+    "FF": "the jvp of the jvp",
+}
+
+
+def _where_to_look(entry: Entry, mode: str) -> str:
+    """Says which rule makes the wrong numbers, of what and for what."""
+    rule = _RULES.get(mode, "the derivatives of the rule")
+    given, output = entry.input or "the inputs", entry.output or "the outputs"
+    if mode[:1] == "F":
+        return f"look at what {rule} makes of the tangent of {given} for {output}"
+    return f"look at what {rule} makes of the cotangent of {output} for {given}"
+
+
 _MEANINGS = {
-    Meaning.WRONG: "the automatic derivative is not the derivative of the function",
+    Meaning.WRONG: "",
     Meaning.SPURIOUS: (
         "a derivative where the function stands still: its values near x are all the same"
     ),
@@ -574,10 +609,12 @@ def _off(detail: findings.TwoPrecisions) -> str:
 
 @said.register
 def _narrow_wrong(detail: findings.NarrowWrong, finding: Finding) -> list[str]:
+    off = relative_error(abs(detail.narrow - detail.double), detail.double)
     factor = f", all entries by the factor {detail.factor:.6g}" if detail.factor != 1 else ""
     return [
         f"{finding.entry}: float64 derivative {'right' if detail.right else 'undecided'}, "
-        f"{detail.dtype} derivative wrong: {detail.narrow:.6g}, in float64 {detail.double:.6g}",
+        f"{detail.dtype} derivative wrong: {detail.narrow:.6g}, in float64 {detail.double:.6g}"
+        + (f", off by {part(off)}" if np.isfinite(off) else ""),
         *_two_precisions(detail),
         f"{_off(detail)}{factor}: at every point and probe alike, as rounding is not",
     ]

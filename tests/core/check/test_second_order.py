@@ -93,7 +93,7 @@ def test_the_wrong_entry_of_a_first_derivative_is_named():
     report = check(rule)
 
     assert {"R": Verdict.FAIL, "RR": Verdict.PASS} == dict(report.modes)
-    assert report.findings[0].entry == "d <w, f> / d inputs[0][1]"
+    assert report.findings[0].entry == "d f / d inputs[0][1] along one random direction"
 
 
 @pytest.mark.parametrize(

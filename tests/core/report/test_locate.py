@@ -101,7 +101,7 @@ def test_errors_in_several_rows_are_named(mode):
     )  # fmt: skip
 
     entries = {(f"out[{i}]", f"inputs[0][{j}]") for i, j in wrong}
-    along_v = {pair for pair in named(report) if pair[1].endswith("along v")}
+    along_v = {pair for pair in named(report) if pair[1].endswith("direction")}
     assert entries == named(report) - along_v
 
 
