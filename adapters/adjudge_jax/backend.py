@@ -265,9 +265,15 @@ def _setting(name: str) -> Setting:
     return Setting(lambda: getattr(CONFIG, name), lambda value: CONFIG.update(name, value))
 
 
-_SETTINGS = tuple(
-    map(_setting, ("jax_enable_x64", "jax_default_device", "jax_default_matmul_precision"))
+_NAMES = (
+    *("jax_enable_x64", "jax_default_device", "jax_default_matmul_precision", "jax_disable_jit"),
+    *("jax_debug_nans", "jax_debug_infs", "jax_check_tracer_leaks", "jax_enable_checks"),
+    *("jax_numpy_dtype_promotion", "jax_numpy_rank_promotion", "jax_softmax_custom_jvp"),
+    *("jax_default_prng_impl", "jax_threefry_partitionable", "jax_random_seed_offset"),
+    *("jax_transfer_guard", "jax_log_compiles", "jax_traceback_filtering"),
 )
+"""The settings that a function may change; a version of JAX may lack some."""
+_SETTINGS = tuple(_setting(name) for name in _NAMES if hasattr(CONFIG, name))
 
 
 def _product_eps(array: Array) -> float:

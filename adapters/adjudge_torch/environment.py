@@ -44,6 +44,30 @@ def _set_denormal(seen: bool) -> None:
     torch.set_flush_denormal(not seen)
 
 
+_FLAGS = (
+    ("_is_multithreading_enabled", "_set_multithreading_enabled"),
+    (
+        "_get_deterministic_fill_uninitialized_memory",
+        "_set_deterministic_fill_uninitialized_memory",
+    ),
+    ("_check_sparse_tensor_invariants", "_set_check_sparse_tensor_invariants"),
+    ("_get_warnAlways", "_set_warnAlways"),
+    ("_get_mkldnn_enabled", "_set_mkldnn_enabled"),
+    ("_get_cudnn_enabled", "_set_cudnn_enabled"),
+    ("_get_cudnn_benchmark", "_set_cudnn_benchmark"),
+    ("_get_cudnn_deterministic", "_set_cudnn_deterministic"),
+    ("_get_flash_sdp_enabled", "_set_sdp_use_flash"),
+    ("_get_mem_efficient_sdp_enabled", "_set_sdp_use_mem_efficient"),
+    ("_get_math_sdp_enabled", "_set_sdp_use_math"),
+    ("_get_cudnn_sdp_enabled", "_set_sdp_use_cudnn"),
+    ("is_autocast_cache_enabled", "set_autocast_cache_enabled"),
+)
+"""Switches of PyTorch, by what reads and what sets them; a version may lack some."""
+_AUTOCAST = (
+    (torch.is_autocast_enabled, torch.set_autocast_enabled),
+    (torch.get_autocast_dtype, torch.set_autocast_dtype),
+)
+
 _DEFAULTS = (
     Setting(torch.get_default_dtype, torch.set_default_dtype),
     Setting(torch.get_default_device, torch.set_default_device),
@@ -53,6 +77,16 @@ _DEFAULTS = (
     Setting(torch.is_anomaly_check_nan_enabled, _set_anomaly_check),
     # Where denormal numbers are flushed, the processor takes the smallest of them for zero.
     Setting(partial(operator.lt, 0.0, 5e-324), _set_denormal),
+    *(
+        Setting(partial(read, kind), partial(write, kind))
+        for kind in ("cpu", "cuda")
+        for read, write in _AUTOCAST
+    ),
+    *(
+        Setting(getattr(torch._C, read), getattr(torch._C, write))
+        for read, write in _FLAGS
+        if hasattr(torch._C, read) and hasattr(torch._C, write)
+    ),
 )
 
 

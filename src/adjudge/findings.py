@@ -754,6 +754,9 @@ class Hides(Enum):
     EQUAL = auto()
     REAL = auto()
     """A complex array without imaginary part."""
+    SYMMETRIC = auto()
+    SAME = auto()
+    """Inputs that hold the same numbers."""
     FLAT = auto()
     """Numbers on which no output depends at x, beside others on which some do."""
 

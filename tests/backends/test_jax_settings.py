@@ -79,12 +79,22 @@ def test_what_makes_a_gpu_repeatable_is_named_until_it_is_set(monkeypatch):
     assert "" == backend.environment.determinism_setting(array())
 
 
+MADE = {
+    "jax_default_matmul_precision": "bfloat16",
+    "jax_debug_nans": True,
+    "jax_numpy_rank_promotion": "warn",
+    "jax_disable_jit": True,
+    "jax_default_prng_impl": "rbg",
+}
+
+
 @pytest.mark.parametrize("raises", [False, True])
-def test_a_setting_that_the_function_makes_is_put_back(raises):
-    before = jax.config.jax_default_matmul_precision
+@pytest.mark.parametrize("name", MADE)
+def test_a_setting_that_the_function_makes_is_put_back(name, raises):
+    before = getattr(jax.config, name)
 
     def f(x):
-        jax.config.update("jax_default_matmul_precision", "bfloat16")
+        jax.config.update(name, MADE[name])
         if raises:
             raise KeyError("stop")
         return jnp.sin(x)
@@ -93,5 +103,7 @@ def test_a_setting_that_the_function_makes_is_put_back(raises):
         adjudge.examine(f, jnp.ones(2))
     except KeyError:
         assert raises
+    after = getattr(jax.config, name)
+    jax.config.update(name, before)
 
-    assert before == jax.config.jax_default_matmul_precision
+    assert before == after

@@ -23,6 +23,7 @@ def state():
     torch.set_num_threads(before["threads"])
     torch.set_anomaly_enabled(*before["anomaly"])
     torch.set_flush_denormal(not before["denormal numbers"])
+    write_switches(before["switches"])
 
 
 def read_state():
@@ -34,8 +35,28 @@ def read_state():
         "anomaly": (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
         "denormal numbers": torch.tensor(5e-324, dtype=torch.float64).ne(0.0).item(),
         "grad": torch.is_grad_enabled(),
+        "switches": read_switches(),
         "random": torch.get_rng_state().numpy().tobytes(),
     }
+
+
+def read_switches():
+    """Autocast, the flags of cuDNN, and in how many threads backward passes run."""
+    return (
+        torch.is_autocast_enabled("cpu"),
+        torch.get_autocast_dtype("cpu"),
+        torch.is_autocast_cache_enabled(),
+        torch.backends.cudnn.deterministic,
+        torch.autograd.is_multithreading_enabled(),
+    )
+
+
+def write_switches(values):
+    torch.set_autocast_enabled("cpu", values[0])
+    torch.set_autocast_dtype("cpu", values[1])
+    torch.set_autocast_cache_enabled(values[2])
+    torch.backends.cudnn.deterministic = values[3]
+    torch.autograd.set_multithreading_enabled(values[4])
 
 
 def meddling(then):
@@ -49,6 +70,7 @@ def meddling(then):
         torch.set_num_threads(torch.get_num_threads() + 1)
         torch.set_anomaly_enabled(True, False)
         torch.set_flush_denormal(True)
+        write_switches((True, torch.float16, False, True, False))
         return then(x)
 
     return f

@@ -3,6 +3,7 @@
 import functools
 import warnings
 
+import numpy as np
 import pytest
 from frameworks import adjudge_torch, torch
 
@@ -116,6 +117,34 @@ def test_a_module_of_integers_has_its_parameters_checked():
     embedding.register_forward_hook(lambda module, args, y: _doubled(y))
     with pytest.raises(adjudge.GradcheckError, match=r"parameters\['weight'\]"):
         adjudge.gradcheck(embedding, torch.tensor([1, 3, 3]))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("inputs", [(torch.tensor([1, 3, 3]),), ()], ids=["integers", "none"])
+def test_what_a_function_of_no_floating_input_closes_over_is_checked(scaled, inputs, dtype):
+    """An embedding, and a loss that takes nothing."""
+    options = {"captured": True, "backend": None if inputs else "torch"}
+    right, wrong = (scaled(factor, getattr(torch, dtype)) for factor in (1.0, 1.01))
+    one = torch.ones((), dtype=right.weight.dtype)
+
+    for seed in range(3):
+        assert adjudge.gradcheck(lambda *i: right(one), inputs, seed=seed, **options)
+        with pytest.raises(adjudge.GradcheckError, match=r"captured\['wrong.weight'\]"):
+            adjudge.gradcheck(lambda *i: wrong(one), inputs, seed=seed, **options)
+
+
+@pytest.mark.parametrize(
+    ("f", "inputs", "said"),
+    [
+        (lambda: 1.0, (), "which engine differentiates"),
+        (lambda i: i * 1.0, (torch.tensor([1, 2]),), "closes over none that is marked"),
+        (adjudge.ByHand(np.sin, vjp=lambda x, w: w * np.cos(x)), np.ones(2), "does not know what"),
+    ],
+    ids=["nothing", "integers", "by hand"],
+)
+def test_captured_without_anything_to_check_is_refused_in_words(f, inputs, said):
+    with pytest.raises(adjudge.InputError, match=said):
+        adjudge.gradcheck(f, inputs, captured=True)
 
 
 def _doubled(y):
@@ -272,7 +301,7 @@ def test_an_unmarked_input_beside_a_marked_one_is_named(product, x):
 
     assert ["inputs[1]"] == names(report)
     assert not adjudge.examine(product(1.5), (x, x.detach().exp()), wrt=[0, 1])
-    assert [] == names(adjudge.gradcheck(product(1.0), (x, x)))
+    assert [] == names(adjudge.gradcheck(product(1.0), (x, x.detach().exp().requires_grad_())))
 
 
 def hidden(rule):
@@ -289,6 +318,11 @@ def hidden(rule):
             torch.full((2,), 0.7, dtype=torch.float64),
             real,
         ),
+        "a missing transpose": (
+            rule(lambda a: a @ a, lambda a, w: a @ w + w @ a),
+            torch.outer(real, real),
+            torch.outer(real, real + 1),
+        ),
         "nothing but zeros": (
             rule(lambda x: x.exp(), lambda x, w: w * (1 + x)),
             torch.zeros(2, dtype=torch.float64),
@@ -298,7 +332,10 @@ def hidden(rule):
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("words", ["a missing conjugate", "equal numbers", "nothing but zeros"])
+@pytest.mark.parametrize(
+    "words",
+    ["a missing conjugate", "a missing transpose", "equal numbers", "nothing but zeros"],
+)
 def test_numbers_that_hide_a_mistake_are_named_with_what_finds_it(rule, words, seed):
     f, special, ordinary = hidden(rule)[words]
 
@@ -309,6 +346,18 @@ def test_numbers_that_hide_a_mistake_are_named_with_what_finds_it(rule, words, s
     assert "points=" in str(report)
     assert not adjudge.examine(f, special, points=[(ordinary,)], seed=seed)
     assert [] == names(adjudge.gradcheck(torch.exp, ordinary, seed=seed))
+
+
+def test_inputs_of_the_same_numbers_at_which_swapped_gradients_do_not_show_are_named(rule, x):
+    swapped = rule(lambda a, b: a * b, lambda a, b, w: (w * a, w * b))
+    a, b = x[0].detach(), x[1].detach()
+
+    report = adjudge.gradcheck(swapped, (a, a.clone()))
+
+    assert ["inputs[0]", "inputs[1]"] == names(report)
+    assert "gradients that are swapped" in str(report)
+    assert not adjudge.examine(swapped, (a, b))
+    assert [] == names(adjudge.gradcheck(torch.mul, (a, b)))
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -274,7 +274,7 @@ def judge_in_double(
     if outcome.verdict is Verdict.PASS or _agrees_coarsely(outcome):
         return outcome
     # before anything else is blamed: f may cast to less than its inputs have
-    eps = base.problem.narrowest_eps()
+    eps = base.problem.narrowest_eps
     if eps <= base.coarsest_eps:
         return outcome
     assert double.refused is not None

@@ -152,9 +152,10 @@ class EngineOptions(SharedOptions, total=False):
             saved statistics): the index of an output, an accessor path like `"out['loss']"`, or
             several of them. By default (`None`) all floating and complex arrays are.
         captured: Whether arrays that `f` closes over, and that are marked for differentiation, are
-            checked like inputs. They hold other values while it runs, and are as before
-            afterwards. By default (`None`) those are that are inputs as well, and the report names
-            the others; with `False` it does not.
+            checked like inputs; there need be no other input then. They hold other values while it
+            runs, and are as before afterwards. By default (`None`) those are that are inputs as
+            well, and the report names the others; with `False` it does not. An engine that does not
+            know what `f` closes over refuses `True`.
         reference: What automatic derivatives are compared with in place of differences of `f`,
             where `f` cannot show its derivative: `adjudge.reference.mpmath(g)`, `.twin(g)` or
             `.derivative(jvp=...)`. By default (`None`) differences are taken.
@@ -266,6 +267,7 @@ def problem_of(
         masked=options.get("masked"),
         device=options.get("device"),
         holder=holder,
+        captured=bool(options.get("captured")),
     )
     highest, outputs = options.get("highest_precision", False), options.get("outputs")
     with arguments.backend.environment.highest_precision() if highest else nullcontext():

@@ -4,6 +4,7 @@ that do not show at the numbers given. It is checked as well where that is asked
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -25,7 +26,8 @@ from adjudge.findings import (
     Unmarked,
     Verdict,
 )
-from adjudge.problem import Problem, captured_by, captured_inputs, names_of, with_captured
+from adjudge.floats import Vector
+from adjudge.problem import Leaf, Problem, captured_by, captured_inputs, names_of, with_captured
 from adjudge.report import Report
 
 Extend: TypeAlias = Callable[[Problem], Problem]
@@ -122,17 +124,43 @@ def with_flat_inputs(report: Report, problem: Problem, outcomes: Sequence[Judgem
 def _special_numbers(problem: Problem) -> dict[Hides, list[str]]:
     """Returns the names of inputs at whose numbers a class of mistakes does not show, by class."""
     found: dict[Hides, list[str]] = {}
+    alike: dict[tuple[object, ...], list[tuple[str, Vector]]] = {}
+    several = len(problem.X.leaves) > 1
     for leaf, part in zip(problem.X.leaves, problem.X.slices, strict=True):
-        step, numbers = 1 + leaf.complex, problem.origin[part]
-        if not leaf.size or (not leaf.complex and leaf.size > 1 and numbers[0] != numbers[1]):
-            continue  # as most are
-        if not np.any(numbers):
-            hides = Hides.ZEROS
-        elif leaf.complex and not np.any(numbers[1::2]):
-            hides = Hides.REAL
-        elif leaf.entries > 1 and all(np.all(numbers[k::step] == numbers[k]) for k in range(step)):
-            hides = Hides.EQUAL
-        else:
-            continue
-        found.setdefault(hides, []).append(leaf.name)
+        numbers = problem.origin[part]
+        hides = _hidden_at(leaf, numbers)
+        if hides is not None:
+            found.setdefault(hides, []).append(leaf.name)
+        elif several and leaf.size:
+            key = (leaf.info.shape, float(numbers[0]), float(numbers[-1]))
+            alike.setdefault(key, []).append((leaf.name, numbers))
+    for (name, numbers), *others in alike.values():
+        same = [other for other, theirs in others if np.array_equal(numbers, theirs)]
+        if same:
+            found.setdefault(Hides.SAME, []).extend((name, *same))
     return found
+
+
+def _hidden_at(leaf: Leaf, numbers: Vector) -> Hides | None:
+    """Returns which mistakes do not show at these numbers of an input."""
+    if not leaf.size:
+        return None
+    if not leaf.complex and leaf.size > 1 and numbers[0] != numbers[1]:  # as most are
+        return Hides.SYMMETRIC if _is_symmetric(leaf, numbers) else None
+    step = 1 + leaf.complex
+    if not np.any(numbers):
+        return Hides.ZEROS
+    if leaf.complex and not np.any(numbers[1::2]):
+        return Hides.REAL
+    if leaf.entries > 1 and all(np.all(numbers[k::step] == numbers[k]) for k in range(step)):
+        return Hides.EQUAL
+    return None
+
+
+def _is_symmetric(leaf: Leaf, numbers: Vector) -> bool:
+    """Returns whether the numbers are those of symmetric matrices."""
+    shape = leaf.info.shape
+    if len(shape) < 2 or shape[-1] != shape[-2] or numbers.size != math.prod(shape):
+        return False
+    matrices = numbers.reshape(shape)
+    return bool(np.array_equal(matrices, np.swapaxes(matrices, -1, -2)))

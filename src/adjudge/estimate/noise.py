@@ -214,7 +214,7 @@ def narrowest_eps(problem: Problem, base: Base) -> float:
     """Returns the spacing at 1 of the narrowest dtype that f computes with at x: that which the
     engine sees or, where it sees none, that which the values of f show (`dtype_inside`); else 0.
     """
-    known = problem.narrowest_eps()
+    known = problem.narrowest_eps
     if known or (inside := dtype_inside(problem, base)) is None:
         return known
     return EPS[inside]
@@ -231,7 +231,7 @@ def dtype_inside(problem: Problem, base: Base) -> str | None:
     Costs ten evaluations, and ten more where there is such noise, once for each x. Ours.
     """
     if "inside" not in base.seen:
-        known = problem.narrowest_eps()
+        known = problem.narrowest_eps
         # Stairs look like sixteen bits, where an engine does not know better.
         eps, found = known or EPS["float32"], None
         if base.coarsest_eps <= NARROW_EPS < eps and problem.counts.allows(20):
@@ -277,7 +277,7 @@ def may_round_inside(
     zero moves f by as small a part of itself, and rounded values need as few bits at other
     magnitudes. The rule is ours. It costs one evaluation, or eleven.
     """
-    if problem.narrowest_eps() > NARROW_EPS:
+    if problem.narrowest_eps > NARROW_EPS:
         return True
     moves = found.tangent.vector != 0
 

@@ -268,6 +268,7 @@ def read_arguments(
     masked: bool | None = None,
     device: str | None = None,
     holder: Holder | None = None,
+    captured: bool = False,
 ) -> Arguments:
     """Returns the arguments of the call `f(*inputs, **kwargs)`, flattened.
 
@@ -280,6 +281,7 @@ def read_arguments(
         masked: Whether sparse arrays are checked at their stored values only.
         device: The name of a device, on which copies of all arrays take the place of the arrays.
         holder: The function, where it holds parameters. These are checked as well.
+        captured: Whether what the function closes over is checked, and the inputs may be none.
 
     Raises:
         InputError: Nothing can be checked, or `wrt`, `device` or `backend` mean nothing here.
@@ -305,9 +307,15 @@ def read_arguments(
                 continue
             if owner is not None:
                 owners[k] = owner
-    checked, unmarked = _selected(tree, owners, unknown, wrt, holds=holder is not None)
-    engine = common_backend([(tree.names[k], owners[k]) for k in checked])
-    assert engine is not None  # _selected raised where nothing is checked
+    checked, unmarked = _selected(
+        tree, owners, unknown, wrt, holds=holder is not None, captured=captured
+    )
+    engine = common_backend([(tree.names[k], owners[k]) for k in checked or owners]) or given
+    if engine is None:  # _selected raised where nothing is checked, but for what f closes over
+        raise InputError(
+            "captured=True: there is no input that says which engine differentiates",
+            "name it (backend='torch'), or pass what the function closes over as an input",
+        )
     if device is not None:
         tree = replace(tree, leaves=_moved(engine, tree, device))
     if masked:
@@ -334,6 +342,7 @@ def _selected(
     wrt: Path | Sequence[Path] | None,
     *,
     holds: bool,
+    captured: bool,
 ) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Returns the indices of the checked leaves, and the names of inputs that are not checked since
     others are marked.
@@ -357,14 +366,15 @@ def _selected(
         return (*marked, *held), tuple(map(tree.names.__getitem__, rest))
     for error in unknown.values():
         raise error
-    if not floating and not held:
+    if not floating and not held and not captured:
         kinds = ", ".join(
             f"{name}: {getattr(leaf, 'dtype', type(leaf).__name__)}"
             for name, leaf in zip(tree.names, tree.leaves, strict=True)
         )
         raise InputError(
             f"no input has a floating or complex array to check ({kinds or 'no inputs'})",
-            "pass floating-point arrays; Python and NumPy scalars count as constants",
+            "pass floating-point arrays (Python and NumPy scalars count as constants); what the "
+            "function closes over is checked with captured=True",
         )
     return (*floating, *held), ()
 

@@ -16,21 +16,32 @@ from adjudge.engine import (
     buffers_of,
     functional_of,
 )
-from adjudge.errors import FlagError, attempt
+from adjudge.errors import FlagError, InputError, attempt
 from adjudge.problem.problem import Problem, Reverse
 from adjudge.problem.space import Space
 
 
 def captured_by(problem: Problem) -> Arrays:
     """Returns the arrays marked for differentiation that f closes over, as its first vjp at x shows
-    them. Takes that vjp where none was taken.
+    them. Takes that vjp where none was taken. Raises `InputError` where the engine does not know.
     """
     calls = problem.calls
-    if calls is None:
-        return ()
+    assert calls is not None
     if not calls.recorded:
         Reverse(problem)
-    return calls.ends.captured if calls.ends is not None else ()
+    if calls.ends is None:
+        raise InputError(
+            f"captured=True: backend {problem.backend.name!r} does not know what the function "
+            "closes over",
+            "pass it as an input",
+        )
+    if not problem.x and not calls.ends.captured:
+        raise InputError(
+            "captured=True: there is nothing to check: no input has a floating or complex array, "
+            "and the function closes over none that is marked for differentiation",
+            "pass what is to be checked as an input",
+        )
+    return calls.ends.captured
 
 
 def with_captured(problem: Problem, captured: Arrays, names: tuple[str, ...]) -> Problem:

@@ -169,6 +169,7 @@ class Problem:
         """Whether every entry of x is finite."""
         return bool(np.isfinite(self.origin).all())
 
+    @cached_property
     def narrowest_eps(self) -> float:
         """Returns the spacing at 1 of the narrowest dtype that the engine sees f compute with at x;
         0 where it does not know.
@@ -202,7 +203,9 @@ def first_order(
         arguments = replace(arguments, backend=hand)
     user = _UserFunction(function, counts or Counts(), bounds, directions, outputs)
     problem = user.at(arguments)
-    if problem.X.double or all(problem.backend.arrays.eps(leaf) <= DOUBLE for leaf in problem.x):
+    # Without leaves of its own, what f closes over may be narrow.
+    wide = all(problem.backend.arrays.eps(leaf) <= DOUBLE for leaf in problem.x)
+    if problem.x and (problem.X.double or wide):
         return problem
     given = [leaf.eps for leaf in problem.X.leaves]
     return replace(problem, widened=lambda to: user.at(arguments.widened(to), given=given))

@@ -160,6 +160,8 @@ WORDS: dict[Enum, str] = {
     Layout.WITH_GAPS: "transposed with gaps",
     Hides.ZEROS: "nothing but zeros: a missing or wrong factor does not show there",
     Hides.EQUAL: "equal numbers: entries that are mixed up, or shifted, do not show there",
+    Hides.SYMMETRIC: "symmetric matrices: a missing transpose does not show there",
+    Hides.SAME: "the same numbers: gradients that are swapped may not show there",
     Hides.FLAT: "no output depends on them here, so that no mistake shows",
     Hides.REAL: "a complex array without imaginary part: a missing conjugate does not show there",
     Task.UNDEFINED_TANGENTS: "undefined tangents",
