@@ -432,9 +432,9 @@ def _write_tests(parsed: argparse.Namespace) -> int:
     if not written.tests:
         return UNCOLLECTED
     path.write_text(written.text, encoding="utf-8")
-    counts = f"{len(written.tests)} tests, {len(written.left_out)} functions left out"
     failing = len(written.failing)
-    _say(f"{path}: {counts}" + (f"; {failing} of the tests fail as they are" if failing else ""))
+    counts = f"{len(written.tests)} written, {failing} failing, {len(written.left_out)} left out"
+    _say(f"{path}: {counts}")
     return FAILED if failing else OK
 
 

@@ -26,7 +26,7 @@ IMPORT_ROOTS = ["adjudge", *sorted(path.name for path in ADAPTERS.glob("adjudge_
 SOURCES = sorted(path for root in (CORE, PLUGIN, ADAPTERS) for path in root.rglob("*.py"))
 
 FRAMEWORKS = {"torch", "jax", "jaxlib", "cupy"}
-LATER = ("adjudge.cli", "adjudge.conformance", "adjudge.strategies")
+LATER = ("adjudge.cli", "adjudge.conformance", "adjudge.ghostwriter", "adjudge.strategies")
 CROSS = "adjudge.cross.crosscheck"
 """What a check has no need of, and `import adjudge` leaves to those who ask for it."""
 

@@ -4,6 +4,7 @@ Its modules, each of which may import those above it:
 
 - `subjects`: what is differentiable in a module, with its parameters.
 - `inputs`: arguments that are proposed, from examples in documentation or by a search.
+- `conventions`: the ways in which libraries call a derivative by hand.
 - `trial`: which of them work, and what adjudge says of the function there.
 - `text`: the tests as a file of pytest.
 - `writer`: the verb `write`, over processes that may hang or die under a function.

@@ -67,8 +67,9 @@ class Constant:
     value: Any
 
     def __str__(self) -> str:
-        """Returns its code."""
-        return repr(self.value)
+        """Returns its code, with the quotes that formatters take."""
+        code = repr(self.value)
+        return code if '"' in code else code.replace("'", '"')
 
 
 Argument: TypeAlias = Numbers | Values | Constant
@@ -237,7 +238,7 @@ def _numbers(value: Any) -> bool:
 DOMAINS = ((-2, 2), (0.1, 0.9), (0.5, 2), (1.5, 3))
 SHAPES: tuple[tuple[int, ...], ...] = (
     (2, 3), (3,), (3, 3), (2, 3, 5), (2, 3, 5, 5), (), (4,), (2, 4), (2, 3, 3), (6, 6),
-    (1, 3, 4, 5, 5),
+    (2, 1, 4, 4), (1, 3, 4, 5, 5),
 )  # fmt: skip
 """The shapes that are tried for one array, or for several alike. They have 3 where axes are often
 counted, as by the integer 3 that is tried for a parameter such as `in_features`."""
@@ -368,7 +369,7 @@ def _filled(assignment: Sequence[Any], *, mixed: bool) -> Iterator[list[Argument
                 (low, high), shape = next(arrays)
                 filled.append(Numbers(low, high, shape))
             elif one is INTEGERS:
-                filled.append(Numbers(0, 2, shapes[0][:1], whole=True))
+                filled.append(Numbers(0, 2, shapes[0][:1] + shapes[0][2:], whole=True))
             else:
                 filled.append(Constant(one))
         yield filled

@@ -6,9 +6,10 @@ import re
 import textwrap
 from collections.abc import Iterable, Sequence
 
+from adjudge.ghostwriter.conventions import CONVENTIONS, TANGENTS
 from adjudge.ghostwriter.inputs import Call, Constant, Numbers
 from adjudge.ghostwriter.subjects import LeftOut, function_class
-from adjudge.ghostwriter.trial import CONVENTIONS, TANGENTS, Found
+from adjudge.ghostwriter.trial import Found
 
 WIDTH = 88
 IMPORTS = ("import adjudge", "import numpy as np")

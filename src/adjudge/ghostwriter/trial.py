@@ -10,9 +10,8 @@ import contextlib
 import importlib
 import io
 import itertools
-import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,9 +19,10 @@ from typing import Any
 import numpy as np
 import optree
 
-from adjudge.engine import Arrays, AutodiffBackend, ByHand, backend_named, placed
+from adjudge.engine import Arrays, AutodiffBackend, backend_named, placed
 from adjudge.errors import AdjudgeError
 from adjudge.findings import Status, Verdict
+from adjudge.ghostwriter.conventions import arguments, by_hand, of_arrays, said_by_names, ways
 from adjudge.ghostwriter.inputs import (
     MOST_CALLS,
     Call,
@@ -61,41 +61,6 @@ class Found:
     """Which of the arrays are checked; all of them where it is empty."""
     convention: str = ""
     """How a derivative by hand is called, one of `CONVENTIONS`."""
-
-
-@dataclass(frozen=True)
-class Convention:
-    """How a derivative by hand is called for the gradient, or the tangent of the output."""
-
-    code: str
-    """The call. In it `b` stands for the derivative, `x` and `k` for the arguments and those with
-    keywords, `y` for what the function returns, and `v` for the tangents."""
-    run: Callable[[Function, Function, Sequence[Any], Any], Any]
-    cached: bool = False
-    """Whether the function returns what the derivative needs beside its output."""
-
-
-ONE, TANGENTS = "gradient of one", "tangents last"
-CONVENTIONS = {
-    "cotangent last": Convention("{b}({x}, w{k})", lambda f, b, x, w: b(*x, w)),
-    "cotangent first": Convention("{b}(w, {x}{k})", lambda f, b, x, w: b(w, *x)),
-    "of the output": Convention("{b}(w, {y}{k})", lambda f, b, x, w: b(w, f(*x))),
-    "cache": Convention("{b}(w, {y}[1])", lambda f, b, x, w: b(w, f(*x)[1]), cached=True),
-    "cache first": Convention("{b}({y}[1], w)", lambda f, b, x, w: b(f(*x)[1], w), cached=True),
-    ONE: Convention("w * {b}({x}{k})", lambda f, b, x, w: w * b(*x)),
-    "gradients": Convention(
-        "tuple(w * one for one in {b}({x}{k}))", lambda f, b, x, w: tuple(w * one for one in b(*x))
-    ),
-    "gradient of the output": Convention("w * {b}({y}{k})", lambda f, b, x, w: w * b(f(*x))),
-    TANGENTS: Convention("{b}({x}, {v}{k})", lambda f, b, x, v: b(*x, *v)),
-}
-"""The ways in which libraries call a derivative by hand."""
-COTANGENT = re.compile(
-    r"(w|g|d|u|v|ct|dl|cot.*|.*grad.*|d_?(out|y|z|a).*|g[yz]|upstream.*|delta.*|err.*|seed|.*bar)$"
-)
-OUTPUT = re.compile(r"(y|z|s|a|out.*|result|probs|p)$")
-TARGET = re.compile(r"(y|t|z|y_?true|targets?|labels?|.*_true|truth|a)$")
-CACHE = re.compile(r"(cache.*|ctx|res|residuals?|saved|memory|tape)$")
 
 
 def judged(subject: Subject, engine: str) -> Found | LeftOut:
@@ -165,8 +130,8 @@ class _Trial:
                 return None
             moved = self._values(function, call, tuple(map(self._moved, arrays)))
         except Exception as error:  # whatever the function does with arguments that are not its own
-            first = str(error).partition("\n")[0]
-            self._note(1, f"no inputs were found for it ({type(error).__name__}: {first})")
+            first = f"{type(error).__name__}: {error}".partition("\n")[0]
+            self._note(1, f"no inputs were found for it ({first.rstrip(': ')})")
             return None
         # a change of 1e-3 is seen in the values, unless it is lost in their rounding
         if moved is None or all(map(partial(np.allclose, rtol=1e-9, atol=0), values, moved)):
@@ -271,13 +236,7 @@ class _Trial:
         derivative = getattr(importlib.import_module(self.subject.module), self.subject.derivative)
         args, kwargs = arguments(call, self._arrays(call))
         cached = isinstance(function(*args, **kwargs), tuple)
-        ways = [
-            (name, wrt)
-            for name in self._conventions()
-            if cached == CONVENTIONS[name].cached
-            for wrt in (itertools.combinations(range(len(names)), 1) if name == ONE else [()])
-        ]
-        for name, wrt in ways:
+        for name, wrt in ways(self.subject.kind, len(names), cached=cached):
             f = by_hand(name, function, derivative, call, wrt)
             report = self._report(f, call, wrt if len(names) > 1 else ())
             if report is not None:
@@ -286,43 +245,12 @@ class _Trial:
                     # it is called in this way, and so it was wrong where it failed before
                     return self.failed.get((name, wrt), found)
                 self.failed.setdefault((name, wrt), found)
-        said = self._said_by_names(derivative, call, names, cached=cached)
+        found_parameters = parameters_of(derivative, self.subject.derivative) or []
+        given = [one.name for one in found_parameters if one.required and not one.keyword]
+        said = said_by_names(self.subject.kind, given, call, names, cached=cached)
         if said not in self.failed:
             self._note(7, "it passes in no way of calling it, and its parameters do not say which")
         return self.failed.get(said)
-
-    def _conventions(self) -> list[str]:
-        if self.subject.kind == "jvp":
-            return [TANGENTS]
-        gradients = [name for name in CONVENTIONS if name.startswith("gradient")]
-        others = [name for name in CONVENTIONS if name not in (*gradients, TANGENTS)]
-        return [*gradients, *others] if self.subject.kind == "gradient" else others
-
-    def _said_by_names(
-        self, derivative: Function, call: Call, names: Sequence[str], *, cached: bool
-    ) -> tuple[str, tuple[int, ...]]:
-        """Returns the convention that the parameters of the derivative say, or "", and the array
-        with respect to which it is.
-        """
-        found = parameters_of(derivative, self.subject.derivative) or []
-        given = [one.name for one in found if one.required and not one.keyword]
-        count, gradient = len(call.positional), self.subject.kind == "gradient"
-        if self.subject.kind == "jvp":
-            return TANGENTS if len(given) == 2 * count else "", ()
-        if cached:
-            if len(given) != 2:
-                return "", ()
-            return "cache first" if CACHE.match(given[0]) else "cache", ()
-        if len(given) == count and gradient:
-            if count == 1 and OUTPUT.match(given[0]):
-                return "gradient of the output", ()
-            return ONE, (next((k for k, name in enumerate(names) if not TARGET.match(name)), 0),)
-        if len(given) not in (2, count + 1):
-            return "", ()
-        if COTANGENT.match(given[0]):
-            of_output = len(given) == 2 and OUTPUT.match(given[1])
-            return "of the output" if of_output else "cotangent first", ()
-        return "cotangent last" if COTANGENT.match(given[-1]) else "", ()
 
     def _names(self, call: Call) -> tuple[str, ...]:
         """Returns a name for each array: that of its parameter, or of a variable of the example."""
@@ -338,26 +266,6 @@ class _Trial:
         return tuple(names)
 
 
-def by_hand(
-    name: str, function: Function, derivative: Function, call: Call, wrt: tuple[int, ...]
-) -> ByHand:
-    """Returns a function with its derivative by hand, which is called by one of `CONVENTIONS`."""
-    convention, count = CONVENTIONS[name], len(call.arrays)
-    f = of_arrays(function, call)
-
-    def forward(*x: Any) -> Any:
-        return f(*x)[0] if convention.cached else f(*x)
-
-    def backward(*x: Any) -> Any:
-        args, named = arguments(call, x[:count])
-        rest = x[count:] if name == TANGENTS else x[count]
-        g = convention.run(partial(function, **named), partial(derivative, **named), args, rest)
-        return tuple(g if k in wrt else None for k in range(count)) if wrt else g
-
-    forward.__name__ = getattr(function, "__name__", name)
-    return ByHand(forward, **{"jvp" if name == TANGENTS else "vjp": backward})
-
-
 def _detached(report: Report) -> bool:
     """Returns whether nothing is wrong but that the engine recorded no derivative at all.
 
@@ -365,26 +273,3 @@ def _detached(report: Report) -> bool:
     """
     wrong = {one.status for one in report.findings if one.verdict is Verdict.FAIL}
     return wrong == {Status.DETACHED}
-
-
-def arguments(call: Call, arrays: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
-    """Returns the arguments of a call with `arrays` in their places."""
-    given = iter(arrays)
-    args = [one.value if isinstance(one, Constant) else next(given) for _, one in call.positional]
-    kwargs = {
-        key: one.value if isinstance(one, Constant) else next(given) for key, one in call.keyword
-    }
-    return args, kwargs
-
-
-def of_arrays(function: Function, call: Call) -> Function:
-    """Returns the function of the arrays of a call alone: `function` itself where these are all."""
-    if call.only_arrays:
-        return function
-
-    def of_the_arrays(*arrays: Any) -> Any:
-        args, kwargs = arguments(call, arrays)
-        return function(*args, **kwargs)
-
-    of_the_arrays.__qualname__ = getattr(function, "__name__", type(function).__name__)
-    return of_the_arrays
