@@ -1,10 +1,12 @@
-"""A thousand cases of two frameworks in one run, by who judges them.
+"""A thousand cases of two frameworks in one run, by who judges them, and one expensive function.
 
     python benchmarks/suites.py                    # 1,000 cases, of which one hangs and one dies
     python benchmarks/suites.py --cases 100        # fewer
+    python benchmarks/suites.py --cases 0          # the expensive function alone
 
 Each line says how long the run took, and whether every verdict and seed is that of the run in this
-process. The cluster of Dask loses a worker after a third of the cases.
+process. The cluster of Dask loses a worker after a third of the cases. The expensive function takes
+0.2 s an evaluation, and is checked with 1, 2 and 4 threads of an executor.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import argparse
 import os
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import numpy as np
@@ -102,12 +105,54 @@ def by_dask(cases: list[Declared], seed: int) -> RunReport:
         return adjudge.run(cases, executor=client.get_executor(), seed=seed, on_result=kill)
 
 
+def simulation(x: np.ndarray) -> np.ndarray:
+    """Returns `x sin(sum x)`, as a program would that runs elsewhere for 0.2 s."""
+    time.sleep(0.2)
+    return x * np.sin(np.sum(x))
+
+
+def _adjoint(x: np.ndarray, w: np.ndarray, off: float = 1.0) -> np.ndarray:
+    gradient = w * np.sin(np.sum(x)) + np.sum(w * x) * np.cos(np.sum(x))
+    return gradient * np.where(np.arange(x.size) == 1, off, 1.0)
+
+
+def expensive() -> list[list[object]]:
+    """Returns the rows of the table about the expensive function."""
+    x, rows = np.linspace(0.3, 2.0, 8), []
+    for verdict, off in (("PASS", 1.0), ("FAIL", 1.001)):
+        rule = ByHand(simulation, vjp=lambda x, w, off=off: _adjoint(x, w, off))
+        alone = 0.0
+        for threads in (0, 1, 2, 4):
+            told(f"{verdict}, {threads} threads")
+            with ThreadPoolExecutor(threads or 1) as executor:
+                start = time.perf_counter()
+                report = adjudge.examine(
+                    rule, x, mode="full", seed=1, executor=executor if threads else None
+                )
+                seconds = time.perf_counter() - start
+            assert report.verdict == verdict
+            alone = alone or seconds
+            name = f"{threads} threads" if threads else "no executor"
+            made = report.counts["evaluations"]
+            rows.append([verdict, name, made, f"{seconds:.2f}", f"{alone / seconds:.2f}"])
+    return rows
+
+
 def main() -> None:
-    """Runs the cases in each way, and prints a table."""
+    """Measures what was asked for, and prints tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--cases", type=int, default=len(CASES))
     parser.add_argument("--timeout", type=float, default=60.0)
     asked = parser.parse_args()
+    if asked.cases:
+        many(asked)
+    print(header("One function of 0.2 s an evaluation, 8 inputs, full mode", ["adjudge", "numpy"]))
+    columns = ["verdict", "executor", "evaluations", "seconds", "times as fast"]
+    print(table(columns, expensive()))
+
+
+def many(asked: argparse.Namespace) -> None:
+    """Runs the cases in each way, and prints a table."""
     cases, deadly = declared(CASES[: asked.cases], "CASES"), declared(DEADLY, "DEADLY")
     here = adjudge.run(cases, seed=1)
     expected = judgements(here)

@@ -6,7 +6,7 @@ import importlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -233,6 +233,12 @@ class JaxEnvironment(Environment):
         highest: AbstractContextManager[None] = jax.default_matmul_precision("highest")
         return highest
 
+    def carried_settings(self) -> Callable[[], AbstractContextManager[object]] | None:
+        if CONFIG.jax_default_device is not None:
+            return None
+        precision = CONFIG.jax_default_matmul_precision
+        return partial(_carried, bool(CONFIG.jax_enable_x64), precision)
+
     def precision(self, array: Array) -> Precision:
         eps = _product_eps(array)
         if not eps:
@@ -307,11 +313,17 @@ def _in_flags(array: Array) -> str:
     return ""
 
 
-def _x64() -> AbstractContextManager[Any]:
+def _x64(wide: bool = True) -> AbstractContextManager[Any]:
     # JAX before 0.8 has the context manager in jax.experimental only
     home: Any = jax if hasattr(jax, "enable_x64") else importlib.import_module("jax.experimental")
-    context: AbstractContextManager[Any] = home.enable_x64(True)
+    context: AbstractContextManager[Any] = home.enable_x64(wide)
     return context
+
+
+@contextmanager
+def _carried(wide: bool, precision: str | None) -> Iterator[None]:
+    with _x64(wide), jax.default_matmul_precision(precision):
+        yield
 
 
 def _dtypes(jaxpr: Any) -> Iterator[Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import cache, partial
 from typing import Any
@@ -119,6 +119,14 @@ class TorchEnvironment(Environment):
                 torch.cuda.set_device(device)
             settings.put_back()
 
+    def carried_settings(self) -> Callable[[], AbstractContextManager[object]] | None:
+        modes = torch.overrides._get_current_function_mode_stack()
+        known = all(isinstance(mode, precision.Widening) for mode in modes)
+        if not known or torch.cuda.is_initialized():  # streams belong to threads
+            return None
+        on, dtype = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+        return partial(_carried, bool(modes), on, dtype)
+
     def random_state(self) -> Hashable:
         cpu = torch.default_generator.get_state().numpy().tobytes()
         if not (torch.cuda.is_initialized() and torch.cuda.is_available()):
@@ -147,6 +155,15 @@ class TorchEnvironment(Environment):
 
     def narrowest_eps(self, f: FlatFunction, x: Arrays) -> float:
         return precision.narrowest(lambda: f(x))
+
+
+@contextmanager
+def _carried(widening: bool, autocast: bool, dtype: torch.dtype) -> Iterator[None]:
+    with (
+        precision.widening() if widening else nullcontext(),
+        torch.autocast("cpu", dtype) if autocast else nullcontext(),
+    ):
+        yield
 
 
 class _RandomState(tuple[bytes, ...]):

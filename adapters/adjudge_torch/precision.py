@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 DOUBLE = (torch.float64, torch.complex128)
 
 
-class _Widening(TorchFunctionMode):
+class Widening(TorchFunctionMode):
     """Tensors of lower precision become double where they meet double ones in an operator.
 
     That is how captured weights, buffers and constants take part in a function that is evaluated
@@ -64,7 +64,7 @@ def narrowest(run: Callable[[], Any]) -> float:
 
 def widening() -> TorchFunctionMode:
     """Returns the mode for `Environment.widening`."""
-    return _Widening()
+    return Widening()
 
 
 def _in_place(name: str) -> bool:

@@ -74,6 +74,8 @@ class Status(StrEnum):
     """A derivative right in formula, and off by more than rounding explains in its dtype."""
     DRAWS_RANDOM = "DRAWS_RANDOM"
     """The function advances the global random state."""
+    SEQUENTIAL = "SEQUENTIAL"
+    """Evaluations were made one after another though an executor was given. Always a note."""
     UNCHECKED = "UNCHECKED"
     """What has a derivative that was not asked for, or values at which mistakes do not show. Always
     a note."""
@@ -726,6 +728,30 @@ class ImplicitSamples(Detail):
     """The derivative of a sample is that of its distribution, and not of the numbers drawn."""
 
     samplers: tuple[str, ...]
+
+
+class InSequence(Enum):
+    """Why evaluations are made one after another, though an executor was given."""
+
+    ENGINE = auto()
+    """The engine does not say that functions may be evaluated in several threads."""
+    RANDOM = auto()
+    """The function draws random numbers."""
+    WRITES = auto()
+    """The function writes into arrays that all its evaluations share."""
+    ELSEWHERE = auto()
+    """The function has another value at x in the executor."""
+    HELD = auto()
+    """What the function holds takes other values for each evaluation."""
+    DERIVATIVE = auto()
+    """It is a derivative that is evaluated, by the engine."""
+
+
+@dataclass(frozen=True, eq=False)
+class OneAfterAnother(Detail):
+    """Evaluations that an executor was to make at once were made one after another."""
+
+    reason: InSequence
 
 
 # -- what is not checked

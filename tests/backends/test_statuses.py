@@ -1,5 +1,7 @@
 """Every status appears where it must, and not in the case beside it, which is right."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import array_api_strict
 import numpy as np
 import pytest
@@ -74,7 +76,8 @@ def at(f, x=X, **options):
     return examine(f, x, seed=0, **options)
 
 
-# by status: the report in which it must appear, and one in which it must not
+THREAD = ThreadPoolExecutor(1)
+
 CASES = {
     Status.MISMATCH: lambda bad: at(sine(lambda x, w: (1 + 1e-6 * bad) * cosine(x, w))),
     Status.NONSMOOTH: lambda bad: at(
@@ -150,6 +153,9 @@ CASES = {
             ),
         ),
         np.float32([9.0, 10.5, 12.25, 14.0]),
+    ),
+    Status.SEQUENTIAL: lambda bad: at(
+        ByHand(drawing if bad else np.sin, vjp=cosine), executor=THREAD
     ),
     Status.UNCHECKED: lambda bad: at(sine(cosine), np.zeros(3) if bad else X),
     Status.DRAWS_RANDOM: lambda bad: at(ByHand(drawing if bad else np.sin, vjp=cosine)),

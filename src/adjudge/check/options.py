@@ -7,6 +7,7 @@ option; a group is a `TypedDict`, so that a type checker knows the keywords of a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -19,6 +20,7 @@ import numpy as np
 from adjudge.engine import AutodiffBackend, functional_of
 from adjudge.errors import FlagError, InputError
 from adjudge.estimate import Reference, bind
+from adjudge.findings import InSequence
 from adjudge.problem import (
     Bounds,
     Counts,
@@ -30,6 +32,7 @@ from adjudge.problem import (
     first_order,
     fresh_seed,
     read_arguments,
+    through,
 )
 from adjudge.reference import require_reference
 from adjudge.report import place
@@ -127,6 +130,12 @@ class SharedOptions(TypedDict, total=False):
             derivatives have to be symmetric along further tangents, and gradients must not reach
             entries that the function never reads. `Report.beyond` says what was looked at. By
             default (`None`) this is done where `order` or `modes` is given.
+        executor: Any `concurrent.futures.Executor`, for an expensive function: its evaluations at
+            points that do not depend on each other are made at once, by threads or, where it can be
+            pickled, by processes, with the same numbers and verdict, and one evaluation more to see
+            that it gives the same value there. A function that draws random numbers, or writes into
+            arrays that it closes over, is evaluated here, one point after another, and so are
+            derivatives; a note says so. By default (`None`) all evaluations are made here.
     """
 
     wrt: Path | Sequence[Path] | None
@@ -140,6 +149,7 @@ class SharedOptions(TypedDict, total=False):
     in_double: bool | None
     highest_precision: bool
     thorough: bool | None
+    executor: Executor | None
 
 
 class EngineOptions(SharedOptions, total=False):
@@ -269,6 +279,11 @@ def problem_of(
         holder=holder,
         captured=bool(options.get("captured")),
     )
+    executor = options.get("executor")
+    if executor is not None and counts is None:
+        counts = Counts(ahead=through(executor, f))
+        if holder is not None:  # its parameters are exchanged for each evaluation
+            counts.in_sequence(InSequence.HELD)
     highest, outputs = options.get("highest_precision", False), options.get("outputs")
     with arguments.backend.environment.highest_precision() if highest else nullcontext():
         problem = first_order(

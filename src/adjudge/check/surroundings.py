@@ -35,6 +35,8 @@ from adjudge.findings import (
     Detail,
     DrawsRandom,
     Finding,
+    InSequence,
+    OneAfterAnother,
     Remedy,
     Setting,
     Status,
@@ -44,12 +46,14 @@ from adjudge.findings import (
 )
 from adjudge.problem import (
     PURPOSES_AT_X,
+    Ahead,
     Forward,
     Leaf,
     Move,
     Problem,
     Reverse,
     buffers_held_by,
+    contents_reached_by,
     observe,
     set_around,
 )
@@ -78,12 +82,16 @@ def surroundings(problem: Problem, f: object, *, highest: bool = False) -> Itera
         for backend, arrays in buffers_held_by(f):
             buffers.enter_context(backend.holding(arrays, tuple(map(backend.arrays.copy, arrays))))
         seen = Generators(environment)
+        if problem.counts.ahead is not None:
+            _watch(problem.counts.ahead, f, seen)
         try:
             yield seen
         except Exception as error:  # it is raised again
             _point_to_sets(problem, error)
             raise
         finally:
+            if problem.counts.ahead is not None:
+                problem.counts.end()
             if seen.have_moved():
                 seen.put_back()
             # `catch_warnings` around every check would show each warning again that is shown once.
@@ -91,6 +99,20 @@ def surroundings(problem: Problem, f: object, *, highest: bool = False) -> Itera
                 with warnings.catch_warnings():
                     pass  # Python forgets what was shown, and heeds the filters again
                 warnings.filters, filters[:] = filters, filters_before
+
+
+def _watch(ahead: Ahead, f: object, seen: Generators) -> None:
+    """Lets evaluations begin ahead only while f has drawn no random number, and has written into no
+    array that it closes over: the evaluations would meet in these.
+    """
+    before = contents_reached_by(f)
+
+    def disturbed() -> InSequence | None:
+        if seen.have_moved():
+            return InSequence.RANDOM
+        return None if contents_reached_by(f) == before else InSequence.WRITES
+
+    ahead.disturbed = disturbed
 
 
 def _point_to_sets(problem: Problem, error: Exception) -> None:
@@ -278,6 +300,9 @@ def noticed(problem: Problem, seen: Generators, outcomes: Sequence[Judgement]) -
             notes += _unrepeatable(problem)
     for name in problem.calls.mutated if problem.calls else ():
         notes.append(Finding(Status.MUTATES_INPUT, "", name, WritesUnchecked(), note=True))
+    if (ahead := problem.counts.ahead) is not None:
+        reasons = map(OneAfterAnother, ahead.reasons)
+        notes += [Finding(Status.SEQUENTIAL, "", "", reason, note=True) for reason in reasons]
     return notes
 
 

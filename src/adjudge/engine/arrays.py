@@ -4,6 +4,8 @@ differentiation of its own, and host arrays on any engine, with the same shape, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +19,7 @@ from adjudge.engine.contract import (
     ArrayOperations,
     Arrays,
     AutodiffBackend,
+    Environment,
     FlatFunction,
     HostArray,
     Pullback,
@@ -92,6 +95,13 @@ class PlainArrays(ArrayOperations):
         raise self.lacks_device(name)
 
 
+class PlainEnvironment(Environment):
+    """The environment of arrays alone. Contract: see `Environment`."""
+
+    def carried_settings(self) -> Callable[[], AbstractContextManager[object]] | None:
+        return nullcontext
+
+
 class PlainBackend(AutodiffBackend):
     """An engine of arrays alone, whose derivatives are supplied by `ByHand`."""
 
@@ -113,6 +123,10 @@ class PlainBackend(AutodiffBackend):
     @cached_property
     def arrays(self) -> ArrayOperations:
         return PlainArrays(self.name, self._xp)
+
+    @cached_property
+    def environment(self) -> Environment:
+        return PlainEnvironment(super().environment.version)
 
     def vjp(self, f: FlatFunction, x: Arrays) -> tuple[Arrays, Pullback]:
         raise InputError(

@@ -333,6 +333,14 @@ class Environment:
         """
         return contextlib.nullcontext()
 
+    def carried_settings(self) -> Callable[[], AbstractContextManager[object]] | None:
+        """Returns what gives another thread the settings that the engine keeps for each thread, as
+        they are in this one: a function that returns a context, and can be pickled.
+
+        The default returns `None`: functions must not be evaluated in several threads at once.
+        """
+        return None
+
     def random_state(self) -> Hashable:
         """Returns the engine's global random state, to be compared and to be set again; `None`
         where it has none.

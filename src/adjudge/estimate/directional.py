@@ -55,6 +55,7 @@ from adjudge.problem import (
     Purpose,
     Stream,
     Tangent,
+    at_once,
     evaluate,
     generator,
 )
@@ -112,6 +113,8 @@ def at_fixed_step(problem: Problem, base: Base, tangent: Tangent, eps: float) ->
         return unknown
     if eps > problem.longest_step(tangent.vector):
         raise _out_of_bounds(problem, tangent, eps)
+    if problem.counts.ahead is not None:
+        at_once(problem, base, partial(sample_at, problem, base, tangent, eps))
     taken = sample_at(problem, base, tangent, eps)
     if taken is None:
         raise _no_motion(problem, tangent, eps)
@@ -197,6 +200,7 @@ def _one_sided(problem: Problem, base: Base, tangent: Tangent, u: float) -> Colu
             Column(exact, first[1], central_difference(first[0], u), 0.0, relative),
         )
         found = replace(found, vector=vector, step=side * step, one_sided=True)
+        at_once(problem, base, partial(with_steps, problem, base, found, steps))
         return with_steps(problem, base, found, steps)
     return None
 

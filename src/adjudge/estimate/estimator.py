@@ -7,8 +7,10 @@ gave, whose answer no effort makes better. A new source of derivatives is one cl
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
+from functools import partial
 from typing import Self
 
 import numpy as np
@@ -33,7 +35,7 @@ from adjudge.estimate.noise import with_measured_noise
 from adjudge.estimate.reference import Direction, Referenced
 from adjudge.estimate.stencils import central_difference
 from adjudge.floats import Vector
-from adjudge.problem import Base, Problem, Tangent
+from adjudge.problem import Base, Problem, Tangent, at_once
 
 
 class Effort(Enum):
@@ -102,6 +104,11 @@ class Estimator(ABC):
             found = self.along(v, _BEFORE.get(effort, Effort.TWO_EVALUATIONS), doubted=doubted)
         return self._more(effort, found, doubted)
 
+    def begin(self, tangents: Iterable[Tangent]) -> None:  # noqa: B027 most have nothing to begin
+        """Begins the estimates along these tangents that cost least, where an executor is to make
+        evaluations at once.
+        """
+
     @abstractmethod
     def _first(self, v: Tangent) -> Column:
         """Returns the estimate that costs least."""
@@ -131,7 +138,13 @@ class Differences(Estimator):
     """Estimates by differences of values of f."""
 
     def _first(self, v: Tangent) -> Column:
+        if self.problem.counts.ahead is not None:
+            self.begin([v])
         return two_evaluations(self.problem, self.base, v)
+
+    def begin(self, tangents: Iterable[Tangent]) -> None:
+        problem, base = self.problem, self.base
+        at_once(problem, base, lambda: [two_evaluations(problem, base, v) for v in tangents])
 
     def again(self, found: Column) -> Column:
         """Returns an estimate that was made with other magnitudes as one with those at hand."""
@@ -145,6 +158,9 @@ class Differences(Estimator):
     def _more(self, effort: Effort, found: Column, doubted: NDArray[np.bool_] | None) -> Column:
         problem, base = self.problem, self.base
         which = np.ones(base.whole.size, bool) if doubted is None else doubted
+        # Where noise is measured depends on values of f.
+        if problem.counts.ahead is not None and effort is not Effort.MEASURED_NOISE:
+            at_once(problem, base, partial(self._more, effort, found, doubted))
         if effort is Effort.LONGER_STEP:
             return with_longer_step(problem, base, found) or found
         if effort is Effort.THREE_STEPS:

@@ -42,7 +42,7 @@ from adjudge.estimate.directional import (
 )
 from adjudge.estimate.stencils import Sample, combined, ladder
 from adjudge.floats import EPS, FORMATS, QUANTILE_ENTRIES, Vector, lowest_bit
-from adjudge.problem import Base, Problem, Purpose, evaluate
+from adjudge.problem import Base, Problem, Purpose, at_once, evaluate
 
 SIGNIFICANT_BITS = {name: FORMATS[name].bits for name in ("float32", "float16", "bfloat16")}
 """The significant bits of the dtypes that code may fall back to inside."""
@@ -171,12 +171,18 @@ def _noise_about(problem: Problem, base: Base, found: Column, step: float) -> Ve
     best = np.zeros(base.whole.size)
     double = all(problem.X.leaves[j].double for j in found.tangent.leaves)
     points = UNEVEN_NOISE_POINTS if double else NOISE_POINTS
-    for side in (1.0,) if found.one_sided else (1.0, -1.0):
+
+    def values_at(steps: Sequence[float]) -> list[Vector]:
         values = []
-        for k in points:
-            h = side * step * k / 32
+        for h in steps:
             point = moved_by(problem, found.tangent, h)
             values.append(evaluate(problem, base, point, describe_move(problem, found.tangent, h)))
+        return values
+
+    for side in (1.0,) if found.one_sided else (1.0, -1.0):
+        take = partial(values_at, [side * step * k / 32 for k in points])
+        at_once(problem, base, take)
+        values = take()
         best = computational_noise(np.array(values), points)
         if defined(base, *values):
             break

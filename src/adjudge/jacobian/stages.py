@@ -87,6 +87,7 @@ from adjudge.problem import (
     Purpose,
     Reverse,
     Stream,
+    at_once,
     evaluate,
     generator,
 )
@@ -573,7 +574,10 @@ def _longer_step_disagrees(columns: Columns, found: Column, compared: list[ModeC
     room = step <= problem.longest_step(found.tangent.vector)
     if base.coarsest_eps > DOUBLE or not room or "far" in base.seen:
         return False
-    taken = attempt(partial(sample_at, problem, base, found.tangent, step))
+    take = partial(sample_at, problem, base, found.tangent, step)
+    if problem.counts.ahead is not None:
+        at_once(problem, base, take)
+    taken = attempt(take)
     if taken is None:
         return False
     for one in compared:

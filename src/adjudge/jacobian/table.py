@@ -66,6 +66,11 @@ ENTRY_WORK = 7
 one entry takes six evaluations at any size (docs/architecture.md)."""
 
 
+COLUMNS_AHEAD = 32
+"""The columns along which an executor evaluates f before they are compared: enough for 64
+processors, and few enough to be held. The value is ours."""
+
+
 def least_work(taken: str, letters: str) -> int:
     """Returns the work that one comparison takes in each of the modes `letters` after the modes
     `taken`, with what comes before it: the value, the identities of the mode, a row and a column. A
@@ -371,7 +376,10 @@ class Table:
             whole = block.columns == slice(0, self.problem.X.size)
             self.rows = block.rows if whole else None
             settled = self._compare_colored(block)
-            for tangent in self._tangents(block):
+            tangents = self._tangents(block)
+            if self.problem.counts.ahead is not None and self.eps is None:
+                tangents = self._begun(t for t in tangents if t.coordinate not in settled)
+            for tangent in tangents:
                 if tangent.coordinate in settled:
                     continue
                 if limits().sums_first:
@@ -387,6 +395,20 @@ class Table:
             # There has to be room for the rows of another block.
             if not (whole or self.budget.allows(self.budget.rows_allowed)):
                 return
+
+    def _begun(self, tangents: Iterator[Tangent]) -> Iterator[Tangent]:
+        """Yields the tangents when the executor has begun the evaluations along some that follow.
+
+        A budget may end before all of them, and projections may be compared in another way.
+        """
+        few = 1 if self.problem.counts.limit < np.inf or not self.probes.full else COLUMNS_AHEAD
+        waiting = deque(islice(tangents, few))
+        self.estimator.begin(waiting)
+        while waiting:
+            yield waiting.popleft()
+            following = [*islice(tangents, 1)]
+            self.estimator.begin(following)
+            waiting += following
 
     def _tangents(self, block: ColumnBlock) -> Iterator[Tangent]:
         """Yields the tangents of a block, which several leaves share where that is possible.
@@ -454,7 +476,12 @@ class Table:
         if not plain or rows is None or rows.shape[0] < self.probes.rows:
             return settled
         origin = self.problem.origin
-        for tangent, coordinates in colored_tangents(self.probes, origin, block.columns, rows):
+        groups = colored_tangents(self.probes, origin, block.columns, rows)
+        if self.problem.counts.ahead is not None:
+            known = [*groups]
+            self.estimator.begin([tangent for tangent, _ in known])
+            groups = iter(known)
+        for tangent, coordinates in groups:
             if not self.budget.allows(self.budget.column):
                 break
             trial = self.from_two_evaluations(Item(tangent, block))

@@ -2,6 +2,7 @@
 
 Its modules, each of which may import those above it:
 
+- `ahead`: an executor, and the evaluations that it has begun.
 - `calls`: nested arguments as flat leaves with their access paths, which of them are checked;
   the call of the user's function with such leaves, counted, and the structure of its outputs.
 - `space`: real inner-product spaces of leaves and their coordinates.
@@ -18,6 +19,7 @@ arrays made from them, so that no function can spoil its inputs. Every evaluatio
 is counted.
 """
 
+from adjudge.problem.ahead import Ahead, through
 from adjudge.problem.calls import (
     DIFFERENTIATING,
     PURPOSES_AT_X,
@@ -36,6 +38,7 @@ from adjudge.problem.captured import (
     buffers_held_by,
     captured_by,
     captured_inputs,
+    contents_reached_by,
     names_of,
     with_captured,
 )
@@ -76,6 +79,7 @@ from adjudge.problem.problem import (
     Forward,
     Problem,
     Reverse,
+    at_once,
     base_of,
     evaluate,
     first_order,
@@ -96,6 +100,7 @@ __all__ = [
     "INTERVALS",
     "PURPOSES_AT_X",
     "SETS",
+    "Ahead",
     "Arguments",
     "Base",
     "BlockSums",
@@ -118,6 +123,7 @@ __all__ = [
     "Tangent",
     "Tree",
     "UserCalls",
+    "at_once",
     "base_of",
     "bounds_of",
     "buffers_held_by",
@@ -125,6 +131,7 @@ __all__ = [
     "captured_inputs",
     "composed",
     "contains",
+    "contents_reached_by",
     "domains_of",
     "evaluate",
     "first_order",
@@ -147,6 +154,7 @@ __all__ = [
     "require_outputs",
     "set_around",
     "tangent_problem",
+    "through",
     "undetectable_slope",
     "with_captured",
 ]

@@ -45,8 +45,10 @@ from adjudge.errors import (
     mark,
     running,
 )
+from adjudge.findings import InSequence
 from adjudge.floats import EPS
 from adjudge.limits import limits
+from adjudge.problem.ahead import Ahead, Begun, Call, ExecutorError
 
 Expand = Callable[[object], Expansion | None]
 
@@ -484,6 +486,8 @@ class Counts:
     before_evaluation: Callable[[], object] | None = None
     """What is called before each evaluation of f: it puts the random state back, where f draws
     numbers that matter. `None` where there is nothing to do."""
+    ahead: Ahead | None = None
+    """What has evaluations made at once, where the caller gave an executor."""
 
     @property
     def spent(self) -> int:
@@ -493,6 +497,18 @@ class Counts:
     def allows(self, work: float) -> bool:
         """Returns whether the budget has room for this much more work."""
         return self.evaluations + self.vjps + self.jvps + work <= self.limit
+
+    def in_sequence(self, reason: InSequence) -> None:
+        """Goes back to one evaluation after another. What an executor has begun is not used."""
+        assert self.ahead is not None
+        self.ahead.open = False
+        self.ahead.reasons.setdefault(reason)
+        self.end()
+
+    def end(self) -> None:
+        """Waits for the evaluations that an executor has begun."""
+        assert self.ahead is not None
+        self.evaluations -= self.ahead.end()
 
     def keep(self, x: Arrays, size: int) -> None:
         """Keeps the point `x`, of `size` bytes, alive for as long as that is cheap."""
@@ -583,15 +599,27 @@ class UserCalls:
         """Returns what the user's code returns in the context of an evaluation at `x`, and marks
         what it raises.
         """
+        ahead = self.counts.ahead
         if self.counts.before_evaluation is not None:
             self.counts.before_evaluation()
         try:
+            if ahead is not None and ahead.key is not None:
+                if ahead.settings is not None:
+                    environment = self.arguments.backend.environment
+                    own = type(environment).call_context is not Environment.call_context
+                    context = environment.call_context if own else None
+                    ahead.begin(Call(call, context, x, args, kwargs), ahead.settings)
+                if (begun := ahead.begun.pop(ahead.key, None)) is not None:
+                    self.counts.evaluations -= 1  # it was counted when it began
+                    return ahead.result_of(begun)
             with np.errstate(**USERS_ERRSTATE.get()):
                 environment = self.arguments.backend.environment
                 if type(environment).call_context is Environment.call_context:  # as most are
                     return call(*args, **kwargs)
                 with environment.call_context(x):
                     return call(*args, **kwargs)
+        except (Begun, ExecutorError):
+            raise
         except BaseException as error:  # it is raised again
             self.mark(error)
             raise

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from hashlib import blake2b
 from types import BuiltinFunctionType, CellType, ModuleType
 from typing import Any
 
@@ -13,10 +14,13 @@ from adjudge.engine import (
     Arrays,
     AutodiffBackend,
     FlatFunction,
+    backend_of,
     buffers_of,
     functional_of,
+    is_array_like,
 )
-from adjudge.errors import FlagError, InputError, attempt
+from adjudge.errors import AdjudgeError, BackendError, FlagError, InputError, attempt
+from adjudge.findings import InSequence
 from adjudge.problem.problem import Problem, Reverse
 from adjudge.problem.space import Space
 
@@ -72,6 +76,8 @@ def _extended(
 ) -> Problem:
     """Returns the problem whose last leaves are what the arrays `captured` hold, `values` at x."""
     backend, first = problem.backend, len(problem.x)
+    if problem.counts.ahead is not None:
+        problem.counts.in_sequence(InSequence.HELD)
     space, origin = Space.at(backend, values, names)
     function = partial(_held, problem.function, backend, captured)
     return replace(
@@ -115,6 +121,25 @@ def buffers_held_by(f: object) -> list[tuple[AutodiffBackend, Arrays]]:
     for _, _, buffers in _reachable(f, buffers_of):
         if buffers is not None:
             found.append(buffers)
+    return found
+
+
+def contents_reached_by(f: object) -> list[bytes]:
+    """Returns a digest of each array that a function closes over, and of each one that objects
+    that it closes over may write into.
+    """
+
+    def held(one: object) -> tuple[AutodiffBackend, Arrays] | None:
+        if not is_array_like(one) or isinstance(one, type):
+            return buffers_of(one)
+        backend = attempt(partial(backend_of, one, ""), BackendError)
+        return None if backend is None else (backend, (one,))
+
+    found = []
+    for _, _, arrays in _reachable(f, held):
+        for array in () if arrays is None else arrays[1]:
+            host = attempt(partial(arrays[0].arrays.to_host, array), AdjudgeError)
+            found.append(b"" if host is None else blake2b(host.tobytes()).digest())
     return found
 
 

@@ -7,7 +7,9 @@ as vectors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from concurrent.futures import wait
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Protocol
@@ -31,9 +33,18 @@ from adjudge.engine import (
     HandBackend,
     MaybeArrays,
 )
-from adjudge.errors import InputError, Source, attempt, mark, running
+from adjudge.errors import (
+    InputError,
+    Source,
+    UnstableOutputError,
+    attempt,
+    mark,
+    running,
+)
+from adjudge.findings import InSequence
 from adjudge.floats import QUANTILE_ENTRIES, Vector, scale
 from adjudge.limits import limits
+from adjudge.problem.ahead import Begun
 from adjudge.problem.calls import (
     Arguments,
     Counts,
@@ -232,7 +243,7 @@ class _UserFunction:
         flat: FlatFunction
         if isinstance(function, ByHand):
             flat = FlatByHand(function, calls)
-        elif engine.compilations() is None:
+        elif engine.compilations() is None or counts.ahead is not None:
             flat = partial(calls.evaluate, function)
         else:
             flat = Recordable(calls, function)
@@ -430,11 +441,93 @@ def evaluate(problem: Problem, base: Base, x: Vector, purpose: Purpose | Move) -
     Outputs that are left out are zero; see `Base.compared`.
     """
     backend, counts, X = problem.backend, problem.counts, problem.X
-    counts.purpose = purpose
+    counts.purpose, ahead = purpose, counts.ahead
+    if ahead is not None and not problem.modes_taken:
+        if ahead.rehearsed is not None:
+            ahead.rehearsed.append(partial(_begin, problem, x, purpose))
+            return base.values
+        ahead.key = _key(problem, x)
     point = X.arrays(backend, x, problem.x)
     counts.keep(point, 8 * X.size)
-    values = base.whole.vector(backend, problem.evaluate(point), base.arrays)
+    try:
+        outputs = problem.evaluate(point)
+    finally:
+        if ahead is not None:
+            ahead.key = None
+    values = base.whole.vector(backend, outputs, base.arrays)
     return values if base.raw is None else base.compared(values)
+
+
+def _key(problem: Problem, x: Vector) -> Hashable:
+    """Returns what tells the evaluation at `x` from all others."""
+    return id(problem.evaluate), x.tobytes()
+
+
+def at_once(problem: Problem, base: Base, call: Callable[[], object]) -> None:
+    """Begins the evaluations that `call` will ask for, where an executor is to make them at once.
+
+    A rehearsal finds them: `call` is run with f(x) for each value of f, so the points that it takes
+    must not depend on the values. Nothing begins for which `max_evaluations` leaves no room. With
+    the first ones f is evaluated at x, and has to give f(x) to the last bit: in another thread it
+    may miss settings, and in another process what it keeps between calls.
+    """
+    counts, ahead = problem.counts, problem.counts.ahead
+    if ahead is None or not ahead.open or ahead.rehearsed is not None:
+        return
+    if problem.modes_taken:
+        ahead.reasons.setdefault(InSequence.DERIVATIVE)
+        return
+    settings = problem.backend.environment.carried_settings()
+    reason = InSequence.ENGINE if settings is None else ahead.disturbed()
+    if counts.before_evaluation is not None:
+        reason = InSequence.RANDOM
+    if reason is not None:
+        counts.in_sequence(reason)
+        return
+    wanted: list[Callable[[], object]] = []
+    ahead.rehearsed = wanted
+    try:
+        call()
+    finally:
+        ahead.rehearsed = None
+    known, at_x = id(problem.calls) in ahead.trusted, base.problem
+    if len(wanted) < 2 or not counts.allows(len(wanted) + (not known)):
+        return
+    if not known:
+        wanted.append(partial(_begin, at_x, at_x.origin, Purpose.AGAIN_AT_X))
+    ahead.settings = settings
+    try:
+        for begin in wanted:
+            begin()
+    finally:
+        ahead.settings = None
+    if not known:
+        ahead.trusted.add(id(problem.calls))
+        again = partial(outputs_at, at_x, base, at_x.origin, Purpose.AGAIN_AT_X)
+        value = attempt(again, UnstableOutputError)
+        wait(ahead.begun.values())
+        same = value is not None and bool(base.same_as_raw(value).all())
+        reason = ahead.disturbed() or (None if same else InSequence.ELSEWHERE)
+        if reason is not None:
+            counts.in_sequence(reason)
+
+
+def _begin(problem: Problem, x: Vector, purpose: Purpose | Move) -> None:
+    """Begins the evaluation at `x` in the executor, unless it has begun."""
+    counts, ahead, key = problem.counts, problem.counts.ahead, _key(problem, x)
+    assert ahead is not None
+    if key in ahead.begun or not ahead.open:
+        return
+    counts.purpose, ahead.key = purpose, key
+    point = problem.X.arrays(problem.backend, x, problem.x)
+    counts.keep(point, 8 * problem.X.size)
+    try:
+        with suppress(Begun):
+            attempt(partial(problem.evaluate, point))  # it raises again where its value is taken
+    finally:
+        ahead.key = None
+    if key not in ahead.begun and ahead.open:
+        counts.in_sequence(InSequence.ELSEWHERE)
 
 
 def outputs_at(problem: Problem, base: Base, x: Vector, purpose: Purpose | Move) -> Vector:

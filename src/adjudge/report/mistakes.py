@@ -639,7 +639,9 @@ def likely_mistake(table: Table, failure: Failure, located: Located | None = Non
     if base.Y.leaves[i].complex:
         w[base.Y.slices[i].start + 1 : base.Y.slices[i].stop : 2] = 0.0
     reference, error = np.empty(leaf.size), np.empty(leaf.size)
-    units = replace(table.probes, full=True).tangents(problem.origin, part)
+    units = [*replace(table.probes, full=True).tangents(problem.origin, part)]
+    if problem.counts.ahead is not None:
+        table.estimator.begin(units)
     for k, unit in enumerate(units):
         found = table.estimator.along(unit)
         reference[k] = w @ found.estimate.value[: base.Y.size]

@@ -26,6 +26,7 @@ from adjudge.findings import (
     Finding,
     Hides,
     IfItIterates,
+    InSequence,
     JudgedBy,
     Layout,
     Meaning,
@@ -156,6 +157,16 @@ WORDS: dict[Enum, str] = {
     Culprit.FUNCTION: "the function writes into",
     Culprit.VJP: "the vjp (backward pass) writes into the cotangent of",
     Culprit.JVP: "the jvp writes into the tangent of",
+    InSequence.ENGINE: "f was evaluated here, since this engine does not say that functions may be "
+    "evaluated in several threads",
+    InSequence.RANDOM: "f draws random numbers, so that it was evaluated here",
+    InSequence.WRITES: "f writes into arrays that all its evaluations share, so that it was "
+    "evaluated here",
+    InSequence.ELSEWHERE: "f has another value at x in the executor, or raises there, so that it "
+    "was evaluated here",
+    InSequence.HELD: "f holds parameters or arrays that take other values for each evaluation, so "
+    "that it was evaluated here",
+    InSequence.DERIVATIVE: "derivatives of f were evaluated here, by the engine",
     Layout.EXPANDED: "expanded (stride 0)",
     Layout.WITH_GAPS: "transposed with gaps",
     Hides.ZEROS: "nothing but zeros: a missing or wrong factor does not show there",
@@ -230,6 +241,7 @@ SENTENCES: dict[type[Detail], Sequence[str]] = {
         "every evaluation had a copy of its own, so the comparison stands",
     ),
     findings.AdditionOrder: ("on {device} additions may be done in another order at every call",),
+    findings.OneAfterAnother: ("{reason}, one after another and not by executor=",),
     findings.Unmarked: (
         "not checked, since other inputs are marked (requires_grad) and not these: {names}",
     ),
