@@ -50,6 +50,30 @@ def one_entry_off(x: np.ndarray, w: np.ndarray) -> np.ndarray:
     return g
 
 
+def linear(x: np.ndarray, a: np.ndarray, b: np.ndarray) -> dict[str, np.ndarray]:
+    """A function with two outputs and three inputs."""
+    y = np.tanh(x @ a + b)
+    return {"y": y, "norm": np.sum(a * a)}
+
+
+def linear_vjp(x: np.ndarray, a: np.ndarray, b: np.ndarray, w: dict) -> tuple[np.ndarray, ...]:
+    """Its vjp, which leaves the norm out of the gradient of `a` and has that of `b` twice."""
+    g = w["y"] * (1 - np.tanh(x @ a + b) ** 2)
+    return g @ a.T, x.T @ g, 2 * g.sum(0)
+
+
+def scan(x: np.ndarray) -> np.ndarray:
+    """A function of five numbers whose Jacobian is triangular."""
+    return np.cumsum(np.sin(x)) * x
+
+
+def scan_vjp(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """Its vjp, which is off where the second number goes into the fourth result."""
+    jacobian = np.tril(np.outer(x, np.cos(x))) + np.diag(np.cumsum(np.sin(x)))
+    jacobian[3, 1] *= 1.02
+    return w @ jacobian
+
+
 def no_table(x: np.ndarray) -> np.ndarray:
     """A function that raises."""
     raise LookupError("no table for these inputs")
@@ -64,6 +88,10 @@ CASES = {
     "kernels/sin, one entry off by 1 %": Case(ByHand(np.sin, vjp=one_entry_off), X),
     "kernels/sin, twice": Case(ByHand(np.sin, vjp=lambda x, w: 2 * w * np.cos(x)), X),
     "kernels/floor at a jump": Case(ByHand(np.floor, vjp=lambda x, w: 0 * w), 0 * X),
+    "layers/linear, two gradients wrong": Case(
+        ByHand(linear, vjp=linear_vjp), (X, X[:5, :3].copy(), X[0, :3].copy())
+    ),
+    "layers/scan, one entry off by 2 %": Case(ByHand(scan, vjp=scan_vjp), X[0], mode="full"),
     "tables/lookup": Case(ByHand(no_table, vjp=no_table), X),
     "torch/silu, second order": Case(torch.nn.functional.silu, T, order=2),
     "torch/relu at special points": Case(torch.nn.functional.relu, T, points="special"),
@@ -101,7 +129,8 @@ def main() -> None:
             browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
             browser.get(f"file://{file.name}")
             if name == "failing":
-                browser.find_element(By.XPATH, "//button[contains(., 'one entry off')]").click()
+                for case in ("two gradients wrong", "off by 2 %"):
+                    browser.find_element(By.XPATH, f"//button[contains(., '{case}')]").click()
             size = {"width": WIDTH, "height": 1, "deviceScaleFactor": 1, "mobile": False}
             browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
             size["height"] = browser.execute_script("return document.body.scrollHeight")

@@ -281,6 +281,10 @@ class Pair:
     Jacobian, or of what a projected check saw of it along one random direction."""
     way: str = ""
     """The way of taking derivatives, where that is not the engine's usual one."""
+    errors: tuple[tuple[float | None, ...], ...] = ()
+    """In full mode, the relative errors of the block of the Jacobian: of its entries or, where it
+    has more than 16 rows or columns, the largest of each part of it. `None` stands where entries
+    agreed together with others, and no entry was compared by itself."""
 
 
 @dataclass(frozen=True)
@@ -308,6 +312,8 @@ class Entry:
     """The name of the output that `of` belongs to; empty where it belongs to several."""
     input: str = ""
     """The name of the input that `wrt` belongs to; empty where it belongs to several."""
+    steps: tuple[tuple[float, float], ...] = ()
+    """The difference quotient at each step at which f was evaluated, as pairs `(step, slope)`."""
 
     @property
     def name(self) -> str:

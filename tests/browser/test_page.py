@@ -32,6 +32,11 @@ def rule(factor):
     return ByHand(np.sin, vjp=lambda x, w: factor * w * np.cos(x))
 
 
+def of_two_inputs():
+    """A function of two inputs, of which the gradient of the second is off."""
+    return ByHand(lambda x, y: (x * y, x), vjp=lambda x, y, w: (w[0] * y + w[1], 1.5 * w[0] * x))
+
+
 def refuse(x):
     raise LookupError("no such table")
 
@@ -161,7 +166,7 @@ def test_a_case_opens_to_what_is_known_of_it(opened, report):
     assert f"seed\n{report['twice'].seed}" in twice.text
     assert "adjudge check checks/a.py:twice --seed 3" in twice.text
     assert "LookupError: no such table" in refuses.text
-    assert "comparisons agree" in right.text
+    assert "1 comparison agrees" in right.text
     assert "evaluations" not in right.text
     right.find_element(By.TAG_NAME, "summary").click()
     assert f"evaluations\n{report['right 9'].report['counts']['evaluations']}" in right.text
@@ -173,6 +178,63 @@ def test_a_case_opens_to_what_is_known_of_it(opened, report):
     assert [one.is_displayed() for one in (twice, refuses, right)] == [False, True, False]
     case(browser, "refuses").click()
     assert len(browser.find_elements(By.CSS_SELECTOR, "tr.detail")) == 2
+
+
+@pytest.fixture(scope="session")
+def of_pairs():
+    """A case of two inputs in full mode, the gradient of one of which is off."""
+    x = np.linspace(0.3, 1.2, 4)
+    found = run({"pairs": Case(of_two_inputs(), (x, 2 * x), mode="full")}, seed=3)
+    return RunReport(found.results, found.seed, found.seconds)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_pairs_and_the_pictures_show_what_is_wrong(opened, of_pairs, scheme):
+    browser = opened(of_pairs)
+    feature = {"name": "prefers-color-scheme", "value": scheme}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+    case(browser, "pairs").click()
+
+    cells = [
+        [cell.text for cell in row.find_elements(By.CSS_SELECTOR, "td, th")]
+        for row in browser.find_elements(By.CSS_SELECTOR, "table.pairs tr")
+    ]
+    assert cells[0] == ["", "inputs[0]", "inputs[1]"]
+    assert [row[0] for row in cells[1:]] == ["out[0]", "out[1]"]
+    assert cells[1][2] == "WRONG 0.5"
+    assert all(text.startswith("right") for text in (cells[1][1], cells[2][1], cells[2][2]))
+
+    titles = [one.text for one in browser.find_elements(By.CSS_SELECTOR, ".detail h2")]
+    assert {"Error against step", "Relative error by entry"} <= {*titles}
+    steps, *maps, legend = browser.find_elements(By.CSS_SELECTOR, ".pictures svg")
+    assert steps.accessible_name == "error against step"
+    assert "off by" in steps.text
+    assert len(maps) == 2  # the columns of the other input agreed together
+    for picture in (steps, *maps, legend):
+        assert picture.is_displayed()
+        assert picture.size["width"] > 50
+    worst = maps[0].find_elements(By.CSS_SELECTOR, ".heat")
+    assert len(worst) == 1  # the diagonal, at which all entries are off alike
+    red = [int(part) for part in worst[0].value_of_css_property("fill")[4:-1].split(",")]
+    assert red[0] > 1.4 * max(red[1:])
+
+
+def test_the_script_is_copied_and_repeats_the_check(opened, of_pairs):
+    browser = opened(of_pairs)
+    browser.execute_cdp_cmd("Browser.grantPermissions", {"permissions": ["clipboardReadWrite"]})
+    case(browser, "pairs").click()
+    find(browser, ".script summary").click()
+
+    find(browser, ".script button").click()
+
+    WebDriverWait(browser, 10).until(lambda _: find(browser, ".script button").text == "Copied")
+    browser.execute_script(
+        "document.body.append(Object.assign(document.createElement('textarea'), {id: 'into'}))"
+    )
+    find(browser, "#into").send_keys(Keys.CONTROL, "v")
+    pasted = find(browser, "#into").get_attribute("value")
+    assert pasted == of_pairs["pairs"].script.rstrip()
+    assert "report = adjudge.examine(f, inputs, mode='full', seed=" in pasted
 
 
 def test_the_command_is_copied(opened, report, chromium, tmp_path):
@@ -254,8 +316,13 @@ def test_hostile_texts_are_read_as_texts(opened, report):
         data["findings"][0] |= {"text": text, "status": text}
         data["entries"][0] |= {"of": text, "wrt": text, "method": text}
         data["counts"] = {text: 1}
+        named = {"output": text, "input": text, "mode": text, "way": text}
+        pair = {"verdict": "FAIL", "relative": 1.0, "norm": 1.0, "compared": 1}
+        pair |= {"errors": [[1.0, 0.0]], **named}
+        data["pairs"] = [pair, pair | {"output": "other"}]
         place = Place(text, text)
         one = replace(wrong, name=text, report=data, headline=text, place=place, file=text)
+        one = replace(one, script=text)
         results += [one, replace(one, name=text + " raised", report=None, details=text)]
 
     browser = opened(
@@ -267,7 +334,8 @@ def test_hostile_texts_are_read_as_texts(opened, report):
     assert browser.title == "14 of 14 cases did not pass – adjudge"
     assert len(names(browser)) == 14
     assert len(browser.find_elements(By.CSS_SELECTOR, "tr.detail")) == 14
-    assert not browser.find_elements(By.CSS_SELECTOR, "img, svg:not(.share), textarea, tr script")
+    assert not browser.find_elements(By.CSS_SELECTOR, "img, textarea, tr script, [onload]")
+    assert len(browser.find_elements(By.CSS_SELECTOR, ".detail svg")) == 7 * 4
     assert {*HOSTILE[:-1]} <= {*names(browser)}
     for hidden in "\u202e\u2066\x1b":
         assert hidden not in find(browser, "body").text

@@ -18,7 +18,7 @@ from adjudge.constants import (
     SIGNIFICANT_PART,
     SUMMED_OUTPUTS,
 )
-from adjudge.estimate import Column, Estimator, Slopes, of_projections
+from adjudge.estimate import Column, Estimator, Sample, Slopes, of_projections
 from adjudge.findings import Scheme
 from adjudge.floats import Vector, norm
 from adjudge.jacobian.comparison import Comparison, Scales, Tolerance
@@ -363,3 +363,25 @@ def _significant_part(leaves: int) -> float:
     if leaves == 1:
         return SIGNIFICANT_PART
     return SIGNIFICANT_PART * SHARED_SIGNIFICANT / float(np.sqrt(leaves))
+
+
+def slopes_by_step(
+    columns: Columns, kind: RowKind, k: int, found: Column
+) -> tuple[tuple[float, float], ...]:
+    """Returns the difference quotients of row `k` at the steps that were taken along the tangent of
+    a column, as pairs `(step, slope)`, from the longest step.
+    """
+    samples: list[Sample] = []
+    for ladder in found.ladders:
+        samples += ladder
+    if found.sample is not None and not samples:
+        samples.append(found.sample)
+    here, whole = columns.outputs(kind, k), kind == "each" or columns.probes.full
+    weights = 1.0 if whole else columns.probes.cotangent[here]
+    slopes = []
+    for sample in samples:
+        span = sample.step if sample.one_sided else 2 * sample.step
+        ends = float(np.sum(weights * (sample.plus[here] - sample.minus[here])))
+        slopes.append((abs(sample.step), ends / span))
+    slopes.sort(reverse=True)
+    return tuple(slopes)

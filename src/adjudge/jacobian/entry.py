@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 from adjudge.constants import ENTRY_FLOOR
 from adjudge.estimate import Column, Effort, Estimator, Slopes
 from adjudge.floats import Vector
-from adjudge.jacobian.column import ColumnBlock, Columns, ModeComparison, RowKind
+from adjudge.jacobian.column import (
+    ColumnBlock,
+    Columns,
+    ModeComparison,
+    RowKind,
+    slopes_by_step,
+)
 from adjudge.jacobian.comparison import Comparison, Scales, decide
 from adjudge.jacobian.stages import STAGES, Again, Doubt, Trial
 from adjudge.jacobian.table import Table
@@ -124,6 +130,8 @@ class JudgedEntry:
     comparison: Comparison
     """The comparison of the entry alone."""
     column: Column
+    steps: tuple[tuple[float, float], ...] = ()
+    """The difference quotients by step: see `Entry.steps`."""
 
 
 def judge_entry(
@@ -192,4 +200,7 @@ def judge_entry(
             break
     ((_, comparison, _),) = trial.compared
     decision = decide(comparison, columns.slopes(trial.column, kind))
-    return JudgedEntry(bool(decision.fails[0]), comparison, trial.column)
+    wrong, steps = bool(decision.fails[0]), tuple[tuple[float, float], ...]()
+    if wrong and kind != "first":
+        steps = slopes_by_step(columns, kind, 0, trial.column)
+    return JudgedEntry(wrong, comparison, trial.column, steps)

@@ -14,21 +14,24 @@ from numpy.typing import NDArray
 from adjudge.constants import ENTRY_FLOOR
 from adjudge.findings import Entry, Pair, Verdict, relative_error
 from adjudge.floats import Vector
-from adjudge.problem import Space
+from adjudge.problem import Space, Tangent
 
 Mask: TypeAlias = NDArray[np.bool_]
-Kept: TypeAlias = tuple[
-    str, bool, tuple[int, ...], Vector, Vector, Vector, tuple[Mask, Mask] | None
-]
+Kept: TypeAlias = tuple[str, bool, Tangent, Vector, Vector, Vector, tuple[Mask, Mask] | None]
 """One comparison: its mode, whether it has a number for each coordinate of the outputs and not for
-each leaf, the input leaves that moved, automatic values, references, the sizes that relative
-tolerances refer to, and which entries fail and which are open (`None`: all of them agree)."""
+each leaf, the tangent, automatic values, references, the sizes that relative tolerances refer to,
+and which entries fail and which are open (`None`: all of them agree)."""
 
 MOST_KEPT = 2**16
 """The numbers of a check are summed up once there are more than this many, so that they do not take
 more memory than the check itself. The value is ours."""
 MOST_PAIRS = 1024
 """Of more pairs than this, a report holds those that are not right. The value is ours."""
+
+
+MOST_BLOCKS = 16
+"""Errors are told by block where a pair has more rows, or columns, than this. The value is ours: a
+picture of them is a few hundred cells, and a report of thousands of checks has to be read."""
 
 
 @dataclass
@@ -45,6 +48,9 @@ class _Sums:
     """The sum of squares of the differences."""
     references: float = 0.0
     """The sum of squares of the references."""
+    errors: Vector | None = None
+    """The largest relative error by block of entries, -1 where none was compared by itself; `None`
+    where no column was."""
 
 
 @dataclass
@@ -76,7 +82,7 @@ class Pairs:
         self,
         mode: str,
         each: bool,
-        leaves: Sequence[int],
+        tangent: Tangent,
         automatic: Vector,
         reference: Vector,
         size: Vector,
@@ -103,11 +109,14 @@ class Pairs:
             agrees = ~fails & ~open_ & known & (true > 0)
             agreeing = np.max(gap[agrees] / scale[agrees], initial=0.0)
             wrong = np.flatnonzero(fails | open_)
-            failing = max(map(relative_error, gap[wrong], true[wrong]), default=0.0)
+            far = [*map(relative_error, gap[wrong], true[wrong])]
+            failing = max(far, default=0.0)
             verdict = Verdict.PASS
             if masks is not None and wrong.size:
                 verdict = Verdict.FAIL if fails.any() else Verdict.INCONCLUSIVE
-            for j in leaves:
+            relative = np.divide(gap, scale, out=np.zeros(gap.size), where=gap > 0)
+            relative[wrong] = far
+            for j in tangent.leaves:
                 sums = self.sums.setdefault((mode, i, j), _Sums())
                 sums.compared += gap.size
                 sums.verdict = _worse(sums.verdict, verdict)
@@ -115,6 +124,16 @@ class Pairs:
                 sums.failing = max(sums.failing, float(failing))
                 sums.gaps += float(gap @ gap) if known.all() else np.inf
                 sums.references += float(true @ true)
+                if each and tangent.coordinate is not None:
+                    self._mark(sums, relative, tangent.coordinate - self.X.slices[j].start, j)
+
+    def _mark(self, sums: _Sums, relative: Vector, column: int, j: int) -> None:
+        """Keeps the relative errors of one column of a pair by block."""
+        (rows, high), (columns, wide) = _blocks(relative.size), _blocks(self.X.leaves[j].size)
+        if sums.errors is None:
+            sums.errors = np.full((rows, columns), -1.0)
+        here = sums.errors[:, column // wide]
+        here[:] = np.fmax(here, np.maximum.reduceat(relative, np.arange(0, relative.size, high)))
 
     def of(self, mode: str, wrong: Sequence[Entry], *, failed: bool) -> list[Pair]:
         """Returns all pairs of a mode, in the order of outputs and inputs.
@@ -153,7 +172,15 @@ class Pairs:
         norm = relative_error(float(np.sqrt(sums.gaps)), float(np.sqrt(sums.references)))
         if verdict is Verdict.PASS and not sums.references:
             norm = 0.0
-        return Pair(mode, output, given, verdict, sums.compared, relative, norm)
+        errors = [] if sums.errors is None else sums.errors.tolist()
+        told = tuple(tuple(None if e < 0 else float(f"{e:.2g}") for e in row) for row in errors)
+        return Pair(mode, output, given, verdict, sums.compared, relative, norm, errors=told)
+
+
+def _blocks(size: int) -> tuple[int, int]:
+    """Returns how many blocks so many rows or columns have, and how wide each is."""
+    wide = -(-size // MOST_BLOCKS)
+    return -(-size // wide), wide
 
 
 def _worse(one: Verdict, other: Verdict) -> Verdict:

@@ -42,7 +42,7 @@ from adjudge.findings import (
 from adjudge.floats import Vector, norm, relative_step
 from adjudge.jacobian.adjoint import AdjointTest
 from adjudge.jacobian.affine import Affine
-from adjudge.jacobian.column import ColumnBlock, Columns, RowKind
+from adjudge.jacobian.column import ColumnBlock, Columns, RowKind, slopes_by_step
 from adjudge.jacobian.comparison import ERRORS, Comparison, Tally, Tolerance, decide
 from adjudge.jacobian.groups import colored_tangents, halves, shared_tangents
 from adjudge.jacobian.hidden import hidden_outputs, of_outputs, parts_of_outputs, resolved
@@ -315,7 +315,8 @@ class Table:
     budget: Budget = field(init=False)
     adjoint_test: AdjointTest = field(init=False)
     pairs: Pairs | None = field(init=False)
-    """The comparisons by pair of leaves; `None` where there is but one pair."""
+    """The comparisons by pair of leaves; `None` where there is but one, of which no entries are
+    compared."""
 
     def __post_init__(self) -> None:
         """Makes what follows from the rest."""
@@ -324,7 +325,7 @@ class Table:
         self.budget = Budget(self.problem, self.probes, *modes)
         X, Y = self.problem.X, self.columns.base.Y
         self.pairs = None
-        if len(X.leaves) > 1 or len(Y.leaves) > 1:
+        if self.probes.full or len(X.leaves) > 1 or len(Y.leaves) > 1:
             self.pairs = Pairs(X, Y, self.columns.base.omitted_of_Y)
         # A bound method would close a cycle, which keeps arrays on devices until Python collects
         # garbage.
@@ -849,7 +850,7 @@ class Table:
             # Most checks pass, and show no pair: no function is called for them here.
             if pairs is not None and kind != "first":
                 numbers = comparison.automatic, comparison.reference, comparison.largest
-                pairs.kept.append((tally.mode, each, found.tangent.leaves, *numbers, None))
+                pairs.kept.append((tally.mode, each, found.tangent, *numbers, None))
                 pairs.numbers += comparison.automatic.size
                 if pairs.numbers > MOST_KEPT:
                     pairs.sum_up()
@@ -867,7 +868,7 @@ class Table:
         if pairs is not None and kind != "first":
             masks = decision.fails, decision.open
             numbers = comparison.automatic, comparison.reference, comparison.largest
-            pairs.kept.append((tally.mode, each, found.tangent.leaves, *numbers, masks))
+            pairs.kept.append((tally.mode, each, found.tangent, *numbers, masks))
         if decision.unsettled:
             self.record.undecidable.add(tally.mode)
         sides = found.estimate.slopes
@@ -897,7 +898,7 @@ class Table:
                 failure = self._failure(tally.mode, comparison, kind, k, found, columns)
                 self.record.significant.append(failure)
         for k in worst_entries(comparison, decision.open):
-            entry = self._entry(tally.mode, comparison, kind, found, k, slopes)
+            entry = self._entry(tally.mode, comparison, kind, k, found, columns, slopes)
             # The kink belongs to another output.
             if decision.kinks[k] and entry.slopes is None:
                 entry = replace(entry, slopes=(entry.reference, entry.reference))
@@ -913,7 +914,8 @@ class Table:
         columns: Columns,
     ) -> Failure:
         """Returns what is needed to search for the entries behind row `k` of a comparison."""
-        entry = self._entry(mode, comparison, kind, found, k, columns.slopes(found, kind))
+        slopes = columns.slopes(found, kind)
+        entry = self._entry(mode, comparison, kind, k, found, columns, slopes)
         return Failure(mode, kind, found.tangent, k, entry, columns)
 
     def _count(self, comparison: Comparison, kind: RowKind, base: Base) -> int:
@@ -953,8 +955,9 @@ class Table:
         mode: str,
         comparison: Comparison,
         kind: RowKind,
-        found: Column,
         k: int,
+        found: Column,
+        columns: Columns,
         slopes: Slopes | None,
     ) -> Entry:
         """Returns the numbers of entry `k`, for the report."""
@@ -973,6 +976,7 @@ class Table:
             projected=kind == "first" or (kind == "rows" and not self.probes.full),
             output="" if kind == "first" else self.base.Y.leaves[self._output(kind, k)].name,
             input=self.problem.X.names(found.tangent.leaves),
+            steps=() if kind == "first" else slopes_by_step(columns, kind, k, found),
         )
 
     def _forward_against_reverse(self, trial: Trial) -> None:

@@ -5,6 +5,7 @@ Its modules, each of which may import those above it:
 - `locate`: the wrong entries behind a projection that failed, by group testing.
 - `mistakes`: the likely mistake, from two derivatives side by side.
 - `sentences`: the sentence of every situation that a finding may be about, and of every remedy.
+- `pictures`: the error against the step and by entry, drawn as SVG.
 - `report`: the report of a check, with the tables of outcomes by mode and by point, which rule
   they accuse, and who is told of every report.
 - `reproduce`: a script that repeats a check bit by bit.
@@ -15,7 +16,9 @@ the other way round.
 
 from adjudge.report.locate import Located, SearchWork, locate_entries
 from adjudge.report.mistakes import likely_mistake
+from adjudge.report.pictures import pictures
 from adjudge.report.report import (
+    PAIR_WORDS,
     GradcheckError,
     Provenance,
     Report,
@@ -30,6 +33,7 @@ from adjudge.report.reproduce import reproduction
 from adjudge.report.sentences import said, text_of, told_apart, why_not_in_double, why_silent
 
 __all__ = [
+    "PAIR_WORDS",
     "GradcheckError",
     "Located",
     "Provenance",
@@ -40,6 +44,7 @@ __all__ = [
     "likely_mistake",
     "listening",
     "locate_entries",
+    "pictures",
     "place",
     "reproduction",
     "said",

@@ -526,6 +526,7 @@ class _Search:
                 projected=entry.projected and row is None,
                 output="" if row is None else self.base.Y.leaves[self.base.Y.owner[int(row)]].name,
                 input=table.problem.X.leaves[table.problem.X.owner[coordinate]].name,
+                steps=() if row is None else judged.steps,
             )
             self.found.entries.append(wrong)
         return True

@@ -11,6 +11,7 @@ import html
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from adjudge.errors import AdjudgeError
@@ -25,6 +26,7 @@ from adjudge.findings import (
     Verdict,
     plain,
 )
+from adjudge.report.pictures import pictures
 from adjudge.report.sentences import first_line, how, text_of, why_silent, without_repeats
 
 
@@ -111,12 +113,13 @@ def _fault(wrong: set[str], modes: Mapping[str, Outcome]) -> str:
     return "second derivatives are at fault"
 
 
-_WORDS = {
+PAIR_WORDS = {
     Verdict.PASS: "right",
     Verdict.FAIL: "WRONG",
     Verdict.INCONCLUSIVE: "open",
     None: "not compared",
 }
+"""The words for the verdicts of pairs, beside which the verdict of the check stands."""
 
 MOST_ROWS = 24
 """A table of pairs has at most this many rows; those that are right are left out first. Nobody
@@ -132,7 +135,7 @@ def tables_of_pairs(pairs: Sequence[Pair], *, projected: bool) -> Iterator[str]:
         modes.setdefault((pair.mode, pair.way), []).append(pair)
     tables: dict[tuple[object, ...], list[tuple[str, str]]] = {}
     for name, here in modes.items():
-        if not all(map(_right, here)):
+        if len(here) > 1 and not all(map(_right, here)):
             verdicts = tuple((pair.output, pair.input, pair.verdict) for pair in here)
             tables.setdefault(verdicts, []).append(name)
     for names in tables.values():
@@ -170,8 +173,8 @@ def _right(pair: Pair) -> bool:
 
 def _cell(pair: Pair | None) -> str:
     if pair is None:
-        return _WORDS[Verdict.PASS]
-    word = _WORDS[pair.verdict]
+        return PAIR_WORDS[Verdict.PASS]
+    word = PAIR_WORDS[pair.verdict]
     digits = ".0e" if _right(pair) else ".2g"
     errors = (f"{error:{digits}}" if error else "0" for error in (pair.relative, pair.norm))
     return f"{word} {', '.join(errors)}" if pair.compared else word
@@ -302,8 +305,9 @@ class Report:
     comparisons, and may fail as well, since `thorough` is set, or an order or modes are given."""
     pairs: Sequence[Pair] = ()
     """Of each mode that does not pass, every pair of an output and an input: which are wrong, and
-    which are right. It is empty where there is but one pair, where no comparison disagrees, and
-    where several points are checked, each of which has its own."""
+    which are right, and in full mode the errors of its entries. It is empty where there is but one
+    pair along random directions, where no comparison disagrees, and where several points are
+    checked, each of which has its own."""
     points: Mapping[str, Report] = field(default_factory=dict)
     """The reports by the name of the point, where several points are checked (`points=`)."""
     left_out: Sequence[str] = ()
@@ -334,6 +338,11 @@ class Report:
         """Returns the findings: first those that fail, then those that stayed open, then notes."""
         order = [Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PASS]
         return sorted(self.findings, key=lambda finding: order.index(finding.verdict))
+
+    @property
+    def worst(self) -> Entry | None:
+        """Returns the entry that is off by most; `None` where none is kept."""
+        return max(self.entries, key=attrgetter("excess"), default=None)
 
     @property
     def headline(self) -> str:
@@ -391,8 +400,12 @@ class Report:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        """Returns the report as a notebook shows it."""
-        return f"<pre>{html.escape(str(self))}</pre>"
+        """Returns the report as a notebook shows it, with pictures of what is wrong."""
+        text = f"<pre>{html.escape(str(self))}</pre>"
+        if self.verdict is Verdict.PASS:
+            return text
+        worst = None if self.worst is None else _plain(self.worst, steps=True)
+        return text + pictures(worst, [("", plain(pair)) for pair in self.pairs])
 
     @property
     def deciding(self) -> list[str]:
@@ -439,7 +452,7 @@ class Report:
             "schema": "adjudge/1",
             **{name: plain(getattr(self, name)) for name in names},
             "findings": [{**found.to_dict(), "text": text_of(found)} for found in self.findings],
-            "entries": [_plain(entry) for entry in self.entries],
+            "entries": [_plain(entry, steps=entry is self.worst) for entry in self.entries],
             "pairs": plain(tuple(self.pairs)),
             "power": {str(error): part for error, part in self.power.items()},
             "stages": {name: count._asdict() for name, count in self.stages.items()},
@@ -457,8 +470,12 @@ class GradcheckError(AdjudgeError, AssertionError, RuntimeError):
         self.report = report
 
 
-def _plain(entry: Entry) -> dict[str, Any]:
+def _plain(entry: Entry, *, steps: bool) -> dict[str, Any]:
+    """Returns an entry as plain data: with the slopes by step, where it is the worst one, which a
+    reader wants to see.
+    """
     names = ["mode", "of", "wrt", "output", "input", "automatic", "reference", "error", "allowed"]
+    names += ["steps"] * (steps and bool(entry.steps))
     return {name: plain(getattr(entry, name)) for name in names} | {"method": how(entry.method)}
 
 

@@ -10,16 +10,19 @@ from __future__ import annotations
 import contextvars
 import hashlib
 import importlib.util
+import math
 import pickle
 import threading
 import time
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from adjudge.engine import is_array_like
 from adjudge.errors import AdjudgeError, InputError
 from adjudge.findings import Verdict
-from adjudge.report import Report
+from adjudge.problem import flatten
+from adjudge.report import Report, reproduction
 from adjudge.suites.collect import declared_at
 from adjudge.suites.results import Ending, Place, Result
 from adjudge.verbs import Case
@@ -118,10 +121,30 @@ def judge(task: Task, timeout: float | None = None) -> Result:
 def _judged(task: Task) -> Result:
     start = time.perf_counter()
     try:
-        report = task.found().run(seed=task.seed)
+        case = task.found()
+        report = case.run(seed=task.seed)
     except (Exception, SystemExit) as error:  # whatever the user's code does is a line of the run
         return raised(task, time.perf_counter() - start, error)
-    return judged(task, time.perf_counter() - start, report)
+    result = judged(task, time.perf_counter() - start, report)
+    return result if report else replace(result, script=_script(case, report))
+
+
+def _script(case: Case, report: Report) -> str:
+    """Returns a script that repeats the check; none where it would be too long to be read."""
+    leaves = flatten((case.inputs, case.options.get("kwargs")), "").leaves
+    numbers = sum(math.prod(leaf.shape) for leaf in leaves if is_array_like(leaf))
+    if case.order != 1 or numbers > MOST_NUMBERS:
+        return ""
+    options = {**case.options, "seed": report.provenance.seed}
+    options.pop("executor", None)
+    try:
+        return reproduction(case.f, case.inputs, **options)
+    except Exception:
+        return ""
+
+
+MOST_NUMBERS = 128
+"""A case with more numbers than this has no script: nobody reads them. The value is ours."""
 
 
 def judged(task: Task, seconds: float, report: Report) -> Result:

@@ -36,13 +36,20 @@ function grid(head, lines, numbers = []) {
     make("tbody", {}, ...lines.map((line) => make("tr", {}, ...line.map((text, k) => cell("td", text, k)))))));
 }
 
+function pairTable(inputs, outputs) {
+  return make("div", { class: "scroll" }, make("table", { class: "pairs" },
+    make("thead", {}, make("tr", {}, make("td", {}), ...inputs.map((name) => make("th", { scope: "col" }, name)))),
+    make("tbody", {}, ...outputs.map(([name, cells]) => make("tr", {}, make("th", { scope: "row" }, name),
+      ...cells.map(([verdict, text]) => make("td", { class: verdict }, text)))))));
+}
+
 function pairs(lines) {
   return make("dl", {}, ...lines.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, String(value))]));
 }
 
-function repeat(command) {
+function repeat(command, tag = "code", what = "command") {
   const button = make("button", { type: "button" }, "Copy");
-  const code = make("code", {}, command);
+  const code = make(tag, {}, command);
   const said = make("span", { role: "status", class: "visually-hidden" });
   button.addEventListener("click", async () => {
     try {
@@ -52,7 +59,7 @@ function repeat(command) {
       document.execCommand("copy");
     }
     button.textContent = "Copied";
-    said.textContent = "The command is in the clipboard";
+    said.textContent = `The ${what} is in the clipboard`;
     setTimeout(() => { button.textContent = "Copy"; said.textContent = ""; }, 2000);
   });
   return make("div", { class: "repeat" }, code, button, said);
@@ -73,6 +80,12 @@ function details({ one, index }) {
       ["Entry", "Mode", "Automatic", "Reference", "Difference", "Allowed", "Method"], one.entries, [2, 3, 4, 5]));
     if (one.more) parts.push(make("p", {}, `${one.more} more entries are in the file of the run.`));
   }
+  for (const place of one.pairs ?? []) {
+    const [title, inputs, outputs] = shared[place];
+    section(`Outputs and inputs, ${title}`, pairTable(inputs, outputs));
+  }
+  const drawn = document.getElementById(`pictures-${index}`);
+  if (drawn) parts.push(drawn.content.cloneNode(true));
   if ("matrix" in one) {
     const [head, ...lines] = shared[one.matrix];
     section("Modes and ways", grid(head, lines));
@@ -83,6 +96,10 @@ function details({ one, index }) {
   if ("target" in one) about.unshift(["declared in", `${shared[one.target]}, ${one.variable}`]);
   if (one.command) section("Repeat it", repeat(one.command), pairs(about));
   else section("Repeat it with the same seed", pairs(about));
+  if (one.script) {
+    parts.push(make("details", { class: "script" }, make("summary", {}, "A script that repeats it, its arrays bit by bit"),
+      repeat(one.script, "pre", "script")));
+  }
   if ("settings" in one) {
     const stages = shared[one.stages];
     const power = shared[one.power];

@@ -23,6 +23,7 @@ from typing import Any
 from adjudge._version import __version__
 from adjudge.errors import InputError
 from adjudge.findings import Verdict
+from adjudge.report import PAIR_WORDS, pictures
 from adjudge.suites.results import Ending, Result, RunReport, visible
 
 HERE = Path(__file__).parent
@@ -39,6 +40,13 @@ traceback may have any length, and the page of thousands of cases must stay one 
 and the next number are ours."""
 MOST_ENTRIES = 40
 """The number of entries of a case that the page holds."""
+FEWEST_ENTRIES = 2
+"""The number of entries of a case for which there is no picture any more."""
+MOST_PICTURES = 200
+"""The number of cases, the worst first, of which the page has pictures, scripts and many entries,
+so that a run of thousands of failures stays a page that opens."""
+WIDEST_TABLE = 12
+"""A table of pairs with more inputs than this shows those columns that are not right."""
 MOST_FINDINGS = 8
 """The number of findings of a case that the page holds. A check at thirty points may have one at
 each, and those of the first points say what the others repeat."""
@@ -64,7 +72,7 @@ def page(
     known = excused or {}
     results = sorted(report.results, key=lambda result: WORST_FIRST.index(result.kind))
     data = _Data(report.seed, file)
-    cases = _visible([data.add(result) for result in results])
+    cases = _visible([data.add(k, result) for k, result in enumerate(results)])
     # A text cannot end the element or open a comment in it where it has none of these characters.
     everything = {"cases": cases, "shared": _visible(data.values)}
     text = json.dumps(everything, separators=(",", ":"), allow_nan=False)
@@ -80,7 +88,9 @@ def page(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("page.html").render(
+    return environment.get_template(
+        "page.html"
+    ).render(
         title=_title(report),
         rows=_visible([_row(result, known.get(result.name, "")) for result in results]),
         kinds=[(kind, counts[kind]) for kind in WORST_FIRST if counts[kind]],
@@ -89,6 +99,11 @@ def page(
         seconds=f"{report.seconds:.1f}",
         version=__version__,
         data=Markup(text),  # noqa: S704 escaped above
+        pictures=[
+            (k, Markup(drawn))  # noqa: S704 its texts are escaped
+            for k, drawn in enumerate(map(_pictures, results[:MOST_PICTURES]))
+            if drawn
+        ],
         script=Markup(code),  # noqa: S704 a file of this package
         style=Markup(look),  # noqa: S704 a file of this package
         policy=f"default-src 'none'; base-uri 'none'; form-action 'none'; "
@@ -210,19 +225,21 @@ def _worst_entry(report: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Returns the entry that is off by most; of a case that passed none is."""
     if report["verdict"] == Verdict.PASS:
         return None
-    return max((entry for _, entry in _entries(report)), key=_excess, default=None)
+    return max((entry for _, entry in _with_point(report, "entries")), key=_excess, default=None)
 
 
-def _entries(report: Mapping[str, Any], at: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yields the entries of a report, or of those of its points that decide something, with the
-    point.
+def _with_point(
+    report: Mapping[str, Any], what: str, at: str = ""
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yields what a report has under this name, or those of its points that decide something, with
+    the point.
     """
     points = report.get("points")
     if not points:
-        yield from ((at, entry) for entry in report["entries"])
+        yield from ((at, one) for one in report.get(what, ()))
     for point, part in (points or {}).items():
         if not part["silent"]:
-            yield from _entries(part, point)
+            yield from _with_point(part, what, point)
 
 
 def _name(entry: Mapping[str, Any]) -> str:
@@ -270,13 +287,14 @@ class _Data:
             self.values.append(value)
         return place
 
-    def add(self, result: Result) -> dict[str, Any]:
-        """Returns what the page's script needs of a case: its sort keys and its details."""
+    def add(self, k: int, result: Result) -> dict[str, Any]:
+        """Returns what the page's script needs of case `k`: its sort keys and its details."""
         report = result.report
         data: dict[str, Any] = {
             "key": self._keys(result),
             "seed": result.seed,
             "command": self._command(result),
+            "script": result.script if k < MOST_PICTURES else "",
         }
         if result.file:
             data["file"] = self.shared(result.file)
@@ -289,12 +307,16 @@ class _Data:
         if report is None:
             data["text"] = _cut(result.details)
         if report is not None:
-            data |= self._judged(report)
+            data |= self._judged(report, MOST_ENTRIES if k < MOST_PICTURES else FEWEST_ENTRIES)
         return {key: value for key, value in data.items() if value not in ("", [])}
 
-    def _judged(self, report: Mapping[str, Any]) -> dict[str, Any]:
+    def _judged(self, report: Mapping[str, Any], most: int) -> dict[str, Any]:
         passed = report["verdict"] == Verdict.PASS
-        entries = [] if passed else sorted(_entries(report), key=lambda one: -_excess(one[1]))
+        entries = (
+            []
+            if passed
+            else sorted(_with_point(report, "entries"), key=lambda one: -_excess(one[1]))
+        )
         modes = list(report["modes"])
         ways = report.get("ways") or ({"": report["modes"]} if len(modes) > 1 else {})
         matrix = [[way, *(row.get(mode, "–") for mode in modes)] for way, row in ways.items()]
@@ -310,8 +332,9 @@ class _Data:
                 for found in findings[:MOST_FINDINGS]
             ],
             "further": max(0, len(findings) - MOST_FINDINGS),
-            "entries": [_cells(at, entry) for at, entry in entries[:MOST_ENTRIES]],
-            "more": max(0, len(entries) - MOST_ENTRIES),
+            "entries": [_cells(at, entry) for at, entry in entries[:most]],
+            "more": max(0, len(entries) - most),
+            "pairs": [self.shared(one) for one in _pairs(report)],
             "matrix": self.shared([["", *modes], *matrix]) if matrix else "",
             "points": [
                 [name, part["silent"] or part["verdict"], _first(part)]
@@ -357,6 +380,46 @@ class _Data:
         if result.name == target:  # alone it has another name, and so another seed
             return ""
         return f"adjudge check {_quoted(target)} --seed {self.seed}"
+
+
+def _pairs(report: Mapping[str, Any]) -> Iterator[list[Any]]:
+    """Yields for each mode a title, the inputs, and for each output its name and cells, which hold
+    a verdict and the relative error of that pair. One pair alone is no table.
+    """
+    tables: dict[str, dict[tuple[str, str], Mapping[str, Any]]] = {}
+    for at, one in _with_point(report, "pairs"):
+        title = ", ".join(filter(None, (one["mode"], one["way"], at and f"at {at}")))
+        tables.setdefault(title, {})[one["output"], one["input"]] = one
+    for title, pairs in tables.items():
+        wrong = {key for key, one in pairs.items() if one["verdict"] not in (None, Verdict.PASS)}
+        outputs = list(dict.fromkeys(output for output, _ in pairs))
+        inputs = list(dict.fromkeys(given for _, given in pairs))
+        if len(inputs) > WIDEST_TABLE:
+            inputs = [given for given in inputs if given in {name for _, name in wrong}]
+        if len(outputs) > MOST_ENTRIES:
+            outputs = [output for output in outputs if output in {name for name, _ in wrong}]
+        rows = [
+            [output, [_cell(pairs.get((output, given))) for given in inputs[:WIDEST_TABLE]]]
+            for output in outputs[:MOST_ENTRIES]
+        ]
+        if len(pairs) > 1 and rows:
+            yield [title, inputs[:WIDEST_TABLE], rows]
+
+
+def _cell(pair: Mapping[str, Any] | None) -> list[str]:
+    if pair is None or pair["verdict"] is None:
+        return ["", PAIR_WORDS[None]]
+    relative = f"{_float(pair['relative']):.2g}".replace("inf", "∞")
+    sign = "≤ " if pair["verdict"] == Verdict.PASS else ""
+    return [pair["verdict"], f"{PAIR_WORDS[Verdict(pair['verdict'])]} {sign}{relative}"]
+
+
+def _pictures(result: Result) -> str:
+    """Returns the pictures of a case that did not pass, as markup whose texts are escaped."""
+    report = result.report
+    if report is None or report["verdict"] == Verdict.PASS:
+        return ""
+    return pictures(_visible(_worst_entry(report)), _visible([*_with_point(report, "pairs")]))
 
 
 def _first(report: Mapping[str, Any]) -> str:

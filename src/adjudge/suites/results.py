@@ -74,6 +74,8 @@ class Result:
     file: str = ""
     """The file with the line at which the case is made, if it has one."""
     line: int = 0
+    script: str = ""
+    """A script that repeats the check of a case that did not pass, where its arrays are short."""
 
     @property
     def kind(self) -> str:
@@ -94,6 +96,7 @@ class Result:
             "file": self.file,
             "line": self.line,
             "report": self.report,
+            **({"script": self.script} if self.script else {}),
         }
 
     @classmethod
@@ -112,6 +115,7 @@ class Result:
             None if place is None else Place(place["target"], place["key"]),
             data["file"],
             data["line"],
+            data.get("script", ""),
         )
 
 

@@ -175,6 +175,7 @@ def test_pairs_are_plain_data_of_a_report():
     data = json.loads(json.dumps(report.to_dict()))
 
     assert len(data["pairs"]) == 9
+    assert np.allclose(data["pairs"][0].pop("errors"), np.eye(3) / 2)
     assert data["pairs"][0] | {"relative": 0.5, "norm": 0.5} == {
         "mode": "R", "output": "out[0]", "input": "inputs[0]", "verdict": "FAIL", "compared": 9,
         "relative": 0.5, "norm": 0.5, "way": "",

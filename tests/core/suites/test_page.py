@@ -4,6 +4,7 @@ import builtins
 import json
 import shlex
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -274,6 +275,20 @@ def test_many_cases_stay_small():
     assert len(page(RunReport(results, 1, 0.0)).encode()) < 500 * 1300
 
 
+def test_thousands_of_failures_stay_a_page_that_opens():
+    x = np.linspace(0.3, 1.2, 30)
+    rule = ByHand(lambda x: np.cumsum(x**2), vjp=lambda x, w: np.cumsum(w[::-1])[::-1] * x)
+    wrong = examine(rule, x, mode="full", seed=1).to_dict()
+    script = "adjudge.examine(f, inputs)\n" * 150
+    results = [replace(result(f"case {k}", wrong), script=script) for k in range(400)]
+
+    first, more = (page(RunReport(results[:count], 1, 0.0)) for count in (200, 400))
+
+    assert first.count('<template id="pictures-') == more.count('<template id="pictures-') == 200
+    each = (len(more.encode()) - len(first.encode())) / 200
+    assert len(first.encode()) + 4800 * each < 10_000_000
+
+
 def test_known_failures_and_cases_that_were_not_begun_are_named(report):
     again = RunReport(report.results, 1, 0.0, ["later"])
 
@@ -325,5 +340,6 @@ def test_bad_input_is_an_error_before_the_work(folder, capsys, monkeypatch):
 def test_a_notebook_shows_texts_escaped(hostile):
     f = ByHand(np.sin, vjp=lambda x, w: w)
     f.__name__ = "<b>"
-    for one in (hostile, examine(f, np.ones(1), seed=0)):
-        assert {tag for tag, _ in Parsed(one._repr_html_()).elements} == {"pre"}
+    drawn = {"pre", "h2", "div", "figure", "figcaption", "bdi", "svg", "path", "rect", "text"}
+    for one, tags in ((hostile, {"pre"}), (examine(f, np.ones(1), seed=0), drawn)):
+        assert {tag for tag, _ in Parsed(one._repr_html_()).elements} == tags
