@@ -26,14 +26,14 @@ def junit(report: RunReport, excused: Mapping[str, str] | None = None) -> str:
         excused: The names of cases whose failure is known, with the reason. They are skipped.
     """
     known = excused or {}
-    counted = [result for result in report.results if result.name not in known]
+    wrong = [result for result in report.results if result.verdict is not Verdict.PASS]
+    counted = [result for result in wrong if result.name not in known]
     errors = sum(result.ending is not Ending.JUDGED for result in counted)
-    wrong = sum(result.verdict is not Verdict.PASS for result in counted)
     counts = {
         "tests": len(report.results) + len(report.skipped),
-        "failures": wrong - errors,
+        "failures": len(counted) - errors,
         "errors": errors,
-        "skipped": len(report.results) - len(counted) + len(report.skipped),
+        "skipped": len(wrong) - len(counted) + len(report.skipped),
     }
     attributes = {key: str(value) for key, value in counts.items()}
     attributes |= {"name": "adjudge", "time": f"{report.seconds:.3f}"}
