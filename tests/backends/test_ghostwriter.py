@@ -79,6 +79,9 @@ TORCH = """
     def metric(x):
         return x.detach() ** 2
 
+    def steps(x):
+        return torch.floor(x) + 0 * x
+
     def parse(text: str):
         raise AssertionError("called")
 """
@@ -107,8 +110,8 @@ JAX = """
     def logarithm(x):
         return jnp.log(x)
 
-    def pick(key, x):
-        return jax.random.normal(key) * x
+    def never(x):
+        return x * jnp.nan
 """
 
 
@@ -140,6 +143,7 @@ def test_functions_modules_and_autograd_functions_of_torch(written):
     assert {
         "count": "it returns no array of floating-point numbers",
         "metric": "no derivative of it is recorded: its outputs are detached",
+        "steps": "its value does not change with its inputs there",
         "parse": "no inputs were found for it",
     } == {one.name: one.reason for one in result.left_out}
     outcome.assert_outcomes(passed=len(RIGHT), failed=len(WRONG))
@@ -163,7 +167,9 @@ def test_custom_rules_and_compiled_functions_of_jax(written):
 
     assert ["logarithm"] == labels(result, Verdict.PASS)
     assert ["cube", "quart"] == labels(result, Verdict.FAIL)
-    assert ["pick"] == [one.name for one in result.left_out]
+    assert {"never": "its values are not finite at any input that was tried"} == {
+        one.name: one.reason for one in result.left_out
+    }
     outcome.assert_outcomes(passed=1, failed=2)
 
 

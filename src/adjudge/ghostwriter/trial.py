@@ -133,7 +133,8 @@ class _Trial:
             first = f"{type(error).__name__}: {error}".partition("\n")[0]
             self._note(1, f"no inputs were found for it ({first.rstrip(': ')})")
             return None
-        # a change of 1e-3 is seen in the values, unless it is lost in their rounding
+        # A change of 1e-6 is seen in the values, unless it is lost in their rounding. A larger one
+        # would take some number of a large array across a step of floor.
         if moved is None or all(map(partial(np.allclose, rtol=1e-9, atol=0), values, moved)):
             self._note(4, "its value does not change with its inputs there")
             return None
@@ -159,7 +160,7 @@ class _Trial:
         if not self.backend.arrays.is_differentiable(array):
             return array
         host = self.backend.arrays.to_host(array)
-        return self.backend.arrays.from_host(host * (1 + 1e-3) + 1e-4, array)
+        return self.backend.arrays.from_host(host * (1 + 1e-6) + 1e-7, array)
 
     def _values(self, function: Function, call: Call, arrays: Arrays) -> list[Any] | None:
         args, kwargs = arguments(call, arrays)
