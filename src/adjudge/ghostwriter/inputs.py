@@ -123,7 +123,7 @@ def examples(doc: str, name: str) -> Iterator[Call]:
     for block in blocks:
         try:
             body = ast.parse(block.source).body
-        except SyntaxError:
+        except (SyntaxError, ValueError):  # no Python, or a null byte
             continue
         for statement in body:
             for node in ast.walk(statement):
@@ -191,27 +191,24 @@ def _made(node: ast.Call, known: dict[str, Any]) -> Any:
     maker = _last(node.func)
     given = [one.value for one in (_read(arg, known) for arg in node.args) if _constant(one)]
     named = {one.arg: _read(one.value, known) for one in node.keywords}
+    constants = {key: one.value for key, one in named.items() if _constant(one)}
     if maker in EXACT:
         return Values(given[0]) if given and _numbers(given[0]) else UNKNOWN
     whole = [one for one in given if isinstance(one, int)]
-    whole += [one.value for key, one in named.items() if key in ("low", "high") and _constant(one)]
-    tuples = [one for one in given if isinstance(one, tuple | list)]
-    tuples += [
-        one.value if isinstance(one.value, tuple | list) else (one.value,)
-        for key, one in named.items()
-        if key in ("size", "shape") and _constant(one)
-    ]
-    if maker == "randint" and whole and tuples:
-        low, high = whole[:2] if len(whole) > 1 else (0, whole[0])
-        return Numbers(low, high, tuple(tuples[0]), whole=True)
-    if maker == "full" and whole and tuples:
-        return Numbers(whole[0], whole[0] + 1, tuple(tuples[0]), whole=True)
+    bounds = whole + [constants[key] for key in ("low", "high") if key in constants]
+    sized = [constants[key] for key in ("size", "shape") if key in constants]
+    sized = [one if isinstance(one, tuple | list) else (one,) for one in sized]
+    sized += [one for one in given if isinstance(one, tuple | list)]
+    shapes = [tuple(one) for one in sized if all(isinstance(size, int) for size in one)]
+    if maker == "randint" and bounds and shapes:
+        low, high = bounds[:2] if len(bounds) > 1 else (0, bounds[0])
+        return Numbers(low, high, shapes[0], whole=True)
+    if maker == "full" and whole and shapes:
+        return Numbers(whole[0], whole[0] + 1, shapes[0], whole=True)
     if maker in MAKERS:
-        shape = tuple(tuples[0]) if tuples else tuple(whole)
+        shape = shapes[0] if shapes else tuple(whole)
         shape = (3, 3) if maker == "eye" else shape[-1:] if maker == "linspace" else shape
-        if all(isinstance(one, int) for one in shape):
-            return Numbers(*MAKERS[maker], shape)
-        return UNKNOWN
+        return Numbers(*MAKERS[maker], shape)
     if isinstance(node.func, ast.Attribute):
         held = _read(node.func.value, known)
         if maker == "random_" and isinstance(held, Numbers) and whole:
@@ -259,6 +256,8 @@ BROADCAST: dict[int, tuple[tuple[tuple[int, ...], ...], ...]] = {
 MOST_CALLS = 600
 
 ARRAY, INTEGERS = object(), object()
+ARRAYS = re.compile(r"Array|Tensor|ndarray|Numeric")
+"""Annotations of arrays."""
 NO_ARRAYS = re.compile(
     r"(path|file|filename|fname|url|directory|folder|module|model|net|optimizer|fn|f|func|fun|"
     r"function|callback|dataset|loader|prng_key|cls|device|dtype|.*_(fn|func|path|file))$"
@@ -290,8 +289,8 @@ def search(parameters: Sequence[Parameter]) -> Iterator[Call]:
     for several in range(3) if any(one.several for one in parameters) else (0,):
         more = [Parameter(f"x{k + 1}") for k in range(several + 1)] if several or not needed else []
         if not needed and not any(one.several for one in parameters):
-            # nothing is required: the first parameters may be arrays all the same
-            more = [one for one in parameters if not one.keyword][:1]
+            # nothing is required, as in a function that configures; is the first one an array?
+            more = [one for one in parameters[:1] if re.search(ARRAYS, one.annotation)]
         chosen = [*needed, *more]
         names = [one for one in chosen if not one.keyword], [one for one in chosen if one.keyword]
         for mixed, assignment in itertools.product((False, True), _assignments(chosen)):
@@ -328,10 +327,10 @@ def _assignments(parameters: Sequence[Parameter]) -> list[tuple[Any, ...]]:
 def _choices(parameter: Parameter) -> list[Any]:
     text = parameter.annotation
     hinted = [one for name, them in CONSTANTS if re.fullmatch(name, parameter.name) for one in them]
-    if re.search(r"Array|Tensor|ndarray|Numeric", text):
+    if re.search(ARRAYS, text):
         return [ARRAY, INTEGERS] if INTEGER_ARRAYS.search(parameter.name) else [ARRAY]
-    if literal := re.search(r"Literal\[([^\]]*)\]", text):
-        return list(ast.literal_eval(f"({literal[1]},)"))
+    if "Literal[" in text:
+        return re.findall(r"""["'](\w+)["']""", text)
     if re.search(r"[Tt]uple\[|Sequence\[|[Ll]ist\[|\bsize\b", text):
         return [*[one for one in hinted if isinstance(one, tuple)], (3, 3), (1, 1), 3]
     if re.search(r"\bbool\b", text):

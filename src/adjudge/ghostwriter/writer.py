@@ -116,7 +116,7 @@ def _in_a_process(
 ) -> Iterator[Found | LeftOut]:
     # Threads of frameworks do not survive a fork.
     context = multiprocessing.get_context("spawn")
-    pool = pebble.ProcessPool(1, initializer=backend_named, initargs=(engine,), context=context)
+    pool = pebble.ProcessPool(1, initializer=_begin, initargs=(engine,), context=context)
     try:
         futures = {
             one: pool.schedule(judged, (one, engine), timeout=timeout)
@@ -128,6 +128,11 @@ def _in_a_process(
     finally:
         pool.stop()  # type: ignore[no-untyped-call]
         pool.join()
+
+
+def _begin(engine: str) -> None:
+    """Prepares a process: what is imported here is no part of a function's time."""
+    backend_named(engine)
 
 
 def _outcome(subject: Subject, future: Future[Found | LeftOut], timeout: float) -> Found | LeftOut:

@@ -124,6 +124,12 @@ def test_a_search_tries_shapes_domains_and_constants():
     assert len({str(call) for call in calls}) == len(calls)
 
 
+def test_a_function_that_needs_nothing_is_called_only_where_it_says_that_it_takes_an_array():
+    assert list(search([Parameter("level", required=False)])) == []
+    assert list(search([Parameter("level", "str | None", required=False)])) == []
+    assert next(search([Parameter("x", "Array", required=False)])).arrays
+
+
 def test_a_constructor_is_given_constants():
     needed = [Parameter("in_features", "int"), Parameter("bias", "bool", required=False)]
 
