@@ -655,10 +655,10 @@ def _moments(values: Array, held: NDArray[np.bool_]) -> tuple[Array, Array, Arra
 
 
 def random_probes(
-    problem: Problem, space: Space, letter: str, random: np.random.Generator
+    problem: Problem, space: Space, letter: str, random: np.random.Generator, *, few: bool = False
 ) -> list[Vector]:
     """Returns random probes of one leaf of `space` each, or of all leaves together where there are
-    many of them.
+    many of them. With `few` no leaf has more than two.
     """
     leaves = [part for part in space.slices if part.stop > part.start]
     parts = leaves if len(leaves) <= FEW_LEAVES else [slice(0, space.size)]
@@ -668,8 +668,8 @@ def random_probes(
         scales = [scale(problem.origin[part]) for part in problem.X.slices]
         lengths = 2.0 ** np.round(np.log2(np.concatenate([*scales, np.zeros(0)])))
     found = []
-    each = 2 if problem.X.size + space.size >= limits().many else max(2, LEAF_PROBES // len(parts))
-    for part in parts * each:
+    few = few or problem.X.size + space.size >= limits().many
+    for part in parts * (2 if few else max(2, LEAF_PROBES // len(parts))):
         probe = np.zeros(space.size)
         probe[part] = random_entries(random, part.stop - part.start) * lengths[part]
         found.append(probe)

@@ -131,7 +131,10 @@ class _LowPrecision:
         coarsest = max((*X.leaves, *Y.leaves), key=lambda leaf: leaf.eps)
         self.nothing = LowPrecisionResult(letter + problem.modes_taken, coarsest.info.dtype)
         random = generator(seed, Stream.NARROW_DTYPE)
-        self.probes = random_probes(problem, self.by, letter, random) if self.by.size else []
+        few = self.eps <= COARSE_EPS  # the rounding of sixteen bits is averaged over more
+        self.probes = (
+            random_probes(problem, self.by, letter, random, few=few) if self.by.size else []
+        )
         lengths = problem.length_scales if letter == "R" else np.ones(Y.size)
         self.sides = Sides(self.of, self.probes, lengths)
 
