@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
-from types import BuiltinFunctionType, CellType, ModuleType
+from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from adjudge.engine import (
@@ -184,9 +184,9 @@ def _variables(f: object) -> Mapping[str, Any]:
     """Returns the variables that a function reads from outside, or the attributes of an object."""
     if isinstance(f, partial):
         return {"func": f.func, **{f"args[{k}]": a for k, a in enumerate(f.args)}, **f.keywords}
-    if inspect.ismethod(f):
+    if isinstance(f, MethodType):
         return {"self": f.__self__, **_variables(f.__func__)}
-    if inspect.isfunction(f):
+    if isinstance(f, FunctionType):
         around = {name: f.__globals__.get(name) for name in f.__code__.co_names}
         cells = zip(f.__code__.co_freevars, f.__closure__ or (), strict=True)
         code, defaults = f.__code__, f.__defaults__ or ()
@@ -197,9 +197,7 @@ def _variables(f: object) -> Mapping[str, Any]:
         return {str(key): value for key, value in f.items()}
     if isinstance(f, list | tuple):
         return {f"[{k}]": value for k, value in enumerate(f)}
-    if inspect.ismodule(f) or inspect.isclass(f):
-        return {}
-    return getattr(f, "__dict__", {})
+    return {} if isinstance(f, ModuleType | type) else getattr(f, "__dict__", {})
 
 
 def _content(cell: CellType) -> Any:
