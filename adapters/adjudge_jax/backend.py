@@ -6,7 +6,7 @@ import importlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 import jax
@@ -78,7 +78,7 @@ class JaxArrays(ArrayOperations):
         return bool(jnp.issubdtype(array.dtype, jnp.inexact))
 
     def is_complex(self, array: Array) -> bool:
-        return bool(jnp.issubdtype(array.dtype, jnp.complexfloating))
+        return _is_complex(array.dtype)
 
     def to_host(self, array: Array, like: Array | None = None) -> HostArray:
         try:
@@ -192,9 +192,14 @@ def _zeros_like(leaf: Array) -> Array:
     return _put(np.zeros(leaf.shape, np.dtype(leaf.dtype)), leaf)
 
 
+@cache
+def _is_complex(dtype: Any) -> bool:
+    return bool(jnp.issubdtype(dtype, jnp.complexfloating))
+
+
 def _conjugate(array: Array) -> Array:
     """Returns the complex conjugate, for which JAX compiles a program for real numbers as well."""
-    return jnp.conj(array) if jnp.issubdtype(array.dtype, jnp.complexfloating) else array
+    return jnp.conj(array) if _is_complex(array.dtype) else array
 
 
 def _devices() -> list[Any]:
