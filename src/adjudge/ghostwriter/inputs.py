@@ -108,8 +108,10 @@ MAKERS = {
 }
 """Functions of array libraries that make an array, and the range of the numbers that we put there.
 """
-EXACT = ("tensor", "array", "asarray", "Tensor", "FloatTensor", "LongTensor")
+EXACT = ("tensor", "array", "asarray", "Tensor")
+"""Those that make an array of the numbers that they are given."""
 UNKNOWN = object()
+"""What an expression stands for that cannot be read."""
 
 
 def examples(doc: str, name: str) -> Iterator[Call]:
@@ -254,8 +256,11 @@ BROADCAST: dict[int, tuple[tuple[tuple[int, ...], ...], ...]] = {
 }
 """Further shapes for two and three arrays. The lists are ours."""
 MOST_CALLS = 600
+"""So many calls of a function are tried. The number is ours: it leaves room for all shapes and
+domains of two arrays, and for a few constants."""
 
 ARRAY, INTEGERS = object(), object()
+"""What a parameter may be beside a constant: an array, or one of whole numbers."""
 ARRAYS = re.compile(r"Array|Tensor|ndarray|Numeric")
 """Annotations of arrays."""
 NO_ARRAYS = re.compile(
