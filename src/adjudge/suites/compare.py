@@ -69,7 +69,7 @@ def repeated(before: Result, after: Result) -> list[str]:
     """
     lines: list[str] = []
     for key, value in before.to_dict().items():
-        if key in ("name", "seconds", "details", "place", "file", "line"):
+        if key in ("name", "seconds", "details", "place", "file", "line", "script"):
             continue
         lines += _differences(key, value, after.to_dict()[key])
     return lines
