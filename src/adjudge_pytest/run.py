@@ -34,8 +34,6 @@ class Test:
     subtest_failed: bool = False
     seed: int | None = None
     """Of its random arrays and probes, where it has the fixture."""
-    told: list[Any] = field(default_factory=list)
-    """The reports whose subtests have shown them."""
     overdue: str = ""
     """Why its exemption is no longer true."""
     skipped: bool = False
@@ -133,12 +131,10 @@ def section(test: Test, error: BaseException | None) -> str:
     """What stands under a failure: every report that did not pass and is not in the traceback, and
     how to see it again.
     """
-    if test.running:  # a subtest has failed, of the last check
-        test.told += test.reports[-1:]
-        reports = []
-    else:
+    reports = []
+    if not test.running:  # then it is a subtest, which has raised its report
         # Doors raise a copy of the report, with another name for the function.
-        shown = [one.findings for one in (*raised(error), *test.told)]
+        shown = [one.findings for one in raised(error)]
         reports = [one for one in test.reports if not any(one.findings is f for f in shown)]
     lines = [str(report) for report in reports[:MOST_REPORTS]]
     if len(reports) > MOST_REPORTS:

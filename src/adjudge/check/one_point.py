@@ -28,7 +28,7 @@ from adjudge.check.options import Options, Settings, problem_of, settings_of
 from adjudge.check.surroundings import judged_with_replay, noticed, surroundings
 from adjudge.check.unchecked import Extend, with_flat_inputs, with_what_f_closes_over
 from adjudge.engine import ByHand
-from adjudge.findings import Beyond, Entry, Finding, Outcome, Verdict, worst
+from adjudge.findings import Beyond, Entry, Finding, Outcome, Pair, Verdict, worst
 from adjudge.jacobian import ERRORS, Tally
 from adjudge.problem import Problem, observe, over_reverse
 from adjudge.report import Report, StageCount, combined, place
@@ -205,6 +205,7 @@ def report_of(
         for mode, verdict in row.items():
             modes[mode] = combined([modes[mode], verdict]) if mode in modes else verdict
     tallies: list[Tally] = []
+    pairs: list[Pair] = []
     verdicts: list[Verdict] = []
     # The judgement of a second derivative repeats some findings about the first.
     findings: dict[Finding, None] = {}
@@ -216,6 +217,7 @@ def report_of(
     counts["probes"] = 0
     for outcome in outcomes:
         tallies += outcome.tallies
+        pairs += outcome.pairs
         verdicts.append(outcome.verdict)
         findings |= dict.fromkeys(outcome.findings)
         beyond |= outcome.beyond
@@ -230,8 +232,8 @@ def report_of(
             stages[stage] = StageCount(before.reached + reached, decided)
     entries: list[Entry] = []
     finest = 0.0
-    pairs = [pair for outcome in outcomes for pair in outcome.pairs]
-    pairs = [pair for pair in pairs if modes[pair.mode] is not Verdict.PASS]
+    if pairs:
+        pairs = [pair for pair in pairs if modes[pair.mode] is not Verdict.PASS]
     for tally in tallies:
         entries += tally.wrong + tally.spurious + tally.detached + tally.missing + tally.open
         finest = max(finest, tally.resolution)

@@ -637,9 +637,12 @@ class _Case:
             if not self.probes.full:
                 self._trace_failures(self.work)
             self._trace_suspects(self.work)
-            names = [leaf.name for leaf in self.problem.X.leaves]
-            for tally in self.table.tallies.values():  # the worst entry of the first input leads
-                tally.wrong.sort(key=lambda one: one.input in names and names.index(one.input))
+            # The first input leads, by its worst entry.
+            order = {leaf.name: j for j, leaf in enumerate(self.problem.X.leaves)}
+            for tally in self.table.tallies.values():
+                tally.wrong.sort(
+                    key=lambda e: (order.get(e.input, len(order)), e.projected, -e.excess)
+                )
 
     def _trace_failures(self, work: SearchWork) -> None:
         """Finds the wrong entries themselves behind failed projections of each mode."""
@@ -705,7 +708,7 @@ class _Case:
                 found.findings += self._coarse_agreement(tally)
                 found.tallies.append(tally)
                 found.modes[tally.mode] = mode_verdict(tally, found.findings)
-                if table.pairs is not None and not tally.nothing_to_tell:
+                if table.pairs is not None and found.modes[tally.mode] is not Verdict.PASS:
                     wrong = [*tally.wrong, *tally.spurious, *tally.detached, *tally.missing]
                     failed = tally.failed > 0
                     found.pairs += table.pairs.of(tally.mode, wrong, failed=failed)

@@ -76,6 +76,14 @@ def test_a_right_check_has_none(mode):
         assert report.pairs == ()
 
 
+def test_a_right_check_sums_nothing_up(monkeypatch):
+    monkeypatch.delattr(pairs.Pairs, "sum_up")
+
+    assert adjudge.examine(rule(), INPUTS, modes=["R", "F"], seed=0)
+    with pytest.raises(AttributeError):
+        adjudge.examine(rule((0, 0)), INPUTS, modes=["R", "F"], seed=0)
+
+
 def test_one_pair_alone_is_no_table():
     wrong = ByHand(np.sin, vjp=lambda x, w: 2 * w * np.cos(x))
 
@@ -145,6 +153,21 @@ def test_what_is_open_is_not_wrong():
     assert report.verdict is Verdict.INCONCLUSIVE
     assert [pair.verdict for pair in report.pairs] == [
         Verdict.INCONCLUSIVE, Verdict.PASS, Verdict.PASS, Verdict.PASS
+    ]  # fmt: skip
+
+
+def test_what_is_open_is_not_wrong_beside_what_is():
+    def versine(x, y):
+        return (1 - np.cos(x)) / x**2, y**2
+
+    def vjp(x, y, w):
+        return w[0] * (np.sin(x) / x**2 - 2 * (1 - np.cos(x)) / x**3), 3 * y * w[1]
+
+    inputs = np.array([0.001, 0.002]), np.ones(2)
+    report = adjudge.examine(ByHand(versine, vjp=vjp), inputs, seed=0, mode="full")
+
+    assert [pair.verdict for pair in report.pairs] == [
+        Verdict.INCONCLUSIVE, Verdict.PASS, Verdict.PASS, Verdict.FAIL
     ]  # fmt: skip
 
 

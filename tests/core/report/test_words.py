@@ -85,6 +85,21 @@ def test_the_likely_mistake_is_that_of_the_input_named():
         assert "with respect to inputs[1] is 3 times the reference in 15 of 15 entries" in text
 
 
+def test_the_likely_mistake_is_that_of_the_output_named():
+    def vjp(x, w):
+        return 1.001 * w[0] * np.cos(x) - 3 * w[1] * np.sin(x)
+
+    x = np.linspace(0.2, 1.2, 5)
+    for seed in range(10):
+        report = adjudge.examine(
+            ByHand(lambda x: (np.sin(x), np.cos(x)), vjp=vjp), x, seed=seed, mode="full"
+        )
+        detail = report.findings[0].detail
+
+        assert detail.first.output == "out[1]"
+        assert "of out[1] with respect to inputs[0] is 3 times the reference" in detail.mistake
+
+
 def pair(output, given, verdict, mode="R", way=""):
     return Pair(mode, output, given, verdict, int(verdict is not None), 0.25, 0.125, way)
 
@@ -175,7 +190,15 @@ def test_a_lonely_wrong_entry_is_called_so():
     one = adjudge.examine(ByHand(np.sin, vjp=vjp), np.linspace(0, 1, 300), seed=0)
     all_ = adjudge.examine(rule(1, 1, 2), INPUTS, seed=0)
 
+    def two(x, w):
+        g = w * np.cos(x)
+        g[[3, 41]] *= 1.5
+        return g
+
+    both = adjudge.examine(ByHand(np.sin, vjp=two), np.linspace(0, 1, 80), seed=0, mode="full")
+
     assert "no other entry was found to be wrong" in str(one)
+    assert "no other entry" not in str(both)
     assert "no other entry" not in str(all_)
 
 
