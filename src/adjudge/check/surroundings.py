@@ -103,12 +103,13 @@ def surroundings(problem: Problem, f: object, *, highest: bool = False) -> Itera
 
 def _watch(ahead: Ahead, f: object, seen: Generators) -> None:
     """Lets evaluations begin ahead only while f has drawn no random number, and has written into no
-    array that it closes over: the evaluations would meet in these.
+    array that it closes over: the evaluations would meet in these. The random numbers of other
+    processes are their own, and those of this one are drawn by the event loop of a cluster as well.
     """
     before = contents_reached_by(f)
 
     def disturbed() -> InSequence | None:
-        if seen.have_moved():
+        if ahead.same_process and seen.have_moved():
             return InSequence.RANDOM
         return None if contents_reached_by(f) == before else InSequence.WRITES
 

@@ -1,5 +1,6 @@
 """Evaluations that an executor makes at once, with the same verdicts and numbers."""
 
+import random
 import threading
 import time
 import traceback
@@ -123,6 +124,26 @@ def test_processes_give_the_same_numbers(processes):
 
         assert numbers(here) == numbers(there)
         assert notes(there) == []
+
+
+class Restless(Executor):
+    """An executor that draws random numbers of this process, as the event loop of Dask does."""
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def submit(self, fn, /, *args, **kwargs):
+        random.random()  # noqa: S311
+        return self.inner.submit(fn, *args, **kwargs)
+
+
+def test_random_numbers_that_an_executor_draws_are_not_those_of_the_function(processes):
+    here = examine(WRONG, X, seed=3)
+    there = examine(WRONG, X, seed=3, executor=Restless(processes))
+
+    assert notes(there) == []
+    assert numbers(here)[0] is numbers(there)[0]
+    assert numbers(here)[3] == numbers(there)[3]
 
 
 class Inline(Executor):
