@@ -187,6 +187,15 @@ class Trial:
         return any(bool(np.any(c.fails | c.undecided)) for _, c, _ in self.compared)
 
     @property
+    def at_kink(self) -> bool:
+        """Whether all that fails or is open lies between the slopes to both sides of a kink."""
+        for _, comparison, kind in self.compared:
+            decision = decide(comparison, self.columns.slopes(self.column, kind))
+            if np.any(decision.fails | decision.undecided):
+                return False
+        return True
+
+    @property
     def zero(self) -> bool:
         """Whether all automatic values are zero."""
         return all(not np.any(c.automatic) for _, c, _ in self.compared)
@@ -838,7 +847,10 @@ class MeasuredNoise(Stage):
     """Measures the noise of f about the step in use, and widens the error bars by it.
 
     Without it right derivatives of long sums, and of solvers that stop at a tolerance, fail:
-    rounding inside of f exceeds the rounding of its values. Costs up to forty evaluations.
+    rounding inside of f exceeds the rounding of its values. Where all that is left lies between the
+    slopes to both sides of a kink it is not measured: points that lie across kinks scatter as noise
+    does, and of a max pool with ties the longest steps were then believed. Costs up to forty
+    evaluations.
     Standard: the residuals of a polynomial, as in ECnoise (Moré and Wild, SIAM J. Sci. Comput. 33,
     2011); what is done with them is ours.
     """
@@ -847,7 +859,7 @@ class MeasuredNoise(Stage):
     cost = 40
 
     def helps(self, trial: Trial) -> bool:
-        return trial.laddered and trial.left
+        return trial.laddered and trial.left and not trial.at_kink
 
     def apply(self, trial: Trial) -> Trial:
         doubted = _doubted_outputs(trial.columns, trial.compared)
