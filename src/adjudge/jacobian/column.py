@@ -202,7 +202,7 @@ class Columns:
         reference, bar = probes.contract(value)[:pulled], probes.contract_error(error)[:pulled]
         reference, bar = self._known(found, automatic, reference, bar)
         if value.size >= SUMMED_OUTPUTS and found.ladders and not probes.full:
-            bar = self._reaching_sums(found, automatic, reference, bar)
+            reference, bar = self._with_sums(found, automatic, reference, bar)
         return Comparison(
             automatic,
             reference,
@@ -216,21 +216,26 @@ class Columns:
             from_reference=found.from_reference,
         )
 
-    def _reaching_sums(
+    def _with_sums(
         self, found: Column, automatic: Vector, reference: Vector, bar: Vector
-    ) -> Vector:
-        """Returns the error bars of projections that disagree, so wide that they reach what the
-        projection is as one function, where that is another number; see `of_sums`.
+    ) -> tuple[Vector, Vector]:
+        """Returns projections with what each of them is as one function; see `of_sums`.
+
+        Where that is another number than the sum of the outputs, and the automatic value disagrees,
+        the error bar reaches it. Where the sum has no finite bar, it takes its place: among many
+        outputs there is one whose ladder seems to diverge by chance, and without this it left the
+        projection of all of them open.
         """
-        if np.all(np.abs(automatic - reference) <= bar):
-            return bar
+        if np.all(np.isfinite(bar) & (np.abs(automatic - reference) <= bar)):
+            return reference, bar
         w, out = self.probes.cotangent, self.base.uncompared
         w = w if out is None else np.where(out[: w.size], 0.0, w)
         sums = of_projections(self.base, found, w, self.base.Y.slices[: bar.size])
         if sums is None:
-            return bar
-        gap = np.abs(sums.value - reference)
-        return np.where(gap > bar + sums.error, gap + sums.error, bar)
+            return reference, bar
+        gap, open_ = np.abs(sums.value - reference), ~np.isfinite(bar)
+        bar = np.where(gap > bar + sums.error, gap + sums.error, bar)
+        return np.where(open_, sums.value, reference), np.where(open_, sums.error, bar)
 
     def _kept(self, found: Column) -> tuple[Vector, Vector, NDArray[np.bool_]]:
         """Returns an estimate with its error bars, and where f moved; with zeros at the outputs
