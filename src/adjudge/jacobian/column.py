@@ -222,9 +222,10 @@ class Columns:
         """Returns projections with what each of them is as one function; see `of_sums`.
 
         Where that is another number than the sum of the outputs, and the automatic value disagrees,
-        the error bar reaches it. Where the sum has no finite bar, it takes its place: among many
-        outputs there is one whose ladder seems to diverge by chance, and without this it left the
-        projection of all of them open.
+        the error bar reaches it. Where the outputs leave it no finite bar and it disagrees as one
+        function, it takes their place: among many outputs there is one whose ladder seems to
+        diverge by chance, and without this it left a wrong projection of all of them open. What
+        agrees stays open, since the output may have no derivative.
         """
         if np.all(np.isfinite(bar) & (np.abs(automatic - reference) <= bar)):
             return reference, bar
@@ -233,9 +234,10 @@ class Columns:
         sums = of_projections(self.base, found, w, self.base.Y.slices[: bar.size])
         if sums is None:
             return reference, bar
-        gap, open_ = np.abs(sums.value - reference), ~np.isfinite(bar)
+        gap, apart = np.abs(sums.value - reference), np.abs(automatic - sums.value) > sums.error
         bar = np.where(gap > bar + sums.error, gap + sums.error, bar)
-        return np.where(open_, sums.value, reference), np.where(open_, sums.error, bar)
+        off = ~np.isfinite(bar) & apart
+        return np.where(off, sums.value, reference), np.where(off, sums.error, bar)
 
     def _kept(self, found: Column) -> tuple[Vector, Vector, NDArray[np.bool_]]:
         """Returns an estimate with its error bars, and where f moved; with zeros at the outputs

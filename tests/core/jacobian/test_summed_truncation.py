@@ -1,10 +1,17 @@
 """What truncation leaves of many outputs adds up, where rounding does not."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from adjudge import ByHand, Verdict, examine
+from adjudge.check.options import problem_of
+from adjudge.estimate import Differences, Effort
 from adjudge.estimate.stencils import Sample, ladder, ladder_steps, of_sums
+from adjudge.jacobian.column import ColumnBlock, Columns
+from adjudge.jacobian.comparison import Tolerance
+from adjudge.problem import Probes, observe
 
 SEEDS = range(10)
 EPS = float(np.finfo(np.float32).eps)
@@ -66,3 +73,26 @@ def test_a_right_rule_of_many_outputs_in_single_precision_passes(factor, seed):
     report = examine(ByHand(kernel, vjp=vjp), x, seed=seed)
 
     assert report.verdict is (Verdict.PASS if factor == 1 else Verdict.FAIL)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_output_without_an_error_bar_does_not_leave_a_wrong_projection_open(seed):
+    """Of 1e5 outputs there is one whose ladder seems to diverge by chance."""
+    x = np.random.default_rng(seed).uniform(0.5, 1.5, 300)
+    problem = problem_of(ByHand(np.sin, vjp=lambda x, w: w * np.cos(x)), x, {})
+    base = observe(problem)
+    probes = Probes(problem.X, base.Y, False, seed)
+    columns = Columns(Differences(problem, base), probes, Tolerance(base.coarsest_eps))
+    (tangent,) = probes.tangents(problem.origin, slice(0, x.size))
+    found = columns.estimator.along(tangent, Effort.SECOND_LADDER)
+    bars = found.estimate.error.copy()
+    bars[7] = np.inf
+    found = replace(found, estimate=replace(found.estimate, error=bars))
+    right = (probes.cotangent * np.cos(x))[None, :]
+
+    def comparison(rows):
+        return columns.reverse(found, ColumnBlock(slice(0, x.size), rows), final=True)
+
+    assert comparison(1.01 * right).fails.all()
+    assert comparison(right).undecided.all()
+    assert not comparison(right).fails.any()

@@ -280,6 +280,29 @@ def test_a_sum_of_clipped_units_at_their_ends_is_neither_convex_nor_concave():
         assert examine(f, x, mode="projected", seed=seed).verdict is Verdict.PASS
 
 
+def test_windows_that_are_nearly_tied_beside_a_tie_are_no_noise():
+    """Among thousands of windows some have two largest entries that every step exchanges."""
+    random = np.random.default_rng(13)
+    x = np.maximum(random.normal(size=(40_000 // 9, 9)), 0.0)
+
+    def windows(x):
+        return np.lib.stride_tricks.sliding_window_view(x, 3, axis=1)[:, ::2]
+
+    def pooled(share):
+        def vjp(x, w):
+            gradient, parts = np.zeros_like(x), w[..., None] * share(windows(x))
+            for j in range(3):
+                gradient[:, j : j + 7 : 2] += parts[..., j]
+            return gradient
+
+        return ByHand(lambda x: windows(x).max(-1), vjp=vjp)
+
+    right = pooled(lambda y: np.eye(3)[y.argmax(-1)])
+    wrong = pooled(lambda y: (y == y.max(-1, keepdims=True)) * 1.0)
+    assert examine(right, x, mode="projected", seed=13).verdict is Verdict.PASS
+    assert examine(wrong, x, mode="projected", seed=13).verdict is Verdict.FAIL
+
+
 def test_more_kinks_than_columns_are_looked_into_do_not_fail_a_right_rule():
     x = np.zeros(40)
     assert examine(relu(0.0), x, mode="full", seed=0).verdict is Verdict.PASS
