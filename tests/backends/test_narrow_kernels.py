@@ -1,6 +1,7 @@
 """Kernels of sixteen bits that compute in float32 inside, as norms and softmax do in production."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -219,3 +220,31 @@ def test_what_casts_to_sixteen_bits_inside_is_not_taken_for_float32(dtype, outpu
     for function in (*functions, kernel("rms norm", inside=dtype, output=output)):
         for seed in SEEDS[::4]:
             assert examine(function, point(dtype), seed=seed).verdict is not Verdict.FAIL
+
+
+CASTS = {
+    "float16 times x": lambda x: x.half().sin().double() * x,
+    "float16 beside x": lambda x: x + x.half().tanh().double(),
+    "float16 alone": lambda x: x.half().double().sin(),
+    "bfloat16 beside x": lambda x: (2 * x.bfloat16()).double() + x**3,
+    "a scale of bfloat16": lambda x: x * x.abs().mean().bfloat16().double(),
+}
+
+
+@pytest.mark.parametrize("name", CASTS)
+def test_what_casts_float64_to_sixteen_bits_inside_is_judged_by_that(name):
+    """Steps of float64 lie between two roundings, and agree on a derivative without that part."""
+    for seed in SEEDS[::2]:
+        x = torch.linspace(-1.3, 1.1, 6, dtype=torch.float64) * (1 + seed / 50)
+
+        def scaled(x, factor):
+            y = CASTS[name](x)
+            return factor * y - ((factor - 1) * y).detach()
+
+        right = examine(CASTS[name], x, seed=seed)
+        sign, zero = (examine(partial(scaled, factor=f), x, seed=seed) for f in (-1, 0))
+
+        assert right.verdict is not Verdict.FAIL, str(right)
+        assert Status.IMPRECISE in {finding.status for finding in right.findings}
+        assert sign.verdict is Verdict.FAIL, seed
+        assert zero.verdict is not Verdict.PASS, seed

@@ -742,8 +742,20 @@ class _Case:
         failure, mistake = table.record.failure_behind(tally), None
         if failure is not None and table.budget.allows(128):
             mistake = likely_mistake(table, failure, self.located.get(failure.key))
-        alone = located is not None and also is None
-        return findings_of(tally, provenance(), mistake or "", also, alone=alone)
+        alone = None if located is None else also is None
+        silent = failure is not None and self._is_silent(failure)
+        return findings_of(tally, provenance(), mistake or "", also, alone=alone, silent=silent)
+
+    def _is_silent(self, failure: Failure) -> bool:
+        """Whether reverse mode is zero in all inputs for the output that failed, one of several: it
+        may be cut off on purpose, which not every engine records.
+        """
+        rows, Y = self.table.rows, self.base.Y
+        if rows is None or failure.kind != "rows" or len(Y.leaves) == 1:
+            return False
+        row = failure.row
+        part = Y.slices[Y.owner[row]] if self.probes.full else slice(row, row + 1)
+        return not rows[part].any()
 
     def _coarse_agreement(self, tally: Tally) -> Iterator[Finding]:
         """Finds comparisons that agree, and too coarsely for that to mean anything."""

@@ -576,12 +576,15 @@ def findings_of(
     mistake: str = "",
     also: AlsoWrong | None = None,
     *,
-    alone: bool = False,
+    alone: bool | None = None,
+    silent: bool = False,
 ) -> list[Finding]:
     """Returns what the disagreeing entries of one mode amount to.
 
     `mistake` is the likely mistake, and `also` what is wrong beside the first entry; both belong to
-    the first finding. The first entry is `alone` where a projection was traced to nothing else.
+    the first finding. The first entry is `alone` where a projection was traced to nothing else; by
+    default where one comparison failed of several. An output is `silent` that has a derivative with
+    respect to no input.
     """
     found = []
     for status, meaning, entries in (
@@ -597,8 +600,11 @@ def findings_of(
             entries[0], meaning, tally.failed, tally.compared, provenance, mistake, accuracy, also
         )
         remedy: Advice | None = _REMEDIES.get(meaning)
-        alone = alone or tally.failed == 1 < tally.compared
-        if meaning is Meaning.WRONG and not (mistake or alone):
+        if alone is None:
+            alone = tally.failed == 1 < tally.compared
+        if meaning is Meaning.WRONG and silent:
+            remedy = Remedy.LEAVE_OUTPUT_OUT
+        elif meaning is Meaning.WRONG and not (mistake or alone):
             remedy = _if_it_iterates(entries)
         found.append(Finding(status, tally.mode, entries[0].name, detail, remedy))
         mistake, also = "", None

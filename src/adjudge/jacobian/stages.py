@@ -63,7 +63,7 @@ from adjudge.estimate import (
     sample_at,
 )
 from adjudge.findings import Scheme
-from adjudge.floats import Vector, norm, scale
+from adjudge.floats import EPS, Vector, norm, scale
 from adjudge.jacobian.column import ColumnBlock, Columns, ModeComparison, RowKind
 from adjudge.jacobian.comparison import Comparison, Tally, decide
 from adjudge.jacobian.groups import halves
@@ -373,7 +373,7 @@ class Standstill(Stage):
             return trial.zero
         return trial.fails > 0 and _only_in(trial, steps > 0)
 
-    def apply(self, trial: Trial) -> Trial:
+    def apply(self, trial: Trial) -> Trial | Again:
         columns, found, steps = trial.columns, trial.column, _still_steps(trial)
         problem, base = columns.problem, columns.base
         trial, seen = trial.with_onset()
@@ -382,7 +382,9 @@ class Standstill(Stage):
             return trial
         reach = float(np.min(steps[flat])) / found.tangent.length
         if may_round_inside(problem, base, found, flat, reach):
-            return trial
+            # Else steps that are short beside the rounding agree on a derivative of zero.
+            dtype = dtype_inside(problem, base) if trial.may_narrow else None
+            return trial if dtype is None else Again(dtype=dtype)
         unit = base.coarsest_eps * base.magnitude(base.values)[: base.Y.size]
         trial = replace(trial, flat=np.where(flat, unit / steps, np.nan))
         if self.after_ladder:
@@ -562,6 +564,8 @@ class ThreeSteps(Stage):
         plain = [_beyond_doubt(c) & ~mask for (_, c, _), mask in zip(compared, fast, strict=True)]
         if not any(map(np.any, plain)) or _longer_step_disagrees(trial.columns, found, compared):
             return trial
+        if _rounds_to_sixteen_bits(trial.columns):
+            return trial
         after = replace(trial, column=found, compared=compared, proved=True, decided_by=self.name)
         settled = all(
             np.array_equal(mask, one.comparison.fails)
@@ -600,6 +604,16 @@ def _longer_step_disagrees(columns: Columns, found: Column, compared: list[ModeC
                 return True
     base.seen["far"] = None
     return False
+
+
+def _rounds_to_sixteen_bits(columns: Columns) -> bool:
+    """Returns whether f in float64 rounds to sixteen bits inside, as the engine sees and its noise
+    shows: three steps may all lie between two of these roundings.
+    """
+    problem, base = columns.problem, columns.base
+    if base.coarsest_eps > DOUBLE or problem.narrowest_eps <= EPS["float32"]:
+        return False
+    return dtype_inside(problem, base) is not None
 
 
 def _fast(comparison: Comparison, relative: float) -> NDArray[np.bool_]:

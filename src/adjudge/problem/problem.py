@@ -181,6 +181,11 @@ class Problem:
         return bool(np.isfinite(self.origin).all())
 
     @cached_property
+    def empty(self) -> bool:
+        """Whether no input of f has an entry, so that there is no derivative, whatever f is."""
+        return not any(leaf.size for leaf in self.X.leaves[: self.primal_inputs or None])
+
+    @cached_property
     def narrowest_eps(self) -> float:
         """Returns the spacing at 1 of the narrowest dtype that the engine sees f compute with at x;
         0 where it does not know.

@@ -208,6 +208,8 @@ class LinearRule:
         if bad.size:
             k = int(bad[0])
             finite = bool(np.all(np.isfinite(at_zero)))
+            if self.checks.problem.empty and not finite:
+                return
             yield Finding(
                 Status.NONLINEAR if finite else Status.NONFINITE,
                 self.mode,

@@ -257,6 +257,8 @@ class Identities:
 
     def finite(self) -> Iterator[Finding]:
         """Checks that f is finite at x, where it is not left out."""
+        if self.problem.empty:
+            return
         bad, out = ~np.isfinite(self.base.values), self.base.omitted
         if out is not None:
             bad &= ~out

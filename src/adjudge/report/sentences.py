@@ -788,6 +788,8 @@ REMEDIES = {
     Remedy.NAME_INPUTS: "mark them, or name all that is to be checked: wrt=",
     Remedy.NAME_OUTPUTS: "compute it by what the engine records; or, where an output is detached "
     "on purpose (a metric, saved statistics), name the others: outputs=[0, ...]",
+    Remedy.LEAVE_OUTPUT_OUT: "where this output is meant to have no derivative (a metric, saved "
+    "statistics), name the others: outputs=[0, ...]",
     Remedy.GIVE_OTHER_POINTS: "check at other numbers as well: points=[other inputs, ...]",
     Remedy.NOT_NEEDED: "batching was not asked for",
 }

@@ -39,6 +39,20 @@ def test_a_second_run_at_an_empty_input_that_differs_fails():
     assert Status.NONDETERMINISTIC in {finding.status for finding in report.findings}
 
 
+@pytest.mark.parametrize("value", [np.nan, -np.inf])
+def test_a_value_of_an_empty_input_that_is_not_finite_has_no_derivative_either(value):
+    """As the mean of no numbers, and the logarithm of their sum."""
+    rule = ByHand(
+        lambda x: x.sum() + value,
+        vjp=ByHand(lambda x, w: w * np.ones_like(x), vjp=lambda x, w, u: (0 * x, u.sum())),
+        jvp=lambda x, v: v.sum() + np.nan,
+    )
+
+    for report in (gradcheck(rule, np.zeros(0)), examine(rule, np.zeros(0), modes=["F", "RR"])):
+        assert report.verdict is Verdict.PASS, str(report)
+        assert "nothing was compared: no entries in inputs[0] (0,)" in str(report)
+
+
 def test_an_empty_output_beside_one_that_is_not_finite_is_no_pass():
     rule = ByHand(lambda x: (np.sum(x) - np.inf, x[:0]), vjp=lambda x, w: 0 * x)
 

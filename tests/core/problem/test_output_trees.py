@@ -72,6 +72,28 @@ def test_several_outputs_are_each_compared_and_the_wrong_one_is_named():
     assert report.findings[0].entry.startswith("d out[1][")
 
 
+@pytest.mark.parametrize("mode", ["full", "projected"])
+def test_an_output_without_any_derivative_may_be_left_out_and_a_lost_gradient_may_not(mode):
+    """An engine that returns zeros for what is cut off on purpose does not record that it is."""
+
+    def report(metric, second, seed):
+        rule = ByHand(
+            lambda x, y: (np.sin(x) * y, x**3),
+            vjp=lambda x, y, w: (
+                w[0] * y * np.cos(x) + metric * w[1] * 3 * x**2,
+                second * w[0] * np.sin(x),
+            ),
+        )
+        return examine(rule, (X, X + 2), mode=mode, seed=seed)
+
+    for seed in range(3):
+        cut_off, lost = report(0, 1, seed), report(1, 0, seed)
+
+        assert Verdict.FAIL is cut_off.verdict is lost.verdict
+        assert "outputs=[0, ...]" in str(cut_off)
+        assert "outputs=" not in str(lost)
+
+
 def test_a_numpy_scalar_is_an_output():
     rule = ByHand(lambda x: x.sum(), vjp=lambda x, w: w * np.ones_like(x))
 

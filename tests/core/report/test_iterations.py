@@ -64,6 +64,19 @@ def test_the_tolerance_is_named_and_what_allows_it(rule, x, tolerance):
         assert examine(rule(tolerance), x, seed=seed, atol=atol)
 
 
+def test_the_tolerance_is_named_beside_an_input_that_is_right():
+    solve = stopped(1e-5)
+    rule = ByHand(
+        lambda x, b: solve(x) * b,
+        vjp=lambda x, b, w: (solve.vjp(x, w * b), w * solve(x)),
+    )
+    for seed in range(4):
+        report = examine(rule, (X, 1.5 + X), seed=seed, mode="projected")
+
+        assert report.verdict is Verdict.FAIL
+        assert advice(report) is not None, str(report)
+
+
 def test_a_tolerance_below_what_differences_show_passes():
     for seed in range(4):
         assert examine(stopped(1e-12), X, seed=seed)
