@@ -406,17 +406,17 @@ DEFECT_STEPS = (1.0, 2.0**-3, 2.0**-6)
 """What slopes fail to add up by shrinks like the step where f is smooth, and grows as the step
 shrinks where it is noise. At ties it stays what it is. It is looked at over these parts of the
 step, of which the latter are taken where the first shows something. The values are ours."""
-DEFECT_FACTOR = 8.0
+DEFECT_FACTOR = 32.0
 """Where slopes do not add up, a value may lie outside of them by so many times what they fail to
 add up by: the largest of what a few tangents show is less than what the generalised derivative
 allows. The value is ours and has no derivation."""
-SECANTS_BESIDE_KINK = (4, 24)
+SECANTS_BESIDE_KINK = (4, 128)
 """At a kink that is neither convex nor concave (a median of ties, a sum of rectified units with
 factors of both signs) right derivatives lie outside of the one-sided slopes. Before a value fails
 for that, as many long secants beside x, and as many short ones, must lie between the slopes, and f
-must bend to the same side about x along all of them. With 4 of each a right network of six units
-failed at two of six seeds; with 16 short ones, and without the second condition, clipped sums
-failed at one of twenty. The values are ours."""
+must bend to the same side about x along all of them; or the value must lie outside of all of them,
+which are few different ones. With 24 short ones a trimmed mean of ties failed at one of ten seeds;
+a slope that one secant in ten has is missed once in 7e5 times. The values are ours."""
 JUMP_BEYOND = 16.0
 """A window of a ladder has three steps, each four times the one before. A jump says something
 against its slope where it lies beyond this many times the shortest of them. The value follows."""
@@ -429,9 +429,18 @@ above the spacing of x. The value is ours."""
 SHRUNK_JUMP = 16.0
 """Where f is smooth and fast, what lies between the ends of the bisected interval shrinks with it.
 There is no jump once it has shrunk by this factor. The value is ours."""
-SECANT_REACH = (2.0, 1 / 8)
+FEW_SLOPES = 4
+"""A median of ties has a few slopes along one tangent, a network of rectified units as many as its
+units make, of which secants find a part, and a right one would fail by the others. Secants count
+where no more values than this are found again. The value is ours."""
+SEEN_AGAIN = 4
+"""A value of a secant is found again if it is found so many times. The least and the greatest have
+to be, and no more than a quarter of all may be others, such as secants across a kink. The part of
+those that were found once estimates what was never met (Good, Biometrika 40, 1953); the values are
+ours."""
+SECANT_REACH = (2.0, 1 / 32)
 """The long and the short secants beside a kink reach so many steps to both sides: over the points
-from which they are taken, and over an eighth of their distance. The values are ours."""
+from which they are taken, and over a small part of their distance. The values are ours."""
 SECANT_ERRORS = 16
 """A secant beside a kink counts as outside of the slopes at x by this many of their errors, since
 it has curvature that they do not have. The value is ours and has no derivation."""

@@ -691,7 +691,9 @@ class _Case:
 
     def look_at_kinks(self) -> None:
         """Compares what a kink excuses with one-sided slopes along directions that tell more."""
-        if any(map(attrgetter("kinks"), self.table.record.tallies.values())):
+        if self.table.probes.full or any(
+            map(attrgetter("kinks"), self.table.record.tallies.values())
+        ):
             compare_one_sided(self.table)
 
     # -- what it comes to

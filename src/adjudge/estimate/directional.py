@@ -445,7 +445,7 @@ def with_defects(
     if base.coarsest_eps > NARROW_EPS:
         step, _ = NARROW_ONE_SIDED
     unit_tangent = found.tangent.coordinate is not None
-    v = (2 if unit_tangent else 1) * found.tangent.length * found.vector
+    v = 2 * lengths * found.vector if unit_tangent else found.tangent.length * found.vector
     steps = [step * ratio for ratio in DEFECT_STEPS[: 3 if lasting else 1]]
     if found.step == 0 or problem.longest_step(np.abs(v) + lengths) < step:
         return found

@@ -12,8 +12,14 @@ gradient to all tied entries fits in. It is narrow along
   the tied entries get has to add up;
 - the row of reverse mode itself: an entry that claims more than it may weighs most there.
 
-Other outputs (the median of three equal numbers) have elements outside of their own slopes. They
-are told by secants beside x, which leave the interval, and are passed over.
+Other outputs (the median of three equal numbers, a smallest of largest ones) have elements outside
+of their own slopes. They are told by secants beside x, which leave the interval. What these secants
+are is the slope along v of the elements themselves, so that they give the interval where they take
+a few values again and again; where they take many, the output is passed over.
+
+The unit tangents of full mode may all show the slopes that a rule claims where those of ties do not
+add up (the same median, with no gradient for any of them). There a tangent that moves ties together
+is compared as well.
 """
 
 from __future__ import annotations
@@ -27,6 +33,7 @@ from numpy.typing import NDArray
 from adjudge.constants import (
     CHANGED_SLOPES,
     COARSE_EPS,
+    FEW_SLOPES,
     KINKED_GROUPS,
     LASTING_UNITS,
     NARROW_EPS,
@@ -36,10 +43,11 @@ from adjudge.constants import (
     SECANT_ERRORS,
     SECANT_REACH,
     SECANTS_BESIDE_KINK,
+    SEEN_AGAIN,
     STRAIGHT_PART,
 )
 from adjudge.errors import attempt
-from adjudge.estimate import Slopes, half_gaps
+from adjudge.estimate import Differences, Slopes, half_gaps
 from adjudge.findings import Entry, Method, Scheme, along_random
 from adjudge.floats import Vector
 from adjudge.jacobian.comparison import Tally
@@ -48,23 +56,37 @@ from adjudge.problem import Purpose, Stream, evaluate, generator, random_entries
 
 EVALUATIONS = 4
 """The evaluations for the slopes along one tangent."""
+MOST_COUNTED = 2**10
+"""The values of secants are counted for as many outputs, all of whose secants are kept."""
 
 
 def compare_one_sided(table: Table) -> None:
-    """Compares once more, in every mode in which a kink excuses an automatic value. What lies
-    outside of the generalised derivative becomes a failure of its tally.
+    """Compares once more, in every mode in which a kink excuses an automatic value, and in full
+    mode where equal entries of x do not add up. What lies outside of the generalised derivative
+    becomes a failure of its tally.
 
     It takes a few dozen evaluations and no more than `KINKED_GROUPS + 1` pullbacks, whatever the
-    size.
+    size, or two evaluations where nothing is seen.
     """
     problem, base = table.problem, table.base
-    excused = [tally for tally in table.tallies.values() if tally.kinks and not tally.failed]
+    modes = [one for one in table.tallies.values() if one.mode in ("R", "F") and not one.failed]
+    excused = [tally for tally in modes if tally.kinks]
+    # Values that are rounded inside stand on steps beside x, and a reference may have been given
+    # because differences say nothing.
+    smooth = table.carried_dtype is None and isinstance(table.estimator, Differences)
+    full = table.probes.full and smooth and bool(modes)
+    ties = full and np.unique(problem.origin).size < problem.X.size
     plain = not problem.modes_taken and problem.block_sums is None and problem.finite
-    if not excused or not plain or base.coarsest_eps > COARSE_EPS:
+    if not (excused or ties) or not plain or base.coarsest_eps > COARSE_EPS:
         return
     if not np.all(np.isfinite(base.values)):
         return
     search = _Search(table)
+    if not excused and search.ties_disagree():
+        excused = modes
+    if not excused:
+        return
+    search.begin()
     for tally in excused:
         entry = search.reverse(tally) if tally.mode == "R" else search.forward(tally)
         if entry is not None:
@@ -100,6 +122,21 @@ class _Along:
         return self.slopes.kinks & np.isfinite(self.error)
 
 
+def _few(secants: Vector, error: Vector) -> NDArray[np.bool_]:
+    """Marks the outputs whose secants take few values again and again, the least and the greatest
+    of them among these.
+    """
+    ordered = np.sort(secants, axis=0)
+    few = np.zeros(error.size, bool)
+    for k in range(error.size):
+        starts = np.flatnonzero(np.diff(ordered[:, k], prepend=-np.inf) > error[k])
+        sizes = np.diff(starts, append=len(ordered))
+        again = sizes >= SEEN_AGAIN
+        few[k] = bool(again[0] and again[-1] and np.count_nonzero(again) <= FEW_SLOPES)
+        few[k] &= sizes[~again].sum() <= len(ordered) // 4
+    return few
+
+
 @dataclass
 class _Search:
     """The comparisons of one table at a kink."""
@@ -111,7 +148,7 @@ class _Search:
     """The outputs with a kink and a slope to each side of it."""
 
     def __post_init__(self) -> None:
-        """Takes the slopes that all modes share."""
+        """Takes what all comparisons share."""
         table = self.table
         self.problem, self.base = table.problem, table.base
         self.count = self.base.Y.size
@@ -120,13 +157,42 @@ class _Search:
         self.step, self.relative = NARROW_ONE_SIDED if narrow else ONE_SIDED
         self.relative = max(self.relative, table.tolerance.relative)
         self.lengths = self._lengths()
-        known, kinks = np.ones(self.count, bool), np.zeros(self.count, bool)
+        self.tangents = list(self._level_tangents())
+        self.suspects = np.zeros(self.count, bool)
         if table.record.bent is not None:
-            kinks |= table.record.bent
+            self.suspects |= table.record.bent
+
+    def ties_disagree(self) -> bool:
+        """Returns whether the entries of an output do not add up to its slope along a tangent that
+        moves equal entries of x equally. Costs two evaluations.
+        """
+        table, h, v = self.table, self.step, self.tangents[1]
+        if not table.budget.allows(2) or self.problem.longest_step(v) < h:
+            return False
+        ahead, behind = self._at(h * v), self._at(-h * v)
+        if ahead is None or behind is None:
+            return False
+        slope = (ahead - behind) / (2 * h)
+        unit = (self.base.coarsest_eps * self._magnitude + self.base.noise) / h
+        for automatic in self._images(v):
+            error = LASTING_UNITS * unit + self.relative * np.fmax(np.abs(slope), np.abs(automatic))
+            self.suspects |= np.abs(slope - automatic) > error
+        return bool(np.any(self.suspects))
+
+    def _images(self, v: Vector) -> Iterator[Vector]:
+        """Yields the image of a tangent by each mode, as far as it is at hand."""
+        table = self.table
+        if table.rows is not None:
+            yield table.rows @ v
+        if table.forward is not None:
+            yield table.forward.column(self.base, v)[1]
+
+    def begin(self) -> None:
+        """Takes the slopes that all modes share."""
+        known, kinks = np.ones(self.count, bool), self.suspects
         # The last one is random, and only shows where other kinks are.
         anything = random_entries(self.random, self.lengths.size) * self.lengths
-        tangents = [*self._level_tangents(), anything]
-        for tangent in tangents:
+        for tangent in (*self.tangents, anything):
             slopes = self._slopes(tangent)
             if slopes is None:
                 continue
@@ -144,14 +210,16 @@ class _Search:
         return np.asarray(least[which])
 
     def _level_tangents(self) -> Iterator[Vector]:
-        """Yields tangents that move equal coordinates, or those of equal magnitude, equally."""
+        """Yields tangents that move equal coordinates, or those of equal magnitude, equally. The
+        last one leaves zeros where they are.
+        """
         x, lengths = self.problem.origin, self.lengths
         yield lengths
         magnitudes, which = np.unique(np.abs(x), return_inverse=True)
         weights = np.abs(random_entries(self.random, magnitudes.size))[which]
         yield weights * lengths
-        if np.any(x < 0):
-            yield np.where(x < 0, -1.0, 1.0) * weights * lengths
+        if np.any(x <= 0) and np.any(x):
+            yield np.sign(x) * weights * lengths
 
     def _at(self, move: Vector) -> Vector | None:
         """Returns the outputs where x is moved, by difference to those at x."""
@@ -198,46 +266,75 @@ class _Search:
         """The magnitude that the rounding of each output is relative to."""
         return self.base.magnitude(self.base.values)[: self.count]
 
-    def _regular(self, slopes: _Along, seen: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Marks those of the outputs `seen` whose secants beside x stay within the slopes at x, and
-        which bend to one side about x, as those of a convex or concave output do.
-        """
-        regular, h, x = seen & np.isfinite(slopes.error), self.step, self.problem.origin
-        beside, bends = np.zeros_like(x), []
-        up, down = np.zeros(self.count, bool), np.zeros(self.count, bool)
-        # Long secants cross all kinks beside x, and short ones show the slopes between two of them.
-        # Opposite points lie on opposite sides of every kink.
-        (long, short), (far, near) = SECANTS_BESIDE_KINK, SECANT_REACH
-        for k, reach in enumerate((far * h,) * long + (near * h,) * short):
-            if not np.any(regular) or not self.table.budget.allows(2):
-                return np.zeros(self.count, bool)
-            beside = -beside if k % 2 else h * self.random.normal(size=x.size) * self.lengths
-            ahead = self._at(beside + reach * slopes.tangent)
-            behind = self._at(beside - reach * slopes.tangent)
-            if ahead is None or behind is None:
-                return np.zeros(self.count, bool)
-            secant, error = (ahead - behind) / (2 * reach), SECANT_ERRORS * slopes.error
-            inside = (secant >= slopes.least - error) & (secant <= slopes.most + error)
-            bends.append((ahead + behind) / h)
-            # The four points of two opposite secants have x in their midst.
-            bent = bends[-1] + bends[-2] if k % 2 else np.zeros(self.count)
-            up, down = up | (bent > error), down | (bent < -error)
-            regular &= inside & ~(up & down)
-        return regular
-
     def _beyond(self, slopes: _Along, w: Vector, automatic: float) -> tuple[float, ...] | None:
         """Returns the least and the most that `w` allows and the error of both, where the automatic
-        value lies outside of them; `None` where it lies within, or cannot be judged.
+        value lies outside of them, as secants beside x confirm; `None` where it lies within, or
+        cannot be judged.
+
+        These are the slopes at x where all secants stay within them, and the output bends to one
+        side about x, as one does that is convex or concave. They are as wide as the secants where
+        these take few values, the least and the greatest of them several times.
         """
         seen = w != 0
-        least, most = float(w[seen] @ slopes.least[seen]), float(w[seen] @ slopes.most[seen])
-        error = float(w[seen] @ slopes.error[seen]) + self._atol(slopes.tangent, w)
-        error += self.relative * abs(automatic)
-        if not np.isfinite(error) or not np.isfinite(automatic):
+        w, size = w[seen], int(np.count_nonzero(seen))
+        least, most, error = slopes.least[seen], slopes.most[seen], slopes.error[seen]
+        off = float(w @ error) + self._atol(slopes.tangent, w) + self.relative * abs(automatic)
+        if not np.isfinite(off) or not np.isfinite(automatic):
             return None
-        if least - error <= automatic <= most + error:
+
+        def outside(least: Vector, most: Vector) -> bool:
+            return not float(w @ least) - off <= automatic <= float(w @ most) + off
+
+        if not outside(least, most):
             return None
-        return (least, most, error) if self._regular(slopes, seen)[seen].all() else None
+        error, secants, middle = SECANT_ERRORS * error, [], np.zeros(size)
+        lowest, highest = least, most
+        up, down, inside = np.zeros(size, bool), np.zeros(size, bool), np.ones(size, bool)
+        # Long secants cross all kinks beside x, and short ones show the slopes between two of them.
+        long, short = SECANTS_BESIDE_KINK
+        for k, (secant, bend) in enumerate(self._secants(slopes.tangent, seen)):
+            inside &= (secant >= least - error) & (secant <= most + error)
+            # The four points of two opposite secants have x in their midst.
+            middle = middle + bend if k % 2 else bend
+            if k % 2:
+                up, down = up | (middle > error), down | (middle < -error)
+            inside &= ~(up & down)
+            if size > MOST_COUNTED and not inside.all():
+                return None
+            if k < long:
+                continue
+            secants += [secant[:MOST_COUNTED]]
+            lowest, highest = np.fmin(lowest, secant), np.fmax(highest, secant)
+            lower, upper = np.where(inside, least, lowest), np.where(inside, most, highest)
+            if not outside(lower, upper):
+                return None
+        if len(secants) < short:
+            return None
+        if inside.all():
+            return float(w @ least), float(w @ most), off
+        error = np.fmax(error, self.relative * np.max(np.abs([lower, upper]), axis=0))
+        if not np.all(inside | _few(np.array(secants), error)):
+            return None
+        return float(w @ lower), float(w @ upper), off
+
+    def _secants(self, tangent: Vector, seen: NDArray[np.bool_]) -> Iterator[tuple[Vector, Vector]]:
+        """Yields the secants of the outputs `seen` beside x, and how far the midst of each is from
+        x. Each second one is at a point opposite to that of the first, on the opposite side of
+        every kink.
+        """
+        (long, short), (far, near) = SECANTS_BESIDE_KINK, SECANT_REACH
+        h, beside = self.step, np.zeros_like(tangent)
+        for k in range(long + short):
+            if not self.table.budget.allows(2):
+                return
+            reach = (far if k < long else near) * h
+            beside = -beside if k % 2 else h * self.random.normal(size=beside.size) * self.lengths
+            ahead = self._at(beside + reach * tangent)
+            behind = self._at(beside - reach * tangent)
+            if ahead is None or behind is None:
+                return
+            ahead, behind = ahead[seen], behind[seen]
+            yield (ahead - behind) / (2 * reach), (ahead + behind) / h
 
     def _atol(self, tangent: Vector, w: Vector) -> float:
         """Returns the `atol` of the caller for this comparison."""
@@ -281,20 +378,16 @@ class _Search:
 
     def _first_beyond(self, mode: str, slopes: _Along, values: Vector) -> Entry | None:
         """Returns the output that lies farthest outside of its own slopes, where one does."""
-        error = slopes.error + self.relative * np.abs(values)
         off = np.fmax(slopes.least - values, values - slopes.most)
+        error = slopes.error + self.relative * np.abs(values)
         ratio = np.where(np.isfinite(error) & (error > 0), off / error, 0.0)
-        if not np.any(ratio > 1):
-            return None
-        ratio = np.where(self._regular(slopes, ratio > 1), ratio, 0.0)
-        k = int(np.argmax(ratio))
-        if not ratio[k] > 1:
-            return None
-        w = np.zeros(self.count)
-        w[k] = 1.0
-        # The confirmation is shared, so the bounds are those of the slopes themselves.
-        bounds = float(slopes.least[k]), float(slopes.most[k]), float(error[k])
-        return self._entry(mode, w, float(values[k]), bounds)
+        for k in np.argsort(-ratio)[:KINKED_GROUPS]:
+            w = np.zeros(self.count)
+            w[k] = 1.0
+            bounds = self._beyond(slopes, w, float(values[k]))
+            if bounds is not None:
+                return self._entry(mode, w, float(values[k]), bounds)
+        return None
 
     def reverse(self, tally: Tally) -> Entry | None:
         """Compares all outputs with a kink together, then groups of them or each by itself, along
