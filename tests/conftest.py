@@ -5,10 +5,8 @@ What NumPy, PyTorch and JAX read once, when they are imported, is set here befor
 
 import importlib.metadata
 import os
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -47,8 +45,6 @@ def xla_flags() -> Iterator[str]:
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *xla_flags()]).strip()
 
-from adjudge.jacobian import compare_block_sums  # noqa: E402 NumPy is imported from here on
-from adjudge.limits import limited  # noqa: E402
 from adjudge_pytest import engines  # noqa: E402
 
 pytest_plugins = ["pytester"]
@@ -90,25 +86,3 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for name in engines_of(item):
         if reason := engines.why_absent(name):
             pytest.skip(reason)
-
-
-@pytest.fixture
-def sums(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., list[bool]]]:
-    """`sums(large, blocks)`: problems of so many numbers and more go by sums of so many blocks,
-    `first` or where two evaluations have not settled it. Returns whether that settled each check.
-    """
-    with ExitStack() as stack:
-
-        def chosen(large: int, blocks: int, *, first: bool = True) -> list[bool]:
-            stack.enter_context(limited(large=large, blocks=blocks, sums_first=first))
-            settled: list[bool] = []
-
-            def watched(*args: Any) -> Any:
-                found = compare_block_sums(*args)
-                settled.append(found is not None)
-                return found
-
-            monkeypatch.setattr("adjudge.check.one_problem.compare_block_sums", watched)
-            return settled
-
-        yield chosen

@@ -224,10 +224,6 @@ def _kinds(device: Any) -> tuple[str, ...]:
 class JaxEnvironment(Environment):
     """JAX's settings. Contract: see `Environment`."""
 
-    @property
-    def memory_errors(self) -> tuple[type[Exception], ...]:
-        return (MemoryError, jax.errors.JaxRuntimeError)  # XLA has one type for all its failures
-
     def isolation(self, leaves: Sequence[Array]) -> AbstractContextManager[None]:
         return _isolated(any(leaf.dtype in (jnp.float64, jnp.complex128) for leaf in leaves))
 

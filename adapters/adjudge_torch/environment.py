@@ -97,10 +97,6 @@ class TorchEnvironment(Environment):
         """The version is that of PyTorch."""
         super().__init__(str(torch.__version__))
 
-    @property
-    def memory_errors(self) -> tuple[type[Exception], ...]:
-        return (MemoryError, torch.OutOfMemoryError)
-
     @contextmanager
     def isolation(self, leaves: Sequence[Array]) -> Iterator[None]:
         cuda = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []

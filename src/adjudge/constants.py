@@ -836,6 +836,14 @@ truncation. It is ours."""
 FEWEST_WEIGHED = 8
 """To find the wrong one of a few leaves by weights takes as many evaluations as to halve them. From
 this many leaves on they are weighted. It changes what a check costs and no verdict, and is ours."""
+WEIGHED_BARS = 32
+"""A deviation that is close to its error bar changes with the weights of the leaves by less than
+that bar, and the evaluations for it show nothing. Leaves are weighted where the deviation exceeds
+this many bars, and halved below. It changes what a check costs and no verdict, and is ours."""
+FAR_LARGER = 4
+"""Where truncation or noise makes a deviation, halves of the leaves have about as much of it each,
+and to go on with one of them would not find a wrong leaf. One half has to have this many times the
+deviation of the other. It changes what a check costs and no verdict, and is ours."""
 GROSS_AFTER_LADDER = 4
 """This number stands in for `GROSS_TOLERANCES` after a ladder of steps. With a smaller one a bar
 that is narrow by chance halves the tangents of right derivatives; with a larger one a wrong leaf

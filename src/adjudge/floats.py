@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
@@ -17,6 +18,17 @@ Vector = NDArray[np.float64]
 QUANTILE_ENTRIES = 4096
 """Quantiles of a large leaf are taken of about this many of its entries, evenly spread. The value
 is ours: few enough to be cheap, and enough for the one entry in a thousand of `scale`."""
+
+
+CHUNK = 2**16
+"""So many entries of a large array are worked on at a time, so that what is made of them on the way
+takes little memory."""
+
+
+def chunks(size: int) -> Iterator[slice]:
+    """Yields the parts of an array of that size that are worked on at a time, at least one."""
+    for start in range(0, max(size, 1), CHUNK):
+        yield slice(start, min(start + CHUNK, size))
 
 
 @cache

@@ -26,14 +26,9 @@ class Limits:
     """A table whose fullest row has more than this part of its entries is not grouped: there would
     be hardly fewer groups than columns, since all columns of that row need groups of their own."""
     large: int = 2**17
-    """From this many real coordinates of inputs and outputs together sums of blocks are tried
-    before ladders of steps. Below it a ladder is cheap enough."""
-    blocks: int = 4096
-    """The blocks of a large array; a smaller one has a block for every entry. With more blocks the
-    host has more to do, with fewer one wrong entry is diluted more."""
-    sums_first: bool = False
-    """Whether sums of blocks are tried before two evaluations as well, which settle most columns
-    for less."""
+    """From this many coordinates of x on a difference is extrapolated before a ladder of steps is
+    taken. The truncation of so many entries adds up to more than two evaluations may be off by, and
+    a ladder would take eight times as long and as much memory."""
     many: int = 2**20
     """From this many coordinates on two probes a leaf compare a narrow derivative with the wide
     one, since a large leaf has many entries that show the same error. A problem of one large leaf

@@ -6,17 +6,12 @@ import numpy as np
 import pytest
 
 from adjudge import ByHand, UnstableOutputError, Verdict, crosscheck, examine, gradcheck
-from adjudge.engine import Environment
 from adjudge.errors import Catching, Source, attempt, running, source_of
 from adjudge.strategies import judge
 
 
 class Planted(Exception):
     """A mistake in adjudge."""
-
-
-class Full(RuntimeError):
-    """What an engine raises that has no memory left."""
 
 
 class Undefined(Exception):
@@ -121,10 +116,6 @@ POINT = np.random.default_rng(2).normal(size=5)
 SINGLE = POINT.astype("float32")
 
 
-def by_sums(function, n=3000, **options):
-    return examine(function, np.random.default_rng(3).normal(size=n), seed=0, **options)
-
-
 def edge(x):
     """A tail that a derivative of zero hides in."""
     return ByHand(sigmoid, vjp=lambda x, w: 0 * w), np.array([x])
@@ -150,14 +141,6 @@ PASSED_OVER = {
     "estimate.kinks.evaluate": lambda: examine(WRONG_ABS, POINT, seed=0, points=[STEP]),
     "check.one_problem.observe": lambda: gradcheck(RELU, STEP, seed=0),
     "jacobian.rounding.DerivativeAtPoints.add": lambda: examine(NARROW, SINGLE),
-    "jacobian.block_sums.Blocks.expanded": lambda: by_sums(STEEP),
-    "jacobian.block_sums.Blocks.sums": lambda: by_sums(STEEP),
-    "jacobian.block_sums.Sketch.point": lambda: by_sums(STEEP),
-    "jacobian.block_sums.Sketch.gradients": lambda: by_sums(STEEP),
-    "jacobian.block_sums.Sketch.cotangents": lambda: by_sums(STEEP),
-    "jacobian.block_sums.Sketch.direction": lambda: by_sums(STEEP, check_forward_ad=True),
-    "jacobian.block_sums.Sketch.images": lambda: by_sums(STEEP, check_forward_ad=True),
-    "jacobian.block_sums.Sketch.terms": lambda: by_sums(STEEP),
     "check.double_precision.require_double": lambda: examine(NARROW, SINGLE),
     "check.double_precision.compare_low_precision": lambda: examine(NARROW, SINGLE),
     "check.mode_matrix.judge_here_or_nearby": lambda: examine(STEEP, POINT, modes=["R"]),
@@ -171,10 +154,7 @@ PASSED_OVER = {
 
 @pytest.mark.parametrize("error", [Planted("here"), IndexError("here")], ids=["own", "of Python"])
 @pytest.mark.parametrize("place", PASSED_OVER)
-def test_a_mistake_in_adjudge_comes_through(place, error, monkeypatch, request):
-    if "block_sums" in place:
-        request.getfixturevalue("sums")(0, 128)
-
+def test_a_mistake_in_adjudge_comes_through(place, error, monkeypatch):
     def mistaken(*args, **kwargs):
         raise error
 
@@ -252,32 +232,6 @@ def test_where_the_function_is_not_defined_is_evidence_of_nothing(name):
 
     assert raised
     assert report.verdict is verdict, str(report)
-
-
-def test_what_the_function_raises_in_sums_is_left_to_the_comparison_of_all_entries(sums):
-    settled, calls = sums(0, 128), []
-
-    def once(x):
-        calls.append(x)
-        if len(calls) == 3:  # at x, under reverse mode, and then in the sums
-            raise Undefined("once")
-        return STEEP(x)
-
-    report = by_sums(ByHand(once, vjp=STEEP.vjp))
-
-    assert settled == [False]
-    assert report.verdict is Verdict.PASS
-
-
-def test_where_the_engine_has_no_memory_for_sums_all_entries_are_compared(sums, monkeypatch):
-    settled = sums(0, 128)
-    monkeypatch.setattr("adjudge.jacobian.block_sums.Blocks.sums", raises(Full("no room")))
-    monkeypatch.setattr(Environment, "memory_errors", (MemoryError, Full))
-
-    report = by_sums(STEEP)
-
-    assert settled == [False]
-    assert report.verdict is Verdict.PASS
 
 
 def test_an_engine_on_which_the_function_raises_is_reported_beside_the_others():

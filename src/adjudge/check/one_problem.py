@@ -75,10 +75,8 @@ from adjudge.jacobian import (
     Table,
     Tally,
     Tolerance,
-    compare_block_sums,
     compare_one_sided,
     findings_of,
-    fits_block_sums,
     identity_findings,
     least_work,
     mode_verdict,
@@ -542,22 +540,12 @@ class _Case:
 
     def compare_with_differences(self) -> None:
         """Fills the table: automatic numbers against differences, or against a reference."""
-        problem, base, settings, table = self.problem, self.base, self.settings, self.table
-        by_reference = settings.reference is not None
-        free = not (self.probes.full or settings.fixed or settings.equal_nan or by_reference)
+        settings, table = self.settings, self.table
         if settings.thorough and self.tolerance.automatic:
-            table.affine = Affine(problem, base, self.probes, self.tolerance.coarsest)
-            free = False
-        letters = "R" * (self.reverse is not None) + "F" * (self.forward is not None)
+            coarsest = self.tolerance.coarsest
+            table.affine = Affine(self.problem, self.base, self.probes, coarsest)
         for failure in table.fill():
-            if failure is not None:
-                self._prove_entry(failure)
-            # Before its first ladder all of a large problem may be settled by sums of blocks.
-            elif free and not table.hides and fits_block_sums(problem, base):
-                sums = compare_block_sums(problem, base, letters, settings.seed)
-                if sums is not None:
-                    table.replace_by(sums)
-                    break
+            self._prove_entry(failure)
         if table.carried_dtype is not None:
             self.identities.tolerance = self.found.tolerance = table.tolerance
             self.found.findings.append(_carries_less(table, table.carried_dtype))

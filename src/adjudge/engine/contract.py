@@ -308,14 +308,6 @@ class Environment:
         """
         return None
 
-    @property
-    def memory_errors(self) -> tuple[type[Exception], ...]:
-        """The exceptions by which the engine says that memory ran out.
-
-        A large problem whose sums of blocks do not fit into memory is then compared without them.
-        """
-        return (MemoryError,)
-
     def isolation(self, leaves: Sequence[Array]) -> AbstractContextManager[None]:
         """Returns a context after which global state is what it was before, also after an
         exception.

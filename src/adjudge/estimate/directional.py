@@ -47,7 +47,7 @@ from adjudge.estimate.stencils import (
     three_steps,
 )
 from adjudge.findings import Method, Scheme
-from adjudge.floats import Vector, relative_step
+from adjudge.floats import Vector, chunks, relative_step
 from adjudge.problem import (
     Base,
     Move,
@@ -503,16 +503,23 @@ def _quantised(problem: Problem, tangent: Tangent, steps: Sequence[float]) -> Ta
             coarsest = leaf.eps * (2 * _reach(x) + steps[0] * _reach(v))
             if coarsest <= tangent.units[k] * steps[-1]:
                 continue
-        reach = np.abs(x) + steps[0] * np.abs(v)
-        spacing = 2.0 ** np.floor(np.log2(np.where(reach > 0, reach, 1.0))) * leaf.eps
-        unit = spacing / steps[-1]
-        rounded = np.where(np.isfinite(unit) & (reach > 0), np.round(v / unit) * unit, v)
         if vector is tangent.vector:
             vector = vector.copy()
-        # An entry whose spacing is wider than its move keeps one unit, rather than drop out of the
-        # tangent.
-        vector[part] = np.where((rounded == 0) & (v != 0), np.sign(v) * unit, rounded)
+        exact = vector[part]
+        for here in chunks(v.size):
+            exact[here] = _rounded(x[here], v[here], steps, leaf.eps)
     return tangent if vector is tangent.vector else replace(tangent, vector=vector)
+
+
+def _rounded(x: Vector, v: Vector, steps: Sequence[float], eps: float) -> Vector:
+    """Returns entries of a tangent, rounded so that each of these steps is exact."""
+    reach = np.abs(x) + steps[0] * np.abs(v)
+    spacing = 2.0 ** np.floor(np.log2(np.where(reach > 0, reach, 1.0))) * eps
+    unit = spacing / steps[-1]
+    rounded = np.where(np.isfinite(unit) & (reach > 0), np.round(v / unit) * unit, v)
+    # An entry whose spacing is wider than its move keeps one unit, rather than drop out of the
+    # tangent.
+    return np.where((rounded == 0) & (v != 0), np.sign(v) * unit, rounded)
 
 
 def _reach(x: Vector) -> float:
@@ -551,30 +558,22 @@ def sample_at(
     origin, vector = problem.origin, tangent.vector
     move = describe_move(problem, tangent, step)
     back = Move(move.name, -step, move.tangent)
-    if exact or (problem.bounds is None and problem.X.double):  # nothing is rounded or clipped
-        offset = step * vector
-        ahead, behind = origin + offset, origin if one_sided else origin - offset
-    else:
-        ahead = moved_by(problem, tangent, step)
-        behind = origin if one_sided else moved_by(problem, tangent, -step)
     if exact:
-        plus = evaluate(problem, base, ahead, move)
-        minus = evaluate(problem, base, behind, back)
+        plus = evaluate(problem, base, origin + step * vector, move)
+        minus = evaluate(problem, base, origin - step * vector, back)
         return Sample(step, plus, minus, base.magnitude), vector
-    if problem.finite:
-        moves = ahead - origin, behind - origin
-    else:
-        finite = np.isfinite(origin)
-        moves = (
-            np.where(finite, ahead - origin, 0.0),
-            np.where(finite, behind - origin, 0.0),
-        )
-    if not moves[0].any() or not (one_sided or moves[1].any()):
+    ahead = moved_by(problem, tangent, step)
+    behind = origin if one_sided else moved_by(problem, tangent, -step)
+    direction, other = ahead - origin, behind - origin
+    if not problem.finite:
+        direction, other = (np.where(np.isfinite(origin), side, 0.0) for side in (direction, other))
+    if not direction.any() or not (one_sided or other.any()):
         return None
+    direction -= other
+    direction /= step if one_sided else 2 * step
+    del other
     plus = evaluate(problem, base, ahead, move)
     minus = base.values if one_sided else evaluate(problem, base, behind, back)
-    span = step if one_sided else 2 * step
-    direction = (moves[0] - moves[1]) / span
     if tangent.coordinate is None:
         return Sample(step, plus, minus, base.magnitude, one_sided), direction
     # A unit tangent stays one, and the step is what was really taken.

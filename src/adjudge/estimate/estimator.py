@@ -127,8 +127,8 @@ class Estimator(ABC):
         return replace(self, base=base)
 
     def again(self, found: Column) -> Column:
-        """Returns an estimate that was made with other magnitudes as one with those at hand. It
-        takes evaluations only where the values behind it were not kept.
+        """Returns an estimate that was made with other magnitudes, or of more outputs, as one with
+        those at hand. It takes evaluations only where the values behind it were not kept.
         """
         return found
 
@@ -147,11 +147,16 @@ class Differences(Estimator):
         at_once(problem, base, lambda: [two_evaluations(problem, base, v) for v in tangents])
 
     def again(self, found: Column) -> Column:
-        """Returns an estimate that was made with other magnitudes as one with those at hand."""
-        base = self.base
-        if found.sample is None:
+        """Returns an estimate that was made with other magnitudes, or of more outputs, as one with
+        those at hand.
+        """
+        base, sample = self.base, found.sample
+        if sample is None:
             return self._first(found.tangent)
-        sample = replace(found.sample, modulus=base.magnitude)
+        if base.chosen is not None:
+            plus, minus = sample.plus[base.chosen], sample.minus[base.chosen]
+            sample = replace(sample, plus=plus, minus=minus)
+        sample = replace(sample, modulus=base.magnitude)
         estimate = central_difference(sample, base.coarsest_eps, base.noise)
         return replace(found, estimate=estimate, sample=sample)
 

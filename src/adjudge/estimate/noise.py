@@ -41,24 +41,31 @@ from adjudge.estimate.directional import (
     with_steps,
 )
 from adjudge.estimate.stencils import Sample, combined, ladder
-from adjudge.floats import EPS, FORMATS, QUANTILE_ENTRIES, Vector, lowest_bit
+from adjudge.floats import EPS, FORMATS, QUANTILE_ENTRIES, Vector, chunks, lowest_bit
 from adjudge.problem import Base, Problem, Purpose, at_once, evaluate
 
 SIGNIFICANT_BITS = {name: FORMATS[name].bits for name in ("float32", "float16", "bfloat16")}
 """The significant bits of the dtypes that code may fall back to inside."""
 
 
-def computational_noise(values: Vector, points: Sequence[float]) -> Vector:
-    """Returns the standard deviation of the noise of each column of values at `points`.
+def computational_noise(values: Sequence[Vector], points: Sequence[float]) -> Vector:
+    """Returns the standard deviation of the noise of each output, by its values at `points`.
 
     It is what a polynomial through them leaves over. The difference tables of Hamming and of Moré
     and Wild's ECnoise (SIAM J. Sci. Comput. 33, 2011) do the same at equidistant points. On a
     staircase the noise is at least half of the smallest move, which is what rounding to a step
     hides: residuals alone would be far smaller on a flat part.
     """
+    each = [_noise_of([v[here] for v in values], points) for here in chunks(values[0].size)]
+    return np.concatenate(each)
+
+
+def _noise_of(values: Sequence[Vector], points: Sequence[float]) -> Vector:
+    """Returns the noise of some outputs."""
     t = np.array(points) / 8 - 3
     q = np.linalg.qr(np.vander(t, NOISE_DEGREE + 1))[0]
-    centred = values - np.mean(values, axis=0)
+    centred = np.array(values)
+    centred -= np.mean(centred, axis=0)
     left = centred - q @ (q.T @ centred)
     noise = np.sqrt(np.sum(left**2, axis=0) / (len(t) - NOISE_DEGREE - 1))
     moves = np.abs(np.diff(values, axis=0))
@@ -183,7 +190,7 @@ def _noise_about(problem: Problem, base: Base, found: Column, step: float) -> Ve
         take = partial(values_at, [side * step * k / 32 for k in points])
         at_once(problem, base, take)
         values = take()
-        best = computational_noise(np.array(values), points)
+        best = computational_noise(values, points)
         if defined(base, *values):
             break
     return best
@@ -265,7 +272,7 @@ def _noise_over(problem: Problem, base: Base, step: float) -> float:
             return 0.0
         values.append(value)
     own = base.whole.modulus(base.values)
-    noise = computational_noise(np.array(values), UNEVEN_NOISE_POINTS) / own
+    noise = computational_noise(values, UNEVEN_NOISE_POINTS) / own
     full = (own > 0) & (own >= FULL_DIGITS_PART * base.whole.largest(own))
     leaves = [noise[part][full[part]] for part in base.Y.slices]
     return max((float(np.median(leaf)) for leaf in leaves if leaf.size), default=0.0)

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +32,7 @@ from adjudge.constants import (
 )
 from adjudge.estimate.kinks import Slopes, half_gaps
 from adjudge.findings import Method, Scheme
-from adjudge.floats import Vector, lowest_bit, norm
+from adjudge.floats import CHUNK, Vector, chunks, lowest_bit, norm
 
 
 @dataclass(frozen=True)
@@ -84,16 +85,21 @@ class Sample:
     """Says whether `minus` is f(x), because x has a neighbour on one side only. The step then has
     the sign of that side."""
 
-    @cached_property
+    @property
     def slope(self) -> Vector:
-        """The difference quotient."""
+        """The difference quotient, which is not kept: a ladder has many samples."""
         span = self.step if self.one_sided else 2 * self.step
         return np.asarray((self.plus - self.minus) / span)
 
-    @cached_property
+    @property
     def size(self) -> Vector:
         """The magnitude of the larger of the two values."""
         return self.modulus(self.plus, self.minus)
+
+    def of(self, some: slice, size: Vector) -> Sample:
+        """Returns the values of some outputs, which have this size."""
+        plus, minus = self.plus[some], self.minus[some]
+        return replace(self, plus=plus, minus=minus, modulus=lambda *_: size)
 
 
 def central_difference(sample: Sample, eps: float, noise: float = 0.0) -> Estimate:
@@ -103,11 +109,11 @@ def central_difference(sample: Sample, eps: float, noise: float = 0.0) -> Estima
     For the rounding see `SPACINGS_OF_A_VALUE`. Truncation is left out, since it spoils an agreement
     and produces one only by accident.
     """
-    value, rounding = sample.slope, SPACINGS_OF_A_VALUE * eps
-    error = np.asarray((rounding * sample.size + noise) / sample.step)
+    value, size = sample.slope, sample.size
+    error = np.asarray((SPACINGS_OF_A_VALUE * eps * size + noise) / sample.step)
     np.copyto(error, np.nan, where=np.isnan(value))
     moved = ~((sample.plus == sample.minus) & np.isfinite(sample.plus))
-    return Estimate(value, error, moved, Method(Scheme.CENTRAL, 2), size=sample.size)
+    return Estimate(value, error, moved, Method(Scheme.CENTRAL, 2), size=size)
 
 
 def extrapolated(near: Sample, far: Sample, eps: float, noise: float = 0.0) -> Estimate:
@@ -118,19 +124,16 @@ def extrapolated(near: Sample, far: Sample, eps: float, noise: float = 0.0) -> E
     spoils an agreement, and produces one only by accident.
     """
     plain = central_difference(near, eps, noise)
-    removed = (far.slope - near.slope) / ((far.step / near.step) ** 2 - 1)
+    removed = (far.slope - plain.value) / ((far.step / near.step) ** 2 - 1)
     error = plain.error * EXTRAPOLATED_ROUNDING
     moved = plain.moved | ~((far.plus == far.minus) & np.isfinite(far.plus))
     size = np.fmax(near.size, far.size)
     method = Method(Scheme.CENTRAL_LADDER, 4)
-    return Estimate(near.slope - removed, error, moved, method, size=size)
+    return Estimate(plain.value - removed, error, moved, method, size=size)
 
 
 LADDER_CHANGES = 8
 """A ladder of ordinary length has at most as many changes between its windows."""
-
-CHUNK = 2**18
-"""The outputs that are taken through an estimate at a time, so that its memory is bounded."""
 
 
 def three_steps(
@@ -147,8 +150,7 @@ def three_steps(
     value, error, moved = np.empty_like(at_x), np.empty_like(at_x), plain.moved.copy()
     outer, inner = (far.step / near.step) ** 2 - 1, (far.step / middle.step) ** 2 - 1
     ratio = far.step / middle.step
-    for start in range(0, at_x.size, CHUNK):
-        part = slice(start, start + CHUNK)
+    for part in chunks(at_x.size):
         one, here = plain.value[part], at_x[part]
         (m_plus, m_minus), (f_plus, f_minus) = (
             (sample.plus[part], sample.minus[part]) for sample in (middle, far)
@@ -224,7 +226,52 @@ def ladder(
 
     With `odd`, odd powers of the step are removed as well, which a central difference has where the
     second derivative of f jumps at x.
+
+    Of many outputs `CHUNK` are taken at a time, and what is usual is what is usual among these.
     """
+    count = samples[0].plus.size
+    if count <= CHUNK:
+        return _of_chunk(samples, eps, at_x, noise, parts, odd=odd)
+    sizes, found = [sample.size for sample in samples], []
+    for here in chunks(count):
+        bounds = [np.clip(part.indices(count)[:2], here.start, here.stop) for part in parts]
+        found.append(
+            _of_chunk(
+                [sample.of(here, size[here]) for sample, size in zip(samples, sizes, strict=True)],
+                eps,
+                None if at_x is None else at_x[here],
+                noise[here] if isinstance(noise, np.ndarray) else noise,
+                [slice(*(bound - here.start)) for bound in bounds if bound[0] < bound[1]],
+                odd=odd,
+            )
+        )
+    return _joined(found)
+
+
+def _joined(found: Sequence[Estimate]) -> Estimate:
+    """Returns the estimates of consecutive outputs as one."""
+
+    def of(name: str) -> Any:
+        parts = [getattr(one, name) for one in found]
+        if all(part is None for part in parts):
+            return None
+        pairs = zip(parts, found, strict=True)
+        return np.concatenate([np.zeros_like(e.value) if p is None else p for p, e in pairs])
+
+    fields = {name: of(name) for name in ("value", "error", "moved", "half_gap", "steps", "size")}
+    return replace(found[0], **fields)
+
+
+def _of_chunk(
+    samples: Sequence[Sample],
+    eps: float,
+    at_x: Vector | None,
+    noise: float | Vector,
+    parts: Sequence[slice],
+    *,
+    odd: bool,
+) -> Estimate:
+    """Extrapolates over a ladder of steps as `ladder` does, all outputs at a time."""
     one_sided = samples[0].one_sided
     orders = eliminated_powers(odd=odd or one_sided)
     window = len(orders) + 1

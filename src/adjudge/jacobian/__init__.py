@@ -17,14 +17,12 @@ Its modules, each of which may import those above it:
   `max_evaluations`.
 - `entry`: one entry judged by the stages.
 - `one_sided`: at a kink, whether a rule lies outside of the generalised derivative.
-- `block_sums`: large problems compared by sums of blocks.
 
 Invariant: every estimate is made once and shared by all modes that are checked, and whatever is
 compared is counted in a tally.
 """
 
 from adjudge.jacobian.affine import Affine
-from adjudge.jacobian.block_sums import compare_block_sums, fits_block_sums
 from adjudge.jacobian.column import ColumnBlock, Columns
 from adjudge.jacobian.comparison import (
     ERRORS,
@@ -74,11 +72,9 @@ __all__ = [
     "Tally",
     "Tolerance",
     "ValueAtPoints",
-    "compare_block_sums",
     "compare_one_sided",
     "deviation_of_values",
     "findings_of",
-    "fits_block_sums",
     "identity_findings",
     "is_systematic",
     "judge_entry",

@@ -150,6 +150,10 @@ class Columns:
             return outputs
         return np.array([bool(outputs[part].all()) for part in self.base.Y.slices])
 
+    def pushed(self, image: Vector, k: int) -> Vector:
+        """Returns what forward mode gives of all outputs for row `k` of a comparison of its own."""
+        return image[self.outputs("each", k)]
+
     def cotangent(self, k: int) -> Vector:
         """Returns the cotangent of row `k` of reverse mode."""
         return self.probes.row(k)

@@ -63,6 +63,8 @@ class EntryColumns(Columns):
     kind: RowKind = "rows"
     row: int = 0
     """The output of the entry, where the comparison is not that of the first derivative."""
+    place: int = 0
+    """Where the output is among those that are estimated, which may be a few of all."""
     automatic: float = 0.0
     nearby: dict[bytes, Reverse] = field(default_factory=dict)
     """Reverse mode at points beside x, by their bytes; entries of one leaf share these points."""
@@ -77,7 +79,7 @@ class EntryColumns(Columns):
             yield ModeComparison("", observed, self.kind)
             return
         here, estimate = self.outputs(self.kind, 0), found.estimate
-        leaf = self.base.Y.slices[int(self.base.Y.owner[self.row])]
+        leaf = self.base.Y.slices[self.base.Y.leaf_of(self.place)]
         automatic = np.array([self.automatic])
         value, error = self._known(found, automatic, estimate.value[here], estimate.error[here])
         size = 0.0 if final else ENTRY_FLOOR * largest(estimate.value[leaf])
@@ -94,10 +96,13 @@ class EntryColumns(Columns):
         yield ModeComparison("F" if self.kind == "each" else "R", comparison, self.kind)
 
     def outputs(self, kind: RowKind, k: int) -> slice:
-        return super().outputs(kind, self.row)
+        return super().outputs(kind, self.place)
 
     def within(self, kind: RowKind, outputs: NDArray[np.bool_]) -> NDArray[np.bool_]:
         return outputs[self.outputs(kind, 0)]
+
+    def pushed(self, image: Vector, k: int) -> Vector:
+        return image[self.row : self.row + 1]
 
     def cotangent(self, k: int) -> Vector:
         return super().cotangent(self.row)
@@ -140,6 +145,7 @@ def judge_entry(
     tangent: Tangent,
     kind: RowKind,
     row: int,
+    place: int,
     automatic: float,
     nearby: dict[bytes, Reverse],
     allows: Callable[[int], bool],
@@ -153,6 +159,7 @@ def judge_entry(
         tangent: The unit tangent of that column.
         kind: The mode that the entry is of, as a kind of row.
         row: The output of the entry; of no matter for the first derivative beside a second one.
+        place: Where the output is among those that are estimated, which may be a few of all.
         automatic: The value of the entry.
         nearby: Keeps reverse mode at points beside x for the next entry.
         allows: Whether there is room for so many evaluations.
@@ -163,13 +170,17 @@ def judge_entry(
     probes, coordinate = replace(table.probes, full=True), tangent.coordinate
     found = estimator.along(tangent)
     assert coordinate is not None  # the column of an entry has a unit tangent
+    additive, chosen = table.columns.additive, estimator.base.chosen
+    if chosen is not None:
+        additive = {leaves: mask[chosen] for leaves, mask in additive.items()}
     columns = EntryColumns(
         estimator,
         probes,
         table.tolerance,
-        additive=table.columns.additive,
+        additive=additive,
         kind=kind,
         row=row,
+        place=place,
         automatic=automatic,
         nearby=nearby,
     )

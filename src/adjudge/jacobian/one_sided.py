@@ -76,7 +76,7 @@ def compare_one_sided(table: Table) -> None:
     smooth = table.carried_dtype is None and isinstance(table.estimator, Differences)
     full = table.probes.full and smooth and bool(modes)
     ties = full and np.unique(problem.origin).size < problem.X.size
-    plain = not problem.modes_taken and problem.block_sums is None and problem.finite
+    plain = not problem.modes_taken and problem.finite
     if not (excused or ties) or not plain or base.coarsest_eps > COARSE_EPS:
         return
     if not np.all(np.isfinite(base.values)):
@@ -346,7 +346,7 @@ class _Search:
         """Returns what failed, for the report."""
         base, least, most, error = self.base, *bounds
         of = np.flatnonzero(w)
-        names = base.Y.names(sorted({int(base.Y.owner[k]) for k in of}))
+        names = base.Y.names(sorted({base.Y.leaf_of(int(k)) for k in of}))
         return Entry(
             mode,
             base.Y.entry(int(of[0])) if of.size == 1 else names,

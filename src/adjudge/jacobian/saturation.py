@@ -29,8 +29,8 @@ from adjudge.estimate import Column, describe_move, moved_by
 from adjudge.findings import along_random, entry_name
 from adjudge.floats import Vector, lowest_bit
 from adjudge.jacobian.column import ColumnBlock, Columns, ModeComparison
-from adjudge.jacobian.comparison import ERRORS, Comparison, Tally
-from adjudge.problem import Base, BlockSums, Probes, Problem, Reverse, evaluate
+from adjudge.jacobian.comparison import Comparison, Tally
+from adjudge.problem import Base, Probes, Problem, Reverse, evaluate
 
 
 def all_saturated(compared: Sequence[ModeComparison]) -> bool:
@@ -174,21 +174,6 @@ def _value(problem: Problem, base: Base, found: Column, t: float) -> Vector | No
     move = describe_move(problem, found.tangent, step)
     value = attempt(lambda: evaluate(problem, base, point, move))
     return None if value is None else value[: base.Y.size]
-
-
-def mark_uncompared(sums: BlockSums, comparison: Comparison, found: Column) -> None:
-    """Notes in `sums` where an output shows neither in its sum nor in two evaluations: its tangent
-    has not been compared, so the block sums must not replace the whole check.
-    """
-    doubted = sums.doubted.get(found.tangent.leaves[0])
-    if doubted is None:
-        return
-    terms, which = sums.images(found.tangent.leaves[0], found.vector)
-    size, bound = np.abs(terms), comparison.significance_bound[which] / ERRORS[0]
-    # Two evaluations compare on the scale of the largest output, and see nothing far below
-    # that.
-    far_below = (size > 0) & (size <= ENTRY_FLOOR * comparison.tolerance.relative * np.max(size))
-    sums.uncompared |= bool(np.any((doubted | far_below) & ~(size > bound)))
 
 
 def count_saturated(

@@ -23,6 +23,7 @@ from adjudge.constants import (
     BEYOND_DOUBT,
     BISECTIONS,
     COARSE_EPS,
+    FAR_LARGER,
     FAR_STEP,
     FAST_PART,
     FEWEST_WEIGHED,
@@ -50,6 +51,7 @@ from adjudge.constants import (
     TRACED_PROJECTIONS,
     TRUNCATED_UNITS,
     UNDERFLOW_DISTANCES,
+    WEIGHED_BARS,
 )
 from adjudge.errors import UnstableOutputError, attempt
 from adjudge.estimate import (
@@ -80,6 +82,7 @@ from adjudge.jacobian.saturation import (
     moves_beyond_noise,
     onset,
 )
+from adjudge.limits import limits
 from adjudge.problem import (
     DOUBLE,
     Forward,
@@ -87,6 +90,7 @@ from adjudge.problem import (
     Purpose,
     Reverse,
     Stream,
+    Tangent,
     at_once,
     evaluate,
     generator,
@@ -432,20 +436,25 @@ def _only_in(trial: Trial, outputs: NDArray[np.bool_]) -> bool:
 
 
 class LongerStep(Stage):
-    """Takes two evaluations more, at a longer step, and extrapolates, where leaves share a tangent.
+    """Takes two evaluations more, at a longer step, and extrapolates, where leaves share a tangent
+    or a leaf is large.
 
-    Truncation grows with the number of leaves that move together, and without this stage most such
-    columns would take a ladder. It settles what then agrees beyond doubt, and what is still off by
-    many tolerances is compared in parts. A tangent of one leaf goes without: of those that were
-    tried it settled 5 in 181. Costs two evaluations. Standard: Richardson extrapolation.
+    Truncation grows with the number of entries that move together, and without this stage most such
+    columns would take a ladder. It settles what then agrees beyond doubt. What is still off by many
+    tolerances is compared in parts, and so is what is off by less, where few of the leaves stand
+    out: the ladders are taken for these alone then. A tangent of one small leaf goes without: of
+    those that were tried it settled 5 in 181. Costs two evaluations. Standard: Richardson
+    extrapolation.
     """
 
     name = "one extrapolation"
     cost = 2
 
     def helps(self, trial: Trial) -> bool:
-        shared = len(trial.column.tangent.leaves) > 1 and Doubt.DISAGREES in trial.doubt
-        return shared and not (trial.zero or trial.off_by(GROSS_TOLERANCES))
+        large = trial.columns.problem.X.size >= limits().large
+        many = _is_shared(trial) or (large and trial.column.tangent.coordinate is None)
+        doubted = many and Doubt.DISAGREES in trial.doubt
+        return doubted and not (trial.zero or trial.off_by(GROSS_TOLERANCES))
 
     def apply(self, trial: Trial) -> Trial | Again:
         found = trial.along(Effort.LONGER_STEP)
@@ -454,7 +463,9 @@ class LongerStep(Stage):
         compared = list(trial.columns.comparisons(found, trial.block, trial.pushed))
         if not all(comparison.agrees_clearly for _, comparison, _ in compared):
             off = replace(trial, column=found, compared=compared)
-            return _in_parts(off) if off.off_by(GROSS_AFTER_EXTRAPOLATION) else trial
+            if not _is_shared(trial):
+                return trial
+            return _in_parts(off, certain=off.off_by(GROSS_AFTER_EXTRAPOLATION)) or trial
         return replace(
             trial, column=found, doubt=Doubt.NONE, compared=compared, decided_by=self.name
         )
@@ -488,24 +499,33 @@ class Halves(Stage):
             return trial.off_by(self.beyond)
         return trial.left or any(np.any(c.significant) for _, c, _ in trial.compared)
 
-    def apply(self, trial: Trial) -> Again:
-        return _in_parts(trial)
+    def apply(self, trial: Trial) -> Trial | Again:
+        return _in_parts(trial) or trial
 
 
-def _in_parts(trial: Trial) -> Again:
+def _is_shared(trial: Trial) -> bool:
+    """Returns whether several leaves share the tangent."""
+    return len(trial.column.tangent.leaves) > 1
+
+
+def _in_parts(trial: Trial, *, certain: bool = True) -> Again | None:
     """Returns the parts of the leaves that are compared in place of all of them: those that may be
-    wrong and the others, or both halves.
+    wrong and the others, or both halves. Unless it is `certain` that all of them are not compared,
+    the result is `None` where no few of the leaves stand out.
     """
     leaves = trial.column.tangent.leaves
     suspects = _suspected_leaves(trial) if len(leaves) >= FEWEST_WEIGHED else leaves
     if not 0 < 2 * len(suspects) <= len(leaves):
-        return Again(leaves=halves(leaves))
+        return Again(leaves=halves(leaves)) if certain else None
     return Again(leaves=(suspects, [j for j in leaves if j not in suspects]))
 
 
 def _suspected_leaves(trial: Trial) -> Sequence[int]:
     """Returns the leaves of which each, if it were the only wrong one, would explain how the
     deviation of reverse mode changes with the weights of the leaves.
+
+    Where the deviation is too close to its error bar for that, the half of the leaves that has most
+    of it is halved again, as long as it has far more of it than the other half.
     """
     found, columns, block = trial.column, trial.columns, trial.block
     tangent, X, along = found.tangent, columns.problem.X, columns.estimator.along
@@ -516,16 +536,30 @@ def _suspected_leaves(trial: Trial) -> Sequence[int]:
     plain = found.estimate.method.scheme is Scheme.CENTRAL
     before = columns.reverse(along(tangent, Effort.LONGER_STEP, found) if plain else found, block)
     row = int(np.argmax(np.nan_to_num(before.difference)))
-    weights = 1 + np.arange(len(tangent.leaves)) / len(tangent.leaves)
-    vector = tangent.vector.copy()
-    for weight, j in zip(weights, tangent.leaves, strict=True):
-        vector[X.slices[j]] *= weight
-    weighted = along(replace(tangent, vector=vector, units=()), Effort.LONGER_STEP)
-    after = columns.reverse(weighted, block)
-    gaps = [float(c.reference[row] - c.automatic[row]) for c in (before, after)]
-    bars = SIGNIFICANT_BARS * (weights * before.error[row] + after.error[row])
-    fits = np.abs(weights * gaps[0] - gaps[1]) <= bars
-    return [j for j, fit in zip(tangent.leaves, fits, strict=True) if fit]
+
+    def deviation(weighted: Tangent) -> tuple[float, float]:
+        """Returns the deviation along a tangent, with its error bar."""
+        after = columns.reverse(along(weighted, Effort.LONGER_STEP), block)
+        return float(after.reference[row] - after.automatic[row]), float(after.error[row])
+
+    whole, bar = float(before.reference[row] - before.automatic[row]), float(before.error[row])
+    if abs(whole) > WEIGHED_BARS * bar:
+        weights = 1 + np.arange(len(tangent.leaves)) / len(tangent.leaves)
+        vector = tangent.vector.copy()
+        for weight, j in zip(weights, tangent.leaves, strict=True):
+            vector[X.slices[j]] *= weight
+        gap, other_bar = deviation(replace(tangent, vector=vector, units=()))
+        fits = np.abs(weights * whole - gap) <= SIGNIFICANT_BARS * (weights * bar + other_bar)
+        return [j for j, fit in zip(tangent.leaves, fits, strict=True) if fit]
+    positions = list(range(len(tangent.leaves)))
+    while len(positions) > 1:
+        one, two = positions[: len(positions) // 2], positions[len(positions) // 2 :]
+        gap, _ = deviation(tangent.restricted(X, one))
+        rest = whole - gap
+        if max(abs(gap), abs(rest)) < FAR_LARGER * min(abs(gap), abs(rest)):
+            break
+        positions, whole = (one, gap) if abs(gap) > abs(rest) else (two, rest)
+    return [tangent.leaves[k] for k in positions]
 
 
 class ThreeSteps(Stage):
@@ -1379,7 +1413,8 @@ def _automatic_at(
     """Returns the automatic values of these rows at another point, for the same probes, or with
     `random` for those that are `perturbed`.
     """
-    problem, base, v, width = columns.problem, columns.base, found.vector, columns.base.Y.size
+    problem, base, v = columns.problem, columns.base.of or columns.base, found.vector
+    width = base.Y.size
 
     def probe(vector: Vector) -> Vector:
         return vector if random is None else perturbed(vector, random, RESIDUE_DISTANCES[-1])
@@ -1390,7 +1425,7 @@ def _automatic_at(
     if kind == "each":
         forward = Forward(problem, point)
         image = forward.column(base, probe(v))[1]
-        return np.concatenate([image[columns.outputs(kind, k)] for k in rows])
+        return np.concatenate([columns.pushed(image, k) for k in rows])
     reverse = columns.reverse_at(point)
     return np.array([reverse.row(base, probe(columns.cotangent(k))) @ v for k in rows])
 

@@ -47,7 +47,7 @@ from adjudge.jacobian.comparison import ERRORS, Comparison, Tally, Tolerance, de
 from adjudge.jacobian.groups import colored_tangents, halves, shared_tangents
 from adjudge.jacobian.hidden import hidden_outputs, of_outputs, parts_of_outputs, resolved
 from adjudge.jacobian.pairs import MOST_KEPT, Pairs
-from adjudge.jacobian.saturation import count_saturated, mark_uncompared
+from adjudge.jacobian.saturation import count_saturated
 from adjudge.jacobian.stages import (
     STAGES,
     TWO_EVALUATIONS,
@@ -58,7 +58,6 @@ from adjudge.jacobian.stages import (
     doubt_of,
     worst_entries,
 )
-from adjudge.limits import limits
 from adjudge.problem import Base, Forward, Probes, Problem, Reverse, Tangent
 
 ENTRY_WORK = 7
@@ -302,10 +301,6 @@ class Table:
     """The absolute step that the caller fixed for the first differences, if any."""
     together: Tangent | None = None
     """The tangent of all leaves, where leaves share tangents."""
-    paused: bool = False
-    """Whether `fill` has paused."""
-    hides: bool = False
-    """Whether outputs were seen to hide beside others, which sums of outputs do not show either."""
     rows: Vector | None = None
     """The whole table by reverse mode, where it fitted into one block."""
     problem: Problem = field(init=False)
@@ -359,19 +354,12 @@ class Table:
             tally = self.record.tallies[mode] = Tally(mode)
         return tally
 
-    def replace_by(self, tallies: dict[str, Tally]) -> None:
-        """Takes tallies of all columns, which were compared in another way, for those made here."""
-        before, self.record = self.record, Record(tallies)
-        self.record.reached, self.record.decided = before.reached, before.decided
-        self.budget.columns = self.probes.columns
-
-    def fill(self) -> Iterator[Failure | None]:
+    def fill(self) -> Iterator[Failure]:
         """Compares all columns. Differences are taken once and shared by every mode.
 
-        It pauses once, before the first ladder of steps: all columns may be compared in another way
-        then, which `replace_by` takes. It also yields each projection that differences show to be
-        off beyond doubt, before its other stages are tried: if one entry behind it is proved wrong
-        and its mode is added to `record.proved`, these are left out.
+        It yields each projection that differences show to be off beyond doubt, before its other
+        stages are tried: if one entry behind it is proved wrong and its mode is added to
+        `record.proved`, these are left out.
         """
         for block in self._blocks():
             whole = block.columns == slice(0, self.problem.X.size)
@@ -383,8 +371,6 @@ class Table:
             for tangent in tangents:
                 if tangent.coordinate in settled:
                     continue
-                if limits().sums_first:
-                    yield from self._pause()
                 agenda = deque([Item(tangent, block)])
                 while agenda:
                     item = agenda.popleft()
@@ -421,7 +407,7 @@ class Table:
         """
         probes, problem, along = self.probes, self.problem, self._gradient(block.rows)
         automatic = self.eps is None and self.columns.tolerance.automatic
-        plain = problem.finite and problem.bounds is None and problem.block_sums is None
+        plain = problem.finite and problem.bounds is None
         least = 2 if self.affine is None else FEW_LEAVES + 1
         if along is None or not (automatic and plain) or probes.columns < least:
             yield from probes.tangents(problem.origin, block.columns, along)
@@ -457,12 +443,6 @@ class Table:
             yield tangent
         else:
             yield from shared_tangents(X, tangent, along, self._visible)
-
-    def _pause(self) -> Iterator[None]:
-        """Pauses `fill`, unless it was paused before."""
-        if not self.paused:
-            self.paused = True
-            yield
 
     def _compare_colored(self, block: ColumnBlock) -> set[int]:
         """Compares columns of a sparse table together, and returns the coordinates that this
@@ -585,7 +565,7 @@ class Table:
             doubt = Doubt.HIDDEN
         return replace(trial, doubt=doubt) if doubt else trial
 
-    def _judged(self, item: Item, trial: Trial) -> Generator[Failure | None, None, list[Item]]:
+    def _judged(self, item: Item, trial: Trial) -> Generator[Failure, None, list[Item]]:
         """Takes a column through the stages and records it. Returns what is to be compared next."""
         clear = trial.agrees_clearly and trial.doubt is not Doubt.HIDDEN
         settled = clear or (trial.separate and not trial.doubt)
@@ -632,8 +612,6 @@ class Table:
         for letter, comparison, kind in outcome.compared:
             tally = self.tally(letter)
             self._record(tally, comparison, kind, outcome.column, outcome.columns, leaves)
-            if kind == "each" and self.problem.block_sums is not None:
-                mark_uncompared(self.problem.block_sums, comparison, outcome.column)
         # What a kink excuses is no failure, and does not spare the columns after it a ladder.
         if outcome.doubt and not item.depth:
             self.examined.failed += self._failed > failed
@@ -688,9 +666,7 @@ class Table:
                 hidden.add(j)
         return hidden
 
-    def _through_stages(
-        self, trial: Trial
-    ) -> Generator[Failure | None, None, Trial | Again | None]:
+    def _through_stages(self, trial: Trial) -> Generator[Failure, None, Trial | Again | None]:
         """Returns the trial at the end of all stages; `None` where the budget is spent."""
         traceable = not (self.probes.full or trial.separate)
         for stage in STAGES:
@@ -706,11 +682,6 @@ class Table:
                 if self._proved(shown):
                     return shown
                 traceable = False
-            if stage.needed and not trial.separate:
-                if not self.paused:
-                    outputs = hidden_outputs(trial.columns, trial.compared, trial.column)
-                    self.hides |= outputs is not None
-                yield from self._pause()
             if stage.needed and not self.budget.allows_ladder():
                 return None
             if not stage.needed and not self.budget.allows(stage.cost):
@@ -747,7 +718,7 @@ class Table:
             if columns.base.alone:
                 self._weigh_again(item, tally, columns, comparison, found)
                 tally = Tally(tally.mode)  # inputs are counted where all outputs are compared
-            elif not (again or found.tangent.coordinate is not None or self.problem.block_sums):
+            elif not (again or found.tangent.coordinate is not None):
                 sizes, bound = parts_of_outputs(columns, comparison, found, kind)
                 tally.outputs.weigh(sizes, bound)
             too_small = undetectable(columns, tally, comparison, found, item.block, again=again)
@@ -755,9 +726,7 @@ class Table:
                 continue
             if self.problem.modes_taken:
                 continue
-            if self.problem.block_sums is not None:
-                self.problem.block_sums.undetectable[found.tangent.leaves[0]] = too_small
-            elif not np.all(too_small) and self.budget.allows(self.budget.column):
+            if not np.all(too_small) and self.budget.allows(self.budget.column):
                 moved = np.zeros(found.vector.size, bool)
                 moved[found.tangent.part(self.problem.X)] = too_small
                 next_ += [
@@ -777,7 +746,7 @@ class Table:
         outputs = hidden_outputs(columns, trial.compared, trial.column)
         if outputs is None or self._failed or not self.budget.allows(self.budget.column):
             return []
-        self.hides, before = True, None
+        before = None
         for _, comparison, kind in trial.compared:
             if kind == "rows" and not item.depth:
                 sizes, bound = parts_of_outputs(columns, comparison, trial.column, kind)
@@ -942,7 +911,7 @@ class Table:
 
     def _output(self, kind: RowKind, k: int) -> int:
         """Returns the output leaf of row `k`."""
-        return int(self.base.Y.owner[k]) if self.probes.full or kind == "each" else k
+        return self.base.Y.leaf_of(k) if self.probes.full or kind == "each" else k
 
     def _absent(self, kind: RowKind, found: Column) -> bool:
         """Returns whether no pullback had a gradient for the inputs of this column."""
@@ -1017,7 +986,7 @@ def undetectable(
     for j in leaves:
         part = X.slices[j]
         v, its = found.vector[part], block.of_leaf(part)[1]
-        terms = its * v if problem.block_sums is None else problem.block_sums.terms(j, v, len(its))
+        terms = its * v
         weigh = partial(tally.inputs.weigh, again=again)
         count = list(map(weigh, terms, comparison.significance_bound))
         any_small |= any(count)
@@ -1026,8 +995,6 @@ def undetectable(
             # A zero has no part in any sum. Against differences it says nothing more when taken
             # alone; a reference may contradict it.
             small = ((share > 0) | found.from_reference) & (share < 1 / ERRORS[0])
-            if problem.block_sums is not None:
-                return small if np.any(small) else None
             too_small[part.start - whole.start : part.stop - whole.start] = small
             hidden += np.sum(np.where(small, terms, 0.0) ** 2, axis=1)
     if not again and any_small and not found.from_reference and not problem.modes_taken:

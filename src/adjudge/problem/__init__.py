@@ -75,7 +75,6 @@ from adjudge.problem.probes import (
 )
 from adjudge.problem.problem import (
     Base,
-    BlockSums,
     Forward,
     Problem,
     Reverse,
@@ -103,7 +102,6 @@ __all__ = [
     "Ahead",
     "Arguments",
     "Base",
-    "BlockSums",
     "Bounds",
     "Counts",
     "Directions",

@@ -101,7 +101,6 @@ def _beside(problem: Problem, directions: Sequence[Array], names: Sequence[str])
         attached=(),
         widened=None,
         constraints=(),
-        block_sums=None,
     )
 
 

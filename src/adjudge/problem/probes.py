@@ -46,10 +46,6 @@ class Stream(IntEnum):
     """The entries that forward mode puts in place of zeros in what `RR` has pulled back."""
     FORWARD_BY_REVERSE = 9
     """The tangents at which `FF` is compared with `RF`."""
-    SKETCH_INPUTS = 10
-    """The factors of the inputs of a problem of sums of blocks."""
-    SKETCH_OUTPUTS = 11
-    """The factors of the outputs of a problem of sums of blocks."""
     NEAR_SECANT = 12
     """The changed probes at which a gap to a long difference is looked at again."""
     NEAR_REFERENCE = 13

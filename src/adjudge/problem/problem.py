@@ -12,7 +12,7 @@ from concurrent.futures import wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,27 +67,6 @@ from adjudge.problem.probes import Stream, generator, random_entries
 from adjudge.problem.space import DOUBLE, Space
 
 
-class BlockSums(Protocol):
-    """The entries behind a problem whose coordinates are sums over blocks of entries."""
-
-    undetectable: dict[int, NDArray[np.bool_]]
-    """The entries whose terms were too small to show in a sum, by input."""
-
-    def terms(self, j: int, t: Vector, rows: int) -> Vector:
-        """Returns what each entry of input `j` adds to the comparison along `t`, for each row."""
-
-    doubted: dict[int, NDArray[np.bool_]]
-    """The outputs whose tangents two evaluations have not settled, by input."""
-    uncompared: bool
-    """Whether some of the `doubted` outputs do not show in their sums either."""
-
-    def images(self, j: int, t: Vector) -> tuple[Vector, NDArray[np.int64]]:
-        """Returns what each entry of the outputs adds to its sum along `t`, and which sum it is.
-
-        The tangent `t` moves input `j`. Both results have one entry per entry of the outputs.
-        """
-
-
 @dataclass(frozen=True)
 class Problem:
     """The function `f: X -> Y` at the point `x`.
@@ -127,8 +106,6 @@ class Problem:
     """The function that makes this problem in double precision, where x has a leaf of less."""
     constraints: tuple[str, ...] = ()
     """Texts that say which inputs are checked along which set; `x` holds their coordinates."""
-    block_sums: BlockSums | None = None
-    """The entries of a large problem whose coordinates are sums over blocks; else `None`."""
 
     def with_leaves(self, space: Space, arrays: Arrays, coordinates: Vector) -> Problem:
         """Returns the problem at a point with more leaves, which no bounds limit."""
@@ -328,6 +305,10 @@ class Base:
     that value beside x."""
     seen: dict[str, str | None] = field(default_factory=dict)
     """What the values of f beside x have shown so far, which need not be looked for again."""
+    of: Base | None = None
+    """All outputs, where these are a few of them."""
+    chosen: NDArray[np.intp] | None = None
+    """The coordinates of the few."""
 
     @cached_property
     def finite(self) -> bool:
@@ -389,6 +370,24 @@ class Base:
         size = np.fmax(self.whole.modulus(values, other), self._typical)
         return np.asarray(size if self.uncompared is None else np.where(self.uncompared, 0.0, size))
 
+    def few(self, k: int, more: Sequence[int]) -> tuple[Base, int]:
+        """Returns some outputs of the leaf of output `k`: this one, `more` of them, and others at
+        even distances, which show what is usual in the leaf. Also returns where among them `k` is.
+
+        All outputs are evaluated, and of each evaluation no more than the few are kept.
+        """
+        j = self.whole.leaf_of(k)
+        leaf, part = self.whole.leaves[j], self.whole.slices[j]
+        each, step = 1 + leaf.complex, max(1, leaf.entries // QUANTILE_ENTRIES)
+        named = [one - part.start for one in (k, *more) if part.start <= one < part.stop]
+        entries = np.union1d(np.arange(0, leaf.entries, step), np.array(named) // each)
+        chosen = part.start + (each * entries[:, None] + np.arange(each)).reshape(-1)
+        space, values = Space((replace(leaf, host_shape=(entries.size,)),)), self.values[chosen]
+        masks = {name: getattr(self, name) for name in ("hiding", "raw", "omitted")}
+        masks = {name: None if one is None else one[chosen] for name, one in masks.items()}
+        few = replace(self, whole=space, Y=space, values=values, of=self, chosen=chosen, **masks)
+        return few, int(np.searchsorted(chosen, k))
+
     def rounded(self, eps: float) -> Base:
         """Returns the same outputs with an `eps` of their leaves that is `eps` at least."""
 
@@ -403,11 +402,13 @@ class Base:
         """The median modulus of its leaf for each output; 0 in leaves of sixteen bits, and where
         outputs are `alone`.
         """
-        typical = np.zeros(self.whole.size)
         if self.alone:
-            return typical
-        size = self.whole.modulus(self.values)
+            return np.zeros(self.whole.size)
+        if self.of is not None:
+            return self.of._typical[self.chosen]
+        usual, size = [], self.whole.modulus(self.values)
         for leaf, part in zip(self.whole.leaves, self.whole.slices, strict=True):
+            usual.append(0.0)
             # In sixteen bits the rounding of the median would drown every small entry.
             if leaf.eps > COARSE_EPS:
                 continue
@@ -416,8 +417,10 @@ class Base:
             finite = some[np.isfinite(some)]
             if finite.size:
                 finite.partition(finite.size // 2)
-                typical[part] = finite[finite.size // 2]
-        return typical
+                usual[-1] = finite[finite.size // 2]
+        if len(usual) == 1:  # one number, broadcast, takes no memory
+            return np.broadcast_to(usual[0], size.shape)
+        return np.repeat(usual, [leaf.size for leaf in self.whole.leaves])
 
 
 def undetectable_slope(base: Base, vector: Vector, eps: float) -> Vector:
@@ -445,6 +448,8 @@ def evaluate(problem: Problem, base: Base, x: Vector, purpose: Purpose | Move) -
 
     Outputs that are left out are zero; see `Base.compared`.
     """
+    if base.of is not None:
+        return np.asarray(evaluate(problem, base.of, x, purpose)[base.chosen])
     backend, counts, X = problem.backend, problem.counts, problem.X
     counts.purpose, ahead = purpose, counts.ahead
     if ahead is not None and not problem.modes_taken:

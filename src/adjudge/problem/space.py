@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -170,8 +172,12 @@ class Space:
 
     def entry(self, k: int) -> str:
         """Returns the accessor path of coordinate `k` of the whole space."""
-        j = int(self.owner[k])
+        j = self.leaf_of(k)
         return self.leaves[j].entry(k - self.slices[j].start)
+
+    def leaf_of(self, k: int) -> int:
+        """Returns the index of the leaf of coordinate `k`."""
+        return bisect_right(self.slices, k, key=attrgetter("stop"))
 
     def names(self, leaves: Sequence[int]) -> str:
         """Returns the leaves of these indices in words, like `inputs[0] and 3 more`."""

@@ -25,8 +25,9 @@ from adjudge.constants import (
 )
 from adjudge.estimate import Column, Effort
 from adjudge.findings import AlsoWrong, Entry, along_random
-from adjudge.floats import Vector, norm
+from adjudge.floats import Vector, chunks, norm
 from adjudge.jacobian import ENTRY_WORK, Failure, RememberingEstimator, Table, judge_entry
+from adjudge.limits import limits
 from adjudge.problem import Base, Counts, Reverse, Tangent
 
 Indices = NDArray[np.intp]
@@ -150,9 +151,8 @@ class Search:
         if not np.isfinite(total.value):
             return None if block.size > 1 else int(block[0])
         while block.size > 1 and not self._done():
-            kept = self._candidates(
-                block, np.asarray(np.linspace(1, 2, block.size), np.float64), total
-            )
+            weights = np.asarray(np.linspace(1, 2, block.size), np.float64)
+            kept = self._candidates(block, weights, total)
             # The weights may be too coarse, or their differences drowned by the error bar: then two
             # weights tell the halves apart.
             if 2 * kept.size > block.size:
@@ -172,6 +172,8 @@ class Search:
 
     def _measured(self, block: Indices, weights: Vector) -> tuple[Vector, Residual]:
         """Returns the weights that were really taken within the block, and the residual."""
+        if block.size == self.size:
+            return self.measure(weights)
         whole = np.zeros(self.size)
         whole[block] = weights
         taken, found = self.measure(whole)
@@ -285,8 +287,9 @@ class _Search:
         columns = failure.columns
         self.base, self.estimator, self.tolerance = columns.base, columns.estimator, table.tolerance
         self.found = Located()
-        self.support: Indices = np.flatnonzero(failure.tangent.vector)
-        self.v: Vector = failure.tangent.vector[self.support]
+        vector = failure.tangent.vector
+        self.support: Indices = np.flatnonzero(vector)
+        self.v: Vector = _at(vector, self.support)
         self.w: Vector
         self.row = np.zeros(0)
         """The vector `J* w`. In forward mode there is a column for every tangent instead."""
@@ -319,9 +322,9 @@ class _Search:
         if self.failure.kind == "each":
             total = self._all_outputs()
         else:
-            row = self.row[self.support]
-            size = np.abs(np.nan_to_num(row * self.v))
-            lost = np.flatnonzero(~np.isfinite(row))
+            size = _at(self.row, self.support) * self.v
+            lost = np.flatnonzero(~np.isfinite(size))
+            np.abs(np.nan_to_num(size, copy=False), out=size)
             # Entries that are not finite are seen without a search.
             if lost.size:
                 for k in lost[:MOST_NAMED]:
@@ -362,8 +365,10 @@ class _Search:
     def _column(self, weights: Vector) -> tuple[Column, Vector]:
         """Differences along the weighted tangent, and the image of the same by forward mode."""
         tangent = self.failure.tangent
-        part = np.zeros_like(tangent.vector)
-        part[self.support] = weights * self.v
+        part = weights * self.v
+        if part.size < tangent.vector.size:
+            part, moved = np.zeros_like(tangent.vector), part
+            part[self.support] = moved
         weighted = Tangent(tangent.leaves, part, tangent.length)
         found = self.estimator.along(weighted)
         return found, self._pushed(found.vector)
@@ -378,23 +383,36 @@ class _Search:
     def _measured(self, weights: Vector) -> tuple[Vector, Residual]:
         """Returns the weights that were really taken, and the residual along them."""
         found, pushed = self._column(weights)
-        return found.vector[self.support] / self.v, self._residual(found, pushed)
+        residual = self._residual(found, pushed)
+        vector = found.vector
+        del found  # its values are not needed any more
+        return _at(vector, self.support) / self.v, residual
 
     def _residual(self, found: Column, pushed: Vector) -> Residual:
         """Differences less the automatic value, contracted with `w`."""
-        value, error = found.estimate.value[self.part], found.estimate.error[self.part]
-        here = self.w != 0
-        w, value, error = self.w[here], value[here], error[here]
-        if self.failure.kind == "each":
-            terms, gap = w * value, float(w @ (value - pushed[here]))
-        else:
-            v = found.vector[: self.row.size]
-            terms = (self.row * v)[v != 0]
-            gap = float(w @ value - terms.sum())
+        each, value, error = self.failure.kind == "each", *self._values(found)
+        gap, total, bars, sizes = 0.0, 0.0, [], []
+        for part in chunks(self.w.size):
+            here = self.w[part] != 0
+            w, own = self.w[part][here], value[part][here]
+            bars.append(norm(w * error[part][here]))
+            gap += float(w @ (own - pushed[part][here] if each else own))
+            if each:
+                total += float(w @ own)
+                sizes.append(norm(w * own))
+        for part in () if each else chunks(self.row.size):
+            v = found.vector[: self.row.size][part]
+            terms = (self.row[part] * v)[v != 0]
+            total += float(terms.sum())
+            sizes.append(norm(terms))
         # Where the signs lean towards the gradient, the truncation of all terms has one sign.
-        size = float(max(norm(terms), abs(terms.sum())))
-        bar = norm(w * error) + _truncation(found) * size
-        return Residual(gap, float(bar))
+        size = max(float(norm(np.array(sizes))), abs(total))
+        bar = norm(np.array(bars)) + _truncation(found) * size
+        return Residual(gap if each else gap - total, float(bar))
+
+    def _values(self, found: Column) -> tuple[Vector, Vector]:
+        """The derivative of the outputs that are searched, with its error bars."""
+        return found.estimate.value[self.part], found.estimate.error[self.part]
 
     def _test_input(self, k: int) -> tuple[Residual, bool]:
         """Returns the residual of one entry of x, and whether any output is wrong at it."""
@@ -430,14 +448,9 @@ class _Search:
         unit = np.zeros(self.table.problem.X.size)
         unit[coordinate] = 1.0
         length = abs(float(self.failure.tangent.vector[coordinate]))
-        leaf = int(self.table.problem.X.owner[coordinate])
+        leaf = self.table.problem.X.leaf_of(coordinate)
         found = self._column_of(coordinate).along(Tangent((leaf,), unit, length, coordinate))
-        near = found.estimate
-        # To one side a ladder was taken already.
-        if found.step == 0.0 or found.one_sided:
-            return found, unit
-        error = near.error + _truncation(found) * np.abs(near.value)
-        return replace(found, estimate=replace(near, error=error)), unit
+        return _with_truncation(found), unit
 
     def _locate_outputs(self, found: Column, coordinate: int, total: Residual) -> None:
         """Searches for the outputs that are wrong at this entry of x, by weights on the entries of
@@ -493,8 +506,16 @@ class _Search:
         gap, allowed = abs(automatic - reference), self._allowed(automatic, reference, bar)
         if gap <= allowed or not np.isfinite(reference):
             return False
-        kind, along = self.failure.kind, self._column_of(coordinate)
-        if self._is_curvature(along, found, row, automatic):
+        kind, along, place = self.failure.kind, self._column_of(coordinate), row
+        if row is not None and self.base.Y.size >= limits().large and found.sample is not None:
+            # What follows takes ten evaluations and more, of which one output is looked at.
+            most = [int(np.nanargmax(np.abs(v))) for v in (found.estimate.value, self.base.values)]
+            base, place = self.base.few(row, most)
+            asked = self.estimator.over(base)
+            first = asked.again(found)
+            along = RememberingEstimator(asked.problem, base, asked=asked, first=[first])
+            found = _with_truncation(first)
+        if self._is_curvature(along, found, place, automatic):
             return False
         judged = judge_entry(
             table,
@@ -502,6 +523,7 @@ class _Search:
             found.tangent,
             kind,
             int(row or 0),
+            int(place or 0),
             automatic,
             self.nearby,
             table.budget.allows,
@@ -559,6 +581,21 @@ class _Search:
     def _allowed(self, automatic: Any, reference: Any, bar: Any) -> Any:
         """Returns the largest difference that is accepted of one entry."""
         return bar + self.tolerance.relative * np.maximum(abs(automatic), abs(reference))
+
+
+def _at(vector: Vector, support: Indices) -> Vector:
+    """Returns these entries of a vector, which is not copied where they are all of it."""
+    return vector if support.size == vector.size else vector[support]
+
+
+def _with_truncation(found: Column) -> Column:
+    """Returns two evaluations with an error bar that covers truncation."""
+    near = found.estimate
+    # To one side a ladder was taken already.
+    if found.step == 0.0 or found.one_sided:
+        return found
+    error = near.error + _truncation(found) * np.abs(near.value)
+    return replace(found, estimate=replace(near, error=error))
 
 
 def _truncation(found: Column) -> float:

@@ -692,4 +692,4 @@ def _directions(problem: Problem, j: int) -> str:
 
 def _output(table: Table, failure: Failure) -> int:
     """Returns the output leaf of the row that failed."""
-    return int(table.base.Y.owner[failure.row]) if table.probes.full else failure.row
+    return table.base.Y.leaf_of(failure.row) if table.probes.full else failure.row

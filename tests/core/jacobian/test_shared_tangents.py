@@ -57,6 +57,10 @@ def with_error(vjp, leaf, entry, factor):
     return wrong
 
 
+FEW = 200
+"""Evaluations of a check that takes the ladders for one leaf; with those for all it is 250."""
+
+
 def evaluations(function, count):
     forward, vjp = function(count)
     report = examine(ByHand(forward, vjp=vjp), leaves(count), seed=0)
@@ -105,6 +109,40 @@ def test_one_wrong_entry_among_all_leaves_fails_and_is_named(count, seed):
 
     assert report.verdict is Verdict.FAIL
     assert report.entries[0].wrt == f"inputs[{leaf}][1]"
+
+
+def sines(count):
+    """The sum of the sines of all entries, and its vjp."""
+
+    def forward(*x):
+        return np.array(sum(np.sum(np.sin(a)) for a in x))
+
+    def vjp(*args):
+        *x, w = args
+        return tuple(w * np.cos(a) for a in x)
+
+    return forward, vjp
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("error", [0.0, 5e-5])
+def test_a_leaf_that_is_off_by_a_few_tolerances_is_found_before_any_ladder(error, seed):
+    """All leaves together take no ladder then: the evaluations are those of one leaf, and four for
+    each halving of the others."""
+    count, size = 64, 200
+    x = tuple(np.random.default_rng(seed).uniform(0.5, 1.5, (count, size)))
+    forward, vjp = sines(count)
+    leaf = (7 * seed + 5) % count
+    rule = ByHand(forward, vjp=with_error(vjp, leaf, seed, 1 + error))
+
+    report = examine(rule, x, seed=seed)
+
+    assert report.verdict is (Verdict.FAIL if error else Verdict.PASS), str(report)
+    if error:
+        assert report.entries[0].wrt.startswith(f"inputs[{leaf}]"), report
+        assert report.counts["evaluations"] < FEW
+    else:
+        assert report.counts["evaluations"] <= 7
 
 
 @pytest.mark.parametrize("seed", range(3))
