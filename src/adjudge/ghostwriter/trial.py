@@ -213,8 +213,7 @@ class _Trial:
             self._note(5, f"it cannot be checked ({type(error).__name__}: {first})")
             return None
         if report.verdict is Verdict.INCONCLUSIVE:
-            first = report.outline.partition("\n")[0]
-            self._note(5, f"its check is inconclusive ({first})")
+            self._note(5, f"its check is inconclusive ({report.headline})")
             return None
         if _detached(report):
             self._note(6, "no derivative of it is recorded: its outputs are detached")
