@@ -55,7 +55,8 @@ def write_switches(values):
     torch.set_autocast_enabled("cpu", values[0])
     torch.set_autocast_dtype("cpu", values[1])
     torch.set_autocast_cache_enabled(values[2])
-    torch.backends.cudnn.deterministic = values[3]
+    # PyTorch's own testing utilities, once imported, forbid to set it by `torch.backends`.
+    torch._C._set_cudnn_deterministic(values[3])
     torch.autograd.set_multithreading_enabled(values[4])
 
 
