@@ -212,7 +212,7 @@ def test_a_default_device_of_the_user_changes_nothing():
         report = adjudge.examine(torch.sin, x, order=2, seed=0)
         assert torch.get_default_device() == torch.device("meta")
     finally:
-        torch.set_default_device("cpu")
+        torch.set_default_device(None)
 
     assert report.verdict is expected.verdict is Verdict.PASS
     assert expected.counts == report.counts

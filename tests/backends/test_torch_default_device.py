@@ -21,10 +21,9 @@ LAYOUTS = ["sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"]
 @pytest.fixture
 def elsewhere():
     """The default device is another one than that of the inputs."""
-    before = torch.get_default_device()
     torch.set_default_device("meta")
     yield
-    torch.set_default_device(before)
+    torch.set_default_device(None)
 
 
 def squared(x, factor):

@@ -17,7 +17,7 @@ def state():
     before = read_state()
     yield read_state
     torch.set_default_dtype(before["dtype"])
-    torch.set_default_device(before["device"])
+    torch.set_default_device(None)
     torch.set_deterministic_debug_mode(before["deterministic"])
     torch.set_grad_enabled(before["grad"])
     torch.set_num_threads(before["threads"])
@@ -30,6 +30,7 @@ def read_state():
     return {
         "dtype": torch.get_default_dtype(),
         "device": torch.get_default_device(),
+        "modes of functions": torch.overrides._get_current_function_mode_stack(),
         "deterministic": torch.get_deterministic_debug_mode(),
         "threads": torch.get_num_threads(),
         "anomaly": (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
