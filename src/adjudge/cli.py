@@ -331,12 +331,12 @@ def _brief(result: Result) -> str:
     """Returns the provenance and the verdicts of a case in one line, or how it ended."""
     if result.report is None:
         return result.headline
-    made = result.report["provenance"]
+    made, compared = result.report["provenance"], result.report["counts"]["comparisons"]
     modes = " ".join(f"{mode}:{verdict}" for mode, verdict in result.report["modes"].items())
     note = f", {made['note']}" if made["note"] else ""
     return (
         f"{made['backend']} {made['version']}, {made['device']}, {made['dtype']}{note}; {modes}; "
-        f"{result.report['counts']['comparisons']} comparisons"
+        f"{compared} comparison{'s' * (compared != 1)}"
     )
 
 

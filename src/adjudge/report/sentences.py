@@ -414,8 +414,9 @@ def _count(count: int, compared: int) -> str:
 
 def _also(also: AlsoWrong) -> str:
     if also.many:
-        tested = f": {also.found} of {also.tested} that were tested one by one"
-        return f"many entries are wrong{tested if also.tested > 1 else ': this one was tested'}"
+        if also.tested <= 1:
+            return "many entries are wrong; the others were not tested one by one"
+        return f"many entries are wrong: {also.found} of {also.tested} that were tested one by one"
     return f"wrong as well: {', '.join(also.names)}"
 
 
