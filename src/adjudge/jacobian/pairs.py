@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from adjudge.constants import ENTRY_FLOOR
 from adjudge.findings import Entry, Pair, Verdict, relative_error
 from adjudge.floats import Vector
+from adjudge.jacobian.comparison import Comparison
 from adjudge.problem import Space, Tangent
 
 Mask: TypeAlias = NDArray[np.bool_]
@@ -71,6 +72,22 @@ class Pairs:
     sums: dict[tuple[str, int, int], _Sums] = field(default_factory=dict)
     """The sums by mode, output and input."""
 
+    def keep(
+        self,
+        mode: str,
+        tangent: Tangent,
+        comparison: Comparison,
+        masks: tuple[Mask, Mask] | None = None,
+        *,
+        each: bool,
+    ) -> None:
+        """Keeps the numbers of a comparison; for the arguments see `Kept`."""
+        numbers = comparison.automatic, comparison.reference, comparison.largest
+        self.kept.append((mode, each, tangent, *numbers, masks))
+        self.numbers += comparison.automatic.size
+        if self.numbers > MOST_KEPT:
+            self.sum_up()
+
     def sum_up(self) -> None:
         """Sums up what is kept."""
         for kept in self.kept:
@@ -96,8 +113,7 @@ class Pairs:
             )
             if out or here.start >= automatic.size:
                 continue
-            with np.errstate(invalid="ignore"):
-                gap = np.abs(automatic[here] - reference[here])
+            gap = np.abs(automatic[here] - reference[here])
             known = np.isfinite(gap)
             gap = np.where(known, gap, np.inf)
             true = np.where(known, np.abs(reference[here]), 0.0)

@@ -46,7 +46,7 @@ from adjudge.jacobian.column import ColumnBlock, Columns, RowKind, slopes_by_ste
 from adjudge.jacobian.comparison import ERRORS, Comparison, Tally, Tolerance, decide
 from adjudge.jacobian.groups import colored_tangents, halves, shared_tangents
 from adjudge.jacobian.hidden import hidden_outputs, of_outputs, parts_of_outputs, resolved
-from adjudge.jacobian.pairs import MOST_KEPT, Pairs
+from adjudge.jacobian.pairs import Pairs
 from adjudge.jacobian.saturation import count_saturated
 from adjudge.jacobian.stages import (
     STAGES,
@@ -386,7 +386,7 @@ class Table:
     def _begun(self, tangents: Iterator[Tangent]) -> Iterator[Tangent]:
         """Yields the tangents when the executor has begun the evaluations along some that follow.
 
-        A budget may end before all of them, and projections may be compared in another way.
+        A budget may end before all of them. Projections are few, and are begun one at a time.
         """
         few = 1 if self.problem.counts.limit < np.inf or not self.probes.full else COLUMNS_AHEAD
         waiting = deque(islice(tangents, few))
@@ -816,13 +816,8 @@ class Table:
         tally.compared += together * self._count(comparison, kind, columns.base)
         each, pairs = kind == "each" or self.probes.full, self.pairs
         if comparison.agrees_clearly:
-            # Most checks pass, and show no pair: no function is called for them here.
             if pairs is not None and kind != "first":
-                numbers = comparison.automatic, comparison.reference, comparison.largest
-                pairs.kept.append((tally.mode, each, found.tangent, *numbers, None))
-                pairs.numbers += comparison.automatic.size
-                if pairs.numbers > MOST_KEPT:
-                    pairs.sum_up()
+                pairs.keep(tally.mode, found.tangent, comparison, each=each)
             tally.nonzero += int(np.count_nonzero(comparison.automatic))
             tally.resolution = max(tally.resolution, comparison.resolution)
             return
@@ -836,8 +831,7 @@ class Table:
         decision = decide(comparison, slopes)
         if pairs is not None and kind != "first":
             masks = decision.fails, decision.open
-            numbers = comparison.automatic, comparison.reference, comparison.largest
-            pairs.kept.append((tally.mode, each, found.tangent, *numbers, masks))
+            pairs.keep(tally.mode, found.tangent, comparison, masks, each=each)
         if decision.unsettled:
             self.record.undecidable.add(tally.mode)
         sides = found.estimate.slopes

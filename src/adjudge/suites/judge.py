@@ -139,8 +139,9 @@ def _script(case: Case, report: Report) -> str:
     options.pop("executor", None)
     try:
         return reproduction(case.f, case.inputs, **options)
-    except Exception:
-        return ""
+    except Exception as error:  # an object of the user need not say what it is; the verdict stands
+        first, _, _ = str(error).partition("\n")
+        return f"# No script could be written: {type(error).__name__}: {first}\n"
 
 
 MOST_NUMBERS = 128

@@ -213,3 +213,23 @@ def test_bad_input_is_refused_before_any_case_is_judged(cases, options, found, r
 def test_the_verb_is_imported_late_and_found():
     assert adjudge.run is run
     assert {"run", "RunReport", "Result"} <= {*dir(adjudge)}
+
+
+def test_a_script_that_cannot_be_written_says_why(monkeypatch):
+    class Nameless:
+        """A function of which nothing is known but what it computes."""
+
+        def __call__(self, x):
+            return x * x
+
+    def refuse(*_, **__):
+        raise TypeError("it has no text")
+
+    wrong = Case(ByHand(Nameless(), vjp=lambda x, w: 3 * w * x), X, name="wrong")
+    assert "examine" in run([wrong]).results[0].script
+
+    monkeypatch.setattr("adjudge.suites.judge.reproduction", refuse)
+
+    (result,) = run([wrong]).results
+    assert result.verdict is FAIL
+    assert result.script == "# No script could be written: TypeError: it has no text\n"
