@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor, as_completed
 from contextlib import closing, suppress
 from dataclasses import replace
+from queue import SimpleQueue
 from typing import Literal
 
 import pebble
@@ -47,8 +48,8 @@ def run(
         executor: `None` judges one case after the other in this process, or in one other process
             if there is a timeout. A number starts so many processes, "auto" one for each
             processor; each imports the frameworks once. Or any `concurrent.futures.Executor`, such
-            as loky's, or that of a Dask cluster, `Client(...).get_executor()`: where it breaks,
-            what it left undone is judged by one process of our own.
+            as loky's, or that of a Dask cluster, `Client(...).get_executor()`: where it breaks or
+            is shut down, what it left undone is judged by one process of our own.
         timeout: The seconds that each case has. A process of ours that takes longer is killed. In
             an executor of the caller, whose processes are not ours to kill, the thread that judges
             the case is given up and goes on.
@@ -204,17 +205,25 @@ def _how(code: int) -> str:
 
 def _by_executor(tasks: Sequence[Task], executor: Executor, timeout: float | None) -> Results:
     """Yields results as the executor makes them. Where it breaks, since a case killed one of its
-    processes, what is left is judged by a process of our own, which finds out which case it was.
+    processes, or is shut down meanwhile, what is left is judged by a process of our own, which
+    finds out which case it was.
     """
     futures, left = dict[Future[Result], Task](), list[Task]()
+    # `as_completed` would wait forever for a future that the executor cancels as it is shut down:
+    # only callbacks hear of that.
+    done = SimpleQueue[Future[Result]]()
     try:
         for task in tasks:
             try:
-                futures[executor.submit(judge, task, timeout)] = task
+                future = executor.submit(judge, task, timeout)
             except (BrokenExecutor, RuntimeError):
                 left.append(task)
-        for future in as_completed(futures):
-            if isinstance(future.exception(), BrokenExecutor):
+            else:
+                futures[future] = task
+                future.add_done_callback(done.put)
+        for _ in range(len(futures)):
+            future = done.get()
+            if future.cancelled() or isinstance(future.exception(), BrokenExecutor):
                 left.append(futures[future])
             else:
                 yield _result(future, futures[future], timeout)

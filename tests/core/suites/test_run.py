@@ -87,6 +87,18 @@ def test_where_an_executor_breaks_the_case_that_broke_it_is_found(folder):
     assert others == what_matters(run(plain, seed=3))
 
 
+def test_what_an_executor_that_is_shut_down_left_undone_is_judged(plain):
+    with ProcessPoolExecutor(1, SPAWN) as executor:
+        report = run(
+            plain,
+            executor=executor,
+            seed=3,
+            on_result=lambda _: executor.shutdown(wait=False, cancel_futures=True),
+        )
+
+    assert what_matters(report) == what_matters(run(plain, seed=3))
+
+
 def test_an_executor_of_loky_judges_functions_that_no_module_has(cases):
     loky = pytest.importorskip("loky")
     chosen = [cases.right, cases.wrong, *cases.MORE]
