@@ -19,7 +19,8 @@ RUN_HERE = (
 
 EXAMPLE = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d*)?(?:e[-+]?\d+)?(?![\w.]*\w)")
-ERROR_BAR = re.compile(r"±\s*$")
+ROUNDING = re.compile(r"(±\s*|\bright [-\d.e, ]*)$")
+"""What stands before a number that is rounding: an error bar, or a relative error of what is right."""
 
 RELATIVE = 1e-6
 """How far a printed number may be off. Processors, BLAS kernels and numbers of threads round a
@@ -56,7 +57,7 @@ def differences(shown: str, now: str) -> list[str]:
 
     Words, signs, whole numbers and the layout have to be the same. Numbers with a point or an
     exponent may be off by `RELATIVE`, or by one unit of the last digit that is printed. A number
-    after `±` is an estimate of rounding and may be off by a factor of ten.
+    that is rounding itself, an error bar or the error of a right pair, may be off by a factor of ten.
     """
     old, new = shown.splitlines(), now.splitlines()
     if len(old) != len(new):
@@ -72,20 +73,20 @@ def _same_line(one: str, other: str) -> bool:
     if NUMBER.sub("#", one) != NUMBER.sub("#", other):
         return False
     pairs = zip(NUMBER.finditer(one), NUMBER.finditer(other), strict=True)
-    return all(_same_number(a[0], b[0], bar=_is_bar(one, a)) for a, b in pairs)
+    return all(_same_number(a[0], b[0], rounding=_is_rounding(one, a)) for a, b in pairs)
 
 
-def _is_bar(line: str, number: re.Match[str]) -> bool:
-    return ERROR_BAR.search(line[: number.start()]) is not None
+def _is_rounding(line: str, number: re.Match[str]) -> bool:
+    return ROUNDING.search(line[: number.start()]) is not None
 
 
-def _same_number(one: str, other: str, *, bar: bool) -> bool:
+def _same_number(one: str, other: str, *, rounding: bool) -> bool:
     if one == other:
         return True
     if one.lstrip("-").isdigit() and other.lstrip("-").isdigit():
         return False
     a, b = float(one), float(other)
-    if bar:
+    if rounding:
         return a > 0 and b > 0 and 0.1 <= a / b <= 10
     return abs(a - b) <= RELATIVE * max(abs(a), abs(b)) + 1.001 * max(_unit(one), _unit(other))
 
