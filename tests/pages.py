@@ -20,7 +20,7 @@ RUN_HERE = (
 EXAMPLE = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d*)?(?:e[-+]?\d+)?(?![\w.]*\w)")
 ROUNDING = re.compile(r"(±\s*|\bright [-\d.e, ]*)$")
-"""What stands before a number that is rounding: an error bar, or a relative error of what is right."""
+"""What stands before a number that is rounding: an error bar, or the error of a right pair."""
 
 RELATIVE = 1e-6
 """How far a printed number may be off. Processors, BLAS kernels and numbers of threads round a
@@ -57,7 +57,7 @@ def differences(shown: str, now: str) -> list[str]:
 
     Words, signs, whole numbers and the layout have to be the same. Numbers with a point or an
     exponent may be off by `RELATIVE`, or by one unit of the last digit that is printed. A number
-    that is rounding itself, an error bar or the error of a right pair, may be off by a factor of ten.
+    that is rounding itself (an error bar, the error of a right pair) may be off by a factor of ten.
     """
     old, new = shown.splitlines(), now.splitlines()
     if len(old) != len(new):
