@@ -149,6 +149,13 @@ def adapter_autograd(session: nox.Session) -> None:
     run_tests(session, "autograd")
 
 
+@nox.session(python="3.12", tags=["tests", "lucid"])
+def lucid(session: nox.Session) -> None:
+    """Runs the tests of the adapter of Lucid, which needs a newer Python than the others."""
+    install(session, "lucid", "test")
+    run_tests(session, "lucid", paths=("tests/backends/test_lucid.py",))
+
+
 @nox.session(python=PYTHON, default=False, tags=["gpu"])
 def gpu(session: nox.Session) -> None:
     """Runs benchmarks/gpu.py with CUDA builds; ADJUDGE_REQUIRE_GPU=1 forbids to skip."""

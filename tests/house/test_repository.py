@@ -25,7 +25,7 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 IMPORT_ROOTS = ["adjudge", *sorted(path.name for path in ADAPTERS.glob("adjudge_*"))]
 SOURCES = sorted(path for root in (CORE, PLUGIN, ADAPTERS) for path in root.rglob("*.py"))
 
-FRAMEWORKS = {"torch", "jax", "jaxlib", "cupy"}
+FRAMEWORKS = {"torch", "jax", "jaxlib", "cupy", "lucid"}
 LATER = ("adjudge.cli", "adjudge.conformance", "adjudge.ghostwriter", "adjudge.strategies")
 CROSS = "adjudge.cross.crosscheck"
 """What a check has no need of, and `import adjudge` leaves to those who ask for it."""
