@@ -48,7 +48,8 @@ def gradcheck(
         f: The function, called as `f(*inputs, **kwargs)`, which returns a pytree with floating or
             complex arrays. Or a `ByHand`.
         inputs: A tuple or list of positional arguments (pytrees), or one argument. The arrays
-            decide the engine. They are never written to or passed on: `f` sees copies.
+            decide the engine. They are never written to or passed on: `f` sees copies. Of a
+            `ByHand` they may be numbers, or lists of numbers, which become arrays of NumPy.
         raise_exception: `False` returns a falsy report instead of raising `GradcheckError`.
             Every other exception comes through.
         options: See `adjudge.Options`: `mode`, `seed`, `wrt`, `order`, `points` and others.

@@ -37,7 +37,10 @@ from adjudge.report import Report, StageCount, combined, place
 def at_one_point(f: Callable[..., Any], inputs: Any, options: Options) -> Report:
     """The report on all compositions of modes that `options` ask for; `points` are left aside."""
     settings = settings_of(options)
-    named, modes = settings.modes, settings.modes or list(settings.letters)
+    named = settings.modes
+    modes = named or list(settings.letters)
+    if named is None and isinstance(f, ByHand):
+        modes = list(dict.fromkeys([*modes, *f.further]))
 
     def check(problem: Problem, extend: Extend) -> Report:
         def judge() -> tuple[list[Judgement], Matrix]:
@@ -170,7 +173,7 @@ def _defined_at(f: Any) -> tuple[str, int]:
     derivatives by hand the first one counts.
     """
     while isinstance(f, ByHand):
-        f = f.vjp or f.jvp or f.pullback
+        f = next(rule for name, rule in f.given.items() if name != "forward")
     owner = getattr(f, "__self__", None)
     if isinstance(owner, type) and hasattr(owner, "forward"):
         f = owner.forward

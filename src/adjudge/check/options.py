@@ -17,7 +17,7 @@ from typing import Any, Literal, TypedDict
 
 import numpy as np
 
-from adjudge.engine import AutodiffBackend, functional_of
+from adjudge.engine import AutodiffBackend, ByHand, functional_of
 from adjudge.errors import FlagError, InputError
 from adjudge.estimate import Reference, bind
 from adjudge.findings import InSequence
@@ -169,7 +169,8 @@ class EngineOptions(SharedOptions, total=False):
         reference: What automatic derivatives are compared with in place of differences of `f`,
             where `f` cannot show its derivative: `adjudge.reference.mpmath(g)`, `.twin(g)` or
             `.derivative(jvp=...)`. By default (`None`) differences are taken.
-        backend: The name or an instance of the engine. By default (`None`) the arrays decide.
+        backend: The name or an instance of the engine. Where no input is an array of it, arrays of
+            NumPy and numbers are placed on it. By default (`None`) the arrays decide.
     """
 
     kwargs: Mapping[str, Any] | None
@@ -278,6 +279,7 @@ def problem_of(
         device=options.get("device"),
         holder=holder,
         captured=bool(options.get("captured")),
+        rule=f if isinstance(f, ByHand) else None,
     )
     executor = options.get("executor")
     if executor is not None and counts is None:

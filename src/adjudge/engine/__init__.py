@@ -8,6 +8,7 @@ Its modules, each of which may import those above it:
 - `arrays`: an engine of arrays alone, whose derivatives are given by hand, and host arrays copied
   onto any engine exactly.
 - `registry`: which installed engine an array belongs to.
+- `jacobians`: gradients, Jacobians and Hessians, as optimisers take them, as vjps and jvps.
 - `by_hand`: derivatives written by hand as an engine.
 
 Invariant: nothing in here knows of checking. A user's array is read and copied, never written
@@ -16,7 +17,15 @@ else of the core.
 """
 
 from adjudge.engine import registry
-from adjudge.engine.arrays import PlainArrays, PlainBackend, host_array, placed, placed_tree
+from adjudge.engine.arrays import (
+    PlainArrays,
+    PlainBackend,
+    host_array,
+    is_number,
+    of_numbers,
+    placed,
+    placed_tree,
+)
 from adjudge.engine.by_hand import ByHand, FlatByHand, HandBackend
 from adjudge.engine.contract import (
     DENSE,
@@ -94,8 +103,10 @@ __all__ = [
     "functional_of",
     "host_array",
     "is_array_like",
+    "is_number",
     "memory_span",
     "names",
+    "of_numbers",
     "placed",
     "placed_tree",
     "registry",

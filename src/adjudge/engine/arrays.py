@@ -4,7 +4,7 @@ differentiation of its own, and host arrays on any engine, with the same shape, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any
@@ -207,7 +207,7 @@ def placed_tree(
             key: placed_tree(backend, node, device, f"{name}[{key!r}]")
             for key, node in tree.items()
         }
-    if isinstance(tree, list) and _numbers(tree):
+    if isinstance(tree, list) and is_number(tree):
         return placed(backend, tree, None, device, name)
     if isinstance(tree, tuple | list):
         children = [
@@ -219,8 +219,19 @@ def placed_tree(
     return tree
 
 
-def _numbers(tree: object) -> bool:
-    """Returns whether these are nested lists of numbers, and so an array."""
+def is_number(tree: object) -> bool:
+    """Returns whether this is a number of Python or NumPy, or nested lists of numbers."""
     if isinstance(tree, list):
-        return bool(tree) and all(_numbers(node) for node in tree)
-    return isinstance(tree, bool | int | float | complex)
+        return bool(tree) and all(map(is_number, tree))
+    return isinstance(tree, bool | int | float | complex | np.number)
+
+
+def of_numbers(values: Any, args: Sequence[Any]) -> Any:
+    """Returns a number of Python, or nested lists of numbers, as an array of the kind and dtype of
+    the first array among `args`; all else as it is.
+    """
+    if hasattr(values, "shape") or isinstance(values, bool) or not is_number(values):
+        return values
+    like = next((one for one in args if array_api_compat.is_array_api_obj(one)), np.zeros(0))
+    dtype = None if isinstance(values, complex) else like.dtype
+    return array_api_compat.array_namespace(like).asarray(values, dtype=dtype)

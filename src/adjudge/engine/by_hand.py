@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from adjudge.engine.arrays import of_numbers
 from adjudge.engine.contract import (
     Arrays,
     AutodiffBackend,
@@ -14,6 +15,7 @@ from adjudge.engine.contract import (
     OtherDerivatives,
     Pullback,
 )
+from adjudge.engine.jacobians import FORMS, Hessian, Jacobian, called, described, require_fit
 from adjudge.errors import InputError, Source, running
 
 
@@ -31,7 +33,18 @@ class ByHand:
     structure of the gradients; it returns one gradient per positional input and one for `w`.
     Instead, `vjp` may itself be a `ByHand`, which goes to any order.
 
-    Raises `InputError` where no derivative is given.
+    Or as optimisers take them (SciPy's `minimize`, `least_squares`), in place of vjp and jvp, for
+    inputs that are arrays:
+
+    - `grad(*x)`: the gradient of a function of one number, of the shape of x.
+    - `jac(*x)`: the Jacobian, with a row for each output and a column for each input: an array, a
+      sparse matrix, or a linear operator (`shape`, `@` and `.T` are used).
+    - `hess(x)`: the Hessian, in the same forms; or `hessp(x, p)`: its product with `p`. It is
+      compared with differences of the gradient, and every check asks for it (mode `FR`).
+
+    Of several inputs `grad` and `jac` return a tuple, with `None` where there is no dependence.
+
+    Raises `InputError` where no derivative is given, or two for one thing.
     """
 
     def __init__(
@@ -42,20 +55,49 @@ class ByHand:
         jvp: Callable[..., Any] | None = None,
         pullback: Callable[..., Any] | None = None,
         double_vjp: Callable[..., Any] | None = None,
+        grad: Callable[..., Any] | None = None,
+        jac: Callable[..., Any] | None = None,
+        hess: Callable[..., Any] | None = None,
+        hessp: Callable[..., Any] | None = None,
     ) -> None:
         """See the class."""
+        given = {
+            name: function
+            for name, function in {
+                "forward": forward, "vjp": vjp, "jvp": jvp, "pullback": pullback,
+                "double_vjp": double_vjp, "grad": grad, "jac": jac, "hess": hess, "hessp": hessp,
+            }.items()
+            if function is not None
+        }  # fmt: skip
+        for name, function in given.items():
+            if not callable(function):
+                raise InputError(
+                    f"{name}= is {described(function)}, which cannot be called",
+                    f"give a function: {name}(x)" if name in FORMS else "pass the function first",
+                )
         if forward is None and pullback is None:
             raise InputError(
                 "ByHand was given neither forward= nor pullback=",
                 "pass the function itself: ByHand(forward, vjp=backward)",
             )
-        if vjp is None and jvp is None and pullback is None:
+        first = [name for name in given if name in ("vjp", "jvp", "pullback", "grad", "jac")]
+        second = [name for name in ("hess", "hessp") if name in given]
+        if second and first[:1] not in (["grad"], ["jac"]):
+            raise InputError(
+                f"ByHand was given {second[0]}= without the gradient that it differentiates",
+                "pass grad= as well; the second derivative of a vjp= is double_vjp=",
+            )
+        if not first:
             raise InputError(
                 "ByHand was given a function but no derivative of it",
-                "pass vjp=, jvp= or pullback=",
+                "pass vjp=, jvp=, pullback=, grad= or jac=",
             )
-        if vjp is not None and pullback is not None:
-            raise InputError("ByHand was given both vjp= and pullback=", "pass one of them")
+        alone = [name for name in first if name != "jvp"] if "vjp" in first or pullback else first
+        for one in (alone, second):
+            if len(one) > 1:
+                raise InputError(
+                    f"ByHand was given both {one[0]}= and {one[1]}=", "pass one of them"
+                )
         if double_vjp is not None:
             if vjp is None or isinstance(vjp, ByHand):
                 raise InputError(
@@ -63,21 +105,39 @@ class ByHand:
                     "pass vjp= as a function, or nest: vjp=ByHand(vjp, vjp=double_vjp)",
                 )
             vjp = ByHand(vjp, vjp=double_vjp)
+        self.given = given
+        """What the caller gave, by its name: the function as `forward`, and its derivatives."""
+        self.floats = first[0] in ("grad", "jac")
+        """Whether inputs that are integers become float64, as SciPy makes them."""
+        self.further: tuple[str, ...] = ()
+        """The compositions of modes that a check of what was given has beside its usual ones."""
+        self._forward = forward
+        if self.floats:
+            assert forward is not None  # there is no pullback
+            jacobian = Jacobian(first[0], given[first[0]], forward, repr(self))
+            self._forward, vjp, jvp = jacobian.value, jacobian.vjp, jacobian.jvp
+            if jac is not None:  # an operator has two products, J v and J* w
+                self.further = ("F",)
+            if second:
+                hessian = Hessian(jacobian, second[0], given[second[0]])
+                vjp = ByHand(vjp, vjp=hessian.vjp, jvp=hessian.jvp)
+                self.further += ("FR",)
         self.vjp = vjp
         self.jvp = jvp
         self.pullback = pullback
-        self._forward = forward
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """`forward(*args, **kwargs)`."""
-        if self._forward is not None:
-            return self._forward(*args, **kwargs)
-        assert self.pullback is not None  # the constructor saw to it
-        return self.pullback(*args, **kwargs)[0]
+        """`forward(*args, **kwargs)`, with an array for a number of Python or a list of numbers."""
+        if self._forward is None:
+            assert self.pullback is not None  # the constructor saw to it
+            y = self.pullback(*args, **kwargs)[0]
+        else:
+            y = self._forward(*args, **kwargs)
+        return y if hasattr(y, "shape") else of_numbers(y, args)
 
     def __repr__(self) -> str:
         """`ByHand(softmax)`."""
-        function = self._forward or self.pullback
+        function = self.given.get("forward", self.given.get("pullback"))
         return f"ByHand({getattr(function, '__name__', function)!s})"
 
 
@@ -131,7 +191,7 @@ class FlatByHand:
                 assert rule.pullback is not None
                 y, backward = rule.pullback(*args, **kwargs)
                 captured.append(backward)
-                return y
+                return of_numbers(y, args)
 
             y = calls.evaluate(value_only, x)
 
@@ -150,7 +210,11 @@ class FlatByHand:
             args, kwargs = calls.arguments_for(x)
             cotangent = calls.cotangent(w)
             with calls.call_context(x):
-                gradient = vjp(*args, cotangent, **kwargs)
+                try:
+                    gradient = vjp(*args, cotangent, **kwargs)
+                except TypeError:
+                    require_fit("vjp", vjp, rule, (*args, cotangent), kwargs)
+                    raise
             return calls.gradients(gradient)
 
         return self(x), pull
@@ -163,7 +227,7 @@ class FlatByHand:
         tangents = self.calls.gradient_tree(v)
         note = "adjudge: raised in the jvp, not in the function"
         with running(Source.DERIVATIVE, note), self.calls.call_context(x):
-            pushed = self.rule.jvp(*args, *tangents, **kwargs)
+            pushed = called("jvp", self.rule.jvp, self.rule, (*args, *tangents), kwargs)
         return self.calls.cotangent_leaves(pushed)
 
     def gradient_map(self, zeros: Callable[[MaybeArrays, Arrays], Arrays]) -> FlatByHand | None:

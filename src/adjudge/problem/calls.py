@@ -20,6 +20,7 @@ import optree
 from adjudge.engine import (
     Arrays,
     AutodiffBackend,
+    ByHand,
     Environment,
     Expansion,
     FlatFunction,
@@ -31,6 +32,9 @@ from adjudge.engine import (
     common_backend,
     expand,
     is_array_like,
+    is_number,
+    of_numbers,
+    placed,
     replaced,
 )
 from adjudge.errors import (
@@ -271,6 +275,7 @@ def read_arguments(
     device: str | None = None,
     holder: Holder | None = None,
     captured: bool = False,
+    rule: ByHand | None = None,
 ) -> Arguments:
     """Returns the arguments of the call `f(*inputs, **kwargs)`, flattened.
 
@@ -284,16 +289,49 @@ def read_arguments(
         device: The name of a device, on which copies of all arrays take the place of the arrays.
         holder: The function, where it holds parameters. These are checked as well.
         captured: Whether what the function closes over is checked, and the inputs may be none.
+        rule: The function, where its derivatives are by hand. Its inputs may be numbers, or lists
+            of numbers, which become arrays.
 
     Raises:
         InputError: Nothing can be checked, or `wrt`, `device` or `backend` mean nothing here.
         BackendError: An array belongs to no engine that is known and installed, or checked arrays
             belong to two.
     """
+    given = backend_named(backend) if isinstance(backend, str) else backend
+    tree, owners, unknown = _owned(inputs, kwargs, given, holder)
+    floats = rule is not None and rule.floats
+    if floats or (not owners and (given is not None or rule is not None)):
+        host = given or backend_named("numpy")
+        inputs, kwargs = _on_engine(host, (inputs, kwargs), integers=floats)
+        tree, owners, unknown = _owned(inputs, kwargs, given, holder)
+    checked, unmarked = _selected(
+        tree, owners, unknown, wrt, holds=holder is not None, captured=captured
+    )
+    engine = common_backend([(tree.names[k], owners[k]) for k in checked or owners]) or given
+    if engine is None:  # _selected raised where nothing is checked, but for what f closes over
+        raise InputError(
+            "captured=True: there is no input that says which engine differentiates",
+            "name it (backend='torch'), or pass what the function closes over as an input",
+        )
+    if device is not None:
+        tree = replace(tree, leaves=_moved(engine, tree, device))
+    if masked:
+        engine = replaced(engine, arrays=engine.arrays.stored_only())
+    return Arguments(tree, checked, engine, unmarked)
+
+
+def _owned(
+    inputs: object,
+    kwargs: Mapping[str, Any] | None,
+    given: AutodiffBackend | None,
+    holder: Holder | None,
+) -> tuple[Tree, dict[int, AutodiffBackend], dict[int, UnknownFrameworkError]]:
+    """Returns the flattened call, the engines of its leaves by their index, and the errors of those
+    that belong to none. Where an engine is `given`, others are not looked for.
+    """
     args = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
     keywords = {**(kwargs or {}), **({} if holder is None else holder.keywords)}
     tree = flatten((args, keywords), CALL)
-    given = backend_named(backend) if isinstance(backend, str) else backend
     owners: dict[int, AutodiffBackend] = {}
     unknown: dict[int, UnknownFrameworkError] = {}
     for k, (name, leaf) in enumerate(zip(tree.names, tree.leaves, strict=True)):
@@ -309,20 +347,38 @@ def read_arguments(
                 continue
             if owner is not None:
                 owners[k] = owner
-    checked, unmarked = _selected(
-        tree, owners, unknown, wrt, holds=holder is not None, captured=captured
-    )
-    engine = common_backend([(tree.names[k], owners[k]) for k in checked or owners]) or given
-    if engine is None:  # _selected raised where nothing is checked, but for what f closes over
-        raise InputError(
-            "captured=True: there is no input that says which engine differentiates",
-            "name it (backend='torch'), or pass what the function closes over as an input",
-        )
-    if device is not None:
-        tree = replace(tree, leaves=_moved(engine, tree, device))
-    if masked:
-        engine = replaced(engine, arrays=engine.arrays.stored_only())
-    return Arguments(tree, checked, engine, unmarked)
+    return tree, owners, unknown
+
+
+def _on_engine(engine: AutodiffBackend, call: Any, *, integers: bool) -> Any:
+    """Returns the inputs and keywords of a call with the arrays of NumPy, and lists of numbers,
+    placed on the engine. They stay as they are where any of them is an array of the engine that can
+    be differentiated, or one of another engine.
+
+    Where there is no floating or complex array, numbers become arrays, too. With `integers`, what
+    is an integer becomes float64, as SciPy makes it.
+    """
+    leaves = optree.tree_leaves(call, none_is_leaf=True)
+    arrays = [leaf for leaf in leaves if is_array_like(leaf)]
+    hosts = [leaf for leaf in arrays if isinstance(leaf, np.ndarray | np.generic)]
+    floating = any(isinstance(leaf, np.ndarray) and leaf.dtype.kind in "fc" for leaf in hosts)
+    if len(hosts) < len(arrays) or (floating and engine.owns(np.zeros(0))):
+        return call
+
+    def listed(node: Any) -> bool:
+        return isinstance(node, list) and is_number(node)
+
+    def array(node: Any) -> Any:
+        if not isinstance(node, np.ndarray) and not is_number(node):
+            return node
+        host = np.asarray(node)
+        if integers and host.dtype.kind in "iu":
+            host = host.astype(np.float64)
+        number = not isinstance(node, np.ndarray | list)
+        constant = number and (floating or host.dtype.kind not in "fc")
+        return node if constant else placed(engine, host)
+
+    return optree.tree_map(array, call, is_leaf=listed, none_is_leaf=True)
 
 
 def _moved(engine: AutodiffBackend, tree: Tree, device: str) -> tuple[Any, ...]:
@@ -800,11 +856,14 @@ def _chosen(tree: Tree, floating: Sequence[int], wanted: Sequence[Path]) -> tupl
 def _matched(like: Any, tree: Any, name: str) -> list[Any]:
     """Returns the leaves of `tree`, which has the structure of `like` or is `None`.
 
-    Raises `InputError`, which says `name`, where it has another number of leaves.
+    Of an array it may be a number of Python, or nested lists of numbers. Raises `InputError`, which
+    says `name`, where it has another number of leaves.
     """
     expected = flatten(like, name)
     if tree is None:
         return [None] * len(expected.leaves)
+    if is_array_like(like):
+        tree = of_numbers(tree, (like,))
     given = flatten(tree, name)
     if len(given.leaves) != len(expected.leaves):
         raise InputError(

@@ -279,7 +279,7 @@ def _found(thing: Any) -> tuple[str, str] | None:
     there is none.
     """
     owner = getattr(thing, "__self__", None)
-    parts = list(vars(thing).values()) if isinstance(thing, ByHand) else []
+    parts = list(thing.given.values()) if isinstance(thing, ByHand) else []
     homes = [
         name
         for one in (thing, owner, *parts)
@@ -321,7 +321,7 @@ def _whereabouts(thing: Any) -> str:
     """Returns a description of a thing that no module has by name, and the place where it was
     made.
     """
-    rules = list(vars(thing).values()) if isinstance(thing, ByHand) else []
+    rules = list(thing.given.values()) if isinstance(thing, ByHand) else []
     function = next((rule for rule in rules if hasattr(rule, "__code__")), thing)
     name = getattr(function, "__qualname__", None) or repr(type(thing))
     if function is not thing:

@@ -43,7 +43,7 @@ def refused(error, call):
         ((), "no inputs"),
         ((3, "text", None), "inputs[0]: int, inputs[1]: str, inputs[2]: NoneType"),
         ((np.asarray([1, 2]),), "inputs[0]: int64"),
-        ((np.float64(2.0), 1.5), "inputs[0]: float64, inputs[1]: float"),
+        ((np.int32(2), 3), "inputs[0]: int32, inputs[1]: int"),
         (({"a": np.asarray([True])},), "inputs[0]['a']: bool"),
     ],
 )

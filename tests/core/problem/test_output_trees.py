@@ -129,7 +129,7 @@ def test_an_output_that_is_a_view_of_the_input_is_checked():
     assert report.verdict is Verdict.PASS
 
 
-@pytest.mark.parametrize("result", [None, 3, "text", (), {}, np.asarray([1, 2]), 2.5, [None]])
+@pytest.mark.parametrize("result", [None, True, "text", (), {}, np.asarray([1, 2]), [None]])
 def test_a_function_that_returns_nothing_differentiable_is_refused(result):
     rule = ByHand(lambda x: result, vjp=lambda x, w: 0 * x)
 

@@ -1,0 +1,252 @@
+"""Gradients, Jacobians and Hessians as vjps and jvps.
+
+These are the forms in which optimisers take derivatives, as SciPy's `minimize` and `least_squares`
+do. A matrix may be dense, a sparse matrix or array of SciPy, or a linear operator: of these only
+`shape`, `@` and `.T` are used.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from math import prod
+from typing import Any
+
+import array_api_compat
+import numpy as np
+
+from adjudge.engine.arrays import of_numbers
+from adjudge.errors import InputError
+
+FORMS: Mapping[str, tuple[str, str]] = {
+    "vjp": ("vjp({x}, w)", "for a gradient give grad=, for a Jacobian jac="),
+    "jvp": ("jvp({x}, {v})", "for a gradient give grad=, for a Jacobian jac="),
+    "double_vjp": ("double_vjp({x}, w, u)", "for a Hessian give grad= and hess="),
+    "grad": ("grad({x})", "for a vjp(x, w) give vjp="),
+    "jac": ("jac({x})", "for a vjp(x, w) give vjp=, for a jvp(x, v) give jvp="),
+    "hess": ("hess({x})", "for the product with a vector, hessp(x, p), give hessp="),
+    "hessp": ("hessp({x}, p)", "for the whole Hessian, hess(x), give hess="),
+}
+"""How each derivative is called, and what to give for what is called otherwise."""
+
+
+def require_fit(
+    name: str,
+    function: Callable[..., Any],
+    of: object,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> None:
+    """Raises `InputError` where `function`, given as the derivative `name` of `of`, says that it
+    cannot be called with these arguments. It is asked where a call has raised `TypeError`.
+    """
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        return  # as that of some functions that are not written in Python
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        form, other = FORMS[name]
+        several = len(args) > form.count(",") + 1
+        form = form.format(x="*x" if several else "x", v="*v" if several else "v")
+        found = f"{getattr(function, '__name__', type(function).__name__)}{signature}"
+        raise InputError(
+            f"{name} of {of} is called as {form}, and {found} was given", other
+        ) from error
+
+
+def called(
+    name: str,
+    function: Callable[..., Any],
+    of: object,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> Any:
+    """Returns what the derivative `name` of `of` returns. Raises `InputError` where it takes other
+    arguments.
+    """
+    try:
+        return function(*args, **kwargs)
+    except TypeError:
+        require_fit(name, function, of, args, kwargs)
+        raise
+
+
+class Jacobian:
+    """The gradient `grad=`, or the Jacobian `jac=`, of a function that returns one array."""
+
+    def __init__(
+        self, name: str, function: Callable[..., Any], forward: Callable[..., Any], of: str
+    ) -> None:
+        """`name` is `grad` or `jac`, and `of` is the function `forward` in messages."""
+        self.name, self.function, self.forward, self.of = name, function, forward, of
+        self._y: tuple[int, ...] = ()
+        """The shape of what `forward` returned, which a Jacobian of two axes does not tell."""
+
+    def value(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns the value of the function."""
+        y = of_numbers(self.forward(*args, **kwargs), args)
+        self._y = tuple(getattr(y, "shape", ()))
+        return y
+
+    def vjp(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns `J* w`, for the arguments `(*x, w)`."""
+        *x, w = args
+        blocks = self._blocks(x, self._shape_of(w), kwargs)
+        try:
+            found = [
+                None if J is None else _product(J.T, w, of.shape, conjugate=True)
+                for J, of in zip(blocks, x, strict=True)
+            ]
+        except NotImplementedError as error:
+            raise InputError(
+                f"{self.name} of {self.of} returned an operator without the product J* w: {error}",
+                "define it (rmatvec=), or check J v alone: check_backward_ad=False, "
+                "check_forward_ad=True",
+            ) from error
+        return found[0] if len(x) == 1 else tuple(found)
+
+    def jvp(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns `J v`, for the arguments `(*x, *v)`."""
+        x, v = args[: len(args) // 2], args[len(args) // 2 :]
+        blocks = self._blocks(x, self._y, kwargs)
+        parts = [
+            _product(J, tangent, self._y)
+            for J, tangent in zip(blocks, v, strict=True)
+            if J is not None and tangent is not None
+        ]
+        return sum(parts[1:], parts[0]) if parts else None
+
+    def _shape_of(self, w: Any) -> tuple[int, ...]:
+        if not array_api_compat.is_array_api_obj(w):
+            raise InputError(
+                f"{self.name}= is for a function that returns one array or number, and {self.of} "
+                f"returns a {type(w).__name__}",
+                "give vjp=, whose cotangent has the structure of the output",
+            )
+        return tuple(w.shape)
+
+    def _blocks(
+        self, x: Sequence[Any], shape: tuple[int, ...], kwargs: Mapping[str, Any]
+    ) -> list[Any]:
+        """Returns the Jacobian with respect to each input, as a matrix; `None` where an input has
+        none. `shape` is that of the output.
+        """
+        if self.name == "grad" and prod(shape) != 1:
+            raise InputError(
+                f"grad= is for a function of one number, and {self.of} returns shape {shape}",
+                "give jac=, which returns the Jacobian",
+            )
+        found = called(self.name, self.function, self.of, x, kwargs)
+        if len(x) == 1:
+            return [self._block(found, shape, x[0])]
+        if not isinstance(found, tuple) or len(found) != len(x):
+            raise InputError(
+                f"{self.name} of {self.of} returned {described(found)} for {len(x)} inputs",
+                "return a tuple with one entry per positional input, None where there is none",
+            )
+        return [
+            None if J is None else self._block(J, shape, of) for J, of in zip(found, x, strict=True)
+        ]
+
+    def _block(self, J: Any, shape: tuple[int, ...], x: Any) -> Any:
+        """Returns the Jacobian of an output of this shape by the input `x`, as a matrix."""
+        of_x = tuple(getattr(x, "shape", ()))
+        size = prod(shape), prod(of_x)
+        accepted = [of_x] if self.name == "grad" else [size, (*shape, *of_x)]
+        if size[0] == 1:
+            accepted.append(of_x)
+        return fitted(self.name, J, self.of, x, accepted, size)
+
+
+class Hessian:
+    """The derivative of `w grad(x)`, from `hess=` or `hessp=`."""
+
+    def __init__(self, gradient: Jacobian, name: str, function: Callable[..., Any]) -> None:
+        """`name` is `hess` or `hessp`."""
+        self.gradient, self.name, self.function = gradient, name, function
+
+    def vjp(self, x: Any, w: Any, u: Any, **kwargs: Any) -> tuple[Any, Any]:
+        """Returns the vjp of `(x, w) -> w grad(x)`."""
+        xp = array_api_compat.array_namespace(w)
+        of_w = self.gradient.jvp(x, u, **kwargs)
+        return xp.sum(w) * self._times(x, u, kwargs, transposed=True), xp.reshape(of_w, w.shape)
+
+    def jvp(self, x: Any, w: Any, dx: Any, dw: Any, **kwargs: Any) -> Any:
+        """Returns the jvp of `(x, w) -> w grad(x)`."""
+        xp = array_api_compat.array_namespace(w)
+        return xp.sum(w) * self._times(x, dx, kwargs) + self.gradient.vjp(x, dw, **kwargs)
+
+    def _times(self, x: Any, p: Any, kwargs: Mapping[str, Any], *, transposed: bool = False) -> Any:
+        """Returns the Hessian, or its transpose, times `p`.
+
+        A product, or an operator that has no adjoint, is taken to be symmetric, as SciPy takes it.
+        """
+        of = self.gradient.of
+        if self.name == "hessp":
+            product = called(self.name, self.function, of, (x, p), kwargs)
+            return fitted(self.name, product, of, x, [x.shape], x.shape)
+        found = called(self.name, self.function, of, (x,), kwargs)
+        n = prod(x.shape)
+        H = fitted(self.name, found, of, x, [(n, n), (*x.shape, *x.shape)], (n, n))
+        dense = array_api_compat.is_array_api_obj(H) or hasattr(H, "toarray")
+        return _product(H.T if transposed and dense else H, p, x.shape)
+
+
+def fitted(
+    name: str,
+    found: Any,
+    of: str,
+    x: Any,
+    accepted: Sequence[tuple[int, ...]],
+    shape: tuple[int, ...],
+) -> Any:
+    """Returns the derivative `found` by the input `x`, with this shape.
+
+    Numbers, and arrays of integers, become arrays of the dtype of `x`, as with SciPy. Raises
+    `InputError` where it is no array of one of the shapes `accepted`, and no matrix or operator of
+    this shape.
+    """
+    if not hasattr(x, "shape"):
+        raise InputError(
+            f"{name}= is for inputs that are arrays, and one of {of} is a {type(x).__name__}",
+            "return None for it, or give vjp=, whose gradients have the structure of the inputs",
+        )
+    if isinstance(found, list | tuple):
+        with suppress(ValueError):  # of rows of several lengths
+            found = np.asarray(found).tolist()  # rows may be arrays
+    found = of_numbers(found, (x,))
+    if array_api_compat.is_array_api_obj(found):
+        xp = array_api_compat.array_namespace(found)
+        if xp.isdtype(found.dtype, ("bool", "integral")):
+            found = xp.astype(found, x.dtype)
+        if tuple(found.shape) in accepted or prod(found.shape) == prod(shape) == 1:
+            return xp.reshape(found, shape)
+    elif hasattr(found, "__matmul__") and tuple(getattr(found, "shape", ())) == shape:
+        return found
+    expected = accepted[0]
+    remedy = f"return an array of shape {expected}"
+    if len(expected) == 2 and tuple(getattr(found, "shape", ())) == expected[::-1]:
+        remedy += ": rows are outputs and columns are inputs, and this looks transposed"
+    elif found is None:
+        remedy += ": is a `return` missing?"
+    raise InputError(f"{name} of {of} returned {described(found)} for x of shape {x.shape}", remedy)
+
+
+def described(thing: Any) -> str:
+    """Returns words such as `ndarray of shape (3,), float64`."""
+    kind = type(thing).__name__
+    if hasattr(thing, "shape"):
+        return f"{kind} of shape {tuple(thing.shape)}, {getattr(thing, 'dtype', 'no dtype')}"
+    return "None" if thing is None else f"a {kind}"
+
+
+def _product(M: Any, v: Any, shape: tuple[int, ...], *, conjugate: bool = False) -> Any:
+    """Returns `M v`, or `conj(M) v`, with a shape."""
+    xp = array_api_compat.array_namespace(v)
+    conj = conjugate and xp.isdtype(v.dtype, "complex floating")
+    flat = xp.reshape(v, (-1,))
+    image = xp.asarray(M @ (xp.conj(flat) if conj else flat))  # that of `np.matrix` is no ndarray
+    return xp.reshape(xp.conj(image) if conj else image, shape)

@@ -1,0 +1,359 @@
+"""Gradients, Jacobians and Hessians as optimisers take them: right ones pass, planted errors are
+found by their order and entry, and what is no such derivative is refused in words.
+"""
+
+from functools import partial
+
+import array_api_strict
+import numpy as np
+import pytest
+
+from adjudge import ByHand, InputError, Verdict, examine, gradgradcheck
+
+X = np.asarray([0.3, -0.8, 1.1])
+
+
+def energy(x):
+    return x[0] * x[1] ** 2 + np.sin(x[2]) * x[0]
+
+
+def gradient(x):
+    return np.asarray([x[1] ** 2 + np.sin(x[2]), 2 * x[0] * x[1], np.cos(x[2]) * x[0]])
+
+
+def hessian(x):
+    a, b, c = 2 * x[1], np.cos(x[2]), -np.sin(x[2]) * x[0]
+    return np.asarray([[0, a, b], [a, 2 * x[0], 0], [b, 0, c]])
+
+
+def residuals(x):
+    return np.asarray([x[0] * x[1], np.exp(x[2])])
+
+
+def jacobian(x):
+    return np.asarray([[x[1], x[0], 0], [0, 0, np.exp(x[2])]])
+
+
+def off(derivative, *index):
+    """A derivative with one entry that is off by 1 %."""
+
+    def wrong(x):
+        found = derivative(x)
+        found[index] *= 1.01
+        return found
+
+    return wrong
+
+
+class Operator:
+    """`shape`, `@` and `.T`, as sparse matrices and linear operators have them."""
+
+    def __init__(self, matrix, adjoint=None):
+        self.matrix, self.adjoint = matrix, matrix.T if adjoint is None else adjoint
+        self.shape = matrix.shape
+
+    @property
+    def T(self):
+        return Operator(self.adjoint, self.matrix)
+
+    def __matmul__(self, v):
+        return self.matrix @ v
+
+
+AS_GIVEN = {"dense": lambda M: M, "list": lambda M: M.tolist(), "rows": tuple, "operator": Operator}
+HESSIANS = {
+    "hess": lambda H: {"hess": H},
+    "list": lambda H: {"hess": lambda x: H(x).tolist()},
+    "operator": lambda H: {"hess": lambda x: Operator(H(x))},
+    "hessp": lambda H: {"hessp": lambda x, p: H(x) @ p},
+}
+
+seeds = pytest.mark.parametrize("seed", range(10))
+
+
+@seeds
+@pytest.mark.parametrize("name", ["grad", "jac"])
+def test_a_gradient_is_right_or_its_wrong_entry_is_named(name, seed):
+    right = examine(ByHand(energy, **{name: gradient}), X, seed=seed)
+    wrong = examine(ByHand(energy, **{name: off(gradient, 1)}), X, seed=seed)
+
+    assert right.verdict is Verdict.PASS
+    assert wrong.verdict is Verdict.FAIL
+    assert "d out / d inputs[0][1]: automatic" in wrong.headline
+
+
+@seeds
+@pytest.mark.parametrize("form", AS_GIVEN)
+def test_a_jacobian_is_right_or_its_wrong_entry_is_named(form, seed):
+    given = AS_GIVEN[form]
+    right = examine(ByHand(residuals, jac=lambda x: given(jacobian(x))), X, seed=seed)
+    wrong = examine(ByHand(residuals, jac=lambda x: given(off(jacobian, 1, 2)(x))), X, seed=seed)
+
+    assert right.verdict is Verdict.PASS
+    assert wrong.verdict is Verdict.FAIL
+    assert "d out[1] / d inputs[0][2]: automatic" in wrong.headline
+
+
+@pytest.mark.parametrize("wrong_product", ["J v", "J* w"])
+def test_both_products_of_an_operator_are_checked(wrong_product):
+    def jac(x):
+        pair = jacobian(x), off(jacobian, 1, 2)(x)
+        right, wrong = pair if wrong_product == "J* w" else pair[::-1]
+        return Operator(right, wrong.T)
+
+    report = examine(ByHand(residuals, jac=jac), X, seed=1)
+
+    failed = [mode for mode, verdict in report.modes.items() if verdict is Verdict.FAIL]
+    assert failed == ["R" if wrong_product == "J* w" else "F"]
+
+
+def test_the_two_products_of_a_complex_jacobian_are_adjoint():
+    z = np.asarray([0.3 + 0.2j, -0.8 + 0.5j])
+    right = examine(ByHand(lambda z: z**2, jac=lambda z: np.diag(2 * z)), z, seed=1)
+    wrong = examine(ByHand(lambda z: z**2, jac=lambda z: np.diag(2 * z.conj())), z, seed=1)
+
+    assert (right.verdict, wrong.verdict) == (Verdict.PASS, Verdict.FAIL)
+
+
+@seeds
+@pytest.mark.parametrize("form", HESSIANS)
+def test_every_check_compares_a_hessian_with_differences_of_the_gradient(form, seed):
+    given = HESSIANS[form]
+    right = examine(ByHand(energy, grad=gradient, **given(hessian)), X, seed=seed)
+    wrong = examine(ByHand(energy, grad=gradient, **given(off(hessian, 0, 1))), X, seed=seed)
+
+    assert right.verdict is Verdict.PASS
+    assert list(right.modes) == ["R", "FR"]
+    assert wrong.verdict is Verdict.FAIL
+    assert wrong.modes["R"] is Verdict.PASS
+    assert "d grad(inputs[0])[0] / d inputs[0][1]: automatic" in wrong.headline
+
+
+@pytest.mark.parametrize("form", HESSIANS)
+def test_a_hessian_is_the_second_derivative_in_reverse_mode_as_well(form):
+    given = HESSIANS[form]
+    right, wrong = (
+        gradgradcheck(ByHand(energy, grad=gradient, **given(H)), X, seed=1, raise_exception=False)
+        for H in (hessian, off(hessian, 0, 1))
+    )
+
+    assert (right.verdict, wrong.verdict) == (Verdict.PASS, Verdict.FAIL)
+
+
+def test_a_gradient_that_is_wrong_beside_its_own_hessian_fails():
+    rule = ByHand(energy, grad=lambda x: 2 * gradient(x), hess=lambda x: 2 * hessian(x))
+
+    report = examine(rule, X, seed=1)
+
+    assert report.modes["R"] is Verdict.FAIL
+
+
+def test_hessian_products_with_swapped_arguments_fail():
+    rule = ByHand(energy, grad=gradient, hessp=lambda p, x: hessian(x) @ p)
+
+    report = examine(rule, X, seed=1)
+
+    assert report.verdict is Verdict.FAIL
+    assert "the jvp is not linear in its tangent" in str(report)
+
+
+@pytest.mark.parametrize(
+    "value", [float, lambda y: y, lambda y: [y], lambda y: np.asarray([y])], ids=range(4)
+)
+def test_the_value_may_be_any_number_that_scipy_takes(value):
+    f = lambda x: value(energy(x))  # noqa: E731
+
+    right = examine(ByHand(f, grad=gradient, hess=hessian), X, seed=1)
+    wrong = examine(ByHand(f, grad=off(gradient, 1), hess=hessian), X, seed=1)
+
+    assert (right.verdict, wrong.verdict) == (Verdict.PASS, Verdict.FAIL)
+
+
+@pytest.mark.parametrize("x", [[1, 2, 3], [1.0, 2.0, 3.0], np.asarray([1, 2, 3])], ids=range(3))
+def test_a_point_of_integers_or_a_list_is_made_float64_as_by_scipy(x):
+    seen = []
+
+    def recorded(x):
+        seen.append(x.dtype.name)
+        return energy(x)
+
+    report = examine(ByHand(recorded, grad=gradient), x, seed=1)
+
+    assert report.verdict is Verdict.PASS
+    assert set(seen) == {"float64"}
+
+
+def test_a_gradient_of_integers_is_one_of_floats():
+    right = examine(ByHand(lambda x: x @ np.arange(3.0), grad=lambda x: np.arange(3)), X, seed=1)
+    wrong = examine(ByHand(energy, grad=lambda x: gradient(x).astype(int)), X, seed=1)
+
+    assert (right.verdict, wrong.verdict) == (Verdict.PASS, Verdict.FAIL)
+
+
+def test_several_inputs_have_a_tuple_of_gradients():
+    dot, inputs = lambda a, b, n: n * (a @ b), (X, X + 1, 2)
+    right = examine(ByHand(dot, grad=lambda a, b, n: (n * b, n * a, None)), inputs, seed=1)
+    wrong = examine(ByHand(dot, grad=lambda a, b, n: (n * b, a, None)), inputs, seed=1)
+
+    assert (right.verdict, wrong.verdict) == (Verdict.PASS, Verdict.FAIL)
+
+
+def test_any_namespace_and_any_shape_of_input_will_do():
+    xp = array_api_strict
+    x = xp.asarray(X[:2])[:, None]
+    rule = partial(ByHand, lambda x: xp.sum(x**3))
+    diagonal = lambda x: xp.eye(2, dtype=xp.float64) * x  # noqa: E731
+
+    right = examine(rule(grad=lambda x: 3 * x**2, hess=lambda x: 6 * diagonal(x)), x, seed=1)
+    wrong = examine(rule(grad=lambda x: 3 * x**2, hess=lambda x: 5 * diagonal(x)), x, seed=1)
+
+    assert (right.verdict, wrong.verdict) == (Verdict.PASS, Verdict.FAIL)
+
+
+def test_a_report_points_to_the_derivative_that_was_given():
+    report = examine(ByHand(energy, grad=off(gradient, 1)), X, seed=1)
+
+    assert (report.file, report.line) == (__file__, off.__code__.co_firstlineno + 3)
+
+
+# ---------------------------------------------------------------- what is refused
+
+SEVERAL = (X, X)
+TRANSPOSED = "this looks transposed"
+REFUSED = {
+    "a gradient as vjp": (
+        {"vjp": gradient},
+        "vjp of ByHand(energy) is called as vjp(x, w), and gradient(x) was given",
+        "for a gradient give grad=, for a Jacobian jac=",
+    ),
+    "a Jacobian as jvp": (
+        {"jvp": jacobian}, "called as jvp(x, v), and jacobian(x) was given", "give grad=",
+    ),
+    "a vjp as gradient": (
+        {"grad": lambda x, w: w * gradient(x)}, "called as grad(x), and <lambda>(x, w)", "vjp=",
+    ),
+    "a Hessian as product": (
+        {"grad": gradient, "hessp": hessian}, "called as hessp(x, p), and hessian(x)", "hess=",
+    ),
+    "a product as Hessian": (
+        {"grad": gradient, "hess": lambda x, p: p}, "called as hess(x), and <lambda>(x", "hessp=",
+    ),
+    "a gradient too short": (
+        {"grad": lambda x: gradient(x)[:2]},
+        "grad of ByHand(energy) returned ndarray of shape (2,), float64 for x of shape (3,)",
+        "return an array of shape (3,)",
+    ),
+    "a gradient as a column": (
+        {"grad": lambda x: gradient(x)[:, None]}, "shape (3, 1), float64", "of shape (3,)",
+    ),
+    "a gradient without return": (
+        {"grad": lambda x: None}, "grad of ByHand(energy) returned None", "is a `return` missing?",
+    ),
+    "a gradient of words": ({"grad": lambda x: "x"}, "returned a str", "of shape (3,)"),
+    "a Hessian as gradient": ({"grad": hessian}, "returned ndarray of shape (3, 3)", "(3,)"),
+    "a gradient as Hessian": (
+        {"grad": gradient, "hess": gradient}, "hess of ByHand(energy) returned ndarray of shape",
+        "return an array of shape (3, 3)",
+    ),
+    "a product too long": (
+        {"grad": gradient, "hessp": lambda x, p: hessian(x)}, "hessp of ByHand(energy) returned",
+        "of shape (3,)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_no_such_derivative_says_what_was_expected_and_found(case):
+    given, found, remedy = REFUSED[case]
+    forward = "jvp" in given
+
+    with pytest.raises(InputError) as caught:
+        examine(ByHand(energy, **given), X, check_forward_ad=forward, check_backward_ad=not forward)
+
+    assert found in caught.value.found
+    assert remedy in caught.value.remedy
+
+
+@pytest.mark.parametrize("given", [np.transpose, lambda J: Operator(J.T), lambda J: J.T.tolist()])
+def test_a_transposed_jacobian_is_called_that(given):
+    with pytest.raises(InputError) as caught:
+        examine(ByHand(residuals, jac=lambda x: given(jacobian(x))), X)
+
+    assert "of shape (3, 2)" in caught.value.found
+    assert "return an array of shape (2, 3)" in caught.value.remedy
+    assert TRANSPOSED in caught.value.remedy
+
+
+def test_a_jacobian_of_another_shape_is_not_called_transposed():
+    with pytest.raises(InputError) as caught:
+        examine(ByHand(residuals, jac=lambda x: Operator(jacobian(x)[:1])), X)
+
+    assert "jac of ByHand(residuals) returned Operator of shape (1, 3)" in caught.value.found
+    assert TRANSPOSED not in caught.value.remedy
+
+
+def test_an_operator_without_an_adjoint_is_refused_or_checked_forward():
+    class OneWay(Operator):
+        @property
+        def T(self):
+            raise NotImplementedError("rmatvec is not defined")
+
+    rule = ByHand(residuals, jac=lambda x: OneWay(jacobian(x)))
+
+    with pytest.raises(InputError, match="without the product J\\* w: rmatvec is not defined"):
+        examine(rule, X)
+    assert examine(rule, X, check_backward_ad=False, check_forward_ad=True)
+
+
+def test_a_gradient_of_several_outputs_asks_for_the_jacobian():
+    with pytest.raises(InputError) as caught:
+        examine(ByHand(residuals, grad=gradient), X)
+
+    assert "grad= is for a function of one number" in caught.value.found
+    assert "shape (2,)" in caught.value.found
+    assert "jac=" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("f", "inputs", "found"),
+    [
+        (lambda x: (x, x), X, "returns a tuple"),
+        (lambda x: x["a"] @ x["a"], {"a": X}, "is a dict"),
+        (lambda a, b: a @ b, SEVERAL, "returned ndarray of shape (3,), float64 for 2 inputs"),
+    ],
+)
+def test_structures_ask_for_a_vjp_or_a_tuple(f, inputs, found):
+    with pytest.raises(InputError) as caught:
+        examine(ByHand(f, grad=lambda *x: X), inputs)
+
+    assert found in caught.value.found
+    assert "vjp=" in caught.value.remedy or "a tuple" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({"grad": gradient, "jac": gradient}, "both grad= and jac="),
+        ({"vjp": gradient, "grad": gradient}, "both vjp= and grad="),
+        ({"jvp": gradient, "jac": gradient}, "both jvp= and jac="),
+        ({"grad": gradient, "hess": hessian, "hessp": hessian}, "both hess= and hessp="),
+        ({"hess": hessian}, "hess= without the gradient"),
+        ({"vjp": gradient, "hessp": hessian}, "hessp= without the gradient"),
+        ({"grad": gradient(X)}, "grad= is ndarray of shape (3,), float64, which cannot be called"),
+        ({"jac": True}, "jac= is a bool"),
+    ],
+)
+def test_a_rule_of_too_many_derivatives_or_of_none_is_refused(given, found):
+    with pytest.raises(InputError) as caught:
+        ByHand(energy, **given)
+
+    assert found in caught.value.found
+    assert caught.value.remedy
+
+
+def test_a_type_error_of_the_derivative_itself_comes_through():
+    def broken(x):
+        return x + "1"
+
+    with pytest.raises(TypeError, match="ufunc"):
+        examine(ByHand(energy, grad=broken), X)
