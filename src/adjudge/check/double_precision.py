@@ -156,12 +156,12 @@ def alike(one: Space, other: Space) -> bool:
     ]
 
 
-def require_double(base: Base, letters: str, coarsest: float) -> None:
+def require_double(at: Evaluator, letters: str, coarsest: float) -> None:
     """Raises `RefusedError` where a derivative is coarser than `coarsest`, unlike its function."""
-    problem, backend = base.problem, base.problem.backend
+    base, problem, backend = at.base, at.problem, at.problem.backend
     found: list[tuple[Rule, str, object]] = []
     if "R" in letters:
-        reverse = Reverse(problem)
+        reverse = at.reverse
         w = reverse.cotangent(base, np.ones(base.Y.size))
         gradients = reverse.pull(w)[1] if any(reverse.attached) and base.Y.size else ()
         leaves = zip(problem.X.leaves, gradients, strict=False)
@@ -299,26 +299,26 @@ def _in_double(
         same_inputs = alike(base.problem.X, base64.problem.X)
         if not same_inputs or not alike(base.whole, base64.whole):
             raise _refused(Refusal.OTHER_STRUCTURE)
+        wide = Evaluator(base64, double.widening)
         with Catching(AdjudgeError) as caught:
-            require_double(base64, letters, double.coarsest)
+            require_double(wide, letters, double.coarsest)
             formula = _formula(composition, double, base, base64, asked)
         refuse_if_raised(caught)
     if formula is None:
         raise _refused(Refusal.NARROW_INSIDE)
-    pairs = [(base, base64, letters)]
+    pairs = [(Evaluator(base), wide, letters)]
     if len(taken) == 1:  # the first derivative, which the same evaluations judge
         with double.widening():
             first64 = double.derived(lambda problem: problem)
-        pairs.insert(0, (observe(double.low), first64, taken))
+        first = Evaluator(observe(double.low)), Evaluator(first64, double.widening), taken
+        pairs.insert(0, first)
     for low, high, wanted in pairs:
         for letter in wanted:
             mode = letter + low.problem.modes_taken
             if mode not in double.compared:
                 double.compared.add(mode)
-                narrow = Evaluator(low)
-                wide = Evaluator(high, double.widening)
                 with Catching(AdjudgeError) as caught:  # only in double: the rest ran before
-                    found = compare_low_precision(narrow, wide, letter, settings.seed)
+                    found = compare_low_precision(low, high, letter, settings.seed)
                 refuse_if_raised(caught)
                 _consequence(found, formula, mode)
                 new = found.findings(formula.verdict)

@@ -8,10 +8,10 @@ which perturbs by units of rounding to see how many digits are left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -213,6 +213,12 @@ class Evaluator:
         """The problem that is evaluated."""
         return self.base.problem
 
+    @cached_property
+    def reverse(self) -> Reverse:
+        """Reverse mode at x, where f is evaluated once for all that is pulled back."""
+        with self.context():
+            return Reverse(self.problem)
+
     def value(self, point: Vector) -> Vector:
         """Returns the outputs of f at `point`, without those that are only observed."""
         with self.context():
@@ -256,18 +262,25 @@ class DerivativeAtPoints:
         self.factors = factors
         self.eps = at.base.coarsest_eps
         self.places: list[Reverse | Forward | None] = []
-        self.values = np.full((len(points), at.base.Y.size), np.nan)
-        for k, point in enumerate(points):
-            self.places.append(self._attempt(k, partial(self.add, k, point)))
+        self.values = np.zeros((0, at.base.Y.size))
+        self.extend(points)
 
-    def add(self, k: int, point: Vector) -> Reverse | Forward:
-        """Evaluates f at point `k`."""
-        base, problem = self.at.base, replace(self.at.problem, origin=point)
+    def extend(self, points: Iterable[Vector]) -> None:
+        """Adds points after those that are there."""
+        for point in points:
+            self.values = np.vstack([self.values, np.full(self.at.base.Y.size, np.nan)])
+            k = len(self.places)
+            self.places.append(self._attempt(k, partial(self._place, k, point)))
+
+    def _place(self, k: int, point: Vector) -> Reverse | Forward:
+        """Evaluates f at point `k`, unless that is x."""
+        base, at_x = self.at.base, k == 0 and self.from_x
+        problem = self.at.problem if at_x else replace(self.at.problem, origin=point)
         if self.letter != "R":
-            self.values[k] = self.at.value(point)
+            self.values[k] = base.values[: base.Y.size] if at_x else self.at.value(point)
             return Forward(problem)
         with self.at.context():
-            reverse = Reverse(problem)
+            reverse = self.at.reverse if at_x else Reverse(problem)
             likes = base.arrays[: len(base.Y.leaves)]
             self.values[k] = base.Y.vector(problem.backend, reverse.outputs, likes)
         return reverse

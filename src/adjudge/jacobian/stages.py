@@ -480,14 +480,16 @@ class Halves(Stage):
     and Abraham, IEEE Trans. Comput. C-33, 1984): two evaluations name the leaves that it may be.
     Where these are more than half, each half of the leaves is compared by itself, so that a wrong
     leaf is found among n in about `4 log2 n` evaluations, where a tangent for each leaf would take
-    `2 n` for right derivatives as well. A difference of many tolerances is taken apart at once; a
-    smaller one gets the other stages first, since it may be no error of any leaf. Group testing is
+    `2 n` for right derivatives as well. A difference of many tolerances is taken apart at once, and
+    so is what no step can resolve, such as a saturated output: the ladders would be taken at each
+    halving, where only those of single leaves say anything. A smaller difference gets the other
+    stages first, since it may be no error of any leaf. Group testing is
     standard; its places in the list are ours.
     """
 
     beyond: float
-    """It is tried where an entry differs by more than this many tolerances; with 0 where an entry
-    fails, is open, or agrees with a significant deviation."""
+    """It is tried where an entry differs by more than this many tolerances, or no step can resolve
+    it; with 0 where an entry fails, is open, or agrees with a significant deviation."""
     name = "halves of the leaves"
 
     def helps(self, trial: Trial) -> bool:
@@ -496,11 +498,20 @@ class Halves(Stage):
         if trial.column.one_sided or trial.proved:
             return True
         if self.beyond:
-            return trial.off_by(self.beyond)
+            return trial.off_by(self.beyond) or _unresolved_by_any_step(trial)
         return trial.left or any(np.any(c.significant) for _, c, _ in trial.compared)
 
     def apply(self, trial: Trial) -> Trial | Again:
         return _in_parts(trial) or trial
+
+
+def _unresolved_by_any_step(trial: Trial) -> bool:
+    """Returns whether an entry is open whose rounding would drown it at a step as long as x."""
+    relative = trial.column.relative
+    return any(
+        np.any(c.undecided & (c.error * relative > c.tolerance.resolution * c.largest))
+        for _, c, _ in trial.compared
+    )
 
 
 def _is_shared(trial: Trial) -> bool:

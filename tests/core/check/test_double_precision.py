@@ -44,6 +44,21 @@ def test_the_formula_is_judged_in_float64(dtype, mode, off, verdict):
     assert report.tolerance["rtol"] < 1e-7
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_agreement_at_x_is_not_asked_for_elsewhere_in_float32(seed):
+    x = np.linspace(0.5, 2.0, 5, dtype=np.float32)
+
+    def vjp(off):
+        return lambda x, w: w * np.cos(x) * (1 + off * (x.dtype == np.float32))
+
+    right = examine(ByHand(np.sin, vjp=vjp(0)), x, seed=seed)
+    wrong = examine(ByHand(np.sin, vjp=vjp(1e-4)), x, seed=seed)
+
+    assert right.verdict is Verdict.PASS
+    assert right.counts["vjps"] <= 11  # 19 with two points within rounding of x
+    assert wrong.verdict is Verdict.FAIL
+
+
 @pytest.mark.parametrize("dtype", LOW)
 @pytest.mark.parametrize(
     "plant",

@@ -231,3 +231,32 @@ def test_the_report_says_which_stage_decided():
     assert "columns decided by two evaluations" in str(wrong)
     assert "columns decided by" not in str(right)
     assert wrong.to_dict()["stages"]["three steps"]["reached"] == 1
+
+
+def saturated(off):
+    """A sum of eight leaves, and the two weights of a softmax of them, of which one is nearly 1."""
+
+    def weight(x):
+        return np.exp(-10 * sum(np.mean(np.sin(a)) for a in x))
+
+    def forward(*x):
+        k = weight(x)
+        return sum(np.sum(np.sin(a)) for a in x), np.array([1.0, k]) / (1 + k)
+
+    def vjp(*args):
+        *x, (w, u) = args
+        k = weight(x)
+        c = (u[0] - u[1]) * 10 * k / (1 + k) ** 2
+        return tuple(off * (w + c / a.size) * np.cos(a) for a in x)
+
+    return ByHand(forward, vjp=vjp)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_no_step_resolves_is_halved_before_any_ladder(seed):
+    right = examine(saturated(1), leaves(8), seed=seed)
+    wrong = examine(saturated(1 + 1e-4), leaves(8), seed=seed)
+
+    assert right.verdict is Verdict.INCONCLUSIVE
+    assert right.counts["evaluations"] <= 340  # 480 with a ladder before each halving
+    assert wrong.verdict is Verdict.FAIL
