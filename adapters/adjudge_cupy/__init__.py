@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from adjudge.errors import installed_by
 from adjudge_cupy.engines import layer as layer
 from adjudge_cupy.engines import linear as linear
 from adjudge_cupy.engines import model as model
@@ -17,6 +18,7 @@ def __getattr__(name: str) -> Any:
     """`CupyBackend`, which imports CuPy."""
     if name != "CupyBackend":
         raise AttributeError(f"module 'adjudge_cupy' has no attribute {name!r}")
-    from adjudge_cupy.backend import CupyBackend
+    with installed_by("pip install 'adjudge[cupy]'"):
+        from adjudge_cupy.backend import CupyBackend
 
     return CupyBackend

@@ -2,7 +2,10 @@
 
 from typing import Any
 
-from adjudge_jax.backend import JaxBackend as JaxBackend
+from adjudge.errors import installed_by
+
+with installed_by("pip install 'adjudge[jax]'"):
+    from adjudge_jax.backend import JaxBackend as JaxBackend
 
 __all__ = ["JaxBackend", "check_grads", "check_jvp", "check_vjp"]
 

@@ -2,8 +2,11 @@
 
 from typing import Any
 
-from adjudge_torch.backend import TorchBackend as TorchBackend
-from adjudge_torch.module import functional as functional
+from adjudge.errors import installed_by
+
+with installed_by("pip install 'adjudge[torch]'"):
+    from adjudge_torch.backend import TorchBackend as TorchBackend
+    from adjudge_torch.module import functional as functional
 
 __all__ = ["TorchBackend", "functional", "gradcheck", "gradgradcheck"]
 

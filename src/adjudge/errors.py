@@ -79,6 +79,16 @@ class UnstableOutputError(AdjudgeError, AssertionError):
     """The output of a function changes its structure, shape or dtype between evaluations."""
 
 
+@contextmanager
+def installed_by(command: str) -> Iterator[None]:
+    """Adds the command that installs what is missing to a `ModuleNotFoundError` of the block."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        error.add_note(f"adjudge: install it: {command}")
+        raise
+
+
 class Source(Enum):
     """Whose code raised an exception."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, Unpack
+from typing import Any, Never, Unpack
 
 from adjudge.check import (
     EngineOptions,
@@ -23,7 +23,7 @@ Function = Callable[..., Any]
 def gradcheck(
     f: Function,
     inputs: Any,
-    *,
+    *more: Never,
     eps: float | None = None,
     atol: float | None = None,
     rtol: float | None = None,
@@ -64,7 +64,7 @@ def gradcheck(
         UnstableOutputError: Outputs change shape or dtype near x.
     """
     __tracebackhide__ = True  # a test's traceback ends at the test's own line
-    known_options("gradcheck", options, Options)
+    known_options(gradcheck, options, Options, more)
     report = examine(
         f, inputs, eps=eps, atol=atol, rtol=rtol, nondet_tol=nondet_tol,
         check_undefined_grad=check_undefined_grad, check_grad_dtypes=check_grad_dtypes,
@@ -75,7 +75,7 @@ def gradcheck(
     return _raised(report, raise_exception)
 
 
-def examine(f: Function, inputs: Any, **options: Unpack[Options]) -> Report:
+def examine(f: Function, inputs: Any, *more: Never, **options: Unpack[Options]) -> Report:
     """`gradcheck` that never raises for a wrong derivative: the report says it.
 
     Args:
@@ -83,7 +83,7 @@ def examine(f: Function, inputs: Any, **options: Unpack[Options]) -> Report:
         options: See `adjudge.Options`. With `order=2`, for example, all compositions of reverse
             and forward mode are checked up to the second order.
     """
-    chosen = known_options("examine", options, Options)
+    chosen = known_options(examine, options, Options, more)
     several = chosen.get("points") is not None or chosen.get("domain") is not None
     return tell(at_points(f, inputs, chosen) if several else at_one_point(f, inputs, chosen))
 
@@ -92,7 +92,7 @@ def gradgradcheck(
     f: Function,
     inputs: Any,
     grad_outputs: Any = None,
-    *,
+    *more: Never,
     eps: float | None = None,
     atol: float | None = None,
     rtol: float | None = None,
@@ -131,7 +131,7 @@ def gradgradcheck(
     """
     __tracebackhide__ = True  # a test's traceback ends at the test's own line
     chosen: Options = {
-        **known_options("gradgradcheck", options, EngineOptions),
+        **known_options(gradgradcheck, options, EngineOptions, more),
         "eps": eps, "atol": atol, "rtol": rtol, "nondet_tol": nondet_tol,
         "check_undefined_grad": check_undefined_grad, "check_grad_dtypes": check_grad_dtypes,
         "check_batched_grad": check_batched_grad, "check_forward_ad": check_fwd_over_rev,

@@ -102,6 +102,20 @@ def test_what_most_programs_do_without_is_imported_when_it_is_asked_for():
     assert [name for name in LATER if importlib.util.find_spec(name) is None] == []
 
 
+@pytest.mark.parametrize(
+    ("framework", "asked"),
+    [("torch", "gradcheck"), ("jax", "check_grads"), ("cupy", "CupyBackend")],
+)
+def test_an_adapter_without_its_engine_says_how_to_install_it(framework, asked):
+    code = (
+        f"import sys; sys.modules[{framework!r}] = None\n"
+        f"try: from adjudge_{framework} import {asked}\n"
+        f"except ModuleNotFoundError as error: print(*error.__notes__)"
+    )
+
+    assert f"install it: pip install 'adjudge[{framework}]'" in in_fresh_python(code)
+
+
 @pytest.mark.parametrize("name", [*IMPORT_ROOTS, "adjudge_pytest"])
 def test_every_import_root_ships_its_types(name):
     folder = {"adjudge": CORE, "adjudge_pytest": PLUGIN}.get(name, ADAPTERS / name)

@@ -244,13 +244,33 @@ DEFAULTS: Mapping[str, Any] = {
 """The value of every option that is not given."""
 
 
-def known_options(verb: str, given: Mapping[str, Any], group: type) -> Options:
-    """The keywords of a call. Raises `TypeError` where one is no option of the group."""
-    for name in given:
-        if name not in group.__annotations__:
-            close = get_close_matches(name, group.__annotations__, 1)
-            hint = f". Did you mean {close[0]!r}?" if close else ""
-            raise TypeError(f"{verb}() got an unexpected keyword argument {name!r}{hint}")
+def known_options(
+    verb: Callable[..., Any],
+    given: Mapping[str, Any],
+    group: type,
+    more: Sequence[object] = (),
+) -> Options:
+    """The keywords of a call. Raises `TypeError` where one is no option of the group, and where
+    there are `more` positional arguments than the verb has.
+    """
+    name = verb.__name__
+    if more:
+        raise TypeError(
+            f"{name}() takes the inputs as one argument: several are a tuple, {name}(f, (x, y))"
+        )
+    for option in given:
+        if option in group.__annotations__:
+            continue
+        takes = {*group.__annotations__, *(verb.__kwdefaults__ or ())}
+        if close := get_close_matches(option, takes, 1):
+            hint = f". Did you mean {close[0]!r}?"
+        else:
+            hint = ""
+        if option in Options.__annotations__:
+            hint = ", as examine() and gradcheck() have it"
+        elif option == "raise_exception":
+            hint = ": it returns a report, whatever the verdict, and gradcheck() raises"
+        raise TypeError(f"{name}() got an unexpected keyword argument {option!r}{hint}")
     known: Any = dict(given)  # every group is a part of `Options`
     return known  # type: ignore[no-any-return]
 

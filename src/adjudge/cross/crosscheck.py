@@ -315,13 +315,18 @@ def _for_every_engine(options: Mapping[str, Any]) -> Options:
                 "bind keyword arguments in f; call crosscheck once for each point",
             )
     rest = {name: value for name, value in options.items() if name not in elsewhere}
-    given = known_options("crosscheck", rest, CrossOptions)
+    given = known_options(crosscheck, rest, CrossOptions)
     return {**given, "seed": settings_of(given).seed}
 
 
 def _backends(given: Sequence[str | AutodiffBackend]) -> list[AutodiffBackend]:
     if isinstance(given, str | AutodiffBackend):
         given = [given]
+    if unfit := [one for one in given if not isinstance(one, str | AutodiffBackend)]:
+        raise InputError(
+            f"backends= has a {type(unfit[0]).__name__}, which is no engine and no name of one",
+            "several inputs are a tuple: crosscheck(f, (x, y), ['torch', 'jax'])",
+        )
     found = [backend_named(one) if isinstance(one, str) else one for one in given]
     known = [backend.name for backend in found]
     if len(found) < 2:

@@ -53,6 +53,7 @@ from adjudge.engine.contract import (
     replaced,
     restored,
 )
+from adjudge.engine.jacobians import misfit
 from adjudge.engine.registry import (
     backend_named,
     backend_of,
@@ -105,6 +106,7 @@ __all__ = [
     "is_array_like",
     "is_number",
     "memory_span",
+    "misfit",
     "names",
     "of_numbers",
     "placed",

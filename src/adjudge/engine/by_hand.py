@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from difflib import get_close_matches
+from typing import Any, Never, Protocol
 
 from adjudge.engine.arrays import of_numbers
 from adjudge.engine.contract import (
@@ -17,6 +18,10 @@ from adjudge.engine.contract import (
 )
 from adjudge.engine.jacobians import FORMS, Hessian, Jacobian, called, described, require_fit
 from adjudge.errors import InputError, Source, running
+
+CLOSE_NAME = 0.5
+"""A keyword is suggested that is at least so much like the one that was given, from 0 to 1:
+`jacobian` is like `jac` by 0.55. The value is ours."""
 
 
 class ByHand:
@@ -50,7 +55,7 @@ class ByHand:
     def __init__(
         self,
         forward: Callable[..., Any] | None = None,
-        *,
+        *more: Never,
         vjp: Callable[..., Any] | ByHand | None = None,
         jvp: Callable[..., Any] | None = None,
         pullback: Callable[..., Any] | None = None,
@@ -59,8 +64,15 @@ class ByHand:
         jac: Callable[..., Any] | None = None,
         hess: Callable[..., Any] | None = None,
         hessp: Callable[..., Any] | None = None,
+        **unknown: Never,
     ) -> None:
         """See the class."""
+        if more:
+            raise TypeError("ByHand() takes one function; say what the other is: vjp=, grad=, jac=")
+        for name in unknown:
+            close = get_close_matches(name, (*FORMS, "pullback"), 1, CLOSE_NAME)
+            hint = f". Did you mean {close[0]!r}?" if close else ""
+            raise TypeError(f"ByHand() got an unexpected keyword argument {name!r}{hint}")
         given = {
             name: function
             for name, function in {
@@ -333,7 +345,8 @@ class HandBackend(OtherDerivatives):
         assert isinstance(f, FlatByHand)
         gradient_map = f.gradient_map(self.arrays.zeros_for_absent)
         if gradient_map is None:
-            raise self.lacks("second order", f"{f.rule!r} was given no double_vjp=")
+            missing = "hess= or hessp=" if f.rule.floats else "double_vjp="
+            raise self.lacks("second order", f"{f.rule!r} was given no {missing}")
         return gradient_map
 
     def jvp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:

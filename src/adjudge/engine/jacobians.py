@@ -31,6 +31,23 @@ FORMS: Mapping[str, tuple[str, str]] = {
 """How each derivative is called, and what to give for what is called otherwise."""
 
 
+def misfit(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> inspect.Signature | None:
+    """Returns the parameters of a function that cannot be called with these arguments; `None` where
+    it can, or does not say.
+    """
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        return None  # as that of some functions that are not written in Python
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError:
+        return signature
+    return None
+
+
 def require_fit(
     name: str,
     function: Callable[..., Any],
@@ -41,20 +58,14 @@ def require_fit(
     """Raises `InputError` where `function`, given as the derivative `name` of `of`, says that it
     cannot be called with these arguments. It is asked where a call has raised `TypeError`.
     """
-    try:
-        signature = inspect.signature(function)
-    except ValueError:
-        return  # as that of some functions that are not written in Python
-    try:
-        signature.bind(*args, **kwargs)
-    except TypeError as error:
-        form, other = FORMS[name]
-        several = len(args) > form.count(",") + 1
-        form = form.format(x="*x" if several else "x", v="*v" if several else "v")
-        found = f"{getattr(function, '__name__', type(function).__name__)}{signature}"
-        raise InputError(
-            f"{name} of {of} is called as {form}, and {found} was given", other
-        ) from error
+    signature = misfit(function, args, kwargs)
+    if signature is None:
+        return
+    form, other = FORMS[name]
+    several = len(args) > form.count(",") + 1
+    form = form.format(x="*x" if several else "x", v="*v" if several else "v")
+    found = f"{getattr(function, '__name__', type(function).__name__)}{signature}"
+    raise InputError(f"{name} of {of} is called as {form}, and {found} was given", other)
 
 
 def called(

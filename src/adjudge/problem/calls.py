@@ -33,6 +33,7 @@ from adjudge.engine import (
     expand,
     is_array_like,
     is_number,
+    misfit,
     of_numbers,
     placed,
     replaced,
@@ -678,6 +679,12 @@ class UserCalls:
             raise
         except BaseException as error:  # it is raised again
             self.mark(error)
+            called = call.given.get("forward", call) if isinstance(call, ByHand) else call
+            if isinstance(error, TypeError) and misfit(called, args, kwargs) is not None:
+                error.add_note(
+                    f"adjudge: the inputs are {len(args)} positional argument"
+                    f"{'s' * (len(args) != 1)}; several inputs are one tuple, (x, y)"
+                )
             raise
 
     def mark(self, error: BaseException) -> None:

@@ -644,6 +644,7 @@ class Reverse:
             g = self._pullback(w)
         except BaseException as error:  # it is raised again
             note = "adjudge: raised in the vjp (the backward pass), not in the function"
+            note += f", at call {problem.counts.vjps}"
             mark(error, Source.DERIVATIVE, note)
             raise
         for j, gradient in enumerate(g):

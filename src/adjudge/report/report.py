@@ -85,7 +85,10 @@ def conclusion(modes: Mapping[str, Outcome]) -> str:
         if not rest:
             return "every composition is right" if len(right) > 1 else f"{right[0]} is right"
         listed = ", ".join(f"{word} {outcome}" for word, outcome in rest.items())
-        return f"nothing is seen to be wrong; not settled: {listed}"
+        line = f"nothing is seen to be wrong; not settled: {listed}"
+        if right and set(rest.values()) == {Status.UNSUPPORTED}:
+            line += f"; modes={right} checks what is offered"
+        return line
     lowest = min(map(len, wrong))
     said = _fault({word for word in wrong if len(word) == lowest}, modes)
     higher = [word for word in modes if word in wrong and len(word) > lowest]

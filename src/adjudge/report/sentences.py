@@ -689,7 +689,9 @@ def _not_supported(detail: findings.NotSupported, finding: Finding) -> list[str]
 def _derivative_raised(detail: findings.DerivativeRaised, finding: Finding) -> list[str]:
     message = detail.error.message.strip() or "no message"
     does = "does not run in this way: it " if detail.beside else ""
-    return [f"the derivative {does}raises {detail.error.kind}: {message}"]
+    where = [note for note in getattr(finding.cause, "__notes__", ()) if "adjudge: " in note]
+    said_of_it = [note.partition("adjudge: ")[2] for note in where]
+    return [f"the derivative {does}raises {detail.error.kind}: {message}", *said_of_it]
 
 
 @said.register

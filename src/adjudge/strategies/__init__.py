@@ -181,7 +181,7 @@ def judge(
     __tracebackhide__ = True
     engine = backend_named(backend) if isinstance(backend, str) else backend
     given = {**_within(domain), **options, "backend": engine, "seed": seed}
-    chosen = known_options("judge", given, Options)
+    chosen = known_options(judge, given, Options)
     point = inputs if engine is None else placed_tree(engine, inputs, device)
 
     def script() -> str:

@@ -1,5 +1,7 @@
 """Arguments that cannot be checked: each error says what was found, then what to do."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from adjudge import (
     ByHand,
     GradcheckError,
     InputError,
+    crosscheck,
     examine,
     gradcheck,
     gradgradcheck,
@@ -171,11 +174,71 @@ def test_a_function_that_cannot_be_called_is_refused():
     assert "a tuple, which cannot be called" in error.found
 
 
-def test_an_unknown_keyword_is_a_type_error():
-    with pytest.raises(TypeError, match="epsilon"):
-        gradcheck(RULE, X, epsilon=1e-6)
-    with pytest.raises(TypeError, match="epsilon"):
-        examine(RULE, X, epsilon=1e-6)
+@pytest.mark.parametrize(
+    ("verb", "option", "hint"),
+    [
+        (gradcheck, "epsilon", "Did you mean 'eps'?"),
+        (gradcheck, "raise_exceptions", "Did you mean 'raise_exception'?"),
+        (gradcheck, "nothing_like_it", "'nothing_like_it'"),
+        (gradgradcheck, "tol", "Did you mean 'rtol'?"),
+        (gradgradcheck, "order", "as examine() and gradcheck() have it"),
+        (examine, "check_forward", "Did you mean 'check_forward_ad'?"),
+        (examine, "raise_exception", "it returns a report"),
+        (partial(crosscheck, backends=["numpy", "torch"]), "sed", "Did you mean 'seed'?"),
+    ],
+)
+def test_an_unknown_keyword_is_a_type_error_that_knows_what_was_meant(verb, option, hint):
+    with pytest.raises(TypeError, match=f"argument {option!r}") as caught:
+        verb(RULE, X, **{option: 1})
+
+    assert hint in str(caught.value)
+
+
+@pytest.mark.parametrize("verb", [gradcheck, examine, gradgradcheck])
+def test_several_inputs_that_are_no_tuple_ask_for_one(verb):
+    with pytest.raises(TypeError) as caught:
+        verb(RULE, X, X, X)
+
+    assert "several are a tuple" in str(caught.value)
+    assert f"{verb.__name__}(f, (x, y))" in str(caught.value)
+
+
+def test_a_function_of_more_inputs_than_were_given_asks_for_a_tuple():
+    product = ByHand(lambda a, b: a * b, vjp=lambda a, b, w: (w * b, w * a))
+
+    with pytest.raises(TypeError) as caught:
+        gradgradcheck(product, X, X)
+
+    assert "several inputs are one tuple, (x, y)" in caught.value.__notes__[-1]
+
+
+def test_a_type_error_within_the_function_asks_for_nothing():
+    with pytest.raises(TypeError) as caught:
+        gradcheck(ByHand(lambda x: x + "1", vjp=lambda x, w: w), X)
+
+    assert "tuple" not in "".join(caught.value.__notes__)
+
+
+def test_an_input_in_the_place_of_the_backends_asks_for_a_tuple():
+    error = refused(InputError, lambda: crosscheck(RULE, X, X))
+
+    assert "backends= has a float64, which is no engine and no name of one" == error.found
+    assert "a tuple" in error.remedy
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("vpj", "vjp"), ("gradient", "grad"), ("jacobian", "jac"), ("zzz", None)]
+)
+def test_a_misspelt_derivative_is_a_type_error_that_knows_what_was_meant(name, meant):
+    with pytest.raises(TypeError) as caught:
+        ByHand(np.sin, **{name: np.cos})
+
+    assert str(caught.value).endswith(f"Did you mean {meant!r}?" if meant else "'zzz'")
+
+
+def test_a_derivative_without_its_name_asks_for_the_name():
+    with pytest.raises(TypeError, match="vjp=, grad=, jac="):
+        ByHand(np.sin, np.cos)
 
 
 @pytest.mark.parametrize("verb", [gradcheck, gradgradcheck])

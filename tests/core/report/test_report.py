@@ -208,16 +208,36 @@ def test_an_exception_of_the_function_comes_through_with_a_note(verb):
     assert "directions=" in what_to_do
 
 
-def test_an_exception_of_the_vjp_says_that_it_was_the_vjp():
+RAISED_IN_VJP = "raised in the vjp (the backward pass), not in the function, at call "
+
+
+@pytest.mark.parametrize("call", [1, 3])
+def test_an_exception_of_the_vjp_says_that_it_was_the_vjp_and_at_which_call(call):
+    calls = []
+
     def vjp(x, w):
-        raise LookupError("mine")
+        calls.append(x)
+        if len(calls) == call:
+            raise LookupError("mine")
+        return w * np.cos(x)
 
     with pytest.raises(LookupError, match="mine") as caught:
-        gradcheck(ByHand(np.sin, vjp=vjp), X, raise_exception=False)
+        gradcheck(ByHand(np.sin, vjp=vjp), X, mode="full")
 
-    assert "adjudge: raised in the vjp (the backward pass), not in the function" in (
-        caught.value.__notes__
-    )
+    assert f"adjudge: {RAISED_IN_VJP}{call}" in caught.value.__notes__
+
+
+def test_a_layer_whose_backprop_raises_is_a_finding_that_says_at_which_call():
+    def layer(x):
+        def backprop(w):
+            raise LookupError("mine")
+
+        return np.sin(x), backprop
+
+    report = examine(ByHand(pullback=layer), X, modes=["R"])
+
+    assert report.verdict is Verdict.FAIL
+    assert f"  {RAISED_IN_VJP}" in str(report)
 
 
 def test_an_inconclusive_check_raises_too():

@@ -1,8 +1,9 @@
 """Compositions as words: what an order stands for, and which rule the outcomes accuse."""
 
+import numpy as np
 import pytest
 
-from adjudge import InputError, Status, Verdict
+from adjudge import ByHand, InputError, Status, Verdict, examine
 from adjudge.check.options import requested_modes
 from adjudge.report.report import combined, conclusion, table_of
 
@@ -83,6 +84,27 @@ def test_nothing_wrong_is_said_without_claiming_what_was_not_judged():
     assert conclusion({"R": Verdict.PASS}) == "R is right"
     said = conclusion(outcomes(rest={"FF": Status.UNSUPPORTED, "RF": Verdict.INCONCLUSIVE}))
     assert said == "nothing is seen to be wrong; not settled: RF INCONCLUSIVE, FF UNSUPPORTED"
+
+
+def test_what_is_offered_is_named_where_nothing_else_is_left():
+    offered = {"R": Verdict.PASS, "F": Status.UNSUPPORTED, "RR": Verdict.PASS}
+
+    said = conclusion(offered)
+
+    assert said.endswith("not settled: F UNSUPPORTED; modes=['R', 'RR'] checks what is offered")
+    assert "modes=" not in conclusion({"R": Status.UNSUPPORTED, "F": Status.UNSUPPORTED})
+
+
+def test_the_modes_that_are_named_can_be_checked():
+    x, offered = np.asarray([0.3, -0.8]), ["R", "F", "RR", "FR"]
+    right, wrong = (
+        ByHand(lambda x: np.sum(np.sin(x)), grad=np.cos, hess=lambda x, s=s: s * np.diag(np.sin(x)))
+        for s in (-1, 1)
+    )
+
+    assert f"modes={offered} checks what is offered" in str(examine(right, x, order=2, seed=1))
+    assert examine(right, x, modes=offered, seed=1)
+    assert not examine(wrong, x, modes=offered, seed=1)
 
 
 def test_a_third_derivative_is_at_fault_where_the_second_ones_are_right():
