@@ -1,5 +1,5 @@
-"""This module is the command line: `adjudge check`, `replay`, `diff`, `page`, `write` and
-`backends`.
+"""This module is the command line: `adjudge check`, `replay`, `diff`, `page`, `write`, `backends`
+and `conform`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from adjudge._version import __version__
 from adjudge.engine import entries
 from adjudge.errors import AdjudgeError, BackendError, InputError
 from adjudge.findings import Verdict, worst
-from adjudge.ghostwriter import Found, LeftOut, write
+from adjudge.ghostwriter import Found, LeftOut, imported, write
 from adjudge.suites import (
     Collection,
     Ending,
@@ -105,6 +105,7 @@ def _parser() -> argparse.ArgumentParser:
         "backends", help="list the engines, and how to install those that are missing"
     )
     backends.set_defaults(command=_backends)
+    _add_conform(commands)
     return parser
 
 
@@ -182,6 +183,32 @@ def _add_write(commands: Any) -> None:
         help="what each function may take; 60 by default",
     )
     writer.set_defaults(command=_write_tests)
+
+
+def _add_conform(commands: Any) -> None:
+    conform = commands.add_parser(
+        "conform",
+        help="ask an adapter whether it keeps the contract",
+        description="Runs the conformance kit on a backend. What fails is told once for each "
+        "cause. Exit codes: 0 it conforms, 1 it does not, 2 usage.",
+    )
+    conform.add_argument(
+        "target", metavar="MODULE:BACKEND", help="a class without arguments, or a backend"
+    )
+    conform.add_argument(
+        "--excuse", action="append", default=[], metavar="NAME=REASON",
+        help="what the engine lacks, such as jvp='reverse mode alone'; may be repeated",
+    )  # fmt: skip
+    conform.add_argument(
+        "--scenario", action="append", metavar="NAME", help="this one alone; may be repeated"
+    )
+    conform.add_argument(
+        "--draw", metavar="MODULE:FUNCTION", help="what draws a random number of the engine"
+    )
+    conform.add_argument(
+        "--thorough", action="store_true", help="every scenario in each dtype, with every fault"
+    )
+    conform.set_defaults(command=_conform)
 
 
 def _processes(text: str) -> int | str:
@@ -484,6 +511,39 @@ def _backends(parsed: argparse.Namespace) -> int:
             + row[3]
         )
     return OK
+
+
+# ---------------------------------------------------------------- adjudge conform
+
+
+def _conform(parsed: argparse.Namespace) -> int:
+    from adjudge.conformance import ConformanceError, assert_conforms  # no other command needs it
+
+    sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
+    backend = _named(parsed.target)
+    excused = dict(excuse.partition("=")[::2] for excuse in parsed.excuse)
+    disturb = {"random numbers": (_named(parsed.draw), None)} if parsed.draw else None
+    try:
+        summary = assert_conforms(
+            backend() if isinstance(backend, type) else backend,
+            excused=excused, scenarios=parsed.scenario, thorough=parsed.thorough, disturb=disturb,
+        )  # fmt: skip
+    except ConformanceError as error:
+        _say(str(error))
+        return FAILED
+    _say(str(summary))
+    return OK
+
+
+def _named(target: str) -> Any:
+    """Returns the object that `MODULE:NAME` names."""
+    module, _, name = target.partition(":")
+    try:
+        return getattr(imported(module), name)
+    except AttributeError as error:
+        raise InputError(
+            f"{target!r} names nothing in {module}", "give MODULE:NAME of what is defined there"
+        ) from error
 
 
 def _say(text: str, stream: TextIO | None = None) -> None:

@@ -215,3 +215,70 @@ def test_the_example_runs_as_it_is(capsys):
     assert code == FAILED
     assert out.startswith("PASS         right")
     assert "    FAIL ByHand(cross_entropy): MISMATCH: d out / d inputs[0][" in out
+
+
+ADAPTERS = """
+    import array_api_compat.numpy as xp
+    import numpy as np
+    from adjudge.engine import PlainBackend
+    class Numpy(PlainBackend):
+        def __init__(self):
+            super().__init__(xp)
+    class Wide(Numpy):
+        @property
+        def arrays(self):
+            arrays = super().arrays
+            arrays.make = lambda values, dtype, device=None: np.array(values, dtype="float64")
+            return arrays
+    ready = Numpy()
+    number = 1
+"""
+
+
+@pytest.fixture
+def conform(tmp_path, monkeypatch):
+    (tmp_path / "the_adapters.py").write_text(textwrap.dedent(ADAPTERS))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield lambda target, *options: main(
+        ["conform", f"the_adapters{target}", "--scenario=elementwise", *options]
+    )
+    sys.modules.pop("the_adapters", None)
+
+
+@pytest.mark.parametrize("target", [":Numpy", ":ready"])
+def test_a_backend_that_conforms_says_how_much_was_asked(conform, capsys, target):
+    assert conform(target) == OK
+
+    said = capsys.readouterr().out
+    assert said.startswith("numpy conforms: ")
+    assert " 1 scenarios" in said
+
+
+def test_a_backend_that_does_not_conform_fails_with_its_causes(conform, capsys):
+    assert conform(":Wide") == FAILED
+
+    assert capsys.readouterr().out.startswith("numpy does not conform: ")
+
+
+def test_excuses_and_thoroughness_reach_the_kit(conform, capsys):
+    assert conform(":ready", "--excuse", "place=one device") == FAILED
+    assert "but it works" in capsys.readouterr().out
+    assert conform(":ready", "--thorough") == OK
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        (":number", "a int is no backend"),
+        (":Nunpy", "names nothing in the_adapters"),
+        ("s:Numpy", "there is no module the_adapterss"),
+        (":ready --excuse=jpv=none", "names no capability"),
+        (":ready --excuse=jvp", "has no reason"),
+        (":ready --draw=the_adapters:nothing", "names nothing in the_adapters"),
+    ],
+)
+def test_what_cannot_be_asked_is_usage(conform, capsys, target, words):
+    assert conform(*target.split()) == USAGE
+
+    assert words in capsys.readouterr().err

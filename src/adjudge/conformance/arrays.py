@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 
 import numpy as np
 
-from adjudge.conformance.closed_forms import Host
+from adjudge.conformance.closed_forms import ClosedForms, Host
 from adjudge.conformance.faults import write
+from adjudge.conformance.scenario import Scenario
 from adjudge.conformance.subject import EPS, LIMITS, ConformanceError, Subject, bare
 from adjudge.engine import Array, ArrayOperations
 from adjudge.errors import NotSupportedError
@@ -238,6 +240,34 @@ def _widens(subject: Subject, array: Array) -> bool:
         if "float64" in subject.dtypes
     ]
     return device in doubles
+
+
+def absent(subject: Subject, scenario: Scenario) -> list[str]:
+    """Returns the names that the scenario uses and `xp` has not."""
+    return sorted(name for name in ClosedForms(scenario).names if not _has(subject, name))
+
+
+def _has(subject: Subject, name: str) -> bool:
+    try:
+        attrgetter(name)(subject.backend.xp)
+    except AttributeError:
+        return False
+    return True
+
+
+def namespace(subject: Subject, scenarios: Sequence[Scenario]) -> None:
+    """Checks that `xp` has every name that these scenarios use."""
+    users = {} if _has(subject, "zeros") else {"zeros": "the default dtype"}
+    for scenario in scenarios:
+        users |= {name: scenario.name for name in absent(subject, scenario) if name not in users}
+    subject.comparisons += 1
+    if users:
+        listed = ", ".join(f"{name} ({user})" for name, user in sorted(users.items()))
+        raise ConformanceError(
+            f"xp lacks {listed}",
+            "add functions of these names to xp, as the Array API standard has them, or leave out "
+            "the scenarios: scenarios=[…], excused={…}",
+        )
 
 
 def refusals(subject: Subject) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,21 @@ def leaves_of(tree: Any) -> Tree:
     return flatten(tree, "tree", lambda node: None)
 
 
+class _Watched:
+    """A module that notes which of its names are used."""
+
+    def __init__(self, module: ModuleType, seen: set[str], prefix: str = "") -> None:
+        self._of = module, seen, prefix
+
+    def __getattr__(self, name: str) -> Any:
+        module, seen, prefix = self._of
+        found = getattr(module, name)
+        if isinstance(found, ModuleType):
+            return _Watched(found, seen, f"{prefix}{name}.")
+        seen.add(prefix + name)
+        return found
+
+
 class ClosedForms:
     """The derivatives of a scenario on flat lists of float64 and complex128 host leaves."""
 
@@ -53,6 +69,13 @@ class ClosedForms:
         self.double_rule: Rule | None = (wrong and wrong.double_vjp) or scenario.double_vjp
         self.tree = leaves_of(scenario.inputs)
         self.checked = [k for k, leaf in enumerate(self.tree.leaves) if leaf.dtype.kind in "fc"]
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The names of the Array API that the function uses: `sum`, `linalg.inv`."""
+        seen: set[str] = set()
+        self.scenario.forward(_Watched(np, seen), *self.scenario.constants, *self._trees())
+        return frozenset(seen)
 
     @cached_property
     def inputs(self) -> Hosts:

@@ -106,10 +106,12 @@ def assert_conforms(
             failures.append((check.id, error))
     subject = kit.subject
     if failures:
-        listed = "\n".join(f"{name}: {_told(error)}" for name, error in failures)
+        causes = _by_cause(failures)
+        what = f"{len(causes)} causes" if len(causes) > 1 else "one cause"
         raise ConformanceError(
-            f"{subject.backend.name} does not conform: {len(failures)} of {count} checks fail",
-            listed.replace("\n", "\n  "),
+            f"{subject.backend.name} does not conform: {len(failures)} of {count} checks fail, "
+            f"for {what}",
+            "\n".join(causes).replace("\n", "\n  "),
         ) from failures[0][1]
     if not subject.comparisons:
         raise ConformanceError(
@@ -151,6 +153,35 @@ class _Skipped(ConformanceError):
     """A check that needs a capability whose own check fails."""
 
 
+NAMED = 3
+"""How many checks a message names that fail for the cause of another one."""
+
+
+def _by_cause(failures: Sequence[tuple[str, Exception]]) -> list[str]:
+    """Returns a text for each cause, in the order in which they were met: the first failure whole,
+    and how many others there are.
+
+    Two failures have one cause where the same is to be done about them, or where the same is
+    raised.
+    """
+    groups: dict[tuple[str, ...], list[tuple[str, Exception]]] = {}
+    for name, error in failures:
+        remedy = error.remedy if isinstance(error, ConformanceError) else ""
+        first = (remedy or str(error)).partition("\n")[0]
+        groups.setdefault((type(error).__name__, first), []).append((name, error))
+    return [
+        f"{name}: {_told(error)}" + _likewise([other for other, _ in others])
+        for (name, error), *others in groups.values()
+    ]
+
+
+def _likewise(names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    rest = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"\n  {len(names)} more for this cause: {', '.join(names[:NAMED])}{rest}"
+
+
 def _told(error: Exception) -> str:
     if isinstance(error, ConformanceError):
         return str(error)
@@ -189,6 +220,8 @@ class _Kit:
                 raise InputError(f"the excuse for {name!r} has no reason", "give one, as text")
 
     def checks(self) -> Iterator[Check]:
+        asked = [one for one in self.scenarios if one.needs.isdisjoint(self.subject.excused)]
+        yield Check("namespace", partial(arrays.namespace, self.subject, asked))
         yield from self._capabilities()
         yield from self._arrays()
         for k, scenario in enumerate(self.scenarios):
@@ -284,8 +317,8 @@ class _Kit:
 
     def _scenario(self, scenario: Scenario, number: int) -> Iterator[Check]:
         subject = self.subject
-        if not scenario.needs.isdisjoint(subject.excused):
-            return
+        if not scenario.needs.isdisjoint(subject.excused) or arrays.absent(subject, scenario):
+            return  # excused, or said at once for all scenarios by the check of the namespace
         dtypes = subject.dtypes_of(scenario)
         modes = [m for m in subject.modes_of(scenario) if not (subject.plain and m in BY_HAND)]
         needs = list(scenario.needs)
@@ -330,7 +363,8 @@ class _Kit:
         few = [f for k, f in enumerate(fitting) if (k + number * FEW) % len(fitting) < FEW]
         for fault in fitting if self.thorough else few:
             run = partial(verdicts.faulty, subject, scenario, dtype, fault)
-            yield self._check(scenario, dtype, f"fault {fault}", needs, run)
+            needed = [*needs, *(["jvp"] if verdicts.forward_too(subject, scenario, fault) else [])]
+            yield self._check(scenario, dtype, f"fault {fault}", needed, run)
         if number == 0:
             run = partial(verdicts.primitive, subject, scenario, dtype)
             yield self._check(scenario, dtype, "required methods alone", needs, run)

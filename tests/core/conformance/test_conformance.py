@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from adjudge.conformance.subject import Subject, bits
 from adjudge.conformance.verdicts import applicable
 from adjudge.engine.registry import backend_named
 
+ROOT = Path(__file__).parents[3]
 FIRST = ["elementwise"]
 NAMED = {scenario.name: scenario for scenario in SCENARIOS}
 
@@ -156,6 +158,57 @@ def test_the_same_engine_without_a_fault_conforms(numpy, name):
 
 def excused_in(name):
     return EXCUSES if name == "squared modulus" else {**EXCUSES, "complex": "not written"}
+
+
+def test_failures_of_one_cause_are_told_once_with_their_number(numpy):
+    wrong = FaultyBackend(planted(numpy), "factor")
+
+    with pytest.raises(ConformanceError) as raised:
+        assert_conforms(wrong, scenarios=FIRST, excused=EXCUSES)
+
+    text = str(raised.value)
+    failed, causes = map(int, re.findall(r"(\d+) of \d+ checks fail, for (\d+) causes", text)[0])
+    alike = [int(count) for count in re.findall(r"^    (\d+) more for this cause: ", text, re.M)]
+    assert text.count("vjp must return J* w, the adjoint") == 1
+    assert failed == causes + sum(alike) > causes
+
+
+class WithoutSome:
+    """NumPy without these names."""
+
+    def __init__(self, *names):
+        self._names = names
+
+    def __getattr__(self, name):
+        if name in self._names:
+            raise AttributeError(name)
+        return getattr(np, name)
+
+
+def test_names_that_xp_lacks_are_asked_for_first_and_scenarios_that_need_them_not_run(numpy):
+    class Poor(type(numpy)):
+        xp = WithoutSome("concat", "stack")
+
+    backend = Poor(np)
+
+    first, *others = checks(backend, scenarios=["elementwise", "joined arrays", "slicing"])
+
+    assert first.id == "namespace"
+    with pytest.raises(ConformanceError, match=r"lacks concat \(joined arrays\), stack \(joined"):
+        first.run()
+    asked = [check.id for check in others]
+    assert any(name.startswith("slicing") for name in asked)
+    assert not any(name.startswith("joined arrays") for name in asked)
+
+
+def test_the_page_lists_the_names_that_xp_must_have():
+    names = {name for scenario in SCENARIOS for name in ClosedForms(scenario).names} | {"zeros"}
+    page = (ROOT / "docs" / "how-to" / "write-an-adapter.md").read_text(encoding="utf-8")
+    section = page.split("## What `xp` must have")[1].split("\n## ")[0]
+
+    listed = {name for row in re.findall(r"^\| .* \|$", section, re.M) for name in
+              re.findall(r"`([\w.]+)`", row.split("|")[1])}  # fmt: skip
+    assert listed == names
 
 
 # ---------------------------------------------------------------- excuses

@@ -1,0 +1,84 @@
+"""An adapter to copy, for an engine whose functions are not those of the Array API.
+
+`myengine` stands for the engine; what it has in place of these calls is written in their place.
+Then ask the conformance kit: adjudge conform adapter_template:MyBackend --excuse jvp=none ...
+"""
+
+from types import SimpleNamespace
+
+import myengine
+import numpy as np
+
+from adjudge.engine import ArrayInfo, ArrayOperations, AutodiffBackend
+
+FLOATS = ("float64", "float32")  # what is differentiated
+NAMESPACE = SimpleNamespace(  # as the Array API calls them: the kit lists what lacks
+    **vars(myengine)
+    | {
+        "sum": lambda x, axis=None, keepdims=False: myengine.sum(x, axis, keepdims),
+        "permute_dims": lambda x, axes: myengine.transpose(x, axes),
+        "concat": lambda arrays, axis=0: myengine.join(arrays, axis),
+        "take": lambda x, indices, axis=0: myengine.pick(x, indices, axis),
+    }
+)
+
+
+class MyArrays(ArrayOperations):
+    """How tensors become NumPy arrays, and NumPy arrays tensors."""
+
+    def info(self, array):
+        return ArrayInfo(tuple(array.shape), str(array.dtype).rpartition(".")[2], "cpu")
+
+    def is_differentiable(self, array):
+        return self.info(array).dtype in FLOATS
+
+    def is_complex(self, array):
+        return False
+
+    def eps(self, array):
+        return float(np.finfo(self.info(array).dtype).eps)
+
+    def dtypes(self):
+        return list(FLOATS)
+
+    def to_host(self, array, like=None):
+        return np.array(myengine.to_numpy(array), dtype="float64")
+
+    def from_host(self, host, like):
+        return self.make(host, self.info(like).dtype)
+
+    def make(self, values, dtype, device=None):
+        if dtype not in (*FLOATS, "int64", "bool"):
+            raise self.lacks_dtype(dtype)
+        if device not in (None, "cpu"):
+            raise self.lacks_device(device)
+        return myengine.tensor(np.array(values, dtype=dtype))
+
+    def copy(self, array):
+        return self.make(myengine.to_numpy(array), self.info(array).dtype)
+
+    def widen(self, array):
+        return self.make(myengine.to_numpy(array), "float64")
+
+
+class MyBackend(AutodiffBackend):
+    """How the engine takes gradients."""
+
+    name = "myengine"
+    xp = NAMESPACE
+    arrays = MyArrays("myengine", NAMESPACE)
+
+    def owns(self, leaf):
+        return isinstance(leaf, myengine.Tensor)
+
+    def vjp(self, f, x):
+        x = tuple(myengine.recorded(leaf) for leaf in x)  # a copy whose uses are recorded
+        y = f(x)
+
+        def pullback(w):  # called any number of times; None in w: this output takes no part
+            return myengine.gradients(y, x, self.arrays.zeros_for_absent(w, y))
+
+        return y, pullback
+
+    def vjp_map(self, f, x_count):
+        raise self.lacks("second order")  # leave this out if vjp may be called within vjp
