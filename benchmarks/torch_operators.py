@@ -94,14 +94,14 @@ def composed(operator: OpInfo, sample: SampleInput) -> Function:
     """A sample as a function of its differentiable tensors, as PyTorch's TestGradients does it."""
     first = sample.input if is_iterable_of_tensors(sample.input) else (sample.input,)
     every = (*first, *sample.args, *sample.kwargs.values())
-    variant = operator.get_op()
+    variant, wrapper = operator.get_op(), operator.gradcheck_wrapper
 
     def call(*values: torch.Tensor) -> Any:
         left = iter(values)
         x = refill(sample.input, left)
         args = [refill(argument, left) for argument in sample.args]
         kwargs = {key: refill(argument, left) for key, argument in sample.kwargs.items()}
-        output = operator.gradcheck_wrapper(variant, x, *args, **kwargs)
+        output = wrapper(variant, x, *args, **kwargs)
         return sample.output_process_fn_grad(output)
 
     call.__qualname__ = name(operator)
