@@ -322,9 +322,10 @@ def _for_every_engine(options: Mapping[str, Any]) -> Options:
 def _backends(given: Sequence[str | AutodiffBackend]) -> list[AutodiffBackend]:
     if isinstance(given, str | AutodiffBackend):
         given = [given]
-    if unfit := [one for one in given if not isinstance(one, str | AutodiffBackend)]:
+    asked: Sequence[object] = given
+    if unfit := [type(one) for one in asked if not isinstance(one, str | AutodiffBackend)]:
         raise InputError(
-            f"backends= has a {type(unfit[0]).__name__}, which is no engine and no name of one",
+            f"backends= has a {unfit[0].__name__}, which is no engine and no name of one",
             "several inputs are a tuple: crosscheck(f, (x, y), ['torch', 'jax'])",
         )
     found = [backend_named(one) if isinstance(one, str) else one for one in given]

@@ -64,7 +64,7 @@ class ByHand:
         jac: Callable[..., Any] | None = None,
         hess: Callable[..., Any] | None = None,
         hessp: Callable[..., Any] | None = None,
-        **unknown: Never,
+        **unknown: Any,
     ) -> None:
         """See the class."""
         if more:
