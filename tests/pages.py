@@ -14,6 +14,8 @@ HOW_TO = ROOT / "docs" / "how-to"
 RUN_HERE = (
     *("crosscheck", "devices", "every-mode", "feasible-directions", "hypothesis", "special-points"),
     *("supplied-derivatives", "tail-derivatives"),
+    *("scipy-minimize", "least-squares", "ode-sensitivities", "surrogate-gradient"),
+    "batch-of-layers",
 )
 """The pages of docs/how-to whose examples are plain Python, without files or commands."""
 

@@ -93,6 +93,7 @@ def _distance(
     """Returns the 2-norm of what the derivatives by the rule and by differences differ by, along
     every input, or along a random vector.
     """
+    assert rule.jvp is not None  # it is made of grad= or jac=
     problem = problem_of(rule, x, {})
     base = observe(problem)
     lengths = problem.length_scales

@@ -38,12 +38,12 @@ def at_one_point(f: Callable[..., Any], inputs: Any, options: Options) -> Report
     """The report on all compositions of modes that `options` ask for; `points` are left aside."""
     settings = settings_of(options)
     named = settings.modes
-    modes = named or list(settings.letters)
-    if named is None and isinstance(f, ByHand):
-        modes = list(dict.fromkeys([*modes, *f.further]))
 
     def check(problem: Problem, extend: Extend) -> Report:
         def judge() -> tuple[list[Judgement], Matrix]:
+            modes = named or list(settings.letters)
+            if named is None and isinstance(f, ByHand) and f.as_matrices:
+                modes = list(dict.fromkeys([*modes, *_further(f, problem)]))
             # x is in double precision as a rule, and then there is nothing to ask
             double = None if problem.widened is None else double_precision_of(problem, settings)
             matrix = Matrix(problem, settings, modes, double, reports_exceptions=bool(named))
@@ -60,6 +60,16 @@ def at_one_point(f: Callable[..., Any], inputs: Any, options: Options) -> Report
         return with_flat_inputs(report, problem, outcomes)
 
     return with_what_f_closes_over(check, f, problem_of(f, inputs, options), options)
+
+
+def _further(f: ByHand, problem: Problem) -> tuple[str, ...]:
+    """Returns the compositions of modes that what was given by hand asks for at x."""
+    x = problem.point()
+    calls = problem.calls
+    assert calls is not None  # the problem is of first order
+    args, kwargs = calls.arguments_for(x)
+    with calls.call_context(x):
+        return f.further(*args, **kwargs)
 
 
 def _note_of(settings: Settings, double: DoublePrecision | None) -> str:

@@ -45,7 +45,7 @@ class ByHand:
     - `jac(*x)`: the Jacobian, with a row for each output and a column for each input: an array, a
       sparse matrix, or a linear operator (`shape`, `@` and `.T` are used).
     - `hess(x)`: the Hessian, in the same forms; or `hessp(x, p)`: its product with `p`. It is
-      compared with differences of the gradient, and every check asks for it (mode `FR`).
+      compared with differences of the gradient, and every check asks for it (mode `RR` or `FR`).
 
     Of several inputs `grad` and `jac` return a tuple, with `None` where there is no dependence.
 
@@ -119,21 +119,19 @@ class ByHand:
             vjp = ByHand(vjp, vjp=double_vjp)
         self.given = given
         """What the caller gave, by its name: the function as `forward`, and its derivatives."""
-        self.floats = first[0] in ("grad", "jac")
-        """Whether inputs that are integers become float64, as SciPy makes them."""
-        self.further: tuple[str, ...] = ()
-        """The compositions of modes that a check of what was given has beside its usual ones."""
+        self.as_matrices = first[0] in ("grad", "jac")
+        """Whether derivatives are given as optimisers take them. Integers become float64 then."""
         self._forward = forward
-        if self.floats:
+        self._forms: list[Jacobian | Hessian] = []
+        if self.as_matrices:
             assert forward is not None  # there is no pullback
             jacobian = Jacobian(first[0], given[first[0]], forward, repr(self))
             self._forward, vjp, jvp = jacobian.value, jacobian.vjp, jacobian.jvp
-            if jac is not None:  # an operator has two products, J v and J* w
-                self.further = ("F",)
+            self._forms.append(jacobian)
             if second:
                 hessian = Hessian(jacobian, second[0], given[second[0]])
                 vjp = ByHand(vjp, vjp=hessian.vjp, jvp=hessian.jvp)
-                self.further += ("FR",)
+                self._forms.append(hessian)
         self.vjp = vjp
         self.jvp = jvp
         self.pullback = pullback
@@ -146,6 +144,10 @@ class ByHand:
         else:
             y = self._forward(*args, **kwargs)
         return y if hasattr(y, "shape") else of_numbers(y, args)
+
+    def further(self, *args: Any, **kwargs: Any) -> tuple[str, ...]:
+        """The compositions of modes that a check of what was given has beside its usual ones."""
+        return tuple([mode for form in self._forms for mode in form.further(*args, **kwargs)])
 
     def __repr__(self) -> str:
         """`ByHand(softmax)`."""
@@ -345,7 +347,7 @@ class HandBackend(OtherDerivatives):
         assert isinstance(f, FlatByHand)
         gradient_map = f.gradient_map(self.arrays.zeros_for_absent)
         if gradient_map is None:
-            missing = "hess= or hessp=" if f.rule.floats else "double_vjp="
+            missing = "hess= or hessp=" if f.rule.as_matrices else "double_vjp="
             raise self.lacks("second order", f"{f.rule!r} was given no {missing}")
         return gradient_map
 

@@ -130,6 +130,16 @@ class Jacobian:
         ]
         return sum(parts[1:], parts[0]) if parts else None
 
+    def further(self, *args: Any, **kwargs: Any) -> tuple[str, ...]:
+        """Returns the modes that a check at these inputs has beside reverse mode: forward mode, if
+        the Jacobian is an operator, whose products `J v` and `J* w` are two functions.
+        """
+        if self.name == "grad":
+            return ()
+        found = called(self.name, self.function, self.of, args, kwargs)
+        blocks = found if isinstance(found, tuple) and len(args) > 1 else (found,)
+        return ("F",) if any(map(is_operator, blocks)) else ()
+
     def _shape_of(self, w: Any) -> tuple[int, ...]:
         if not array_api_compat.is_array_api_obj(w):
             raise InputError(
@@ -190,6 +200,17 @@ class Hessian:
         xp = array_api_compat.array_namespace(w)
         return xp.sum(w) * self._times(x, dx, kwargs) + self.gradient.vjp(x, dw, **kwargs)
 
+    def further(self, x: Any, **kwargs: Any) -> tuple[str, ...]:
+        """Returns the modes that a check at `x` has beside those of the gradient: reverse over
+        reverse mode, which takes the transpose of a matrix; and forward over reverse mode for a
+        product or an operator, which have none.
+        """
+        of = self.gradient.of
+        matrix = self.name == "hess" and not is_operator(
+            called(self.name, self.function, of, (x,), kwargs)
+        )
+        return ("RR" if matrix else "FR",)
+
     def _times(self, x: Any, p: Any, kwargs: Mapping[str, Any], *, transposed: bool = False) -> Any:
         """Returns the Hessian, or its transpose, times `p`.
 
@@ -202,8 +223,16 @@ class Hessian:
         found = called(self.name, self.function, of, (x,), kwargs)
         n = prod(x.shape)
         H = fitted(self.name, found, of, x, [(n, n), (*x.shape, *x.shape)], (n, n))
-        dense = array_api_compat.is_array_api_obj(H) or hasattr(H, "toarray")
-        return _product(H.T if transposed and dense else H, p, x.shape)
+        return _product(H.T if transposed and not is_operator(H) else H, p, x.shape)
+
+
+def is_operator(matrix: Any) -> bool:
+    """Returns whether products are all that is known of a matrix: it is no array and not sparse."""
+    return hasattr(matrix, "__matmul__") and not (
+        hasattr(matrix, "__array__")
+        or hasattr(matrix, "toarray")
+        or array_api_compat.is_array_api_obj(matrix)
+    )
 
 
 def fitted(

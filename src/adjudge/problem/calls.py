@@ -300,7 +300,7 @@ def read_arguments(
     """
     given = backend_named(backend) if isinstance(backend, str) else backend
     tree, owners, unknown = _owned(inputs, kwargs, given, holder)
-    floats = rule is not None and rule.floats
+    floats = rule is not None and rule.as_matrices
     if floats or (not owners and (given is not None or rule is not None)):
         host = given or backend_named("numpy")
         inputs, kwargs = _on_engine(host, (inputs, kwargs), integers=floats)
