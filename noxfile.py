@@ -151,8 +151,8 @@ def adapter_autograd(session: nox.Session) -> None:
 
 @nox.session(python="3.12", tags=["tests", "lucid"])
 def lucid(session: nox.Session) -> None:
-    """Runs the tests of the adapter of Lucid, which needs a newer Python than the others."""
-    install(session, "lucid", "test")
+    """Runs the tests of the adapter of Lucid, which needs a newer Python; references are JAX's."""
+    install(session, "lucid", "jax", "test")
     run_tests(session, "lucid", paths=("tests/backends/test_lucid.py",))
 
 

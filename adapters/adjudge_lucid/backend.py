@@ -191,7 +191,10 @@ def _gradients(total: Array, x: Arrays, **options: bool) -> MaybeArrays:
     finally:
         for node, before in kept:
             node.grad = before
-    return tuple(None if g is None else lucid.tensor(np.array(g)) for g in found)
+    return tuple(
+        None if g is None else lucid.tensor(np.array(g), device=leaf.device)
+        for g, leaf in zip(found, x, strict=True)
+    )
 
 
 def _graph(root: Array) -> list[Array]:

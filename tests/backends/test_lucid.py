@@ -8,6 +8,7 @@ import contextlib
 import importlib
 import importlib.util
 import inspect
+import re
 import subprocess
 import sys
 import types
@@ -15,7 +16,7 @@ import types
 import numpy as np
 import pytest
 from frameworks import torch
-from pages import HOW_TO, examples, printed, without_numbers
+from pages import HOW_TO, ROOT, differences, examples, printed, without_numbers
 
 import adjudge
 import adjudge_lucid
@@ -223,6 +224,23 @@ def test_an_output_without_history_is_detached(lucid):
 
 
 @needs_lucid
+@pytest.mark.filterwarnings("ignore:Metal GPU acceleration")
+def test_gradients_of_arrays_of_mlx_stay_there(lucid):
+    x = lucid.tensor([0.3, -1.2], device="gpu", dtype=lucid.Float32)
+
+    assert adjudge.examine(lambda x: lucid.sin(x) * x, x, seed=1)
+    wrong = adjudge.examine(lambda x: lucid.sin(x) * x.detach(), x, seed=1)
+    assert wrong.verdict is Verdict.FAIL
+
+
+@needs_lucid
+def test_a_gradient_of_another_dtype_is_found(lucid):
+    report = adjudge.examine(lucid.abs, lucid.tensor([0.5, -1.0], dtype=lucid.Float32), seed=1)
+
+    assert {finding.status for finding in report.findings} == {Status.WRONG_DTYPE}
+
+
+@needs_lucid
 def test_second_derivatives_are_refused_by_lucid_2_in_words(lucid):
     x = [lucid.tensor([0.3, -1.2])]
 
@@ -242,6 +260,62 @@ def test_the_examples_of_its_page_print_what_they_show():
     assert [without_numbers(text) for text in printed(page)] == [
         without_numbers(text) for _, text in examples(page)
     ]
+
+
+# ---------------------------------------------------------------- its wrong rules
+
+
+@pytest.fixture(scope="session")
+def findings():
+    """benchmarks/lucid_findings.py, whose references are JAX's."""
+    pytest.importorskip("jax")
+    path = ROOT / "benchmarks" / "lucid_findings.py"
+    spec = importlib.util.spec_from_file_location("lucid_findings", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+PAGE = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+TABLE = re.findall(r"^\| .*$", PAGE.split("## Lucid 2.16.0")[1].split("\n## ")[0], re.MULTILINE)
+
+
+def test_the_functions_with_a_wrong_rule_are_as_many_as_the_pages_say():
+    count = len({line.split(" | ")[0] for line in TABLE[2:]})
+
+    assert f"of which {count} functions are wrong" in PAGE
+    assert (HOW_TO / "lucid.md").read_text(encoding="utf-8").count(f"{count} functions of") == 1
+    assert f"{count} of its functions" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+@needs_lucid
+def test_the_table_of_findings_is_what_lucid_says(findings):
+    with np.errstate(all="ignore"):
+        assert differences("\n".join(TABLE), "\n".join(findings.rows())) == []
+
+
+@needs_lucid
+def test_each_of_them_fails(findings, lucid):
+    for case in findings.CASES:
+        report = adjudge.examine(case.f, tuple(map(lucid.tensor, case.x)), seed=1)
+        assert report.verdict is Verdict.FAIL, f"{case.name}: {report}"
+
+
+@needs_lucid
+def test_their_neighbours_pass(findings, lucid):
+    linalg = lucid.linalg
+    right = {
+        "a sum": (lambda x, y: lucid.sin(x) + y, (findings.A[0], findings.A[1])),
+        "mT": (lambda x: x.mT, (findings.A,)),
+        "cumprod": (lucid.cumprod, (findings.A[0],)),
+        "stack": (lambda x, y: lucid.stack((x, y)), (findings.A, findings.A + 1)),
+        "an index once": (lambda x: x[np.array([2, 0])], (findings.A[0],)),
+        "singular values": (lambda x: linalg.svd(x)[1], (findings.A,)),
+        "norm of vectors": (lambda x: linalg.norm(x, axis=1), (findings.A,)),
+    }
+    for name, (f, x) in right.items():
+        report = adjudge.examine(f, tuple(map(lucid.tensor, x)), seed=1)
+        assert report, f"{name}: {report}"
 
 
 # ---------------------------------------------------------------- the import
