@@ -659,17 +659,6 @@ ENOUGH_VALUES = 6
 """A few values end in zeros by chance, and f would be judged as code of a narrower dtype. It takes
 this many different values between two powers of two to say how many digits they carry. The value is
 ours and has no derivation."""
-DOUBLE_STEPS = (2.0**-18, 2.0**-28, 2.0**-22)
-"""A cast inside f makes a function of float64 that has no more digits than float32, and its
-differences would accuse a right rule. The slopes over the first two steps, relative to x, have to
-be the same, or else those over the second and the third. float32, with 24 bits, shows the first and
-the third; where f is too fast for the first, `sin(1e6 x)` is smooth over the third. With a third
-step that float32 does not show either, a cast times x would count as smooth."""
-DOUBLE_ROUGHNESS = 0.1
-"""A function that curves has two slopes, and would be taken for one with a cast inside. The slopes
-over `DOUBLE_STEPS` may differ by this part of the larger of slope and value. A staircase has a
-slope of zero over the shorter step and differs by all of it. The value is ours and has no
-derivation."""
 RUNS_APART = 4
 """The spread of two runs of a function that is not repeatable is often less than that of the next
 two, and error bars that cover no more make right derivatives of a noisy function fail. This many
@@ -698,6 +687,10 @@ SINGLE_STEPS = (2.0**-7, 2.0**-13)
 """A function that casts to sixteen bits inside has no more digits than these, and differences of
 float32 would accuse a right rule. What moves over the first of these steps, relative to x, has to
 move over the second. float32 shows both, and float16, with 11 bits, does not show the second."""
+VISIBLE_STAIRS = 0.1
+"""A small output may stand still beside the others for other reasons. One that does counts only if
+its slope over the first of `SINGLE_STEPS` is this part of the largest slope or value of its leaf.
+The value is ours and has no derivation."""
 ROUNDED_UNITS = 4
 """A kernel that computes in float32 inside, and rounds its gradient to bfloat16, is right and off
 by the rounding of every entry. Automatic numbers may be off by this many spacings of the dtype that

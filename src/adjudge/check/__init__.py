@@ -17,7 +17,6 @@ Invariant: everything that the user's function could change outside of its outpu
 or named.
 """
 
-from adjudge.check.double_precision import carries_double
 from adjudge.check.one_point import at_one_point, function_name, of_second_order
 from adjudge.check.options import (
     CrossOptions,
@@ -49,7 +48,6 @@ __all__ = [
     "TorchOptions",
     "at_one_point",
     "at_points",
-    "carries_double",
     "function_name",
     "known_options",
     "of_second_order",

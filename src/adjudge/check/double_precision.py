@@ -18,14 +18,13 @@ from adjudge.check.one_problem import (
 from adjudge.check.options import Settings
 from adjudge.constants import (
     COARSE_EPS,
-    DOUBLE_ROUGHNESS,
-    DOUBLE_STEPS,
     NATIVE_PROBES,
     SINGLE_STEPS,
+    VISIBLE_STAIRS,
     WIDER_PROBES,
 )
 from adjudge.errors import AdjudgeError, Catching, NotSupportedError
-from adjudge.estimate import SIGNIFICANT_BITS, significant_bits
+from adjudge.estimate import SIGNIFICANT_BITS, dtype_inside, significant_bits
 from adjudge.findings import (
     CoarseAgreement,
     Finding,
@@ -37,7 +36,7 @@ from adjudge.findings import (
     Verdict,
     worst,
 )
-from adjudge.floats import EPS, Vector, scale
+from adjudge.floats import EPS
 from adjudge.jacobian import Evaluator
 from adjudge.problem import (
     Base,
@@ -176,47 +175,20 @@ def require_double(at: Evaluator, letters: str, coarsest: float) -> None:
             raise _refused(Refusal.STAYS_NARROW, name, backend.arrays.info(array).dtype, rule)
 
 
-def carries_double(base: Base, seed: int, steps: tuple[float, ...] = DOUBLE_STEPS) -> bool:
-    """Whether f moves like a function in double precision: its slope over a step that float32
-    does not resolve is that over one that it does. A cast inside f makes a staircase of it.
-
-    With `SINGLE_STEPS` it is whether f moves at all over what sixteen bits do not resolve.
-
-    A fast function (`sin(1e6 x)`) has another slope over each of them. It has the same one over the
-    shorter step and over a third, which float32 just resolves, so that stairs have another there.
+def stands_still(base: Base, seed: int) -> bool:
+    """Whether an output that moves visibly over a step that sixteen bits resolve stands still over
+    one that they do not: f casts to them inside, or moves in stairs as wide.
     """
-    problem = base.problem
-    lengths = [scale(problem.origin[part]) for part in problem.X.slices]
-    random = generator(seed, Stream.PRECISION)
-    v = random.choice([-1.0, 1.0], problem.X.size) * np.concatenate([*lengths, np.zeros(0)])
-    v, ends = (v, (1.0, -1.0)) if problem.bounds is None else (problem.inward(v), (2.0, 0.0))
-
-    def slope(step: float) -> Vector:
-        plus, minus = (
-            evaluate(problem, base, problem.origin + sign * step * v, Purpose.PRECISION)
-            for sign in ends
-        )
-        return (plus - minus) / (2 * step)
-
-    def largest(size: Vector) -> Vector:
-        """The largest of each leaf."""
-        size = size.copy()
-        for part in base.whole.slices:
-            size[part] = np.max(size[part], initial=0.0, where=np.isfinite(size[part]))
-        return size
-
-    long, short, *shortest = steps
-    one, two = slope(long), slope(short)
-    size = largest(np.fmax(np.abs(one), np.abs(base.values)))
-    rough = np.abs(one - two) > DOUBLE_ROUGHNESS * size
-    if not shortest:  # a fast function has another slope there, and still it moves
-        return not bool(np.any(rough & (two == 0)))
-    if not np.any(rough):
-        return True
-    three = slope(shortest[0])
-    size = largest(np.where(rough, np.abs(three), 0.0))
-    apart = np.abs(two - three) > DOUBLE_ROUGHNESS * size
-    return not bool(np.any(rough & (apart | (size == 0))))
+    problem, random = base.problem, generator(seed, Stream.PRECISION)
+    v = random.choice([-1.0, 1.0], problem.X.size) * problem.length_scales
+    long, short = (
+        evaluate(problem, base, problem.clipped(problem.origin + step * v), Purpose.PRECISION)
+        - base.values
+        for step in SINGLE_STEPS
+    )
+    slope = np.abs(long) / SINGLE_STEPS[0]
+    size = base.whole.largest(np.fmax(slope, np.abs(base.values)))
+    return bool(np.any((slope > VISIBLE_STAIRS * size) & (short == 0)))
 
 
 def _first_line(error: BaseException) -> str:
@@ -339,13 +311,13 @@ def _formula(
     formula, seed = judge_here_or_nearby(base64, asked, provenance, judge_differences), asked.seed
     right, single = formula.verdict is Verdict.PASS, formula.tolerance.eps > EPS["float64"]
     coarse = base.coarsest_eps > COARSE_EPS
-    # What casts x to sixteen bits stands still over both of the shorter steps.
-    if coarse and not (right or carries_double(base64, seed, SINGLE_STEPS)):
+    if coarse and not right and stands_still(base64, seed):
         return None
-    if not (right or carries_double(base64, seed)):
-        if not coarse:
-            return None
-        base64, single, double.precision = _narrower(base64, EPS["float32"]), True, "float32"
+    inside = None if right else dtype_inside(base64.problem, base64)
+    if inside is not None and (not coarse or EPS[inside] > COARSE_EPS):
+        return None
+    if inside is not None:
+        base64, single, double.precision = _narrower(base64, EPS[inside]), True, inside
     if not coarse or (right and not single):
         return formula
     if right:

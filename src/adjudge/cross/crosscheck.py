@@ -12,7 +12,6 @@ import numpy as np
 from adjudge.check import (
     CrossOptions,
     Options,
-    carries_double,
     function_name,
     known_options,
     requested_modes,
@@ -23,6 +22,7 @@ from adjudge.cross.engine import Engine, engine_of, in_double, with_derivatives_
 from adjudge.cross.report import VALUE, CrosscheckError, CrossReport, LeftOut, Omission
 from adjudge.engine import AutodiffBackend, ByHand, backend_named, names
 from adjudge.errors import AdjudgeError, BackendNotInstalledError, Catching, FlagError, InputError
+from adjudge.estimate import dtype_inside
 from adjudge.findings import Status, Verdict, worst
 from adjudge.report import Report
 from adjudge.verbs import examine
@@ -190,7 +190,7 @@ class _Crosscheck:
                     base = double.base()
                     leaves = (*double.problem.X.leaves, *base.whole.leaves)
                     wide = all(leaf.double for leaf in leaves)
-                    good = wide and carries_double(base, self.seed)
+                    good = wide and dtype_inside(base.problem, base) is None
             if good:
                 comparison.double_on[double.name] = engine.name
                 return double

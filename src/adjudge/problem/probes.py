@@ -70,7 +70,7 @@ class Stream(IntEnum):
     COMPOSED_TANGENT = 22
     """The tangent of a derivative that is a function of its own."""
     PRECISION = 23
-    """The direction along which f is tried for double precision."""
+    """The direction along which f is tried for stairs."""
     MISTAKE_COTANGENT = 24
     """The cotangent along which all entries of an input are estimated to name a mistake."""
     NEARBY_POINTS = 29
