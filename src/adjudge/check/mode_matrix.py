@@ -25,7 +25,6 @@ from adjudge.check.one_problem import (
     Judgement,
     estimator_of,
     judge_here_or_nearby,
-    judge_properties,
     unsupported,
 )
 from adjudge.check.options import Settings
@@ -42,12 +41,10 @@ from adjudge.findings import (
     ValueInWay,
     Verdict,
     outcome_of,
-    worst,
 )
 from adjudge.floats import Vector
-from adjudge.jacobian import Tally, least_work, rounding_part
+from adjudge.jacobian import least_work, rounding_part
 from adjudge.problem import (
-    COTANGENT,
     DIFFERENTIATING,
     Base,
     Forward,
@@ -55,14 +52,11 @@ from adjudge.problem import (
     Problem,
     Reverse,
     Space,
-    Stream,
     composed,
-    generator,
     observe,
-    random_entries,
     require_outputs,
 )
-from adjudge.properties import Identities, restricted
+from adjudge.properties import Identities
 from adjudge.report import Provenance, combined
 
 Image: TypeAlias = tuple[Vector, Vector]
@@ -127,77 +121,6 @@ def same_as(letter: str, top: Problem, known: Judged) -> int:
     return int(value.size + found.size)
 
 
-def shared_tangent(known: Judged, seed: int) -> Vector | None:
-    """Returns the tangent at which forward mode must reproduce the result of `RR` of `known`.
-
-    It is the cotangent that `RR` pulled back, with random numbers in place of its zeros. Returns
-    `None` where there is no such result, or where the cotangent of the derivative has a zero.
-    """
-    image = known.outcome.images.get("RR")
-    w = known.base.problem.cotangent
-    if image is None or w is None or not np.all(w):
-        return None
-    c = image[0]
-    return np.asarray(
-        np.where(c == 0, random_entries(generator(seed, Stream.SHARED_TANGENT), c.size), c)
-    )
-
-
-def hessian_by_forward(known: Judged, base: Base, image: Image) -> int:
-    """Returns how many numbers `RF` has in common with `RR` of `known`, or 0 where any differs.
-
-    `base` is `(x, v) -> J(x) v` at `shared_tangent`, and `image` holds the cotangent that was
-    pulled back and the result. When `v` and the cotangent `w` are shared, both modes compute the
-    one form `<w, D²f(x)(u, v)>`: pulling `w` back through `J(x) v` gives `H v`, where `H` is the
-    Hessian of `<w, f>`, and `J* w` beside it; pulling `v` back through `J*(x) w` gives `H v` as
-    well, and `J v` beside it.
-    """
-    w, of_v = known.base.problem.cotangent, known.outcome.images["RR"][1]
-    X = base.problem.X
-    n, count = X.size // 2, base.Y.size
-    if w is None or not np.array_equal(image[0], w) or of_v.size != n + count:
-        return 0
-    alike = near(base.Y, of_v[n:], base.values[:count]) and near(
-        X, np.concatenate([of_v[:n], known.base.values[:n]]), image[1]
-    )
-    return count + image[1].size if alike else 0
-
-
-def forward_by_reverse(base: Base, row: Image, column: Image, seed: int) -> int:
-    """Returns the number of pairs of leaves at which `FF` agrees with `RF` in the identity
-    `<w, J v> = <J* w, v>`, or 0 where any pair does not.
-
-    `row` and `column` are the images of a cotangent and of a tangent of all leaves together.
-    """
-    top = base.problem
-    (w, whole), random = row, generator(seed, Stream.FORWARD_BY_REVERSE)
-    rows, columns = [whole], [column]
-    if len(base.Y.leaves) > 1:
-        reverse = Reverse(top)
-        rows = [reverse.row(base, restricted(base.Y, w, k)) for k in range(len(base.Y.leaves))]
-    # An error in one leaf would drown in the larger terms of another, so each leaf is probed alone.
-    if top.primal_inputs > 1:
-        forward, columns = Forward(top), []
-        for part in (*top.X.slices[: top.primal_inputs], slice(top.X.size // 2, top.X.size)):
-            t = np.zeros(top.X.size)
-            t[part] = random_entries(random, part.stop - part.start)
-            columns.append((t, forward.column(base, t)[1]))
-    compared = 0
-    for t, image in columns:
-        for its, here, leaf in zip(rows, base.Y.slices, base.Y.leaves, strict=True):
-            one, two = image[here] @ w[here], its @ t
-            size = np.abs(image[here]) @ np.abs(w[here]) + np.abs(its) @ np.abs(t)
-            if not abs(one - two) <= rounding_part(leaf.eps) * size:
-                return 0
-            compared += 1
-    return compared
-
-
-def agreeing(mode: str, compared: int, eps: float) -> Tally:
-    """Returns the tally of a mode that was compared with other automatic numbers only."""
-    return Tally(mode, compared=compared, nonzero=compared, resolution=rounding_part(eps))
-
-
 def provenance_of(problem: Problem, settings: Settings, full: bool, note: str = "") -> Provenance:
     """Returns the provenance of the numbers of this check. `full` says that some Jacobian was
     compared in full, and `note` says how the judgements were made.
@@ -255,8 +178,6 @@ class Matrix:
     """The outcome of each mode, for each way of the engine."""
     _known: dict[str, Judged] = field(default_factory=dict)
     """The derivatives judged in the usual way, by the modes taken."""
-    _along: Vector | None = None
-    """The tangent of the derivatives in forward mode, where that is to agree with reverse mode."""
     _not_running: set[str] = field(default_factory=set)
     """Ways in which f itself does not run."""
 
@@ -284,85 +205,24 @@ class Matrix:
     # ---- The usual way
 
     def _judge_as_usual(self, taken: str, settings: Settings) -> None:
-        if taken == "F":
-            settings = self._without_agreeing(self.problem, settings, "")
-        if settings.letters:
-            composition = Composition(
-                self.problem, taken, self._derivation(taken), self.double, self._provenance()
-            )
-            judge = judge_or_report if self.reports_exceptions else judge_composition
-            found = judge(composition, settings)
-            if found.base is not None:
-                self._known[taken] = Judged(found.base, found.outcome)
-            self._add(self.problem.backend.way, found.outcome)
+        if taken == "F" and self.rows.get(self.problem.backend.way, {}).get("RR") is Verdict.PASS:
+            # What else a rule of the second order does was looked at there.
+            settings = replace(settings, check_undefined_grad=False, thorough=False)
+        composition = Composition(
+            self.problem, taken, self._derivation(taken), self.double, self._provenance()
+        )
+        judge = judge_or_report if self.reports_exceptions else judge_composition
+        found = judge(composition, settings)
+        if found.base is not None:
+            self._known[taken] = Judged(found.base, found.outcome)
+        self._add(self.problem.backend.way, found.outcome)
 
     def _derivation(self, taken: str) -> Derive:
         """Returns the function that takes the derivative in the modes `taken`."""
-        seed = self.settings.seed
         if not taken:
             return lambda same: same
-        if not taken.endswith("F"):
-            return partial(composed, taken=taken, seed=seed)
         outputs = self._known[""].base.Y.leaves if "" in self._known else None
-        return partial(composed, taken=taken, seed=seed, tangent=self._along, outputs=outputs)
-
-    def _without_agreeing(self, problem: Problem, settings: Settings, way: str) -> Settings:
-        """Compares RF and FF with RR, without differences. Returns the settings for the modes that
-        do not agree or cannot be compared, which are left to be judged.
-        """
-        known, row = self._known.get("R"), self.rows.get(way or problem.backend.way, {})
-        if known is None or row.get("RR") is not Verdict.PASS:
-            return settings
-        along = shared_tangent(known, settings.seed)
-        if along is None:
-            return settings
-        self._along = along[: self.problem.X.size]
-        with Catching(NotSupportedError) as caught:
-            base = observe(self._derivation("F")(problem))
-            # The two modes see the same Hessian only at the cotangent of `known`.
-            at_w = replace(
-                settings,
-                seed=settings.seed + COTANGENT,
-                check_undefined_grad=False,
-                thorough=False,
-            )
-            outcome = judge_properties(base, at_w)
-            agreed = self._agreed(known, base, outcome, settings.seed)
-        # The exception is met again, and reported, where the mode is judged.
-        if caught.error is not None:
-            return settings
-        left = settings
-        # These modes are not offered, or were compared.
-        for mode in set(outcome.modes) | set(agreed):
-            left = _without(left, mode[0])
-        for mode, compared in agreed.items():
-            own = [f.verdict for f in outcome.findings if f.mode in (mode, "F")]
-            outcome.modes.setdefault(mode, worst([Verdict.PASS, *own]))
-            outcome.tallies.append(agreeing(mode, compared, base.coarsest_eps))
-        # A mode that is to be judged once more reports its identities there.
-        again = [letter + "F" for letter in left.letters]
-        outcome.findings = [f for f in outcome.findings if f.mode not in again]
-        if not way:
-            self._known["F"] = Judged(base, outcome)
-        # Without a mode or finding nothing is settled, and everything is judged again.
-        if outcome.modes or outcome.findings:
-            self._add(way or problem.backend.way, outcome)
-        return left
-
-    def _agreed(self, known: Judged, base: Base, outcome: Judgement, seed: int) -> dict[str, int]:
-        """Returns those of RF and FF that agree with RR, each with the number of comparisons."""
-        agreed: dict[str, int] = {}
-        row = outcome.images.get("RF")
-        if row is not None:
-            agreed["RF"] = hessian_by_forward(known, base, row)
-        elif "F" in self._known and self.rows[self.problem.backend.way].get("RF") is Verdict.PASS:
-            # This is another way, in which RF agrees with that of the usual one. RF must have
-            # passed there, since a wrong RF would acquit a wrong FF.
-            row = self._known["F"].outcome.images.get("RF")
-        column = outcome.images.get("FF")
-        if row is not None and column is not None and agreed.get("RF", 1):
-            agreed["FF"] = forward_by_reverse(base, row, column, seed)
-        return {mode: compared for mode, compared in agreed.items() if compared}
+        return partial(composed, taken=taken, seed=self.settings.seed, outputs=outputs)
 
     # ---- Other ways
 
@@ -374,8 +234,6 @@ class Matrix:
         left = settings
         if known is not None:
             left = self._without_equal(way, derive, known, settings)
-        if taken == "F" and left.letters and way.name in self.rows:
-            left = self._without_agreeing(way.problem, left, way.name)
         if not left.letters:
             return
         double = double_precision_of(way.problem, self.settings)

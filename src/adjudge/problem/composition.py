@@ -10,7 +10,6 @@ import numpy as np
 
 from adjudge.engine import Array, Arrays, FlatFunction
 from adjudge.errors import InputError, Source, running
-from adjudge.floats import Vector
 from adjudge.problem.probes import Stream, random_cotangent
 from adjudge.problem.problem import Base, Problem, Reverse, base_of, observe, require_outputs
 from adjudge.problem.space import Leaf, Space
@@ -143,23 +142,17 @@ def over_reverse(problem: Problem, given: Any, seed: int, *, strided: bool) -> P
     return gradient_problem(problem, reverse.attached, base.Y, w)
 
 
-def over_forward(
-    problem: Problem,
-    seed: int,
-    tangent: Vector | None = None,
-    outputs: Sequence[Leaf] | None = None,
-) -> Problem:
-    """Returns the problem of `(x, v) -> J(x) v` at `tangent`, or at tangents of random signs.
+def over_forward(problem: Problem, seed: int, outputs: Sequence[Leaf] | None = None) -> Problem:
+    """Returns the problem of `(x, v) -> J(x) v` at tangents of random signs.
 
-    The vector `tangent` lies in X. The leaves `outputs` are those of the problem; where they are
-    not given, one evaluation finds them. Raises `InputError` where it finds none.
+    The leaves `outputs` are those of the problem; where they are not given, one evaluation finds
+    them. Raises `InputError` where it finds none.
     """
     if outputs is None:
         base = observe(problem)
         require_outputs(base)
         outputs = base.Y.leaves
-    if tangent is None:
-        tangent = random_cotangent(problem.X, seed, Stream.COMPOSED_TANGENT)
+    tangent = random_cotangent(problem.X, seed, Stream.COMPOSED_TANGENT)
     return tangent_problem(problem, outputs, problem.X.arrays(problem.backend, tangent, problem.x))
 
 
@@ -167,19 +160,18 @@ def composed(
     problem: Problem,
     taken: str,
     seed: int,
-    tangent: Vector | None = None,
     outputs: Sequence[Leaf] | None = None,
 ) -> Problem:
     """Returns the problem after the derivatives in the modes `taken`, of which the last is first.
 
-    Where the first derivative taken is a jvp, `tangent` and `outputs` are passed to
-    `over_forward`. Raises what `over_reverse` and `over_forward` raise.
+    Where the first derivative taken is a jvp, `outputs` is passed to `over_forward`. Raises what
+    `over_reverse` and `over_forward` raise.
     """
     for k, letter in enumerate(reversed(taken)):
         problem = (
             over_reverse(problem, None, seed, strided=False)
             if letter == "R"
-            else over_forward(problem, seed, *((tangent, outputs) if k == 0 else ()))
+            else over_forward(problem, seed, outputs if k == 0 else None)
         )
     return problem
 

@@ -45,10 +45,6 @@ class Stream(IntEnum):
     """The points and probes at which a narrow dtype is compared with double precision."""
     NARROW_PROBES = 64
     """The factors by which the probes of that comparison change away from x."""
-    SHARED_TANGENT = 8
-    """The entries that forward mode puts in place of zeros in what `RR` has pulled back."""
-    FORWARD_BY_REVERSE = 9
-    """The tangents at which `FF` is compared with `RF`."""
     NEAR_SECANT = 12
     """The changed probes at which a gap to a long difference is looked at again."""
     NEAR_REFERENCE = 13
