@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,6 @@ from adjudge.jacobian.comparison import Comparison
 from adjudge.problem import Space, Tangent
 
 Mask: TypeAlias = NDArray[np.bool_]
-Kept: TypeAlias = tuple[str, bool, Tangent, Vector, Vector, Vector, tuple[Mask, Mask] | None]
-"""One comparison: its mode, whether it has a number for each coordinate of the outputs and not for
-each leaf, the tangent, automatic values, references, the sizes that relative tolerances refer to,
-and which entries fail and which are open (`None`: all of them agree)."""
-
 MOST_KEPT = 2**16
 """The numbers of a check are summed up once there are more than this many, so that they do not take
 more memory than the check itself. The value is ours."""
@@ -33,6 +28,21 @@ MOST_PAIRS = 1024
 MOST_BLOCKS = 16
 """Errors are told by block where a pair has more rows, or columns, than this. The value is ours: a
 picture of them is a few hundred cells, and a report of thousands of checks has to be read."""
+
+
+class Kept(NamedTuple):
+    """One comparison."""
+
+    mode: str
+    each: bool
+    """Whether it has a number for each coordinate of the outputs, and not for each leaf."""
+    tangent: Tangent
+    automatic: Vector
+    reference: Vector
+    size: Vector
+    """The sizes that relative tolerances refer to."""
+    masks: tuple[Mask, Mask] | None
+    """Which entries fail and which are open; `None` where all of them agree."""
 
 
 @dataclass
@@ -83,7 +93,7 @@ class Pairs:
     ) -> None:
         """Keeps the numbers of a comparison; for the arguments see `Kept`."""
         numbers = comparison.automatic, comparison.reference, comparison.largest
-        self.kept.append((mode, each, tangent, *numbers, masks))
+        self.kept.append(Kept(mode, each, tangent, *numbers, masks))
         self.numbers += comparison.automatic.size
         if self.numbers > MOST_KEPT:
             self.sum_up()
@@ -91,20 +101,12 @@ class Pairs:
     def sum_up(self) -> None:
         """Sums up what is kept."""
         for kept in self.kept:
-            self._add(*kept)
+            self._add(kept)
         self.kept.clear()
         self.numbers = 0
 
-    def _add(
-        self,
-        mode: str,
-        each: bool,
-        tangent: Tangent,
-        automatic: Vector,
-        reference: Vector,
-        size: Vector,
-        masks: tuple[Mask, Mask] | None,
-    ) -> None:
+    def _add(self, kept: Kept) -> None:
+        mode, each, tangent, automatic, reference, size, masks = kept
         for i, part in enumerate(self.Y.slices):
             # The budget may have allowed fewer rows than there are cotangents.
             here = slice(part.start, min(part.stop, automatic.size)) if each else slice(i, i + 1)
