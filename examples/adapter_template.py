@@ -52,7 +52,7 @@ class MyArrays(ArrayOperations):
             raise self.lacks_dtype(dtype)
         if device not in (None, "cpu"):
             raise self.lacks_device(device)
-        return myengine.tensor(np.array(values, dtype=dtype))
+        return myengine.tensor(np.array(values, dtype=dtype), dtype=getattr(myengine, dtype))
 
     def copy(self, array):
         return self.make(myengine.to_numpy(array), self.info(array).dtype)

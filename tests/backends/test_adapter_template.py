@@ -39,7 +39,7 @@ def engine():
     vars(module).update(
         {name: getattr(torch, name) for name in (
             "zeros", "zeros_like", "stack", "where", "sin", "exp", "log", "matmul", "argmax",
-            "reshape", "Tensor",
+            "reshape", "Tensor", "float64", "float32", "int64", "bool",
         )},
         sum=reduced(torch.sum),
         mean=reduced(torch.mean),

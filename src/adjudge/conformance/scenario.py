@@ -19,8 +19,8 @@ class WrongRule:
     jvp: Rule | None = None
     double_vjp: Rule | None = None
     slight: bool = False
-    """Whether they are off by so little that an engine which computes in float32 need not show
-    it."""
+    """Whether they are off by so little that an engine which computes in float32, or holds nothing
+    wider, need not show it."""
 
     @property
     def mode(self) -> str:

@@ -173,6 +173,46 @@ def test_failures_of_one_cause_are_told_once_with_their_number(numpy):
     assert failed == causes + sum(alike) > causes
 
 
+def test_messages_that_differ_in_numbers_are_one_cause(numpy):
+    class Raising(type(numpy)):
+        count = 0
+
+        def owns(self, leaf):
+            self.count += 1
+            raise LookupError(f"call {self.count}")
+
+    with pytest.raises(ConformanceError) as raised:
+        assert_conforms(Raising(numpy.xp), scenarios=FIRST)
+
+    assert str(raised.value).count("raises LookupError: call 1\n") == 1
+    assert "call 2" not in str(raised.value)
+
+
+def test_an_engine_without_double_precision_is_asked_for_no_error_that_it_cannot_show(numpy):
+    class Single(type(numpy)):
+        @property
+        def arrays(self):
+            arrays = super().arrays
+            make = arrays.make
+            arrays.dtypes = lambda: ["float32"]
+
+            def narrow(values, dtype, device=None):
+                if dtype == "float64":
+                    raise arrays.lacks_dtype(dtype)
+                return make(values, dtype, device)
+
+            arrays.make = narrow
+            return arrays
+
+    asked = [check.id for check in checks(Single(numpy.xp), scenarios=FIRST)]
+
+    assert "elementwise-float32-wrong rule: sign" in asked
+    assert "elementwise-float32-wrong rule: factor" not in asked
+    assert "elementwise-float64-wrong rule: factor" in [
+        c.id for c in checks(numpy, scenarios=FIRST)
+    ]
+
+
 class WithoutSome:
     """NumPy without these names."""
 
