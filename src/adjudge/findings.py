@@ -139,6 +139,7 @@ class Remedy(Enum):
     CHECK_CAPTURED = auto()
     NAME_INPUTS = auto()
     NAME_OUTPUTS = auto()
+    FIND_CUT = auto()
     LEAVE_OUTPUT_OUT = auto()
     GIVE_OTHER_POINTS = auto()
     NOT_NEEDED = auto()

@@ -12,6 +12,7 @@ from adjudge.check import (
     Options,
     at_one_point,
     at_points,
+    function_name,
     known_options,
     of_second_order,
 )
@@ -166,7 +167,7 @@ class Case:
         """See the class."""
         self.f = f
         self.inputs = inputs
-        self.name = name or getattr(f, "__name__", None) or repr(f)
+        self.name = name or function_name(f)
         self.order = order
         self.options = options
         caller = sys._getframe(1)

@@ -140,7 +140,7 @@ def test_a_second_order_case_runs_gradgradcheck(cases, capsys):
     [
         ("no/such/file.py", "there is no file no/such/file.py"),
         ("missing.py", "there is no file missing.py"),
-        ("no_such_module_at_all", "there is no module no_such_module_at_all"),
+        ("no_such_module_at_all", "there is no file, folder or module no_such_module_at_all"),
         ("not a module", "names neither a file nor a module"),
         ("json", "json declares no case"),
     ],

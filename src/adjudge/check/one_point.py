@@ -167,8 +167,13 @@ def function_name(f: Callable[..., Any]) -> str:
     """
     if isinstance(f, ByHand):
         return repr(f)
+    if isinstance(f, partial):
+        return function_name(f.func)
     owner = getattr(f, "__self__", None)
-    name = getattr(f, "__qualname__", None) or type(f).__qualname__
+    # Compiled functions are qualified by what an engine keeps them in, which nobody wrote:
+    # torch.sin would be _VariableFunctionsClass.sin.
+    written = isinstance(f, type) or hasattr(inspect.unwrap(f), "__code__")
+    name = getattr(f, "__qualname__" if written else "__name__", None) or type(f).__qualname__
     # An inherited class method is named by the class it is called on: Sign.apply, not
     # Function.apply.
     if isinstance(owner, type) and hasattr(f, "__name__"):

@@ -389,6 +389,27 @@ class _Case:
                 return True
         return False
 
+    @property
+    def _noisy_modes(self) -> set[str]:
+        """The modes whose rule has another value at each call."""
+        found = set[str]()
+        for finding in self.found.findings:
+            detail = finding.detail
+            noise = isinstance(detail, Unrepeatable) and not (finding.note or detail.reordered)
+            if noise and detail.rule is not None:
+                found.add(finding.mode)
+        return found
+
+    def _leave_out_what_noise_makes(self) -> None:
+        """Leaves out the identities of a rule that has another value at each call: none holds."""
+        noisy = self._noisy_modes
+        self.found.findings = [
+            finding
+            for finding in self.found.findings
+            if finding.mode not in noisy
+            or finding.status not in (Status.INCONSISTENT, Status.NONLINEAR)
+        ]
+
     def look_for_hidden_noise(self) -> None:
         """Evaluates f at x a few times more, where differences could not decide. Two runs of a
         function that drops a few numbers at random may have agreed by chance.
@@ -626,11 +647,13 @@ class _Case:
                 self._trace_failures(self.work)
             self._trace_suspects(self.work)
             # The first input leads, by its worst entry.
-            order = {leaf.name: j for j, leaf in enumerate(self.problem.X.leaves)}
             for tally in self.table.tallies.values():
-                tally.wrong.sort(
-                    key=lambda e: (order.get(e.input, len(order)), e.projected, -e.excess)
-                )
+                tally.wrong.sort(key=lambda e: (self._place(e.input), e.projected, -e.excess))
+
+    def _place(self, name: str) -> int:
+        """Returns the place of an input in the order of inputs; what belongs to none comes last."""
+        names = [leaf.name for leaf in self.problem.X.leaves]
+        return names.index(name) if name in names else len(names)
 
     def _trace_failures(self, work: SearchWork) -> None:
         """Finds the wrong entries themselves behind failed projections of each mode."""
@@ -638,8 +661,10 @@ class _Case:
         failures = list(table.record.projections.values())
         for failure in sorted(failures, key=lambda one: one.tangent.leaves):
             mode, tally = failure.mode, table.tallies[failure.mode]
+            if failure.entry not in tally.wrong:
+                continue
             tried[mode] += 1
-            if tried[mode] > TRACED_PROJECTIONS or failure.entry not in tally.wrong:
+            if tried[mode] > TRACED_PROJECTIONS:
                 continue
             found = self.located.get(failure.key)
             if found is None:
@@ -730,11 +755,19 @@ class _Case:
             detail, remedy = ImplicitSamples(tuple(samplers)), Remedy.PASS_SAMPLES
             return [Finding(Status.DRAWS_RANDOM, tally.mode, "", detail, remedy, open=True)]
         failure, mistake = table.record.failure_behind(tally), None
-        if failure is not None and table.budget.allows(128):
+        random = tally.mode in self._noisy_modes  # no factor of such numbers means anything
+        if failure is not None and not random and table.budget.allows(128):
             mistake = likely_mistake(table, failure, self.located.get(failure.key))
-        alone = None if located is None else also is None
+        alone = True if random else None if located is None else also is None
         silent = failure is not None and self._is_silent(failure)
-        return findings_of(tally, provenance(), mistake or "", also, alone=alone, silent=silent)
+        told = findings_of(tally, provenance(), mistake or "", also, alone=alone, silent=silent)
+
+        def order(finding: Finding) -> tuple[bool, int]:
+            detail = finding.detail
+            name = detail.first.input if isinstance(detail, Disagreement) else ""
+            return finding.verdict is not Verdict.FAIL, self._place(name)
+
+        return sorted(told, key=order)
 
     def _is_silent(self, failure: Failure) -> bool:
         """Whether reverse mode is zero in all inputs for the output that failed, one of several: it
@@ -784,6 +817,7 @@ class _Case:
     def conclude_modes(self) -> None:
         """Gives a verdict to modes that were not compared, and says what others may agree with."""
         found = self.found
+        self._leave_out_what_noise_makes()
         for finding in found.findings:
             if finding.status is Status.REFERENCE:
                 for mode in self._modes:

@@ -604,7 +604,7 @@ def findings_of(
             alone = tally.failed == 1 < tally.compared
         if meaning is Meaning.WRONG and silent:
             remedy = Remedy.LEAVE_OUTPUT_OUT
-        elif meaning is Meaning.WRONG and not (mistake or alone):
+        elif meaning is Meaning.WRONG and not (mistake or alone or tally.missing):
             remedy = _if_it_iterates(entries)
         found.append(Finding(status, tally.mode, entries[0].name, detail, remedy))
         mistake, also = "", None
@@ -629,6 +629,7 @@ def findings_of(
 _REMEDIES = {
     Meaning.SPURIOUS: Remedy.DECLARE_SURROGATE,
     Meaning.DETACHED: Remedy.NAME_OUTPUTS,
+    Meaning.MISSING: Remedy.FIND_CUT,
 }
 
 

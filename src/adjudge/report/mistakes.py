@@ -424,9 +424,13 @@ def _description(pair: DerivativePair, mask: Mask, sizes: dict[int, str]) -> Des
         if evidence(a, e + pair.rtol * np.abs(a)).sum() < PATTERN_EVIDENCE:
             return None
         still = not (r.any() or e.any())
-        return Description(
-            "is not zero", f", where {'f does not move' if still else 'the reference is'}"
-        )
+        if still:
+            hint = ", where f does not move"
+        elif (pair.compared & ~mask & ~pair.zero).any():
+            hint = ", where the reference is zero (a missing mask, of clamp or where?)"
+        else:
+            hint = ", where the reference is zero"
+        return Description("is not zero", hint)
     return _factor(pair, mask, sizes)
 
 

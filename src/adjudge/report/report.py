@@ -146,7 +146,8 @@ def tables_of_pairs(pairs: Sequence[Pair], *, projected: bool) -> Iterator[str]:
         yield from _table(title, {(p.output, p.input): p for p in modes[names[0]]})
     if tables:
         of = "along one random direction" if projected else "of the pair"
-        yield f"  (the largest relative error, and ||automatic - reference|| / ||reference|| {of})"
+        yield "  (the relative error of the worst entry that was compared, and"
+        yield f"  ||automatic - reference|| / ||reference|| {of})"
 
 
 def _table(name: str, pairs: Mapping[tuple[str, str], Pair]) -> Iterator[str]:
@@ -388,6 +389,10 @@ class Report:
         checked, a line for each point in place of the findings.
         """
         lines = [self.headline]
+        if self.file:
+            lines.append(f"  defined at {self.file}:{self.line}")
+        if self.ways and self.verdict is not Verdict.PASS:
+            lines.append(f"  {conclusion(self.modes)}")
         if self.points:
             return "\n".join([*lines, *by_point(self.points, self.left_out), self.footer])
         tables = [*tables_of_pairs(self.pairs, projected=self.provenance.mode == "projected")]
@@ -424,16 +429,18 @@ class Report:
         if self.verdict is Verdict.FAIL:
             power = ""
         verdicts = "  ".join(f"{mode}: {verdict}" for mode, verdict in self.modes.items())
-        head = f"{self.matrix}\n" if self.ways else f"{verdicts}   "
+        rows = table_of(self.ways, list(self.modes)) if self.ways else []
+        if self.ways and self.verdict is Verdict.PASS:
+            rows = [*rows, conclusion(self.modes)]
+        head = "\n".join([*rows, ""]) or f"{verdicts}   "
         deciding = ", ".join(
             f"{name} ({count.decided})" for name, count in self.stages.items() if count.decided
         )
         # Two evaluations decide most checks, and then there is nothing to tell.
         decided = f"columns decided by {deciding}\n" if self.deciding else ""
         beyond = f"looked at as well: {', '.join(self.beyond)}\n" if self.beyond else ""
-        where = f"{self.function}: {self.file}:{self.line}\n" if self.file else ""
         return (
-            f"{where}{head}{_counted(c['comparisons'], 'comparison')}, "
+            f"{head}{_counted(c['comparisons'], 'comparison')}, "
             f"{c['identities']} identities, "
             f"{c['evaluations']} evaluations, {c['vjps']} vjps, {c['jvps']} jvps, "
             f"{c['probes']} probes\n"

@@ -330,8 +330,9 @@ def _unequal(detail: Unequal, finding: Finding) -> list[str]:
     named = _named(finding)
     sentence, *names = (part.format_map(named) for part in UNEQUAL[type(detail)])
     width = max(map(len, names))
+    others = {0: "", 1: " and one other"}.get(detail.others, f" and {detail.others} others")
     lines = [
-        f"{sentence}, at {finding.entry} and {detail.others} others",
+        f"{sentence}, at {finding.entry}{others}",
         f"{names[0]:<{width}}  {detail.one: .12g}",
         f"{names[1]:<{width}}  {detail.two: .12g}",
     ]
@@ -354,7 +355,8 @@ def _disagreement(detail: Disagreement, finding: Finding) -> list[str]:
         off = f", off by {part(entry.relative)}"
     lines = [
         f"{entry.name}: automatic {automatic}, reference {reference}{off}",
-        f"{mode}, {_count(detail.count, detail.compared)}",
+        *filter(None, [_meaning(detail)]),
+        f"{mode}: {_count(detail, finding.verdict)}",
         f"automatic   {entry.automatic: .12g}",
         f"reference   {entry.reference: .12g} ± {entry.error:.1g}   ({how(entry.method)})",
         f"difference  {gap: .3g}   (allowed {entry.allowed:.3g})",
@@ -372,8 +374,6 @@ def _disagreement(detail: Disagreement, finding: Finding) -> list[str]:
         lines.append(_also(detail.also))
     elif off and detail.count == 1 and not (entry.projected or detail.mistake):
         lines.append("no other entry was found to be wrong")
-    if meaning := _meaning(detail):
-        lines.append(meaning)
     if detail.meaning is Meaning.WRONG and finding.verdict is Verdict.FAIL:
         lines.append(_where_to_look(entry, finding.mode))
     if near is not None and near.judged:
@@ -405,18 +405,20 @@ _SCHEMES = {
 
 def part(error: float) -> str:
     """Returns a relative error in words."""
-    return f"{100 * error:.3g}%" if 1e-3 <= error < 100 else f"{error:.2g} of the reference"
+    return f"{100 * error:.3g}%" if 1e-5 <= error < 100 else f"{error:.2g} of the reference"
 
 
-def _count(count: int, compared: int) -> str:
-    return f"{count} of {compared} comparison{'s' * (compared != 1)}"
+def _count(detail: Disagreement, verdict: Verdict) -> str:
+    compared = f"{detail.count} of {detail.compared} comparison{'s' * (detail.compared != 1)}"
+    if verdict is Verdict.FAIL:
+        return f"{compared} disagree{'s' * (detail.count == 1)}"
+    return compared if verdict is Verdict.PASS else f"{compared} left open"
 
 
 def _also(also: AlsoWrong) -> str:
     if also.many:
-        if also.tested <= 1:
-            return "many entries are wrong; the others were not tested one by one"
-        return f"many entries are wrong: {also.found} of {also.tested} that were tested one by one"
+        alone = "that was compared alone" if also.tested <= 1 else f"of {also.tested} compared alone"
+        return f"more entries are wrong than the {also.found} {alone}"
     return f"wrong as well: {', '.join(also.names)}"
 
 
@@ -434,9 +436,11 @@ def _where_to_look(entry: Entry, mode: str) -> str:
     """Says which rule makes the wrong numbers, of what and for what."""
     rule = _RULES.get(mode, "the derivatives of the rule")
     given, output = entry.input or "the inputs", entry.output or "the outputs"
+    cut = ", which may hold something for constant (detach, stop_gradient, a saved number)"
+    where, probe, of = f"for {given}", "cotangent", output
     if mode[:1] == "F":
-        return f"look at what {rule} makes of the tangent of {given} for {output}"
-    return f"look at what {rule} makes of the cotangent of {output} for {given}"
+        where, probe, of = f"for {output}", "tangent", given
+    return f"look at what {rule} makes of the {probe} of {of} {where}{cut if mode[1:] else ''}"
 
 
 _MEANINGS = {
@@ -725,9 +729,10 @@ def advice(remedy: Advice, finding: Finding) -> str:
         )
     if isinstance(remedy, IfItIterates):
         return (
-            f"if the function iterates to a tolerance of about {remedy.tolerance:.0e} (ODE steps, "
-            "a fixed point, a solver), its derivative is no closer: tighten that, or fix the "
-            f"number of steps, for the check; or allow it: atol={remedy.atol:.0e}"
+            "is it the derivative of another formula, or of an approximation? Only if the function "
+            f"iterates to a tolerance of about {remedy.tolerance:.0e} (ODE steps, a fixed point, a "
+            "solver), its derivative is no closer: tighten that, or fix the number of steps, for "
+            f"the check; or allow it: atol={remedy.atol:.0e}"
         )
     return REMEDIES[remedy].format_map(_named(finding))
 
@@ -791,6 +796,8 @@ REMEDIES = {
     Remedy.NAME_INPUTS: "mark them, or name all that is to be checked: wrt=",
     Remedy.NAME_OUTPUTS: "compute it by what the engine records; or, where an output is detached "
     "on purpose (a metric, saved statistics), name the others: outputs=[0, ...]",
+    Remedy.FIND_CUT: "look for what cuts it off on the way: detach, stop_gradient, no_grad, "
+    "numbers taken out of the engine (.item(), NumPy), a rule that returns None",
     Remedy.LEAVE_OUTPUT_OUT: "where this output is meant to have no derivative (a metric, saved "
     "statistics), name the others: outputs=[0, ...]",
     Remedy.GIVE_OTHER_POINTS: "check at other numbers as well: points=[other inputs, ...]",

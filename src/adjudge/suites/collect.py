@@ -251,7 +251,8 @@ def _module(target: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is not None and (target + ".").startswith(error.name + "."):
             raise InputError(
-                f"there is no module {target}", "give the path of a file, or install the module"
+                f"there is no file, folder or module {target}",
+                "give the path of a file, or install the module",
             ) from error
         raise
 

@@ -157,6 +157,26 @@ def test_a_gradient_of_none_where_the_function_moves_is_missing():
 
 
 @pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize("missing", [0, 1])
+def test_the_first_wrong_input_leads_whether_wrong_or_missing(mode, missing):
+    def vjp(a, b, w):
+        gradients = [2 * w * b, 2 * w * a]
+        gradients[missing] = None
+        return tuple(gradients)
+
+    x = np.linspace(1.0, 2.0, 5)
+    report = examine(ByHand(lambda a, b: a * b, vjp=vjp), (x, x + 0.1), mode=mode)
+
+    first, second = (finding.detail.first for finding in report.findings)
+    statuses = [finding.status for finding in report.findings]
+    assert statuses == [Status.MISSING, Status.MISMATCH][:: 1 - 2 * missing]
+    assert [first.input, second.input] == ["inputs[0]", "inputs[1]"]
+    wrong = second if missing == 0 else first
+    assert not wrong.projected  # the entry itself was found, also behind a missing leaf
+    assert "detach" in str(report)
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
 def test_a_gradient_where_the_function_does_not_move_is_spurious(mode):
     rule = ByHand(lambda a, b: a * 1.0, vjp=lambda a, b, w: (w, w))
 

@@ -160,6 +160,17 @@ def test_a_vjp_with_a_hidden_state_is_nondeterministic(mode):
     assert loose.verdict is Verdict.PASS
 
 
+@pytest.mark.parametrize("mode", ["full", "projected"])
+def test_no_identity_is_told_of_a_rule_that_differs_from_call_to_call(mode):
+    for seed in range(5):
+        noisy = examine(jittering(("rule",), 1e-3), X, seed=seed, mode=mode)
+        bent = examine(jittering((), 0.0, offset=1e-3), X, seed=seed, mode=mode)
+
+        assert Status.NONDETERMINISTIC in statuses(noisy)
+        assert not {*statuses(noisy)} & {Status.INCONSISTENT, Status.NONLINEAR}
+        assert Status.NONLINEAR in statuses(bent)
+
+
 def test_a_finding_of_nondeterminism_shows_both_values_under_one_another():
     report = examine(ByHand(drifting(0.5), vjp=lambda x, w: w * np.cos(x)), X)
     finding = next(f for f in report.findings if f.status is Status.NONDETERMINISTIC)

@@ -167,7 +167,7 @@ def test_where_all_is_wrong_the_search_ends_early_and_says_so(vjp, n):
     report = examine(ByHand(np.sin, vjp=vjp), point(n), mode="projected", seed=7)
 
     assert report.verdict is Verdict.FAIL
-    assert "many entries are wrong" in text_of(report.findings[0])
+    assert "more entries are wrong" in text_of(report.findings[0])
     assert report.findings[0].detail.also.many
     assert 1 == report.counts["failed"]
     assert report.counts["evaluations"] <= 64
