@@ -145,9 +145,8 @@ def tables_of_pairs(pairs: Sequence[Pair], *, projected: bool) -> Iterator[str]:
         title = ", ".join(f"{mode} ({way})" if way else mode for mode, way in names)
         yield from _table(title, {(p.output, p.input): p for p in modes[names[0]]})
     if tables:
-        of = "along one random direction" if projected else "of the pair"
-        yield "  (the relative error of the worst entry that was compared, and"
-        yield f"  ||automatic - reference|| / ||reference|| {of})"
+        of = "all along one random direction" if projected else "the whole pair"
+        yield f"  (the relative errors of the worst entry that was compared, and of {of})"
 
 
 def _table(name: str, pairs: Mapping[tuple[str, str], Pair]) -> Iterator[str]:

@@ -417,8 +417,8 @@ def _count(detail: Disagreement, verdict: Verdict) -> str:
 
 def _also(also: AlsoWrong) -> str:
     if also.many:
-        alone = "that was compared alone" if also.tested <= 1 else f"of {also.tested} compared alone"
-        return f"more entries are wrong than the {also.found} {alone}"
+        tested = f"the {also.tested} that were" if also.tested > 1 else "the one that was"
+        return f"more entries are wrong than {also.found} of {tested} compared alone"
     return f"wrong as well: {', '.join(also.names)}"
 
 
