@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import random
-import struct
-import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -146,8 +143,8 @@ class Generators:
     """The global random generators of Python, of NumPy and of the engine, as they are when this is
     made.
 
-    Python and NumPy copy the 624 words of a Mersenne Twister one by one, which takes as long as ten
-    evaluations of a small function. Where that is possible they are read in memory.
+    NumPy copies its state number by number, which takes as long as ten evaluations of a small
+    function. Whether a Mersenne Twister has changed is therefore seen in memory.
     """
 
     drawn: bool = False
@@ -156,101 +153,49 @@ class Generators:
     def __init__(self, environment: Environment) -> None:
         """The states are read."""
         self.environment, self.engine = environment, environment.random_state()
-        self.python, self.numpy = _python_state(), _numpy_state()
+        self.python = random.getstate()
+        self.generator = np.random.get_bit_generator()  # type: ignore[attr-defined] # not in stubs
+        self.numpy: Any = np.random.get_state(legacy=False)  # noqa: NPY002 it is watched
+        # Of two normal numbers the second is made with the first, and drawn without a step.
+        self.words = b"" if self.numpy.get("has_gauss") else _words(self.generator)
 
     def have_moved(self) -> bool:
         """Returns whether anything was drawn since."""
-        return (
-            _python_state() != self.python
-            or not _same(_numpy_state(), self.numpy)
-            or self.environment.random_state() != self.engine
-        )
+        (_, now, pending), (_, before, waiting) = random.getstate(), self.python
+        # A draw moves the place of the next word, which is the last number. Draws that come back to
+        # that place have made all words anew.
+        if now[-1] != before[-1] or now[:4] != before[:4] or pending != waiting:
+            return True
+        generator = np.random.get_bit_generator()  # type: ignore[attr-defined] # not in the stubs
+        if self.words and generator is self.generator:
+            if _words(generator) != self.words:
+                return True
+        elif not _same(self.numpy, np.random.get_state(legacy=False)):  # noqa: NPY002
+            return True
+        return self.environment.random_state() != self.engine
 
     def put_back(self) -> None:
         """Sets the generators and their states to what they were."""
-        python, (generator, numpy) = self.python, self.numpy
-        if isinstance(python[0], bytes):
-            index, *words = np.frombuffer(python[0], np.uint32).tolist()
-            python = (random.Random.VERSION, (*words, index), python[1])
-        random.setstate(python)
-        if np.random.get_bit_generator() is not generator:  # type: ignore[attr-defined]
-            np.random.set_bit_generator(generator)  # type: ignore[attr-defined]
-        if isinstance(numpy, tuple):
-            *words, place = np.frombuffer(numpy[0], np.uint32)
-            has_gauss, gauss = struct.unpack("@id", numpy[1])
-            numpy = {
-                "bit_generator": "MT19937",
-                "state": {"key": np.array(words), "pos": int(place)},
-                "has_gauss": has_gauss,
-                "gauss": gauss,
-            }
-        np.random.set_state(numpy)  # noqa: NPY002 the global state is what is kept
+        random.setstate(self.python)
+        if np.random.get_bit_generator() is not self.generator:  # type: ignore[attr-defined]
+            np.random.set_bit_generator(self.generator)  # type: ignore[attr-defined]
+        np.random.set_state(self.numpy)  # noqa: NPY002 the global state is what is kept
         self.environment.set_random_state(self.engine)
 
 
-WORDS = 4 * (624 + 1)
-"""The bytes of a Mersenne Twister: its words and the place of the next one."""
-
-
-def _python_state() -> tuple[Any, ...]:
-    """Returns the state of Python's generator, to be compared: its words as they lie in memory
-    beside the pending normal number, or what Python says of it.
+def _words(generator: Any) -> bytes:
+    """Returns the state of a Mersenne Twister, 624 words and the place of the next one; nothing of
+    other generators.
     """
-    generator = random.getstate.__self__  # type: ignore[attr-defined] # not in the stubs
-    if _python_in_memory():
-        return _bytes_of(generator, object.__basicsize__, WORDS), generator.gauss_next
-    return random.getstate()
-
-
-@cache
-def _python_in_memory() -> bool:
-    """Returns whether the words of a generator of Python are found in memory, after its header."""
-    if sys.implementation.name != "cpython" or random.Random.__basicsize__ < WORDS:
-        return False
-    one = random.Random(0)  # noqa: S311 no secret
-    words = np.frombuffer(_bytes_of(one, object.__basicsize__, WORDS), np.uint32)
-    return bool(np.array_equal(one.getstate()[1], np.roll(words, -1)))
-
-
-def _numpy_state() -> tuple[Any, Any]:
-    """Returns NumPy's global generator and its state, to be compared: the words of a Mersenne
-    Twister and the pending normal number as they lie in memory, or what NumPy says of it.
-    """
-    generator: Any = np.random.get_bit_generator()  # type: ignore[attr-defined] # not in stubs
-    place = _place_of_gauss()
-    if place and type(generator) is np.random.MT19937:
-        draw: Any = np.random.standard_normal
-        pending = _bytes_of(draw.__self__, place, struct.calcsize("@id"))
-        return generator, (ctypes.string_at(generator.ctypes.state_address, WORDS), pending)
-    return generator, np.random.get_state(legacy=False)  # noqa: NPY002 it is watched
-
-
-@cache
-def _place_of_gauss() -> int:
-    """Returns where in a `RandomState` of NumPy it is said whether a normal number is pending, with
-    that number behind it; 0 where it is not found.
-
-    Of two normal numbers the second is made with the first, and drawn without a step.
-    """
-    if sys.implementation.name != "cpython":
-        return 0
-    one = np.random.RandomState(0)
-    one.standard_normal()
-    pending = one.get_state(legacy=False)["gauss"]
-    memory = _bytes_of(one, 0, type(one).__basicsize__)
-    return max(memory.find(struct.pack("@id", 1, pending)), 0)
-
-
-def _bytes_of(one: object, start: int, count: int) -> bytes:
-    return ctypes.string_at(id(one) + start, count)
+    if type(generator) is not np.random.MT19937:
+        return b""
+    return ctypes.string_at(generator.ctypes.state_address, 4 * (624 + 1))
 
 
 def _same(one: Any, two: Any) -> bool:
     if isinstance(one, dict):
         return one.keys() == two.keys() and all(_same(one[name], two[name]) for name in one)
-    if isinstance(one, tuple):
-        return len(one) == len(two) and all(map(_same, one, two))
-    return bool(np.array_equal(one, two)) if isinstance(one, np.ndarray) else one == two
+    return bool(np.array_equal(one, two))
 
 
 def judged_with_replay(

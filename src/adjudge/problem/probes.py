@@ -7,13 +7,10 @@ import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, unique
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property
 from operator import attrgetter
-from typing import Any
 
 import numpy as np
-from numpy.random.bit_generator import ISeedSequence
-from numpy.typing import NDArray
 
 from adjudge.floats import Vector, norm, scale
 from adjudge.problem.space import Space
@@ -105,28 +102,7 @@ def generator(seed: int, stream: Stream, *more: int) -> np.random.Generator:
     NumPy pads a seed with zeros, so `more` must not be given in one place and left out in another
     of the same stream.
     """
-    seeded: Any = _Seeded(seed, stream, *more)
-    return np.random.Generator(np.random.PCG64(seeded))
-
-
-class _Seeded(ISeedSequence):
-    """A seed whose words are made once a process: NumPy takes as long for them as a small function
-    for ten evaluations.
-    """
-
-    def __init__(self, *seed: int) -> None:
-        """The words are those that `np.random.default_rng` makes of these numbers."""
-        self._words = _words_of(seed)
-
-    def generate_state(self, n_words: int, dtype: Any = np.uint32) -> NDArray[Any]:
-        """Returns the words, as PCG64 asks for them."""
-        assert n_words == self._words.size
-        return self._words
-
-
-@lru_cache(maxsize=256)
-def _words_of(seed: tuple[int, ...]) -> NDArray[Any]:
-    return np.random.SeedSequence(seed).generate_state(4, np.uint64)
+    return np.random.default_rng([seed, stream, *more])
 
 
 @dataclass(frozen=True)

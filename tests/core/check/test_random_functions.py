@@ -1,6 +1,5 @@
 """Functions that draw random numbers are judged with the numbers that they drew first."""
 
-import importlib
 import random
 import threading
 
@@ -9,7 +8,6 @@ import pytest
 
 from adjudge import ByHand, Status, Verdict, examine, gradgradcheck
 
-surroundings = importlib.import_module("adjudge.check.surroundings")
 X = np.linspace(1.0, 2.0, 12)
 SEEDS = range(10)
 
@@ -217,30 +215,6 @@ def test_a_normal_number_that_waits_is_put_back_where_the_words_of_the_state_wer
     assert examine(multiplied(scale_of_numpy), X, seed=0)
 
     assert np.random.get_state()[3:] == waiting[3:]  # noqa: NPY002
-
-
-@pytest.mark.parametrize("in_memory", [True, False])
-@pytest.mark.parametrize("pending", [0, 1])
-@pytest.mark.parametrize("draw", [scale_of_numpy, lambda x: 1 + random.gauss(0, 1) ** 2])
-def test_states_are_put_back_to_the_last_word(monkeypatch, in_memory, pending, draw):
-    if not in_memory:
-        monkeypatch.setattr(surroundings, "_python_in_memory", lambda: False)
-        monkeypatch.setattr(surroundings, "_place_of_gauss", lambda: 0)
-    for _ in range(1 + pending):
-        np.random.standard_normal()  # noqa: NPY002
-        random.gauss(0, 1)
-    before = states()
-
-    report = examine(multiplied(draw), X, seed=0)
-
-    assert report
-    assert Status.DRAWS_RANDOM in statuses(report)
-    assert states() == before
-
-
-def test_the_words_of_both_generators_are_found_in_memory():
-    assert surroundings._python_in_memory()
-    assert surroundings._place_of_gauss()
 
 
 @pytest.fixture
