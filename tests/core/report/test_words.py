@@ -56,7 +56,7 @@ def test_the_table_is_explained_in_one_line():
         for mode in ("full", "projected")
     )
 
-    assert full.count("||automatic - reference||") == projected.count("along one random") == 1
+    assert full.count("of the whole pair)") == projected.count("of all along one random") == 1
 
 
 def test_a_right_check_and_a_single_pair_have_no_table():
