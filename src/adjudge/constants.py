@@ -603,6 +603,11 @@ INSIDE_POWERS = (0.45, 0.36)
 also of a norm that hardly changes, and too short for a smooth function to leave its polynomial.
 From the one to the other what a fast function leaves over grows by `4^5`, which is more than the
 range of `INSIDE_NOISE`, and rounding does not grow. The values are ours."""
+INSIDE_MAGNITUDE = 2.0**-6
+"""Stairs of 0.01 at 5000 are as noisy as rounding to float32, and a straight-through gradient
+passed. Rounding of x times this is noise of the same part of f, or of less where f has an offset;
+that of stairs is larger by this factor. The value is ours: it is beyond the range of
+`INSIDE_NOISE`, in which noise lies at x."""
 NOISE_POINTS = (32, 31, 29, 28, 25, 24, 21, 19, 18, 16)
 """Noise of f that is larger than its rounding makes right derivatives fail. It is sampled at these
 points, in 32nds of a step, which are exact in any dtype. Their number leaves five residuals beside
@@ -638,11 +643,16 @@ would be called wrong. The narrower dtypes are those with a spacing at 1 above t
 FEWEST_BITS = 7
 """Small integers are no rounding: values that need fewer bits than bfloat16 has, less one, say
 nothing of a dtype. The value follows from that."""
-OTHER_MAGNITUDES = (2.0**24, 2.0**-14)
+OTHER_MAGNITUDES = (2.0**24, 2.0**-14, 2.0**-22)
 """Stairs of height 1 at 1000 look like rounding to ten bits. At the first multiple of x they need
-as many bits more as float32 has, and rounded values as few as before. At the second, stairs that
-are wider than a step of differences move nothing, and a rounded input as much as before. The values
+as many bits more as float32 has, and rounded values as few as before. At the others, a rounded
+input moves f as much as before. Stairs jump at the second by chance, and a right derivative of
+prices in cents failed; those over which a ladder has steps have no jump at the third. The values
 are ours."""
+LEAST_MAGNITUDE = 2.0**-22
+"""Where x is small, the third of `OTHER_MAGNITUDES` times x lies below the smallest numbers of
+float16, over which nothing moves. The multiple is not taken below this, which leaves two of its
+bits. The value follows from that."""
 ENOUGH_VALUES = 6
 """A few values end in zeros by chance, and f would be judged as code of a narrower dtype. It takes
 this many different values between two powers of two to say how many digits they carry. The value is

@@ -18,8 +18,10 @@ from adjudge.constants import (
     FEWER_BITS,
     FEWEST_BITS,
     FULL_DIGITS_PART,
+    INSIDE_MAGNITUDE,
     INSIDE_NOISE,
     INSIDE_POWERS,
+    LEAST_MAGNITUDE,
     NARROW_EPS,
     NOISE_DEGREE,
     NOISE_FACTOR,
@@ -240,26 +242,30 @@ def dtype_inside(problem: Problem, base: Base) -> str | None:
     A function that rounds to float32 on the way and goes on in float64 has values with all digits.
     Over steps of some spacings of float32 it moves by as much at random, where a smooth function
     is a polynomial. So is a fast one (`sin(1e6 x)`) over some steps; over others it is farther off
-    than rounding puts it. What is small in its leaf may have lost its digits, and says nothing.
-    Costs ten evaluations, and ten more where there is such noise, once for each x. Ours.
+    than rounding puts it, and so are stairs where x is smaller. What is small in its leaf may have
+    lost its digits, and says nothing.
+    Costs ten evaluations, and up to twenty more where there is such noise, once for each x. Ours.
     """
     if "inside" not in base.seen:
         known = problem.narrowest_eps
         # Stairs look like sixteen bits, where an engine does not know better.
         eps, found = known or EPS["float32"], None
-        if base.coarsest_eps <= NARROW_EPS < eps and problem.counts.allows(20):
+        if base.coarsest_eps <= NARROW_EPS < eps and problem.counts.allows(30):
             low, high = (part * eps for part in INSIDE_NOISE)
-            if all(low <= _noise_over(problem, base, eps**k) <= high for k in INSIDE_POWERS):
+            over = partial(_noise_over, problem, base)
+            x, smaller = problem.origin, INSIDE_MAGNITUDE * problem.origin
+            alike = all(low <= over(x, eps**k) <= high for k in INSIDE_POWERS)
+            if alike and (known or over(smaller, eps ** INSIDE_POWERS[0]) <= high):
                 found = next((name for name in SIGNIFICANT_BITS if EPS[name] == eps), None)
         base.seen["inside"] = found
     return base.seen["inside"]
 
 
-def _noise_over(problem: Problem, base: Base, step: float) -> float:
-    """Returns the noise of f over steps of this part of every entry of x, relative to the values:
+def _noise_over(problem: Problem, base: Base, x: Vector, step: float) -> float:
+    """Returns the noise of f over steps of this part of every entry of `x`, relative to the values:
     that of the noisiest leaf. It is 0 where f is not defined there.
     """
-    x, order = problem.origin, np.arange(problem.X.size)
+    order = np.arange(problem.X.size)
     lengths = np.where(x != 0, np.abs(x), problem.length_scales)
     # Multiples of irrational numbers, so that no two entries are rounded at the same points.
     signs = np.where(order * 0.4142135624 % 1 < 0.5, 1, -1)
@@ -271,7 +277,7 @@ def _noise_over(problem: Problem, base: Base, step: float) -> float:
         if value is None or not defined(base, value):
             return 0.0
         values.append(value)
-    own = base.whole.modulus(base.values)
+    own = base.whole.modulus(values[0])
     noise = computational_noise(values, UNEVEN_NOISE_POINTS) / own
     full = (own > 0) & (own >= FULL_DIGITS_PART * base.whole.largest(own))
     leaves = [noise[part][full[part]] for part in base.Y.slices]
@@ -288,7 +294,7 @@ def may_round_inside(
     The engine knows which dtypes f computes with, as far as it can see into f. Where it sees none
     two things tell them apart, since rounding is relative and stairs are not: a rounded input near
     zero moves f by as small a part of itself, and rounded values need as few bits at other
-    magnitudes. The rule is ours. It costs one evaluation, or eleven.
+    magnitudes. The rule is ours. It costs three evaluations, or up to 13.
     """
     if problem.narrowest_eps > NARROW_EPS:
         return True
@@ -305,10 +311,17 @@ def may_round_inside(
                 some.append(value[: still.size][still])
         return some
 
-    large, small = OTHER_MAGNITUDES
-    most, part = SIGNIFICANT_BITS["float32"], min(0.5, reach / (2 * small))
-    near_zero = values(small, (0.0, part, -part))
-    if any(np.any(value != near_zero[0]) for value in near_zero[1:]):
+    large, small, smallest = OTHER_MAGNITUDES
+    most = SIGNIFICANT_BITS["float32"]
+    size = np.max(np.abs(problem.origin), initial=0.0, where=moves)
+    smallest = max(smallest, min(small, LEAST_MAGNITUDE / size)) if size else small
+
+    def moves_near_zero(factor: float) -> bool:
+        part = min(0.5, reach / (2 * factor))
+        near_zero = values(factor, (0.0, part, -part))
+        return any(np.any(value != near_zero[0]) for value in near_zero[1:])
+
+    if moves_near_zero(small) and moves_near_zero(smallest):
         return True
     here = values(1.0, (0.0, 2.0**-6, -(2.0**-6)))
     bits = max((significant_bits(value) for value in here), default=0)

@@ -9,6 +9,7 @@ in here are ours.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -67,6 +68,25 @@ def onset(problem: Problem, base: Base, found: Column) -> Onset:
         flat &= ~gradual
         tail |= truly
     return Onset(flat, tail)
+
+
+def creeps(base: Base, found: Column) -> NDArray[np.bool_]:
+    """Marks the outputs that some sample of an estimate has moved by units of rounding alone.
+
+    Over the shortest steps `1 + 1e-9 sin(x)` stands still, and over those of `onset` it moves by
+    more than rounding, as stairs do: a derivative of zero passed. In between it moves by units of
+    rounding, and stairs do not.
+    """
+    at = base.values[: base.Y.size]
+    marked = np.zeros(at.size, bool)
+    for sample in found.ladders[0] if found.ladders else (found.sample,):
+        for values in () if sample is None else (sample.plus, sample.minus):
+            value = values[: at.size]
+            move = np.abs(value - at)
+            unit = base.coarsest_eps * np.fmax(np.abs(at), np.abs(value))
+            slight = (move > 0) & (move <= ONSET_UNITS * unit)
+            marked |= slight & (lowest_bit(value) >= unit / 16)
+    return marked
 
 
 def dominating_constants(
@@ -142,6 +162,9 @@ def _leaves_gradually(
         return np.zeros(at.size, bool), np.zeros(at.size, bool)
     far = np.max(moves, axis=0) > 0
     close = moved(TAIL_DISTANCE)
+    if np.any(close) and found.relative < TAIL_DISTANCE:
+        # What moves little, but in proportion, has left the range of rounding there.
+        moved(math.sqrt(TAIL_DISTANCE * found.relative))
     # Bisection between where f stands still and where it moves: in a tail some point in between
     # shows a move by a few units of rounding, at a kink none does.
     low, high = TAIL_DISTANCE, min(reached)

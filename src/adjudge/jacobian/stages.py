@@ -75,6 +75,7 @@ from adjudge.jacobian.rounding import (
 from adjudge.jacobian.saturation import (
     Onset,
     all_saturated,
+    creeps,
     dominating_constants,
     moves_beyond_noise,
     onset,
@@ -378,7 +379,7 @@ class Standstill(Stage):
         columns, found, steps = trial.columns, trial.column, _still_steps(trial)
         problem, base = columns.problem, columns.base
         trial, seen = trial.with_onset()
-        flat = (steps > 0) & seen.flat
+        flat = (steps > 0) & seen.flat & ~creeps(base, found)
         if not np.any(flat):
             return trial
         reach = float(np.min(steps[flat])) / found.tangent.length

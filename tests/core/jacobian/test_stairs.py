@@ -93,6 +93,37 @@ def test_a_slope_between_jumps_is_judged_and_not_the_staircase(x, seed):
     assert staircase.verdict is Verdict.FAIL
 
 
+@pytest.mark.parametrize("size", [1, 4])
+@pytest.mark.parametrize(
+    ("height", "low"), [(1 / 8, 900), (1 / 8, 5000), (0.05, 5000), (0.01, 100), (0.01, 5000)]
+)
+def test_stairs_that_are_low_beside_x_are_no_narrower_dtype(height, low, size):
+    def f(x):
+        return np.round(x / height) * height
+
+    for seed in SEEDS:
+        random = np.random.default_rng(seed)
+        steps = random.integers(low / height, 1.8 * low / height, size)
+        x = (steps + random.uniform(-0.3, 0.3, size)) * height
+        for vjp, verdict in ((zero, Verdict.PASS), (straight_through, Verdict.FAIL)):
+            assert examine(ByHand(f, vjp=vjp), x, seed=seed).verdict is verdict, seed
+
+
+@pytest.mark.parametrize("size", [1, 4])
+@pytest.mark.parametrize("slope", [1e-8, 1e-9, 1e-10, 1e-11])
+def test_what_moves_by_units_of_rounding_is_no_staircase(slope, size):
+    """Over the shortest steps such a function stands still, and over others it moves by more."""
+    for seed in SEEDS:
+        x = np.random.default_rng(seed).uniform(-1.2, 1.2, size)
+        right, flat = (
+            examine(ByHand(lambda x: 1 + slope * np.sin(x), vjp=vjp), x, seed=seed)
+            for vjp in (lambda x, w: w * slope * np.cos(x), zero)
+        )
+
+        assert right.verdict is not Verdict.FAIL, seed
+        assert flat.verdict is Verdict.FAIL, seed
+
+
 SAMPLES = np.random.default_rng(5).normal(size=(10, 3))
 ROUNDED = {
     "the input": (lambda x, to: np.sin(to(x)), np.cos),
