@@ -181,14 +181,16 @@ def function_name(f: Callable[..., Any]) -> str:
     return str(name).rpartition("<locals>.")[2]
 
 
-def _defined_at(f: Any) -> tuple[str, int]:
+def _defined_at(f: Any, order: int) -> tuple[str, int]:
     """Returns the file and the line at which `f` is defined; an empty name where that is unknown.
 
     A class is asked for what its instances, or its `apply`, call: the method `forward`. Of
-    derivatives by hand the first one counts.
+    derivatives by hand the first one counts that is of this order.
     """
     while isinstance(f, ByHand):
-        f = next(rule for name, rule in f.given.items() if name != "forward")
+        second = [f.given[name] for name in ("double_vjp", "hess", "hessp") if name in f.given]
+        first = [rule for name, rule in f.given.items() if name != "forward"]
+        f = (second if order > 1 and second else first)[0]
     owner = getattr(f, "__self__", None)
     if isinstance(owner, type) and hasattr(owner, "forward"):
         f = owner.forward
@@ -265,7 +267,10 @@ def report_of(
     for way, row in rows.items() if settings.modes else ():
         ways[way] = {mode: row[mode] for mode in modes if mode in row}
     verdict = worst(verdicts)
-    file, line = ("", 0) if verdict is Verdict.PASS else _defined_at(f)
+    file, line = "", 0
+    if verdict is not Verdict.PASS:
+        orders = [len(mode) for mode, found in modes.items() if found is not Verdict.PASS]
+        file, line = _defined_at(f, min(orders, default=1))
     return Report(
         function=function_name(f),
         file=file,

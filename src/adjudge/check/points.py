@@ -17,6 +17,7 @@ from adjudge.check.options import Options, Settings, problem_of, settings_of
 from adjudge.check.special_points import SpecialPoint, SpecialPoints, special_points
 from adjudge.check.surroundings import surroundings
 from adjudge.constants import COUNTS_AS_ZERO, UNDERFLOW, UNDERFLOW_MARGIN
+from adjudge.engine import ByHand
 from adjudge.errors import Catching, FlagError, InputError, Source, UnstableOutputError, source_of
 from adjudge.estimate import Irregularity, irregularity
 from adjudge.findings import (
@@ -36,7 +37,7 @@ from adjudge.findings import (
     Verdict,
     worst,
 )
-from adjudge.problem import Problem, composed, observe
+from adjudge.problem import Problem, composed, observe, placed_call
 from adjudge.report import Report, combined, place
 
 GIVEN = "given"
@@ -49,6 +50,9 @@ def at_points(f: Callable[..., Any], inputs: Any, options: Options) -> Report:
     Raises what the check raises at the inputs given, and `InputError` for points that make no
     sense. Raises `FlagError` where `domain` is given without the special points.
     """
+    backend, rule = options.get("backend"), f if isinstance(f, ByHand) else None
+    inputs, kwargs = placed_call(inputs, options.get("kwargs"), backend, rule)
+    options = {**options, "kwargs": kwargs}
     found = _read(inputs, options)
     settings = settings_of(options)
     rest: Options = {**options, "seed": settings.seed, "bounds": found.bounds}

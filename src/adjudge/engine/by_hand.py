@@ -47,7 +47,8 @@ class ByHand:
     - `hess(x)`: the Hessian, in the same forms; or `hessp(x, p)`: its product with `p`. It is
       compared with differences of the gradient, and every check asks for it (mode `RR` or `FR`).
 
-    Of several inputs `grad` and `jac` return a tuple, with `None` where there is no dependence.
+    Of several inputs `grad` and `jac` return a tuple, with `None` where there is no dependence. If
+    one of them is an array, the others are as `args` of SciPy are: `hessp(x, p, *args)`.
 
     Raises `InputError` where no derivative is given, or two for one thing.
     """

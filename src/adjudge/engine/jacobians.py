@@ -161,8 +161,11 @@ class Jacobian:
                 "give jac=, which returns the Jacobian",
             )
         found = called(self.name, self.function, self.of, x, kwargs)
-        if len(x) == 1:
-            return [self._block(found, shape, x[0])]
+        alone = only_array(x)
+        if alone is not None and not (len(x) > 1 and isinstance(found, tuple)):
+            blocks: list[Any] = [None] * len(x)
+            blocks[alone] = self._block(found, shape, x[alone])
+            return blocks
         if not isinstance(found, tuple) or len(found) != len(x):
             raise InputError(
                 f"{self.name} of {self.of} returned {described(found)} for {len(x)} inputs",
@@ -189,41 +192,78 @@ class Hessian:
         """`name` is `hess` or `hessp`."""
         self.gradient, self.name, self.function = gradient, name, function
 
-    def vjp(self, x: Any, w: Any, u: Any, **kwargs: Any) -> tuple[Any, Any]:
-        """Returns the vjp of `(x, w) -> w grad(x)`."""
-        xp = array_api_compat.array_namespace(w)
-        of_w = self.gradient.jvp(x, u, **kwargs)
-        return xp.sum(w) * self._times(x, u, kwargs, transposed=True), xp.reshape(of_w, w.shape)
+    def vjp(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Returns the vjp of `(*x, w) -> w grad(*x)`, for the arguments `(*x, w, u)`."""
+        *x, w, u = args
+        xp, k = array_api_compat.array_namespace(w), self._place(x)
+        u = u[k] if len(x) > 1 else u
+        tangents = [u if j == k else None for j in range(len(x))]
+        of_w = xp.reshape(self.gradient.jvp(*x, *tangents, **kwargs), w.shape)
+        of_x: list[Any] = [None] * len(x)
+        of_x[k] = xp.sum(w) * self._times(x, k, u, kwargs, transposed=True)
+        return (*of_x, of_w)
 
-    def jvp(self, x: Any, w: Any, dx: Any, dw: Any, **kwargs: Any) -> Any:
-        """Returns the jvp of `(x, w) -> w grad(x)`."""
-        xp = array_api_compat.array_namespace(w)
-        return xp.sum(w) * self._times(x, dx, kwargs) + self.gradient.vjp(x, dw, **kwargs)
+    def jvp(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns the jvp of `(*x, w) -> w grad(*x)`, for the arguments `(*x, w, *dx, dw)`."""
+        half = len(args) // 2
+        x, w, dx, dw = args[: half - 1], args[half - 1], args[half:-1], args[-1]
+        xp, k = array_api_compat.array_namespace(w), self._place(x)
+        of_w = self.gradient.vjp(*x, dw, **kwargs)
+        of_x = xp.sum(w) * self._times(x, k, dx[k], kwargs)
+        if len(x) == 1:
+            return of_x + of_w
+        return tuple(of_x + one if j == k else one for j, one in enumerate(of_w))
 
-    def further(self, x: Any, **kwargs: Any) -> tuple[str, ...]:
+    def further(self, *x: Any, **kwargs: Any) -> tuple[str, ...]:
         """Returns the modes that a check at `x` has beside those of the gradient: reverse over
         reverse mode, which takes the transpose of a matrix; and forward over reverse mode for a
         product or an operator, which have none.
         """
-        of = self.gradient.of
-        matrix = self.name == "hess" and not is_operator(
-            called(self.name, self.function, of, (x,), kwargs)
-        )
-        return ("RR" if matrix else "FR",)
-
-    def _times(self, x: Any, p: Any, kwargs: Mapping[str, Any], *, transposed: bool = False) -> Any:
-        """Returns the Hessian, or its transpose, times `p`.
-
-        A product, or an operator that has no adjoint, is taken to be symmetric, as SciPy takes it.
-        """
-        of = self.gradient.of
         if self.name == "hessp":
-            product = called(self.name, self.function, of, (x, p), kwargs)
-            return fitted(self.name, product, of, x, [x.shape], x.shape)
-        found = called(self.name, self.function, of, (x,), kwargs)
-        n = prod(x.shape)
-        H = fitted(self.name, found, of, x, [(n, n), (*x.shape, *x.shape)], (n, n))
-        return _product(H.T if transposed and not is_operator(H) else H, p, x.shape)
+            return ("FR",)
+        found = called(self.name, self.function, self.gradient.of, x, kwargs)
+        return ("FR" if is_operator(found) else "RR",)
+
+    def _place(self, x: Sequence[Any]) -> int:
+        """Returns the place of the input that the Hessian belongs to."""
+        place = only_array(x)
+        if place is None:
+            raise InputError(
+                f"{self.name}= is for one array, and {self.gradient.of} has several inputs",
+                "join them in one array, or give vjp= and double_vjp=",
+            )
+        return place
+
+    def _times(
+        self,
+        x: Sequence[Any],
+        k: int,
+        p: Any,
+        kwargs: Mapping[str, Any],
+        *,
+        transposed: bool = False,
+    ) -> Any:
+        """Returns the Hessian with respect to the input `k`, or its transpose, times `p`.
+
+        A product, or an operator, is taken to be symmetric, as SciPy takes it.
+        """
+        of, own = self.gradient.of, x[k]
+        if self.name == "hessp":  # SciPy calls hessp(x, p, *args)
+            arguments = (*x[: k + 1], p, *x[k + 1 :])
+            product = called(self.name, self.function, of, arguments, kwargs)
+            return fitted(self.name, product, of, own, [own.shape], own.shape)
+        found = called(self.name, self.function, of, x, kwargs)
+        n = prod(own.shape)
+        H = fitted(self.name, found, of, own, [(n, n), (*own.shape, *own.shape)], (n, n))
+        return _product(H.T if transposed and not is_operator(H) else H, p, own.shape)
+
+
+def only_array(x: Sequence[Any]) -> int | None:
+    """Returns the place of the only array among several inputs, or of the only input; `None` where
+    there are other arrays.
+    """
+    places = [k for k, one in enumerate(x) if len(x) == 1 or hasattr(one, "shape")]
+    return places[0] if len(places) == 1 else None
 
 
 def is_operator(matrix: Any) -> bool:

@@ -32,6 +32,7 @@ from adjudge.problem.calls import (
     Tree,
     UserCalls,
     flatten,
+    placed_call,
     read_arguments,
 )
 from adjudge.problem.captured import (
@@ -144,6 +145,7 @@ __all__ = [
     "observe",
     "outputs_at",
     "over_reverse",
+    "placed_call",
     "random_cotangent",
     "random_entries",
     "read_arguments",

@@ -31,6 +31,7 @@ from adjudge.engine import (
     backend_of,
     common_backend,
     expand,
+    host_array,
     is_array_like,
     is_number,
     misfit,
@@ -300,10 +301,8 @@ def read_arguments(
     """
     given = backend_named(backend) if isinstance(backend, str) else backend
     tree, owners, unknown = _owned(inputs, kwargs, given, holder)
-    floats = rule is not None and rule.as_matrices
-    if floats or (not owners and (given is not None or rule is not None)):
-        host = given or backend_named("numpy")
-        inputs, kwargs = _on_engine(host, (inputs, kwargs), integers=floats)
+    if not owners or (rule is not None and rule.as_matrices):
+        inputs, kwargs = placed_call(inputs, kwargs, given, rule)
         tree, owners, unknown = _owned(inputs, kwargs, given, holder)
     checked, unmarked = _selected(
         tree, owners, unknown, wrt, holds=holder is not None, captured=captured
@@ -351,35 +350,50 @@ def _owned(
     return tree, owners, unknown
 
 
-def _on_engine(engine: AutodiffBackend, call: Any, *, integers: bool) -> Any:
+def placed_call(
+    inputs: Any,
+    kwargs: Mapping[str, Any] | None,
+    backend: str | AutodiffBackend | None,
+    rule: ByHand | None,
+) -> tuple[Any, Any]:
     """Returns the inputs and keywords of a call with the arrays of NumPy, and lists of numbers,
-    placed on the engine. They stay as they are where any of them is an array of the engine that can
-    be differentiated, or one of another engine.
+    placed on the engine that was named, or made arrays of NumPy where derivatives are by hand.
 
-    Where there is no floating or complex array, numbers become arrays, too. With `integers`, what
-    is an integer becomes float64, as SciPy makes it.
+    All stay as they are where any array is of the engine and can be differentiated, or is of
+    another engine. Numbers are constants beside arrays and lists, and become arrays without these.
+    Integers become float64 where the rule has its derivatives as SciPy takes them.
     """
-    leaves = optree.tree_leaves(call, none_is_leaf=True)
-    arrays = [leaf for leaf in leaves if is_array_like(leaf)]
-    hosts = [leaf for leaf in arrays if isinstance(leaf, np.ndarray | np.generic)]
-    floating = any(isinstance(leaf, np.ndarray) and leaf.dtype.kind in "fc" for leaf in hosts)
-    if len(hosts) < len(arrays) or (floating and engine.owns(np.zeros(0))):
-        return call
+    if backend is None and rule is None:
+        return inputs, kwargs
+    engine = (
+        backend_named(backend or "numpy") if not isinstance(backend, AutodiffBackend) else backend
+    )
+    integers = rule is not None and rule.as_matrices
 
     def listed(node: Any) -> bool:
         return isinstance(node, list) and is_number(node)
 
-    def array(node: Any) -> Any:
-        if not isinstance(node, np.ndarray) and not is_number(node):
-            return node
-        host = np.asarray(node)
-        if integers and host.dtype.kind in "iu":
-            host = host.astype(np.float64)
-        number = not isinstance(node, np.ndarray | list)
-        constant = number and (floating or host.dtype.kind not in "fc")
-        return node if constant else placed(engine, host)
+    call: Any = (inputs, kwargs)
+    nodes = optree.tree_leaves(call, is_leaf=listed, none_is_leaf=True)
+    arrays = [node for node in nodes if is_array_like(node) and not isinstance(node, np.generic)]
+    hosts = [node for node in arrays if isinstance(node, np.ndarray)]
+    floating = any(host.dtype.kind in "fc" for host in hosts)
+    if len(hosts) < len(arrays) or (floating and engine.owns(np.zeros(0))):
+        return inputs, kwargs
+    alone = not hosts and not any(map(listed, nodes))
+    inexact = any(isinstance(node, float | complex | np.inexact) for node in nodes)
 
-    return optree.tree_map(array, call, is_leaf=listed, none_is_leaf=True)
+    def array(node: Any) -> Any:
+        number = not isinstance(node, np.ndarray | list)
+        if number and not (alone and is_number(node)):
+            return node
+        host = host_array(node, "inputs")
+        if integers and host.dtype.kind in "iu" and not (number and inexact):
+            host = host.astype(np.float64)
+        return node if number and host.dtype.kind not in "fc" else placed(engine, host)
+
+    made: Any = optree.tree_map(array, call, is_leaf=listed, none_is_leaf=True)
+    return made[0], made[1]
 
 
 def _moved(engine: AutodiffBackend, tree: Tree, device: str) -> tuple[Any, ...]:
@@ -869,7 +883,7 @@ def _matched(like: Any, tree: Any, name: str) -> list[Any]:
     expected = flatten(like, name)
     if tree is None:
         return [None] * len(expected.leaves)
-    if is_array_like(like):
+    if not hasattr(tree, "shape") and is_array_like(like):
         tree = of_numbers(tree, (like,))
     given = flatten(tree, name)
     if len(given.leaves) != len(expected.leaves):

@@ -210,10 +210,35 @@ def test_any_namespace_and_any_shape_of_input_will_do():
     assert (right.verdict, wrong.verdict) == (Verdict.PASS, Verdict.FAIL)
 
 
-def test_a_report_points_to_the_derivative_that_was_given():
-    report = examine(ByHand(energy, grad=off(gradient, 1)), X, seed=1)
+@pytest.mark.parametrize(
+    "given", [lambda H: {"hess": H}, lambda H: {"hessp": lambda x, p, *args: H(x, *args) @ p}]
+)
+def test_numbers_beside_the_array_are_further_arguments_as_of_scipy(given):
+    def scaled(derivative):
+        return lambda x, factor, n: factor * derivative(x)
 
-    assert (report.file, report.line) == (__file__, off.__code__.co_firstlineno + 3)
+    inputs = (X.tolist(), 2.0, 3)
+    for wrong in (hessian, off(hessian, 0, 1)):
+        rule = ByHand(scaled(energy), grad=scaled(gradient), **given(scaled(wrong)))
+        report = examine(rule, inputs, modes=["R", "RR", "FR"], seed=1)
+
+        assert (report.verdict is Verdict.PASS) == (wrong is hessian)
+
+
+def test_special_points_begin_at_numbers_as_well():
+    right = examine(ByHand(energy, grad=gradient), [1, 2, 3], points="special", seed=1)
+    wrong = examine(ByHand(energy, grad=off(gradient, 1)), [1, 2, 3], points="special", seed=1)
+
+    assert (right.verdict, wrong.verdict) == (Verdict.PASS, Verdict.FAIL)
+    assert len(right.points) > 10
+
+
+def test_a_report_points_to_the_derivative_that_was_given():
+    first = examine(ByHand(energy, grad=off(gradient, 1), hess=hessian), X, seed=1)
+    second = examine(ByHand(energy, grad=gradient, hess=off(hessian, 0, 1)), X, seed=1)
+
+    line = off.__code__.co_firstlineno + 3
+    assert [(r.file, r.line) for r in (first, second)] == [(__file__, line)] * 2
 
 
 # ---------------------------------------------------------------- what is refused
@@ -320,6 +345,7 @@ def test_a_gradient_of_several_outputs_asks_for_the_jacobian():
         (lambda x: (x, x), X, "returns a tuple"),
         (lambda x: x["a"] @ x["a"], {"a": X}, "is a dict"),
         (lambda a, b: a @ b, SEVERAL, "returned ndarray of shape (3,), float64 for 2 inputs"),
+        (lambda x: x @ x, [[1.0], [1.0, 2.0]], "is a list and no array of numbers"),
     ],
 )
 def test_structures_ask_for_a_vjp_or_a_tuple(f, inputs, found):
@@ -327,7 +353,14 @@ def test_structures_ask_for_a_vjp_or_a_tuple(f, inputs, found):
         examine(ByHand(f, grad=lambda *x: X), inputs)
 
     assert found in caught.value.found
-    assert "vjp=" in caught.value.remedy or "a tuple" in caught.value.remedy
+    assert caught.value.remedy
+
+
+def test_a_hessian_is_that_of_one_array():
+    rule = ByHand(lambda a, b: a @ b, grad=lambda a, b: (b, a), hess=lambda a, b: np.eye(3))
+
+    with pytest.raises(InputError, match="hess= is for one array"):
+        examine(rule, SEVERAL)
 
 
 @pytest.mark.parametrize(
