@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property, partial
 from importlib import metadata
 from types import SimpleNamespace
@@ -21,12 +22,15 @@ from adjudge.engine import (
     AutodiffBackend,
     Environment,
     FlatFunction,
+    Functional,
     HostArray,
     MaybeArrays,
     Pullback,
+    RecordingEnds,
     Setting,
     restored,
 )
+from adjudge_lucid import modules
 from adjudge_lucid.importing import imported
 
 lucid = imported()
@@ -120,6 +124,8 @@ class LucidBackend(AutodiffBackend):
 
     name = "lucid"
     xp = NAMESPACE
+    _closed: Arrays = ()
+    """What the function closes over, whose values are the last leaves of `x`."""
 
     def owns(self, leaf: object) -> bool:
         return isinstance(leaf, lucid.Tensor)
@@ -132,6 +138,23 @@ class LucidBackend(AutodiffBackend):
     def environment(self) -> Environment:
         return LucidEnvironment(metadata.version("lucid-dl"))
 
+    def functional(self, f: object) -> Functional | None:
+        return modules.functional_of(f)
+
+    def buffers(self, f: object) -> Arrays:
+        return modules.buffers_of(f)
+
+    def holding(self, captured: Arrays, values: Arrays) -> AbstractContextManager[None]:
+        return modules.holding(captured, values)
+
+    def recording_ends(self, y: Arrays, x: Arrays) -> RecordingEnds | None:
+        if RECORDS_GRADIENTS:
+            return None
+        ends = [node for leaf in y for node in _graph(leaf) if node.is_leaf]
+        reached = tuple(any(end.data is leaf.data for end in ends) for leaf in x)
+        others = {id(end): end for end in ends if not any(end.data is leaf.data for leaf in x)}
+        return RecordingEnds(reached, tuple(others.values()))
+
     def requires_grad(self, leaf: Array) -> bool:
         return bool(leaf.requires_grad)
 
@@ -139,15 +162,23 @@ class LucidBackend(AutodiffBackend):
         return not y.requires_grad
 
     def vjp(self, f: FlatFunction, x: Arrays) -> tuple[Arrays, Pullback]:
+        first = len(x) - len(self._closed)
         leaves = tuple(map(_recorded, x))
         y = f(leaves)
+        ends = leaves[:first] + self._closed
 
         def pullback(w: MaybeArrays) -> MaybeArrays:
             # with zeros for what takes no part, so that every call goes back through one graph
             total = _contracted(y, self.arrays.zeros_for_absent(w, y))
-            return (None,) * len(x) if total is None else _gradients(total, leaves)
+            with modules.holding(self._closed, x[first:]):  # rules read the values once more
+                return (None,) * len(x) if total is None else _gradients(total, ends)
 
         return y, pullback
+
+    def closing_over(self, captured: Arrays, first: int) -> AutodiffBackend:
+        changed = copy.copy(self)
+        changed._closed = captured
+        return changed
 
     def vjp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:
         if not RECORDS_GRADIENTS:
@@ -163,10 +194,10 @@ class LucidBackend(AutodiffBackend):
 
 
 def _recorded(leaf: Array) -> Array:
-    """Returns a copy of `leaf` whose uses are recorded."""
-    copied = leaf.detach()
-    copied.requires_grad = True
-    return copied
+    """Returns an alias of `leaf` whose uses are recorded."""
+    alias = leaf.detach() if RECORDS_GRADIENTS else lucid.tensor(leaf)  # `detach` of Lucid 2 copies
+    alias.requires_grad = True
+    return alias
 
 
 def _contracted(y: Arrays, w: Arrays) -> Array | None:

@@ -210,6 +210,67 @@ def test_what_a_function_closes_over_keeps_its_gradient(lucid):
 
 
 @needs_lucid
+def test_what_a_function_closes_over_is_named_and_checked_where_asked_for(lucid):
+    w = lucid.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    x = lucid.tensor([0.5, 1.0, 2.0])
+
+    named = adjudge.examine(lambda x: lucid.sin(x) * w * w, x, seed=1)
+    right = adjudge.examine(lambda x: lucid.sin(x) * w * w, x, seed=1, captured=True)
+    wrong = adjudge.examine(lambda x: lucid.sin(x) * w * w.detach(), x, seed=1, captured=True)
+
+    assert "closes over captured['w']" in str(named)
+    assert right
+    assert right.counts["comparisons"] == 2
+    assert wrong.verdict is Verdict.FAIL
+    assert w.data.tolist() == [1.0, 2.0, 3.0]
+
+
+@needs_lucid
+def test_rules_see_the_values_that_what_is_closed_over_held(lucid, backend):
+    w, x = lucid.tensor([1.0, 2.0], requires_grad=True), lucid.tensor([0.5, 1.0])
+    value = lucid.tensor([3.0, -4.0])
+
+    def f(leaves):
+        with backend.holding((w,), leaves[1:]):
+            return (leaves[0] * w * w,)
+
+    _, pullback = backend.closing_over((w,), 1).vjp(f, (x, value))
+
+    of_x, of_w = pullback((lucid.ones_like(x),))
+    assert of_x.data.tolist() == [9.0, 16.0]
+    assert of_w.data.tolist() == [3.0, -8.0]
+
+
+@needs_lucid
+def test_a_module_is_checked_with_its_parameters(lucid):
+    nn, random = lucid.nn, np.random.default_rng(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+    x = lucid.tensor(random.normal(size=(5, 3)), dtype=lucid.Float32)
+    before = [parameter.data.copy() for parameter in model.parameters()]
+
+    class Wrong(nn.Linear):
+        def forward(self, x):
+            return x @ self.weight.T.detach() + self.bias
+
+    assert adjudge.examine(model, x, seed=1).counts["comparisons"] == 5
+    wrong = adjudge.examine(Wrong(3, 2), x, seed=1)
+    assert wrong.verdict is Verdict.FAIL
+    assert "parameters['weight']" in str(wrong)
+    assert all(map(np.array_equal, before, [one.data for one in model.parameters()]))
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+@needs_lucid
+def test_running_statistics_are_as_before(lucid):
+    norm = lucid.nn.BatchNorm2d(2)
+    x = lucid.tensor(np.random.default_rng(0).normal(size=(3, 2, 2, 2)), dtype=lucid.Float32)
+
+    for f in (norm, lambda x: norm(x)):
+        assert adjudge.examine(f, x, seed=1)
+        assert norm.running_mean.data.tolist() == [0.0, 0.0]
+
+
+@needs_lucid
 def test_gradients_are_recorded_within_no_grad_as_well(lucid):
     with lucid.no_grad():
         assert adjudge.examine(lucid.sin, lucid.tensor([0.3, -1.2]), seed=1)
@@ -607,6 +668,9 @@ class TestGradgradcheck:
 # ---------------------------------------------------------------- Lucid 3, which runs on macOS
 
 
+BUILT_ON_LUCID = ("adjudge_lucid.backend", "adjudge_lucid.modules")
+
+
 @pytest.fixture
 def lucid_3(monkeypatch):
     """The adapter on PyTorch under the names that the source of Lucid 3.8.0 has. It shows that the
@@ -626,10 +690,12 @@ def lucid_3(monkeypatch):
         permute=torch.permute, transpose=None, __getattr__=lambda name: getattr(torch, name),
     )  # fmt: skip
     monkeypatch.setitem(sys.modules, "lucid", standing_in)
-    monkeypatch.delitem(sys.modules, "adjudge_lucid.backend", raising=False)
+    for name in BUILT_ON_LUCID:
+        monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "3.8.0")
     yield importlib.import_module("adjudge_lucid.backend").LucidBackend()
-    sys.modules.pop("adjudge_lucid.backend", None)
+    for name in BUILT_ON_LUCID:
+        sys.modules.pop(name, None)
 
 
 @needs_torch
