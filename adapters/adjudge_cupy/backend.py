@@ -153,11 +153,12 @@ class CupyArrays(PlainArrays):
         with _on(array):
             return cupy.stack([array, cupy.zeros_like(array)], axis=-1)[..., 0]
 
-    def expanded(self, array: Array) -> Array | None:
+    def expanded(self, array: Array, axis: int | None = None) -> Array | None:
         if array.size < 2:
             return None
         with _on(array):
-            return cupy.broadcast_to(array.reshape(-1)[0].copy(), array.shape)
+            first = array.reshape(-1)[0] if axis is None else array.take([0], axis)
+            return cupy.broadcast_to(first.copy(), array.shape)
 
     def stack(self, arrays: Sequence[Array]) -> Array:
         with _on(arrays[0]):

@@ -136,10 +136,12 @@ class TorchArrays(ArrayOperations):
         spread = array.new_zeros((*array.shape, 2)).select(-1, 0)
         return spread.copy_(array.detach())
 
-    def expanded(self, array: Array) -> Array | None:
+    def expanded(self, array: Array, axis: int | None = None) -> Array | None:
         if array.numel() < 2 or array.layout is not torch.strided or is_wrapper(array):
             return None
-        return array.detach().as_strided((), ()).clone().expand(array.shape)
+        array = array.detach()
+        first = array.as_strided((), ()) if axis is None else array.narrow(axis, 0, 1)
+        return first.clone(memory_format=torch.contiguous_format).expand(array.shape)
 
     def stored_only(self) -> Self:
         return type(self)(stored_only=True)

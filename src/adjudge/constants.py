@@ -722,9 +722,15 @@ part. The value is ours and has no derivation."""
 
 # ---- Properties that hold without an estimate
 
-LARGE_PROBES = 2.0**20
+LARGE_PROBES = 2.0**21
 """A gradient that is clipped beyond some magnitude is a right linear map of small cotangents, and
-would pass. The second probe is the first one times this. The value is ours."""
+would pass. The second probe is the first one times this, and so all of it is beyond a million. The
+value is ours."""
+SMALL_PROBES = 2.0**-21
+"""A gradient that is cut off below some magnitude, or that divides by a norm plus 1e-8, is a right
+linear map of cotangents near one, and would pass. The cotangents of which additivity is asked are
+this small, and so below a millionth as that of a mean over a million entries is. The value is
+ours."""
 SMALLER_PROBES = (2.0**5, 2.0**10, 2.0**15)
 """The vjp of a matrix exponential is a block of the exponential of a larger matrix, whose rounding
 is that of the cotangent. For a large one the right rule would be called nonlinear. It loses digits
@@ -738,8 +744,8 @@ SMALLER_PROBE_PART = 0.5
 clipped would pass for it. What is clipped shrinks as well: less than this part of the image is
 left. The value is ours."""
 LARGE_PROBES_NARROW = 2.0**3
-"""In sixteen bits a probe that is a million times as large overflows, and shows nothing of a clip.
-The second probe is the first one times this, since float16 ends at 65504. The value is ours."""
+"""In float16 a probe that is a million times as large overflows, and shows nothing of a clip. The
+second probe is the first one times this, since float16 ends at 65504. The value is ours."""
 MAP_OF_ZERO_UNITS = 64
 """A linear map is zero at zero, and a rule in which terms cancel leaves their rounding there. It
 may leave this many units of rounding of such terms. The value is ours and has no derivation."""

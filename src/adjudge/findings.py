@@ -521,7 +521,7 @@ class NotHomogeneous(Unequal):
     """`A(-k u) / -k` is not `A(u)`."""
 
     rule: Rule
-    factor: int
+    factor: float
     """The number k, a power of two."""
 
 
@@ -537,6 +537,10 @@ class Layout(StrEnum):
 
     EXPANDED = "expanded"
     """It has stride 0, as the cotangent of a sum."""
+    ROWS = "rows"
+    """Its first axis has stride 0, as that of a sum over one axis."""
+    TURNED = "turned"
+    """It is transposed in memory; of an image, the channels come last."""
     WITH_GAPS = "with gaps"
 
 

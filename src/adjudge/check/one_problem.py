@@ -53,6 +53,8 @@ from adjudge.findings import (
     Disagreement,
     Finding,
     ImplicitSamples,
+    LayoutMatters,
+    LayoutRaised,
     Nearby,
     NothingCompared,
     NotSupported,
@@ -473,8 +475,14 @@ class _Case:
         writes = any(finding.status is Status.MUTATES_INPUT for finding in findings)
         # A small budget is for the comparison first, and for this afterwards.
         room = self.table.budget.allows(ROOM_FOR_LAYOUTS)
-        if room and any(pullbacks.strided) and not writes:
+        if room and any(pullbacks.strided) and not (writes or self._layout_matters):
             self.in_life = pullbacks.as_in_life()
+
+    @property
+    def _layout_matters(self) -> bool:
+        """Whether the vjp is known to depend on the memory layout of its cotangent, or to raise."""
+        layouts = (LayoutMatters, LayoutRaised)
+        return any(isinstance(finding.detail, layouts) for finding in self.found.findings)
 
     def check_reverse_rule(self) -> None:
         """Checks the vjp as a linear map: additivity, undefined cotangents, and `vmap`."""
@@ -487,6 +495,7 @@ class _Case:
             findings += pullbacks.additive_rows(row, table.rows)
         elif (
             self.in_life is None
+            and not self._layout_matters
             and (rows > 1 or (not undefined and not table.probes.full))
             and budget.affords(Task.ADDITIVITY, 2)
         ):

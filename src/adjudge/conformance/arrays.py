@@ -221,6 +221,11 @@ def described(subject: Subject, dtype: str, device: str | None) -> None:
         repeated = np.full_like(host, host.reshape(-1)[0])
         subject.same(_at("expanded", dtype, device), arrays.to_host(spread), repeated,
                      "expanded repeats the first entry")  # fmt: skip
+        rows = arrays.expanded(array, 0)
+        say("info of expanded along an axis", arrays.info(rows), info)
+        subject.same(_at("expanded", dtype, device), arrays.to_host(rows),
+                     np.broadcast_to(host[:1], host.shape),
+                     "expanded along an axis repeats the first row")  # fmt: skip
     if _widens(subject, array):
         with environment.widening():
             wide = arrays.widen(array)

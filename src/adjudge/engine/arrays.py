@@ -73,12 +73,14 @@ class PlainArrays(ArrayOperations):
         wide[..., 0] = array
         return wide[..., 0]
 
-    def expanded(self, array: Array) -> Array | None:
+    def expanded(self, array: Array, axis: int | None = None) -> Array | None:
         if not isinstance(array, np.ndarray) or array.size < 2:
             return None
-        first = array.reshape(-1)[:1].copy()
+        kept = (0,) * array.ndim if axis is None else (slice(None),) * axis + (slice(1),)
+        first = array[kept].copy()
         # broadcast_to is read-only, which no cotangent is.
-        return np.lib.stride_tricks.as_strided(first, array.shape, (0,) * array.ndim)
+        strides = np.broadcast_to(first, array.shape).strides
+        return np.lib.stride_tricks.as_strided(first, array.shape, strides)
 
     def place(self, array: Array, device: str) -> Array:
         return array_api_compat.to_device(self.copy(array), self._device(device))

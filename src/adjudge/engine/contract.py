@@ -236,10 +236,10 @@ class ArrayOperations:
         """Returns the same values in memory with gaps; `array` itself where none can have gaps."""
         return array
 
-    def expanded(self, array: Array) -> Array | None:
+    def expanded(self, array: Array, axis: int | None = None) -> Array | None:
         """Returns an array of that shape whose entries all are the first one of `array`, in one
-        place of memory (stride 0), as the cotangent of a sum is; `None` where arrays have no
-        strides.
+        place of memory (stride 0), as the cotangent of a sum is; or whose rows along `axis` all are
+        the first one, as that of a sum over `axis` is. `None` where arrays have no strides.
         """
         return None
 

@@ -111,7 +111,7 @@ class Tolerance:
     number.
 
     It is `sqrt(eps)`: rounding, amplified by a condition number that may be as large as `1 /
-    sqrt(eps)`."""
+    sqrt(eps)`. It is `rtol` where the caller gives a larger one, for a function that iterates."""
 
     def __post_init__(self) -> None:
         """Computes what follows from the rest."""
@@ -130,7 +130,7 @@ class Tolerance:
             relative=min(sharp, usual) if self.seen is not None and automatic else usual,
             usual=usual,
             resolution=(self.eps / 2) ** RESOLUTION_EXPONENT,
-            identity=math.sqrt(coarsest),
+            identity=max(math.sqrt(coarsest), self.rtol or 0.0),
         )
 
 

@@ -17,12 +17,14 @@ from typing import NamedTuple
 import numpy as np
 
 from adjudge.constants import (
+    COARSE_EPS,
     EXTRA_RUNS,
     FEW_LEAVES,
     LARGE_PROBES,
     LARGE_PROBES_NARROW,
     MAP_OF_ZERO_UNITS,
     RUNS_APART,
+    SMALL_PROBES,
     SMALLER_PROBE_PART,
     SMALLER_PROBE_UNITS,
     SMALLER_PROBES,
@@ -30,6 +32,7 @@ from adjudge.constants import (
 )
 from adjudge.engine import DENSE, UNDEFINED, Array, Arrays, HandBackend, MaybeArrays
 from adjudge.errors import AdjudgeError, Catching, Source, UnstableOutputError, running
+from adjudge.estimate import narrowest_eps
 from adjudge.findings import (
     Advice,
     Attribute,
@@ -87,6 +90,8 @@ class LinearRule:
     image: Space
     likes: Arrays
     """Arrays of the shapes and dtypes of the image."""
+    apply_turned: Callable[[Vector], Vector] | None = None
+    """Gives the image of a probe that is transposed in memory, where that is another layout."""
 
     @property
     def mode(self) -> str:
@@ -116,8 +121,20 @@ class LinearRule:
         """
         checks, apply = self.checks, self.apply
         factor = self._factor(first)
-        scaled = apply(-factor * u) / -factor
         checks.compared += first.size
+        scaled = None
+        if self.apply_turned is not None:
+            with Catching(UnstableOutputError) as caught:
+                scaled = self.apply_turned(-factor * u) / -factor
+            if scaled is None or not equal_entries(scaled, first):
+                turned, scaled = scaled, apply(-factor * u) / -factor
+                if turned is None:
+                    yield self.raised_for_layout(caught.error)
+                elif equal_entries(scaled, first):
+                    # to rounding, since entries may be added in another order
+                    yield from self.layout_matters(turned, scaled, Layout.TURNED)
+        if scaled is None:
+            scaled = apply(-factor * u) / -factor
         if not equal_entries(scaled, first):
             pairs = [(first, apply(u))]
             if equal_entries(*pairs[0]):
@@ -130,7 +147,7 @@ class LinearRule:
             yield from varying
             # Numbers that were flushed to zero, or overflow, are no error of the rule.
             if all(finding.note for finding in varying):
-                differ = partial(NotHomogeneous, rule=self.rule, factor=int(factor))
+                differ = partial(NotHomogeneous, rule=self.rule, factor=factor)
                 both, remedy = (scaled, first), Remedy.MULTIPLY_BY_PROBE
                 size = np.abs(first) + gap
                 findings = list(self.equal(Status.NONLINEAR, both, differ, remedy, size))
@@ -152,7 +169,7 @@ class LinearRule:
             checks.compared += first.size
             yield from self._unrepeatable(pairs)
         if self.rule is Rule.VJP:
-            yield from self.zero(np.zeros(u.size))
+            yield from self.zero(u, first)
 
     def _rounds_with_size(self, u: Vector, first: Vector, scaled: Vector, factor: float) -> bool:
         """Returns whether the image loses digits in proportion to the size of its probe. What a
@@ -169,16 +186,30 @@ class LinearRule:
                 return False
         return True
 
+    def layout_matters(self, strided: Vector, plain: Vector, layout: Layout) -> Iterator[Finding]:
+        """Compares the image of a probe in this memory layout with that of a contiguous one."""
+        differ = partial(LayoutMatters, layout=layout)
+        yield from self.equal(Status.INCONSISTENT, (strided, plain), differ, Remedy.READ_STRIDES)
+
+    def raised_for_layout(self, error: BaseException | None) -> Finding:
+        """Returns the finding that the rule raises for a probe that is not contiguous."""
+        assert error is not None
+        detail, remedy = LayoutRaised(Raised.of(error)), Remedy.READ_STRIDES
+        # A rule by hand may insist on the arrays that its own code makes.
+        note = isinstance(self.checks.problem.backend, HandBackend)
+        return Finding(Status.RAISED, self.mode, "", detail, remedy, note=note, cause=error)
+
     def _factor(self, first: Vector) -> float:
         """Returns the factor of the second probe: large, and far from where the dtype overflows."""
-        eps = self.checks.tolerance.eps
-        factor = LARGE_PROBES if eps <= FORMATS["float32"].eps else LARGE_PROBES_NARROW
         # Code in float64 may compute in float32 inside.
         largest = FORMATS["float32"].largest
         if not self.image.double:
             largest = min(leaf.huge for leaf in self.image.leaves)
         size = float(np.maximum.reduce(np.abs(first), initial=0.0))
-        return factor if size * factor**2 < largest else 2.0
+        for factor in (LARGE_PROBES, LARGE_PROBES_NARROW):
+            if size * factor**2 < largest:
+                return factor
+        return 2.0
 
     def _unrepeatable(self, pairs: Sequence[tuple[Vector, Vector]]) -> Iterator[Finding]:
         """Yields the finding about the pair of runs that differs most, if any does."""
@@ -190,11 +221,11 @@ class LinearRule:
             allowed, any_order = checks.nondet_tol, checks.any_order
             yield checks.allowing(runs.finding(self.rule, self.mode, allowed, any_order, residue))
 
-    def zero(self, zero: Vector, largest: float = 0.0) -> Iterator[Finding]:
+    def zero(self, u: Vector, first: Vector, largest: float = 0.0) -> Iterator[Finding]:
         """Checks that zero gives zero, or the rounding of `largest` where terms of that size
-        cancel.
+        cancel. What is not finite there is an error where `first`, the image of u, is finite.
         """
-        at_zero = self.apply(zero)
+        at_zero = self.apply(np.zeros_like(u))
         self.checks.compared += at_zero.size
         # NaN counts as something.
         if not at_zero.any():
@@ -215,14 +246,14 @@ class LinearRule:
                 self.mode,
                 self.image.entry(k),
                 NonzeroAtZero(float(at_zero[k]), self.rule),
-                open=not finite,
+                open=not (finite or np.all(np.isfinite(first))),
             )
 
     def additive(
-        self, whole: Vector, pair: tuple[Vector, Vector], size: Vector
+        self, term: Vector, whole: Vector, pair: tuple[Vector, Vector], size: Vector
     ) -> Iterator[Finding]:
-        """Compares the image of a sum of probes, which is `whole`, with the sum of their images;
-        `size` is that of the terms.
+        """Compares the image of a sum of probes, which is `whole`, with the sum of their images, of
+        which `term` is one; `size` is that of the terms.
 
         It shows what homogeneity does not: a rule that clips or selects by the size of its probe,
         for instance. Where terms cancel inside of an ill-conditioned rule, its rounding is larger
@@ -230,7 +261,7 @@ class LinearRule:
         points.
         """
         found = list(self.sums(pair, size))
-        if found and self.persists(whole):
+        if found and self.persists(term, whole):
             yield from found
 
     def sums(self, pair: tuple[Vector, Vector], size: Vector) -> Iterator[Finding]:
@@ -238,20 +269,22 @@ class LinearRule:
         differ, remedy = partial(NotAdditive, rule=self.rule), Remedy.APPLY_LINEAR_MAP
         yield from self.equal(Status.NONLINEAR, pair, differ, remedy, size)
 
-    def persists(self, whole: Vector) -> bool:
-        """Returns whether the rule is not additive for two other probes either, which are zero
-        where `whole` is, by as much at points near x.
+    def persists(self, term: Vector, whole: Vector) -> bool:
+        """Returns whether the rule is not additive for two other probes either, by as much at
+        points near x. They are zero where `term` is, and so is their sum where `whole` is.
         """
         checks = self.checks
         random = generator(checks.probes.seed, Stream.TERMS_OF_PROBE)
-        one, two = (np.where(whole != 0, random_entries(random, whole.size), 0.0) for _ in "12")
+        one, two = (np.where(term != 0, random_entries(random, whole.size), 0.0) for _ in "12")
+        two = np.where(whole != 0, two, -one)
 
         def gaps(apply: Callable[[Vector], Vector]) -> Vector:
             return apply(one + two) - apply(one) - apply(two)
 
         here = gaps(self.apply)
         size = np.abs(self.apply(one)) + np.abs(self.apply(two))
-        relative = np.abs(here) / (checks.tolerance.identity * size + UNDERFLOW)
+        allowed = checks.tolerance.identity * size + (checks.tolerance.atol or 0.0)
+        relative = np.abs(here) / (allowed + UNDERFLOW)
         k = int(np.argmax(np.where(np.isfinite(relative), relative, 0.0)))
         if not np.all(np.isfinite(here)):
             return True
@@ -333,11 +366,13 @@ class LinearRule:
 
 
 class Images(NamedTuple):
-    """What a vjp makes of a second cotangent, and of the sum of both."""
+    """What a vjp makes of cotangents as they come in life."""
 
-    v: Vector
-    of_v: Vector
-    of_sum: Vector
+    laid: list[tuple[Layout, Vector]]
+    """The cotangents with their memory layouts; the last one is the sum of the others and u."""
+    of: list[Vector]
+    size: float
+    """How large they are beside u."""
     error: BaseException | None = None
     """What it raises for one of them."""
 
@@ -356,7 +391,8 @@ class Pullbacks:
         apply = partial(self.reverse.row, self.checks.base, zeros=True)
         # A bound method would close a cycle, which keeps arrays until Python collects garbage.
         at = partial(_pulled_at, self.checks)
-        return LinearRule(self.checks, Rule.VJP, apply, at, problem.X, problem.x)
+        turned = partial(_pulled_turned, self) if max(self.strided, default=0) > 1 else None
+        return LinearRule(self.checks, Rule.VJP, apply, at, problem.X, problem.x, turned)
 
     @cached_property
     def cotangent(self) -> Vector:
@@ -403,70 +439,141 @@ class Pullbacks:
         """Compares `J*` of the sum of cotangents with the sum of the rows, which are at hand."""
         u = self.cotangent if self.checks.probes.full else np.ones(rows.shape[0])
         pair, size = (together, u @ rows), np.abs(u) @ np.abs(rows)
-        yield from self.rule.additive(self.cotangent, pair, size)
+        yield from self.rule.additive(self.cotangent, self.cotangent, pair, size)
 
     @cached_property
-    def strided(self) -> tuple[bool, ...]:
-        """Whether the cotangent of each output can lie in memory in several ways."""
-        expanded, arrays = self.checks.problem.backend.arrays.expanded, self.checks.base.arrays
-        outputs = zip(self.reverse.attached, arrays, strict=False)
-        return tuple([here and expanded(array) is not None for here, array in outputs])
-
-    def as_in_life(self) -> Images:
-        """Returns what the rule makes of cotangents as they come in life: v is a single number,
-        expanded to the shape of its output as the cotangent of a sum is, and `u + v` is transposed
-        in memory, with gaps. Without strides v is random.
+    def strided(self) -> tuple[int, ...]:
+        """By output, how many of its axes are longer than one, where its cotangent can lie in
+        memory in several ways; else 0.
         """
-        checks, reverse, u = self.checks, self.reverse, self.cotangent
-        base, arrays = checks.base, checks.problem.backend.arrays
+        base, expanded = self.checks.base, self.checks.problem.backend.arrays.expanded
+        counts = []
+        for here, array, leaf in zip(
+            self.reverse.attached, base.arrays, base.Y.leaves, strict=False
+        ):
+            lies = here and expanded(array) is not None
+            counts.append(sum(n > 1 for n in leaf.host_shape) if lies else 0)
+        return tuple(counts)
+
+    def laid(self, w: Vector, layout: Layout) -> MaybeArrays:
+        """Returns the cotangent `w` in this memory layout, where an output has it."""
+        base, arrays = self.checks.base, self.checks.problem.backend.arrays
+        made = list(self.reverse.cotangent(base, w, zeros=layout is Layout.TURNED))
+        for k, array in enumerate(made):
+            if array is None or self.strided[k] < (2 if layout is Layout.TURNED else 1):
+                continue
+            long = [axis for axis, n in enumerate(array.shape) if n > 1]
+            if layout is Layout.EXPANDED or layout is Layout.ROWS:
+                if self._may_repeat(k):
+                    one = layout is Layout.ROWS and len(long) > 1
+                    made[k] = arrays.expanded(array, long[0] if one else None)
+                continue
+            axes = list(range(array.ndim - 1, -1, -1))
+            if layout is Layout.TURNED:
+                # as a transposed matrix, and as an image whose channels come last
+                axes = list(range(array.ndim))
+                axes.append(axes.pop(long[min(len(long) - 2, 1)]))
+            turned = arrays.xp.permute_dims(array, tuple(axes))
+            if layout is Layout.TURNED:
+                turned = arrays.xp.reshape(arrays.xp.reshape(turned, (-1,)), turned.shape)
+            else:
+                turned = arrays.noncontiguous(turned)
+            made[k] = arrays.xp.permute_dims(turned, tuple(np.argsort(axes).tolist()))
+        return tuple(made)
+
+    def _may_repeat(self, k: int) -> bool:
+        """Returns whether the cotangent of an output may be expanded: it would have no zeros where
+        outputs are left out.
+        """
+        omitted = self.checks.base.omitted_of_Y
+        return omitted is None or not omitted[self.checks.base.Y.slices[k]].any()
+
+    def as_in_life(self, *, small: bool = True) -> Images:
+        """Returns what the rule makes of cotangents as they come in life.
+
+        The first is a single number, expanded to the shape of its output as the cotangent of a sum
+        is, and the second a single row, as that of a sum over the first axis is. Their sum with u
+        is transposed in memory, with gaps, and zero in its first row, as that of a masked loss is.
+        All are `small`, as that of a mean over a million entries is. Without strides there is one,
+        and it is random.
+        """
+        checks, reverse, base = self.checks, self.reverse, self.checks.base
+        size = SMALL_PROBES if small and self._may_be_small else 1.0
         v = random_cotangent(base.Y, checks.probes.seed, Stream.SECOND_COTANGENT)
-        v = self._without_detached(v)
-        made = list(reverse.cotangent(base, v))
-        for k, part in enumerate(base.Y.slices):
-            # An expanded cotangent is one number, and has no zeros where outputs are left out.
-            whole = base.omitted_of_Y is None or not base.omitted_of_Y[part].any()
-            if self.strided[k] and whole and made[k] is not None:
-                made[k] = arrays.expanded(made[k])
+        terms, whole = [], self.cotangent
+        for layout, least in ((Layout.EXPANDED, 0), (Layout.ROWS, 2)):
+            if max(self.strided, default=0) < least:
+                break
+            term = v.copy()
+            for k, part in enumerate(base.Y.slices):
+                shape = base.Y.leaves[k].host_shape
                 width = 2 if base.Y.leaves[k].complex else 1
-                v[part].reshape(-1, width)[:] = v[part][:width]
-        sums = list(reverse.cotangent(base, u + v))
-        for k, array in enumerate(sums):
-            if self.strided[k] and array is not None:
-                # Axes in the other order, and gaps between the entries.
-                axes = tuple(range(array.ndim - 1, -1, -1))
-                turned = arrays.noncontiguous(arrays.xp.permute_dims(array, axes))
-                sums[k] = arrays.xp.permute_dims(turned, axes)
+                rows = next((n for n in shape if n > 1), 1)
+                if rows == 1 or part.start == part.stop:
+                    continue
+                few = self.strided[k] < 2 or layout is Layout.EXPANDED
+                table = term[part].reshape(-1, width) if few else term[part].reshape(rows, -1)
+                table[0] = -whole[part].reshape(table.shape)[0]
+                if self.strided[k] and self._may_repeat(k):
+                    table[:] = table[0]
+            term = self._without_detached(term)
+            terms.append((layout, size * term))
+            whole = whole + term
+        laid = [*terms, (Layout.WITH_GAPS, size * whole)]
+        images = []
         with Catching(UnstableOutputError) as caught:
-            return Images(v, reverse.pull(tuple(made))[0], reverse.pull(tuple(sums))[0])
-        assert caught.error is not None
-        if not any(self.strided):
-            raise caught.error
-        reverse.row(base, u + v)  # what a contiguous cotangent raises as well is raised
-        return Images(v, v, v, caught.error)
+            for layout, w in laid:
+                images.append(reverse.pull(self.laid(w, layout))[0])
+        if caught.error is not None:
+            if not any(self.strided):
+                raise caught.error
+            # what a contiguous cotangent raises as well is raised
+            reverse.row(base, laid[len(images)][1])
+        return Images(laid, images, size, caught.error)
+
+    @property
+    def _may_be_small(self) -> bool:
+        """Returns whether the image of a small cotangent is far from where its dtype underflows."""
+        image = self.checks.images["R" + self.checks.problem.modes_taken][1]
+        smallest = max([leaf.tiny for leaf in self.checks.problem.X.leaves] + [UNDERFLOW])
+        return float(np.max(np.abs(image), initial=0.0)) * SMALL_PROBES**2 > smallest
 
     def additive_pair(self, one: Vector, images: Images) -> Iterator[Finding]:
-        """Compares `J*(u + v)` with `J* u + J* v`, where `one` is `J* u`."""
-        checks, reverse, u = self.checks, self.reverse, self.cotangent
-        v, two, together = images.v, images.of_v, images.of_sum
+        """Compares the image of the sum with the sum of the images, of which `one` is `J* u`."""
+        base, reverse, rule = self.checks.base, self.reverse, self.rule
         if images.error is not None:
-            detail, mode = LayoutRaised(Raised.of(images.error)), "R" + checks.problem.modes_taken
-            # A rule by hand may insist on the arrays that its own code makes.
-            note = isinstance(checks.problem.backend, HandBackend)
-            yield Finding(
-                Status.RAISED, mode, "", detail, Remedy.READ_STRIDES, note=note, cause=images.error
-            )
+            yield rule.raised_for_layout(images.error)
             return
-        pair, size = (together, one + two), np.abs(one) + np.abs(two)
-        if not list(self.rule.sums(pair, size)):
+        if (atol := self.checks.tolerance.atol) is not None:
+            # what the caller allows is that much of the small images
+            tolerance = replace(self.checks.tolerance, atol=atol / images.size)
+            rule = replace(rule, checks=replace(self.checks, tolerance=tolerance))
+        *terms, together = of = [image / images.size for image in images.of]
+        size = np.sum(np.abs([one, *terms]), axis=0)
+        if not list(rule.sums((together, one + sum(terms)), size)):
             return
-        if any(self.strided):
-            laid = [(two, v, Layout.EXPANDED), (together, u + v, Layout.WITH_GAPS)]
-            plain = [reverse.row(checks.base, w) for _, w, _ in laid]
-            for (strided, _, layout), other in zip(laid, plain, strict=True):
-                differ, remedy = partial(LayoutMatters, layout=layout), Remedy.READ_STRIDES
-                yield from self.rule.equal(Status.INCONSISTENT, (strided, other), differ, remedy)
-            pair = plain[1], one + plain[0]
-        yield from self.rule.additive(u + v, pair, size)
+        if images.size < 1:
+            eps = max(self.checks.tolerance.eps, narrowest_eps(self.checks.problem, base))
+            if eps > COARSE_EPS:  # small numbers underflow in float16
+                yield from self.additive_pair(one, self.as_in_life(small=False))
+                return
+        plain = [reverse.row(base, w) / images.size for _, w in images.laid]
+        for (layout, _), strided, other in zip(images.laid, of, plain, strict=True):
+            found = list(rule.layout_matters(strided, other, layout)) if any(self.strided) else []
+            if found:
+                yield from found
+                return
+        if images.size < 1:
+            differ = partial(NotHomogeneous, rule=rule.rule, factor=images.size)
+            for (_, w), small in zip(images.laid, plain, strict=True):
+                pair = small, -rule.apply(-w / images.size)
+                found = list(rule.equal(Status.NONLINEAR, pair, differ, Remedy.MULTIPLY_BY_PROBE))
+                if found:
+                    yield from found
+                    return
+        *terms, together = plain
+        whole = images.laid[-1][1]
+        yield from rule.additive(self.cotangent, whole, (together, one + sum(terms)), size)
 
     def undefined(self) -> Iterator[Finding]:
         """Checks that undefined cotangents act as zeros: all of them, and each beside zeros."""
@@ -569,9 +676,9 @@ class Pushforwards:
         u, v = (random_cotangent(X, checks.probes.seed, stream) for stream in streams)
         one, two, together = (rule.apply(w) for w in (u, v, u + v))
         pair, size = (together, one + two), np.abs(one) + np.abs(two)
-        yield from rule.additive(u + v, pair, size)
+        yield from rule.additive(u, u + v, pair, size)
         largest = float(np.max(size, initial=0.0, where=np.isfinite(size)))
-        yield from rule.zero(np.zeros_like(u), largest)
+        yield from rule.zero(u, one, largest)
 
     @property
     def undefined_work(self) -> int:
@@ -660,6 +767,11 @@ def elsewhere(
     if found != expected:
         detail = WrongAttribute(rule, Attribute.DEVICE, found, expected)
         yield Finding(Status.WRONG_DEVICE, mode, name, detail, Remedy.RETURN_ATTRIBUTE)
+
+
+def _pulled_turned(pullbacks: Pullbacks, w: Vector) -> Vector:
+    """Returns `J* w` for a cotangent that is transposed in memory."""
+    return pullbacks.reverse.pull(pullbacks.laid(w, Layout.TURNED))[0]
 
 
 def _pulled_at(checks: Identities, point: Vector, w: Vector) -> Vector:

@@ -300,7 +300,9 @@ class Identities:
         """
         size = largest(self.base.values)
         x = self.problem.length_scales
-        unit = RESIDUE_UNITS * self.tolerance.eps * size
+        eps = self.tolerance.eps
+        # In sixteen bits a few units are a large part of a derivative already.
+        unit = min(RESIDUE_UNITS, eps**-0.5) * eps * size
         if space is self.problem.X:
             return np.asarray(unit / x)
         return np.full(space.size, unit / np.min(x, initial=np.inf))
@@ -332,7 +334,7 @@ class Identities:
             bound = self.tolerance.identity * largest + residue[part]
             # Engines may flush the smallest numbers to zero.
             bound = bound + (leaf.tiny or UNDERFLOW_MARGIN * UNDERFLOW)
-            bound = bound + RUNS_APART * self.tolerance.spread
+            bound = bound + RUNS_APART * self.tolerance.spread + (self.tolerance.atol or 0.0)
             apart = finite & ~(np.abs(one[part] - two[part]) <= bound)
             if apart.any() and (eps := narrowest_eps(self.problem, self.base)) > self.tolerance.eps:
                 # What computes in a narrower dtype inside agrees to the rounding of that.

@@ -168,6 +168,8 @@ WORDS: dict[Enum, str] = {
     "that it was evaluated here",
     InSequence.DERIVATIVE: "derivatives of f were evaluated here, by the engine",
     Layout.EXPANDED: "expanded (stride 0)",
+    Layout.ROWS: "expanded along one axis (stride 0)",
+    Layout.TURNED: "transposed",
     Layout.WITH_GAPS: "transposed with gaps",
     Hides.ZEROS: "nothing but zeros: a missing or wrong factor does not show there",
     Hides.EQUAL: "equal numbers: entries that are mixed up, or shifted, do not show there",
@@ -295,8 +297,8 @@ UNEQUAL: dict[type[Unequal], tuple[str, str, str]] = {
     ),
     findings.NotHomogeneous: (
         "the {rule} is not linear in its {rule.probe}: "
-        "{rule}(-{factor} u) is not -{factor} {rule}(u)",
-        "{rule}(-{factor} u) / -{factor}",
+        "{rule}(-{factor:.7g} u) is not -{factor:.7g} {rule}(u)",
+        "{rule}(-{factor:.7g} u) / -{factor:.7g}",
         "{rule}(u)",
     ),
     findings.NotAdditive: (

@@ -1,4 +1,5 @@
-"""Cotangents as they come in life: expanded, with gaps in memory, and large."""
+"""Cotangents as they come in life: expanded, transposed or with gaps in memory, large, small, and
+zero in parts."""
 
 import numpy as np
 import pytest
@@ -29,7 +30,15 @@ def with_expanded(w, make):
 
 
 def with_gaps(w, make):
-    return make(w) if w.strides[-1] > w.itemsize else w
+    return make(w) if min(w.strides) > w.itemsize else w
+
+
+def with_rows(w, make):
+    return make(w) if 0 in w.strides and any(w.strides) else w
+
+
+def transposed(w, make):
+    return make(w) if w.T.flags.c_contiguous and not w.flags.c_contiguous else w
 
 
 LAYOUTS = {
@@ -52,7 +61,36 @@ def test_a_rule_that_is_wrong_for_an_expanded_cotangent_fails(name, seed):
     assert "expanded (stride 0)" in text_of(report.findings[0])
 
 
-GARBLED = {**LAYOUTS, "in another order": lambda w: np.roll(w, 1)}
+GARBLED = {
+    **LAYOUTS,
+    "in another order": lambda w: np.roll(w, 1),
+    "in the order of memory": lambda w: w.ravel(order="K").reshape(w.shape),
+}
+OTHERS = {
+    "expanded along one axis (stride 0)": (with_rows, np.zeros_like),
+    "for one transposed": (transposed, GARBLED["in the order of memory"]),
+}
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_rule_that_is_wrong_for_one_layout_alone_fails(name, seed, mode):
+    only, wrong = OTHERS[name]
+
+    report = examine(by(lambda w: only(w, wrong)), at(), seed=seed, mode=mode)
+
+    assert [LayoutMatters] == details(report)
+    assert name in text_of(report.findings[0])
+
+
+def test_images_whose_channels_come_last_in_memory_are_tried():
+    seen = []
+    x = np.linspace(0.3, 2, 2 * 3 * 4 * 5).reshape(2, 3, 4, 5)
+    report = examine(by(lambda w: (seen.append(w.strides), w)[1]), x, seed=0)
+
+    assert report.verdict is Verdict.PASS
+    assert (480, 8, 120, 24) in seen
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -92,6 +130,62 @@ CLIPS = {
     "by a tanh": lambda w: 1e3 * np.tanh(w / 1e3),
     "beyond a hundred to zero": lambda w: np.where(np.abs(w) > 100, 0.0, w),
 }
+
+
+CUT = {
+    "below a thousandth": lambda w: np.where(np.abs(w) < 1e-3, 0.0, w),
+    "below a millionth": lambda w: np.where(np.abs(w) < 1e-6, 0.0, w),
+    "by a small number in a norm": lambda w: w * np.abs(w) / (np.abs(w) + 1e-8),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("name", CUT)
+def test_a_gradient_that_is_cut_off_below_a_magnitude_fails(name, seed, dtype):
+    report = examine(by(lambda w: CUT[name](w).astype(w.dtype)), at(dtype), seed=seed)
+
+    assert report.verdict is Verdict.FAIL
+    assert NotHomogeneous in details(report)
+
+
+def stops_at_a_tolerance(w):
+    return w + 1e-9 * np.sin(3e3 * np.arange(w.size).reshape(w.shape) * w)
+
+
+@pytest.mark.parametrize("allowed", [{}, {"atol": 3e-8}, {"rtol": 1e-2}])
+@pytest.mark.parametrize("seed", range(10))
+def test_a_backward_pass_that_stops_at_a_tolerance_is_held_to_what_is_allowed(seed, allowed):
+    report = examine(by(stops_at_a_tolerance), at(), seed=seed, **allowed)
+
+    assert report.verdict is (Verdict.PASS if allowed else Verdict.FAIL)
+
+
+def skips_what_is_beside_zero(w):
+    return w * np.roll(w != 0, 1, 0)
+
+
+def is_nan_for_zeros(w):
+    with np.errstate(invalid="ignore"):
+        return w / np.abs(w).max() * np.abs(w).max()
+
+
+ZEROS = {
+    "beside a zero": skips_what_is_beside_zero,
+    "all zero": is_nan_for_zeros,
+    "right": lambda w: np.where(w != 0, w, 0 * w),
+}
+
+
+@pytest.mark.parametrize("shape", [(7,), SHAPE])
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("name", ZEROS)
+def test_a_gradient_that_is_wrong_where_its_cotangent_is_zero_fails(name, seed, shape):
+    x = np.linspace(0.3, 2, int(np.prod(shape))).reshape(shape)
+
+    report = examine(by(ZEROS[name]), x, seed=seed)
+
+    assert report.verdict is (Verdict.PASS if name == "right" else Verdict.FAIL)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -191,3 +285,20 @@ def test_a_rule_that_writes_into_its_cotangent_is_told_that(seed):
 
     assert Status.MUTATES_INPUT in {finding.status for finding in report.findings}
     assert Status.RAISED not in {finding.status for finding in report.findings}
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("name", ["right", "cut off"])
+def test_small_cotangents_that_underflow_in_float16_are_no_error(name, seed):
+    def f(x):
+        return np.tanh(x.astype("float16")).astype(x.dtype)
+
+    def vjp(x, w):
+        slope = 1 - np.tanh(x.astype("float16")) ** 2
+        w = np.where(np.abs(w) < 0.8, 0.0, w) if name == "cut off" else w
+        with np.errstate(over="ignore"):
+            return (slope * w.astype("float16")).astype(x.dtype)
+
+    report = examine(ByHand(f, vjp=vjp), at(), seed=seed)
+
+    assert (report.verdict is Verdict.FAIL) is (name != "right")
