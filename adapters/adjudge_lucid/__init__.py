@@ -5,6 +5,7 @@ Import it before Lucid: older Pythons than 3.14 cannot import Lucid 2 by themsel
 
 from typing import Any
 
+from adjudge.errors import installed_by
 from adjudge_lucid.importing import defer_annotations
 
 __all__ = ["LucidBackend", "gradcheck", "gradgradcheck"]
@@ -15,7 +16,8 @@ defer_annotations()
 def __getattr__(name: str) -> Any:
     # the backend imports Lucid, and the doors stand on top of the library: loaded when asked for
     if name == "LucidBackend":
-        from adjudge_lucid.backend import LucidBackend
+        with installed_by("pip install 'adjudge[lucid]'"):
+            from adjudge_lucid.backend import LucidBackend
 
         return LucidBackend
     if name in ("gradcheck", "gradgradcheck"):

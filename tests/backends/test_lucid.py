@@ -323,6 +323,26 @@ def test_the_examples_of_its_page_print_what_they_show():
     ]
 
 
+@needs_lucid
+def test_the_examples_of_lucids_readme(lucid):
+    class TinyNet(lucid.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = lucid.nn.Linear(10, 4)
+
+        def forward(self, x):
+            return lucid.nn.functional.relu(self.fc(x))
+
+    random = np.random.default_rng(0)
+    batch = lucid.tensor(random.normal(size=(2, 10)), dtype=lucid.Float32)
+
+    assert adjudge.examine(lambda x: (x * 2 + 1).sum(), lucid.tensor([1.0, 2.0, 3.0]), seed=1)
+    assert adjudge.examine(TinyNet(), batch, seed=1)
+    square = lucid.tensor(random.normal(size=(3, 3)))
+    wrong = adjudge.examine(lambda x: (x @ x.T).sum(), square, seed=1)
+    assert wrong.verdict is Verdict.FAIL  # by x.T: docs/findings.md
+
+
 # ---------------------------------------------------------------- its wrong rules
 
 
@@ -444,6 +464,14 @@ def test_an_import_that_fails_is_explained(tmp_path, text, words):
 
     assert words in said.splitlines()[-1]
     assert "adjudge[lucid]" in said.splitlines()[-1]
+
+
+def test_the_adapter_without_lucid_says_what_installs_it(tmp_path):
+    said = in_fresh_python(
+        "sys.modules['lucid'] = None; from adjudge_lucid import LucidBackend", ""
+    )
+
+    assert "adjudge: install it: pip install 'adjudge[lucid]'" in said
 
 
 def test_a_lucid_that_is_not_installed_is_absent_and_not_broken():
