@@ -1052,6 +1052,9 @@ class Finding:
     """At which of several points, by name."""
     moved: float = 0.0
     """How far x was moved off a kink for this, relative to the scale of each input."""
+    given: str = ""
+    """The derivative by hand in which it was seen, by the name under which the caller gave it:
+    `grad`, `jac`, `hess`, `hessp`. Empty for others."""
 
     @property
     def verdict(self) -> Verdict:

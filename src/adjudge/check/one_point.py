@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -208,6 +209,13 @@ def _defined_at(f: Any, order: int) -> tuple[str, int]:
     return code.co_filename, code.co_firstlineno
 
 
+def _by_name(f: Callable[..., Any], findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Returns the findings, each with the name of the derivative by hand that it is about."""
+    if not isinstance(f, ByHand) or not f.as_matrices:
+        return tuple(findings)
+    return tuple(replace(finding, given=f.name_of(finding.mode)) for finding in findings)
+
+
 def report_of(
     f: Callable[..., Any],
     problem: Problem,
@@ -278,7 +286,7 @@ def report_of(
         verdict=verdict,
         modes=modes,
         ways=ways,
-        findings=tuple(findings),
+        findings=_by_name(f, findings),
         counts=counts,
         tolerance={
             "eps": settings.eps,

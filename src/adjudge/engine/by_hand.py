@@ -146,6 +146,13 @@ class ByHand:
             y = self._forward(*args, **kwargs)
         return y if hasattr(y, "shape") else of_numbers(y, args)
 
+    def name_of(self, mode: str) -> str:
+        """Returns under which name the derivative of this mode was given as optimisers take it; the
+        empty text where it was not.
+        """
+        names = ("hess", "hessp") if len(mode) == 2 else ("grad", "jac") if len(mode) < 2 else ()
+        return next((name for name in names if name in self.given), "")
+
     def further(self, *args: Any, **kwargs: Any) -> tuple[str, ...]:
         """The compositions of modes that a check of what was given has beside its usual ones."""
         return tuple([mode for form in self._forms for mode in form.further(*args, **kwargs)])

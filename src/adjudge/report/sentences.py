@@ -119,6 +119,7 @@ def _named(finding: Finding) -> dict[str, Any]:
     return {
         **words,
         **_RULE_WORDS[rule],
+        "or_given": f" (or {finding.given}= does)" if finding.given else "",
         "rule": rule,
         "entry": finding.entry or "the inputs",
         "mode": finding.mode,
@@ -237,7 +238,7 @@ SENTENCES: dict[type[Detail], Sequence[str]] = {
         "these rows do not change by a bit when {entry} moves; their gradient there is up to "
         "{largest:.6g}",
     ),
-    findings.WritesInto: ("{by} {entry}, which it was handed",),
+    findings.WritesInto: ("{by} {entry}, which it was handed{or_given}",),
     findings.WritesUnchecked: (
         "the function writes into {entry}, which is not checked",
         "every evaluation had a copy of its own, so the comparison stands",
@@ -377,7 +378,11 @@ def _disagreement(detail: Disagreement, finding: Finding) -> list[str]:
     elif off and detail.count == 1 and not (entry.projected or detail.mistake):
         lines.append("no other entry was found to be wrong")
     if detail.meaning is Meaning.WRONG and finding.verdict is Verdict.FAIL:
-        lines.append(_where_to_look(entry, finding.mode))
+        lines.append(
+            f"look at what {finding.given}= returns"
+            if finding.given
+            else _where_to_look(entry, finding.mode)
+        )
     if near is not None and near.judged:
         lines.append(f"right at {near.right} of {near.judged} points nearby ({_moved(near.reach)})")
     return lines

@@ -233,6 +233,33 @@ def test_special_points_begin_at_numbers_as_well():
     assert len(right.points) > 10
 
 
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({"grad": off(gradient, 1)}, "grad"),
+        ({"jac": off(gradient, 1)}, "jac"),
+        ({"grad": gradient, "hess": off(hessian, 0, 1)}, "hess"),
+        ({"grad": gradient, "hessp": lambda x, p: off(hessian, 0, 1)(x) @ p}, "hessp"),
+    ],
+)
+def test_a_report_calls_the_derivative_by_the_name_under_which_it_was_given(given, name):
+    report = examine(ByHand(energy, **given), X, seed=1)
+
+    assert f"\n  look at what {name}= returns\n" in str(report)
+
+
+def test_a_gradient_that_writes_into_its_input_is_found():
+    def writes(x):
+        g = gradient(x)
+        x *= 2
+        return g
+
+    report = examine(ByHand(energy, grad=writes), X, seed=1)
+
+    assert report.verdict is Verdict.FAIL
+    assert "writes into inputs[0], which it was handed (or grad= does)" in report.headline
+
+
 def test_a_report_points_to_the_derivative_that_was_given():
     first = examine(ByHand(energy, grad=off(gradient, 1), hess=hessian), X, seed=1)
     second = examine(ByHand(energy, grad=gradient, hess=off(hessian, 0, 1)), X, seed=1)
