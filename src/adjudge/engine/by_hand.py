@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager
 from difflib import get_close_matches
 from typing import Any, Never, Protocol
 
+import numpy as np
+
 from adjudge.engine.arrays import of_numbers
 from adjudge.engine.contract import (
     Arrays,
@@ -86,7 +88,11 @@ class ByHand:
             if not callable(function):
                 raise InputError(
                     f"{name}= is {described(function)}, which cannot be called",
-                    f"give a function: {name}(x)" if name in FORMS else "pass the function first",
+                    "where f returns the value and the gradient, give pullback="
+                    if function is True
+                    else f"give a function: {name}(x)"
+                    if name in FORMS
+                    else "pass the function first",
                 )
         if forward is None and pullback is None:
             raise InputError(
@@ -233,6 +239,8 @@ class FlatByHand:
             cotangent = calls.cotangent(w)
             with calls.call_context(x):
                 try:
+                    if isinstance(vjp, np.ufunc):
+                        require_fit("vjp", vjp, rule, (*args, cotangent), kwargs)
                     gradient = vjp(*args, cotangent, **kwargs)
                 except TypeError:
                     require_fit("vjp", vjp, rule, (*args, cotangent), kwargs)

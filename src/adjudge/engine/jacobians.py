@@ -33,10 +33,14 @@ FORMS: Mapping[str, tuple[str, str]] = {
 
 def misfit(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> inspect.Signature | None:
-    """Returns the parameters of a function that cannot be called with these arguments; `None` where
-    it can, or does not say.
+) -> str | None:
+    """Returns the parameters of a function that cannot be called with these arguments, as code;
+    `None` where it can, or does not say.
+
+    A ufunc of NumPy would take one argument too many for the array to write into.
     """
+    if isinstance(function, np.ufunc):
+        return None if len(args) <= function.nin else "(x)" if function.nin == 1 else "(x1, x2)"
     try:
         signature = inspect.signature(function)
     except ValueError:
@@ -44,7 +48,7 @@ def misfit(
     try:
         signature.bind(*args, **kwargs)
     except TypeError:
-        return signature
+        return str(signature)
     return None
 
 
@@ -78,6 +82,8 @@ def called(
     """Returns what the derivative `name` of `of` returns. Raises `InputError` where it takes other
     arguments.
     """
+    if isinstance(function, np.ufunc):
+        require_fit(name, function, of, args, kwargs)
     try:
         return function(*args, **kwargs)
     except TypeError:

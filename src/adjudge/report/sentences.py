@@ -339,6 +339,8 @@ def _unequal(detail: Unequal, finding: Finding) -> list[str]:
         f"{names[0]:<{width}}  {detail.one: .12g}",
         f"{names[1]:<{width}}  {detail.two: .12g}",
     ]
+    if finding.given == "hessp" and isinstance(detail, findings.NotHomogeneous):
+        lines.append("hessp= is called as hessp(x, p): are the two swapped?")
     if isinstance(detail, findings.ValueInWay):
         lines.append("one of the two evaluates another function, or loses digits")
     return lines

@@ -155,6 +155,7 @@ def test_hessian_products_with_swapped_arguments_fail():
 
     assert report.verdict is Verdict.FAIL
     assert "the jvp is not linear in its tangent" in str(report)
+    assert "hessp= is called as hessp(x, p): are the two swapped?" in str(report)
 
 
 @pytest.mark.parametrize(
@@ -277,6 +278,12 @@ REFUSED = {
         {"vjp": gradient},
         "vjp of ByHand(energy) is called as vjp(x, w), and gradient(x) was given",
         "for a gradient give grad=, for a Jacobian jac=",
+    ),
+    "a ufunc as vjp": (
+        {"vjp": np.cos}, "called as vjp(x, w), and cos(x) was given", "for a gradient give grad=",
+    ),
+    "a ufunc as jvp": (
+        {"jvp": np.cos}, "called as jvp(x, v), and cos(x) was given", "for a gradient give grad=",
     ),
     "a Jacobian as jvp": (
         {"jvp": jacobian}, "called as jvp(x, v), and jacobian(x) was given", "give grad=",
@@ -409,6 +416,18 @@ def test_a_rule_of_too_many_derivatives_or_of_none_is_refused(given, found):
 
     assert found in caught.value.found
     assert caught.value.remedy
+
+
+def test_the_value_and_the_gradient_by_one_function_are_a_pullback():
+    with pytest.raises(InputError, match="give pullback="):
+        ByHand(lambda x: (energy(x), gradient(x)), jac=True)
+
+
+def test_a_ufunc_of_two_arguments_may_be_a_vjp():
+    right = examine(ByHand(lambda x: x**2 / 2, vjp=np.multiply), X, seed=1)
+    wrong = examine(ByHand(lambda x: x**2, vjp=np.multiply), X, seed=1)
+
+    assert (right.verdict, wrong.verdict) == (Verdict.PASS, Verdict.FAIL)
 
 
 def test_a_type_error_of_the_derivative_itself_comes_through():
