@@ -364,7 +364,8 @@ def with_more_probes(
     if outcome.full or not passed:
         return outcome
     for k in range(1, 1 + count):
-        again = judge_differences(base, replace(settings, seed=settings.seed + k), provenance)
+        fresh = replace(base)  # f is recorded anew, since a vjp may use what f has kept at x
+        again = judge_differences(fresh, replace(settings, seed=settings.seed + k), provenance)
         if again.verdict is Verdict.FAIL:
             return _together(outcome, again)
     return outcome

@@ -351,7 +351,7 @@ class _Case:
     def take_rules(self) -> None:
         """Takes the rules as they are, with the row that the table begins with."""
         if "R" in self.settings.letters:
-            self.reverse = Reverse(self.problem)
+            self.reverse = self.base.reverse
             pullbacks = Pullbacks(self.identities, self.reverse)
             self.row = self.reverse.row(self.base, pullbacks.cotangent)
         if "F" in self.settings.letters:

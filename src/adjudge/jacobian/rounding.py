@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -213,11 +213,11 @@ class Evaluator:
         """The problem that is evaluated."""
         return self.base.problem
 
-    @cached_property
+    @property
     def reverse(self) -> Reverse:
         """Reverse mode at x, where f is evaluated once for all that is pulled back."""
         with self.context():
-            return Reverse(self.problem)
+            return self.base.reverse
 
     def value(self, point: Vector) -> Vector:
         """Returns the outputs of f at `point`, without those that are only observed."""
@@ -263,6 +263,8 @@ class DerivativeAtPoints:
         self.eps = at.base.coarsest_eps
         self.places: list[Reverse | Forward | None] = []
         self.values = np.zeros((0, at.base.Y.size))
+        self.rows: dict[int, Array] = {}
+        """What was taken so far, by probe, unless it is large."""
         self.extend(points)
 
     def extend(self, points: Iterable[Vector]) -> None:
@@ -289,16 +291,21 @@ class DerivativeAtPoints:
         """Returns `J* w` or `J v` at the points, or at the first `count` of them, one row for
         each.
         """
-        base = self.at.base
-        space = base.Y if self.letter == "F" else self.at.problem.X
-        rows = np.full((len(self.places[:count]), space.size), np.nan)
-        with self.at.context():
-            for k, place in enumerate(self.places[:count]):
-                factor = self.factors[k] if self.factors else 1.0
-                row = self._attempt(k, partial(self._row, place, factor * self.probes[probe]))
-                if row is not None:
-                    rows[k] = row
-        return rows
+        space = self.at.base.Y if self.letter == "F" else self.at.problem.X
+        known = self.rows.get(probe, np.zeros((0, space.size)))
+        new = self.places[len(known) : count]
+        if new:
+            rows = np.full((len(new), space.size), np.nan)
+            with self.at.context():
+                for k, place in enumerate(new, len(known)):
+                    factor = self.factors[k] if self.factors else 1.0
+                    row = self._attempt(k, partial(self._row, place, factor * self.probes[probe]))
+                    if row is not None:
+                        rows[k - len(known)] = row
+            known = np.concatenate([known, rows])
+            if known.nbytes <= limits().kept_bytes:
+                self.rows[probe] = known
+        return known[:count]
 
     def _attempt(self, k: int, call: Callable[[], T]) -> T | None:
         return call() if k == 0 and self.from_x else attempt(call, UnstableOutputError)

@@ -311,6 +311,11 @@ class Base:
     """The coordinates of the few."""
 
     @cached_property
+    def reverse(self) -> Reverse:
+        """Reverse mode at x, for all that pulls back before f is evaluated elsewhere."""
+        return Reverse(self.problem)
+
+    @cached_property
     def finite(self) -> bool:
         """Whether every output is finite at x."""
         return bool(np.isfinite(self.values).all())
