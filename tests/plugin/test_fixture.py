@@ -144,10 +144,20 @@ def test_values_are_placed_as_they_are_and_shapes_are_filled_at_random(run):
             with pytest.raises(adjudge.InputError, match="leave it out"):
                 adjudge_backend.gradcheck(square, adjudge_backend.array((2,)), backend="torch")
 
-        def test_arrays_of_another_engine_are_not_checked(adjudge_backend):
-            if adjudge_backend.name != "numpy":
-                with pytest.raises(adjudge.InputError, match="no input has a floating"):
-                    adjudge_backend.check(square, np.ones(2))
+        def test_arrays_of_numpy_are_placed_on_the_engine(adjudge_backend):
+            owned = []
+
+            def f(x):
+                owned.append(adjudge_backend.backend.owns(x))
+                return x * x
+
+            def vjp(x, w):
+                return 2 * x * w
+
+            adjudge_backend.check(adjudge.ByHand(f, vjp=vjp), np.ones(2))
+            assert owned and all(owned)
+            with pytest.raises(adjudge.GradcheckError):
+                adjudge_backend.check(adjudge.ByHand(f, vjp=lambda x, w: x * w), np.ones(2))
     """
 
     run(source).assert_outcomes(passed=20)
