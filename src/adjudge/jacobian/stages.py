@@ -725,7 +725,7 @@ class ShorterSteps(Stage):
 
     def apply(self, trial: Trial) -> Trial:
         finest = trial.along(Effort.SHORTER_STEPS)
-        if finest is trial.column:
+        if finest is trial.column or _stops(trial, finest):
             return trial
         again = list(trial.columns.comparisons(finest, trial.block, trial.pushed, final=True))
         if not all(map(_decides_more, again, trial.compared)):
@@ -736,6 +736,19 @@ class ShorterSteps(Stage):
         if _jumps_beside(trial.columns, finest, doubted):
             return trial
         return trial.with_finer(finest, self.name)
+
+
+def _stops(trial: Trial, finest: Column) -> bool:
+    """Returns whether an output that is in doubt stands still over one of the shorter steps, as a
+    value does that was rounded on the way, or has a kink. Without it the noise of the inverse of an
+    ill-conditioned matrix hides an error of 1e-6.
+    """
+    before, after = trial.column.ladders[0], finest.ladders[0]
+    moved = _doubted_outputs(trial.columns, trial.compared) & trial.column.estimate.moved
+    kink = finest.estimate.half_gap
+    if kink is not None and np.any(kink[moved] != 0):
+        return True
+    return any(bool(np.any(sample.slope[moved] == 0)) for sample in after[len(before) :])
 
 
 def _jumps_beside(columns: Columns, found: Column, doubted: NDArray[np.bool_]) -> bool:

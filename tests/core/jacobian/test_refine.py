@@ -246,3 +246,22 @@ def test_long_steps_that_agree_are_not_given_up_for_shorter_ones(condition, seed
     verdicts = [examine(rule(c), inputs, seed=seed).verdict for c in (1, 1 + 1e-4)]
 
     assert [Verdict.PASS, Verdict.FAIL] == verdicts
+
+
+def test_shorter_steps_over_which_an_output_stands_still_hide_no_error():
+    random = np.random.default_rng(7)
+    left, right = (np.linalg.qr(random.normal(size=(5, 5)))[0] for _ in range(2))
+    x = left @ np.diag(np.logspace(0, -3, 5)) @ right
+
+    def off(by):
+        def vjp(a, w):
+            inverse = np.linalg.inv(a).T
+            gradient = -inverse @ w @ inverse
+            gradient[0, 1] *= 1 + by
+            return gradient
+
+        return ByHand(np.linalg.inv, vjp=vjp)
+
+    verdicts = [examine(off(by), x, seed=7, mode="projected").verdict for by in (0.0, 1e-6)]
+
+    assert [Verdict.PASS, Verdict.FAIL] == verdicts
