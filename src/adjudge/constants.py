@@ -27,6 +27,13 @@ TRUNCATED_UNITS = 64
 """Shorter steps help where a ladder has not converged, and take ten evaluations. It has not where
 an error bar exceeds this many units of rounding over the shortest step. The value is ours and has
 no derivation."""
+SAWTOOTH_FACTOR = 8
+"""`(1 - cos x) / x^2` at 1e-4 has a slope of -10000 between two roundings of its numerator, and a
+right rule would fail by it. The slope over shorter steps counts against a rule where longer ones
+show a slope of this part of it, as they do where numbers are sorted. The value is ours."""
+SAWTOOTH_PART = 1 / 64
+"""Or where f moves by this part of itself over the longer steps, as a fast function does and the
+teeth of rounding do not. The value is ours."""
 AGREEING_STEPS = 8
 """A function that rounds to float32 inside has another slope between two roundings than over longer
 steps. Three of these agree where they differ by less than this part of the slope: steps that cross
@@ -34,6 +41,11 @@ several periods do so by chance, and then stay open. The value is ours."""
 NARROWER_BAR = 4
 """Shorter steps drown in the noise of f, where two of them agree by chance. They are kept if the
 error bar of what still fails is this many times narrower with them. The value is ours."""
+FAST_PART = 1 / 8
+"""Where f moves as fast as the rule says, three steps that are too long agree on a slope of nearly
+zero, and a right rule of `sin(1e6 x)` failed. They prove no error of a derivative that would move f
+by more than this part of itself over the shortest of them. The value is ours: it is an eighth of a
+period at most."""
 SECOND_LADDER_FACTOR = 1.4
 """Values may be rounded to multiples of a power of two, as the steps are, and a second ladder at
 powers of two would show no rounding. Its steps are those of the first times this factor, which is

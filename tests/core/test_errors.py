@@ -140,7 +140,7 @@ PASSED_OVER = {
     "jacobian.saturation.evaluate": lambda: examine(*edge(40.0), seed=0),
     "estimate.kinks.evaluate": lambda: examine(WRONG_ABS, POINT, seed=0, points=[STEP]),
     "check.one_problem.observe": lambda: gradcheck(RELU, STEP, seed=0),
-    "jacobian.rounding.DerivativeAtPoints.add": lambda: examine(NARROW, SINGLE),
+    "jacobian.rounding.DerivativeAtPoints.extend": lambda: examine(NARROW, SINGLE),
     "check.double_precision.require_double": lambda: examine(NARROW, SINGLE),
     "check.double_precision.compare_low_precision": lambda: examine(NARROW, SINGLE),
     "check.mode_matrix.judge_here_or_nearby": lambda: examine(STEEP, POINT, modes=["R"]),
@@ -166,7 +166,7 @@ def test_a_mistake_in_adjudge_comes_through(place, error, monkeypatch):
 
 AFTERWARDS = {
     "estimate.directional.sample_at": (1, lambda: examine(WRONG, POINT, seed=0)),
-    "jacobian.rounding.DerivativeAtPoints.add": (2, lambda: examine(NARROW, SINGLE)),
+    "jacobian.rounding.DerivativeAtPoints.extend": (1, lambda: examine(NARROW, SINGLE)),
     "jacobian.rounding.DerivativeAtPoints.take": (1, lambda: crosscheck(SQUARE, POINT, ENGINES)),
     "check.one_point.problem_of": (1, two_points),
 }

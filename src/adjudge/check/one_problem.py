@@ -397,9 +397,9 @@ class _Case:
         found = set[str]()
         for finding in self.found.findings:
             detail = finding.detail
-            noise = isinstance(detail, Unrepeatable) and not (finding.note or detail.reordered)
-            if noise and detail.rule is not None:
-                found.add(finding.mode)
+            if isinstance(detail, Unrepeatable) and detail.rule is not None:
+                noise = not (finding.note or detail.reordered)
+                found |= {finding.mode} if noise else set()
         return found
 
     def _leave_out_what_noise_makes(self) -> None:

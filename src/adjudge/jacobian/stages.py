@@ -25,6 +25,7 @@ from adjudge.constants import (
     COARSE_EPS,
     FAR_LARGER,
     FAR_STEP,
+    FAST_PART,
     FEWEST_WEIGHED,
     GROSS_AFTER_EXTRAPOLATION,
     GROSS_AFTER_LADDER,
@@ -40,6 +41,8 @@ from adjudge.constants import (
     PLAIN_TOLERANCES,
     REFERENCE_DISTANCES,
     RESIDUE_DISTANCES,
+    SAWTOOTH_FACTOR,
+    SAWTOOTH_PART,
     SCATTERED_PART,
     SHORTER_STEPS,
     SHRUNK_JUMP,
@@ -62,7 +65,7 @@ from adjudge.estimate import (
     sample_at,
 )
 from adjudge.findings import Scheme
-from adjudge.floats import EPS, Vector, scale
+from adjudge.floats import EPS, Vector, norm, scale
 from adjudge.jacobian.column import ColumnBlock, Columns, ModeComparison, RowKind
 from adjudge.jacobian.comparison import Comparison, Tally, decide
 from adjudge.jacobian.groups import halves
@@ -594,14 +597,17 @@ class ThreeSteps(Stage):
         narrow = columns.tolerance.eps > COARSE_EPS
         if narrow or found.from_reference or found.one_sided:
             return False
-        return trial.fails > 0 and trial.off_by(PLAIN_TOLERANCES)
+        if trial.fails == 0 or not trial.off_by(PLAIN_TOLERANCES):
+            return False
+        return any(np.any(c.fails & ~_fast(c, found.relative)) for _, c, _ in trial.compared)
 
     def apply(self, trial: Trial) -> Trial:
         found = trial.along(Effort.THREE_STEPS)
         if not found.ladders:
             return trial
         compared = list(trial.columns.comparisons(found, trial.block, trial.pushed, final=True))
-        plain = [_beyond_doubt(comparison) for _, comparison, _ in compared]
+        fast = [_fast(comparison, found.relative) for _, comparison, _ in trial.compared]
+        plain = [_beyond_doubt(c) & ~mask for (_, c, _), mask in zip(compared, fast, strict=True)]
         if not any(map(np.any, plain)) or _longer_step_disagrees(trial.columns, found, compared):
             return trial
         if _rounds_to_sixteen_bits(trial.columns):
@@ -654,6 +660,14 @@ def _rounds_to_sixteen_bits(columns: Columns) -> bool:
     if base.coarsest_eps > DOUBLE or problem.narrowest_eps <= EPS["float32"]:
         return False
     return dtype_inside(problem, base) is not None
+
+
+def _fast(comparison: Comparison, relative: float) -> NDArray[np.bool_]:
+    """Marks the entries whose automatic value would move f by a good part of itself over a step of
+    that part of x, so that the step may be too long.
+    """
+    moves = np.abs(comparison.automatic) * relative > FAST_PART * comparison.scales.secant
+    return np.asarray(moves & np.isfinite(comparison.automatic))
 
 
 def _beyond_doubt(comparison: Comparison) -> NDArray[np.bool_]:
@@ -730,7 +744,7 @@ class ShorterSteps(Stage):
         again = list(trial.columns.comparisons(finest, trial.block, trial.pushed, final=True))
         if not all(map(_decides_more, again, trial.compared)):
             return trial
-        if _stands_on_steps(trial, again):
+        if not _is_motion(trial, finest) or _stands_on_steps(trial, again):
             return trial
         doubted = _doubted_outputs(trial.columns, trial.compared)
         if _jumps_beside(trial.columns, finest, doubted):
@@ -749,6 +763,22 @@ def _stops(trial: Trial, finest: Column) -> bool:
     if kink is not None and np.any(kink[moved] != 0):
         return True
     return any(bool(np.any(sample.slope[moved] == 0)) for sample in after[len(before) :])
+
+
+def _is_motion(trial: Trial, finest: Column) -> bool:
+    """Returns whether the slope over shorter steps is that of f.
+
+    Where a value is rounded on the way (`1 - cos x`) and used with others, f is smooth between two
+    roundings, and has the slope of the teeth of a saw. These are far steeper than longer steps
+    show, and f hardly moves over them.
+    """
+    doubted, samples = _doubted_outputs(trial.columns, trial.compared), trial.column.ladders[0]
+    base = trial.columns.base
+    steep = norm(finest.estimate.value[doubted])
+    seen = max(float(norm(sample.slope[doubted])) for sample in samples)
+    moves = max(float(norm((sample.plus - sample.minus)[doubted])) for sample in samples)
+    size = norm(base.magnitude(base.values)[doubted])
+    return bool(steep <= SAWTOOTH_FACTOR * seen or moves >= SAWTOOTH_PART * size)
 
 
 def _jumps_beside(columns: Columns, found: Column, doubted: NDArray[np.bool_]) -> bool:
