@@ -712,7 +712,8 @@ size, some per cent where tolerances are. Where a formula that passes was judged
 precision, this many further pairs of probes have to agree as well. The value is ours."""
 NATIVE_PROBES = 8
 """In sixteen bits differences are off by up to a tenth, and a missing term hides along one tangent
-in five. This number stands in for `WIDER_PROBES` there. The value is ours."""
+in five; in float32 what normalises 8000 numbers hides along one in two or three. This number stands
+in for `WIDER_PROBES` where f does not run in double precision. The value is ours."""
 COARSE_RESOLUTION = 0.1
 """Agreement to a quarter of the derivative accepts a missing term as readily as a right rule. A
 check that resolved less than this part is INCONCLUSIVE. The value is ours."""

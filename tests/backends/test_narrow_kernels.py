@@ -181,6 +181,24 @@ def test_a_kernel_that_takes_no_float64_is_judged_in_float32(name):
         assert right.resolution < 0.05
 
 
+@pytest.mark.parametrize("compiled", [False, True], ids=["casts", "takes no float64"])
+def test_a_missing_term_of_many_numbers_fails_in_float32(compiled):
+    """It is a hundredth of the gradient, and hid along every third tangent."""
+
+    def judged(whole, seed):
+        rule = kernel("rms norm", whole)
+
+        def single(x):
+            if compiled and x.dtype is torch.float64:
+                raise RuntimeError("not implemented for 'Double'")
+            return rule(x)
+
+        return examine(single, point(torch.float32, 1, 8192), seed=seed).verdict
+
+    assert {judged(1.0, seed) for seed in SEEDS[::5]} == {Verdict.PASS}
+    assert {judged(0.0, seed) for seed in SEEDS[::2]} == {Verdict.FAIL}
+
+
 @pytest.mark.parametrize("name", ["rms norm", "softmax", "gelu"])
 def test_agreement_to_a_fifth_in_bfloat16_decides_nothing(name):
     """An output of bfloat16 in any precision, whose differences could not see a missing term."""

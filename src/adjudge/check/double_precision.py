@@ -241,8 +241,7 @@ def judge_in_double(
             if not double.narrows(error.detail):
                 double.refused = error.detail
     outcome = judge_here_or_nearby(base, settings, provenance)
-    if base.coarsest_eps > COARSE_EPS:
-        outcome = with_more_probes(outcome, base, settings, provenance, NATIVE_PROBES)
+    outcome = with_more_probes(outcome, base, settings, provenance, NATIVE_PROBES)
     if outcome.verdict is Verdict.PASS or _agrees_coarsely(outcome):
         return outcome
     # before anything else is blamed: f may cast to less than its inputs have
@@ -302,7 +301,8 @@ def _formula(
     composition: Composition, double: DoublePrecision, base: Base, base64: Base, asked: Settings
 ) -> Judgement | None:
     """Judges f in double precision by differences, or in single where it computes in that inside;
-    `None` where it computes with less, or the caller's dtype is no narrower than single.
+    `None` where it computes with less, or where the caller's dtype is single and that was not seen
+    by the values of f.
     """
 
     def provenance() -> str:
@@ -311,6 +311,9 @@ def _formula(
     formula, seed = judge_here_or_nearby(base64, asked, provenance, judge_differences), asked.seed
     right, single = formula.verdict is Verdict.PASS, formula.tolerance.eps > EPS["float64"]
     coarse = base.coarsest_eps > COARSE_EPS
+    if not coarse and formula.tolerance.eps == EPS["float32"]:
+        double.precision = "float32"  # as sharp as it is for float64 with float32 inside
+        return with_more_probes(formula, base64, asked, provenance, WIDER_PROBES)
     if coarse and not right and stands_still(base64, seed):
         return None
     inside = None if right else dtype_inside(base64.problem, base64)
