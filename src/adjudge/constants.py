@@ -759,6 +759,10 @@ left. The value is ours."""
 LARGE_PROBES_NARROW = 2.0**3
 """In float16 a probe that is a million times as large overflows, and shows nothing of a clip. The
 second probe is the first one times this, since float16 ends at 65504. The value is ours."""
+SMALL_NARROW_PROBES = 2.0**-10
+"""What a right derivative in a narrow dtype loses by the size of its probe would count as an error
+of its formula. Before it does, probes of this size are tried, for which a rule that loses in
+proportion has a thousandth of the rounding. The value is ours."""
 MAP_OF_ZERO_UNITS = 64
 """A linear map is zero at zero, and a rule in which terms cancel leaves their rounding there. It
 may leave this many units of rounding of such terms. The value is ours and has no derivation."""
