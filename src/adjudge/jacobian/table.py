@@ -1006,10 +1006,13 @@ def undetectable(
 def _doubt_of_separate(trial: Trial, examined: Examined) -> Doubt:
     """Returns the doubt about entries that were taken out of a larger column. What agrees without
     being sharp is left as it is, as a part of the whole; so is what disagrees after enough columns
-    of which ladders have shown nothing.
+    of which ladders have shown nothing. Outputs by themselves, whose sum may cancel by chance, are
+    looked into where their error bar would hide what is wrong.
     """
     if trial.column.from_reference:
         return Doubt.DISAGREES
     agrees = all(bool(np.all(comparison.agrees)) for _, comparison, _ in trial.compared)
+    if trial.columns.base.alone:
+        agrees &= not any(bool(np.any(c.coarse)) for _, c, _ in trial.compared)
     enough = examined.unseen >= LADDER_COLUMNS
     return Doubt.NONE if agrees or enough or trial.agrees_clearly else Doubt.DISAGREES

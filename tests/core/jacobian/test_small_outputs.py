@@ -185,6 +185,28 @@ def test_one_small_output_among_many_large_ones_is_found(seed):
     assert examine(function.rule(-1.0, "R"), function.x, seed=seed).verdict is Verdict.FAIL
 
 
+ALIKE = Function(
+    "values alike",
+    lambda x: np.concatenate([1 + x, 1 + 1e-9 * np.sin(x)]),
+    lambda x: np.concatenate([np.eye(x.size), np.diag(1e-9 * np.cos(x))]),
+    np.arange(10) >= 5,
+)
+
+
+@pytest.mark.parametrize("mode", ["projected", "full"])
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.PASS), (0.0, Verdict.FAIL)])
+def test_what_two_evaluations_hardly_show_is_decided_by_a_ladder(factor, verdict, mode):
+    for seed in SEEDS:
+        assert judged(ALIKE, factor, np.float64, "R", mode, seed).verdict is verdict, seed
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_error_of_one_percent_in_what_they_hardly_show_fails(seed):
+    report = judged(ALIKE, 1.01, np.float64, "R", "projected", seed)
+
+    assert report.verdict is Verdict.FAIL
+
+
 LOST = {
     "a sum that cancels": (lambda x: (x + 1e10) - 1e10 - x, lambda x: 0 * x),
     "a cosine next to 1": (lambda x: 1 - np.cos(1e-4 * x), lambda x: 1e-4 * np.sin(1e-4 * x)),
