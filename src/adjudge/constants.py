@@ -42,10 +42,10 @@ NARROWER_BAR = 4
 """Shorter steps drown in the noise of f, where two of them agree by chance. They are kept if the
 error bar of what still fails is this many times narrower with them. The value is ours."""
 FAST_PART = 1 / 8
-"""Where f moves as fast as the rule says, three steps that are too long agree on a slope of nearly
-zero, and a right rule of `sin(1e6 x)` failed. They prove no error of a derivative that would move f
-by more than this part of itself over the shortest of them. The value is ours: it is an eighth of a
-period at most."""
+"""Where f moves as fast as the rule says, three steps that are too long agree on another slope, and
+a right rule of a system of condition 1e8 failed. They prove no error of a derivative that would
+move f by more than this part of itself over the shortest of them. The value is ours: it is an
+eighth of a period at most."""
 SECOND_LADDER_FACTOR = 1.4
 """Values may be rounded to multiples of a power of two, as the steps are, and a second ladder at
 powers of two would show no rounding. Its steps are those of the first times this factor, which is

@@ -265,3 +265,17 @@ def test_shorter_steps_over_which_an_output_stands_still_hide_no_error():
     verdicts = [examine(off(by), x, seed=7, mode="projected").verdict for by in (0.0, 1e-6)]
 
     assert [Verdict.PASS, Verdict.FAIL] == verdicts
+
+
+def test_three_steps_that_are_too_long_for_a_system_accuse_no_right_rule():
+    random = np.random.default_rng(10)
+    for condition in (3, 4, 6, 8):
+        left, right = (np.linalg.qr(random.normal(size=(5, 5)))[0] for _ in range(2))
+        x, b = left @ np.diag(np.logspace(0, -condition, 5)) @ right, random.normal(size=5)
+
+    def vjp(a, w):
+        return -np.outer(np.linalg.solve(a.T, w), np.linalg.solve(a, b))
+
+    report = examine(ByHand(lambda a: np.linalg.solve(a, b), vjp=vjp), x, seed=10, mode="full")
+
+    assert report.verdict is not Verdict.FAIL, report
