@@ -670,14 +670,6 @@ def _fast(comparison: Comparison, relative: float) -> NDArray[np.bool_]:
     return np.asarray(moves & np.isfinite(comparison.automatic))
 
 
-def _fast(comparison: Comparison, relative: float) -> NDArray[np.bool_]:
-    """Marks the entries whose automatic value would move f by a good part of itself over a step of
-    that part of x, so that the step may be too long.
-    """
-    moves = np.abs(comparison.automatic) * relative > FAST_PART * comparison.scales.secant
-    return np.asarray(moves & np.isfinite(comparison.automatic))
-
-
 def _beyond_doubt(comparison: Comparison) -> NDArray[np.bool_]:
     """Marks what fails beyond doubt."""
     far = comparison.difference > BEYOND_DOUBT * comparison.error
