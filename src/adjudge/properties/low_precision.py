@@ -307,10 +307,15 @@ class _LowPrecision:
         scaled and squared the more often the larger the cotangent is, and each square rounds to one
         side. A wrong formula is wrong for probes of any size. Ours.
         """
-        if self.size < 1:
+        # In sixteen bits what is wrong by little may not show for other probes either.
+        if self.size < 1 or self.eps > COARSE_EPS:
             return False
         small = _LowPrecision(self.low, self.high, self.letter, self.seed, SMALL_NARROW_PROBES)
-        return not small.judged().wrong
+        x = self.low.problem
+        points = [x.origin, *points_within_rounding(x, self.seed, eps=self.eps)]
+        found = small.sides.apart(small._pair(points, from_x=True))
+        biased = np.abs(np.mean(found.biases, axis=(0, 1))) > self.few
+        return not (found.suspects(WRONG_FACTOR).size or np.any(biased))
 
     # -- a whole leaf
 
