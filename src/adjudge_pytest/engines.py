@@ -17,8 +17,21 @@ from adjudge.errors import BackendNotInstalledError, NotSupportedError
 
 
 def selected(named: Iterable[str]) -> list[str]:
-    """The engines of the fixture: those named, else all that can differentiate a function."""
-    return list(named) or registry.differentiating()
+    """The engines of the fixture: those named, else all that are installed and can differentiate a
+    function. A skipped test for each other engine that exists would hide what was skipped for a
+    reason of its own.
+    """
+    return list(named) or [name for name in registry.differentiating() if installed(name)]
+
+
+def absent() -> list[str]:
+    """The engines that are not installed, and can differentiate a function."""
+    return [name for name in registry.differentiating() if not installed(name)]
+
+
+def installed(name: str) -> bool:
+    """Whether the engine can be imported, which is not tried."""
+    return sys.modules.get(name) is not None or importlib.util.find_spec(name) is not None
 
 
 def unknown(name: str) -> str | None:
@@ -136,5 +149,4 @@ def in_words(name: str, devices: tuple[str, ...] = ()) -> str:
             return f"{name} {importlib.metadata.version(distribution)}"
         except importlib.metadata.PackageNotFoundError:
             continue
-    found = name in sys.modules or importlib.util.find_spec(name)
-    return f"{name} (version unknown)" if found else f"{name} (absent)"
+    return f"{name} (version unknown)" if installed(name) else f"{name} (absent)"

@@ -13,7 +13,7 @@ def header(run: Run) -> str:
     """The engines that were named, or that take part on the device that was, with versions and
     devices.
     """
-    from adjudge_pytest import engines  # imports adjudge, which the end of a run does not need
+    from adjudge_pytest import engines  # imports adjudge, which few runs need
 
     settings = run.settings
     words = [
@@ -26,10 +26,18 @@ def header(run: Run) -> str:
 
 
 def lines(run: Run) -> list[str]:
-    """Comparisons by engine: the required ones first, then by name."""
+    """Comparisons by engine: the required ones first, then by name; and, where no engine was named,
+    those that took no part.
+    """
     required = run.settings.required
     names = [*required, *sorted(name for name in run.totals if name not in required)]
-    return [f"adjudge: {name}{run.totals.of(name)}" for name in names]
+    told = [f"adjudge: {name}{run.totals.of(name)}" for name in names]
+    if names and not run.settings.named:
+        from adjudge_pytest import engines  # imports adjudge, which few runs need
+
+        if absent := engines.absent():
+            told.append(f"adjudge: not installed: {', '.join(absent)}")
+    return told
 
 
 def complaints(run: Run) -> list[str]:

@@ -21,6 +21,7 @@ STRICT = ("--strict-markers", "--strict-config", "-rA")
 
 # A run in this process drops what it imports, and NumPy's arrays have to stay who they are.
 importlib.import_module("array_api_strict")
+importlib.import_module("numpy.fft")  # its extension is loaded once in a process, or raises
 importlib.import_module("adjudge_pytest.files")
 importlib.import_module("adjudge_pytest.fixture")
 importlib.import_module("adjudge_pytest.outcome")

@@ -56,6 +56,17 @@ def test_an_engine_that_is_missing_and_not_required_is_skipped(run, pytester):
     )
 
 
+@hides
+@pytest.mark.backend("torch")
+def test_an_engine_that_is_missing_and_not_named_takes_no_part_and_is_told(run, pytester):
+    pytester.makeconftest(HIDDEN)
+
+    result = run(RIGHT, "-v", engines=None, apart=True)
+
+    result.stdout.fnmatch_lines(["*test_square[[]torch]*", "adjudge: not installed: *jax*"])
+    result.stdout.no_fnmatch_line("*test_square[[]jax]*")
+
+
 def test_an_engine_that_holds_no_array_is_missing(run, pytester):
     pytester.makeconftest(
         """

@@ -120,7 +120,7 @@ class LinearRule:
         which of the two is at fault.
         """
         checks, apply = self.checks, self.apply
-        factor = self._factor(first)
+        factor = self._factor(u, first)
         checks.compared += first.size
         scaled = None
         if self.apply_turned is not None:
@@ -199,13 +199,17 @@ class LinearRule:
         note = isinstance(self.checks.problem.backend, HandBackend)
         return Finding(Status.RAISED, self.mode, "", detail, remedy, note=note, cause=error)
 
-    def _factor(self, first: Vector) -> float:
-        """Returns the factor of the second probe: large, and far from where the dtype overflows."""
+    def _factor(self, u: Vector, first: Vector) -> float:
+        """Returns the factor of the second probe: large, and far from where the dtype overflows.
+
+        The probe counts as well as its image: where that is zero, a probe that overflows would
+        make NaN of it.
+        """
         # Code in float64 may compute in float32 inside.
         largest = FORMATS["float32"].largest
         if not self.image.double:
             largest = min(leaf.huge for leaf in self.image.leaves)
-        size = float(np.maximum.reduce(np.abs(first), initial=0.0))
+        size = float(np.max(np.abs(np.concatenate([u, first])), initial=0.0))
         for factor in (LARGE_PROBES, LARGE_PROBES_NARROW):
             if size * factor**2 < largest:
                 return factor
