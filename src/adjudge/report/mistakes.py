@@ -506,13 +506,15 @@ def _only_entry(pair: DerivativePair, x: Vector | None) -> str | None:
     if np.count_nonzero(pair.wrong) != 1 or np.count_nonzero(pair.informative) == 1:
         return None
     index = tuple(int(k) for k in np.argwhere(pair.wrong)[0])
-    a, r = (part[index].reshape(-1) for part in (pair.automatic, pair.reference))
+    a = pair.automatic[index].reshape(-1)
     if a.size > 1:
         ratio = ""
     elif pair.zero[index]:
         ratio = ", where the reference is zero"
     elif np.isfinite(a[0]):
-        ratio = f": it is {_number(a[0] / r[0])} times the reference" if a[0] else ": it is zero"
+        # Another factor would be that of a sum over outputs, beside which the finding shows the
+        # entry itself.
+        ratio = "" if a[0] else ": it is zero"
     else:
         ratio = f": it is {a[0]}"
     at = str(list(index))
