@@ -376,31 +376,32 @@ class _Case:
         """Returns whether two evaluations of f differ by more than rounding, and more than is
         allowed. All that follows would be measured on noise, so that this finding stands alone.
         """
-        found = self.found
-        for finding in found.findings:
+        found, noise = self.found, next(self._noise(of_rules=False), None)
+        if noise is None:
+            return False
+        measured = (Status.NONDETERMINISTIC, Status.INCONSISTENT, Status.NONLINEAR)
+        rest = [one for one in found.findings if one.status not in measured]
+        rest = [one for one in rest if not isinstance(one.detail, Disagreement)]
+        found.findings = [noise, *rest]
+        found.modes |= dict.fromkeys(self._modes, noise.verdict)
+        found.identities = self.identities.compared
+        return True
+
+    def _noise(self, *, of_rules: bool) -> Iterator[Finding]:
+        """Yields the findings that f, or a rule, has another value at each call, by more than an
+        order of additions makes and more than is allowed.
+        """
+        for finding in self.found.findings:
             detail = finding.detail
-            if not isinstance(detail, Unrepeatable) or detail.rule is not None:
+            if not isinstance(detail, Unrepeatable) or finding.note or detail.reordered:
                 continue
-            if not (finding.note or detail.reordered):
-                measured = (Status.NONDETERMINISTIC, Status.INCONSISTENT, Status.NONLINEAR)
-                rest = [one for one in found.findings if one.status not in measured]
-                rest = [one for one in rest if not isinstance(one.detail, Disagreement)]
-                found.findings = [finding, *rest]
-                found.modes |= dict.fromkeys(self._modes, finding.verdict)
-                found.identities = self.identities.compared
-                return True
-        return False
+            if (detail.rule is not None) is of_rules:
+                yield finding
 
     @property
     def _noisy_modes(self) -> set[str]:
         """The modes whose rule has another value at each call."""
-        found = set[str]()
-        for finding in self.found.findings:
-            detail = finding.detail
-            if isinstance(detail, Unrepeatable) and detail.rule is not None:
-                noise = not (finding.note or detail.reordered)
-                found |= {finding.mode} if noise else set()
-        return found
+        return {finding.mode for finding in self._noise(of_rules=True)}
 
     def _leave_out_what_noise_makes(self) -> None:
         """Leaves out the identities of a rule that has another value at each call: none holds."""

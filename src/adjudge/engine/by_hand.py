@@ -7,8 +7,6 @@ from contextlib import AbstractContextManager
 from difflib import get_close_matches
 from typing import Any, Never, Protocol
 
-import numpy as np
-
 from adjudge.engine.arrays import of_numbers
 from adjudge.engine.contract import (
     Arrays,
@@ -18,7 +16,7 @@ from adjudge.engine.contract import (
     OtherDerivatives,
     Pullback,
 )
-from adjudge.engine.jacobians import FORMS, Hessian, Jacobian, called, described, require_fit
+from adjudge.engine.jacobians import FORMS, Hessian, Jacobian, called, described
 from adjudge.errors import InputError, Source, running
 
 CLOSE_NAME = 0.5
@@ -238,13 +236,7 @@ class FlatByHand:
             args, kwargs = calls.arguments_for(x)
             cotangent = calls.cotangent(w)
             with calls.call_context(x):
-                try:
-                    if isinstance(vjp, np.ufunc):
-                        require_fit("vjp", vjp, rule, (*args, cotangent), kwargs)
-                    gradient = vjp(*args, cotangent, **kwargs)
-                except TypeError:
-                    require_fit("vjp", vjp, rule, (*args, cotangent), kwargs)
-                    raise
+                gradient = called("vjp", vjp, rule, (*args, cotangent), kwargs)
             return calls.gradients(gradient)
 
         return self(x), pull

@@ -428,10 +428,11 @@ class Report:
         if self.verdict is Verdict.FAIL:
             power = ""
         verdicts = "  ".join(f"{mode}: {verdict}" for mode, verdict in self.modes.items())
-        rows = table_of(self.ways, list(self.modes)) if self.ways else []
-        if self.ways and self.verdict is Verdict.PASS:
-            rows = [*rows, conclusion(self.modes)]
-        head = "\n".join([*rows, ""]) or f"{verdicts}   "
+        head = f"{verdicts}   "
+        if self.ways:  # the conclusion of what does not pass stands at the top
+            passes = self.verdict is Verdict.PASS
+            rows = self.matrix if passes else "\n".join(table_of(self.ways, list(self.modes)))
+            head = f"{rows}\n"
         deciding = ", ".join(
             f"{name} ({count.decided})" for name, count in self.stages.items() if count.decided
         )
