@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
@@ -159,6 +160,31 @@ def test_a_run_may_end_at_the_first_failure(plain):
     assert [one.name for one in report.results] == ["right", "wrong"]
     assert list(report.skipped) == ["raises", "jump", "right 0", "right 1", "right 2"]
     assert not report
+
+
+class Rule:
+    @classmethod
+    def apply(cls, x):
+        return x
+
+
+class Inherited(Rule):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        (np.sin, "sin"),
+        (np.ndarray.sum, "sum"),  # compiled, and qualified by what holds it
+        (partial(np.sin, dtype=float), "sin"),
+        (Inherited.apply, "Inherited.apply"),
+        (what_matters, "what_matters"),
+        (Rule(), "Rule"),
+    ],
+)
+def test_a_case_is_named_as_its_report_names_the_function(function, name):
+    assert Case(function, X).name == name
 
 
 def test_a_mapping_gives_cases_their_names():
