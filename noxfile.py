@@ -26,7 +26,6 @@ TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 TORCH_CUDA_INDEX = "https://download.pytorch.org/whl"
 TORCH_CUDA = [((13, 0), "cu130"), ((12, 8), "cu128"), ((12, 6), "cu126")]
 GPU_JSON = "benchmarks/gpu.json"
-AUTOGRAD = Path("examples/adapter-autograd")
 
 # torch is pinned to a build for 3.11; the lowest versions are older than the newer Pythons.
 LOCKED, LOWEST = "locked", "lowest"
@@ -104,7 +103,7 @@ def add_tests(python: str, cells: list[tuple[str, str]]) -> None:
             install_lowest(session, backend)
         else:
             install(session, backend, "test")
-        run_tests(session, backend)
+        run_tests(session, backend, "autograd")
 
 
 for python, cells in MATRIX.items():
@@ -115,7 +114,7 @@ for python, cells in MATRIX.items():
 def cross(session: nox.Session) -> None:
     """Runs the tests with every CPU engine in one environment, crosscheck among them."""
     install(session, *ENGINES, "test")
-    run_tests(session, *ENGINES)
+    run_tests(session, *ENGINES, "autograd")
 
 
 @nox.session(python=PYTHON, default=False)
@@ -138,15 +137,6 @@ def page(session: nox.Session) -> None:
     """Drives the page of a run in Chromium: apt-get install chromium chromium-driver."""
     install(session, "test", "browser")
     session.run("pytest", "tests/browser", *session.posargs)
-
-
-@nox.session(python=PYTHON, tags=["tests"])
-def adapter_autograd(session: nox.Session) -> None:
-    """Runs the tests of the third-party adapter, a distribution of its own."""
-    install(session, "test")
-    session.install("-c", "constraints.txt", "-e", f"./{AUTOGRAD}")
-    session.chdir(AUTOGRAD)
-    run_tests(session, "autograd")
 
 
 @nox.session(python="3.12", tags=["tests", "lucid"])

@@ -1,4 +1,4 @@
-"""PyTorch and JAX for test modules that are imported where one of them may be absent.
+"""Engines for test modules that are imported where one of them may be absent.
 
 `from frameworks import torch` gives `None` then, and every test that needs it is skipped by its
 mark. Nothing is imported before it is asked for.
@@ -7,7 +7,14 @@ mark. Nothing is imported before it is asked for.
 import importlib
 from typing import Any
 
-MODULES = {"torch": "torch", "jax": "jax", "jnp": "jax.numpy", "adjudge_torch": "adjudge_torch"}
+MODULES = {
+    "torch": "torch",
+    "jax": "jax",
+    "jnp": "jax.numpy",
+    "anp": "autograd.numpy",
+    "adjudge_autograd": "adjudge_autograd",
+    "adjudge_torch": "adjudge_torch",
+}
 
 
 def __getattr__(name: str) -> Any:

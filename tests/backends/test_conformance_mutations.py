@@ -15,10 +15,14 @@ from adjudge.conformance import FAULTS, FaultyBackend, checks
 from adjudge.engine.contract import ArrayInfo, replaced
 from adjudge.engine.registry import backend_named
 
-ENGINES = ("numpy", "array_api_strict", "torch", "jax")
-AUTOMATIC = ("torch", "jax")
+STATEFUL = ("torch", "jax")
+AUTOMATIC = (*STATEFUL, "autograd")
+ENGINES = ("numpy", "array_api_strict", *AUTOMATIC)
 DEVICES = ("array_api_strict", "jax")
-EXCUSED = {"torch": {"FF": "PyTorch's forward mode does not nest"}}
+EXCUSED = {
+    "torch": {"FF": "PyTorch's forward mode does not nest"},
+    "autograd": {"vmap": "autograd has no batching", "compile": "autograd has no compiler"},
+}
 
 
 OPEN = []
@@ -99,7 +103,7 @@ class MakeForgetsDevice(Mutation):
 class CopyIsNone(Mutation):
     """copy returns the array itself."""
 
-    engines = ("numpy", "array_api_strict", "torch")
+    engines = ("numpy", "array_api_strict", "torch", "autograd")
 
     def copy(self, array):
         return array
@@ -140,7 +144,7 @@ class ToHostLosesSigns(Mutation):
 class ToHostShares(Mutation):
     """to_host gives the array's own memory."""
 
-    engines = ("numpy",)
+    engines = ("numpy", "autograd")
 
     def to_host(self, array, like=None):
         host = original(self, "to_host")(array, like)
@@ -236,7 +240,7 @@ class TangentOfOtherSign(Mutation):
 class NoIsolation(Mutation):
     """isolation() does nothing."""
 
-    engines = AUTOMATIC
+    engines = STATEFUL
 
     def isolation(self, leaves):
         return contextlib.nullcontext()
@@ -245,7 +249,7 @@ class NoIsolation(Mutation):
 class IsolationWithoutFinally(Mutation):
     """isolation() restores nothing where an exception leaves it."""
 
-    engines = AUTOMATIC
+    engines = STATEFUL
 
     @contextlib.contextmanager
     def isolation(self, leaves):
@@ -393,7 +397,7 @@ class LacksByOtherError(Mutation):
 class VmapOfFirst(Mutation):
     """vmap repeats the first row."""
 
-    engines = AUTOMATIC
+    engines = STATEFUL
 
     def vmap(self, function):
         mapped = original(self, "vmap")(function)
@@ -410,7 +414,7 @@ class VmapOfFirst(Mutation):
 class CompilesAnother(Mutation):
     """The compiled function is another one."""
 
-    engines = AUTOMATIC
+    engines = STATEFUL
 
     def compile(self, function):
         return lambda *x: 2 * function(*x)

@@ -134,7 +134,7 @@ class PlainBackend(AutodiffBackend):
         raise InputError(
             f"the checked arrays are {self.name} arrays, and {self.name} has no derivatives",
             "pass the hand-written derivative: adjudge.ByHand(forward, vjp=backward); or pass "
-            "arrays of the framework that differentiates the function",
+            "arrays of the framework that differentiates the function, or its name: backend=",
         )
 
 
