@@ -29,9 +29,11 @@ from adjudge.engine import (
     Pullback,
     Refusals,
     Setting,
+    Trace,
     restored,
 )
 from adjudge_jax.recording import compilations, equations_of, recording
+from adjudge_jax.tracing import trace
 
 CONFIG: Any = jax.config
 """JAX's settings, whose attributes are made at run time."""
@@ -390,6 +392,13 @@ class JaxBackend(AutodiffBackend):
 
     def recording(self, f: FlatFunction, x: Arrays) -> FlatFunction | None:
         return recording(f, x)
+
+    def trace(self, f: FlatFunction, x: Arrays) -> Trace:
+        try:
+            return trace(f, x)
+        except jax.errors.JAXTypeError as error:  # the function needs numbers
+            said = str(error).partition("\n")[0]
+            raise self.lacks("recording what this function does (trace)", said) from error
 
     def vmap(self, function: Callable[[MaybeArrays], MaybeArrays]) -> Callable[..., MaybeArrays]:
         mapped: Callable[..., MaybeArrays] = jax.vmap(lambda *arrays: function(arrays))

@@ -105,14 +105,14 @@ def recording(f: FlatFunction, x: Arrays) -> FlatFunction | None:
             results = step.run(*(values[variable] for variable in step.inputs))
             values.update(zip(step.outputs, results, strict=True))
         return tuple(
-            _array(atom.val if isinstance(atom, jex.Literal) else values[atom])
+            as_array(atom.val if isinstance(atom, jex.Literal) else values[atom])
             for atom in jaxpr.outvars
         )
 
     return recorded
 
 
-def _array(value: Any) -> Array:
+def as_array(value: Any) -> Array:
     """Returns a value of a trace as an array of JAX; constants may be those of NumPy."""
     return value if isinstance(value, jax.Array) else jnp.asarray(value)
 
@@ -155,18 +155,24 @@ def _steps(jaxpr: Any) -> Iterator[_Step]:
             groups[-1].append(equation)
         else:
             groups.append([equation])
-    # The names that JAX before 0.5 keeps of all results fit no part of a trace.
-    unnamed = {} if hasattr(jaxpr.debug_info, "with_unknown_names") else {"debug_info": None}
     for k, group in enumerate(groups):
         made = dict.fromkeys(chain.from_iterable(equation.outvars for equation in group))
         inputs = [variable for variable in _read(group) if variable not in made]
         later = {*_variables(jaxpr.outvars), *_read(chain.from_iterable(groups[k + 1 :]))}
         outputs = [variable for variable in made if variable in later]
-        part = jex.ClosedJaxpr(
-            jaxpr.replace(constvars=[], invars=inputs, outvars=outputs, eqns=group, **unnamed), []
-        )
+        part = part_of(jaxpr, inputs, outputs, group)
         run = _program(part) if _is_control_flow(group[0]) else jex.jaxpr_as_fun(part)
         yield _Step(run, inputs, outputs)
+
+
+def part_of(
+    jaxpr: Any, inputs: Sequence[Any], outputs: Sequence[Any], equations: Sequence[Any]
+) -> Any:
+    """Returns some equations of a trace as a trace of their own."""
+    # The names that JAX before 0.5 keeps of all results fit no part of a trace.
+    unnamed = {} if hasattr(jaxpr.debug_info, "with_unknown_names") else {"debug_info": None}
+    replaced = {"constvars": [], "invars": inputs, "outvars": outputs, "eqns": equations}
+    return jex.ClosedJaxpr(jaxpr.replace(**replaced, **unnamed), [])
 
 
 def _is_control_flow(equation: Any) -> bool:
@@ -239,6 +245,17 @@ def _content(jaxpr: Any) -> Hashable:
     inputs = tuple(map(atom, (*jaxpr.constvars, *jaxpr.invars)))
     equations = tuple(map(equation_content, jaxpr.eqns))
     return len(jaxpr.constvars), inputs, equations, tuple(map(atom, jaxpr.outvars))
+
+
+def content_of(value: Any) -> Hashable:
+    """Returns a parameter of an equation, if it can be compared with others, or else its text."""
+    try:
+        _value(value)
+        hash(value)
+    except (_UnsharedError, TypeError):
+        return str(value)
+    shown: Hashable = str(value) if isinstance(value, jex.ClosedJaxpr | jex.Jaxpr) else value
+    return shown
 
 
 def _value(value: Any) -> Hashable:

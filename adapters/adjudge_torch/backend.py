@@ -25,6 +25,7 @@ from adjudge.engine import (
     Pullback,
     RecordingEnds,
     Refusals,
+    Trace,
     replaced,
 )
 from adjudge.errors import NotSupportedError
@@ -33,6 +34,7 @@ from adjudge_torch.arrays import TorchArrays
 from adjudge_torch.captured import edges, holding
 from adjudge_torch.environment import TorchEnvironment
 from adjudge_torch.module import buffers_of, function_class, functional_of
+from adjudge_torch.tracing import trace
 
 NESTED = "Nested forward mode AD"
 
@@ -194,6 +196,9 @@ class TorchBackend(_Torch):
             return self.arrays.zeros_for_absent(jv, y)
 
         return tangent_map
+
+    def trace(self, f: FlatFunction, x: Arrays) -> Trace:
+        return trace(f, tuple(map(_recording, x)), self.environment)
 
     def recording_ends(self, y: Arrays, x: Arrays) -> RecordingEnds | None:
         return captured.recording_ends(y, x)

@@ -2,6 +2,7 @@
 
 Its modules, each of which may import those above it:
 
+- `trace`: what a function did at a point, as a straight-line program.
 - `contract`: what an adapter implements: an engine with its arrays and its environment; the
   wrapper that changes one of these of another engine; and what several adapters need: settings
   that are put back, layouts that are kept.
@@ -65,12 +66,15 @@ from adjudge.engine.registry import (
     is_array_like,
     names,
 )
+from adjudge.engine.trace import INPUT, UNKNOWN, Operand, Place, Ref, Step, Trace, Value, place_of
 from adjudge.floats import EPS
 
 __all__ = [
     "DENSE",
     "EPS",
+    "INPUT",
     "UNDEFINED",
+    "UNKNOWN",
     "Array",
     "ArrayInfo",
     "ArrayOperations",
@@ -86,14 +90,20 @@ __all__ = [
     "HandBackend",
     "HostArray",
     "MaybeArrays",
+    "Operand",
     "OtherDerivatives",
+    "Place",
     "PlainArrays",
     "PlainBackend",
     "Precision",
     "Pullback",
     "RecordingEnds",
+    "Ref",
     "Refusals",
     "Setting",
+    "Step",
+    "Trace",
+    "Value",
     "WrappedBackend",
     "backend_named",
     "backend_of",
@@ -109,6 +119,7 @@ __all__ = [
     "misfit",
     "names",
     "of_numbers",
+    "place_of",
     "placed",
     "placed_tree",
     "registry",

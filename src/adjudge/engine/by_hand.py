@@ -17,6 +17,7 @@ from adjudge.engine.contract import (
     Pullback,
 )
 from adjudge.engine.jacobians import FORMS, Hessian, Jacobian, called, described
+from adjudge.engine.trace import INPUT, UNKNOWN, Place, Ref, Step, Trace
 from adjudge.errors import InputError, Source, running
 
 CLOSE_NAME = 0.5
@@ -350,6 +351,23 @@ class HandBackend(OtherDerivatives):
         if tangents is None:
             raise self.lacks("forward mode (jvp)", f"{f.rule!r} was given no jvp=")
         return y, self._shaped_as(y, tangents, "jvp", "output")
+
+    def trace(self, f: FlatFunction, x: Arrays) -> Trace:
+        """Returns a program of one step, which is the rule."""
+        assert isinstance(f, FlatByHand)
+        name, rule = next((n, one) for n, one in f.rule.given.items() if n != "forward")
+        code = getattr(rule, "__code__", None)
+        operands = tuple([Ref(INPUT, k) for k in range(len(x))])
+        step = Step(
+            name=repr(f.rule),
+            run=f,
+            operands=operands,
+            results=f(x),
+            custom=True,
+            rule=f"{name}={getattr(rule, '__name__', rule)}",
+            rule_place=Place(code.co_filename, code.co_firstlineno) if code else UNKNOWN,
+        )
+        return Trace(x, [step], tuple([Ref(0, k) for k in range(len(step.results))]))
 
     def vjp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:
         assert isinstance(f, FlatByHand)

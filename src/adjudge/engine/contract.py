@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple, Self, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from adjudge.engine.trace import Trace
 from adjudge.errors import NotSupportedError
 
 Array: TypeAlias = Any
@@ -501,6 +502,14 @@ class AutodiffBackend(ABC):
         """
         return None
 
+    def trace(self, f: FlatFunction, x: Arrays) -> Trace:
+        """Returns what `f` does at `x` as a straight-line program.
+
+        `f` is called once; arrays, hooks and settings are as that call leaves them, also where it
+        raises. Raises `NotSupportedError` by default, and for a function that cannot be recorded.
+        """
+        raise self.lacks("recording what a function does (trace)")
+
     def ways(self) -> Sequence[AutodiffBackend]:
         """Returns the engine taking the same derivatives in other ways, whose errors may differ."""
         return ()
@@ -676,6 +685,9 @@ class WrappedBackend(OtherDerivatives):
 
     def recording(self, f: FlatFunction, x: Arrays) -> FlatFunction | None:
         return self.inner.recording(f, x)
+
+    def trace(self, f: FlatFunction, x: Arrays) -> Trace:
+        return self.inner.trace(f, x)
 
     def functional(self, f: object) -> Functional | None:
         return self.inner.functional(f)

@@ -1,0 +1,262 @@
+"""What a function did at a point, as a straight-line program: the trace of JAX, run equation by
+equation.
+
+Compiled and rematerialised functions are walked into. Loops and branches are run with the values at
+hand, so that the program has a step for each operation of each iteration. The call of a function
+with a custom derivative is one step, whose derivative is the custom one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.extend.core as jex
+import jax.numpy as jnp
+
+from adjudge.engine import INPUT, Arrays, FlatFunction, Operand, Place, Ref, Step, Trace, place_of
+from adjudge_jax.recording import as_array, content_of, part_of
+
+ENGINE = str(Path(jax.__file__).parent)
+
+CUSTOM = ("custom_vjp_call", "custom_vjp_call_jaxpr", "custom_jvp_call")
+"""The names of the primitives that stand for a function with a custom derivative (0.4.36 on)."""
+
+MOST_STEPS = 5000
+"""A loop that has run so many steps becomes one step. Without a limit, a loop of a million
+iterations would fill the memory with its values. The value is ours."""
+
+
+def trace(f: FlatFunction, x: Arrays) -> Trace:
+    """Contract: see `AutodiffBackend.trace`."""
+    closed = jax.make_jaxpr(lambda *leaves: f(leaves))(*x)
+    walk = _Walk()
+    inputs = [_Known(Ref(INPUT, k), leaf) for k, leaf in enumerate(x)]
+    outputs = walk.through(closed, inputs, Place(), "")
+    return Trace(x, walk.steps, tuple([one.operand for one in outputs]))
+
+
+class _Known(NamedTuple):
+    """A value of the program, and what stands for it there."""
+
+    operand: Operand
+    value: Any
+
+
+_Atoms: TypeAlias = Sequence[_Known]
+
+
+class _TooLongError(Exception):
+    """A loop has run more than `MOST_STEPS` steps."""
+
+
+class _Walk:
+    """The steps of a program, as they are found."""
+
+    def __init__(self) -> None:
+        """There are no steps at first."""
+        self.steps: list[Step] = []
+        self._runs: dict[int, tuple[Any, FlatFunction]] = {}
+        """The function of each equation by its `id`, with the equation, so that it stays alive."""
+
+    def through(self, closed: Any, inputs: _Atoms, outer: Place, scope: str) -> list[_Known]:
+        """Runs a trace on `inputs`, and returns its outputs.
+
+        `outer` is the place of the equation around it, which holds where the user has no line in
+        it, and `scope` the named scopes around it.
+        """
+        jaxpr = closed.jaxpr
+        known = dict(zip(jaxpr.invars, inputs, strict=True))
+        for variable, value in zip(jaxpr.constvars, closed.consts, strict=True):
+            known[variable] = _constant(value)
+        read = {*_variables(jaxpr.outvars)}
+        for equation in jaxpr.eqns:
+            read.update(_variables(equation.invars))
+        for equation in jaxpr.eqns:
+            outputs = [variable for variable in equation.outvars if variable in read]
+            if not outputs:
+                continue
+            operands = [
+                _constant(a.val) if isinstance(a, jex.Literal) else known[a]
+                for a in equation.invars
+            ]
+            place, inside = _stands_at(equation, outer), _joined(scope, equation)
+            results = self._walked_into(equation, operands, place, inside)
+            if results is None:
+                if id(equation) not in self._runs:
+                    self._runs[id(equation)] = equation, _run_of(equation, jaxpr, outputs)
+                run = self._runs[id(equation)][1]
+                results = self._add(
+                    run=run, operands=operands, place=place, module=inside, **_about(equation)
+                )
+                known.update(zip(outputs, results, strict=True))
+            else:
+                known.update(zip(equation.outvars, results, strict=True))
+        return [
+            _constant(atom.val) if isinstance(atom, jex.Literal) else known[atom]
+            for atom in jaxpr.outvars
+        ]
+
+    def _walked_into(
+        self, equation: Any, operands: _Atoms, place: Place, scope: str
+    ) -> list[_Known] | None:
+        """Returns the results of an equation that holds a trace, from the steps of that; `None`
+        where it is one step.
+        """
+        name, params = equation.primitive.name, equation.params
+        control = {"scan": self._scan, "while": self._while, "cond": self._cond}.get(name)
+        if control is not None:
+            start = len(self.steps)
+            try:
+                return control(params, operands, place, scope)
+            except _TooLongError:
+                del self.steps[start:]
+                return None
+        called = None if name in CUSTOM else params.get("jaxpr", params.get("call_jaxpr"))
+        if isinstance(called, jex.Jaxpr):  # rematerialised
+            called = jex.ClosedJaxpr(called, [])
+        if isinstance(called, jex.ClosedJaxpr):
+            return self.through(called, operands, place, scope)
+        return None
+
+    # ---------------------------------------------------------------- control flow
+
+    def _scan(
+        self, params: Mapping[str, Any], operands: _Atoms, place: Place, scope: str
+    ) -> list[_Known]:
+        constants, carried = params["num_consts"], params["num_consts"] + params["num_carry"]
+        carry, stacked = list(operands[constants:carried]), operands[carried:]
+        order: Sequence[int] = range(params["length"])
+        rows: dict[int, list[_Known]] = {}
+        start = len(self.steps)
+        for k in reversed(order) if params["reverse"] else order:
+            slices = [self._row(one, k, place, scope) for one in stacked]
+            inputs = [*operands[:constants], *carry, *slices]
+            results = self.through(params["jaxpr"], inputs, place, scope)
+            carry, rows[k] = results[: params["num_carry"]], results[params["num_carry"] :]
+            self._within_limit(start)
+        columns = zip(*(rows[k] for k in order), strict=True) if order else ()
+        return [*carry, *(self._stacked(column, place, scope) for column in columns)]
+
+    def _while(
+        self, params: Mapping[str, Any], operands: _Atoms, place: Place, scope: str
+    ) -> list[_Known]:
+        first = params["cond_nconsts"]
+        second = first + params["body_nconsts"]
+        carry = list(operands[second:])
+        goes_on = jex.jaxpr_as_fun(params["cond_jaxpr"])
+        start = len(self.steps)
+        while goes_on(*(one.value for one in (*operands[:first], *carry)))[0]:
+            inputs = [*operands[first:second], *carry]
+            carry = self.through(params["body_jaxpr"], inputs, place, scope)
+            self._within_limit(start)
+        return carry
+
+    def _cond(
+        self, params: Mapping[str, Any], operands: _Atoms, place: Place, scope: str
+    ) -> list[_Known]:
+        which = min(max(int(operands[0].value), 0), len(params["branches"]) - 1)
+        return self.through(params["branches"][which], operands[1:], place, scope)
+
+    def _within_limit(self, start: int) -> None:
+        if len(self.steps) - start > MOST_STEPS:
+            raise _TooLongError
+
+    def _row(self, stacked: _Known, k: int, place: Place, scope: str) -> _Known:
+        def run(operands: Arrays) -> Arrays:
+            return (jax.lax.index_in_dim(operands[0], k, keepdims=False),)
+
+        static = {"axis": 0, "index": k}
+        return self._add(
+            name="index_in_dim",
+            run=run,
+            operands=[stacked],
+            static=static,
+            place=place,
+            module=scope,
+        )[0]
+
+    def _stacked(self, column: _Atoms, place: Place, scope: str) -> _Known:
+        def run(operands: Arrays) -> Arrays:
+            return (jnp.stack(operands),)
+
+        return self._add(
+            name="stack", run=run, operands=column, static={"axis": 0}, place=place, module=scope
+        )[0]
+
+    def _add(self, *, run: FlatFunction, operands: _Atoms, **about: Any) -> list[_Known]:
+        """Runs a step. It is kept where it depends on the inputs, and its results are constants
+        where it does not.
+        """
+        results = run(tuple([one.value for one in operands]))
+        if not any(isinstance(one.operand, Ref) for one in operands):
+            return [_Known(result, result) for result in results]
+        self.steps.append(
+            Step(run=run, operands=tuple([o.operand for o in operands]), results=results, **about)
+        )
+        here = len(self.steps) - 1
+        return [_Known(Ref(here, k), result) for k, result in enumerate(results)]
+
+
+def _about(equation: Any) -> dict[str, Any]:
+    """Returns the name, the parameters and the rule of an equation that is one step."""
+    name, params = equation.primitive.name, equation.params
+    if name not in CUSTOM:
+        static = {key: content_of(value) for key, value in sorted(params.items())}
+        return {"name": name, "static": static}
+    traced = params.get("call_jaxpr", params.get("fun_jaxpr"))
+    function, where = _source(traced.jaxpr)
+    backward, at = _source(params.get("bwd"))
+    if not backward or backward == "<lambda>":
+        backward = f"the {'vjp' if 'bwd' in params else 'jvp'} of {function or name}"
+    return {
+        "name": function or name,
+        "static": {"function": str(traced)},
+        "custom": not where.file.startswith(ENGINE),
+        "rule": backward,
+        "rule_place": at if at.file else where,
+    }
+
+
+def _stands_at(equation: Any, outer: Place) -> Place:
+    """Returns the user's line of an equation; `outer` where there is none."""
+    traceback = equation.source_info.traceback
+    frames = [(frame.file_name, frame.line_num) for frame in traceback.frames] if traceback else []
+    place = place_of(frames, ENGINE)
+    return place if place.file else outer
+
+
+def _joined(scope: str, equation: Any) -> str:
+    return "/".join(filter(None, (scope, str(equation.source_info.name_stack))))
+
+
+def _constant(value: Any) -> _Known:
+    array = as_array(value)
+    return _Known(array, array)
+
+
+def _run_of(equation: Any, jaxpr: Any, outputs: Sequence[Any]) -> FlatFunction:
+    """Returns one equation of a trace as a function of all that it reads, constants included."""
+    places = {
+        atom: k for k, atom in enumerate(equation.invars) if not isinstance(atom, jex.Literal)
+    }
+    program = jex.jaxpr_as_fun(part_of(jaxpr, [*places], outputs, [equation]))
+
+    def run(operands: Arrays) -> Arrays:
+        return tuple(program(*(operands[k] for k in places.values())))
+
+    return run
+
+
+def _source(traced: Any) -> tuple[str, Place]:
+    """Returns the name of the function that was traced, and where it is defined."""
+    said = getattr(getattr(traced, "debug_info", None), "func_src_info", None) or ""
+    name, _, where = said.partition(" at ")
+    file, _, line = where.rpartition(":")
+    return name, Place(file, int(line)) if line.isdigit() else Place()
+
+
+def _variables(atoms: Sequence[Any]) -> Iterator[Any]:
+    return (atom for atom in atoms if not isinstance(atom, jex.Literal))

@@ -1,0 +1,404 @@
+"""What a function did at a point, as a straight-line program of the calls that users write.
+
+A call of `torch.sin`, `F.layer_norm` or a custom operator is one step, and what it calls in turn is
+part of it. So is a call of an `autograd.Function`, which no mode of PyTorch reports. A step that
+writes into a tensor gives its new value as a result, and views of that tensor get theirs by a step
+of their own.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import threading
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import optree
+import torch
+from torch.nn.modules.module import (
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
+from torch.overrides import TorchFunctionMode, resolve_name
+
+from adjudge.engine import (
+    INPUT,
+    UNKNOWN,
+    Arrays,
+    Environment,
+    FlatFunction,
+    Operand,
+    Place,
+    Ref,
+    Step,
+    Trace,
+    place_of,
+)
+
+ENGINE = str(Path(torch.__file__).parent)
+
+APPLIED: Any = torch.autograd.Function.__base__
+"""The class in which `Function.apply` looks up the call into C++, also where somebody has kept a
+reference to `apply`."""
+
+LEAVES_ARRAYS = ("item", "tolist", "numpy", "__float__", "__int__", "__bool__", "__array__")
+"""The methods that hand a value to Python; what is computed from it there is not recorded."""
+
+
+def trace(f: FlatFunction, x: Arrays, environment: Environment) -> Trace:
+    """Contract: see `AutodiffBackend.trace`. The leaves of `x` are marked for differentiation."""
+    recorder = _Recorder(x, environment)
+    with ExitStack() as stack:
+        stack.enter_context(_applications_seen_by(recorder))
+        stack.enter_context(_modules_seen_by(recorder))
+        stack.enter_context(recorder)
+        y = f(x)
+    return Trace(recorder.inputs, recorder.steps, tuple(map(recorder.operand, y)))
+
+
+class _Write(NamedTuple):
+    """A tensor that was written into, as it was afterwards."""
+
+    ref: Ref
+    tensor: torch.Tensor
+    version: int
+
+
+class _Recorder(TorchFunctionMode):
+    """The mode of PyTorch that sees the calls of a function, and keeps them as steps."""
+
+    def __init__(self, x: Arrays, environment: Environment) -> None:
+        """The tensors `x` are the inputs of the program."""
+        super().__init__()
+        self.inputs = tuple(map(_copied, x))
+        self.steps: list[Step] = []
+        self.modules: list[str] = []
+        """The paths of the modules that are running, the outermost first."""
+        self.names: dict[int, str] = {}
+        """The paths of the modules within the outermost one, by their `id`."""
+        self._environment = environment
+        self._known: dict[int, tuple[torch.Tensor, Ref, int]] = {}
+        """By its `id`, each tensor that depends on the inputs, what stands for it, and the version
+        of its memory at that time."""
+        self._constants: dict[int, tuple[torch.Tensor, int, torch.Tensor]] = {}
+        self._writes: dict[int, list[_Write]] = {}
+        """What was written into memory, by its address."""
+        self._inside = False
+        self._thread = threading.get_ident()
+        for k, leaf in enumerate(x):
+            self._know(leaf, Ref(INPUT, k))
+
+    # ---------------------------------------------------------------- what is seen
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Records a call of PyTorch. Inside of it this mode is off."""
+        name = _name_of(func)
+        if name is None:
+            return func(*args, **(kwargs or {}))
+        about: dict[str, Any] = {"name": name}
+        if getattr(func, "namespace", "aten") != "aten":
+            about |= {"custom": True, "rule": f"the backward pass of {name}"}
+        return self.call(func, func, tuple(args), dict(kwargs or {}), about)
+
+    def call(
+        self,
+        function: Callable[..., Any],
+        again: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        about: dict[str, Any],
+    ) -> Any:
+        """Returns what the function returns, and keeps a step where a tensor goes in that depends
+        on the inputs or is marked for differentiation.
+
+        `again` is the same function, as it is called in a replay.
+        """
+        here = not self._inside and self._thread == threading.get_ident()
+        if not here or _transformed():
+            return function(*args, **kwargs)
+        call_tree: Any = (args, kwargs)
+        leaves, spec = optree.tree_flatten(call_tree, none_is_leaf=True)
+        places = [k for k, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+        if not any(id(leaves[k]) in self._known or leaves[k].requires_grad for k in places):
+            return function(*args, **kwargs)
+        self._inside = True  # what runs from here on is part of this step
+        try:
+            return self._step(
+                partial(function, *args, **kwargs), again, leaves, spec, places, about
+            )
+        finally:
+            self._inside = False
+
+    def _step(
+        self,
+        run: Callable[[], Any],
+        again: Callable[..., Any],
+        leaves: Sequence[Any],
+        spec: Any,
+        places: Sequence[int],
+        about: dict[str, Any],
+    ) -> Any:
+        tensors = [leaves[k] for k in places]
+        operands = [self.operand(one) for one in tensors]
+        marked = _marked(operands, tensors)
+        versions = [one._version for one in tensors]
+        random = self._environment.random_state()
+        returned = run()
+        drew = self._environment.random_state() != random
+        written = [k for k, one in enumerate(tensors) if one._version != versions[k]]
+        results = _tensors_in(returned)
+        if not results and not written and about["name"].rpartition(".")[2] not in LEAVES_ARRAYS:
+            return returned  # a shape, a dtype
+        call = _Call(again, leaves, spec, places, written)
+        kept = [*results, *(tensors[k] for k in written)]
+        self.steps.append(
+            Step(
+                run=_replaying(call, self._environment, random) if drew else call,
+                operands=tuple(operands),
+                results=tuple(map(_copied, kept)),
+                static=_static(spec, leaves),
+                place=place_of(_stack(sys._getframe()), ENGINE),
+                module=self.modules[-1] if self.modules else "",
+                marked=marked,
+                **about,
+            )
+        )
+        for k, one in enumerate(kept):
+            ref = Ref(len(self.steps) - 1, k)
+            self._know(one, ref)
+            if k >= len(results):
+                write = _Write(ref, one.detach(), one._version)
+                self._writes.setdefault(_memory(one), []).append(write)
+        return returned
+
+    # ---------------------------------------------------------------- values
+
+    def operand(self, tensor: torch.Tensor) -> Operand:
+        """Returns what stands for a tensor in the program: a value where it does not depend on the
+        inputs.
+        """
+        if id(tensor) not in self._known:
+            if tensor.grad_fn is not None:
+                self._unseen(tensor)
+            elif tensor.requires_grad:
+                return tensor.detach()
+            else:
+                return self._constant(tensor)
+        _, ref, version = self._known[id(tensor)]
+        if tensor._version != version:
+            for write in self._writes.get(_memory(tensor), ()):
+                if write.version > version:
+                    ref = self._overlaid(tensor, ref, write)
+            self._know(tensor, ref)
+        return ref
+
+    def _constant(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Returns a copy of a tensor, which may be written into later; one for all its uses."""
+        kept = self._constants.get(id(tensor))
+        if kept is None or kept[1] != tensor._version:
+            kept = self._constants[id(tensor)] = tensor, tensor._version, _copied(tensor)
+        return kept[2]
+
+    def _know(self, tensor: torch.Tensor, ref: Ref) -> None:
+        self._known[id(tensor)] = tensor, ref, tensor._version
+
+    def _unseen(self, tensor: torch.Tensor) -> None:
+        """Adds a tensor that was computed where this mode sees nothing."""
+        reason = "was computed before, or by what cannot be recorded (a transform)"
+        name = str(tensor.grad_fn.name()) if tensor.grad_fn is not None else ""
+        self.steps.append(Step(name, _nothing, (), (_copied(tensor),), opaque=reason))
+        self._know(tensor, Ref(len(self.steps) - 1, 0))
+
+    def _overlaid(self, tensor: torch.Tensor, before: Ref, write: _Write) -> Ref:
+        """Adds the step by which a view has its value after its memory was written into through
+        another tensor.
+        """
+        old, new = _geometry(tensor), _geometry(write.tensor)
+        size, count = (
+            tensor.untyped_storage().nbytes() // tensor.element_size(),
+            write.tensor.numel(),
+        )
+        entry = torch.full((size,), -1, device=tensor.device).as_strided_scatter(
+            torch.arange(count, device=tensor.device).view(new[0]), *new
+        )
+        entry = entry.as_strided(*old)  # which entry of what was written each entry of the view is
+
+        def run(operands: Arrays) -> Arrays:
+            written = operands[1].reshape(-1)[entry.clamp(min=0)]
+            return (torch.where(entry >= 0, written, operands[0]),)
+
+        static = {"view": old, "written": new}
+        operands, result = (before, write.ref), (_copied(tensor),)
+        self.steps.append(Step("written through a view", run, operands, result, static))
+        return Ref(len(self.steps) - 1, 0)
+
+
+class _Call:
+    """A call that was seen, as a function of the tensors that went into it."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        leaves: Sequence[Any],
+        spec: Any,
+        places: Sequence[int],
+        written: Sequence[int],
+    ) -> None:
+        """The tensors stand at `places` among the leaves, and the call wrote into those that
+        `written` numbers. It is run again with gradients enabled or disabled as they are now.
+        """
+        self.function, self.spec, self.places, self.written = function, spec, places, written
+        self.recorded = torch.is_grad_enabled()
+        self.rest = [None if isinstance(one, torch.Tensor) else one for one in leaves]
+
+    def __call__(self, operands: Arrays) -> Arrays:
+        leaves = list(self.rest)
+        for k, (place, operand) in enumerate(zip(self.places, operands, strict=True)):
+            leaves[place] = operand.clone() if k in self.written else operand
+        args, kwargs = self.spec.unflatten(leaves)
+        if self.recorded:
+            returned = self.function(*args, **kwargs)
+        else:
+            with torch.no_grad():
+                returned = self.function(*args, **kwargs)
+        written = [leaves[self.places[k]] for k in self.written]
+        return (*_tensors_in(returned), *written)
+
+
+def _replaying(call: FlatFunction, environment: Environment, state: Hashable) -> FlatFunction:
+    """Returns a call that draws what it drew in the random state `state`, and puts the state back
+    that it finds.
+    """
+
+    def run(operands: Arrays) -> Arrays:
+        now = environment.random_state()
+        environment.set_random_state(state)
+        try:
+            return call(operands)
+        finally:
+            environment.set_random_state(now)
+
+    return run
+
+
+def _nothing(operands: Arrays) -> Arrays:
+    return operands
+
+
+def _tensors_in(returned: Any) -> list[torch.Tensor]:
+    leaves: list[Any] = optree.tree_leaves(returned)
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+def _copied(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().clone()
+
+
+def _marked(operands: Sequence[Operand], tensors: Sequence[torch.Tensor]) -> tuple[int, ...]:
+    pairs = enumerate(zip(operands, tensors, strict=True))
+    return tuple(k for k, (one, t) in pairs if not isinstance(one, Ref) and t.requires_grad)
+
+
+def _static(spec: Any, leaves: Sequence[Any]) -> dict[str, Hashable]:
+    """Returns the arguments of a call that are no tensors, by their places and keywords."""
+    paths = (".".join(map(str, path[1:])) for path in spec.paths())
+    pairs = zip(paths, leaves, strict=True)
+    return {path: _comparable(leaf) for path, leaf in pairs if not isinstance(leaf, torch.Tensor)}
+
+
+def _comparable(leaf: object) -> Hashable:
+    if leaf is None or isinstance(leaf, bool | int | float | complex | str | torch.dtype):
+        return leaf
+    return str(leaf)
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+def _geometry(tensor: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    return tuple(tensor.shape), tuple(tensor.stride()), int(tensor.storage_offset())
+
+
+def _transformed() -> bool:
+    """Returns whether a transform of `torch.func` is running, whose tensors stand for others."""
+    return bool(torch._C._are_functorch_transforms_active())  # as Function.apply asks
+
+
+@cache
+def _name_of(function: Any) -> str | None:
+    """Returns the name of what PyTorch calls: `torch.Tensor.add`; `None` where it has none."""
+    if getattr(function, "namespace", None) is not None:
+        return str(function)
+    name: str | None = resolve_name(function)
+    return name and name.removesuffix(".__get__")
+
+
+def _stack(frame: Any) -> Iterator[tuple[str, int]]:
+    """Yields the files and lines around a frame, the innermost first, without this file's."""
+    while frame is not None:
+        if frame.f_code.co_filename != __file__:
+            yield frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back
+
+
+# ---------------------------------------------------------------- what no mode sees
+
+
+@contextmanager
+def _applications_seen_by(recorder: _Recorder) -> Iterator[None]:
+    """Returns a context in which a call of an `autograd.Function` is one step."""
+
+    def apply(cls: Any, *args: Any) -> Any:
+        return recorder.call(super(APPLIED, cls).apply, cls.apply, args, {}, _rule_of(cls))
+
+    before = vars(APPLIED).get("apply")
+    APPLIED.apply = classmethod(apply)
+    try:
+        yield
+    finally:
+        if before is None:
+            del APPLIED.apply
+        else:
+            APPLIED.apply = before
+
+
+def _rule_of(cls: Any) -> dict[str, Any]:
+    """Returns the name of a custom function, and where its derivative is defined."""
+    backward = cls.backward if cls.backward is not torch.autograd.Function.backward else cls.vjp
+    code = getattr(inspect.unwrap(backward), "__code__", None)
+    return {
+        "name": f"{cls.__name__}.apply",
+        "custom": True,
+        "rule": f"{cls.__name__}.{backward.__name__}",
+        "rule_place": Place(code.co_filename, code.co_firstlineno) if code else UNKNOWN,
+    }
+
+
+@contextmanager
+def _modules_seen_by(recorder: _Recorder) -> Iterator[None]:
+    """Returns a context in which the recorder knows which module is running."""
+
+    def enter(module: torch.nn.Module, args: Any) -> None:
+        if not recorder.modules:
+            recorder.names = {id(one): name for name, one in module.named_modules()}
+        recorder.modules.append(recorder.names.get(id(module)) or type(module).__name__)
+
+    def leave(module: torch.nn.Module, args: Any, output: Any) -> None:
+        recorder.modules.pop()
+
+    handles = [
+        register_module_forward_pre_hook(enter),
+        register_module_forward_hook(leave, always_call=True),
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

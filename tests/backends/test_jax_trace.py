@@ -1,0 +1,164 @@
+"""What JAX does at a point, recorded as a straight-line program."""
+
+import sys
+
+import numpy as np
+import pytest
+
+jax = pytest.importorskip("jax")
+import jax.numpy as jnp  # noqa: E402
+from jax import lax  # noqa: E402
+
+from adjudge import NotSupportedError  # noqa: E402
+from adjudge.engine import INPUT, Place, Ref, backend_named  # noqa: E402
+
+THIS = __file__
+
+
+@pytest.fixture(autouse=True)
+def _double():
+    with backend_named("jax").environment.widening():
+        yield
+
+
+def next_line():
+    """The line below that of the caller."""
+    return Place(THIS, sys._getframe(1).f_lineno + 1)
+
+
+@jax.custom_vjp
+def sine(x):
+    return jnp.sin(x)
+
+
+def sine_backward(x, w):
+    return (w * jnp.cos(x),)
+
+
+sine.defvjp(lambda x: (sine(x), x), sine_backward)
+
+
+@jax.custom_jvp
+def cosine(x):
+    return jnp.cos(x)
+
+
+cosine.defjvp(lambda x, v: (cosine(*x), -jnp.sin(x[0]) * v[0]))
+
+
+def traced(f, *x):
+    return backend_named("jax").trace(lambda leaves: f(*leaves), x)
+
+
+def names(program):
+    return [step.name for step in program.steps]
+
+
+def test_each_operation_is_one_step_with_its_parameters():
+    program = traced(lambda x: (jnp.sum(x * 2.0, axis=1),), jnp.ones((2, 3)))
+
+    product, total = program.steps
+    assert (product.name, product.operands[0]) == ("mul", Ref(INPUT, 0))
+    assert float(product.operands[1]) == 2.0
+    assert (total.name, total.static["axes"]) == ("reduce_sum", (1,))
+    assert program.outputs == (Ref(1, 0),)
+
+
+def test_a_step_has_the_users_line_and_its_scope():
+    def f(x):
+        with jax.named_scope("block"):
+            f.place = next_line()
+            y = jnp.sin(x)
+        return (jnp.cos(y),)
+
+    first, second = traced(f, jnp.ones(3)).steps
+
+    assert (first.place, first.module) == (f.place, "block")
+    assert (second.place.file, second.module) == (THIS, "")
+
+
+def test_a_custom_rule_is_one_step_with_the_line_of_its_derivative():
+    first, second = traced(lambda x: (cosine(sine(x)),), jnp.ones(3)).steps
+
+    assert (first.name, first.custom, first.rule) == ("sine", True, "sine_backward")
+    assert first.rule_place == Place(THIS, sine_backward.__code__.co_firstlineno)
+    assert (second.name, second.custom, second.rule) == ("cosine", True, "the jvp of cosine")
+    assert second.rule_place.file == THIS
+
+
+def test_a_rule_of_the_engine_is_not_custom():
+    (step,) = traced(lambda x: (jax.nn.relu(x),), jnp.ones(3)).steps
+
+    assert (step.name, step.custom) == ("relu", False)
+
+
+def test_what_is_called_is_walked_into():
+    def f(x):
+        return (jax.checkpoint(lambda y: jnp.cos(sine(y)))(jax.jit(lambda y: sine(y) * 2)(x)),)
+
+    assert names(traced(f, jnp.ones(3))) == ["sine", "mul", "sine", "cos"]
+
+
+def test_loops_are_unrolled_and_branches_taken_with_the_values_at_hand():
+    def f(x):
+        def body(carry, factor):
+            return sine(carry) * factor, carry.sum()
+
+        y, sums = lax.scan(body, x, jnp.arange(1.0, 4.0))
+        y = lax.fori_loop(0, 2, lambda i, y: jnp.exp(y), y)
+        y = lax.while_loop(lambda y: y[0] < 100, lambda y: y * 3, y)
+        return lax.cond(x[0] > 0, jnp.tanh, jnp.sin, y), sums
+
+    program = traced(f, jnp.ones(2))
+
+    counted = {name: names(program).count(name) for name in names(program)}
+    assert (counted["sine"], counted["exp"], counted["tanh"], counted["stack"]) == (3, 2, 1, 1)
+    y = np.asarray(f(jnp.ones(2))[0])
+    outputs = program.outputs_of(program.inputs, program.replay(program.inputs))
+    np.testing.assert_allclose(outputs[0], y, rtol=1e-14)
+
+
+def test_a_long_loop_is_one_step(monkeypatch):
+    monkeypatch.setattr("adjudge_jax.tracing.MOST_STEPS", 10)
+
+    program = traced(
+        lambda x: (lax.scan(lambda c, t: (sine(c), None), x, None, 20)[0],), jnp.ones(2)
+    )
+
+    assert names(program) == ["scan"]
+
+
+def test_a_reversed_scan_runs_backwards():
+    def f(x):
+        return lax.scan(lambda c, t: (c * t, c), x[0], x, reverse=True)
+
+    x = jnp.array([2.0, 3.0, 5.0])
+
+    program = traced(f, x)
+
+    assert [
+        np.asarray(one).tolist() for one in program.outputs_of(program.inputs, program.recorded)
+    ] == [np.asarray(one).tolist() for one in f(x)]
+
+
+def test_a_program_has_the_values_and_the_gradient_of_the_function_at_another_point():
+    def f(x):
+        return (jnp.linalg.norm(jax.nn.softmax(sine(x) @ x.T)),)
+
+    x = jnp.arange(1.0, 7.0).reshape(2, 3) / 7
+    program = traced(f, x + 1)
+
+    def again(x):
+        return program.outputs_of((x,), program.replay((x,)))[0]
+
+    np.testing.assert_allclose(again(x), f(x)[0], rtol=1e-14)
+    np.testing.assert_allclose(jax.grad(again)(x), jax.grad(lambda x: f(x)[0])(x), rtol=1e-12)
+
+
+def test_what_does_not_depend_on_the_inputs_is_no_step():
+    assert names(traced(lambda x: (x + jnp.sin(jnp.ones(3)),), jnp.ones(3))) == ["add"]
+
+
+def test_a_function_that_needs_numbers_is_not_recorded_and_the_error_says_why():
+    with pytest.raises(NotSupportedError, match="Attempted boolean conversion"):
+        traced(lambda x: (x if x[0] > 0 else -x,), jnp.ones(3))
