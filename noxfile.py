@@ -139,6 +139,14 @@ def page(session: nox.Session) -> None:
     session.run("pytest", "tests/browser", *session.posargs)
 
 
+@nox.session(python="3.12", tags=["tests", "mlx"])
+def mlx(session: nox.Session) -> None:
+    """Runs the tests of the adapter of MLX, on the CPU."""
+    install(session, "mlx", "test")
+    paths = ("test_mlx.py", "test_conformance_mutations.py")
+    run_tests(session, "mlx", paths=tuple(f"tests/backends/{path}" for path in paths))
+
+
 @nox.session(python="3.12", tags=["tests", "lucid"])
 def lucid(session: nox.Session) -> None:
     """Runs the tests of the adapter of Lucid, which needs a newer Python; references are JAX's."""

@@ -11,6 +11,7 @@ MODULES = {
     "torch": "torch",
     "jax": "jax",
     "jnp": "jax.numpy",
+    "mx": "mlx.core",
     "anp": "autograd.numpy",
     "adjudge_autograd": "adjudge_autograd",
     "adjudge_torch": "adjudge_torch",

@@ -15,13 +15,14 @@ from adjudge.conformance import FAULTS, FaultyBackend, checks
 from adjudge.engine.contract import ArrayInfo, replaced
 from adjudge.engine.registry import backend_named
 
-STATEFUL = ("torch", "jax")
+STATEFUL = ("torch", "jax", "mlx")
 AUTOMATIC = (*STATEFUL, "autograd")
 ENGINES = ("numpy", "array_api_strict", *AUTOMATIC)
 DEVICES = ("array_api_strict", "jax")
 EXCUSED = {
     "torch": {"FF": "PyTorch's forward mode does not nest"},
     "autograd": {"vmap": "autograd has no batching", "compile": "autograd has no compiler"},
+    "mlx": {"linalg": "most of it has no derivative in MLX"},
 }
 
 
@@ -272,7 +273,7 @@ class IsolationSwallows(Mutation):
 class StateIsConstant(Mutation):
     """random_state() does not change when numbers are drawn."""
 
-    engines = ("torch",)
+    engines = ("torch", "mlx")
 
     def random_state(self):
         return 1
@@ -288,7 +289,7 @@ class StateIsNew(Mutation):
 class StateStays(Mutation):
     """set_random_state() does nothing."""
 
-    engines = ("torch",)
+    engines = ("torch", "mlx")
 
     def set_random_state(self, state):
         pass
@@ -484,6 +485,9 @@ def mutant(name, engine):
 
 
 def disturbances(engine):
+    if engine == "mlx":
+        mx = importlib.import_module("mlx.core")
+        return {"random numbers": (lambda: mx.random.uniform(), None)}
     if engine != "torch":
         return {}
     torch = importlib.import_module("torch")

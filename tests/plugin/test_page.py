@@ -7,7 +7,10 @@ import pytest
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "pytest.md"
 BLOCK = re.compile(r"```(python|text)\n(.*?)```", re.DOTALL)
-OPTIONS = ("-p", "adjudge_pytest", "-p", "no:warnings", "--adjudge-require", "torch,jax")
+OPTIONS = (
+    *("-p", "adjudge_pytest", "-p", "no:warnings", "--adjudge-require", "torch,jax"),
+    *("--adjudge-backend", "torch,jax"),  # whatever else is installed here
+)
 NUMBER = re.compile(r"\d[\d.+a-z]*")
 
 

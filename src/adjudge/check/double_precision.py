@@ -130,7 +130,10 @@ class DoublePrecision:
         refuse_if_raised(caught)
         for leaf in (*base.problem.X.leaves, *base.whole.leaves):
             if leaf.eps > self.coarsest:
-                raise _refused(Refusal.STAYS_NARROW, leaf.name, leaf.info.dtype)
+                dtype = leaf.info.dtype
+                if EPS.get(dtype.rpartition(".")[2], 1.0) <= self.coarsest:
+                    raise _refused(Refusal.NARROW_INSIDE)  # the engine computes it in float32
+                raise _refused(Refusal.STAYS_NARROW, leaf.name, dtype)
         if base.coarsest_eps > EPS["float64"]:
             self.precision = "float32"
         return base

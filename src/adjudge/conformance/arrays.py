@@ -226,7 +226,7 @@ def described(subject: Subject, dtype: str, device: str | None) -> None:
         subject.same(_at("expanded", dtype, device), arrays.to_host(rows),
                      np.broadcast_to(host[:1], host.shape),
                      "expanded along an axis repeats the first row")  # fmt: skip
-    if _widens(subject, array):
+    if _widens(subject, array, _wide(dtype)):
         with environment.widening():
             wide = arrays.widen(array)
             say("the dtype of widen", bare(arrays.info(wide).dtype), _wide(dtype))
@@ -235,14 +235,14 @@ def described(subject: Subject, dtype: str, device: str | None) -> None:
                          "widen keeps the values")  # fmt: skip
 
 
-def _widens(subject: Subject, array: Array) -> bool:
-    """Returns whether the device of `array` holds double precision at all."""
+def _widens(subject: Subject, array: Array, wide: str) -> bool:
+    """Returns whether the device of `array` holds double precision, the dtype `wide`, at all."""
     arrays = subject.arrays
     device = arrays.info(array).device
     doubles = [
-        arrays.info(arrays.make(np.zeros(1), "float64", name)).device
-        for name in places(subject, "float64")
-        if "float64" in subject.dtypes
+        arrays.info(arrays.make(np.zeros(1), wide, name)).device
+        for name in places(subject, wide)
+        if wide in subject.dtypes
     ]
     return device in doubles
 

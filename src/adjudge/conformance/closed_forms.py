@@ -31,10 +31,14 @@ Host = NDArray[Any]
 Hosts = list[Host]
 
 
+COMPLEX = {"float64": "complex128", "float32": "complex64"}
+"""For each real dtype: the complex one of that precision."""
+
+
 def precise(dtype: str, host: Host) -> str:
     """Returns the name of the dtype of `host` where a scenario runs at the real dtype `dtype`."""
     if host.dtype.kind == "c":
-        return {"float64": "complex128", "float32": "complex64"}[dtype]
+        return COMPLEX[dtype]
     return dtype if host.dtype.kind == "f" else host.dtype.name
 
 

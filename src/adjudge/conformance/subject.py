@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from adjudge.conformance.closed_forms import ClosedForms, Host, Hosts, Placed, precise
+from adjudge.conformance.closed_forms import COMPLEX, ClosedForms, Host, Hosts, Placed, precise
 from adjudge.conformance.scenario import Scenario
 from adjudge.engine import (
     Array,
@@ -75,8 +75,11 @@ class Subject:
 
     def dtypes_of(self, scenario: Scenario) -> list[str]:
         """Returns the dtypes at which the scenario runs on this engine."""
-        found = [dtype for dtype in scenario.dtypes if dtype in self.dtypes]
-        narrow = "float64" in scenario.dtypes and "float32" in self.dtypes
+        held = self.dtypes
+        if "complex" in scenario.needs:  # an engine may have complex numbers of one precision
+            held = [dtype for dtype in held if COMPLEX.get(dtype) in held] or held
+        found = [dtype for dtype in scenario.dtypes if dtype in held]
+        narrow = "float64" in scenario.dtypes and "float32" in held
         return found or (["float32"] if narrow else [])
 
     def modes_of(self, scenario: Scenario) -> list[str]:
