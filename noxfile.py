@@ -154,6 +154,13 @@ def lucid(session: nox.Session) -> None:
     run_tests(session, "lucid", paths=("tests/backends/test_lucid.py",))
 
 
+@nox.session(python=PYTHON, tags=["tests", "tensorflow"])
+def tensorflow(session: nox.Session) -> None:
+    """Runs the tests of the adapter of TensorFlow, which would slow the others' imports."""
+    install(session, "tensorflow", "test")
+    run_tests(session, "tensorflow", paths=("tests/backends/test_tensorflow.py",))
+
+
 @nox.session(python=PYTHON, default=False, tags=["gpu"])
 def gpu(session: nox.Session) -> None:
     """Runs benchmarks/gpu.py with CUDA builds; ADJUDGE_REQUIRE_GPU=1 forbids to skip."""

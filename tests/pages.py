@@ -35,9 +35,8 @@ def examples(text: str) -> list[tuple[str, str]]:
     return EXAMPLE.findall(text)
 
 
-def printed(text: str) -> list[str]:
-    """What each example prints now. The examples build on one another."""
-    namespace: dict[str, object] = {}
+def printed(text: str, **namespace: object) -> list[str]:
+    """What each example prints now. The examples build on one another, and on a `namespace`."""
     outputs = []
     for code, _ in examples(text):
         output = io.StringIO()

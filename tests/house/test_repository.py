@@ -28,7 +28,7 @@ SOURCES = sorted(path for root in (CORE, PLUGIN, ADAPTERS) for path in root.rglo
 DOORS_ALONE = {"adjudge_scipy"}
 """The import roots in adapters/ that hold a door and no engine."""
 
-FRAMEWORKS = {"torch", "jax", "jaxlib", "cupy", "lucid", "autograd", "mlx"}
+FRAMEWORKS = {"torch", "jax", "jaxlib", "cupy", "lucid", "autograd", "mlx", "tensorflow"}
 LATER = ("adjudge.cli", "adjudge.conformance", "adjudge.ghostwriter", "adjudge.strategies")
 CROSS = "adjudge.cross.crosscheck"
 """What a check has no need of, and `import adjudge` leaves to those who ask for it."""
@@ -107,7 +107,12 @@ def test_what_most_programs_do_without_is_imported_when_it_is_asked_for():
 
 @pytest.mark.parametrize(
     ("framework", "asked"),
-    [("torch", "gradcheck"), ("jax", "check_grads"), ("cupy", "CupyBackend")],
+    [
+        ("torch", "gradcheck"),
+        ("jax", "check_grads"),
+        ("cupy", "CupyBackend"),
+        ("tensorflow", "compute_gradient"),
+    ],
 )
 def test_an_adapter_without_its_engine_says_how_to_install_it(framework, asked):
     code = (

@@ -25,6 +25,7 @@ DERIVATIVES = {
 FUNCTIONS = {
     "float64": "double precision",
     "complex": "complex arrays and their derivatives",
+    "promotion": "arithmetic of a real array with a complex one, and its derivatives",
     "linalg": "solve, inv and cholesky of the namespace, and their derivatives",
     "indexing": "take and slices, and their derivatives",
     "integer inputs": "integer and boolean arrays among the inputs",

@@ -234,7 +234,12 @@ class _Kit:
     def _asked(self) -> list[str]:
         """The capabilities that matter to this backend and this selection."""
         subject = self.subject
-        needed = {name for scenario in self.scenarios for name in scenario.needs}
+        needed = {
+            name
+            for scenario in self.scenarios
+            for name in scenario.needs
+            if (scenario.needs - {name}).isdisjoint(subject.excused)
+        }
         asked = [name for name in DERIVATIVES if not (subject.plain and name in BY_HAND)]
         asked += [name for name in CAPABILITIES if name in needed or name == "float64"]
         if len(subject.arrays.devices()) > 1:

@@ -245,7 +245,7 @@ SCENARIOS = (
         (VECTOR,),
         jvp=lambda xp, c, x, v: 2.0 * x * v * c,
         constants=(Z,),
-        needs=COMPLEX,
+        needs=COMPLEX | {"promotion"},
         wrong_rules=(
             WrongRule("imaginary part of the other sign", vjp=lambda xp, c, x, w: (
                 2.0 * x * xp.real(c * w))),
