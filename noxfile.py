@@ -139,12 +139,20 @@ def page(session: nox.Session) -> None:
     session.run("pytest", "tests/browser", *session.posargs)
 
 
-@nox.session(python="3.12", tags=["tests", "mlx"])
-def mlx(session: nox.Session) -> None:
-    """Runs the tests of the adapter of MLX, on the CPU."""
-    install(session, "mlx", "test")
-    paths = ("test_mlx.py", "test_conformance_mutations.py")
-    run_tests(session, "mlx", paths=tuple(f"tests/backends/{path}" for path in paths))
+def add_engine(engine: str, environment: dict[str, str]) -> None:
+    """Adds the session of an engine that has one file of tests."""
+
+    @nox.session(name=engine, python="3.12", tags=["tests", engine])
+    def tests(session: nox.Session) -> None:
+        """Runs the tests of the adapter of this engine, and those of its mutations."""
+        install(session, engine, "test")
+        session.env.update(environment)
+        paths = (f"test_{engine}.py", "test_conformance_mutations.py")
+        run_tests(session, engine, paths=tuple(f"tests/backends/{path}" for path in paths))
+
+
+add_engine("mlx", {})
+add_engine("tinygrad", {"DEV": "PYTHON"})  # which needs no clang
 
 
 @nox.session(python="3.12", tags=["tests", "lucid"])

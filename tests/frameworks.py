@@ -12,6 +12,7 @@ MODULES = {
     "jax": "jax",
     "jnp": "jax.numpy",
     "mx": "mlx.core",
+    "tinygrad": "tinygrad",
     "anp": "autograd.numpy",
     "adjudge_autograd": "adjudge_autograd",
     "adjudge_torch": "adjudge_torch",

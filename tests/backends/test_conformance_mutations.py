@@ -16,13 +16,19 @@ from adjudge.engine.contract import ArrayInfo, replaced
 from adjudge.engine.registry import backend_named
 
 STATEFUL = ("torch", "jax", "mlx")
-AUTOMATIC = (*STATEFUL, "autograd")
+FORWARD = (*STATEFUL, "autograd")
+AUTOMATIC = (*FORWARD, "tinygrad")
+COMPLEX = ("numpy", "array_api_strict", *FORWARD)
 ENGINES = ("numpy", "array_api_strict", *AUTOMATIC)
 DEVICES = ("array_api_strict", "jax")
 EXCUSED = {
     "torch": {"FF": "PyTorch's forward mode does not nest"},
     "autograd": {"vmap": "autograd has no batching", "compile": "autograd has no compiler"},
     "mlx": {"linalg": "most of it has no derivative in MLX"},
+    "tinygrad": {
+        "jvp": "tinygrad has reverse mode alone",
+        **dict.fromkeys(("vmap", "compile", "complex", "linalg"), "tinygrad has none"),
+    },
 }
 
 
@@ -49,7 +55,7 @@ def original(self, name):
 class NoConjugation(Mutation):
     """The pullback is the transpose of J, as that of JAX is."""
 
-    engines = AUTOMATIC
+    engines = FORWARD
 
     def vjp(self, f, x):
         y, pullback = original(self, "vjp")(f, x)
@@ -220,7 +226,7 @@ class NoneRaises(Mutation):
 class NoTangentIsOne(Mutation):
     """An absent tangent acts as ones."""
 
-    engines = AUTOMATIC
+    engines = FORWARD
 
     def jvp(self, f, x, v):
         pairs = zip(v, x, strict=True)
@@ -231,7 +237,7 @@ class NoTangentIsOne(Mutation):
 class TangentOfOtherSign(Mutation):
     """Forward mode has the other sign."""
 
-    engines = AUTOMATIC
+    engines = FORWARD
 
     def jvp(self, f, x, v):
         y, jv = original(self, "jvp")(f, x, v)
@@ -306,6 +312,8 @@ class AlwaysDetached(Mutation):
 
 class NeverComplex(Mutation):
     """is_complex() is always false."""
+
+    engines = COMPLEX
 
     def is_complex(self, array):
         return False
@@ -462,10 +470,11 @@ def applies(name, engine):
     if needs_two_devices(name) and engine == "jax":
         return True  # tests/conftest.py gives it two
     if isinstance(mutation, str):
-        writes = mutation.startswith("writes")  # no array of JAX can be written into
-        return (
-            engine in AUTOMATIC and mutation != "wrong device" and not (writes and engine == "jax")
-        )
+        if mutation == "conjugate":
+            return engine in FORWARD
+        # no array of JAX can be written into, and none of tinygrad that has a use
+        writes = mutation.startswith("writes") and engine in ("jax", "tinygrad")
+        return engine in AUTOMATIC and mutation != "wrong device" and not writes
     return engine in mutation.engines
 
 

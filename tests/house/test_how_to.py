@@ -12,7 +12,7 @@ from pages import HOW_TO, RUN_HERE, examples, printed, without_numbers
 from adjudge.check.special_points import PATTERNS
 from adjudge.problem.charts import SETS
 
-OPTIONAL = ("autograd", "hypothesis", "jax", "mlx", "mpmath", "scipy", "torch")
+OPTIONAL = ("autograd", "hypothesis", "jax", "mlx", "mpmath", "scipy", "tinygrad", "torch")
 
 
 def text_of(page: str) -> str:

@@ -95,7 +95,7 @@ def test_our_own_matrix_has_every_python_and_engine():
     assert {(e, v) for p, e, v in cells if v == "lowest"} == {
         (e, "lowest") for e in ("numpy", "torch", "jax")
     }
-    others = {"cross", "lucid", "mlx", "tensorflow", "wheel", "lint", "types", "docs"}
+    others = {"cross", "lucid", "mlx", "tensorflow", "tinygrad", "wheel", "lint", "types", "docs"}
     assert others < set(names(found))
 
 

@@ -28,7 +28,17 @@ SOURCES = sorted(path for root in (CORE, PLUGIN, ADAPTERS) for path in root.rglo
 DOORS_ALONE = {"adjudge_scipy"}
 """The import roots in adapters/ that hold a door and no engine."""
 
-FRAMEWORKS = {"torch", "jax", "jaxlib", "cupy", "lucid", "autograd", "mlx", "tensorflow"}
+FRAMEWORKS = {
+    "torch",
+    "jax",
+    "jaxlib",
+    "cupy",
+    "lucid",
+    "autograd",
+    "mlx",
+    "tensorflow",
+    "tinygrad",
+}
 LATER = ("adjudge.cli", "adjudge.conformance", "adjudge.ghostwriter", "adjudge.strategies")
 CROSS = "adjudge.cross.crosscheck"
 """What a check has no need of, and `import adjudge` leaves to those who ask for it."""

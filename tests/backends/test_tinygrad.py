@@ -1,0 +1,75 @@
+"""tinygrad: what is particular to its adapter. Its mutations: test_conformance_mutations."""
+
+import numpy as np
+import pytest
+from frameworks import tinygrad
+
+import adjudge
+from adjudge.conformance import assert_conforms
+from adjudge.findings import Status, Verdict
+
+pytestmark = pytest.mark.backend("tinygrad")
+
+EXCUSED = {
+    "jvp": "tinygrad has reverse mode alone",
+    "vmap": "it has no batching",
+    "compile": "TinyJit records no gradients",
+    "complex": "it has no complex numbers",
+    "linalg": "it has no inv, solve and cholesky",
+}
+X = np.array([0.3, -1.2, 0.7])
+
+
+@pytest.fixture
+def x():
+    return tinygrad.Tensor(X)
+
+
+def test_the_adapter_conforms():
+    summary = assert_conforms("tinygrad", excused=EXCUSED)
+
+    assert summary.scenarios == 32
+    assert summary.comparisons > 5_000
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+def test_right_rules_pass_and_a_wrong_one_fails(x, dtype, seed):
+    x = x.cast(dtype)
+
+    assert adjudge.examine(lambda x: x.exp() * x, x, seed=seed)
+    wrong = adjudge.examine(lambda x: x.exp() * x.detach(), x, seed=seed)
+    assert wrong.verdict is Verdict.FAIL
+
+
+def test_gradients_of_gradients_are_judged_and_forward_mode_is_unsupported(x):
+    report = adjudge.examine(lambda x: x.sin() * x, x, order=2, seed=1)
+
+    assert report.modes["R"] is report.modes["RR"] is Verdict.PASS
+    assert report.modes["F"] is report.modes["FF"] is Status.UNSUPPORTED
+
+
+def test_what_is_realized_on_the_way_has_lost_its_gradient(x):
+    report = adjudge.examine(lambda x: (x.sin().realize() * x).exp(), x, seed=1)
+
+    assert report.verdict is Verdict.FAIL
+
+
+def test_reading_the_output_of_a_check_takes_no_gradient_from_it(x):
+    backend = adjudge.engine.backend_named("tinygrad")
+    y, pullback = backend.vjp(lambda x: (x[0].sin(),), (x,))
+
+    before = backend.arrays.to_host(y[0])
+    (g,) = pullback((tinygrad.Tensor(np.ones(3)),))
+
+    np.testing.assert_allclose(before, np.sin(X))
+    np.testing.assert_allclose(backend.arrays.to_host(g), np.cos(X))
+
+
+def test_a_tensor_of_the_user_keeps_what_it_was_computed_from(x):
+    doubled = x * 2
+
+    assert adjudge.examine(lambda x: x.sin(), doubled, seed=1)
+
+    (g,) = doubled.sum().gradient(x)
+    assert g.tolist() == [2.0, 2.0, 2.0]
