@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 HOW_TO = ROOT / "docs" / "how-to"
 RUN_HERE = (
     *("crosscheck", "devices", "every-mode", "feasible-directions", "hypothesis", "special-points"),
-    *("supplied-derivatives", "tail-derivatives"),
+    *("supplied-derivatives", "tail-derivatives", "blame"),
     *("scipy-minimize", "least-squares", "ode-sensitivities", "surrogate-gradient"),
     *("batch-of-layers", "autograd", "mlx", "tinygrad"),
 )

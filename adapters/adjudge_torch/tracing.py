@@ -41,6 +41,8 @@ from adjudge.engine import (
 
 ENGINE = str(Path(torch.__file__).parent)
 
+HERE = str(Path(__file__).parent)
+
 APPLIED: Any = torch.autograd.Function.__base__
 """The class in which `Function.apply` looks up the call into C++, also where somebody has kept a
 reference to `apply`."""
@@ -341,9 +343,9 @@ def _name_of(function: Any) -> str | None:
 
 
 def _stack(frame: Any) -> Iterator[tuple[str, int]]:
-    """Yields the files and lines around a frame, the innermost first, without this file's."""
+    """Yields the files and lines around a frame, the innermost first, without this adapter's."""
     while frame is not None:
-        if frame.f_code.co_filename != __file__:
+        if not frame.f_code.co_filename.startswith(HERE):
             yield frame.f_code.co_filename, frame.f_lineno
         frame = frame.f_back
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from adjudge import cross
     from adjudge.cross import CrosscheckError, CrossReport, Divergence, crosstable
     from adjudge.suites import Result, RunReport, run
+    from adjudge.trace import BlameReport, blame
 
     # Imported by name, mypy takes it first for the module `adjudge.cross.crosscheck`.
     crosscheck = cross.crosscheck
@@ -32,6 +33,7 @@ __all__ = [
     "AdjudgeError",
     "AutodiffBackend",
     "BackendError",
+    "BlameReport",
     "ByHand",
     "Case",
     "CrossReport",
@@ -50,6 +52,7 @@ __all__ = [
     "UnstableOutputError",
     "Verdict",
     "__version__",
+    "blame",
     "crosscheck",
     "crosstable",
     "examine",
@@ -64,6 +67,7 @@ __all__ = [
 _IMPORTED_LATE = {
     "adjudge.cross": ("CrossReport", "CrosscheckError", "Divergence", "crosscheck", "crosstable"),
     "adjudge.suites": ("Result", "RunReport", "run"),
+    "adjudge.trace": ("BlameReport", "blame"),
 }
 """Names by their room, which is imported when one is asked for: most programs do without."""
 

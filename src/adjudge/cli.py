@@ -1,5 +1,5 @@
-"""This module is the command line: `adjudge check`, `replay`, `diff`, `page`, `write`, `backends`
-and `conform`.
+"""This module is the command line: `adjudge check`, `blame`, `replay`, `diff`, `page`, `write`,
+`backends` and `conform`.
 """
 
 from __future__ import annotations
@@ -75,6 +75,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"adjudge {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_check(commands)
+    blamed = commands.add_parser(
+        "blame",
+        help="name the rule that is wrong in a case, with its line",
+        description="Says of each adjudge.Case of a file which rule on the way from its inputs to "
+        "its outputs is wrong. Exit codes: those of check.",
+    )
+    blamed.add_argument("target", metavar="FILE[:CASE]", help="CASE: one case of it")
+    blamed.add_argument("--every", action="store_true", help="judge every step")
+    blamed.add_argument("--seed", type=int, help="by default that of the case, or a fresh one")
+    blamed.add_argument("--trace", action="store_true", help="print the steps as well")
+    blamed.set_defaults(command=_blame)
     replay = commands.add_parser(
         "replay",
         help="judge the cases of an earlier run again, with the same seeds",
@@ -264,7 +275,10 @@ def _check(parsed: argparse.Namespace) -> int:
 
 def _code(report: RunReport, excused: Mapping[str, str], found: Collection) -> int:
     counted = [one.verdict for one in report.results if one.name not in excused]
-    overall = worst([Verdict.PASS, *counted])
+    return _exit_code(worst([Verdict.PASS, *counted]), found)
+
+
+def _exit_code(overall: Verdict, found: Collection) -> int:
     if overall is Verdict.FAIL:
         return FAILED
     if found.uncollected:
@@ -365,6 +379,31 @@ def _brief(result: Result) -> str:
         f"{made['backend']} {made['version']}, {made['device']}, {made['dtype']}{note}; {modes}; "
         f"{compared} comparison{'s' * (compared != 1)}"
     )
+
+
+# ---------------------------------------------------------------- adjudge blame
+
+
+def _blame(parsed: argparse.Namespace) -> int:
+    from adjudge.trace import blame, blame_options  # no other command needs it
+
+    found = collect([parsed.target])
+    for one in found.uncollected:
+        _say(f"not collected: {one}", sys.stderr)
+    verdicts = [Verdict.PASS]
+    for declared in found.cases:
+        case = declared.case
+        options: Any = blame_options(case.options)
+        if parsed.seed is not None:
+            options["seed"] = parsed.seed
+        if case.order > 1 and "modes" not in options:
+            options["order"] = case.order
+        report = blame(case.f, case.inputs, every=parsed.every, **options)
+        _say(str(report))
+        if parsed.trace:
+            _say(report.trace)
+        verdicts.append(report.verdict)
+    return _exit_code(worst(verdicts), found)
 
 
 # ---------------------------------------------------------------- adjudge replay, diff and page

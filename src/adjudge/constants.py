@@ -947,3 +947,21 @@ TIED_UNITS = 64
 """In a small gap rounding could change the order of two sorted entries. An entry moves towards one
 that it is tied to only if they are more than this many spacings of x apart. The value is ours and
 has no derivation."""
+
+# ---- Which rule is at fault
+
+CONTRIBUTION_BARS = 4.0
+"""Of thousands of steps some differ from their slope by more than the error bar of the slope, and
+would be judged, or accused, for it. A contribution is zero up to this many error bars. The value is
+ours, that of `SIGNIFICANT_BARS`."""
+CONTRIBUTION_PART = 1e-8
+"""An error bar that is too small by chance would let a right rule stand out. A contribution is zero
+up to this part of the numbers that it is a difference of. Differences that are extrapolated once
+are good to about `eps^(4/5)`, 3e-13, and rules are wrong by 1e-3 rather than by 1e-8; the value is
+ours and lies between these."""
+CONTRIBUTION_UNITS = 8.0
+"""The rounding of a step may be more than that of its results, since it is computed from larger
+numbers. So many units of rounding of its operands and results are allowed. The value is ours."""
+EXPLAINED_PART = 0.1
+"""Beside wide error bars any rule would explain any failure. Whether one does is said only where
+the bars are no more than this part of the error. The value is ours."""

@@ -94,6 +94,8 @@ class Stream(IntEnum):
     """The cotangent and the tangent that show to how many digits derivatives are rounded."""
     KINK_TANGENTS = 61
     """The tangents along which a rule is compared with one-sided slopes at a kink."""
+    BLAME = 73
+    """The directions along which the error of a program is divided among its steps."""
 
 
 def generator(seed: int, stream: Stream, *more: int) -> np.random.Generator:

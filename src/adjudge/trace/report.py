@@ -1,0 +1,258 @@
+"""The report of `blame`: the steps of a function that were judged, and which are at fault."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from textwrap import indent
+from typing import Any
+
+from adjudge.engine import Place, Step
+from adjudge.findings import Status, Verdict, worst
+from adjudge.report import Report, text_of
+
+CUTS = {Status.DETACHED, Status.MISSING, Status.MISMATCH}
+"""What may be found about a step without a derivative; some engines return zeros for it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """A step, for all steps that do the same with arrays of the same shapes and dtypes."""
+
+    step: Step
+    """The first of them that is wrong, or the first."""
+    calls: Sequence[int]
+    """The numbers of all of these steps in the program."""
+    reports: Mapping[int, Report]
+    """The reports of those that were judged, at the values that they saw, by their numbers."""
+    at_fault: bool
+    """Whether the derivative of the whole is wrong because of it. A step that is wrong alone may
+    add nothing: what it gets may not be in the set for which it is right, or its derivative may be
+    used nowhere."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst verdict on any call."""
+        return worst([report.verdict for report in self.reports.values()])
+
+    @property
+    def wrong(self) -> list[int]:
+        """The numbers of the calls that fail."""
+        return [k for k, report in self.reports.items() if report.verdict is Verdict.FAIL]
+
+    @property
+    def report(self) -> Report:
+        """The report of the first call that is wrong, or of the first."""
+        return self.reports[(self.wrong or list(self.reports))[0]]
+
+    @property
+    def name(self) -> str:
+        """The rule with its line where it is custom, else what was called: `Norm.backward
+        (norms.py:31)`.
+        """
+        if not self.step.rule:
+            return self.step.name
+        place = self.step.rule_place
+        return f"{self.step.rule} ({_short(place)})" if place.file else self.step.rule
+
+    @property
+    def called(self) -> str:
+        """How often it was called, and how often it was wrong."""
+        judged, wrong = len(self.reports), len(self.wrong)
+        times = "once" if len(self.calls) == 1 else f"{len(self.calls)} times"
+        if len(self.calls) == 1:
+            return "called once"
+        whole = "in all" if judged == len(self.calls) else f"in all {judged} that were judged"
+        return f"called {times}, wrong {whole if wrong == judged else f'in {wrong} of {judged}'}"
+
+
+@dataclass(frozen=True, eq=False)
+class BlameReport:
+    """Which step of a function is at fault. It is truthy only where the whole passes and no step
+    is at fault.
+    """
+
+    function: str
+    whole: Report | None
+    """The check of the function itself; `None` where it was not to be made."""
+    judged: Sequence[Judged]
+    """What was judged, in the order of the program."""
+    steps: Sequence[Step]
+    """The program."""
+    distinct: int
+    """The number of steps that differ in what they do, or in the shapes and dtypes of arrays."""
+    explained: bool | None
+    """Whether the derivative of the whole is right once that of each step at fault is replaced by
+    its slopes; `None` where the whole is not wrong at first order, or nothing is at fault, or the
+    differences are too rough to say."""
+    opaque: Mapping[int, str]
+    """The steps that were not judged, though their turn had come, and why."""
+    between: bool = False
+    """Whether the engine's derivative is not what the rules of the steps give together."""
+    outside: bool = False
+    """Whether the function follows its inputs in a way that the program does not show."""
+    work: float = 0.0
+    """The work of finding this out in calls of the function, by the entries read and written."""
+    note: str = ""
+    """Why nothing could be recorded, or why all steps were judged."""
+
+    @property
+    def at_fault(self) -> list[Judged]:
+        """What is at fault, the first one in the program first."""
+        return [one for one in self.judged if one.at_fault]
+
+    @property
+    def first(self) -> Judged | None:
+        """What is at fault, or the first of several in the program."""
+        return next(iter(self.at_fault), None)
+
+    @property
+    def verdict(self) -> Verdict:
+        """FAIL where a step is at fault, or else the verdict on the whole."""
+        if self.at_fault:
+            return Verdict.FAIL
+        return Verdict.PASS if self.whole is None else self.whole.verdict
+
+    def __bool__(self) -> bool:
+        """Returns whether nothing is wrong."""
+        return self.verdict is Verdict.PASS
+
+    def __repr__(self) -> str:
+        """Returns the headline."""
+        return f"<BlameReport {self.headline}>"
+
+    @property
+    def headline(self) -> str:
+        """One line that says what is at fault, and where it stands."""
+        if self.first is None:
+            said = "nothing is wrong" if self else "no rule was found to be at fault"
+            if self.note and not self.steps:
+                said = "the function was judged as a whole"
+            return f"{self.verdict}: {said} in {self.function}"
+        if _cuts(self.first):
+            return (
+                f"{self.verdict}: the derivative ends in {self.first.name}{self._where(self.first)}"
+            )
+        return f"{self.verdict}: the rule at fault: {self.first.name}, {self.first.called}"
+
+    @staticmethod
+    def _where(judged: Judged) -> str:
+        place, module = judged.step.place, judged.step.module
+        return (f" at {_short(place)}" if place.file else "") + (f" in {module}" if module else "")
+
+    def __str__(self) -> str:
+        """Returns the headline, what is wrong with the step, and what was judged."""
+        lines = [self.headline]
+        told: set[str] = set()
+        for judged in self.at_fault:
+            if judged.name in told:  # with arrays of other shapes
+                continue
+            if told:
+                lines.append(f"also at fault: {judged.name}, {judged.called}")
+            told.add(judged.name)
+            if judged.step.rule or not _cuts(judged):
+                lines.append(f"  first called{self._where(judged)}")
+            finding = next(iter(judged.report.ranked), None)
+            if finding is not None:
+                lines.append(indent(text_of(finding), "  "))
+        if self.explained is not None:
+            lines.append(
+                "with the slopes of these steps in place of their derivatives the whole is right"
+                if self.explained
+                else "this does not explain all of the failure: something else is wrong as well"
+            )
+        if self.between:
+            lines.append(
+                "the engine's derivative of the whole is not what the rules of its steps give: "
+                "look for hooks, writes in place and values that are kept between calls"
+            )
+        if self.outside:
+            lines.append("the function follows its inputs in ways that were not recorded:")
+            left = [step for step in self.steps if not step.results or step.opaque]
+            lines += [
+                f"  {step.name} at {_short(step.place)} {step.opaque}".rstrip() for step in left
+            ]
+        alone = [one for one in self.judged if one.wrong and not one.at_fault]
+        if alone:
+            names = ", ".join(dict.fromkeys(one.name for one in alone))
+            lines.append(f"wrong alone, and without effect on this derivative: {names}")
+        for k, reason in self.opaque.items():
+            step = self.steps[k]
+            lines.append(f"not judged: {step.name} at {_short(step.place)} {reason}")
+        return "\n".join([*lines, self.footer])
+
+    @property
+    def footer(self) -> str:
+        """Returns how much was judged, and what that cost."""
+        if not self.steps:
+            return self.note
+        check = ""
+        if self.whole is not None:
+            spent = sum(self.whole.counts[one] for one in ("evaluations", "vjps", "jvps"))
+            check = f" (the check of the whole: {spent})"
+        return (
+            f"{len(self.judged)} of {self.distinct} distinct steps were judged, of "
+            f"{len(self.steps)} in all, for the work of {self.work:.0f} calls{check}"
+            + (f"; {self.note}" if self.note else "")
+        )
+
+    @property
+    def trace(self) -> str:
+        """Returns the program as text, a line for each step, with verdicts beside the steps."""
+        verdicts = {k: str(one.verdict) for one in self.judged for k in one.calls}
+        verdicts |= dict.fromkeys(self.opaque, "opaque")
+        rows = [
+            (str(k), verdicts.get(k, ""), step.name, _short(step.place), step.module)
+            for k, step in enumerate(self.steps)
+        ]
+        widths = [max((len(row[j]) for row in rows), default=0) for j in range(5)]
+        return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the report as plain data: strings, numbers, lists and dicts."""
+        return {
+            "schema": "adjudge-blame/1",
+            "function": self.function,
+            "verdict": str(self.verdict),
+            "whole": None if self.whole is None else self.whole.to_dict(),
+            "judged": [
+                {
+                    "name": one.step.name,
+                    "rule": one.step.rule,
+                    "file": (one.step.rule_place.file or one.step.place.file),
+                    "line": (one.step.rule_place.line or one.step.place.line),
+                    "called_at": str(one.step.place),
+                    "module": one.step.module,
+                    "calls": list(one.calls),
+                    "wrong": one.wrong,
+                    "at_fault": one.at_fault,
+                    "verdict": str(one.verdict),
+                    "report": one.report.to_dict(),
+                }
+                for one in self.judged
+            ],
+            "distinct": self.distinct,
+            "steps": len(self.steps),
+            "explained": self.explained,
+            "between": self.between,
+            "outside": self.outside,
+            "opaque": {str(k): reason for k, reason in self.opaque.items()},
+            "work": self.work,
+            "note": self.note,
+        }
+
+
+def _cuts(judged: Judged) -> bool:
+    """Returns whether a step of the engine has no derivative where it moves, or a zero for it."""
+    found = {one.status for one in judged.report.findings if one.verdict is Verdict.FAIL}
+    zero = all(not entry.automatic for entry in judged.report.entries)
+    return zero and not judged.step.rule and found <= CUTS
+
+
+def _short(place: Place) -> str:
+    """Returns a place with the path from the current folder, where it lies below that."""
+    if not place.file:
+        return str(place)
+    relative = os.path.relpath(place.file) if place.file.startswith(os.getcwd()) else place.file
+    return str(Place(relative, place.line))

@@ -1,0 +1,285 @@
+"""`blame`: which steps of a function are judged, and which of those that are wrong are at fault."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Never, Unpack
+
+from adjudge.check import (
+    EngineOptions,
+    Options,
+    at_one_point,
+    function_name,
+    known_options,
+    problem_of,
+    requested_modes,
+    settings_of,
+    surroundings,
+)
+from adjudge.engine import AutodiffBackend, ByHand, Step, Trace
+from adjudge.errors import AdjudgeError, Catching, InputError, Source, attempt, running
+from adjudge.findings import Verdict
+from adjudge.problem import Problem
+from adjudge.report import Report
+from adjudge.trace.contributions import Direction, directions, moving, results_of
+from adjudge.trace.report import BlameReport, Judged
+
+PASSED_ON = ("mode", "seed", "equal_nan", "in_double", "highest_precision", "max_evaluations")
+"""The options that hold for the check of each step as well."""
+
+
+def blame_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns those of the options of a check that `blame` takes as well."""
+    known = {*EngineOptions.__annotations__, "order", "modes"}
+    return {name: value for name, value in options.items() if name in known}
+
+
+def blame(
+    f: Callable[..., Any],
+    inputs: Any,
+    *more: Never,
+    order: int | None = None,
+    modes: Sequence[str] | None = None,
+    every: bool = False,
+    samples: int = 3,
+    **options: Unpack[EngineOptions],
+) -> BlameReport:
+    """Which rule on the way from the inputs of `f` to its outputs is wrong, and where it stands.
+
+    `f` is checked as a whole, recorded as a program of steps, and its steps are judged by the same
+    check at the values that they saw: custom rules, and those steps that add something to the error
+    of the whole along random directions. Where contributions are not to be had, all steps are
+    judged.
+
+    Args:
+        f, inputs: As for `examine`.
+        order, modes: Which derivatives are judged, as for `examine`; by default reverse mode.
+            Contributions tell nothing of other modes, for which all steps are judged.
+        every: Whether every step is judged, in place of those that may be at fault.
+        samples: How many of the steps that do the same with arrays of the same shapes are judged.
+        options: See `adjudge.Options`: `kwargs`, `wrt`, `seed`, `mode` and others.
+
+    Returns:
+        The `BlameReport`, truthy only where the whole passes and no step is at fault.
+
+    Raises: The errors of bad input, and what `f` itself raises.
+    """
+    known = known_options(blame, options, EngineOptions, more)
+    if samples < 1:
+        raise InputError(f"samples={samples!r}", "give a positive number")
+    seed, words = settings_of(known).seed, requested_modes(order, modes)
+    chosen: Options = {**known, "seed": seed}
+    if words is not None:
+        chosen["modes"] = words
+    whole = at_one_point(f, inputs, chosen)
+    problem = problem_of(f, inputs, chosen)
+    with surroundings(problem, f) as generators:
+        with Catching(AdjudgeError) as refused, running(Source.FUNCTION):
+            trace = problem.backend.trace(problem.function, problem.point())
+        if refused.error is not None:
+            reason = f"nothing was recorded: {str(refused.error).partition(chr(10))[0]}"
+            return BlameReport(function_name(f), whole, [], [], 0, None, {}, note=reason)
+        if isinstance(f, ByHand):  # the one step is the whole
+            return _of_one_step(f, whole, trace)
+        found = _found(problem, trace, seed, generators.put_back)
+        of_steps: Any = {name: one for name, one in chosen.items() if name in PASSED_ON}
+        if words is not None:
+            of_steps["modes"] = list(dict.fromkeys(["R", *words]))
+        judge = _Judge(problem.backend, trace, found or [], of_steps, samples)
+        judge.run(every=every or found is None or (words or ["R"]) != ["R"])
+    return judge.report(function_name(f), whole, found)
+
+
+def _found(
+    problem: Problem, trace: Trace, seed: int, put_back: Callable[[], None]
+) -> list[Direction] | None:
+    """Returns the contributions of the steps; `None` where there are none to be had.
+
+    They are taken in double precision where the function runs in it and does the same there.
+    """
+    if problem.widened is not None:
+        with problem.backend.environment.widening():
+            found = attempt(lambda: _in_double(problem, trace, seed, put_back), AdjudgeError)
+        if found is not None:
+            return found
+    return attempt(lambda: directions(problem, trace, seed, put_back), AdjudgeError)
+
+
+def _in_double(
+    problem: Problem, trace: Trace, seed: int, put_back: Callable[[], None]
+) -> list[Direction] | None:
+    assert problem.widened is not None
+    wide = problem.widened("float64")
+    put_back()
+    with running(Source.FUNCTION):
+        same = wide.backend.trace(wide.function, wide.point())
+    if [step.name for step in same.steps] != [step.name for step in trace.steps]:
+        return None
+    return directions(wide, same, seed, put_back)
+
+
+def _of_one_step(f: Callable[..., Any], whole: Report, trace: Trace) -> BlameReport:
+    wrong = whole.verdict is Verdict.FAIL
+    judged = Judged(trace.steps[0], [0], {0: whole}, wrong)
+    return BlameReport(function_name(f), whole, [judged], trace.steps, 1, wrong or None, {})
+
+
+@dataclass
+class _Judge:
+    """The steps of a program and what was found about them so far."""
+
+    backend: AutodiffBackend
+    trace: Trace
+    found: Sequence[Direction]
+    options: Options
+    samples: int
+
+    def __post_init__(self) -> None:
+        """Nothing is judged yet."""
+        self.reports: dict[int, Report] = {}
+        self.opaque: dict[int, str] = {}
+        self.groups: dict[Hashable, list[int]] = {}
+        for k, step in enumerate(self.trace.steps):
+            if step.results and (step.opaque or self._wrt(k)):
+                self.groups.setdefault(self._key(k, step), []).append(k)
+
+    def _wrt(self, k: int) -> list[int]:
+        """Returns the operands by which a step is judged; none where no result has a derivative."""
+        step, arrays = self.trace.steps[k], self.backend.arrays
+        if not any(map(arrays.is_differentiable, step.results)):
+            return []
+        return sorted({*moving(self.backend, step, self.trace.operands(k)), *step.marked})
+
+    def _key(self, k: int, step: Step) -> Hashable:
+        """Returns what two steps have in common that compute the same function."""
+        operands = self.trace.operands(k)
+        infos = tuple([self.backend.arrays.info(one) for one in operands])
+        static = tuple(sorted(step.static.items()))
+        return step.name, step.rule_place, static, infos, step.opaque
+
+    def stands_out(self, k: int) -> bool:
+        """Returns whether a step adds something to the error of the whole."""
+        parts = [direction.steps[k] for direction in self.found]
+        return any(part is not None and part.stands_out for part in parts)
+
+    def run(self, *, every: bool) -> None:
+        """Judges custom rules, then all other steps that stand out; with `every` all others."""
+        steps = self.trace.steps
+        for calls in sorted(self.groups.values(), key=lambda one: not steps[one[0]].custom):
+            outstanding = [k for k in calls if self.stands_out(k)]
+            if not (every or steps[calls[0]].custom or outstanding):
+                continue
+            order = [*outstanding, *(k for k in calls if k not in outstanding)]
+            for k in order[: self.samples]:
+                reason = steps[k].opaque or self._judged(k)
+                if reason:
+                    self.opaque[k] = reason
+
+    def _judged(self, k: int) -> str:
+        """Judges one step; returns why it cannot be judged, or nothing."""
+        step, operands = self.trace.steps[k], self.trace.operands(k)
+        with Catching() as raised, running(Source.FUNCTION):
+            again = step.run(operands)
+        if raised.error is not None:
+            return f"raises when it is run again: {raised.error!r}"
+        if not self._same(again, step.results):
+            return "gives another value when it is run again"
+        with Catching(AdjudgeError) as raised:
+            options: Options = {**self.options, "wrt": self._wrt(k), "backend": self.backend}
+            self.reports[k] = at_one_point(self._function(step), operands, options)
+        return "" if raised.error is None else f"cannot be judged: {raised.error}"
+
+    def _function(self, step: Step) -> Callable[..., Any]:
+        """Returns a step as a function of its operands, as users write one."""
+
+        def function(*operands: Any) -> Any:
+            results = results_of(self.backend, step, operands)
+            return results[0] if len(results) == 1 else results
+
+        function.__qualname__ = function.__name__ = step.name
+        return function
+
+    def _same(self, one: Sequence[Any], other: Sequence[Any]) -> bool:
+        """Returns whether two results of a step are equal up to the order of additions."""
+        arrays = self.backend.arrays
+        for a, b in zip(one, other, strict=True):
+            if not arrays.is_differentiable(b):
+                continue
+            a_host, b_host = arrays.to_host(a), arrays.to_host(b)
+            size = float(abs(b_host).max(initial=0.0))
+            allowed = SAME_UNITS * self.backend.effective_eps(b) * size
+            if a_host.shape != b_host.shape or (abs(a_host - b_host) > allowed).any():
+                return False
+        return True
+
+    def report(self, function: str, whole: Report, found: list[Direction] | None) -> BlameReport:
+        """Returns what was found about the steps, and about the whole."""
+        judged = sorted(self._judgements(), key=lambda one: one.calls[0])
+        at_fault = [k for one in judged if one.at_fault for k in one.calls]
+        said = [d.explained_by(at_fault) for d in self.found] if at_fault else []
+        settled = [one for one in said if one is not None]
+        note = ""
+        if found is None:
+            note = "what each adds to the error of the whole is not known"
+        return BlameReport(
+            function=function,
+            whole=whole,
+            judged=judged,
+            steps=self.trace.steps,
+            distinct=len(self.groups),
+            explained=all(settled) if settled else None,
+            opaque=self.opaque,
+            between=any(direction.between.stands_out for direction in self.found),
+            outside=any(direction.outside.stands_out for direction in self.found),
+            work=self._work(),
+            note=note,
+        )
+
+    def _judgements(self) -> Iterator[Judged]:
+        for calls in self.groups.values():
+            reports = {k: self.reports[k] for k in calls if k in self.reports}
+            if not reports:
+                continue
+            wrong = [k for k, report in reports.items() if report.verdict is Verdict.FAIL]
+            first = self.trace.steps[(wrong or [*reports])[0]]
+            at_fault = any(self._is_at_fault(k, reports[k]) for k in wrong)
+            yield Judged(first, calls, reports, at_fault)
+
+    def _is_at_fault(self, k: int, report: Report) -> bool:
+        """Returns whether a step that is wrong alone is at fault.
+
+        Where its first derivative in reverse mode is wrong it has to add to the error of the whole:
+        a Cholesky factorisation may be right for symmetric tangents alone, which are all that it
+        gets, and a `detach` may be meant. A parameter that it closes over gets no tangent.
+        """
+        first = report.modes.get("R") is Verdict.FAIL
+        by_parameter = bool(self.trace.steps[k].marked)
+        return not (first and self.found) or by_parameter or self.stands_out(k)
+
+    def _work(self) -> float:
+        """Returns the work so far in calls of the function, by the entries that steps read and
+        write.
+        """
+        sizes = [self._entries(k) for k in range(len(self.trace.steps))]
+        spent = 0.0
+        for k, report in self.reports.items():
+            spent += sizes[k] * sum(report.counts[one] for one in ("evaluations", "vjps", "jvps"))
+        per_direction = 10  # four replays, four evaluations, and two sweeps back
+        return spent / max(sum(sizes), 1) + 1 + per_direction * len(self.found)
+
+    def _entries(self, k: int) -> int:
+        arrays = (*self.trace.operands(k), *self.trace.steps[k].results)
+        return sum(1 + _size(self.backend, array) for array in arrays)
+
+
+def _size(backend: AutodiffBackend, array: Any) -> int:
+    size = 1
+    for length in backend.arrays.info(array).shape:
+        size *= length
+    return size
+
+
+SAME_UNITS = 64
+"""A step that is run again may add in another order. Its results may differ by so many units of
+rounding of the largest one. The value is ours."""

@@ -1,0 +1,316 @@
+"""Which rule of a program is wrong, and where it stands: programs with a rule that is planted."""
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+from scenarios import on_both
+
+import adjudge
+from adjudge import Verdict
+from adjudge.engine import AutodiffBackend, WrappedBackend, backend_named
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+import blame_programs as programs
+
+FEW = {"jax": ("mlp", "gnn", "tensor_network")}
+"""JAX compiles each operation of a program, which takes seconds."""
+
+
+def program_of(engine, program, wrong="", mistake=""):
+    rules = programs.rules(engine, wrong, mistake)
+
+    def f(*x):
+        return program(rules, *x)
+
+    return f
+
+
+def lines(report):
+    return {judged.step.rule_place.line for judged in report.at_fault}
+
+
+PLANTED = [
+    pytest.param(engine, program, rule, mistake, id=f"{engine}-{program.__name__}-{rule}-{mistake}")
+    for engine in ("torch", "jax")
+    for k, program in enumerate(programs.PROGRAMS)
+    for j, rule in enumerate(programs.RULES[program])
+    for mistake in [programs.MISTAKES[(k + j) % len(programs.MISTAKES)]]
+    if program.__name__ in FEW.get(engine, (program.__name__,))
+]
+
+
+@pytest.fixture
+def wide():
+    """JAX in 64-bit mode."""
+    if importlib.util.find_spec("jax") is None:
+        yield
+        return
+    with backend_named("jax").environment.widening():
+        yield
+
+
+@pytest.mark.parametrize(("engine", "program", "rule", "mistake"), PLANTED)
+def test_a_planted_rule_is_named_and_no_right_one(engine, program, rule, mistake, wide):
+    pytest.importorskip(engine)
+    f = program_of(engine, program, rule, mistake)
+
+    report = adjudge.blame(f, programs.inputs(engine, program, 0), seed=0)
+
+    assert report.verdict is Verdict.FAIL
+    assert lines(report) == {programs.line_of(engine, rule)}
+    assert report.first.step.place.file == programs.__file__
+    assert report.explained
+    assert not report.between
+    assert not report.outside
+
+
+RIGHT = [
+    pytest.param(engine, program, id=f"{engine}-{program.__name__}")
+    for engine in ("torch", "jax")
+    for program in programs.PROGRAMS
+    if program.__name__ in FEW.get(engine, (program.__name__,))
+]
+
+
+@pytest.mark.parametrize(("engine", "program"), RIGHT)
+def test_no_rule_of_a_right_program_is_blamed(engine, program, wide):
+    pytest.importorskip(engine)
+
+    report = adjudge.blame(program_of(engine, program), programs.inputs(engine, program, 0), seed=0)
+
+    assert report, str(report)
+    assert (report.at_fault, report.explained) == ([], None)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_rule_is_named_whatever_the_seed(seed):
+    pytest.importorskip("torch")
+    program, mistake = programs.transformer, programs.MISTAKES[seed % len(programs.MISTAKES)]
+    f = program_of("torch", program, "normalize", mistake)
+
+    report = adjudge.blame(f, programs.inputs("torch", program, seed), seed=seed)
+
+    assert lines(report) == {programs.line_of("torch", "normalize")}
+    assert report.explained
+
+
+@on_both
+def test_a_cut_is_named_where_it_matters_and_not_where_it_is_meant(adjudge_backend, wide):
+    xp, name = adjudge_backend.xp, adjudge_backend.name
+    cut = {
+        "torch": lambda y: y.detach(),
+        "jax": lambda y: importlib.import_module("jax").lax.stop_gradient(y),
+    }[name]
+    x = (xp.asarray([0.3, 0.7, 0.2], dtype=xp.float64),)
+
+    def shifted(x):
+        shift = cut(xp.max(x))
+        return xp.log(xp.sum(xp.exp(x - shift))) + shift
+
+    meant = adjudge.blame(shifted, x, seed=0, every=True)
+    wrong = adjudge.blame(lambda x: cut(xp.sin(x)) * x, x, seed=0)
+
+    assert meant, str(meant)
+    assert [one.verdict for one in meant.judged].count(Verdict.FAIL) == 1
+    assert "wrong alone, and without effect" in str(meant)
+    assert [one.step.name for one in wrong.at_fault] in (["torch.Tensor.detach"], ["stop_gradient"])
+    assert wrong.headline.startswith("FAIL: the derivative ends in ")
+    assert wrong.explained
+
+
+@on_both
+def test_two_rules_whose_errors_cancel_are_both_named(adjudge_backend, wide):
+    name, xp = adjudge_backend.name, adjudge_backend.xp
+    more, less = (programs.rules(name, "tanh", one).tanh for one in ("factor", "factor"))
+
+    def f(x):
+        return xp.sum(more(x)) - xp.sum(less(x)) + xp.sum(x)
+
+    report = adjudge.blame(f, (xp.asarray([0.3, 0.7], dtype=xp.float64),), seed=0)
+
+    assert report.whole.verdict is Verdict.PASS
+    assert report.verdict is Verdict.FAIL
+    assert lines(report) == {programs.line_of(name, "tanh")}
+    assert not report
+
+
+@on_both
+def test_an_engine_that_records_nothing_is_judged_as_a_whole(adjudge_backend, wide):
+    class Unrecorded(WrappedBackend):
+        trace = AutodiffBackend.trace
+
+    xp, rules = adjudge_backend.xp, programs.rules(adjudge_backend.name, "tanh", "sign")
+    x = (xp.asarray([0.3, 0.7], dtype=xp.float64),)
+
+    report = adjudge.blame(rules.tanh, x, backend=Unrecorded(backend_named(adjudge_backend.name)))
+
+    assert report.verdict is Verdict.FAIL
+    assert report.headline.startswith("FAIL: the function was judged as a whole in ")
+    assert "recording what a function does (trace) is not supported" in str(report)
+
+
+@on_both
+def test_a_rule_is_named_in_single_precision(adjudge_backend):
+    xp, name = adjudge_backend.xp, adjudge_backend.name
+    x = tuple(xp.asarray(one, dtype=xp.float32) for one in programs.inputs(name, programs.mlp, 0))
+
+    report = adjudge.blame(program_of(name, programs.mlp, "silu", "1e-3"), x, seed=0)
+
+    assert lines(report) == {programs.line_of(name, "silu")}
+    assert report.explained
+
+
+def test_a_rule_in_a_scan_is_named_with_its_calls(wide):
+    jax = pytest.importorskip("jax")
+    rules = programs.rules("jax", "tanh", "factor")
+
+    def f(x):
+        return jax.lax.scan(lambda h, step: (rules.tanh(h + step), jax.nn.softmax(h)), x[0], x)
+
+    report = adjudge.blame(f, (programs.inputs("jax", programs.ode, 0)[1],), seed=0)
+
+    assert len(report.first.calls) == 3
+    assert report.first.called == "called 3 times, wrong in all"
+    assert lines(report) == {programs.line_of("jax", "tanh")}
+
+
+def test_a_function_that_jax_cannot_trace_is_judged_as_a_whole(wide):
+    jnp = pytest.importorskip("jax.numpy")
+
+    report = adjudge.blame(lambda x: x * 2 if x[0] > 0 else x, (jnp.ones(3),))
+
+    assert report
+    assert "nothing was recorded: recording what this function does (trace)" in str(report)
+
+
+# ---------------------------------------------------------------- PyTorch alone
+
+
+@pytest.fixture
+def torch():
+    return pytest.importorskip("torch")
+
+
+def test_a_wrong_second_derivative_of_pytorch_is_found_in_a_model(torch):
+    model = torch.nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True).double()
+    x = torch.rand(1, 2, 4, dtype=torch.float64)
+
+    report = adjudge.blame(model, (x,), modes=["RF"], seed=0)
+
+    assert [one.step.name for one in report.at_fault] == ["torch.nn.functional.layer_norm"]
+    assert report.first.step.module == "norm1"
+    assert len(report.first.calls) == 2
+
+
+def test_a_parameter_that_is_closed_over_is_judged_in_its_rule(torch):
+    weight = torch.rand(4, 3, dtype=torch.float64, requires_grad=True)
+    rules = programs.rules("torch", "product", "missing term")  # the gradient of b alone
+
+    report = adjudge.blame(
+        lambda x: rules.product(x, weight), (torch.rand(2, 4, dtype=torch.float64),), captured=False
+    )
+
+    assert report.whole.verdict is Verdict.PASS
+    assert lines(report) == {programs.line_of("torch", "product")}
+
+
+def test_a_value_that_leaves_the_tensors_is_named(torch):
+    def f(x):
+        return x * x.sum().item()
+
+    report = adjudge.blame(f, (torch.rand(3, dtype=torch.float64),), seed=0)
+
+    assert report.verdict is Verdict.FAIL
+    assert report.outside
+    assert "torch.Tensor.item at" in str(report)
+
+
+def test_a_hook_that_changes_gradients_is_said_to_stand_between_the_rules(torch):
+    def f(x):
+        y = x.sin()
+        if y.requires_grad:
+            y.register_hook(lambda w: 2 * w)
+        return y * 2
+
+    report = adjudge.blame(f, (torch.rand(3, dtype=torch.float64),), seed=0)
+
+    assert report.verdict is Verdict.FAIL
+    assert report.at_fault == []
+    assert report.between
+    assert "look for hooks" in str(report)
+
+
+def test_a_step_that_gives_another_value_is_reported_and_not_judged(torch):
+    calls = []
+
+    class Moody(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            calls.append(1)
+            return x * len(calls)
+
+        @staticmethod
+        def backward(ctx, w):
+            return -w
+
+    report = adjudge.blame(Moody.apply, (torch.rand(3, dtype=torch.float64),), seed=0)
+
+    assert report.judged == []
+    assert list(report.opaque.values()) == ["gives another value when it is run again"]
+    assert "not judged: Moody.apply" in str(report)
+
+
+def test_a_function_that_draws_is_judged_with_the_numbers_that_it_drew(torch):
+    rules = programs.rules("torch", "silu", "factor")
+
+    def f(x):
+        return rules.silu(torch.nn.functional.dropout(rules.tanh(x), 0.3))
+
+    x = (torch.rand(4, 5, dtype=torch.float64),)
+    state = torch.get_rng_state()
+
+    report = adjudge.blame(f, x, seed=0)
+
+    assert lines(report) == {programs.line_of("torch", "silu")}
+    assert report.explained
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("calls_that_work", [3, 1000])
+def test_arrays_buffers_and_random_numbers_are_as_before(torch, calls_that_work):
+    net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Dropout())
+    net, x = net.double(), torch.rand(5, 3, dtype=torch.float64)
+    calls = []
+
+    def f(x):
+        calls.append(1)
+        y = net(x)
+        if len(calls) > calls_that_work:
+            raise ValueError("enough")
+        return y
+
+    before = [{k: v.clone() for k, v in net.state_dict().items()}, x.clone()]
+    state = torch.get_rng_state()
+
+    if calls_that_work < 10:
+        with pytest.raises(ValueError, match="enough"):
+            adjudge.blame(f, (x,), seed=0)
+    else:
+        adjudge.blame(f, (x,), seed=0)
+
+    torch.testing.assert_close(dict(net.state_dict()), before[0], rtol=0, atol=0)
+    assert torch.equal(x, before[1])
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(p.grad is None for p in net.parameters())
+
+
+def test_the_program_is_drawn_with_verdicts_beside_the_steps(torch):
+    rules = programs.rules("torch", "tanh", "sign")
+
+    report = adjudge.blame(lambda x: rules.tanh(x.sin()), (torch.rand(2, dtype=torch.float64),))
+
+    first, second = report.trace.splitlines()
+    assert first.split()[:2] == ["0", "torch.Tensor.sin"]
+    assert second.split()[:3] == ["1", "FAIL", "tanh.apply"]
