@@ -1,6 +1,6 @@
 """`lucid.autograd.gradcheck` and `gradgradcheck` of Lucid 3, answered by adjudge.
 
-They import no Lucid: the tensors that they are given decide the engine.
+The tensors that they are given decide the engine; Lucid is imported where there are none.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import numpy as np
 import adjudge
 import adjudge.reference
 from adjudge.engine import EPS, Arrays, AutodiffBackend, backend_of
-from adjudge.errors import InputError
+from adjudge.errors import InputError, installed_by
+from adjudge_lucid.importing import imported
 
 
 def gradcheck(
@@ -170,6 +171,9 @@ def _floating(inputs: Sequence[Any]) -> tuple[list[int], AutodiffBackend]:
         for k, (owner, x) in enumerate(zip(owners, inputs, strict=True))
         if owner is not None and owner.arrays.is_differentiable(x)
     }
+    if not any(owners):
+        with installed_by("pip install 'adjudge[lucid]'"):
+            imported()
     if not found:
         raise InputError("no input is a floating tensor", "pass tensors of floats")
     return list(found), next(iter(found.values()))

@@ -12,9 +12,10 @@ let all others through: a mistake in adjudge itself is never taken for a propert
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from difflib import get_close_matches
 from enum import Enum, auto
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -87,6 +88,19 @@ def installed_by(command: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         error.add_note(f"adjudge: install it: {command}")
         raise
+
+
+CLOSE = 0.5
+"""A word is suggested that is at least so much like the one that was given, from 0 to 1: `jacobian`
+is like `jac` by 0.55. The value is ours."""
+
+
+def did_you_mean(word: object, known: Iterable[str], before: str = "", after: str = "") -> str:
+    """Returns `Did you mean 'seed'?`, with that of the words `known` that is most like `word`,
+    between `before` and `after`; nothing where none is like it.
+    """
+    close = get_close_matches(str(word), known, 1, CLOSE)
+    return f"{before}Did you mean {close[0]!r}?{after}" if close else ""
 
 
 class Source(Enum):

@@ -16,6 +16,7 @@ from adjudge.check import (
     known_options,
     of_second_order,
 )
+from adjudge.errors import InputError
 from adjudge.report import GradcheckError, Report, tell
 
 Function = Callable[..., Any]
@@ -164,7 +165,9 @@ class Case:
         order: int = 1,
         **options: Any,
     ) -> None:
-        """See the class."""
+        """Raises `InputError` for another order than 1 and 2."""
+        if order not in (1, 2):
+            raise InputError(f"order={order!r} of a Case", "give 1 or 2")
         self.f = f
         self.inputs = inputs
         self.name = name or function_name(f)

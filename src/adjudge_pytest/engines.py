@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib.metadata
 import importlib.util
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 
 from adjudge.engine import registry
-from adjudge.errors import BackendNotInstalledError, NotSupportedError
+from adjudge.errors import BackendNotInstalledError, NotSupportedError, did_you_mean
 
 
 def selected(named: Iterable[str]) -> list[str]:
@@ -42,8 +41,7 @@ def unknown(name: str) -> str | None:
     names = registry.names()
     if name in names:
         return None
-    close = difflib.get_close_matches(name, names, n=1)
-    meant = f"did you mean '{close[0]}'? Else " if close else ""
+    meant = did_you_mean(name, names, after=" Else ")
     return (
         f"no engine is called '{name}'; there are: {', '.join(names)}\n"
         f"  {meant}check the spelling, or write an adapter: docs/how-to/write-an-adapter.md"

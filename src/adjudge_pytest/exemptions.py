@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -11,7 +10,7 @@ import pytest
 from packaging.version import InvalidVersion, Version
 
 from adjudge.engine import AutodiffBackend, registry
-from adjudge.errors import AdjudgeError
+from adjudge.errors import AdjudgeError, did_you_mean
 from adjudge.findings import Status, Verdict
 from adjudge.report import GradcheckError
 from adjudge_pytest import engines
@@ -122,13 +121,11 @@ def _read(item: pytest.Item) -> Iterator[Exemption]:
         known = ARGUMENTS[mark.name]
         for name in mark.kwargs:
             if name not in known:
-                close = difflib.get_close_matches(name, known, n=1)
                 _refuse(
                     item,
                     mark,
                     f"unknown argument {name!r}",
-                    (f"did you mean {close[0]!r}? " if close else "")
-                    + f"The arguments are: {', '.join(known)}",
+                    did_you_mean(name, known, after=" ") + f"The arguments are: {', '.join(known)}",
                 )
         given = mark.kwargs
         reason = given.get("reason")
@@ -203,12 +200,11 @@ def _one_of(
 ) -> None:
     allowed = list(allowed)
     if not isinstance(value, str) or value not in allowed:
-        close = difflib.get_close_matches(str(value), allowed, n=1, cutoff=0.5)
         _refuse(
             item,
             mark,
             f"{name}={value!r}",
-            (f"did you mean {close[0]!r}? " if close else "") + f"Known: {', '.join(allowed)}",
+            did_you_mean(value, allowed, after=" ") + f"Known: {', '.join(allowed)}",
         )
 
 

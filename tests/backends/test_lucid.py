@@ -181,6 +181,15 @@ def test_and_catch_mutations_of_it(number, recording):
         assert_conforms(mutants()[number](), excused=EXCUSED, disturb=recording, scenarios=FEW)
 
 
+@pytest.mark.skipif(importlib.util.find_spec("lucid") is not None, reason="Lucid is installed")
+@pytest.mark.parametrize("door", ["gradcheck", "gradgradcheck"])
+def test_a_door_without_tensors_says_how_lucid_is_installed(door):
+    with pytest.raises(ModuleNotFoundError) as caught:
+        getattr(adjudge_lucid, door)(lambda x: x, [[1.0, 2.0]])
+
+    assert caught.value.__notes__ == ["adjudge: install it: pip install 'adjudge[lucid]'"]
+
+
 @needs_lucid
 def test_an_array_of_lucid_finds_the_adapter(lucid):
     report = adjudge.gradcheck(lucid.sin, lucid.tensor([0.3, -1.2]), seed=1)

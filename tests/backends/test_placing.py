@@ -96,7 +96,7 @@ def test_trees_keep_their_structure(engine):
 
 
 def test_a_misspelt_engine_is_told_what_was_meant():
-    with pytest.raises(UnknownFrameworkError, match="did you mean 'torch'"):
+    with pytest.raises(UnknownFrameworkError, match="Did you mean 'torch'"):
         registry.backend_named("toch")
     assert registry.names()[:2] == ["numpy", "array_api_strict"]
     assert len(registry.names()) == len(set(registry.names()))

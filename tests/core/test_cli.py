@@ -12,6 +12,7 @@ from adjudge import Case
 from adjudge._version import __version__
 from adjudge.cli import FAILED, OK, UNDECIDED, USAGE, main
 from adjudge.engine.registry import GROUP, Entry
+from adjudge.errors import InputError
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 HEAD = """
@@ -126,6 +127,12 @@ def test_a_case_is_called_by_its_name_or_that_of_its_function():
 
     assert "Case('mine', order=1)" == repr(named)
     assert "Case('sin', order=2)" == repr(unnamed)
+
+
+@pytest.mark.parametrize("order", [0, 3, "2"])
+def test_a_case_of_another_order_is_refused(order):
+    with pytest.raises(InputError, match=f"order={order!r} of a Case"):
+        Case(np.sin, np.asarray([0.3]), order=order)
 
 
 def test_a_second_order_case_runs_gradgradcheck(cases, capsys):

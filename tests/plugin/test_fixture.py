@@ -47,7 +47,7 @@ def test_an_engine_that_a_test_misspells_is_a_usage_error(run):
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*test_square[[]nunpy]: no engine is called 'nunpy'*"])
-    result.stderr.fnmatch_lines(["*did you mean 'numpy'*"])
+    result.stderr.fnmatch_lines(["*Did you mean 'numpy'*"])
 
 
 def test_a_wrong_derivative_fails_with_a_first_line_that_stands_alone(run):

@@ -178,13 +178,13 @@ def test_a_failed_subtest_is_no_pass(run):
     [
         ('adjudge_skip("numpy")', "has no reason", "say why"),
         ('adjudge_xfail("numpy", reason="  ")', "reason='  '", "say why"),
-        ('adjudge_skip("numpy", reason="r", lack="jvp")', "'lack'", "did you mean 'lacks'?"),
+        ('adjudge_skip("numpy", reason="r", lack="jvp")', "'lack'", "Did you mean 'lacks'?"),
         ('adjudge_xfail("numpy", reason="r", lacks="jvp")', "'lacks'", "reason, raises, status"),
-        ('adjudge_skip("numpi", reason="r")', "'numpi'", "did you mean 'numpy'?"),
+        ('adjudge_skip("numpi", reason="r")', "'numpi'", "Did you mean 'numpy'?"),
         ('adjudge_skip("thinc", reason="r")', "'thinc'", "check the spelling"),
         ('adjudge_skip(reason="r")', "names no engine", "the engines are: numpy"),
         ('adjudge_skip(3, reason="r")', "3 is no name", "as text"),
-        ('adjudge_skip("numpy", reason="r", lacks="jpv")', "'jpv'", "did you mean 'jvp'?"),
+        ('adjudge_skip("numpy", reason="r", lacks="jpv")', "'jpv'", "Did you mean 'jvp'?"),
         ('adjudge_skip("numpy", reason="r", below="new")', "'new' is no version", "1.2"),
         ('adjudge_skip("numpy", reason="r", below=1.2)', "1.2 is no version", "as text"),
         (

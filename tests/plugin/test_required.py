@@ -196,7 +196,7 @@ def test_a_misspelt_engine_is_a_usage_error(run, option):
     result.stderr.fnmatch_lines(
         [f"ERROR: {option}: no engine is called 'toch'; there are: numpy, *"]
     )
-    result.stderr.fnmatch_lines(["*did you mean 'torch'?*"])
+    result.stderr.fnmatch_lines(["*Did you mean 'torch'?*"])
 
 
 def test_the_command_line_wins_over_the_environment_and_that_over_the_file(

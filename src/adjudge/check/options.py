@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import nullcontext
 from dataclasses import dataclass
-from difflib import get_close_matches
 from itertools import product
 from operator import itemgetter
 from typing import Any, Literal, TypedDict
@@ -18,7 +17,7 @@ from typing import Any, Literal, TypedDict
 import numpy as np
 
 from adjudge.engine import AutodiffBackend, ByHand, functional_of
-from adjudge.errors import FlagError, InputError
+from adjudge.errors import FlagError, InputError, did_you_mean
 from adjudge.estimate import Reference, bind
 from adjudge.findings import InSequence
 from adjudge.problem import (
@@ -262,10 +261,7 @@ def known_options(
         if option in group.__annotations__:
             continue
         takes = {*group.__annotations__, *(verb.__kwdefaults__ or ())}
-        if close := get_close_matches(option, takes, 1):
-            hint = f". Did you mean {close[0]!r}?"
-        else:
-            hint = ""
+        hint = did_you_mean(option, takes, before=". ")
         if option in Options.__annotations__:
             hint = ", as examine() and gradcheck() have it"
         elif option == "raise_exception":

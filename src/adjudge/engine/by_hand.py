@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from difflib import get_close_matches
 from typing import Any, Never, Protocol
 
 from adjudge.engine.arrays import of_numbers
@@ -18,11 +17,7 @@ from adjudge.engine.contract import (
 )
 from adjudge.engine.jacobians import FORMS, Hessian, Jacobian, called, described
 from adjudge.engine.trace import INPUT, UNKNOWN, Place, Ref, Step, Trace
-from adjudge.errors import InputError, Source, running
-
-CLOSE_NAME = 0.5
-"""A keyword is suggested that is at least so much like the one that was given, from 0 to 1:
-`jacobian` is like `jac` by 0.55. The value is ours."""
+from adjudge.errors import InputError, Source, did_you_mean, running
 
 
 class ByHand:
@@ -72,8 +67,7 @@ class ByHand:
         if more:
             raise TypeError("ByHand() takes one function; say what the other is: vjp=, grad=, jac=")
         for name in unknown:
-            close = get_close_matches(name, (*FORMS, "pullback"), 1, CLOSE_NAME)
-            hint = f". Did you mean {close[0]!r}?" if close else ""
+            hint = did_you_mean(name, (*FORMS, "pullback"), before=". ")
             raise TypeError(f"ByHand() got an unexpected keyword argument {name!r}{hint}")
         given = {
             name: function
@@ -194,6 +188,12 @@ class Calls(Protocol):
 
     def cotangent_leaves(self, tree: Any) -> MaybeArrays:
         """Returns the inverse of `cotangent`."""
+
+    def input_names(self) -> Sequence[str]:
+        """Returns the names of the checked leaves."""
+
+    def output_names(self) -> Sequence[str]:
+        """Returns the names of the differentiable leaves of the last output."""
 
 
 class FlatByHand:
@@ -316,6 +316,13 @@ class GradientCalls:
     def cotangent_leaves(self, tree: Any) -> MaybeArrays:
         return self.inner.gradients(tree)
 
+    def input_names(self) -> Sequence[str]:
+        outputs = (f"the cotangent of {name}" for name in self.inner.output_names())
+        return (*self.inner.input_names(), *outputs)
+
+    def output_names(self) -> Sequence[str]:
+        return [f"the gradient of {name}" for name in self.inner.input_names()]
+
 
 class HandBackend(OtherDerivatives):
     """The engine of `ByHand` functions, with the arrays of another engine."""
@@ -340,7 +347,7 @@ class HandBackend(OtherDerivatives):
 
         def checked(w: MaybeArrays) -> MaybeArrays:
             filled = self.arrays.zeros_for_absent(w, y)
-            return self._shaped_as(x, pull(filled), "vjp", "input")
+            return self._shaped_as(x, pull(filled), "vjp", f.calls.input_names())
 
         return y, checked
 
@@ -350,7 +357,7 @@ class HandBackend(OtherDerivatives):
         tangents = f.push(x, self.arrays.zeros_for_absent(v, x))
         if tangents is None:
             raise self.lacks("forward mode (jvp)", f"{f.rule!r} was given no jvp=")
-        return y, self._shaped_as(y, tangents, "jvp", "output")
+        return y, self._shaped_as(y, tangents, "jvp", f.calls.output_names())
 
     def trace(self, f: FlatFunction, x: Arrays) -> Trace:
         """Returns a program of one step, which is the rule."""
@@ -380,21 +387,23 @@ class HandBackend(OtherDerivatives):
     def jvp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:
         raise self.lacks("derivatives of a hand-written jvp")
 
-    def _shaped_as(self, like: Arrays, values: MaybeArrays, rule: str, of: str) -> MaybeArrays:
-        for k, (value, leaf) in enumerate(zip(values, like, strict=True)):
+    def _shaped_as(
+        self, like: Arrays, values: MaybeArrays, rule: str, names: Sequence[str]
+    ) -> MaybeArrays:
+        for value, leaf, name in zip(values, like, names, strict=True):
             if value is None:
                 continue
             if not self.owns(value):
                 raise InputError(
-                    f"{rule} of {self.rule!r} returned a {type(value).__name__} for {of} leaf {k}, "
+                    f"{rule} of {self.rule!r} returned a {type(value).__name__} for {name}, "
                     f"not an array of {self.name}",
-                    f"return an array of the {of}'s shape, {tuple(leaf.shape)}",
+                    f"return an array of the shape of {name}, {tuple(leaf.shape)}",
                 )
             if tuple(value.shape) != tuple(leaf.shape):
                 raise InputError(
-                    f"{rule} of {self.rule!r} returned shape {tuple(value.shape)} for {of} leaf "
-                    f"{k}, which has shape {tuple(leaf.shape)}",
-                    f"return an array of the {of}'s shape"
+                    f"{rule} of {self.rule!r} returned shape {tuple(value.shape)} for {name}, "
+                    f"which has shape {tuple(leaf.shape)}",
+                    f"return an array of the shape of {name}"
                     + (" (sum over broadcast axes)" if rule == "vjp" else ""),
                 )
         return values

@@ -4,7 +4,6 @@ up.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import sys
 from collections.abc import Iterable
@@ -21,6 +20,7 @@ from adjudge.errors import (
     Catching,
     MixedFrameworksError,
     UnknownFrameworkError,
+    did_you_mean,
 )
 
 GROUP = "adjudge.backends"
@@ -119,10 +119,9 @@ def backend_named(name: str) -> AutodiffBackend:
             return entry.load()
     if name in PLAIN:
         return _plain_named(name)
-    close = difflib.get_close_matches(name, names(), n=1)
     raise UnknownFrameworkError(
         f"no adapter is registered for backend '{name}'; registered: {', '.join(names())}",
-        (f"did you mean '{close[0]}'? Else " if close else "")
+        did_you_mean(name, names(), after=" Else ")
         + "check the spelling, or write an adapter: docs/how-to/write-an-adapter.md",
     )
 

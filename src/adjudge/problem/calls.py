@@ -737,6 +737,10 @@ class UserCalls:
             raise _unstable(self.signature, signature, self.counts)
         return tuple(map(tree.leaves.__getitem__, self.differentiable))
 
+    def input_names(self) -> tuple[str, ...]:
+        """Returns the accessor paths of the checked inputs."""
+        return self.arguments.names
+
     def output_names(self) -> tuple[str, ...]:
         """Returns the accessor paths of the differentiable outputs."""
         assert self.result is not None

@@ -310,7 +310,7 @@ def test_no_scenario_is_no_test():
 
 
 def test_an_unknown_backend_is_an_error():
-    with pytest.raises(TypeError, match="did you mean 'numpy'"):
+    with pytest.raises(TypeError, match="Did you mean 'numpy'"):
         assert_conforms("nunpy")
 
 

@@ -66,7 +66,7 @@ def test_two_engines_of_one_name_are_refused():
 
 
 def test_an_unknown_engine_is_named():
-    with pytest.raises(UnknownFrameworkError, match="did you mean 'numpy'"):
+    with pytest.raises(UnknownFrameworkError, match="Did you mean 'numpy'"):
         crosscheck(SQUARE, (X,), ["numpi", "array_api_strict"])
 
 

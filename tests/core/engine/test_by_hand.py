@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from adjudge import ByHand, InputError, Status, Verdict, examine, gradcheck
+from adjudge import ByHand, InputError, Status, Verdict, examine, gradcheck, gradgradcheck
 from adjudge.findings import Attribute, Rule, WrongAttribute
 
 X = np.asarray([0.3, -0.8])
@@ -111,10 +111,28 @@ def test_a_gradient_of_the_wrong_shape_is_refused_with_both_shapes():
     assert "which has shape (3, 2)" in caught.value.found
 
 
+def test_wrong_shapes_are_told_by_the_names_of_inputs_and_outputs():
+    def rule(**rules):
+        return ByHand(lambda x, p: {"y": x * p["w"]}, **rules)
+
+    inputs = (X, {"w": X})
+    first = rule(vjp=lambda x, p, w: (w["y"] * p["w"], {"w": np.ones((1, 1))}))
+    forward = rule(jvp=lambda x, p, v, q: {"y": np.ones((1, 1))})
+    gradient = ByHand(lambda x, w: 2 * x * w, vjp=lambda x, w, g: (np.ones((1, 1)), 2 * x * g))
+    second = ByHand(lambda x: x**2, vjp=gradient)
+
+    with pytest.raises(InputError, match=r"\(1, 1\) for inputs\[1\]\['w'\], which has shape"):
+        gradcheck(first, inputs)
+    with pytest.raises(InputError, match=r"\(1, 1\) for out\['y'\], which has shape"):
+        examine(forward, inputs, modes=["F"])
+    with pytest.raises(InputError, match=r"\(1, 1\) for inputs\[0\], which has shape"):
+        gradgradcheck(second, X)
+
+
 def test_a_gradient_that_is_no_array_is_refused():
     rule = ByHand(np.sin, vjp=lambda x, w: "gradient")
 
-    with pytest.raises(InputError, match=r"returned a str for input leaf 0, not an array of numpy"):
+    with pytest.raises(InputError, match=r"returned a str for inputs\[0\], not an array of numpy"):
         gradcheck(rule, X)
 
 

@@ -101,7 +101,7 @@ def test_a_gradient_without_the_sum_over_a_broadcast_axis_is_refused():
     with pytest.raises(InputError) as caught:
         gradcheck(ByHand(layer(np), vjp=without_sum), point(np))
 
-    assert "returned shape (3, 3) for input leaf 2, which has shape (3, 1)" in caught.value.found
+    assert "returned shape (3, 3) for inputs[2], which has shape (3, 1)" in caught.value.found
     assert "sum over broadcast axes" in caught.value.remedy
 
 

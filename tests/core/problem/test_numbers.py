@@ -66,7 +66,7 @@ def test_numbers_in_a_tuple_are_inputs_of_their_own():
 def test_a_gradient_of_numbers_in_another_shape_is_refused():
     rule = ByHand(lambda x: x @ x, vjp=lambda x, w: [1.0, 2.0, 3.0])
 
-    with pytest.raises(InputError, match=r"returned shape \(3,\) for input leaf 0, which has shap"):
+    with pytest.raises(InputError, match=r"returned shape \(3,\) for inputs\[0\], which has shap"):
         examine(rule, X)
 
 
