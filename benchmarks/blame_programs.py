@@ -90,6 +90,15 @@ MISSING: Mapping[str, Callable[..., Any]] = {
 """Gradients without one of their terms."""
 
 MISTAKES = ("sign", "factor", "missing term", "1e-3", "one entry")
+SECOND = "second order"
+"""A mistake beside these: the gradient is right, and its own derivative takes x for a constant."""
+
+
+def constant(x: Any) -> Any:
+    """Returns the values of an array without its derivatives."""
+    return (
+        x.detach() if hasattr(x, "detach") else importlib.import_module("jax").lax.stop_gradient(x)
+    )
 
 
 def planted(xp: Any, name: str, backward: Callable[..., Any], mistake: str) -> Callable[..., Any]:
@@ -97,6 +106,8 @@ def planted(xp: Any, name: str, backward: Callable[..., Any], mistake: str) -> C
 
     @functools.wraps(backward)
     def wrong(*x_and_w: Any) -> Any:
+        if mistake == SECOND:
+            return backward(*map(constant, x_and_w[:-1]), x_and_w[-1])
         right = backward(*x_and_w)
         if mistake == "missing term" and name in MISSING:
             return MISSING[name](xp, *x_and_w)

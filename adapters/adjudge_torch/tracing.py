@@ -253,10 +253,16 @@ class _Call:
         written: Sequence[int],
     ) -> None:
         """The tensors stand at `places` among the leaves, and the call wrote into those that
-        `written` numbers. It is run again with gradients enabled or disabled as they are now.
+        `written` numbers. It is run again with gradients and autocast as they are now.
         """
         self.function, self.spec, self.places, self.written = function, spec, places, written
         self.recorded = torch.is_grad_enabled()
+        devices = {one.device.type for one in leaves if isinstance(one, torch.Tensor)}
+        self.autocast = [
+            (device, torch.get_autocast_dtype(device))
+            for device in devices
+            if torch.is_autocast_enabled(device)
+        ]
         self.rest = [None if isinstance(one, torch.Tensor) else one for one in leaves]
 
     def __call__(self, operands: Arrays) -> Arrays:
@@ -264,11 +270,12 @@ class _Call:
         for k, (place, operand) in enumerate(zip(self.places, operands, strict=True)):
             leaves[place] = operand.clone() if k in self.written else operand
         args, kwargs = self.spec.unflatten(leaves)
-        if self.recorded:
+        with ExitStack() as settings:
+            for device, dtype in self.autocast:
+                settings.enter_context(torch.autocast(device, dtype, cache_enabled=False))
+            if not self.recorded:
+                settings.enter_context(torch.no_grad())
             returned = self.function(*args, **kwargs)
-        else:
-            with torch.no_grad():
-                returned = self.function(*args, **kwargs)
         written = [leaves[self.places[k]] for k in self.written]
         return (*_tensors_in(returned), *written)
 

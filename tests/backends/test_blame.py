@@ -96,6 +96,21 @@ def test_a_rule_is_named_whatever_the_seed(seed):
     assert report.explained
 
 
+@pytest.mark.parametrize(
+    ("program", "rule"), [(programs.transformer, "softmax"), (programs.kalman, "inverse")]
+)
+def test_a_rule_whose_second_derivative_alone_is_wrong_is_named(program, rule):
+    engine = "torch"  # JAX compiles second derivatives for a minute
+    pytest.importorskip(engine)
+    f, x = program_of(engine, program, rule, programs.SECOND), programs.inputs(engine, program, 0)
+
+    report = adjudge.blame(f, x, modes=["RR"], seed=0)
+
+    assert lines(report) == {programs.line_of(engine, rule)}
+    assert adjudge.blame(f, x, seed=0)
+    assert adjudge.blame(program_of(engine, program), x, modes=["RR"], seed=0)
+
+
 @on_both
 def test_a_cut_is_named_where_it_matters_and_not_where_it_is_meant(adjudge_backend, wide):
     xp, name = adjudge_backend.xp, adjudge_backend.name
@@ -214,6 +229,41 @@ def test_a_parameter_that_is_closed_over_is_judged_in_its_rule(torch):
 
     assert report.whole.verdict is Verdict.PASS
     assert lines(report) == {programs.line_of("torch", "product")}
+
+
+def test_a_rule_that_raises_and_is_not_needed_does_not_stand_in_the_way(torch):
+    class Raises(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x + 1
+
+        @staticmethod
+        def backward(ctx, w):
+            raise RuntimeError("there is none")
+
+    rules = programs.rules("torch", "tanh", "factor")
+
+    def f(x):
+        return rules.tanh(x) + 0 * Raises.apply(x.detach())
+
+    report = adjudge.blame(f, (torch.rand(3, dtype=torch.float64),), seed=0)
+
+    assert lines(report) == {programs.line_of("torch", "tanh")}
+    assert report.explained
+    assert list(report.opaque.values()) == ["cannot be judged: there is none"]
+
+
+def test_a_rule_is_named_under_autocast(torch):
+    rules = programs.rules("torch", "tanh", "factor")
+
+    def f(x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return rules.tanh(x @ x.mT)
+
+    report = adjudge.blame(f, (torch.rand(3, 3),), seed=0)
+
+    assert lines(report) == {programs.line_of("torch", "tanh")}
+    assert report.opaque == {}
 
 
 def test_a_value_that_leaves_the_tensors_is_named(torch):

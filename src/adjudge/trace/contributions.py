@@ -31,7 +31,7 @@ from adjudge.constants import (
     EXPLAINED_PART,
 )
 from adjudge.engine import INPUT, Array, Arrays, AutodiffBackend, MaybeArrays, Ref, Step, Trace
-from adjudge.errors import Source, running
+from adjudge.errors import AdjudgeError, Catching, Source, running
 from adjudge.floats import Vector
 from adjudge.problem import Base, Problem, Purpose, Reverse, Stream, evaluate, generator, observe
 
@@ -253,18 +253,20 @@ def results_of(backend: AutodiffBackend, step: Step, operands: Arrays) -> Arrays
 def pulled_back(
     backend: AutodiffBackend, step: Step, operands: Arrays, cotangents: MaybeArrays
 ) -> MaybeArrays:
-    """Returns the gradient of each operand by the rule of the step, `None` where there is none."""
+    """Returns the gradient of each operand by the rule of the step, `None` where there is none.
+
+    A rule that raises gives none: the engine may not need it, as behind a `stop_gradient`.
+    """
     chosen = moving(backend, step, operands)
     pairs = zip(cotangents, step.results, strict=True)
     w = tuple([one for one, result in pairs if backend.arrays.is_differentiable(result)])
     gradients: list[Array | None] = [None] * len(operands)
     if chosen and any(one is not None for one in w):
         function = partial(_with, partial(results_of, backend, step), operands, chosen)
-        with running(Source.DERIVATIVE):
-            pull = backend.vjp(function, tuple([operands[k] for k in chosen]))[1]
-            found = pull(w)
-        for k, gradient in zip(chosen, found, strict=True):
-            gradients[k] = gradient
+        x = tuple([operands[k] for k in chosen])
+        with Catching(AdjudgeError), running(Source.DERIVATIVE):
+            for k, gradient in zip(chosen, backend.vjp(function, x)[1](w), strict=True):
+                gradients[k] = gradient
     return tuple(gradients)
 
 

@@ -89,9 +89,11 @@ class BlameReport:
     opaque: Mapping[int, str]
     """The steps that were not judged, though their turn had come, and why."""
     between: bool = False
-    """Whether the engine's derivative is not what the rules of the steps give together."""
+    """Whether the whole is wrong, and the engine's derivative is not what the rules of the steps
+    give together."""
     outside: bool = False
-    """Whether the function follows its inputs in a way that the program does not show."""
+    """Whether the whole is wrong, and the function follows its inputs in a way that the program
+    does not show."""
     work: float = 0.0
     """The work of finding this out in calls of the function, by the entries read and written."""
     note: str = ""

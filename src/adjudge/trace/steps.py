@@ -219,6 +219,9 @@ class _Judge:
         at_fault = [k for one in judged if one.at_fault for k in one.calls]
         said = [d.explained_by(at_fault) for d in self.found] if at_fault else []
         settled = [one for one in said if one is not None]
+        wrong = whole.verdict is not Verdict.PASS
+        outside = wrong and any(direction.outside.stands_out for direction in self.found)
+        between = wrong and any(direction.between.stands_out for direction in self.found)
         note = ""
         if found is None:
             note = "what each adds to the error of the whole is not known"
@@ -230,8 +233,8 @@ class _Judge:
             distinct=len(self.groups),
             explained=all(settled) if settled else None,
             opaque=self.opaque,
-            between=any(direction.between.stands_out for direction in self.found),
-            outside=any(direction.outside.stands_out for direction in self.found),
+            between=between and not outside,  # the rules of what is outside are not known
+            outside=outside,
             work=self._work(),
             note=note,
         )
