@@ -59,7 +59,33 @@ def trace(f: FlatFunction, x: Arrays, environment: Environment) -> Trace:
         stack.enter_context(_modules_seen_by(recorder))
         stack.enter_context(recorder)
         y = f(x)
-    return Trace(recorder.inputs, recorder.steps, tuple(map(recorder.operand, y)))
+    outputs = tuple(map(recorder.operand, y))
+    cotangents = partial(_handed_back, y, recorder.edges, [_edge(leaf) for leaf in x])
+    return Trace(recorder.inputs, recorder.steps, outputs, cotangents)
+
+
+def _edge(tensor: torch.Tensor) -> Any:
+    """Returns where the gradient of a tensor comes by, as it is now; `None` where none does."""
+    return torch.autograd.graph.get_gradient_edge(tensor) if tensor.requires_grad else None
+
+
+def _handed_back(
+    y: Arrays, edges: Sequence[Sequence[Any]], of_inputs: Sequence[Any], w: Arrays
+) -> tuple[list[Arrays], Arrays]:
+    """Contract: see `Trace.cotangents`."""
+    pairs = [(one, cotangent) for one, cotangent in zip(y, w, strict=True) if one.requires_grad]
+    kept = [edge for some in (*edges, of_inputs) for edge in some if edge is not None]
+    found: Iterator[Any] = iter(())
+    if pairs and kept:
+        outputs, cotangents = zip(*pairs, strict=True)
+        found = iter(
+            torch.autograd.grad(outputs, kept, cotangents, retain_graph=True, allow_unused=True)
+        )
+    *of_steps, of_leaves = [
+        tuple([None if edge is None else next(found, None) for edge in some])
+        for some in (*edges, of_inputs)
+    ]
+    return of_steps, of_leaves
 
 
 class _Write(NamedTuple):
@@ -78,6 +104,8 @@ class _Recorder(TorchFunctionMode):
         super().__init__()
         self.inputs = tuple(map(_copied, x))
         self.steps: list[Step] = []
+        self.edges: list[tuple[Any, ...]] = []
+        """For each step, where the gradients of its results come by."""
         self.modules: list[str] = []
         """The paths of the modules that are running, the outermost first."""
         self.names: dict[int, str] = {}
@@ -159,6 +187,7 @@ class _Recorder(TorchFunctionMode):
             return returned  # a shape, a dtype
         call = _Call(again, leaves, spec, places, written)
         kept = [*results, *(tensors[k] for k in written)]
+        self.edges.append(tuple(map(_edge, kept)))
         self.steps.append(
             Step(
                 run=_replaying(call, self._environment, random) if drew else call,
@@ -214,6 +243,7 @@ class _Recorder(TorchFunctionMode):
         """Adds a tensor that was computed where this mode sees nothing."""
         reason = "was computed before, or by what cannot be recorded (a transform)"
         name = str(tensor.grad_fn.name()) if tensor.grad_fn is not None else ""
+        self.edges.append((_edge(tensor),))
         self.steps.append(Step(name, _nothing, (), (_copied(tensor),), opaque=reason))
         self._know(tensor, Ref(len(self.steps) - 1, 0))
 
@@ -237,6 +267,7 @@ class _Recorder(TorchFunctionMode):
 
         static = {"view": old, "written": new}
         operands, result = (before, write.ref), (_copied(tensor),)
+        self.edges.append((_edge(tensor),))
         self.steps.append(Step("written through a view", run, operands, result, static))
         return Ref(len(self.steps) - 1, 0)
 
@@ -384,7 +415,7 @@ def _rule_of(cls: Any) -> dict[str, Any]:
     code = getattr(inspect.unwrap(backward), "__code__", None)
     return {
         "name": f"{cls.__name__}.apply",
-        "custom": True,
+        "custom": not cls.__module__.startswith("torch."),
         "rule": f"{cls.__name__}.{backward.__name__}",
         "rule_place": Place(code.co_filename, code.co_firstlineno) if code else UNKNOWN,
     }

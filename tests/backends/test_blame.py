@@ -277,19 +277,62 @@ def test_a_value_that_leaves_the_tensors_is_named(torch):
     assert "torch.Tensor.item at" in str(report)
 
 
-def test_a_hook_that_changes_gradients_is_said_to_stand_between_the_rules(torch):
-    def f(x):
-        y = x.sin()
-        if y.requires_grad:
-            y.register_hook(lambda w: 2 * w)
-        return y * 2
+def hook_on_a_tensor(torch, x):
+    y = x.sin()
+    if y.requires_grad:
+        y.register_hook(lambda w: 2 * w)
+    return y * 2
 
-    report = adjudge.blame(f, (torch.rand(3, dtype=torch.float64),), seed=0)
+
+def hook_on_a_module(torch, x):
+    module = torch.nn.Tanh()
+    module.register_full_backward_hook(lambda module, inner, outer: (inner[0] * 2,))
+    return module(x.sin()) * 2
+
+
+def write_into_what_a_rule_saved(torch, x):
+    y = x.exp()
+    z = y * 3
+    y.data.mul_(2)
+    return z
+
+
+def checkpoint_that_draws_again(torch, x):
+    def part(y):
+        return torch.nn.functional.dropout(y.sin(), 0.5)
+
+    again = torch.utils.checkpoint.checkpoint
+    return again(part, x, use_reentrant=False, preserve_rng_state=False).sum()
+
+
+@pytest.mark.parametrize(
+    ("f", "value", "users"),
+    [
+        (hook_on_a_tensor, "inputs[0]", "torch.Tensor.sin"),
+        (hook_on_a_module, "the result of torch.Tensor.sin", "BackwardHookFunction.apply"),
+        (write_into_what_a_rule_saved, "inputs[0]", "torch.Tensor.exp"),
+        (
+            checkpoint_that_draws_again,
+            "the result of torch.Tensor.sin",
+            "torch.nn.functional.dropout",
+        ),
+    ],
+)
+def test_what_changes_a_gradient_between_the_rules_is_named_by_where_it_stands(
+    torch, f, value, users
+):
+    x = torch.rand(20, dtype=torch.float64)
+
+    report = adjudge.blame(lambda x: f(torch, x), (x,), seed=0)
 
     assert report.verdict is Verdict.FAIL
     assert report.at_fault == []
     assert report.between
-    assert "look for hooks" in str(report)
+    assert len(report.changed) == 1
+    (line,) = [line for line in str(report).splitlines() if "the gradient of" in line]
+    assert line.startswith(f"  the gradient of {value} ")
+    assert f" from {users} at " in line
+    assert "test_blame.py:" in line
 
 
 def test_a_step_that_gives_another_value_is_reported_and_not_judged(torch):

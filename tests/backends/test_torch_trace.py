@@ -193,6 +193,20 @@ def test_what_leaves_the_tensors_is_a_step_without_results():
     ]
 
 
+def test_a_program_shows_what_the_engine_hands_back_hooks_included():
+    def f(x):
+        y = x * 2
+        y.register_hook(lambda w: 10 * w)
+        return y.sum(), y.detach()
+
+    program = traced(f, torch.rand(3))
+
+    (product, total, detached), (gradient,) = program.cotangents((torch.tensor(1.0), None))
+    assert (total, detached) == ((torch.tensor(1.0),), (None,))
+    assert product[0].tolist() == [1.0, 1.0, 1.0]
+    assert gradient.tolist() == [20.0, 20.0, 20.0]
+
+
 def test_what_the_mode_does_not_see_is_opaque():
     program = traced(lambda x: (torch.func.grad(lambda y: y.sin().sum())(x) * 2,), torch.rand(3))
 

@@ -88,6 +88,10 @@ class Trace:
     inputs: Values
     steps: Sequence[Step]
     outputs: tuple[Operand, ...]
+    cotangents: Callable[[Values], tuple[Sequence[Values], Values]] | None = None
+    """Returns what the engine itself hands back while it pulls back cotangents of the outputs: the
+    cotangent of each result of each step, and those of the inputs. `None` stands where it hands
+    back nothing, and in place of the function where an engine does not show this."""
 
     def replay(self, inputs: Values) -> list[Values]:
         """Returns the results of every step for other inputs. An opaque step has those that were

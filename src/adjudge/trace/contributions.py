@@ -239,6 +239,48 @@ def _products(cotangent: Array, tangent: Vector, to_host: Callable[[Array], Vect
     return np.asarray((np.conj(to_host(cotangent)) * tangent).real)
 
 
+def changed_on_the_way(backend: AutodiffBackend, trace: Trace, seed: int) -> list[Ref]:
+    """Returns the values whose cotangent is not the sum of what the rules of the steps that use
+    them give, the last value of the program first: what stands between was done by no rule.
+
+    It compares what the engine hands back on its own way with the rules at the cotangents that the
+    engine handed to them; nothing, where the engine does not show this.
+    """
+    if trace.cotangents is None or any(step.opaque for step in trace.steps):
+        return []
+    arrays, random = backend.arrays, generator(seed, Stream.BLAME, DIRECTIONS)
+    outputs = trace.outputs_of(trace.inputs, trace.recorded)
+    w = tuple([arrays.from_host(random.normal(size=y.shape), y) for y in outputs])
+    with running(Source.DERIVATIVE):
+        handed, of_inputs = trace.cotangents(w)
+    expected: dict[Ref, Array] = {}
+    pairs = list(zip(trace.outputs, w, strict=True))
+    for k, step in enumerate(trace.steps):
+        gradients = pulled_back(backend, step, trace.operands(k), handed[k])
+        pairs += zip(step.operands, gradients, strict=True)
+    for operand, cotangent in pairs:
+        if isinstance(operand, Ref) and cotangent is not None:
+            before = expected.get(operand)
+            expected[operand] = cotangent if before is None else before + cotangent
+    found = []
+    for k, some in [*reversed(list(enumerate(handed))), (INPUT, of_inputs)]:
+        for j, cotangent in enumerate(some):
+            ref = Ref(k, j)
+            if cotangent is None or ref not in expected:
+                continue
+            one, other = arrays.to_host(cotangent), arrays.to_host(expected[ref])
+            size = float(np.abs(one).max(initial=0.0) + np.abs(other).max(initial=0.0))
+            allowed = HANDED_UNITS * backend.effective_eps(cotangent) * size
+            if not (np.abs(one - other) <= allowed).all():
+                found.append(ref)
+    return found
+
+
+HANDED_UNITS = 1024
+"""The engine may add cotangents in another order, and a rule may round otherwise when it is run
+again. So many units of rounding of the largest entry are allowed. The value is ours."""
+
+
 def moving(backend: AutodiffBackend, step: Step, operands: Arrays) -> list[int]:
     """Returns the operands of a step that have derivatives and depend on the inputs."""
     references = [k for k, operand in enumerate(step.operands) if isinstance(operand, Ref)]

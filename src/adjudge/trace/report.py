@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from textwrap import indent
 from typing import Any
 
-from adjudge.engine import Place, Step
+from adjudge.engine import INPUT, Place, Ref, Step
 from adjudge.findings import Status, Verdict, worst
 from adjudge.report import Report, text_of
 
@@ -94,6 +94,9 @@ class BlameReport:
     outside: bool = False
     """Whether the whole is wrong, and the function follows its inputs in a way that the program
     does not show."""
+    changed: Sequence[Ref] = ()
+    """Where that is so: the values whose gradient is not what the rules of the steps that use them
+    give, the last one first. It is empty where the engine does not show this."""
     work: float = 0.0
     """The work of finding this out in calls of the function, by the entries read and written."""
     note: str = ""
@@ -143,6 +146,16 @@ class BlameReport:
         place, module = judged.step.place, judged.step.module
         return (f" at {_short(place)}" if place.file else "") + (f" in {module}" if module else "")
 
+    def _change(self, ref: Ref) -> str:
+        """Returns which value has another gradient than it should, and between which lines."""
+        users = [step for step in self.steps if ref in step.operands]
+        to = ", ".join(f"{step.name} at {_short(step.place)}" for step in users) or "the outputs"
+        value = f"inputs[{ref.number}]"
+        if ref.step != INPUT:
+            made = self.steps[ref.step]
+            value = f"the result of {made.name} at {_short(made.place)}"
+        return f"  the gradient of {value} is not what comes back from {to}"
+
     def __str__(self) -> str:
         """Returns the headline, what is wrong with the step, and what was judged."""
         lines = [self.headline]
@@ -169,6 +182,7 @@ class BlameReport:
                 "the engine's derivative of the whole is not what the rules of its steps give: "
                 "look for hooks, writes in place and values that are kept between calls"
             )
+        lines += [self._change(ref) for ref in self.changed]
         if self.outside:
             lines.append("the function follows its inputs in ways that were not recorded:")
             left = [step for step in self.steps if not step.results or step.opaque]
@@ -239,6 +253,7 @@ class BlameReport:
             "explained": self.explained,
             "between": self.between,
             "outside": self.outside,
+            "changed": [list(ref) for ref in self.changed],
             "opaque": {str(k): reason for k, reason in self.opaque.items()},
             "work": self.work,
             "note": self.note,

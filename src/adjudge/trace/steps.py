@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Never, Unpack
 
 from adjudge.check import (
@@ -22,7 +22,13 @@ from adjudge.errors import AdjudgeError, Catching, InputError, Source, attempt, 
 from adjudge.findings import Verdict
 from adjudge.problem import Problem
 from adjudge.report import Report
-from adjudge.trace.contributions import Direction, directions, moving, results_of
+from adjudge.trace.contributions import (
+    Direction,
+    changed_on_the_way,
+    directions,
+    moving,
+    results_of,
+)
 from adjudge.trace.report import BlameReport, Judged
 
 PASSED_ON = ("mode", "seed", "equal_nan", "in_double", "highest_precision", "max_evaluations")
@@ -88,7 +94,11 @@ def blame(
             of_steps["modes"] = list(dict.fromkeys(["R", *words]))
         judge = _Judge(problem.backend, trace, found or [], of_steps, samples)
         judge.run(every=every or found is None or (words or ["R"]) != ["R"])
-    return judge.report(function_name(f), whole, found)
+        report = judge.report(function_name(f), whole, found)
+        if report.between or report.outside:
+            changed = attempt(lambda: changed_on_the_way(problem.backend, trace, seed))
+            report = replace(report, changed=changed or [])
+    return report
 
 
 def _found(
