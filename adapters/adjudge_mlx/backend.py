@@ -94,6 +94,12 @@ class MlxBackend(AutodiffBackend):
             y, jv = mx.jvp(_of_several(f), x, tangents)
         return tuple(y), tuple(jv)
 
+    def vjp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:
+        return _apart(super().vjp_map(f, x_count))
+
+    def jvp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:
+        return _apart(super().jvp_map(f, x_count))
+
     def vmap(self, function: Callable[[MaybeArrays], MaybeArrays]) -> Callable[..., MaybeArrays]:
         def mapped(*stacks: Array) -> MaybeArrays:
             with self.refusing("batching (vmap)"):
@@ -107,6 +113,13 @@ class MlxBackend(AutodiffBackend):
     def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
         compiled: Callable[..., Any] = mx.compile(function)
         return compiled
+
+
+def _apart(f: FlatFunction) -> FlatFunction:
+    """Returns `f` with outputs of which no two are one array: both gradients of a sum are, and
+    `mx.vjp` takes one cotangent for the two of them.
+    """
+    return lambda x: tuple(one * 1 for one in f(x))
 
 
 def _of_several(f: Callable[[Any], Any]) -> Callable[..., list[Array]]:

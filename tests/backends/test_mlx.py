@@ -49,6 +49,12 @@ def test_all_modes_of_second_order_are_judged(x):
     assert adjudge.gradcheck(lambda x: mx.sin(x) * x, x, modes=MODES, compile=True, seed=1)
 
 
+def test_gradients_that_are_one_array_are_differentiated_apart(x):
+    report = adjudge.examine(mx.add, (x, x * 2), modes=MODES, seed=1)
+
+    assert report, report
+
+
 def test_float64_is_judged_by_the_digits_that_mlx_computes(x):
     wide = adjudge.examine(mx.sin, x.astype(mx.float64), seed=1)
     narrow = adjudge.examine(mx.sin, x, seed=1)

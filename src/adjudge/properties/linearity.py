@@ -175,7 +175,7 @@ class LinearRule:
         """Returns whether the image loses digits in proportion to the size of its probe. What a
         rule clips is exact up to some size, and shrinks beyond it. The test is ours.
         """
-        if factor < LARGE_PROBES:
+        if factor < LARGE_PROBES or not np.any(first):
             return False
         size = float(np.max(np.abs(first)))
         images = {k: self.apply(-k * u) / -k for k in SMALLER_PROBES} | {factor: scaled}

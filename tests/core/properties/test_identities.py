@@ -32,6 +32,7 @@ NONLINEAR = {
     "normed": lambda x, w: w / np.linalg.norm(w) * np.cos(x) if w.any() else w,
     "squared": lambda x, w: w * np.abs(w) * np.cos(x),
     "sign": lambda x, w: np.sign(w) * np.cos(x),
+    "truncated": lambda x, w: np.trunc(w) * np.cos(x),
 }
 
 
