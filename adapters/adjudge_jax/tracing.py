@@ -8,6 +8,7 @@ with a custom derivative is one step, whose derivative is the custom one.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -16,7 +17,18 @@ import jax
 import jax.extend.core as jex
 import jax.numpy as jnp
 
-from adjudge.engine import INPUT, Arrays, FlatFunction, Operand, Place, Ref, Step, Trace, place_of
+from adjudge.engine import (
+    INPUT,
+    UNKNOWN,
+    Arrays,
+    FlatFunction,
+    Operand,
+    Place,
+    Ref,
+    Step,
+    Trace,
+    place_of,
+)
 from adjudge_jax.recording import as_array, content_of, part_of
 
 ENGINE = str(Path(jax.__file__).parent)
@@ -34,7 +46,7 @@ def trace(f: FlatFunction, x: Arrays) -> Trace:
     closed = jax.make_jaxpr(lambda *leaves: f(leaves))(*x)
     walk = _Walk()
     inputs = [_Known(Ref(INPUT, k), leaf) for k, leaf in enumerate(x)]
-    outputs = walk.through(closed, inputs, Place(), "")
+    outputs = walk.through(closed, inputs, UNKNOWN, "")
     return Trace(x, walk.steps, tuple([one.operand for one in outputs]))
 
 
@@ -255,7 +267,12 @@ def _source(traced: Any) -> tuple[str, Place]:
     said = getattr(getattr(traced, "debug_info", None), "func_src_info", None) or ""
     name, _, where = said.partition(" at ")
     file, _, line = where.rpartition(":")
-    return name, Place(file, int(line)) if line.isdigit() else Place()
+    if line.isdigit():
+        return name, Place(file, int(line))
+    # JAX before 0.5 says nothing; a backward pass is a method that holds the user's function
+    held: Any = getattr(getattr(traced, "__self__", None), "f", None)
+    code = getattr(inspect.unwrap(held), "__code__", None)
+    return (code.co_name, Place(code.co_filename, code.co_firstlineno)) if code else (name, UNKNOWN)
 
 
 def _variables(atoms: Sequence[Any]) -> Iterator[Any]:

@@ -128,7 +128,7 @@ class _Recorder(TorchFunctionMode):
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Records a call of PyTorch. Inside of it this mode is off."""
-        name = _name_of(func)
+        name = None if self._inside else _name_of(func)
         if name is None:
             return func(*args, **(kwargs or {}))
         about: dict[str, Any] = {"name": name}
