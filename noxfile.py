@@ -125,6 +125,13 @@ def integration(session: nox.Session) -> None:
 
 
 @nox.session(python=PYTHON, default=False)
+def sweep(session: nox.Session) -> None:
+    """Walks libraries on PyTorch and JAX, and prints how their functions end; takes an hour."""
+    install(session, *ENGINES, "test", "sweep")
+    session.run("python", "benchmarks/sweep.py", *session.posargs)
+
+
+@nox.session(python=PYTHON, default=False)
 def engines(session: nox.Session) -> None:
     """Checks layers, operators, tapes and CuPy's kernels, as far as a CPU runs them."""
     install(session, *ENGINES, "test", "engines", "cupy")

@@ -184,6 +184,9 @@ def _add_write(commands: Any) -> None:
     writer.add_argument(
         "-r", "--recursive", action="store_true", help="look into public submodules of a package"
     )
+    writer.add_argument(
+        "--methods", action="store_true", help="try methods of classes that are no functions, too"
+    )
     writer.add_argument("-k", dest="keyword", default="", help="only names with this in them")
     writer.add_argument("--backend", metavar="NAME", help="the engine on which it computes")
     writer.add_argument(
@@ -491,6 +494,7 @@ def _write_tests(parsed: argparse.Namespace) -> int:
         parsed.target,
         backend=parsed.backend,
         recursive=parsed.recursive,
+        methods=parsed.methods,
         keyword=parsed.keyword,
         timeout=parsed.timeout,
         on_result=_say_tried,

@@ -88,6 +88,51 @@ TORCH = """
 RIGHT = ["Cube", "Layer", "entropy", "dense", "power", "cross", "of_one"]
 WRONG = ["WrongExp", "WrongLayer", "wrong_power"]
 
+CLASSES = """
+    import torch
+    from torch.nn import Module
+
+    class Gauss:
+        def __init__(self, mean, width):
+            if not (width > 0).all():
+                raise ValueError("the width is not positive")
+            self.mean, self.width = mean, width
+
+        @property
+        def variance(self):
+            return self.width**2
+
+        def density(self, x):
+            return torch.exp(-(((x - self.mean) / self.width) ** 2) / 2)
+
+        def wrong_density(self, x):
+            return self.density(x + (x - x.detach()))
+
+        def entropy(self):
+            return torch.log(self.width)
+
+        @staticmethod
+        def standard(x):
+            return torch.exp(-x * x / 2)
+
+        @classmethod
+        def scores(cls, x, width):
+            return cls(0 * x, width).density(x)
+
+        def save(self, path):
+            raise AssertionError("called")
+
+        def _hidden(self, x):
+            raise AssertionError("called")
+
+    class Shifted(Gauss):
+        def __init__(self, mean, width, *, shift: torch.Tensor = torch.tensor(0.5)):
+            super().__init__(mean + shift, width)
+
+        def wrong_density(self, x):
+            return 2 * self.density(x)
+"""
+
 JAX = """
     import jax
     import jax.numpy as jnp
@@ -120,10 +165,10 @@ def written(pytester, monkeypatch):
     """What is written for a source, and how it ends under pytest."""
     monkeypatch.syspath_prepend(pytester.path)
 
-    def of(name: str, source: str) -> tuple[Written, pytest.RunResult]:
+    def of(name: str, source: str, *, methods: bool = False) -> tuple[Written, pytest.RunResult]:
         (pytester.path / f"{name}.py").write_text(textwrap.dedent(source))
         sys.modules.pop(name, None)
-        result = write(name, timeout=None)
+        result = write(name, methods=methods, timeout=None)
         pytester.makepyfile(test_it=result.text)
         return result, pytester.runpytest_inprocess("-p", "no:cacheprovider")
 
@@ -159,6 +204,44 @@ def test_functions_modules_and_autograd_functions_of_torch(written):
         "adjudge_backend.check(planted_torch.of_one, x, y, wrt=1)",
     ):
         assert line in result.text
+
+
+@pytest.mark.backend("torch")
+def test_methods_of_classes_are_functions_of_both_kinds_of_arguments(written):
+    result, outcome = written("planted_classes", CLASSES, methods=True)
+
+    names = ["variance", "density", "entropy", "standard", "scores"]
+    right = [f"{kind}.{name}" for kind in ("Gauss", "Shifted") for name in names]
+    assert sorted([*right, "Shifted.wrong_density"]) == sorted(labels(result, Verdict.PASS))
+    assert ["Gauss.wrong_density"] == labels(result, Verdict.FAIL)
+    assert {"Gauss.save", "Shifted.save"} == {one.name for one in result.left_out}
+    outcome.assert_outcomes(passed=11, failed=1)
+    for line in (
+        "return planted_classes.Gauss(mean, width).density(x)\n",
+        "return planted_classes.Gauss(mean, width).entropy()\n",
+        "return planted_classes.Gauss(mean, width).variance\n",
+        "adjudge_backend.check(planted_classes.Gauss.standard, x)\n",
+        "return planted_classes.Shifted(mean, width, shift=shift).density(x)\n",
+    ):
+        assert line in result.text
+
+
+@pytest.mark.backend("torch")
+def test_methods_are_tried_on_demand_alone(written):
+    with pytest.raises(InputError, match="has no function to test"):
+        written("planted_classes", CLASSES)
+
+
+@pytest.mark.backend("torch")
+def test_the_engine_is_known_by_what_a_class_derives_from(pytester, monkeypatch):
+    monkeypatch.syspath_prepend(pytester.path)
+    (pytester.path / "planted_below.py").write_text(textwrap.dedent(TORCH))
+    source = "import planted_below\nfrom planted_below import Layer\n__all__ = ['Layer', Layer]\n"
+    (pytester.path / "planted_above.py").write_text(source)
+
+    result = write("planted_above", timeout=None)
+
+    assert ["Layer"] == labels(result, Verdict.PASS)
 
 
 @pytest.mark.backend("jax")

@@ -33,7 +33,7 @@ def test_the_examples_print_what_the_page_shows(page):
 
 
 def test_every_page_is_run_or_has_tests_of_its_own():
-    elsewhere = ["ghostwriter", "lucid", "nox-matrix", "pytest", "suites", "tensorflow"]
+    elsewhere = ["ghostwriter", "lucid", "nox-matrix", "pytest", "suites", "sweep", "tensorflow"]
     elsewhere += ["write-an-adapter"]
 
     assert sorted(path.stem for path in HOW_TO.glob("*.md")) == sorted([*RUN_HERE, *elsewhere])

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from adjudge.ghostwriter.subjects import Parameter
+from adjudge.ghostwriter.subjects import ARRAYS, Parameter
 
 MOST_NUMBERS = 20_000
 """Examples with larger arrays are not tried, since the tests would be slow."""
@@ -237,10 +237,11 @@ def _numbers(value: Any) -> bool:
 DOMAINS = ((-2, 2), (0.1, 0.9), (0.5, 2), (1.5, 3))
 SHAPES: tuple[tuple[int, ...], ...] = (
     (2, 3), (3,), (3, 3), (2, 3, 5), (2, 3, 5, 5), (), (4,), (2, 4), (2, 3, 3), (6, 6),
-    (2, 1, 4, 4), (1, 3, 4, 5, 5),
+    (2, 1, 4, 4), (1, 3, 4, 5, 5), (4, 2), (2, 4, 4), (2, 4, 2), (2, 8, 3),
 )  # fmt: skip
 """The shapes that are tried for one array, or for several alike. They have 3 where axes are often
-counted, as by the integer 3 that is tried for a parameter such as `in_features`."""
+counted, as by the integer 3 that is tried for a parameter such as `in_features`. The last ones are
+points of a plane, 4 × 4 transformations, and boxes by their corners."""
 PRODUCTS: dict[int, tuple[tuple[tuple[int, ...], ...], ...]] = {
     2: (
         ((2, 3), (3, 4)), ((2, 3), (4, 3)), ((2, 3, 5), (4, 3, 3)),
@@ -261,8 +262,6 @@ domains of two arrays, and for a few constants."""
 
 ARRAY, INTEGERS = object(), object()
 """What a parameter may be beside a constant: an array, or one of whole numbers."""
-ARRAYS = re.compile(r"Array|Tensor|ndarray|Numeric")
-"""Annotations of arrays."""
 NO_ARRAYS = re.compile(
     r"(path|file|filename|fname|url|directory|folder|module|model|net|optimizer|fn|f|func|fun|"
     r"function|callback|dataset|loader|prng_key|cls|device|dtype|.*_(fn|func|path|file))$"

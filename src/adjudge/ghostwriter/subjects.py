@@ -1,5 +1,5 @@
 """This module finds what is differentiable in a module: functions, classes of a framework that are
-used as functions, and pairs of a function with its derivative by hand.
+used as functions, methods of other classes, and pairs of a function with its derivative by hand.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ import importlib
 import inspect
 import pkgutil
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
 from types import ModuleType
 from typing import Any
 
@@ -35,6 +36,8 @@ DERIVATIVES = {
 }
 """How functions are named that compute a derivative of another one by hand."""
 FORWARDS = ("", "_forward", "_fwd")
+ARRAYS = re.compile(r"Array|Tensor|ndarray|Numeric")
+"""Annotations of arrays."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +53,30 @@ class Parameter:
     """Whether it takes any number of positional arguments."""
 
 
+class Why(Enum):
+    """Why no test was written for a function, in a word."""
+
+    NOT_CALLED = "not called"
+    """Its name or its parameters say that it should not be, or that it is another one's."""
+    NO_INPUTS = "no inputs"
+    """It raises, or returns nothing to differentiate, at all inputs that were tried."""
+    NO_DERIVATIVE = "no derivative"
+    """No derivative is recorded, or its value does not change with its inputs."""
+    INCONCLUSIVE = "inconclusive"
+    """Checks cannot tell whether the derivative is right."""
+    RAISED = "raised"
+    """It has values, and raises where it is differentiated."""
+    LOST = "lost"
+    """It took too long, or ended its process."""
+
+
 @dataclass(frozen=True)
 class LeftOut:
     """A function for which no test was written, and the reason."""
 
     name: str
     reason: str
+    why: Why = Why.NOT_CALLED
 
 
 @dataclass(frozen=True)
@@ -65,7 +86,7 @@ class Subject:
     module: str
     name: str
     kind: str = "function"
-    """`function`, `class`, or one of `DERIVATIVES` for a pair."""
+    """`function`, `class`, `method`, or one of `DERIVATIVES` for a pair."""
     derivative: str = ""
     """The name of the derivative by hand, where it is a pair."""
 
@@ -75,8 +96,71 @@ class Subject:
         return self.derivative or self.name
 
     def find(self) -> Any:
-        """Returns the function or class."""
-        return getattr(importlib.import_module(self.module), self.name)
+        """Returns the function or class, or the `Method`."""
+        module = importlib.import_module(self.module)
+        if self.kind != "method":
+            return getattr(module, self.name)
+        kind, _, name = self.name.partition(".")
+        return Method(getattr(module, kind), name)
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method or property of a class, as a function of the arguments of the class and its own."""
+
+    kind: type
+    name: str
+
+    @property
+    def __name__(self) -> str:
+        """Returns the name that reports show."""
+        return f"{self.kind.__name__}.{self.name}"
+
+    @property
+    def bound(self) -> bool:
+        """Returns whether it needs no object, as a method of the class does."""
+        found = inspect.getattr_static(self.kind, self.name)
+        return isinstance(found, staticmethod | classmethod)
+
+    @property
+    def value(self) -> bool:
+        """Returns whether it is a property, which is not called."""
+        return not callable(getattr(self.kind, self.name))
+
+    @property
+    def constructor(self) -> list[Parameter]:
+        """Returns the parameters of the class that a call gives: those that are required, and
+        arrays with a default.
+        """
+        found = [] if self.bound else parameters_of(self.kind, self.kind.__name__) or []
+        return [
+            replace(one, required=True)
+            for one in found
+            if one.required or (ARRAYS.search(one.annotation) and "None" not in one.annotation)
+        ]
+
+    @property
+    def parameters(self) -> list[Parameter]:
+        """Returns the parameters of the class, and behind them those of the method."""
+        if self.value:
+            return self.constructor
+        found = parameters_of(getattr(self.kind, self.name), self.name) or []
+        return [*self.constructor, *(found if self.bound else found[1:])]
+
+    def split(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Any, Any, Any]:
+        """Returns the arguments of the class, by place and by name, and those of the method."""
+        placed = [one for one in self.constructor if not one.keyword]
+        named = {one.name for one in self.constructor if one.keyword}
+        first = {key: value for key, value in kwargs.items() if key in named}
+        second = {key: value for key, value in kwargs.items() if key not in named}
+        return args[: len(placed)], first, args[len(placed) :], second
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns what the method returns, or the value of the property, for a new object."""
+        args, kwargs, own, named = self.split(args, kwargs)
+        held = self.kind if self.bound else self.kind(*args, **kwargs)
+        found = getattr(held, self.name)
+        return found if self.value else found(*own, **named)
 
 
 def imported(name: str) -> ModuleType:
@@ -125,11 +209,15 @@ def modules(module: ModuleType) -> Iterator[ModuleType | LeftOut]:
 def engine_of(module: ModuleType) -> AutodiffBackend:
     """Returns the engine on which the functions of a module compute.
 
-    It is the one whose framework the module, or a function of it, has imported; NumPy if there is
-    none. Raises `InputError` where there are several.
+    It is the one whose framework the module, or a function of it, has imported, or from which a
+    class of it derives; NumPy if there is none. Raises `InputError` where there are several.
     """
     scopes = [vars(module)]
-    scopes += [getattr(inspect.unwrap(f), "__globals__", {}) for _, f in _members(module, own=True)]
+    members = [value for _, value in _members(module, own=True)]
+    scopes += [getattr(inspect.unwrap(one), "__globals__", {}) for one in members]
+    scopes += [
+        {one.__name__: one for kind in members if isinstance(kind, type) for one in kind.__mro__}
+    ]
     roots = {module.__name__.partition(".")[0]} | {
         str(value.__name__ if isinstance(value, ModuleType) else value.__module__).partition(".")[0]
         for scope in scopes
@@ -145,13 +233,14 @@ def engine_of(module: ModuleType) -> AutodiffBackend:
 
 
 def subjects(
-    module: ModuleType, engine: AutodiffBackend, name: str | None = None
+    module: ModuleType, engine: AutodiffBackend, name: str | None = None, *, methods: bool = False
 ) -> Iterator[Subject | LeftOut]:
     """Yields what a test may be written for, in the order of the module.
 
     Args:
         module, engine: Where to look, and on what it computes.
         name: Only this member, whatever its name says of it.
+        methods: Whether methods of classes that are no functions are taken as well.
     """
     members = dict(_members(module, own=name is None))
     if name is not None and name not in members:
@@ -168,6 +257,8 @@ def subjects(
         if isinstance(value, type):
             if engine.function_class(value) is not None:
                 yield Subject(module.__name__, key, "class")
+            elif methods and id(value) not in seen:
+                yield from _methods(module.__name__, key, value)
         elif id(value) in seen:
             yield LeftOut(key, f"it is {seen[id(value)]} by another name")
         elif name is None and (why := _danger(key) or _danger(pairs.get(key, ("", ""))[0])):
@@ -188,6 +279,8 @@ def _members(module: ModuleType, *, own: bool) -> list[tuple[str, Callable[..., 
     root = module.__name__.partition(".")[0]
     found = []
     for key in listed if own and listed is not None else list(vars(module)):
+        if not isinstance(key, str):  # some libraries list the objects in place of their names
+            continue
         value = getattr(module, key, None)
         if not callable(value) or (own and key.startswith("_")):
             continue
@@ -196,6 +289,25 @@ def _members(module: ModuleType, *, own: bool) -> list[tuple[str, Callable[..., 
             continue
         found.append((key, value))
     return found
+
+
+def _methods(module: str, key: str, kind: type) -> Iterator[Subject | LeftOut]:
+    """Yields the public methods and properties of a class, those of its bases in the same part of
+    the library among them (as `numpyro.distributions`), and none that a framework adds.
+    """
+    if inspect.isabstract(kind):
+        return
+    part = kind.__module__.split(".")[:2]
+    own = [vars(one) for one in kind.__mro__ if one.__module__.split(".")[:2] == part]
+    for name in dict.fromkeys(name for scope in reversed(own) for name in scope):
+        found = inspect.getattr_static(kind, name)
+        public = callable(found) or isinstance(found, property | staticmethod | classmethod)
+        if name.startswith("_") or not public or isinstance(found, type):
+            continue
+        if why := _danger(name):
+            yield LeftOut(f"{key}.{name}", why)
+        else:
+            yield Subject(module, f"{key}.{name}", "method")
 
 
 def _pairs(members: dict[str, Any]) -> dict[str, tuple[str, str]]:

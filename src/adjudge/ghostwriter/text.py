@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from adjudge.ghostwriter.conventions import CONVENTIONS, TANGENTS
 from adjudge.ghostwriter.inputs import Call, Constant, Numbers
-from adjudge.ghostwriter.subjects import LeftOut, function_class
+from adjudge.ghostwriter.subjects import LeftOut, Method, function_class
 from adjudge.ghostwriter.trial import Found
 
 WIDTH = 88
@@ -94,7 +94,7 @@ def _name(found: Found, taken: dict[str, str]) -> str:
 
 
 def _snake(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().strip("_")
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().replace(".", "_").strip("_")
 
 
 def _before(found: Found) -> str:
@@ -120,13 +120,30 @@ def _function(found: Found, alias: str, names: Sequence[str]) -> tuple[str, list
             lines += [f"    {kind.before}"] if kind.before else []
             lines.append(_call(f"    {own} = {path}(", given, f"){kind.suffix}", 4))
             path = own
-    if found.call.only_arrays:
+    method = found.subject.find() if found.subject.kind == "method" else None
+    if found.call.only_arrays and (method is None or method.bound):
         return path, lines
-    given = _arguments(found.call, names)
-    code = f"lambda {', '.join(names)}: {path}({', '.join(given)})"
+    before, given, after = f"{path}(", _arguments(found.call, names), ")"
+    if method is not None and not method.bound:
+        before, given, after = _of_object(found.call, method, alias, given)
+    code = f"lambda {', '.join(names)}: {before}{', '.join(given)}{after}"
     if len(f"    adjudge_backend.check({code}, {', '.join(names)})") <= WIDTH:
         return code, lines
-    return "f", [*lines, *_define("f", names, _call(f"return {path}(", given, ")", 8))]
+    return "f", [*lines, *_define("f", names, _call(f"return {before}", given, after, 8))]
+
+
+def _of_object(
+    call: Call, method: Method, alias: str, given: list[str]
+) -> tuple[str, list[str], str]:
+    """Returns what stands before the last arguments of a method, these, and what stands behind."""
+    split = len(call.positional)
+    named = dict(zip([key for key, _ in call.keyword], given[split:], strict=True))
+    args, kwargs, own, more = method.split(given[:split], named)
+    first, second = [*args, *kwargs.values()], [*own, *more.values()]
+    path = f"{alias}.{method.kind.__name__}("
+    if method.value or not second:
+        return path, first, f").{method.name}{'' if method.value else '()'}"
+    return f"{path}{', '.join(first)}).{method.name}(", second, ")"
 
 
 def _define(name: str, names: Sequence[str], *body: str) -> list[str]:

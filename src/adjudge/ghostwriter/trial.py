@@ -34,8 +34,10 @@ from adjudge.ghostwriter.inputs import (
 )
 from adjudge.ghostwriter.subjects import (
     LeftOut,
+    Method,
     Parameter,
     Subject,
+    Why,
     function_class,
     parameters_of,
 )
@@ -82,13 +84,15 @@ class _Trial:
 
     def __init__(self, subject: Subject, backend: AutodiffBackend) -> None:
         self.subject, self.backend = subject, backend
-        self.reason, self.stage = "no inputs were found for it", 0
+        self.reason, self.stage, self.why = "no inputs were found for it", 0, Why.NO_INPUTS
         self.failed: dict[tuple[str, tuple[int, ...]], Found] = {}
         self.value = subject.find()
         self.functions = function_class(self.value) if subject.kind == "class" else None
         called = self.functions.call if self.functions else self.value
-        self.parameters = parameters_of(called, subject.name)
         self.doc = "\n".join(str(one.__doc__ or "") for one in (self.value, called))
+        self.parameters = (
+            called.parameters if isinstance(called, Method) else parameters_of(called, subject.name)
+        )
 
     def run(self) -> Found | LeftOut:
         if name := no_array(self.parameters or ()):
@@ -104,7 +108,7 @@ class _Trial:
             checks += 1
             if checks == MOST_CHECKS:
                 break
-        return LeftOut(self.subject.label, self.reason)
+        return LeftOut(self.subject.label, self.reason, self.why)
 
     # ---------------------------------------------------------------- which arguments work
 
@@ -136,7 +140,7 @@ class _Trial:
         # A change of 1e-6 is seen in the values, unless it is lost in their rounding. A larger one
         # would take some number of a large array across a step of floor.
         if moved is None or all(map(partial(np.allclose, rtol=1e-9, atol=0), values, moved)):
-            self._note(4, "its value does not change with its inputs there")
+            self._note(4, "its value does not change with its inputs there", Why.NO_DERIVATIVE)
             return None
         return function
 
@@ -178,9 +182,9 @@ class _Trial:
             return None
         return hosts
 
-    def _note(self, stage: int, reason: str) -> None:
+    def _note(self, stage: int, reason: str, why: Why = Why.NO_INPUTS) -> None:
         if stage > self.stage:
-            self.reason, self.stage = reason, stage
+            self.reason, self.stage, self.why = reason, stage, why
 
     # ---------------------------------------------------------------- what adjudge says of it
 
@@ -210,13 +214,15 @@ class _Trial:
         except Exception as error:  # of the function beside its arguments, or of its derivative
             found = error.found if isinstance(error, AdjudgeError) else str(error)
             first = found.partition("\n")[0]
-            self._note(5, f"it cannot be checked ({type(error).__name__}: {first})")
+            self._note(5, f"it cannot be checked ({type(error).__name__}: {first})", Why.RAISED)
             return None
         if report.verdict is Verdict.INCONCLUSIVE:
-            self._note(5, f"its check is inconclusive ({report.headline})")
+            reason = f"its check is inconclusive ({report.headline})"
+            self._note(5, reason, Why.INCONCLUSIVE)
             return None
         if _detached(report):
-            self._note(6, "no derivative of it is recorded: its outputs are detached")
+            reason = "no derivative of it is recorded: its outputs are detached"
+            self._note(6, reason, Why.NO_DERIVATIVE)
             return None
         return report
 
@@ -249,12 +255,14 @@ class _Trial:
         given = [one.name for one in found_parameters if one.required and not one.keyword]
         said = said_by_names(self.subject.kind, given, call, names, cached=cached)
         if said not in self.failed:
-            self._note(7, "it passes in no way of calling it, and its parameters do not say which")
+            reason = "it passes in no way of calling it, and its parameters do not say which"
+            self._note(7, reason, Why.INCONCLUSIVE)
         return self.failed.get(said)
 
     def _names(self, call: Call) -> tuple[str, ...]:
         """Returns a name for each array: that of its parameter, or of a variable of the example."""
-        known = iter([one.name for one in self.parameters or [] if not one.several])
+        placed = [one for one in self.parameters or [] if not (one.several or one.keyword)]
+        known = iter([one.name for one in placed])
         positional = [next(known, given) or "x" for given, _ in call.positional]
         keys = [*positional, *(key for key, _ in call.keyword)]
         values = [one for _, one in (*call.positional, *call.keyword)]

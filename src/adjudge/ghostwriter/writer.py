@@ -10,13 +10,22 @@ import multiprocessing
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Any
 
 import pebble
 
 from adjudge.engine import backend_named
 from adjudge.errors import InputError
 from adjudge.findings import Verdict
-from adjudge.ghostwriter.subjects import LeftOut, Subject, engine_of, imported, modules, subjects
+from adjudge.ghostwriter.subjects import (
+    LeftOut,
+    Subject,
+    Why,
+    engine_of,
+    imported,
+    modules,
+    subjects,
+)
 from adjudge.ghostwriter.text import text_of
 from adjudge.ghostwriter.trial import Found, judged
 
@@ -42,6 +51,7 @@ def write(
     *,
     backend: str | None = None,
     recursive: bool = False,
+    methods: bool = False,
     keyword: str = "",
     timeout: float | None = 60.0,
     on_result: Listener | None = None,
@@ -54,6 +64,8 @@ def write(
         target: A module, or `MODULE:NAME` for one function of it.
         backend: The engine on which the functions compute. `None`: the one that the module uses.
         recursive: Whether public submodules of a package are looked into.
+        methods: Whether methods and properties are tried of classes that are no functions, as
+            functions of the arguments of the class and their own.
         keyword: Only functions are taken whose name contains it, in upper or lower case.
         timeout: The seconds that each function has, in another process. `None`: they are called in
             this process, and have as long as they take.
@@ -66,10 +78,14 @@ def write(
     name, colon, member = target.partition(":")
     module = imported(name)
     engine = backend_named(backend) if backend is not None else engine_of(module)
-    found: list[Subject | LeftOut] = list(subjects(module, engine, member if colon else None))
+    found: list[Subject | LeftOut] = list(
+        subjects(module, engine, member if colon else None, methods=methods)
+    )
     if recursive:
         for below in modules(module):
-            found += [below] if isinstance(below, LeftOut) else subjects(below, engine)
+            found += (
+                [below] if isinstance(below, LeftOut) else subjects(below, engine, methods=methods)
+            )
     chosen = _each_once([one for one in found if keyword.lower() in _label(one).lower()])
     if not any(isinstance(one, Subject) for one in chosen):
         reasons = [f"\n  {one.name}: {one.reason}" for one in chosen if isinstance(one, LeftOut)]
@@ -93,10 +109,11 @@ def _label(one: Subject | LeftOut) -> str:
 
 def _each_once(found: Iterable[Subject | LeftOut]) -> list[Subject | LeftOut]:
     """Returns what was found without what a package offers again from one of its submodules."""
-    seen, once = set[int](), list[Subject | LeftOut]()
+    seen, once = set[Any](), list[Subject | LeftOut]()
     for one in found:
         if isinstance(one, Subject):
-            key = id(getattr(imported(one.module), one.label))
+            method = one.kind == "method"
+            key = one.find() if method else id(getattr(imported(one.module), one.label))
             if key in seen:
                 continue
             seen.add(key)
@@ -140,7 +157,7 @@ def _outcome(subject: Subject, future: Future[Found | LeftOut], timeout: float) 
     if error is None:
         return future.result()
     if isinstance(error, TimeoutError):
-        return LeftOut(subject.label, f"it took more than {timeout:g} s")
+        return LeftOut(subject.label, f"it took more than {timeout:g} s", Why.LOST)
     if isinstance(error, pebble.ProcessExpired):
-        return LeftOut(subject.label, "it ended its process")
-    return LeftOut(subject.label, f"it raised {type(error).__name__}: {error}")
+        return LeftOut(subject.label, "it ended its process", Why.LOST)
+    return LeftOut(subject.label, f"it raised {type(error).__name__}: {error}", Why.RAISED)

@@ -1,0 +1,82 @@
+"""benchmarks/sweep.py: the library of its page, and what hangs, dies or is absent."""
+
+import json
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from pages import HOW_TO
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "sweep.py"
+PAGE = (HOW_TO / "sweep.md").read_text(encoding="utf-8")
+
+pytestmark = pytest.mark.backend("torch")
+
+
+def sweep(folder, *arguments):
+    command = [sys.executable, str(SCRIPT), *arguments, "--out", "out.json"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout, json.loads((folder / "out.json").read_text("utf-8"))
+
+
+def test_the_page_shows_what_the_sweep_prints(tmp_path):
+    for name, code in re.findall(r"```python\n# (\w+\.py)\n(.*?)```", PAGE, re.DOTALL):
+        (tmp_path / name).write_text(code, encoding="utf-8")
+    (shown,) = re.findall(r"```console\n\$ python benchmarks/sweep.py (.*?)```", PAGE, re.DOTALL)
+    arguments, *lines = shown.splitlines()
+
+    printed, outcomes = sweep(tmp_path, *arguments.split()[:-2])
+
+    begun = [line.partition("…")[0].rstrip() for line in lines]
+    assert len(begun) == len(printed.splitlines())
+    for line, now in zip(begun, printed.splitlines(), strict=True):
+        assert now.startswith(line)
+    passing = {one["name"] for one in outcomes if one["ending"] == "PASS"}
+    assert passing == {
+        *("springs.Spring.period", "springs.Spring.energy"),
+        *("relax, 1 steps", "relax, 5 steps"),
+    }
+
+
+def test_what_hangs_dies_or_is_absent_takes_nothing_else_along(tmp_path):
+    source = """
+        import os, time, torch
+
+        def hang(x: torch.Tensor):
+            time.sleep(60)
+
+        def leave(x: torch.Tensor):
+            os._exit(3)
+
+        def cube(x: torch.Tensor):
+            return x**3
+    """
+    cases = """
+        import planted, torch
+        from adjudge import Case
+
+        def cases():
+            yield Case(planted.leave, torch.ones(2).double(), name="leave")
+            yield Case(planted.cube, torch.ones(2).double() / 3, name="cube")
+    """
+    (tmp_path / "planted.py").write_text(textwrap.dedent(source))
+    (tmp_path / "planted_cases.py").write_text(textwrap.dedent(cases))
+    (tmp_path / "deadly.py").write_text("import os\nos._exit(3)\n")
+
+    _, outcomes = sweep(
+        *(tmp_path, "deadly", "nowhere", "planted"),
+        *("--cases", "planted_cases:cases", "--timeout", "5"),
+    )
+
+    assert {(one["library"], one["name"], one["ending"]) for one in outcomes} == {
+        ("deadly", "what is left of the library", "lost"),
+        ("planted", "planted: hang", "lost"),
+        ("planted", "planted: leave", "lost"),
+        ("planted", "planted.cube", "PASS"),
+        ("planted", "leave", "lost"),
+        ("planted", "cube", "PASS"),
+    }
