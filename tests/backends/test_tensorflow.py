@@ -261,6 +261,20 @@ def test_gradients_of_what_is_gathered_are_dense(tf):
     assert adjudge.examine(lambda t: tf.gather(t, [0, 0, 3]) ** 2, table, order=2, seed=1)
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_wrong_rules_of_tensorflow_fail_and_their_neighbours_pass(tf, seed):
+    """docs/findings.md has them, as functions of Keras."""
+    random = np.random.default_rng(seed)
+    x = random.uniform(0.5, 2.0, size=4)
+    zero = x * [1.0, 0.0, 1.0, 1.0]
+    pixel = tf.constant(random.uniform(0.1, 0.9, size=(1, 1, 3)))
+
+    assert adjudge.examine(tf.math.cumprod, tf.constant(x), seed=seed)
+    assert adjudge.examine(tf.image.rgb_to_hsv, pixel, seed=seed)
+    for f, wrong in ((tf.math.cumprod, tf.constant(zero)), (tf.image.hsv_to_rgb, pixel)):
+        assert adjudge.examine(f, wrong, seed=seed).verdict is Verdict.FAIL
+
+
 def test_an_operation_without_a_gradient_has_none(tf, x):
     a, b = tf.abs(x), tf.constant([0.3, 1.5, 2.5], tf.float64)
 
