@@ -59,12 +59,13 @@ class Judged:
     @property
     def called(self) -> str:
         """How often it was called, and how often it was wrong."""
-        judged, wrong = len(self.reports), len(self.wrong)
-        times = "once" if len(self.calls) == 1 else f"{len(self.calls)} times"
-        if len(self.calls) == 1:
+        judged, wrong, calls = len(self.reports), len(self.wrong), len(self.calls)
+        if calls == 1:
             return "called once"
-        whole = "in all" if judged == len(self.calls) else f"in all {judged} that were judged"
-        return f"called {times}, wrong {whole if wrong == judged else f'in {wrong} of {judged}'}"
+        part = f"in {wrong} of {judged}"
+        if wrong == judged:
+            part = "in all" if judged == calls else f"in all {judged} that were judged"
+        return f"called {calls} times, wrong {part}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +75,8 @@ class BlameReport:
     """
 
     function: str
-    whole: Report | None
-    """The check of the function itself; `None` where it was not to be made."""
+    whole: Report
+    """The check of the function itself."""
     judged: Sequence[Judged]
     """What was judged, in the order of the program."""
     steps: Sequence[Step]
@@ -115,9 +116,7 @@ class BlameReport:
     @property
     def verdict(self) -> Verdict:
         """FAIL where a step is at fault, or else the verdict on the whole."""
-        if self.at_fault:
-            return Verdict.FAIL
-        return Verdict.PASS if self.whole is None else self.whole.verdict
+        return Verdict.FAIL if self.at_fault else self.whole.verdict
 
     def __bool__(self) -> bool:
         """Returns whether nothing is wrong."""
@@ -203,14 +202,11 @@ class BlameReport:
         """Returns how much was judged, and what that cost."""
         if not self.steps:
             return self.note
-        check = ""
-        if self.whole is not None:
-            spent = sum(self.whole.counts[one] for one in ("evaluations", "vjps", "jvps"))
-            check = f" (the check of the whole: {spent})"
+        check = sum(self.whole.counts[one] for one in ("evaluations", "vjps", "jvps"))
         return (
             f"{len(self.judged)} of {self.distinct} distinct steps were judged, of "
-            f"{len(self.steps)} in all, for the work of {self.work:.0f} calls{check}"
-            + (f"; {self.note}" if self.note else "")
+            f"{len(self.steps)} in all, for the work of {self.work:.0f} calls "
+            f"(the check of the whole: {check})" + (f"; {self.note}" if self.note else "")
         )
 
     @property
@@ -231,7 +227,7 @@ class BlameReport:
             "schema": "adjudge-blame/1",
             "function": self.function,
             "verdict": str(self.verdict),
-            "whole": None if self.whole is None else self.whole.to_dict(),
+            "whole": self.whole.to_dict(),
             "judged": [
                 {
                     "name": one.step.name,
