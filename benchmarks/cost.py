@@ -1,4 +1,5 @@
-"""What a check costs: of large arrays, of wrong rules, of six numbers, and at the start of pytest.
+"""What a check costs: of large arrays, of wrong rules, of six numbers, at the start of pytest, and
+on each engine.
 
 All without arguments, on a quiet machine, or one of them:
 
@@ -7,13 +8,14 @@ All without arguments, on a quiet machine, or one of them:
     python benchmarks/cost.py large --engines numpy torch jax      # 1e7 needs many GB of memory
     python benchmarks/cost.py large --engines cupy torch --device cuda --sizes 1e6 1e7
     python benchmarks/cost.py failing --functions gpt betaln       # all of them: 10 minutes
+    python benchmarks/cost.py engines                              # all that are installed
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
-import importlib
+import importlib.util
 import json
 import os
 import statistics
@@ -572,6 +574,66 @@ def start(repeats: int) -> str:
     return f"### The start of pytest\n\n{table(('one empty test', 'ms'), rows)}"
 
 
+# ---------------------------------------------------------------- one layer on each engine
+
+LAYER = (64, 128)
+"""The rows of x and its columns: 8,192 numbers, and 16,384 of the matrix that they meet."""
+
+
+def of_layer(engine: str, repeats: int) -> list[object]:
+    """The milliseconds of `sin(x @ w + b)` in double precision, of that and one vjp as multiples,
+    and of checks of mode R and of R and RR, which are right.
+    """
+    import adjudge
+    from adjudge.engine import backend_named
+
+    backend, random = backend_named(engine), np.random.default_rng(0)
+    xp, arrays, (rows, columns) = backend.xp, backend.arrays, LAYER
+    shapes = (rows, columns), (columns, columns), (columns,)
+    values = [random.normal(size=shape) / np.sqrt(shape[-1]) for shape in shapes]
+
+    def f(x: Any, w: Any, b: Any) -> Any:
+        return xp.sin(xp.matmul(x, w) + b)
+
+    with backend.environment.isolation([arrays.make(np.zeros(1), "float32")]):
+        inputs = tuple(arrays.make(one, "float64") for one in values)
+        w = arrays.make(random.normal(size=shapes[0]), "float64")
+
+        def forward() -> None:
+            arrays.to_host(f(*inputs))
+
+        def backward() -> None:
+            y, pullback = backend.vjp(lambda x: (f(*x),), inputs)
+            for one in (*y, *pullback((w,))):
+                arrays.to_host(one)
+
+        one, both = (timed(run, id, repeats) for run in (forward, backward))
+        checks = []
+        for modes in (["R"], ["R", "RR"]):
+            chosen = {"backend": backend, "modes": modes, "seed": 1}
+            report = adjudge.examine(f, inputs, **chosen)
+            assert report, report
+            seconds = timed(lambda chosen=chosen: adjudge.examine(f, inputs, **chosen), id, repeats)
+            counts = f"{report.counts['evaluations']}, {report.counts['vjps']}"
+            checks += [f"{seconds / one:.0f}", counts]
+    return [engine, f"{1e3 * one:.2g}", f"{both / one:.1f}", *checks]
+
+
+def engines(repeats: int) -> str:
+    """The same layer on every engine that is installed and differentiates functions."""
+    from adjudge.engine import registry
+
+    rows = []
+    for name in registry.differentiating():
+        if importlib.util.find_spec(name) is not None:
+            told(name)
+            rows.append(of_layer(name, repeats))
+    head = ("engine", "f in ms", "f and a vjp / f", "check of R / f", "evaluations, vjps",
+            "check of R and RR / f", "evaluations, vjps")  # fmt: skip
+    what = f"`sin(x @ w + b)`, x of {LAYER[0]} x {LAYER[1]}, w square, float64"
+    return f"### {what}, on each engine\n\n{table(head, rows)}"
+
+
 # ---------------------------------------------------------------- command line
 
 PARTS: dict[str, Callable[[argparse.Namespace], str]] = {
@@ -579,6 +641,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], str]] = {
     "failing": lambda asked: failing(asked.functions),
     "path": lambda asked: path(asked.checkouts),
     "start": lambda asked: start(asked.repeats),
+    "engines": lambda asked: engines(asked.repeats),
 }
 
 
