@@ -128,6 +128,22 @@ def first_step_by_hand(gradient: Any) -> Any:
     return [one * min(1, 1 / norm) for one in gradient]
 
 
+def power_law(bounds: Any) -> Any:
+    """NumPyro's logarithm of a truncated power law at 1.7, as a function of the bounds."""
+    import jax.numpy as jnp
+    import numpyro.distributions as dist
+
+    power, at = jnp.array([0.5]), jnp.array([1.7])
+    return dist.DoublyTruncatedPowerLaw(power, bounds[0, 0], bounds[0, 1]).log_prob(at)
+
+
+def power_law_by_hand(bounds: Any) -> Any:
+    """The same, from the formula of its documentation."""
+    low, high, power = bounds[0, 0], bounds[0, 1], mp.mpf(1.5)
+    density = power * mp.mpf(1.7) ** mp.mpf(0.5) / (high**power - low**power)
+    return [mp.log(density)]
+
+
 CASES = (
     Wrong(
         "torch.distributions.kl_divergence(Wishart, Wishart)", "any, the first distribution",
@@ -148,6 +164,11 @@ CASES = (
     Wrong(
         "kornia.enhance.zca_whiten", "fewer samples than features", zca, FEW, zca_by_hand,
         "kornia/enhance/zca.py", "differentiates a singular value decomposition with equal values",
+    ),
+    Wrong(
+        "numpyro.distributions.DoublyTruncatedPowerLaw.log_prob", "any, the bounds", power_law,
+        np.array([[0.8, 2.9]]), power_law_by_hand, "numpyro/distributions/truncated.py",
+        "the custom rule is that of the density, and not of its logarithm", "jax",
     ),
     *(
         Wrong(
