@@ -839,6 +839,14 @@ HIDDEN_PART = 1e-5
 tangent that they share, and an output if an error of this part in it would not. Both are then
 compared again with those that hid as well. With a larger value errors of 1e-4 in small leaves pass;
 with a smaller one most small leaves are compared twice. The value is ours."""
+GROUP_BITS = 8
+"""Outputs whose values differ by more bits than this are told apart by one pullback for each group
+before a gradient is differentiated again, and weighed where their parts of it differ as much. With
+a larger number a second derivative that is wrong hides behind those of larger outputs; a smaller
+one costs pullbacks for outputs that are small by chance. The value is ours."""
+MOST_GROUPS = 16
+"""Outputs that are smaller than the largest by more groups than this, 39 decades, are taken together,
+which bounds the pullbacks. The value is ours."""
 GROSS_TOLERANCES = 2.0**10
 """A shared tangent that is off by more than this many tolerances after two evaluations is halved at
 once, and no tangent is extrapolated from four evaluations then. With a smaller number truncation

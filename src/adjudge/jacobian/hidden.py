@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.constants import CHANCE_PART, COARSE_EPS, HIDDEN_PART
+from adjudge.constants import CHANCE_PART, HIDDEN_PART
 from adjudge.estimate import Column
 from adjudge.floats import Vector, norm
 from adjudge.jacobian.column import ColumnBlock, Columns, ModeComparison, RowKind
@@ -162,8 +162,6 @@ def _equalised(columns: Columns, found: Column, outputs: NDArray[np.bool_]) -> V
         exponents = np.frexp(np.where(known, size[part], 1.0))[1]
         low, high = np.min(exponents[known]), np.max(exponents[known])
         exponents = np.where(known, exponents, low)
-        # Cotangents in the middle of the range of their dtype neither overflow nor underflow.
-        most = 500 if leaf.double else 60 if leaf.eps < COARSE_EPS else 6
-        powers = np.clip((low + high) // 2 - exponents, -most, most)
+        powers = np.clip((low + high) // 2 - exponents, -leaf.weight_bits, leaf.weight_bits)
         w[part] = np.where(own, np.ldexp(drawn[part], powers), 0.0)
     return w

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from adjudge.constants import GROUP_BITS, MOST_GROUPS
 from adjudge.engine import Array, Arrays, FlatFunction
 from adjudge.errors import InputError, Source, running
+from adjudge.floats import Vector, norm, scale
 from adjudge.problem.probes import Stream, random_cotangent
 from adjudge.problem.problem import Base, Problem, Reverse, base_of, observe, require_outputs
 from adjudge.problem.space import Leaf, Space
@@ -138,7 +140,7 @@ def over_reverse(problem: Problem, given: Any, seed: int, *, strided: bool) -> P
             "differentiate again",
             "return at least one output that depends on the checked inputs through the engine",
         )
-    w = _cotangents(base, reverse.attached, given, seed, strided)
+    w = _cotangents(base, reverse, given, seed, strided)
     return gradient_problem(problem, reverse.attached, base.Y, w)
 
 
@@ -176,20 +178,18 @@ def composed(
     return problem
 
 
-def _cotangents(
-    base: Base, attached: Sequence[bool], given: Any, seed: int, strided: bool
-) -> Arrays:
+def _cotangents(base: Base, reverse: Reverse, given: Any, seed: int, strided: bool) -> Arrays:
     """Returns one cotangent per attached output, as `given` or with random signs.
 
     Raises `InputError` where the cotangents given do not fit the attached outputs.
     """
     backend, Y = base.problem.backend, base.Y
-    kept = [k for k, here in enumerate(attached) if here]
+    kept = [k for k, here in enumerate(reverse.attached) if here]
     if given is None:
         vector = random_cotangent(Y, seed + COTANGENT)
         # An infinity or NaN has no derivative, and zero times its local one would be NaN.
         vector[~np.isfinite(base.values[: Y.size])] = 0.0
-        arrays = Y.arrays(backend, vector, base.arrays)
+        arrays = Y.arrays(backend, _equalised(base, reverse, vector), base.arrays)
         return tuple(
             backend.arrays.noncontiguous(arrays[k]) if strided else arrays[k] for k in kept
         )
@@ -204,6 +204,44 @@ def _cotangents(
         _fitting(base, k, number, cotangent)
         for number, (k, cotangent) in enumerate(zip(kept, cotangents, strict=True))
     )
+
+
+def _equalised(base: Base, reverse: Reverse, w: Vector) -> Vector:
+    """Returns `w` with weights by which outputs of all magnitudes take part in `J* w`.
+
+    The gradient adds the outputs up, so the second derivative of `sin x` would not show beside that
+    of `1e9 x**3`. Outputs are taken by the magnitude of their values, since one pullback for each
+    group tells how large its part of the gradient is; those of one group have one weight, a power
+    of two, with which products are exact. Outputs whose parts are alike keep their cotangents. The
+    rule is ours.
+    """
+    Y, X = base.Y, base.problem.X
+    values = base.whole.modulus(base.values)[: Y.size]
+    used = (w != 0) & (values > 0)
+    for part, here in zip(Y.slices, reverse.attached, strict=True):
+        used[part] &= here
+    groups = np.frexp(np.where(used, values, 1.0))[1] // GROUP_BITS
+    groups = np.fmax(groups, np.max(groups, initial=-MOST_GROUPS, where=used) - MOST_GROUPS)
+    found = np.unique(groups[used])
+    if found.size < 2:
+        return w
+    lengths = np.concatenate([scale(base.problem.origin[part]) for part in X.slices])
+    sizes = {}
+    for group in found:
+        gradient = reverse.row(base, np.where(used & (groups == group), w, 0.0)) * lengths
+        size = norm(gradient)
+        if 0 < size < np.inf:
+            sizes[group] = int(np.frexp(size)[1])
+    if not sizes or max(sizes.values()) - min(sizes.values()) <= GROUP_BITS:
+        return w
+    middle = (max(sizes.values()) + min(sizes.values())) // 2
+    weighed = w.copy()
+    for leaf, part in zip(Y.leaves, Y.slices, strict=True):
+        for group, size in sizes.items():
+            own = used[part] & (groups[part] == group)
+            power = max(-leaf.weight_bits, min(middle - size, leaf.weight_bits))
+            weighed[part][own] = np.ldexp(w[part][own], power)
+    return weighed
 
 
 def _fitting(base: Base, k: int, number: int, cotangent: Any) -> Array:

@@ -12,7 +12,7 @@ from operator import attrgetter
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.constants import UNDERFLOW_MARGIN
+from adjudge.constants import COARSE_EPS, UNDERFLOW_MARGIN
 from adjudge.engine import ArrayInfo, Arrays, AutodiffBackend, HostArray, MaybeArrays
 from adjudge.errors import InputError, NotSupportedError, Source, mark
 from adjudge.floats import FORMATS, Format, Vector
@@ -56,6 +56,13 @@ class Leaf:
         if self.double:
             return 0.0
         return UNDERFLOW_MARGIN * self._format.smallest
+
+    @property
+    def weight_bits(self) -> int:
+        """The power of two up to which a cotangent may be weighed, in the middle of the range of
+        the dtype, so that products with derivatives neither overflow nor underflow.
+        """
+        return 500 if self.double else 60 if self.eps < COARSE_EPS else 6
 
     @property
     def huge(self) -> float:

@@ -264,3 +264,57 @@ def test_a_derivative_of_a_small_constant_fails():
         report = examine(function.rule(1.0, "R"), X, seed=seed)
 
         assert report.verdict is Verdict.FAIL, seed
+
+
+PARTS = {
+    "1e9 x**3, sin x": [(1e9, "cube"), (1.0, "sin")],
+    "1e15 x**3, sin x, 1e-15 exp x": [(1e15, "cube"), (1.0, "sin"), (1e-15, "exp")],
+    "exp x, 1e-9 sin x": [(1.0, "exp"), (1e-9, "sin")],
+    "exp x, 1e-9 x**3, 1e-9 sin x": [(1.0, "exp"), (1e-9, "cube"), (1e-9, "sin")],
+    "1e6 + 1e6 x**3, 1e-3 sin x": [(1e6, "lifted"), (1e-3, "sin")],
+}
+DERIVATIVES = {
+    "cube": (lambda x: x**3, lambda x: 3 * x**2, lambda x: 6 * x),
+    "sin": (np.sin, np.cos, lambda x: -np.sin(x)),
+    "exp": (np.exp, np.exp, np.exp),
+    "lifted": (lambda x: 1 + x**3, lambda x: 3 * x**2, lambda x: 6 * x),
+}
+
+
+def twice(parts, factor):
+    """The parts stacked, of which the second derivative of the last one is off by the factor."""
+    factors = [1.0] * (len(parts) - 1) + [factor]
+
+    def order(k, x):
+        return np.asarray([c * DERIVATIVES[name][k](x) for c, name in parts])
+
+    def second(x, w, u):
+        curvature = np.asarray(factors)[:, None] * order(2, x)
+        return u * np.sum(w * curvature, axis=0), u * order(1, x)
+
+    return ByHand(
+        lambda x: order(0, x), vjp=ByHand(lambda x, w: np.sum(w * order(1, x), axis=0), vjp=second)
+    )
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_wrong_second_derivative_of_a_small_output_fails(name):
+    x = np.linspace(0.3, 1.9, 5)
+    right = twice(PARTS[name], 1.0)
+    for seed in SEEDS:
+        mode = "full" if seed % 5 == 0 else "projected"
+        wrong = twice(PARTS[name], -1.0 if seed % 2 else 1.01)
+
+        assert examine(right, x, modes=["RR"], mode=mode, seed=seed).verdict is Verdict.PASS
+        assert examine(wrong, x, modes=["RR"], mode=mode, seed=seed).verdict is Verdict.FAIL
+
+
+def test_outputs_of_one_magnitude_keep_the_cotangent_of_a_gradient():
+    x = np.linspace(0.3, 1.9, 5)
+
+    def pullbacks(*parts):
+        return examine(twice(parts, 1.0), x, modes=["RR"], seed=0).counts["vjps"]
+
+    one, two = pullbacks((1.0, "sin"), (1.0, "exp")), pullbacks((1.0, "sin"), (1e9, "exp"))
+
+    assert two - one >= 2  # one for each of the two magnitudes
