@@ -845,8 +845,8 @@ before a gradient is differentiated again, and weighed where their parts of it d
 a larger number a second derivative that is wrong hides behind those of larger outputs; a smaller
 one costs pullbacks for outputs that are small by chance. The value is ours."""
 MOST_GROUPS = 16
-"""Outputs that are smaller than the largest by more groups than this, 39 decades, are taken together,
-which bounds the pullbacks. The value is ours."""
+"""Outputs that are smaller than the largest by more groups than this, 39 decades, are taken
+together, which bounds the pullbacks. The value is ours."""
 GROSS_TOLERANCES = 2.0**10
 """A shared tangent that is off by more than this many tolerances after two evaluations is halved at
 once, and no tangent is extrapolated from four evaluations then. With a smaller number truncation

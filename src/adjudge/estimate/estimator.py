@@ -156,8 +156,11 @@ class Differences(Estimator):
         if base.chosen is not None:
             plus, minus = sample.plus[base.chosen], sample.minus[base.chosen]
             sample = replace(sample, plus=plus, minus=minus)
-        sample = replace(sample, modulus=base.magnitude)
-        estimate = central_difference(sample, base.coarsest_eps, base.noise)
+        sample, noise = replace(sample, modulus=base.magnitude), np.asarray(base.noise)
+        if found.noise is not None and base.chosen is None:
+            # What was measured stays; an output by itself seems to have less.
+            noise = np.asarray(np.fmax(found.noise, noise))
+        estimate = central_difference(sample, base.coarsest_eps, noise)
         return replace(found, estimate=estimate, sample=sample)
 
     def _more(self, effort: Effort, found: Column, doubted: NDArray[np.bool_] | None) -> Column:

@@ -102,7 +102,7 @@ class Sample:
         return replace(self, plus=plus, minus=minus, modulus=lambda *_: size)
 
 
-def central_difference(sample: Sample, eps: float, noise: float = 0.0) -> Estimate:
+def central_difference(sample: Sample, eps: float, noise: float | Vector = 0.0) -> Estimate:
     """One central difference, whose error bar covers the rounding and the `noise` of the outputs
     alone.
 

@@ -15,9 +15,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.constants import CHANCE_PART, HIDDEN_PART
+from adjudge.constants import CHANCE_PART, HIDDEN_PART, ONSET_UNITS
 from adjudge.estimate import Column
-from adjudge.floats import Vector, norm
+from adjudge.floats import Vector, lowest_bit, norm
 from adjudge.jacobian.column import ColumnBlock, Columns, ModeComparison, RowKind
 from adjudge.jacobian.comparison import Comparison
 from adjudge.problem import Reverse
@@ -46,6 +46,9 @@ def hidden_outputs(
         if kind == "rows" and not columns.probes.full:
             sizes *= np.abs(columns.probes.cotangent)
         small = (sizes > 0) & (HIDDEN_PART * sizes < bound)
+        if kind == "each" or columns.probes.full:
+            which = np.flatnonzero(small)
+            small[which] = ~_residues(columns, comparison, found, which)
         for part in base.Y.slices:
             small[part] &= sizes[part] <= _beyond_chance(sizes[part], small[part])
             if small[part].any():  # where nothing is known of an output, it goes with them
@@ -72,12 +75,34 @@ def parts_of_outputs(
     return sizes, bound if bound.size == 1 else bound[Y.owner]
 
 
+def _residues(
+    columns: Columns, comparison: Comparison, found: Column, which: NDArray[np.intp]
+) -> NDArray[np.bool_]:
+    """Marks those of the outputs `which` that stand still or move by a few of their lowest bits,
+    and of which the automatic derivative says no more than that they move by rounding of the
+    largest output of their leaf where x moves by its scale.
+
+    Where terms as large as that cancel, f and its derivative are left with different roundings of
+    zero: of a coefficient that is zero the gradient of a Fourier transform has 1e-16, and compared
+    by itself it would fail.
+    """
+    base, sample = columns.base, found.sample
+    still, at = ~found.estimate.moved[which], base.values[which]
+    if sample is not None:
+        values = np.array([at, sample.plus[which], sample.minus[which]])
+        bit = np.min(lowest_bit(values), axis=0)
+        still |= np.ptp(values, axis=0) <= ONSET_UNITS * np.where(np.isfinite(bit), bit, 0.0)
+    claimed = np.abs(comparison.automatic[which]) * found.tangent.length
+    rounding = base.coarsest_eps * base.whole.largest(base.values)[which]
+    return np.asarray(still & (claimed <= ONSET_UNITS * rounding))
+
+
 def _natural(columns: Columns, found: Column) -> Vector:
     """Returns the size of the derivative of each output, or what it might have been."""
     base, estimate = columns.base, found.estimate
     count = base.Y.size
     size = np.abs(estimate.value[:count])
-    secant = base.whole.modulus(base.values)[:count] / found.tangent.length
+    secant = np.abs(base.values[:count]) / found.tangent.length
     return np.where(size <= estimate.error[:count], np.fmax(size, secant), size)
 
 
@@ -108,7 +133,8 @@ def of_outputs(
     """
     base, probes, hiding = columns.base, columns.probes, np.ones(columns.base.whole.size, bool)
     hiding[: outputs.size] = ~outputs
-    columns = columns.over(replace(base, hiding=hiding, alone=True))
+    whole, Y = replace(base.whole, apart=True), replace(base.Y, apart=True)
+    columns = columns.over(replace(base, whole=whole, Y=Y, hiding=hiding, alone=True))
     if not base.alone:
         found = columns.estimator.again(found)
     if pushed is not None:

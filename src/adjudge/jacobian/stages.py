@@ -344,6 +344,42 @@ class DominatingConstants(Stage):
         return trial if still is None else Again(hiding=still)
 
 
+class LeafScale(Stage):
+    """Moves an input that is below the rounding of its leaf by the scale of the leaf, where f does
+    not move with it over its own.
+
+    `cos(pi / 2)` is 6e-17 among numbers of size one, and a step of 1e-5 of it moves no `exp x`.
+    Without this stage a right derivative stays open. A function that takes such numbers as they
+    are, a logarithm, moves over their own scale and is judged there. Costs two evaluations. Ours.
+    """
+
+    name = "scale of the leaf"
+    cost = 2
+
+    def helps(self, trial: Trial) -> bool:
+        found, problem = trial.column, trial.columns.problem
+        j, length = found.tangent.coordinate, found.tangent.length
+        moves = np.any(found.estimate.moved)
+        if j is None or trial.doubt is Doubt.NONE or found.from_reference or moves:
+            return False
+        part = problem.X.slices[found.tangent.leaves[0]]
+        return length < problem.X.coarsest_eps * float(np.max(np.abs(problem.origin[part])))
+
+    def apply(self, trial: Trial) -> Trial:
+        columns, found = trial.columns, trial.column
+        part = columns.problem.X.slices[found.tangent.leaves[0]]
+        x = columns.problem.origin[part]
+        tangent = replace(found.tangent, length=float(norm(x)) / x.size**0.5)
+        longer = columns.estimator.along(tangent)
+        sample = longer.sample
+        moved = sample is not None and np.any(sample.plus != columns.base.values)
+        if not (moved and np.all(np.isfinite(longer.estimate.value))):
+            return trial
+        compared = list(columns.comparisons(longer, trial.block, trial.pushed))
+        after = replace(trial, column=longer, compared=compared, decided_by=self.name)
+        return replace(after, settled=after.agrees_clearly)
+
+
 @dataclass(frozen=True)
 class Standstill(Stage):
     """Finds the outputs that stand still about x to the last bit and farther off leave their value
@@ -1197,6 +1233,7 @@ class LongLadder(Stage):
 
 STAGES: tuple[Stage, ...] = (
     DominatingConstants(),
+    LeafScale(),
     Standstill(after_ladder=False),
     Halves(beyond=GROSS_TOLERANCES),
     LongerStep(),

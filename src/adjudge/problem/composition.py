@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -226,21 +227,21 @@ def _equalised(base: Base, reverse: Reverse, w: Vector) -> Vector:
     if found.size < 2:
         return w
     lengths = np.concatenate([scale(base.problem.origin[part]) for part in X.slices])
-    sizes = {}
-    for group in found:
-        gradient = reverse.row(base, np.where(used & (groups == group), w, 0.0)) * lengths
-        size = norm(gradient)
+    sizes: dict[int, int] = {}
+    for group in found.tolist():
+        own = reverse.row(base, np.where(used & (groups == group), w, 0.0)) * lengths
+        size = float(norm(own))
         if 0 < size < np.inf:
-            sizes[group] = int(np.frexp(size)[1])
+            sizes[group] = math.frexp(size)[1]
     if not sizes or max(sizes.values()) - min(sizes.values()) <= GROUP_BITS:
         return w
     middle = (max(sizes.values()) + min(sizes.values())) // 2
     weighed = w.copy()
     for leaf, part in zip(Y.leaves, Y.slices, strict=True):
-        for group, size in sizes.items():
-            own = used[part] & (groups[part] == group)
-            power = max(-leaf.weight_bits, min(middle - size, leaf.weight_bits))
-            weighed[part][own] = np.ldexp(w[part][own], power)
+        for group, exponent in sizes.items():
+            its = used[part] & (groups[part] == group)
+            power = max(-leaf.weight_bits, min(middle - exponent, leaf.weight_bits))
+            weighed[part][its] = np.ldexp(w[part][its], power)
     return weighed
 
 

@@ -114,6 +114,9 @@ class Space:
     """
 
     leaves: tuple[Leaf, ...]
+    apart: bool = False
+    """Whether the two coordinates of a complex entry are seen by themselves, as two outputs whose
+    rounding has nothing to do with one another."""
     size: int = field(init=False, repr=False, compare=False)
     """The dimension as a real space."""
     slices: tuple[slice, ...] = field(init=False, repr=False, compare=False)
@@ -231,13 +234,13 @@ class Space:
         vectors where `other` is given.
 
         Both coordinates of a complex entry have the modulus of that, which its rounding errors
-        follow.
+        follow, unless they are seen `apart`.
         """
         if other is not None:
-            if self.complex:
+            if self.complex and not self.apart:
                 return np.asarray(np.fmax(self.modulus(vector), self.modulus(other)))
             return np.asarray(np.fmax(np.abs(vector), np.abs(other)))
-        if not self.complex:
+        if self.apart or not self.complex:
             return np.asarray(np.abs(vector))
         parts = []
         for leaf, part in zip(self.leaves, self.slices, strict=True):

@@ -72,6 +72,33 @@ def test_inputs_of_different_units_each_get_their_own_step(mode):
     assert [Verdict.PASS, Verdict.FAIL] == [report.verdict for report in reports]
 
 
+TINY = {
+    "exp": (np.exp, np.exp, np.cos(np.arange(8) * np.pi / 4)),
+    "sin": (np.sin, np.cos, np.sin(np.arange(8) * np.pi / 2)),
+    "log": (np.log, lambda x: 1 / x, np.asarray([1.0, 1e-20, 2.0, 3.0])),
+    "sqrt": (np.sqrt, lambda x: 0.5 / np.sqrt(x), np.asarray([1.0, 1e-20, 2.0, 3.0])),
+    "cosh": (np.cosh, np.sinh, np.asarray([1.0, 1e-20, 2.0, 3.0])),
+}
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_an_entry_below_the_rounding_of_its_leaf_is_judged(name):
+    function, slope, x = TINY[name]
+    tiny = np.abs(x) < 1e-15
+
+    def rule(factor):
+        # The cosine is stationary there, and what is wrong is its value, not its size.
+        off = factor if name != "cosh" else 1.0
+        extra = 0.0 if name != "cosh" else factor - 1
+        return ByHand(
+            function, vjp=lambda x, w: w * (slope(x) * np.where(tiny, off, 1.0) + extra * tiny)
+        )
+
+    for seed in range(10):
+        assert examine(rule(1.0), x, mode="full", seed=seed).verdict is Verdict.PASS, seed
+        assert examine(rule(1.01), x, mode="full", seed=seed).verdict is Verdict.FAIL, seed
+
+
 def test_a_tiny_gradient_of_the_wrong_sign_fails():
     reports = [
         examine(ByHand(lambda x: 1e-7 * x, vjp=lambda x, w, c=c: c * w), np.ones(3))

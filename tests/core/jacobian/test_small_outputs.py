@@ -266,6 +266,50 @@ def test_a_derivative_of_a_small_constant_fails():
         assert report.verdict is Verdict.FAIL, seed
 
 
+@pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize("size", [1e4, 1e10])
+def test_a_small_coordinate_of_complex_outputs_is_judged_by_itself(size, mode):
+    def rule(factor):
+        return ByHand(
+            lambda x: size * x + 1j * np.sin(x),
+            vjp=lambda x, w: size * w.real + factor * np.cos(x) * w.imag,
+        )
+
+    for seed in SEEDS:
+        assert examine(rule(1.0), X, mode=mode, seed=seed).verdict is Verdict.PASS, seed
+        assert examine(rule(1.01), X, mode=mode, seed=seed).verdict is Verdict.FAIL, seed
+
+
+ANGLES = 2 * np.pi * np.outer(np.arange(16), np.arange(16)) / 16
+FOURIER = np.concatenate([np.cos(ANGLES), -np.sin(ANGLES)])
+
+
+def transform(value, slope, factors):
+    """The Fourier transform of the values as real numbers, whose rule has the matrix written out:
+    there `sin(pi)` is 1e-16, of which the fast transform knows nothing.
+    """
+
+    def f(x):
+        y = np.fft.fft(value(x))
+        return np.concatenate([y.real, y.imag])
+
+    matrix = factors[:, None] * FOURIER
+    return ByHand(f, vjp=lambda x, w: slope(x) * (matrix.T @ w))
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize("x", [np.ones(16), np.cos(np.arange(16) * np.pi / 8), np.arange(16.0)])
+def test_outputs_in_which_terms_cancel_do_not_fail(x, mode):
+    wrong = np.where(np.arange(32) == 20, 1.01, 1.0)
+    for value, slope in ((np.copy, np.ones_like), (np.square, lambda x: 2 * x), (np.exp, np.exp)):
+        for seed in SEEDS[:3]:
+            right = transform(value, slope, np.ones(32))
+            off = transform(value, slope, wrong)
+
+            assert examine(right, x, mode=mode, seed=seed).verdict is not Verdict.FAIL
+            assert examine(off, x, mode=mode, seed=seed).verdict is Verdict.FAIL
+
+
 PARTS = {
     "1e9 x**3, sin x": [(1e9, "cube"), (1.0, "sin")],
     "1e15 x**3, sin x, 1e-15 exp x": [(1e15, "cube"), (1.0, "sin"), (1e-15, "exp")],
