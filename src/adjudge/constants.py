@@ -83,6 +83,11 @@ CONTRADICTING_BARS = 2
 """Two coarse windows may agree by chance across a jump, and their narrow bar would be believed. A
 finer window contradicts them if the bars do not meet where each is this many times as wide. The
 value is ours; the rule is Lepski's (Theory Probab. Appl. 35, 1990)."""
+UNEVEN_STEP = 40503 / 2**15
+"""Steps along one input in double precision are powers of two times this, near twice the inverse of
+the golden ratio. A step that is a multiple of the stairs of a quantiser (`round(1024 x) / 1024`)
+shows the slope of the whole staircase exactly, and a straight-through gradient passed. It has
+sixteen bits, so that products stay exact. The value is ours."""
 STEP_REDUCTIONS = (1.0, 2.0**-8, 2.0**-16)
 """Close to the edge of a domain (log near 0, say) a neighbour of x is not finite at the first step.
 The step is multiplied by these factors in turn until both neighbours are finite. The values are

@@ -30,6 +30,7 @@ from adjudge.constants import (
     SHORT_STEP_REDUCTIONS,
     SHORTER_STEPS,
     STEP_REDUCTIONS,
+    UNEVEN_STEP,
 )
 from adjudge.errors import InputError, attempt
 from adjudge.estimate.kinks import defects, jumps
@@ -136,6 +137,8 @@ def two_evaluations(problem: Problem, base: Base, tangent: Tangent) -> Column:
     room = problem.longest_step(tangent.vector)
     for factor in STEP_REDUCTIONS if u <= COARSE_EPS else SHORT_STEP_REDUCTIONS:
         step = power_of_two(relative * factor * tangent.length)
+        if tangent.coordinate is not None and problem.X.leaves[tangent.leaves[0]].double:
+            step *= UNEVEN_STEP
         # At a bound short steps are for float64 only, since rounding drowns them in narrower
         # dtypes.
         if step > room or (factor < 1 and np.isfinite(room) and u > 2.0**-52):

@@ -775,8 +775,12 @@ class ShorterSteps(Stage):
 
     def apply(self, trial: Trial) -> Trial:
         finest = trial.along(Effort.SHORTER_STEPS)
-        if finest is trial.column or _stops(trial, finest):
+        if finest is trial.column:
             return trial
+        if _stops(trial, finest):
+            # Over steps that none of the first ladder was short enough for.
+            after = Standstill(after_ladder=True).apply(replace(trial, column=finest))
+            return after if isinstance(after, Again) or after.flat is not None else trial
         again = list(trial.columns.comparisons(finest, trial.block, trial.pushed, final=True))
         if not all(map(_decides_more, again, trial.compared)):
             return trial
