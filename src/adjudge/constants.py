@@ -505,6 +505,11 @@ again the error bar of its longest window, whose shortest step is 1/64 of that s
 STANDSTILL_UNITS = 2.0**10
 """Noise about a constant, as that of `sin^2 + cos^2`, looks like the onset of a tail. Farther off f
 has to move by this many units of rounding. The value is ours and has no derivation."""
+LOPSIDED_FACTOR = 4
+"""In a tail f moves more to one side than to the other. Where it has moved by `STANDSTILL_UNITS` to
+one side, and by 16 units or fewer per scale of x at x itself, a tail that falls off as `exp(-x)`
+does has moved by less than this part of it to the other side. At a stationary point the two differ
+by what the third derivative adds. The value is ours."""
 CHANCE_PART = 1 / 128
 """A derivative that crosses zero is small in a few entries by chance, and each would cost
 comparisons of its own. Small entries are compared once more by themselves only if they are more

@@ -284,6 +284,12 @@ def _noise_over(problem: Problem, base: Base, x: Vector, step: float) -> float:
     return max((float(np.median(leaf)) for leaf in leaves if leaf.size), default=0.0)
 
 
+def _twice(whole: Vector, half: Vector) -> NDArray[np.bool_]:
+    """Marks where a move is about twice another one, as that of a smooth function is."""
+    whole, half = np.abs(whole), np.abs(half)
+    return np.asarray((whole > 1.5 * half) & (whole < 3 * half))
+
+
 def may_round_inside(
     problem: Problem, base: Base, found: Column, still: NDArray[np.bool_], reach: float
 ) -> bool:
@@ -294,7 +300,7 @@ def may_round_inside(
     The engine knows which dtypes f computes with, as far as it can see into f. Where it sees none
     two things tell them apart, since rounding is relative and stairs are not: a rounded input near
     zero moves f by as small a part of itself, and rounded values need as few bits at other
-    magnitudes. The rule is ours. It costs three evaluations, or up to 13.
+    magnitudes. The rule is ours. It costs three evaluations, or up to 17.
     """
     if problem.narrowest_eps > NARROW_EPS:
         return True
@@ -319,7 +325,15 @@ def may_round_inside(
     def moves_near_zero(factor: float) -> bool:
         part = min(0.5, reach / (2 * factor))
         near_zero = values(factor, (0.0, part, -part))
-        return any(np.any(value != near_zero[0]) for value in near_zero[1:])
+        if not any(np.any(value != near_zero[0]) for value in near_zero[1:]):
+            return False
+        # A stair is wider than this move, and one that lies here by chance is no motion: half of
+        # the move jumps by as much, or by nothing.
+        halves = values(factor, (part / 2, -part / 2))
+        return any(
+            np.any(_twice(whole - near_zero[0], half - near_zero[0]))
+            for whole, half in zip(near_zero[1:], halves, strict=False)
+        )
 
     if moves_near_zero(small) and moves_near_zero(smallest):
         return True

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from adjudge.constants import (
     DOMINATING_FACTOR,
     ENTRY_FLOOR,
+    LOPSIDED_FACTOR,
     ONSET_HALVINGS,
     ONSET_UNITS,
     SATURATION_DISTANCES,
@@ -132,6 +133,27 @@ def moves_beyond_noise(base: Base, found: Column) -> bool:
     moves = np.array([np.abs(value - base.values)[:count] for value in samples])
     slight = np.any((moves > 0) & (moves <= ONSET_UNITS * unit), axis=0)
     return bool(np.any(slight & (np.max(moves, axis=0) > STANDSTILL_UNITS * unit)))
+
+
+def lopsided(base: Base, found: Column) -> NDArray[np.bool_]:
+    """Marks the outputs that move far more to one side of x than to the other over the shortest
+    step that moves them beyond noise.
+
+    So does a tail, whose derivative grows on one side and fades on the other, and a stationary
+    point does not: to both sides of it f moves alike. A side on which f stands still altogether is
+    the dead side of a kink.
+    """
+    count = base.Y.size
+    at = base.values[:count]
+    unit = 2.0**-52 * base.magnitude(base.values)[:count]
+    marked, undecided = np.zeros(count, bool), np.ones(count, bool)
+    for sample in reversed(found.ladders[-1]):
+        moves = np.abs(np.array([sample.plus[:count] - at, sample.minus[:count] - at]))
+        less, more = np.min(moves, axis=0), np.max(moves, axis=0)
+        beyond = undecided & (more > STANDSTILL_UNITS * unit)
+        marked |= beyond & (less > 0) & (more > LOPSIDED_FACTOR * less)
+        undecided &= ~beyond
+    return marked
 
 
 def _leaves_gradually(

@@ -80,6 +80,7 @@ from adjudge.jacobian.saturation import (
     all_saturated,
     creeps,
     dominating_constants,
+    lopsided,
     moves_beyond_noise,
     onset,
 )
@@ -439,7 +440,8 @@ class Standstill(Stage):
 
 def _still_steps(trial: Trial) -> Vector:
     """Returns the longest step that leaves an output as it is to the last bit on both sides, by
-    output; 0 for those that all steps move, and for those that no step of a ladder has moved.
+    output; 0 for those that all steps move, and for those that no step of a ladder has moved unless
+    they fail: a longer step may move them.
     """
     base, found = trial.columns.base, trial.column
     count = base.Y.size
@@ -451,6 +453,10 @@ def _still_steps(trial: Trial) -> Vector:
             still = (sample.plus[:count] == here) & (sample.minus[:count] == here)
             longest = np.where(still, np.fmax(longest, abs(sample.step)), longest)
             moved |= ~still
+    if found.ladders:
+        for _, comparison, kind in trial.compared:
+            for k in np.flatnonzero(comparison.fails):
+                moved[trial.columns.outputs(kind, int(k))] = True
     return np.where(moved, longest, 0.0) if found.ladders else longest
 
 
@@ -773,7 +779,7 @@ class ShorterSteps(Stage):
         bar = found.estimate.error * abs(found.ladders[0][-1].step)
         return bool(np.any(doubted & np.isfinite(unit) & ~(bar <= unit)))
 
-    def apply(self, trial: Trial) -> Trial:
+    def apply(self, trial: Trial) -> Trial | Again:
         finest = trial.along(Effort.SHORTER_STEPS)
         if finest is trial.column:
             return trial
@@ -1201,8 +1207,8 @@ class LongLadder(Stage):
     does not show that the derivative is zero.
 
     At a stationary point the long ladder shows the zero to the rounding of f over the scale of x;
-    in a tail it shows another slope. Motion that is no more than the scatter of f does not count.
-    Costs up to thirty evaluations. Ours.
+    in a tail it shows another slope, or f moves to one side of x alone. Motion that is no more than
+    the scatter of f does not count. Costs up to thirty evaluations. Ours.
     """
 
     name = "ladder of long steps"
@@ -1225,12 +1231,16 @@ class LongLadder(Stage):
         far = trial.along(Effort.LONG_STEPS)
         if far is trial.column or not moves_beyond_noise(trial.columns.base, far):
             return trial
-        opened = []
-        others = trial.columns.comparisons(far, trial.block, trial.pushed, final=True)
+        opened, columns = [], trial.columns
+        tail = lopsided(columns.base, far)
+        rows = np.array([bool(tail[part].any()) for part in columns.base.Y.slices])
+        others = columns.comparisons(far, trial.block, trial.pushed, final=True)
         for one, (_, other, _) in zip(trial.compared, others, strict=True):
             comparison = one.comparison
             error = np.fmin(comparison.error, other.error + np.abs(other.reference))
             wide = error > LADDER_ZERO_UNITS * DOUBLE * comparison.scales.secant
+            if one.kind != "first":
+                wide |= (tail if columns.probes.full or one.kind == "each" else rows)[: wide.size]
             opened.append(one.opened(wide & comparison.agrees & comparison.moved))
         return trial.with_compared(opened, self.name)
 
