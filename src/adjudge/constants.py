@@ -505,6 +505,11 @@ again the error bar of its longest window, whose shortest step is 1/64 of that s
 STANDSTILL_UNITS = 2.0**10
 """Noise about a constant, as that of `sin^2 + cos^2`, looks like the onset of a tail. Farther off f
 has to move by this many units of rounding. The value is ours and has no derivation."""
+USUAL_CONSTANT = 1 / 8
+"""`log(1 + x)` and `1 - cos x` at small x are staircases, whose stairs are a unit of rounding of 1
+or less. Small outputs that move by less than `ONSET_UNITS` of rounding of this move by rounding,
+for all that is known: without it their right derivatives fail as those of stairs. The value is ours
+and follows from that."""
 LOPSIDED_FACTOR = 4
 """In a tail f moves more to one side than to the other. Where it has moved by `STANDSTILL_UNITS` to
 one side, and by 16 units or fewer per scale of x at x itself, a tail that falls off as `exp(-x)`

@@ -9,7 +9,6 @@ in here are ours.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,6 +24,7 @@ from adjudge.constants import (
     SATURATION_DISTANCES,
     STANDSTILL_UNITS,
     TAIL_DISTANCE,
+    USUAL_CONSTANT,
 )
 from adjudge.errors import attempt
 from adjudge.estimate import Column, describe_move, moved_by
@@ -85,9 +85,15 @@ def creeps(base: Base, found: Column) -> NDArray[np.bool_]:
             value = values[: at.size]
             move = np.abs(value - at)
             unit = base.coarsest_eps * np.fmax(np.abs(at), np.abs(value))
-            slight = (move > 0) & (move <= ONSET_UNITS * unit)
-            marked |= slight & (lowest_bit(value) >= unit / 16)
+            slight = (move > 0) & (move <= ONSET_UNITS * unit) & (lowest_bit(value) >= unit / 16)
+            marked |= slight | _rounding_of_constants(move, base.coarsest_eps)
     return marked
+
+
+def _rounding_of_constants(moves: Vector, eps: float) -> NDArray[np.bool_]:
+    """Marks the moves that rounding of a constant of usual size makes; see `USUAL_CONSTANT`."""
+    unit = eps * USUAL_CONSTANT
+    return np.asarray((moves >= unit / 2) & (moves <= ONSET_UNITS * unit))
 
 
 def dominating_constants(
@@ -183,16 +189,18 @@ def _leaves_gradually(
     if not reached:
         return np.zeros(at.size, bool), np.zeros(at.size, bool)
     far = np.max(moves, axis=0) > 0
-    close = moved(TAIL_DISTANCE)
-    if np.any(close) and found.relative < TAIL_DISTANCE:
-        # What moves little, but in proportion, has left the range of rounding there.
-        moved(math.sqrt(TAIL_DISTANCE * found.relative))
+    close, t = moved(TAIL_DISTANCE), TAIL_DISTANCE / 8
+    # What moves little, but in proportion, has left the range of rounding there. That range spans
+    # more than such a step.
+    while np.any(close) and t > found.relative:
+        moved(t)
+        t /= 8
     # Bisection between where f stands still and where it moves: in a tail some point in between
     # shows a move by a few units of rounding, at a kink none does.
     low, high = TAIL_DISTANCE, min(reached)
     for _ in range(ONSET_HALVINGS):
         small = [
-            (m > 0) & (m <= ONSET_UNITS * eps * size) & ok
+            (m > 0) & (m <= ONSET_UNITS * eps * size) & ok | _rounding_of_constants(m, eps)
             for m, ok in zip(moves, on_lattice, strict=True)
         ]
         gradual = np.logical_or.reduce(small)

@@ -38,6 +38,7 @@ from adjudge.constants import (
     LOUD_UNITS,
     NARROWER_BAR,
     NEIGHBOUR_FACTOR,
+    ONSET_UNITS,
     PLAIN_TOLERANCES,
     REFERENCE_DISTANCES,
     RESIDUE_DISTANCES,
@@ -51,6 +52,7 @@ from adjudge.constants import (
     TRACED_PROJECTIONS,
     TRUNCATED_UNITS,
     UNDERFLOW_DISTANCES,
+    USUAL_CONSTANT,
     WEIGHED_BARS,
 )
 from adjudge.errors import UnstableOutputError, attempt
@@ -419,7 +421,13 @@ class Standstill(Stage):
         columns, found, steps = trial.columns, trial.column, _still_steps(trial)
         problem, base = columns.problem, columns.base
         trial, seen = trial.with_onset()
-        flat = (steps > 0) & seen.flat & ~creeps(base, found)
+        rounding = _claims_rounding(trial)
+        flat = (steps > 0) & seen.flat & ~(creeps(base, found) | rounding)
+        if not self.after_ladder and trial.fails and _only_in(trial, (steps > 0) & rounding):
+            return replace(
+                trial.with_compared([_unknown(one) for one in trial.compared], self.name),
+                settled=True,
+            )
         if not np.any(flat):
             return trial
         reach = float(np.min(steps[flat])) / found.tangent.length
@@ -458,6 +466,29 @@ def _still_steps(trial: Trial) -> Vector:
             for k in np.flatnonzero(comparison.fails):
                 moved[trial.columns.outputs(kind, int(k))] = True
     return np.where(moved, longest, 0.0) if found.ladders else longest
+
+
+def _claims_rounding(trial: Trial) -> NDArray[np.bool_]:
+    """Marks the outputs of which the automatic derivative says that they move by rounding of a
+    `USUAL_CONSTANT` where x moves by its scale, and not that they stand still.
+
+    `1 - cos x` is zero about 1e-9, where its derivative is 1e-9, and would fail as that of a stair.
+    """
+    columns, length = trial.columns, trial.column.tangent.length
+    marked = np.zeros(columns.base.Y.size, bool)
+    least = ONSET_UNITS * columns.base.coarsest_eps * USUAL_CONSTANT / length
+    for _, comparison, kind in trial.compared:
+        size = np.abs(comparison.automatic)
+        for k in np.flatnonzero((size > 0) & (size <= least)):
+            marked[columns.outputs(kind, int(k))] = True
+    return marked
+
+
+def _unknown(one: ModeComparison) -> ModeComparison:
+    """Returns the comparison with nothing known of what fails."""
+    comparison = one.comparison
+    error = np.where(comparison.fails, np.inf, comparison.error)
+    return one._replace(comparison=replace(comparison, error=error))
 
 
 def _only_in(trial: Trial, outputs: NDArray[np.bool_]) -> bool:

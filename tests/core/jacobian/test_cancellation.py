@@ -159,3 +159,23 @@ def test_a_wrong_entry_beside_one_that_cancels_is_the_one_that_is_named(name, at
         assert report.verdict is not Verdict.PASS, seed
         named = {(entry.of, entry.wrt) for entry in report.entries if "along" not in entry.wrt}
         assert named <= {("out[4]", "inputs[0][4]")}, (seed, str(report))
+
+
+NAIVE = {
+    "(1 + x) - 1": (lambda x: (1 + x) - 1, np.ones_like),
+    "log(1 + x)": (lambda x: np.log(1 + x), lambda x: 1 / (1 + x)),
+    "exp(x) - 1": (lambda x: np.exp(x) - 1, np.exp),
+    "1 - cos x": (lambda x: 1 - np.cos(x), np.sin),
+    "sqrt(1 + x) - 1": (lambda x: np.sqrt(1 + x) - 1, lambda x: 0.5 / np.sqrt(1 + x)),
+}
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize("name", NAIVE)
+def test_stairs_that_rounding_beside_1_makes_are_no_staircase(name, mode):
+    f, slope = NAIVE[name]
+    for seed, size in enumerate(10.0 ** -np.arange(5.0, 14.0)):
+        x = size * np.asarray([1.137, 0.731, 1.93, 0.39])
+        right = ByHand(f, vjp=lambda x, w: w * slope(x))
+
+        assert examine(right, x, mode=mode, seed=seed).verdict is not Verdict.FAIL, size

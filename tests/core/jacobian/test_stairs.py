@@ -172,3 +172,19 @@ def test_a_surrogate_gradient_is_declared_by_a_reference(x):
     assert examine(rounding, np.array([x]), reference=surrogate).verdict is Verdict.PASS
     doubled = ByHand(np.round, vjp=lambda x, w: 2 * w)
     assert examine(doubled, np.array([x]), reference=surrogate).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize("size", [1.0, 10.0, 100.0, 1000.0])
+def test_stairs_that_divide_the_steps_are_seen(size, mode):
+    x = size * np.asarray([1.00137, 1.0031, 0.9973, 1.01231])
+    for seed, height in enumerate([1.0, 2**-6, 1e-2, 2**-9, 1e-3, 2**-10, 2**-11, 2**-12, 2**-13]):
+
+        def f(x, height=height):
+            return np.round(x / height) * height
+
+        right = examine(ByHand(f, vjp=zero), x, seed=seed, mode=mode)
+        wrong = examine(ByHand(f, vjp=straight_through), x, seed=seed, mode=mode)
+
+        assert right.verdict is Verdict.PASS, height
+        assert wrong.verdict is Verdict.FAIL, height
