@@ -505,6 +505,11 @@ again the error bar of its longest window, whose shortest step is 1/64 of that s
 STANDSTILL_UNITS = 2.0**10
 """Noise about a constant, as that of `sin^2 + cos^2`, looks like the onset of a tail. Farther off f
 has to move by this many units of rounding. The value is ours and has no derivation."""
+NARROWEST_STAIR = 2.0**-27
+"""Stairs that only shorter steps than those of a ladder show are those of f where x stands on one
+that is as wide as this over the scale of x. Narrower ones are the rounding of larger numbers on the
+way, as in `(x + 1e8) - 1e8`, whose derivative is that of their slope. With a larger value the zero
+derivative of a quantiser of 20 bits fails. The value is ours."""
 USUAL_CONSTANT = 1 / 8
 """`log(1 + x)` and `1 - cos x` at small x are staircases, whose stairs are a unit of rounding of 1
 or less. Small outputs that move by less than `ONSET_UNITS` of rounding of this move by rounding,

@@ -37,11 +37,13 @@ from adjudge.constants import (
     LADDER_ZERO_UNITS,
     LOUD_UNITS,
     NARROWER_BAR,
+    NARROWEST_STAIR,
     NEIGHBOUR_FACTOR,
     ONSET_UNITS,
     PLAIN_TOLERANCES,
     REFERENCE_DISTANCES,
     RESIDUE_DISTANCES,
+    SATURATED_UNITS,
     SAWTOOTH_FACTOR,
     SAWTOOTH_PART,
     SCATTERED_PART,
@@ -400,6 +402,8 @@ class Standstill(Stage):
     """Whether it looks at the outputs that some steps of a ladder have moved and others have not.
     Else it looks at columns of which all that is in doubt stands still, which need no ladder then.
     """
+    least: float = 0.0
+    """The shortest standstill that counts, over the scale of x."""
     name = "standstill"
     cost = 40
 
@@ -422,7 +426,8 @@ class Standstill(Stage):
         problem, base = columns.problem, columns.base
         trial, seen = trial.with_onset()
         rounding = _claims_rounding(trial)
-        flat = (steps > 0) & seen.flat & ~(creeps(base, found) | rounding)
+        flat = (steps > self.least * found.tangent.length) & seen.flat
+        flat &= ~(creeps(base, found) | rounding)
         if not self.after_ladder and trial.fails and _only_in(trial, (steps > 0) & rounding):
             return replace(
                 trial.with_compared([_unknown(one) for one in trial.compared], self.name),
@@ -436,9 +441,16 @@ class Standstill(Stage):
             dtype = dtype_inside(problem, base) if trial.may_narrow else None
             return trial if dtype is None else Again(dtype=dtype)
         unit = base.coarsest_eps * base.magnitude(base.values)[: base.Y.size]
-        trial = replace(trial, flat=np.where(flat, unit / steps, np.nan))
+        bars = unit / steps
+        if base.alone:
+            # What rounding leaves of terms as large as the derivatives of other outputs is zero.
+            others = base.Y.largest(found.estimate.value[: base.Y.size])
+            bars = np.fmax(bars, SATURATED_UNITS * base.coarsest_eps * others)
+        trial = replace(trial, flat=np.where(flat, bars, np.nan))
+        if self.after_ladder or base.alone:
+            trial = trial.with_finer(trial.pinned(found), self.name)
         if self.after_ladder:
-            return trial.with_finer(trial.pinned(found), self.name)
+            return trial
         if _only_in(trial, flat):
             # The median of three equal numbers stands still along each of them as well.
             trial = Defects().apply(trial) if trial.fails else trial
@@ -816,7 +828,8 @@ class ShorterSteps(Stage):
             return trial
         if _stops(trial, finest):
             # Over steps that none of the first ladder was short enough for.
-            after = Standstill(after_ladder=True).apply(replace(trial, column=finest))
+            stands = Standstill(after_ladder=True, least=NARROWEST_STAIR)
+            after = stands.apply(replace(trial, column=finest))
             return after if isinstance(after, Again) or after.flat is not None else trial
         again = list(trial.columns.comparisons(finest, trial.block, trial.pushed, final=True))
         if not all(map(_decides_more, again, trial.compared)):
