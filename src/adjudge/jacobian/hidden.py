@@ -46,9 +46,10 @@ def hidden_outputs(
         if kind == "rows" and not columns.probes.full:
             sizes *= np.abs(columns.probes.cotangent)
         small = (sizes > 0) & (HIDDEN_PART * sizes < bound)
-        if kind == "each" or columns.probes.full:
-            which = np.flatnonzero(small)
-            small[which] = ~_residues(columns, comparison, found, which)
+        which = np.flatnonzero(small)
+        by_output = kind == "each" or columns.probes.full
+        automatic = comparison.automatic[which] if by_output else None
+        small[which] = ~_residues(columns, found, which, automatic)
         for part in base.Y.slices:
             small[part] &= sizes[part] <= _beyond_chance(sizes[part], small[part])
             if small[part].any():  # where nothing is known of an output, it goes with them
@@ -76,25 +77,29 @@ def parts_of_outputs(
 
 
 def _residues(
-    columns: Columns, comparison: Comparison, found: Column, which: NDArray[np.intp]
+    columns: Columns, found: Column, which: NDArray[np.intp], automatic: Vector | None
 ) -> NDArray[np.bool_]:
     """Marks those of the outputs `which` that stand still or move by a few of their lowest bits,
-    and of which the automatic derivative says no more than that they move by rounding of the
-    largest output of their leaf where x moves by its scale.
+    and of which the `automatic` derivative says no more than that they move by rounding of the
+    largest output of their leaf where x moves by its scale. Of a projection that says nothing of
+    single outputs their values must be such rounding.
 
     Where terms as large as that cancel, f and its derivative are left with different roundings of
     zero: of a coefficient that is zero the gradient of a Fourier transform has 1e-16, and compared
     by itself it would fail.
     """
     base, sample = columns.base, found.sample
-    still, at = ~found.estimate.moved[which], base.values[which]
+    still, values = ~found.estimate.moved[which], np.abs(base.values[None, which])
     if sample is not None:
-        values = np.array([at, sample.plus[which], sample.minus[which]])
+        values = np.array([base.values[which], sample.plus[which], sample.minus[which]])
         bit = np.min(lowest_bit(values), axis=0)
         still |= np.ptp(values, axis=0) <= ONSET_UNITS * np.where(np.isfinite(bit), bit, 0.0)
-    claimed = np.abs(comparison.automatic[which]) * found.tangent.length
+    if automatic is None:
+        moves = np.max(np.abs(values), axis=0)
+    else:
+        moves = np.abs(automatic) * found.tangent.length
     rounding = base.coarsest_eps * base.whole.largest(base.values)[which]
-    return np.asarray(still & (claimed <= ONSET_UNITS * rounding))
+    return np.asarray(still & (moves <= ONSET_UNITS * rounding))
 
 
 def _natural(columns: Columns, found: Column) -> Vector:
