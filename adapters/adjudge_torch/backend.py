@@ -88,7 +88,9 @@ class _Torch(AutodiffBackend):
                 return (*(value for value in values if value is not None), arrays[0])
 
             results = iter(torch.func.vmap(one, randomness="different")(*stacks))
-            return tuple(next(results) if here else None for here in present)
+            # A batch of the zero tensors of forward mode has no memory, and Python dies where a row
+            # of it is read. A copy has memory.
+            return tuple(next(results).clone() if here else None for here in present)
 
         return mapped
 

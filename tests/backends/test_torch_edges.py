@@ -279,3 +279,10 @@ def test_second_derivatives_beside_a_mask_are_judged():
     x = torch.tensor([[0.3, -0.7, 1.1], [2.0, 0.1, -1.3]], dtype=torch.float64)
 
     adjudge.gradcheck(masked, (x.requires_grad_(),), modes=["R", "F", "RR", "FR", "RF"])
+
+
+def test_zero_tensors_of_forward_mode_are_read_in_a_batch(scaled_sin):
+    x = torch.tensor([0.3, -0.7, 1.1], dtype=torch.float64)
+
+    assert adjudge.gradcheck(lambda x: 2 * x, (x,), modes=["R", "RF"])
+    assert not adjudge.examine(lambda x: 2 * x + scaled_sin(-1.0)(x), (x,), modes=["R", "RF"])
