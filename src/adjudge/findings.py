@@ -337,6 +337,30 @@ class Entry:
 
 
 @dataclass(frozen=True)
+class Fault:
+    """A step on the way from the inputs of a function to its outputs whose derivative is wrong."""
+
+    step: str
+    """What was called, in the engine's own words: `sin`, `SafeNorm.apply`."""
+    rule: str
+    """The name of what computes its derivative, where that was written by hand; else empty."""
+    file: str
+    """Where that is defined, or else where the step was called first; empty where that is not
+    known."""
+    line: int
+    module: str
+    """The path of the module in which it was called first."""
+    calls: int
+    """How often it was called with arrays of the same shapes."""
+    judged: int
+    """How many of these calls were judged, each at the values that it saw."""
+    wrong: int
+    """How many of those are wrong."""
+    cuts: bool
+    """Whether the derivative ends in it."""
+
+
+@dataclass(frozen=True)
 class Raised:
     """An exception, by its type and message."""
 

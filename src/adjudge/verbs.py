@@ -18,6 +18,7 @@ from adjudge.check import (
 )
 from adjudge.errors import InputError
 from adjudge.report import GradcheckError, Report, tell
+from adjudge.trace import with_faults
 
 Function = Callable[..., Any]
 
@@ -87,7 +88,8 @@ def examine(f: Function, inputs: Any, *more: Never, **options: Unpack[Options]) 
     """
     chosen = known_options(examine, options, Options, more)
     several = chosen.get("points") is not None or chosen.get("domain") is not None
-    return tell(at_points(f, inputs, chosen) if several else at_one_point(f, inputs, chosen))
+    report = at_points(f, inputs, chosen) if several else at_one_point(f, inputs, chosen)
+    return tell(with_faults(report, f, inputs, chosen))
 
 
 def gradgradcheck(

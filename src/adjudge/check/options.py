@@ -180,7 +180,8 @@ class EngineOptions(SharedOptions, total=False):
 
 
 class ScopeOptions(TypedDict, total=False):
-    """Which derivatives are checked, and at which points, beside the first one at x.
+    """Which derivatives are checked, and at which points, beside the first one at x; and whether
+    the reason of a failure is looked for.
 
     Attributes:
         order: 1, 2 or 3: all compositions of reverse (`R`) and forward mode (`F`) up to this
@@ -201,6 +202,10 @@ class ScopeOptions(TypedDict, total=False):
         domain: Where `f` is defined, for the special points: see `special_points`. Steps keep
             within its intervals where there are no `bounds`. By default (`None`) `f` is defined
             everywhere.
+        blame: Whether a check that fails also looks for the rule at fault, as `adjudge.blame` does,
+            where `f` has more than one step and its engine can record them: `Report.faults`.
+            Nothing more is begun for that once it has taken as much work as the check, or all that
+            `max_evaluations` leaves. Default: `True`.
     """
 
     order: int | None
@@ -208,6 +213,7 @@ class ScopeOptions(TypedDict, total=False):
     compile: bool | None
     points: Points | None
     domain: Domains
+    blame: bool
 
 
 class MoreOptions(EngineOptions, ScopeOptions, total=False):
@@ -239,6 +245,7 @@ DEFAULTS: Mapping[str, Any] = {
     "mode": "auto",
     "equal_nan": False,
     "highest_precision": False,
+    "blame": True,
 }
 """The value of every option that is not given."""
 

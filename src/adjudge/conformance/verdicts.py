@@ -48,6 +48,7 @@ def wrong_rule(subject: Subject, scenario: Scenario, dtype: str, wrong: WrongRul
         check_backward_ad=wrong.mode != "F",
         check_forward_ad=wrong.mode == "F",
         seed=SEED,
+        blame=False,
     )
     subject.comparisons += report.counts["comparisons"]
     if report.verdict is not Verdict.FAIL or report.modes[wrong.mode] is not Verdict.FAIL:
@@ -72,6 +73,7 @@ def faulty(subject: Subject, scenario: Scenario, dtype: str, fault: str) -> None
             backend=FaultyBackend(engine_of(subject, scenario), fault),
             check_forward_ad=forward_too(subject, scenario, fault),
             seed=SEED,
+            blame=False,
         )
     except Exception:
         if fault != "writes into x":

@@ -149,6 +149,7 @@ class _Crosscheck:
                 "order": order,
                 "modes": ["R"] if only else None,
                 "compile": compile,
+                "blame": False,
             }
             self.reports[engine.name] = examine(function, engine.inputs, **options)
         return self._went_through(engine, caught)

@@ -209,8 +209,9 @@ class _Trial:
         more: Any = {"wrt": wrt} if wrt else {}
         if self.subject.kind == "jvp":
             more = {"check_forward_ad": True, "check_backward_ad": False}
+        more |= {"backend": self.backend, "seed": 0, "blame": False}
         try:
-            report = examine(function, self._arrays(call), backend=self.backend, seed=0, **more)
+            report = examine(function, self._arrays(call), **more)
         except Exception as error:  # of the function beside its arguments, or of its derivative
             found = error.found if isinstance(error, AdjudgeError) else str(error)
             first = found.partition("\n")[0]

@@ -30,7 +30,17 @@ from adjudge.report.report import (
     tell,
 )
 from adjudge.report.reproduce import reproduction
-from adjudge.report.sentences import said, text_of, told_apart, why_not_in_double, why_silent
+from adjudge.report.sentences import (
+    how_often,
+    rule_of,
+    said,
+    short_place,
+    text_of,
+    told_apart,
+    which_rule,
+    why_not_in_double,
+    why_silent,
+)
 
 __all__ = [
     "PAIR_WORDS",
@@ -41,17 +51,21 @@ __all__ = [
     "SearchWork",
     "StageCount",
     "combined",
+    "how_often",
     "likely_mistake",
     "listening",
     "locate_entries",
     "pictures",
     "place",
     "reproduction",
+    "rule_of",
     "said",
+    "short_place",
     "table_of",
     "tell",
     "text_of",
     "told_apart",
+    "which_rule",
     "why_not_in_double",
     "why_silent",
 ]

@@ -18,6 +18,7 @@ from adjudge.errors import AdjudgeError
 from adjudge.findings import (
     Beyond,
     Entry,
+    Fault,
     Finding,
     Outcome,
     Pair,
@@ -27,7 +28,14 @@ from adjudge.findings import (
     plain,
 )
 from adjudge.report.pictures import pictures
-from adjudge.report.sentences import first_line, how, text_of, why_silent, without_repeats
+from adjudge.report.sentences import (
+    first_line,
+    how,
+    text_of,
+    which_rule,
+    why_silent,
+    without_repeats,
+)
 
 
 def place(word: str) -> tuple[int, tuple[int, ...]]:
@@ -322,6 +330,9 @@ class Report:
     """The file that defines the function, where it has one and the verdict is not PASS."""
     line: int = 0
     """The line of that file at which the function begins."""
+    faults: Sequence[Fault] = ()
+    """The steps whose derivatives are wrong, the first one of the function first, where the check
+    fails, the engine can record what the function did, and they were found (`blame=`)."""
 
     def __repr__(self) -> str:
         """Returns the headline: this is what a test runner shows of `assert examine(...)`."""
@@ -390,6 +401,7 @@ class Report:
         lines = [self.headline]
         if self.file:
             lines.append(f"  defined at {self.file}:{self.line}")
+        lines += [f"  {line}" for line in dict.fromkeys(map(which_rule, self.faults))]
         if self.ways and self.verdict is not Verdict.PASS:
             lines.append(f"  {conclusion(self.modes)}")
         if self.points:
@@ -468,6 +480,7 @@ class Report:
             "stages": {name: count._asdict() for name, count in self.stages.items()},
             "beyond": [str(one) for one in self.beyond],
             "points": {name: report.to_dict() for name, report in self.points.items()},
+            "faults": plain(tuple(self.faults)),
         }
 
 

@@ -6,6 +6,7 @@ a function that is registered with `said` makes them. `REMEDIES` has the advice.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from functools import singledispatch
@@ -23,6 +24,7 @@ from adjudge.findings import (
     Detail,
     Disagreement,
     Entry,
+    Fault,
     Finding,
     Hides,
     IfItIterates,
@@ -842,6 +844,45 @@ def why_silent(silence: Sequence[Silence]) -> str:
         )
         for one in silence
     )
+
+
+# -- which step is at fault
+
+
+def short_place(file: str, line: int) -> str:
+    """Returns `norms.py:31`, with the path from the current folder where it lies below that."""
+    if not file:
+        return "(source not known)"
+    return f"{os.path.relpath(file) if file.startswith(os.getcwd()) else file}:{line}"
+
+
+def rule_of(fault: Fault) -> str:
+    """Returns the rule with its line, or else what was called: `Norm.backward (norms.py:31)`."""
+    if not fault.rule or not fault.file:
+        return fault.rule or fault.step
+    return f"{fault.rule} ({short_place(fault.file, fault.line)})"
+
+
+def how_often(fault: Fault) -> str:
+    """Returns how often a step was called, and how often it was wrong."""
+    if fault.calls == 1:
+        return "called once"
+    part = f"in {fault.wrong} of {fault.judged}"
+    if fault.wrong == fault.judged:
+        part = (
+            "in all" if fault.judged == fault.calls else f"in all {fault.judged} that were judged"
+        )
+    return f"called {fault.calls} times, wrong {part}"
+
+
+def which_rule(fault: Fault) -> str:
+    """Returns which rule is at fault, or in which step the derivative ends."""
+    called = f" at {short_place(fault.file, fault.line)}" if fault.file else ""
+    called += f" in {fault.module}" if fault.module else ""
+    if fault.cuts:
+        return f"the derivative ends in {fault.step}{called}"
+    called = "" if fault.rule else called
+    return f"the rule at fault: {rule_of(fault)}{called}, {how_often(fault)}"
 
 
 # -- shared

@@ -205,7 +205,7 @@ def judge(
         # Among hundreds of points some probe may make a right derivative fail. A failure is
         # confirmed with other probes, along which a wrong derivative fails as well. The rule is
         # ours.
-        other: Options = {**chosen, "seed": seed + 1}
+        other: Options = {**chosen, "seed": seed + 1, "blame": False}
         with np.errstate(all="ignore"):
             again = examine(f, point, **other)
         confirmed = again.verdict is Verdict.FAIL

@@ -1,4 +1,5 @@
-"""Which step of a function has a wrong derivative, and in which line: `blame`.
+"""Which step of a function has a wrong derivative, and in which line: `blame`; and for
+a check that fails, within a budget, `with_faults`.
 
 Its modules, each of which may import those above it:
 
@@ -11,6 +12,6 @@ accused only where it does not pass that.
 """
 
 from adjudge.trace.report import BlameReport, Judged
-from adjudge.trace.steps import blame, blame_options
+from adjudge.trace.steps import blame, blame_options, with_faults
 
-__all__ = ["BlameReport", "Judged", "blame", "blame_options"]
+__all__ = ["BlameReport", "Judged", "blame", "blame_options", "with_faults"]

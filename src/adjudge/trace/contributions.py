@@ -85,9 +85,13 @@ class Direction:
 
 
 def directions(
-    problem: Problem, trace: Trace, seed: int, before_each: Callable[[], None]
+    problem: Problem,
+    trace: Trace,
+    seed: int,
+    before_each: Callable[[], None],
+    count: int = DIRECTIONS,
 ) -> list[Direction]:
-    """Returns the contributions along some random directions.
+    """Returns the contributions along `count` random directions.
 
     Args:
         problem: The function at x, whose reverse mode is taken.
@@ -101,7 +105,7 @@ def directions(
     reverse = Reverse(problem)
     return [
         _along(problem, base, reverse, trace, generator(seed, Stream.BLAME, k), before_each)
-        for k in range(DIRECTIONS)
+        for k in range(count)
     ]
 
 

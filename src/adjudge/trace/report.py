@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import indent
 from typing import Any
 
 from adjudge.engine import INPUT, Place, Ref, Step
-from adjudge.findings import Status, Verdict, worst
-from adjudge.report import Report, text_of
+from adjudge.findings import Fault, Status, Verdict, worst
+from adjudge.report import Report, how_often, rule_of, short_place, text_of, which_rule
 
 CUTS = {Status.DETACHED, Status.MISSING, Status.MISMATCH}
 """What may be found about a step without a derivative; some engines return zeros for it."""
@@ -47,25 +46,45 @@ class Judged:
         return self.reports[(self.wrong or list(self.reports))[0]]
 
     @property
+    def cuts(self) -> bool:
+        """Whether it is a step of the engine without a derivative where it moves, or with a zero
+        for it.
+        """
+        found = {one.status for one in self.report.findings if one.verdict is Verdict.FAIL}
+        zero = all(not entry.automatic for entry in self.report.entries)
+        return zero and not self.step.rule and found <= CUTS
+
+    @property
+    def fault(self) -> Fault:
+        """The step as data, for the report of a check."""
+        step = self.step
+        wrong = [word for word, found in self.report.modes.items() if found is Verdict.FAIL]
+        # The rule is the vjp where there is one. Where it is right, that of forward mode is not.
+        named = bool(step.rule) and not (wrong and all(word[-1] == "F" for word in wrong))
+        place = step.rule_place if named else step.place
+        return Fault(
+            step=step.name,
+            rule=step.rule if named else "",
+            file=place.file,
+            line=place.line,
+            module=step.module,
+            calls=len(self.calls),
+            judged=len(self.reports),
+            wrong=len(self.wrong),
+            cuts=self.cuts,
+        )
+
+    @property
     def name(self) -> str:
         """The rule with its line where it is custom, else what was called: `Norm.backward
         (norms.py:31)`.
         """
-        if not self.step.rule:
-            return self.step.name
-        place = self.step.rule_place
-        return f"{self.step.rule} ({_short(place)})" if place.file else self.step.rule
+        return rule_of(self.fault)
 
     @property
     def called(self) -> str:
         """How often it was called, and how often it was wrong."""
-        judged, wrong, calls = len(self.reports), len(self.wrong), len(self.calls)
-        if calls == 1:
-            return "called once"
-        part = f"in {wrong} of {judged}"
-        if wrong == judged:
-            part = "in all" if judged == calls else f"in all {judged} that were judged"
-        return f"called {calls} times, wrong {part}"
+        return how_often(self.fault)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,25 +153,21 @@ class BlameReport:
             if self.note and not self.steps:
                 said = "the function was judged as a whole"
             return f"{self.verdict}: {said} in {self.function}"
-        if _cuts(self.first):
-            return (
-                f"{self.verdict}: the derivative ends in {self.first.name}{self._where(self.first)}"
-            )
-        return f"{self.verdict}: the rule at fault: {self.first.name}, {self.first.called}"
+        return f"{self.verdict}: {which_rule(self.first.fault)}"
 
     @staticmethod
     def _where(judged: Judged) -> str:
         place, module = judged.step.place, judged.step.module
-        return (f" at {_short(place)}" if place.file else "") + (f" in {module}" if module else "")
+        return (f" at {_shown(place)}" if place.file else "") + (f" in {module}" if module else "")
 
     def _change(self, ref: Ref) -> str:
         """Returns which value has another gradient than it should, and between which lines."""
         users = [step for step in self.steps if ref in step.operands]
-        to = ", ".join(f"{step.name} at {_short(step.place)}" for step in users) or "the outputs"
+        to = ", ".join(f"{step.name} at {_shown(step.place)}" for step in users) or "the outputs"
         value = f"inputs[{ref.number}]"
         if ref.step != INPUT:
             made = self.steps[ref.step]
-            value = f"the result of {made.name} at {_short(made.place)}"
+            value = f"the result of {made.name} at {_shown(made.place)}"
         return f"  the gradient of {value} is not what comes back from {to}"
 
     def __str__(self) -> str:
@@ -163,9 +178,10 @@ class BlameReport:
             if judged.name in told:  # with arrays of other shapes
                 continue
             if told:
-                lines.append(f"also at fault: {judged.name}, {judged.called}")
+                where = "" if judged.fault.rule else self._where(judged)
+                lines.append(f"also at fault: {judged.name}{where}, {judged.called}")
             told.add(judged.name)
-            if judged.step.rule or not _cuts(judged):
+            if judged.fault.rule:
                 lines.append(f"  first called{self._where(judged)}")
             finding = next(iter(judged.report.ranked), None)
             if finding is not None:
@@ -186,7 +202,7 @@ class BlameReport:
             lines.append("the function follows its inputs in ways that were not recorded:")
             left = [step for step in self.steps if not step.results or step.opaque]
             lines += [
-                f"  {step.name} at {_short(step.place)} {step.opaque}".rstrip() for step in left
+                f"  {step.name} at {_shown(step.place)} {step.opaque}".rstrip() for step in left
             ]
         alone = [one for one in self.judged if one.wrong and not one.at_fault]
         if alone:
@@ -194,7 +210,7 @@ class BlameReport:
             lines.append(f"wrong alone, and without effect on this derivative: {names}")
         for k, reason in self.opaque.items():
             step = self.steps[k]
-            lines.append(f"not judged: {step.name} at {_short(step.place)} {reason}")
+            lines.append(f"not judged: {step.name} at {_shown(step.place)} {reason}")
         return "\n".join([*lines, self.footer])
 
     @property
@@ -215,7 +231,7 @@ class BlameReport:
         verdicts = {k: str(one.verdict) for one in self.judged for k in one.calls}
         verdicts |= dict.fromkeys(self.opaque, "opaque")
         rows = [
-            (str(k), verdicts.get(k, ""), step.name, _short(step.place), step.module)
+            (str(k), verdicts.get(k, ""), step.name, _shown(step.place), step.module)
             for k, step in enumerate(self.steps)
         ]
         widths = [max((len(row[j]) for row in rows), default=0) for j in range(5)]
@@ -256,16 +272,5 @@ class BlameReport:
         }
 
 
-def _cuts(judged: Judged) -> bool:
-    """Returns whether a step of the engine has no derivative where it moves, or a zero for it."""
-    found = {one.status for one in judged.report.findings if one.verdict is Verdict.FAIL}
-    zero = all(not entry.automatic for entry in judged.report.entries)
-    return zero and not judged.step.rule and found <= CUTS
-
-
-def _short(place: Place) -> str:
-    """Returns a place with the path from the current folder, where it lies below that."""
-    if not place.file:
-        return str(place)
-    relative = os.path.relpath(place.file) if place.file.startswith(os.getcwd()) else place.file
-    return str(Place(relative, place.line))
+def _shown(place: Place) -> str:
+    return short_place(place.file, place.line)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain, zip_longest
+from operator import itemgetter
 from typing import Any, Never, Unpack
 
 from adjudge.check import (
@@ -19,10 +23,11 @@ from adjudge.check import (
 )
 from adjudge.engine import AutodiffBackend, ByHand, Step, Trace
 from adjudge.errors import AdjudgeError, Catching, InputError, Source, attempt, running
-from adjudge.findings import Verdict
+from adjudge.findings import Fault, Verdict
 from adjudge.problem import Problem
 from adjudge.report import Report
 from adjudge.trace.contributions import (
+    DIRECTIONS,
     Direction,
     changed_on_the_way,
     directions,
@@ -89,10 +94,7 @@ def blame(
         if isinstance(f, ByHand):  # the one step is the whole
             return _of_one_step(f, whole, trace)
         found = _found(problem, trace, seed, generators.put_back)
-        of_steps: Any = {name: one for name, one in chosen.items() if name in PASSED_ON}
-        if words is not None:
-            of_steps["modes"] = list(dict.fromkeys(["R", *words]))
-        judge = _Judge(problem.backend, trace, found or [], of_steps, samples)
+        judge = _Judge(problem.backend, trace, found or [], _of_steps(chosen, words), samples)
         judge.run(every=every or found is None or (words or ["R"]) != ["R"])
         report = judge.report(function_name(f), whole, found)
         if report.between or report.outside:
@@ -101,8 +103,76 @@ def blame(
     return report
 
 
+def with_faults(report: Report, f: Callable[..., Any], inputs: Any, options: Options) -> Report:
+    """Returns the report of a check with what is at fault, where that can be found for no more than
+    the work of the check itself.
+
+    Nothing is looked for where no comparison failed at `inputs`, where a reference stands in place
+    of differences, and in derivatives by hand, which are one step.
+    """
+    here = next(iter(report.points.values()), report)  # the inputs are the first of several points
+    wanted = here.verdict is Verdict.FAIL and here.counts["failed"] and options.get("blame", True)
+    if not wanted or here.silence or isinstance(f, ByHand) or options.get("reference") is not None:
+        return report
+    # Whatever goes wrong here has its report already, which must not be lost.
+    faults = attempt(lambda: _faults(here, f, inputs, options), Exception)
+    return replace(report, faults=faults) if faults else report
+
+
+def _faults(
+    report: Report, f: Callable[..., Any], inputs: Any, options: Options
+) -> tuple[Fault, ...]:
+    """Returns what is at fault in the lowest order that fails, the first one first."""
+    usual = next(iter(report.ways.values()), report.modes)
+    wrong = [word for word, outcome in usual.items() if outcome is Verdict.FAIL]
+    words = [word for word in wrong if len(word) == min(map(len, wrong))]
+    spent = _work_of(report)
+    limit = options.get("max_evaluations")
+    budget = spent if limit is None else min(spent, limit - spent)
+    count = min(DIRECTIONS, int(budget - 1) // PER_DIRECTION)
+    if not words or count < 1:
+        return ()
+    seed = report.provenance.seed
+    chosen: Options = {**options, "seed": seed, "executor": None}
+    problem = problem_of(f, inputs, chosen)
+    highest = options.get("highest_precision", False)
+    with surroundings(problem, f, highest=highest) as generators:
+        with running(Source.FUNCTION):
+            trace = problem.backend.trace(problem.function, problem.point())
+        if len(trace.steps) < 2:
+            return ()
+        found = _found(problem, trace, seed, generators.put_back, count)
+        if found is None:  # then a cut that is meant looks like one that is not
+            return ()
+        of_steps = _of_steps(chosen, None if words == ["R"] else words)
+        of_steps["thorough"] = False
+        judge = _Judge(problem.backend, trace, found, of_steps, 3, budget)
+        judge.run(every="R" not in words, custom=False)
+    faults: dict[str, Fault] = {}
+    for one in judge.judged():
+        if one.at_fault:
+            faults.setdefault(one.name, one.fault)  # the same with arrays of other shapes follows
+    return tuple(faults.values())
+
+
+def _of_steps(options: Options, words: Sequence[str] | None) -> Options:
+    """Returns the options for the check of a step."""
+    of_steps: Any = {name: one for name, one in options.items() if name in PASSED_ON}
+    if words is not None:
+        of_steps["modes"] = list(dict.fromkeys(["R", *words]))
+    return of_steps  # type: ignore[no-any-return]
+
+
+def _work_of(report: Report) -> int:
+    return sum(report.counts[one] for one in ("evaluations", "vjps", "jvps"))
+
+
 def _found(
-    problem: Problem, trace: Trace, seed: int, put_back: Callable[[], None]
+    problem: Problem,
+    trace: Trace,
+    seed: int,
+    put_back: Callable[[], None],
+    count: int = DIRECTIONS,
 ) -> list[Direction] | None:
     """Returns the contributions of the steps; `None` where there are none to be had.
 
@@ -110,14 +180,14 @@ def _found(
     """
     if problem.widened is not None:
         with problem.backend.environment.widening():
-            found = attempt(lambda: _in_double(problem, trace, seed, put_back), AdjudgeError)
+            found = attempt(lambda: _in_double(problem, trace, seed, put_back, count), AdjudgeError)
         if found is not None:
             return found
-    return attempt(lambda: directions(problem, trace, seed, put_back), AdjudgeError)
+    return attempt(lambda: directions(problem, trace, seed, put_back, count), AdjudgeError)
 
 
 def _in_double(
-    problem: Problem, trace: Trace, seed: int, put_back: Callable[[], None]
+    problem: Problem, trace: Trace, seed: int, put_back: Callable[[], None], count: int
 ) -> list[Direction] | None:
     assert problem.widened is not None
     wide = problem.widened("float64")
@@ -126,7 +196,7 @@ def _in_double(
         same = wide.backend.trace(wide.function, wide.point())
     if [step.name for step in same.steps] != [step.name for step in trace.steps]:
         return None
-    return directions(wide, same, seed, put_back)
+    return directions(wide, same, seed, put_back, count)
 
 
 def _of_one_step(f: Callable[..., Any], whole: Report, trace: Trace) -> BlameReport:
@@ -144,6 +214,8 @@ class _Judge:
     found: Sequence[Direction]
     options: Options
     samples: int
+    budget: float = math.inf
+    """The work after which no further step is judged."""
 
     def __post_init__(self) -> None:
         """Nothing is judged yet."""
@@ -173,18 +245,28 @@ class _Judge:
         parts = [direction.steps[k] for direction in self.found]
         return any(part is not None and part.stands_out for part in parts)
 
-    def run(self, *, every: bool) -> None:
-        """Judges custom rules, then all other steps that stand out; with `every` all others."""
+    def run(self, *, every: bool, custom: bool = True) -> None:
+        """Judges the steps that stand out, and `custom` rules; with `every` all others. What is
+        likelier to be wrong comes first, and one sample of each before a second one of any.
+        """
         steps = self.trace.steps
-        for calls in sorted(self.groups.values(), key=lambda one: not steps[one[0]].custom):
+        orders = []
+        for calls in self.groups.values():
             outstanding = [k for k in calls if self.stands_out(k)]
-            if not (every or steps[calls[0]].custom or outstanding):
+            own = steps[calls[0]].custom
+            if every or (custom and own) or outstanding:
+                order = [*outstanding, *(k for k in calls if k not in outstanding)]
+                orders.append((not outstanding, not own, order[: self.samples]))
+        orders.sort(key=itemgetter(0, 1))
+        rounds = zip_longest(*(order for *_, order in orders))
+        for k in chain.from_iterable(rounds):
+            if k is None:
                 continue
-            order = [*outstanding, *(k for k in calls if k not in outstanding)]
-            for k in order[: self.samples]:
-                reason = steps[k].opaque or self._judged(k)
-                if reason:
-                    self.opaque[k] = reason
+            if self.work >= self.budget:
+                break
+            reason = steps[k].opaque or self._judged(k)
+            if reason:
+                self.opaque[k] = reason
 
     def _judged(self, k: int) -> str:
         """Judges one step; returns why it cannot be judged, or nothing."""
@@ -225,7 +307,7 @@ class _Judge:
 
     def report(self, function: str, whole: Report, found: list[Direction] | None) -> BlameReport:
         """Returns what was found about the steps, and about the whole."""
-        judged = sorted(self._judgements(), key=lambda one: one.calls[0])
+        judged = self.judged()
         at_fault = [k for one in judged if one.at_fault for k in one.calls]
         said = [d.explained_by(at_fault) for d in self.found] if at_fault else []
         settled = [one for one in said if one is not None]
@@ -245,9 +327,13 @@ class _Judge:
             opaque=self.opaque,
             between=between and not outside,  # the rules of what is outside are not known
             outside=outside,
-            work=self._work(),
+            work=self.work,
             note=note,
         )
+
+    def judged(self) -> list[Judged]:
+        """Returns what was judged so far, in the order of the program."""
+        return sorted(self._judgements(), key=lambda one: one.calls[0])
 
     def _judgements(self) -> Iterator[Judged]:
         for calls in self.groups.values():
@@ -270,16 +356,16 @@ class _Judge:
         by_parameter = bool(self.trace.steps[k].marked)
         return not (first and self.found) or by_parameter or self.stands_out(k)
 
-    def _work(self) -> float:
-        """Returns the work so far in calls of the function, by the entries that steps read and
-        write.
-        """
-        sizes = [self._entries(k) for k in range(len(self.trace.steps))]
-        spent = 0.0
-        for k, report in self.reports.items():
-            spent += sizes[k] * sum(report.counts[one] for one in ("evaluations", "vjps", "jvps"))
-        per_direction = 10  # four replays, four evaluations, and two sweeps back
-        return spent / max(sum(sizes), 1) + 1 + per_direction * len(self.found)
+    @property
+    def work(self) -> float:
+        """The work so far in calls of the function, by the entries that steps read and write."""
+        sizes = self._sizes
+        spent = sum(sizes[k] * _work_of(report) for k, report in self.reports.items())
+        return spent / max(sum(sizes), 1) + 1 + PER_DIRECTION * len(self.found)
+
+    @cached_property
+    def _sizes(self) -> list[int]:
+        return [self._entries(k) for k in range(len(self.trace.steps))]
 
     def _entries(self, k: int) -> int:
         arrays = (*self.trace.operands(k), *self.trace.steps[k].results)
@@ -293,6 +379,9 @@ def _size(backend: AutodiffBackend, array: Any) -> int:
     return size
 
 
+PER_DIRECTION = 10
+"""The work of the contributions along a direction: four replays, four evaluations, and two sweeps
+back."""
 SAME_UNITS = 64
 """A step that is run again may add in another order. Its results may differ by so many units of
 rounding of the largest one. The value is ours."""
