@@ -56,8 +56,9 @@ class Onset:
     the derivative is below the rounding of f and not zero."""
 
 
-def onset(problem: Problem, base: Base, found: Column) -> Onset:
-    """Returns how outputs that stand still about x leave their value, on either side.
+def onset(problem: Problem, base: Base, found: Column, *, constants: bool) -> Onset:
+    """Returns how outputs that stand still about x leave their value, on either side. With
+    `constants` they leave it gradually also by the rounding of these; see `USUAL_CONSTANT`.
 
     Without this a zero derivative of `sigmoid` at 37 would pass, because f does not move there,
     although its derivative is 1e-16 and not zero. It takes four evaluations where f does not move
@@ -65,18 +66,18 @@ def onset(problem: Problem, base: Base, found: Column) -> Onset:
     """
     flat, tail = np.ones(base.Y.size, bool), np.zeros(base.Y.size, bool)
     for sign in (1.0, -1.0):
-        gradual, truly = _leaves_gradually(problem, base, found, sign)
+        gradual, truly = _leaves_gradually(problem, base, found, sign, constants)
         flat &= ~gradual
         tail |= truly
     return Onset(flat, tail)
 
 
-def creeps(base: Base, found: Column) -> NDArray[np.bool_]:
+def creeps(base: Base, found: Column, *, constants: bool) -> NDArray[np.bool_]:
     """Marks the outputs that some sample of an estimate has moved by units of rounding alone.
 
     Over the shortest steps `1 + 1e-9 sin(x)` stands still, and over those of `onset` it moves by
     more than rounding, as stairs do: a derivative of zero passed. In between it moves by units of
-    rounding, and stairs do not.
+    rounding, and stairs do not. With `constants` the rounding of these counts as well.
     """
     at = base.values[: base.Y.size]
     marked = np.zeros(at.size, bool)
@@ -86,7 +87,9 @@ def creeps(base: Base, found: Column) -> NDArray[np.bool_]:
             move = np.abs(value - at)
             unit = base.coarsest_eps * np.fmax(np.abs(at), np.abs(value))
             slight = (move > 0) & (move <= ONSET_UNITS * unit) & (lowest_bit(value) >= unit / 16)
-            marked |= slight | _rounding_of_constants(move, base.coarsest_eps)
+            marked |= slight
+            if constants:
+                marked |= _rounding_of_constants(move, base.coarsest_eps)
     return marked
 
 
@@ -163,7 +166,7 @@ def lopsided(base: Base, found: Column) -> NDArray[np.bool_]:
 
 
 def _leaves_gradually(
-    problem: Problem, base: Base, found: Column, sign: float
+    problem: Problem, base: Base, found: Column, sign: float, constants: bool
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Marks the outputs that leave their value by units of rounding, to the side `sign`; and those
     among them that stand still for a while and move on beyond what may be noise.
@@ -200,7 +203,8 @@ def _leaves_gradually(
     low, high = TAIL_DISTANCE, min(reached)
     for _ in range(ONSET_HALVINGS):
         small = [
-            (m > 0) & (m <= ONSET_UNITS * eps * size) & ok | _rounding_of_constants(m, eps)
+            (m > 0) & (m <= ONSET_UNITS * eps * size) & ok
+            | (constants & _rounding_of_constants(m, eps))
             for m, ok in zip(moves, on_lattice, strict=True)
         ]
         gradual = np.logical_or.reduce(small)

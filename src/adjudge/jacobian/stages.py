@@ -225,7 +225,9 @@ class Trial:
         """Returns the trial, and how its outputs leave their value farther off. Later estimates
         have the same tangent, so it is looked at once.
         """
-        seen = self.onset or onset(self.columns.problem, self.columns.base, self.column)
+        problem, base = self.columns.problem, self.columns.base
+        # A zero is no slope of stairs, whatever makes these.
+        seen = self.onset or onset(problem, base, self.column, constants=not self.zero)
         return replace(self, onset=seen), seen
 
     def pinned(self, found: Column) -> Column:
@@ -427,7 +429,7 @@ class Standstill(Stage):
         trial, seen = trial.with_onset()
         rounding = _claims_rounding(trial)
         flat = (steps > self.least * found.tangent.length) & seen.flat
-        flat &= ~(creeps(base, found) | rounding)
+        flat &= ~(creeps(base, found, constants=not trial.zero) | rounding)
         if not self.after_ladder and trial.fails and _only_in(trial, (steps > 0) & rounding):
             return replace(
                 trial.with_compared([_unknown(one) for one in trial.compared], self.name),

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from adjudge.constants import GROUP_BITS, MOST_GROUPS
+from adjudge.constants import GROUP_BITS, MOST_GROUPS, ONSET_UNITS
 from adjudge.engine import Array, Arrays, FlatFunction
 from adjudge.errors import InputError, Source, running
 from adjudge.floats import Vector, norm, scale
@@ -221,8 +221,11 @@ def _equalised(base: Base, reverse: Reverse, w: Vector) -> Vector:
     used = (w != 0) & (values > 0)
     for part, here in zip(Y.slices, reverse.attached, strict=True):
         used[part] &= here
-    groups = np.frexp(np.where(used, values, 1.0))[1] // GROUP_BITS
-    groups = np.fmax(groups, np.max(groups, initial=-MOST_GROUPS, where=used) - MOST_GROUPS)
+    # What is rounding of the largest output of its leaf has rounding for a derivative.
+    used &= values > ONSET_UNITS * base.coarsest_eps * Y.largest(base.values[: Y.size])
+    exponents = np.frexp(np.where(used, values, 1.0))[1]
+    below = np.max(exponents, initial=-(2**20), where=used) - exponents
+    groups = np.fmin(below // GROUP_BITS, MOST_GROUPS)
     found = np.unique(groups[used])
     if found.size < 2:
         return w
