@@ -9,7 +9,7 @@ has to measure what it allows. New evidence is one stage more in the list.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Flag, auto
 from functools import partial
@@ -475,11 +475,10 @@ def _still_steps(trial: Trial) -> Vector:
             still = (sample.plus[:count] == here) & (sample.minus[:count] == here)
             longest = np.where(still, np.fmax(longest, abs(sample.step)), longest)
             moved |= ~still
-    if found.ladders:
-        for _, comparison, kind in trial.compared:
-            for k in np.flatnonzero(comparison.fails):
-                moved[trial.columns.outputs(kind, int(k))] = True
-    return np.where(moved, longest, 0.0) if found.ladders else longest
+    if not found.ladders:
+        return longest
+    failing = _outputs_where(trial.columns, trial.compared, lambda c: c.fails)[:count]
+    return np.where(moved | failing, longest, 0.0)
 
 
 def _claims_rounding(trial: Trial) -> NDArray[np.bool_]:
@@ -488,14 +487,14 @@ def _claims_rounding(trial: Trial) -> NDArray[np.bool_]:
 
     `1 - cos x` is zero about 1e-9, where its derivative is 1e-9, and would fail as that of a stair.
     """
-    columns, length = trial.columns, trial.column.tangent.length
-    marked = np.zeros(columns.base.Y.size, bool)
-    least = ONSET_UNITS * columns.base.coarsest_eps * USUAL_CONSTANT / length
-    for _, comparison, kind in trial.compared:
+    base, length = trial.columns.base, trial.column.tangent.length
+    least = ONSET_UNITS * base.coarsest_eps * USUAL_CONSTANT / length
+
+    def slight(comparison: Comparison) -> NDArray[np.bool_]:
         size = np.abs(comparison.automatic)
-        for k in np.flatnonzero((size > 0) & (size <= least)):
-            marked[columns.outputs(kind, int(k))] = True
-    return marked
+        return np.asarray((size > 0) & (size <= least))
+
+    return _outputs_where(trial.columns, trial.compared, slight)[: base.Y.size]
 
 
 def _unknown(one: ModeComparison) -> ModeComparison:
@@ -1418,12 +1417,20 @@ def _allow_reference_scatter(
 
 def _doubted_outputs(columns: Columns, compared: list[ModeComparison]) -> NDArray[np.bool_]:
     """Marks the outputs on which a comparison fails or stays open."""
-    base = columns.base
-    doubted = np.zeros(base.whole.size, bool)
+    return _outputs_where(columns, compared, lambda c: c.fails | c.undecided)
+
+
+def _outputs_where(
+    columns: Columns,
+    compared: list[ModeComparison],
+    holds: Callable[[Comparison], NDArray[np.bool_]],
+) -> NDArray[np.bool_]:
+    """Marks the outputs that entries are made of for which this `holds`."""
+    marked = np.zeros(columns.base.whole.size, bool)
     for _, comparison, kind in compared:
-        for k in np.flatnonzero(comparison.fails | comparison.undecided):
-            doubted[columns.outputs(kind, int(k))] = True
-    return doubted
+        for k in np.flatnonzero(holds(comparison)):
+            marked[columns.outputs(kind, int(k))] = True
+    return marked
 
 
 def _beside(trial: Trial, one: ModeComparison) -> Vector:

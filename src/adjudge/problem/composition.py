@@ -12,7 +12,7 @@ import numpy as np
 from adjudge.constants import GROUP_BITS, MOST_GROUPS, ONSET_UNITS
 from adjudge.engine import Array, Arrays, FlatFunction
 from adjudge.errors import InputError, Source, running
-from adjudge.floats import Vector, norm, scale
+from adjudge.floats import Vector, norm
 from adjudge.problem.probes import Stream, random_cotangent
 from adjudge.problem.problem import Base, Problem, Reverse, base_of, observe, require_outputs
 from adjudge.problem.space import Leaf, Space
@@ -216,7 +216,7 @@ def _equalised(base: Base, reverse: Reverse, w: Vector) -> Vector:
     of two, with which products are exact. Outputs whose parts are alike keep their cotangents. The
     rule is ours.
     """
-    Y, X = base.Y, base.problem.X
+    Y = base.Y
     values = base.whole.modulus(base.values)[: Y.size]
     used = (w != 0) & (values > 0)
     for part, here in zip(Y.slices, reverse.attached, strict=True):
@@ -229,11 +229,10 @@ def _equalised(base: Base, reverse: Reverse, w: Vector) -> Vector:
     found = np.unique(groups[used])
     if found.size < 2:
         return w
-    lengths = np.concatenate([scale(base.problem.origin[part]) for part in X.slices])
     sizes: dict[int, int] = {}
     for group in found.tolist():
-        own = reverse.row(base, np.where(used & (groups == group), w, 0.0)) * lengths
-        size = float(norm(own))
+        own = reverse.row(base, np.where(used & (groups == group), w, 0.0))
+        size = float(norm(own * base.problem.length_scales))
         if 0 < size < np.inf:
             sizes[group] = math.frexp(size)[1]
     if not sizes or max(sizes.values()) - min(sizes.values()) <= GROUP_BITS:
