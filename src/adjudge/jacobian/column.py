@@ -150,6 +150,12 @@ class Columns:
             return outputs
         return np.array([bool(outputs[part].all()) for part in self.base.Y.slices])
 
+    def touching(self, kind: RowKind, outputs: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Marks the rows any of whose outputs is marked."""
+        if self.probes.full or kind == "each":
+            return outputs
+        return np.array([bool(outputs[part].any()) for part in self.base.Y.slices])
+
     def pushed(self, image: Vector, k: int) -> Vector:
         """Returns what forward mode gives of all outputs for row `k` of a comparison of its own."""
         return image[self.outputs("each", k)]

@@ -1237,11 +1237,9 @@ class Tail(Stage):
     def apply(self, trial: Trial) -> Trial:
         columns = trial.columns
         trial, seen = trial.with_onset()
-        tail = seen.tail
-        rows = np.array([bool(tail[part].any()) for part in columns.base.Y.slices])
         opened = []
         for one in trial.compared:
-            own = tail if columns.probes.full or one.kind == "each" else rows
+            own = columns.touching(one.kind, seen.tail)
             entries = own[: one.comparison.agrees.size] & one.comparison.agrees
             opened.append(one.opened(entries & ~_underflows(trial, one, entries)))
         return trial.with_compared(opened, self.name)
@@ -1278,14 +1276,13 @@ class LongLadder(Stage):
             return trial
         opened, columns = [], trial.columns
         tail = lopsided(columns.base, far)
-        rows = np.array([bool(tail[part].any()) for part in columns.base.Y.slices])
         others = columns.comparisons(far, trial.block, trial.pushed, final=True)
         for one, (_, other, _) in zip(trial.compared, others, strict=True):
             comparison = one.comparison
             error = np.fmin(comparison.error, other.error + np.abs(other.reference))
             wide = error > LADDER_ZERO_UNITS * DOUBLE * comparison.scales.secant
             if one.kind != "first":
-                wide |= (tail if columns.probes.full or one.kind == "each" else rows)[: wide.size]
+                wide |= columns.touching(one.kind, tail)[: wide.size]
             opened.append(one.opened(wide & comparison.agrees & comparison.moved))
         return trial.with_compared(opened, self.name)
 
