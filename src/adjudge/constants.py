@@ -993,3 +993,11 @@ numbers. So many units of rounding of its operands and results are allowed. The 
 EXPLAINED_PART = 0.1
 """Beside wide error bars any rule would explain any failure. Whether one does is said only where
 the bars are no more than this part of the error. The value is ours."""
+
+# ---- Exact replay
+
+TRANSLATION_UNITS = 64
+"""A wrong translation of an operation would have the derivative of another function proved. The
+result that was recorded may differ from the replay of the operation by what so many spacings of its
+operands and of itself make. The functions of engines are good to a few; the value is ours, and what
+is less exact is not replayed."""

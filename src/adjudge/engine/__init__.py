@@ -3,6 +3,7 @@
 Its modules, each of which may import those above it:
 
 - `trace`: what a function did at a point, as a straight-line program.
+- `program`: the same in a vocabulary of operations that every engine shares, on the host.
 - `contract`: what an adapter implements: an engine with its arrays and its environment; the
   wrapper that changes one of these of another engine; and what several adapters need: settings
   that are put back, layouts that are kept.
@@ -55,6 +56,15 @@ from adjudge.engine.contract import (
     restored,
 )
 from adjudge.engine.jacobians import misfit
+from adjudge.engine.program import (
+    OPAQUE,
+    OPERATIONS,
+    SECTIONS,
+    Definition,
+    Operation,
+    Program,
+    ProgramBuilder,
+)
 from adjudge.engine.registry import (
     backend_named,
     backend_of,
@@ -73,6 +83,9 @@ __all__ = [
     "DENSE",
     "EPS",
     "INPUT",
+    "OPAQUE",
+    "OPERATIONS",
+    "SECTIONS",
     "UNDEFINED",
     "UNKNOWN",
     "Array",
@@ -81,6 +94,7 @@ __all__ = [
     "Arrays",
     "AutodiffBackend",
     "ByHand",
+    "Definition",
     "Environment",
     "Expansion",
     "FlatByHand",
@@ -91,11 +105,14 @@ __all__ = [
     "HostArray",
     "MaybeArrays",
     "Operand",
+    "Operation",
     "OtherDerivatives",
     "Place",
     "PlainArrays",
     "PlainBackend",
     "Precision",
+    "Program",
+    "ProgramBuilder",
     "Pullback",
     "RecordingEnds",
     "Ref",

@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple, Self, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from adjudge.engine.program import Program
 from adjudge.engine.trace import Trace
 from adjudge.errors import NotSupportedError
 
@@ -510,6 +511,15 @@ class AutodiffBackend(ABC):
         """
         raise self.lacks("recording what a function does (trace)")
 
+    def program(self, f: FlatFunction, x: Arrays) -> Program:
+        """Returns what `f` does at `x` in the vocabulary that engines share: as `trace`, with the
+        meaning of each operation, and with the functions that custom rules belong to taken apart.
+
+        What has no translation is an opaque operation of it, and raises nothing. Raises
+        `NotSupportedError` by default, and for a function that cannot be recorded.
+        """
+        raise self.lacks("translating what a function does (program)")
+
     def ways(self) -> Sequence[AutodiffBackend]:
         """Returns the engine taking the same derivatives in other ways, whose errors may differ."""
         return ()
@@ -688,6 +698,9 @@ class WrappedBackend(OtherDerivatives):
 
     def trace(self, f: FlatFunction, x: Arrays) -> Trace:
         return self.inner.trace(f, x)
+
+    def program(self, f: FlatFunction, x: Arrays) -> Program:
+        return self.inner.program(f, x)
 
     def functional(self, f: object) -> Functional | None:
         return self.inner.functional(f)

@@ -4,6 +4,9 @@ Its modules, each of which may import those above it:
 
 - `kinks`: what a kink and a jump are, one-sided slopes, and whether f is differentiable at x.
 - `stencils`: difference stencils and the Richardson ladder, as arithmetic on sampled values.
+- `balls`: arrays of balls with their derivatives, and the functions of the vocabulary on them.
+- `matrices`: linear algebra on these.
+- `replay`: a program replayed in balls, and whether its translation is right.
 - `reference`: a derivative that the user gives in place of differences, bound to a problem, and
   that by NumPy's extended precision.
 - `directional`: differences of values of f along one tangent, at steps that are exact in its dtype

@@ -1,0 +1,205 @@
+"""Linear algebra on stacks of matrices of balls, whose derivatives come from the equations that
+define the results (Giles 2008, An extended collection of matrix derivative results).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adjudge.estimate.balls import (
+    FUNCTIONS,
+    Balls,
+    Jets,
+    Operand,
+    chosen,
+    conjugate,
+    each,
+    flint,
+    known,
+    lifted,
+    matmul,
+    modulus,
+    total,
+)
+
+
+def inverse(a: Operand) -> Jets:
+    """Returns the inverse of matrices; no number where one may be singular."""
+    given = lifted(a)
+    halves = given.split()
+    if halves is None:
+        return Jets({0: _matrixwise(lambda one: one.inv(), given.value)})
+    below, beside, bit = halves
+    low = inverse(below)
+    return low.plus(-matmul(matmul(low, beside), low), bit)
+
+
+def determinant(a: Operand) -> Jets:
+    """Returns the determinant."""
+    given = lifted(a)
+    halves = given.split()
+    if halves is None:
+        return Jets({0: _matrixwise(lambda one: one.det(), given.value, ())})
+    below, beside, bit = halves
+    low = determinant(below)
+    rate = matmul(inverse(below), beside).map(lambda part: part.diagonal(axis1=-2, axis2=-1))
+    return low.plus(low * total(rate, axis=-1, keepdims=False), bit)
+
+
+def slogdet(a: Operand) -> tuple[Jets, Jets]:
+    """Returns the determinant over its modulus, and the logarithm of that."""
+    found = determinant(a)
+    size = modulus(found)
+    if not found.is_complex:
+        return FUNCTIONS["sign"](found), FUNCTIONS["log"](size)
+    return found / size, FUNCTIONS["log"](size)
+
+
+def solve(a: Operand, b: Operand) -> Jets:
+    """Returns X with `a X = b`."""
+    return matmul(inverse(a), b)
+
+
+def solve_triangular(a: Operand, b: Operand, *, lower: bool, unit_diagonal: bool) -> Jets:
+    """Returns X with `a X = b`, of which one triangle counts."""
+    given = lifted(a)
+    n = given.shape[-1]
+    triangle = np.tri(n, dtype=bool) if lower else np.tri(n, dtype=bool).T
+    if unit_diagonal:
+        triangle = triangle & ~np.eye(n, dtype=bool)
+    counted = chosen(known(triangle), given, np.eye(n) if unit_diagonal else 0)
+    return solve(counted, b)
+
+
+def adjoint(a: Jets) -> Jets:
+    """Returns the conjugate transpose."""
+    return conjugate(a).map(lambda part: part.swapaxes(-1, -2))
+
+
+def cholesky(a: Operand) -> Jets:
+    """Returns the lower triangular L with `L L^H = a`."""
+    given = lifted(a)
+    given = (given + adjoint(given)) * 0.5
+    halves = given.split()
+    if halves is None:
+        return Jets({0: _matrixwise(_cholesky, given.value)})
+    below, beside, bit = halves
+    low = cholesky(below)
+    inner = inverse(low)
+    middle = matmul(matmul(inner, beside), adjoint(inner))
+    n = given.shape[-1]
+    return low.plus(matmul(low, middle * (np.tri(n) - 0.5 * np.eye(n))), bit)
+
+
+def qr(a: Operand, r: NDArray[Any]) -> tuple[Jets, Jets]:
+    """Returns Q and R, of as many columns as `a`, with the phases that were recorded."""
+    given, diagonal = lifted(a), np.diagonal(r, axis1=-2, axis2=-1)
+    phases = np.sign(diagonal)  # of complex numbers: z / |z|
+    upper = adjoint(cholesky(matmul(adjoint(given), given)))
+    upper = upper * np.where(phases == 0, 1, phases)[..., :, None]
+    return matmul(given, inverse(upper)), upper
+
+
+def eigh(a: Operand, v: NDArray[Any]) -> tuple[Jets, Jets]:
+    """Returns the eigenvalues of Hermitian matrices, ascending, and eigenvectors with the phases
+    that were recorded; no numbers where they may not be isolated.
+    """
+    given = lifted(a)
+    given = (given + adjoint(given)) * 0.5
+    halves = given.split()
+    n = given.shape[-1]
+    if halves is None:
+        pairs = _matrixwise(_eigenpairs, given.value, (n + 1, n))
+        values, vectors = each(lambda z: z.real, pairs[..., 0, :]), pairs[..., 1:, :]
+        if not given.is_complex:
+            vectors = each(lambda z: z.real, vectors)
+        return Jets({0: values}), Jets({0: _with_phases(vectors, v)})
+    below, beside, bit = halves
+    values_, vectors_ = eigh(below, v)
+    middle = matmul(matmul(adjoint(vectors_), beside), vectors_)
+    diagonal = middle.map(lambda part: part.diagonal(axis1=-2, axis2=-1))
+    columns = values_.map(lambda part: part[..., None, :])
+    rows = values_.map(lambda part: part[..., :, None])
+    same = known(np.eye(n, dtype=bool))
+    turned = chosen(same, 0, middle / chosen(same, 1, columns - rows))
+    rates = FUNCTIONS["real"](diagonal) if given.is_complex else diagonal
+    return values_.plus(rates, bit), vectors_.plus(matmul(vectors_, turned), bit)
+
+
+# -------------------------------------------------------------------- one matrix after the other
+
+
+def _matrixwise(
+    function: Callable[[Any], Any], stack: Balls, shape: tuple[int, ...] | None = None
+) -> Balls:
+    """Returns a function of each matrix of a stack. It takes a matrix of python-flint, and returns
+    one or a list of rows, of this shape (by default that of the matrix), or a number.
+
+    Where it raises what python-flint raises for a matrix that may be singular, or for eigenvalues
+    that may not be isolated, there is no number.
+    """
+    module = flint()
+    complex_ = any(isinstance(one, module.acb) for one in stack.flat)
+    make = module.acb_mat if complex_ else module.arb_mat
+    shape = stack.shape[-2:] if shape is None else shape
+    out = np.full((*stack.shape[:-2], *shape), module.arb.nan(), object)
+    for k in np.ndindex(stack.shape[:-2]):
+        try:
+            found = function(make(stack[k].tolist()))
+        except (ZeroDivisionError, ValueError):
+            continue
+        if shape:
+            rows = found if isinstance(found, list) else found.tolist()
+            for i, row in enumerate(rows):
+                for j, one in enumerate(row):
+                    out[(*k, i, j)] = one
+        else:
+            out[k] = found
+    return out
+
+
+def _cholesky(a: Any) -> list[list[Any]]:
+    """Returns the factor of Cholesky row by row; no numbers where a pivot may not be positive."""
+    n, rows = a.nrows(), a.tolist()
+    found = [[flint().arb(0)] * n for _ in range(n)]
+    for i in range(n):
+        for j in range(i + 1):
+            left = rows[i][j]
+            for k in range(j):
+                other = found[j][k]
+                left -= found[i][k] * (other.conjugate() if hasattr(other, "conjugate") else other)
+            found[i][j] = left.real.sqrt() if i == j else left / found[j][j]
+    return found
+
+
+def _eigenpairs(a: Any) -> list[list[Any]]:
+    """Returns the eigenvalues in ascending order as a row, and below each its eigenvector, whose
+    largest entry is 1.
+    """
+    values, vectors = flint().acb_mat(a).eig(right=True)
+    columns = [list(column) for column in zip(*vectors.tolist(), strict=True)]
+    order = sorted(range(len(values)), key=lambda k: float(values[k].real.mid()))
+    scaled = []
+    for k in order:
+        largest = max(columns[k], key=lambda one: float(abs(one).mid()))
+        scaled.append([one / largest for one in columns[k]])
+    rows = [list(row) for row in zip(*scaled, strict=True)]
+    return [[values[k].real for k in order], *rows]
+
+
+def _with_phases(vectors: Balls, recorded: NDArray[Any]) -> Balls:
+    """Returns eigenvectors of length 1 with the phases of those that were recorded."""
+    squares = each(lambda one: one.real * one.real + one.imag * one.imag, vectors)
+    lengths = each(lambda one: one.sqrt(), np.add.reduce(squares, axis=-2))
+    at = np.argmax(np.abs(recorded), axis=-2)
+    of_those = np.take_along_axis(recorded, at[..., None, :], -2)
+    here = np.take_along_axis(vectors, at[..., None, :], -2)
+    phases = lifted(of_those / np.abs(of_those)).value
+    unit = each(lambda one: abs(one) / one, here)
+    return each(
+        lambda v, length, p, u: v / length * p * u, vectors, lengths[..., None, :], phases, unit
+    )

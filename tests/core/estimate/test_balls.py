@@ -1,0 +1,259 @@
+"""Every elementwise function of the vocabulary against mpmath in 60 digits."""
+
+import mpmath
+import numpy as np
+import pytest
+
+flint = pytest.importorskip("flint")
+
+from adjudge.engine import OPERATIONS, SECTIONS  # noqa: E402
+from adjudge.estimate.balls import FUNCTIONS, Jets, lifted  # noqa: E402
+from adjudge.estimate.replay import RULES, WITH_RECORDED, precision  # noqa: E402
+
+mp = mpmath.mp
+DIGITS = 60
+ANY, POSITIVE, UNIT, ABOVE = (-8.0, 8.0), (0.05, 30.0), (-0.95, 0.95), (1.05, 9.0)
+
+
+def ratio(y, x):
+    return y / x
+
+
+TRUTH = {
+    "add": (lambda x, y: x + y, ANY, ANY),
+    "subtract": (lambda x, y: x - y, ANY, ANY),
+    "multiply": (lambda x, y: x * y, ANY, ANY),
+    "divide": (ratio, ANY, POSITIVE),
+    "negative": (lambda x: -x, ANY),
+    "reciprocal": (lambda x: 1 / x, POSITIVE),
+    "square": (lambda x: x * x, ANY),
+    "pow": (lambda x, y: x**y, POSITIVE, ANY),
+    "sqrt": (mpmath.sqrt, POSITIVE),
+    "rsqrt": (lambda x: 1 / mpmath.sqrt(x), POSITIVE),
+    "cbrt": (mpmath.cbrt, POSITIVE),
+    "exp": (mpmath.exp, ANY),
+    "exp2": (lambda x: mp.mpf(2) ** x, ANY),
+    "expm1": (mpmath.expm1, ANY),
+    "log": (mpmath.log, POSITIVE),
+    "log1p": (lambda x: mpmath.log(1 + x), UNIT),
+    "log2": (lambda x: mpmath.log(x) / mpmath.log(2), POSITIVE),
+    "log10": (lambda x: mpmath.log(x) / mpmath.log(10), POSITIVE),
+    "logaddexp": (lambda x, y: mpmath.log(mpmath.exp(x) + mpmath.exp(y)), ANY, ANY),
+    "sin": (mpmath.sin, ANY),
+    "cos": (mpmath.cos, ANY),
+    "tan": (mpmath.tan, ANY),
+    "asin": (mpmath.asin, UNIT),
+    "acos": (mpmath.acos, UNIT),
+    "atan": (mpmath.atan, ANY),
+    "atan2": (mpmath.atan2, ANY, POSITIVE),
+    "sinh": (mpmath.sinh, ANY),
+    "cosh": (mpmath.cosh, ANY),
+    "tanh": (mpmath.tanh, ANY),
+    "asinh": (mpmath.asinh, ANY),
+    "acosh": (mpmath.acosh, ABOVE),
+    "atanh": (mpmath.atanh, UNIT),
+    "hypot": (mpmath.hypot, ANY, POSITIVE),
+    "abs": (abs, POSITIVE),
+    "sign": (mpmath.sign, POSITIVE),
+    "copysign": (lambda x, y: abs(x) if y > 0 else -abs(x), POSITIVE, ANY),
+    "maximum": (max, ANY, ANY),
+    "minimum": (min, ANY, ANY),
+    "floor": (mpmath.floor, ANY),
+    "ceil": (mpmath.ceil, ANY),
+    "trunc": (lambda x: mpmath.floor(x) if x > 0 else mpmath.ceil(x), ANY),
+    "round": (mpmath.nint, ANY),
+    "remainder": (lambda x, y: x - y * mpmath.floor(x / y), ANY, POSITIVE),
+    "fmod": (mpmath.fmod, POSITIVE, POSITIVE),
+    "astype": (lambda x: x, ANY),
+    "expit": (lambda x: 1 / (1 + mpmath.exp(-x)), ANY),
+    "softplus": (lambda x: mpmath.log(1 + mpmath.exp(x)), ANY),
+    "xlogy": (lambda x, y: x * mpmath.log(y), ANY, POSITIVE),
+    "xlog1py": (lambda x, y: x * mpmath.log(1 + y), ANY, UNIT),
+    "sinc": (lambda x: mpmath.sin(mp.pi * x) / (mp.pi * x), POSITIVE),
+    "erf": (mpmath.erf, ANY),
+    "erfc": (mpmath.erfc, ANY),
+    "erfcx": (lambda x: mpmath.exp(x * x) * mpmath.erfc(x), ANY),
+    "erfinv": (mpmath.erfinv, UNIT),
+    "ndtr": (mpmath.ncdf, ANY),
+    "log_ndtr": (lambda x: mpmath.log(mpmath.erfc(-x / mpmath.sqrt(2)) / 2), ANY),
+    "ndtri": (lambda x: mpmath.sqrt(2) * mpmath.erfinv(2 * x - 1), (0.05, 0.95)),
+    "gammaln": (lambda x: mpmath.loggamma(x).real, ANY),
+    "digamma": (mpmath.digamma, ANY),
+    "i0": (lambda x: mpmath.besseli(0, x), ANY),
+    "i1": (lambda x: mpmath.besseli(1, x), ANY),
+    "i0e": (lambda x: mpmath.exp(-x) * mpmath.besseli(0, x), POSITIVE),
+    "i1e": (lambda x: mpmath.exp(-x) * mpmath.besseli(1, x), POSITIVE),
+    "j0": (lambda x: mpmath.besselj(0, x), ANY),
+    "j1": (lambda x: mpmath.besselj(1, x), ANY),
+    "y0": (lambda x: mpmath.bessely(0, x), POSITIVE),
+    "y1": (lambda x: mpmath.bessely(1, x), POSITIVE),
+    "k0": (lambda x: mpmath.besselk(0, x), POSITIVE),
+    "k1": (lambda x: mpmath.besselk(1, x), POSITIVE),
+    "k0e": (lambda x: mpmath.exp(x) * mpmath.besselk(0, x), POSITIVE),
+    "k1e": (lambda x: mpmath.exp(x) * mpmath.besselk(1, x), POSITIVE),
+    "airy_ai": (mpmath.airyai, ANY),
+}
+"""For each function of one or two numbers that move: its truth, and where each of them lies."""
+
+FIXED = {
+    "polygamma": (2, lambda x: mpmath.polygamma(2, x), POSITIVE),
+    "zeta": (2.5, lambda q: mpmath.zeta(mp.mpf(2.5), q), POSITIVE),
+    "gammainc": (1.5, lambda x: mpmath.gammainc(1.5, 0, x, regularized=True), POSITIVE),
+    "gammaincc": (1.5, lambda x: mpmath.gammainc(1.5, x, mp.inf, regularized=True), POSITIVE),
+}
+"""Those whose first argument is held, since there is no derivative by it."""
+
+COMPLEX = [
+    "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos", "atan",
+    "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "reciprocal", "square", "erf", "erfc",
+    "expit", "divide", "multiply", "pow",
+]  # fmt: skip
+
+
+def moving(values):
+    """The number as jets of second order along each of the values alone, one after the other."""
+    for k in range(len(values)):
+        yield (
+            k,
+            [
+                Jets(
+                    {
+                        0: lifted(x).value,
+                        **({1: lifted(1.0).value, 2: lifted(1.0).value} if i == k else {}),
+                    }
+                )
+                for i, x in enumerate(values)
+            ],
+        )
+
+
+def exact(ball):
+    """The midpoint and the radius of a ball, in mpmath."""
+
+    def number(one):
+        mantissa, exponent = one.man_exp()
+        return mp.mpf(int(mantissa)) * mp.mpf(2) ** int(exponent)
+
+    if isinstance(ball, flint.acb):
+        parts = [exact(ball.real), exact(ball.imag)]
+        return mp.mpc(parts[0][0], parts[1][0]), parts[0][1] + parts[1][1]
+    return number(ball.mid()), number(ball.rad())
+
+
+def contains(ball, truth, slack=0):
+    middle, radius = exact(ball)
+    return abs(middle - truth) <= radius + slack
+
+
+def points(*ranges, count=3, seed=0):
+    rng = np.random.default_rng(seed)
+    return [[float(rng.uniform(*one)) for one in ranges] for _ in range(count)]
+
+
+def asked(name, truth, values, fixed=()):
+    """Asserts that the value and both derivatives along each number lie in their balls."""
+    at = [mp.mpmathify(x) for x in values]
+    for k, given in moving(values):
+        found = FUNCTIONS[name](*fixed, *given)
+        along = lambda t, k=k: truth(*(t if i == k else x for i, x in enumerate(at)))  # noqa: E731
+        assert contains(found.value[()], along(at[k])), (name, values)
+        with mp.workdps(90):
+            for part, order in ((1, 1), (3, 2)):
+                ball = found.parts.get(part, lifted(0.0).value)[()]
+                true = mpmath.diff(along, at[k], order)
+                assert contains(ball, true, mp.mpf(10) ** -18 * (1 + abs(true))), (
+                    name,
+                    values,
+                    part,
+                )
+                assert exact(ball)[1] < mp.mpf(10) ** -20 * (1 + abs(true)), (name, values, part)
+
+
+@pytest.fixture(autouse=True)
+def digits():
+    with mp.workdps(DIGITS), precision(160):
+        yield
+
+
+def test_every_operation_has_a_rule_and_a_test():
+    assert set(OPERATIONS) == {*RULES, *WITH_RECORDED}
+    one_by_one = [name for section in list(SECTIONS)[:2] for name in SECTIONS[section]]
+    apart = {"real", "imag", "conj", "complex", "betainc"}
+    assert set(one_by_one) == {*TRUTH, *FIXED, *apart}
+
+
+@pytest.mark.parametrize("name", TRUTH)
+def test_a_function_and_its_derivatives_lie_in_their_balls(name):
+    truth, *ranges = TRUTH[name]
+    slow = name[:2] in ("k0", "k1", "y0", "y1")  # mpmath takes seconds for their derivatives
+    for values in points(*ranges, count=1 if slow else 3):
+        asked(name, truth, values)
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_a_function_by_its_last_argument_lies_in_its_balls(name):
+    held, truth, where = FIXED[name]
+    for values in points(where, count=4):
+        asked(name, truth, values, [held])
+        assert contains(FUNCTIONS[name](held, values[0]).value[()], truth(mp.mpf(values[0])))
+
+
+def test_the_incomplete_beta_function_lies_in_its_balls():
+    for (x,) in points((0.05, 0.95), count=3):
+        truth = lambda t: mpmath.betainc(1.5, 2.5, 0, t, regularized=True)  # noqa: E731
+        asked("betainc", truth, [x], [1.5, 2.5])
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+def test_a_function_of_complex_numbers_lies_in_its_balls(name):
+    truth, *ranges = TRUTH[name]
+    for seed in range(3):
+        real, imaginary = (
+            points(*[(0.2, 2.0)] * len(ranges), count=1, seed=seed + k)[0] for k in (0, 9)
+        )
+        asked(name, truth, [complex(*one) for one in zip(real, imaginary, strict=True)])
+
+
+@pytest.mark.parametrize(
+    ("name", "x", "truth"),
+    [
+        ("log_ndtr", -45.0, lambda x: mpmath.log(mpmath.erfc(-x / mpmath.sqrt(2)) / 2)),
+        ("expit", -800.0, lambda x: 1 / (1 + mpmath.exp(-x))),
+        ("tanh", 300.0, mpmath.tanh),
+        ("expm1", 1e-30, mpmath.expm1),
+        ("sin", 1e22, mpmath.sin),
+        ("gammaln", 1e8, lambda x: mpmath.loggamma(x).real),
+        ("ndtri", 1e-300, None),
+    ],
+)
+def test_a_tail_is_narrow_too(name, x, truth):
+    with precision(400), mp.workdps(400):
+        found = FUNCTIONS[name](Jets({0: lifted(x).value, 1: lifted(1.0).value}))
+        slope, radius = exact(found.parts[1][()])
+        assert radius < abs(slope) * mp.mpf(2) ** -60
+        assert truth is None or contains(found.value[()], truth(mp.mpf(x)))
+
+
+@pytest.mark.parametrize(
+    ("name", "x", "slope"),
+    [("abs", 0.0, (-1, 1)), ("maximum", 1.0, (0, 1)), ("minimum", 1.0, (0, 1))],
+)
+def test_a_kink_has_the_hull_of_both_slopes(name, x, slope):
+    moved = Jets({0: lifted(x).value, 1: lifted(1.0).value})
+    given = [moved] if name == "abs" else [moved, 1.0]
+    ball = FUNCTIONS[name](*given).parts[1][()]
+    assert all(contains(ball, one) for one in slope)
+
+
+@pytest.mark.parametrize(
+    ("name", "x"), [("sign", 0.0), ("floor", 2.0), ("ceil", -1.0), ("trunc", 3.0), ("round", 2.5)]
+)
+def test_a_jump_has_no_derivative(name, x):
+    moved = Jets({0: lifted(x).value, 1: lifted(1.0).value})
+    assert FUNCTIONS[name](moved).parts[1][()].is_nan()
+    assert not FUNCTIONS[name](x).moves
+
+
+def test_zero_that_does_not_move_has_no_slope_where_the_rate_is_infinite():
+    still = Jets({0: lifted(0.0).value, 1: lifted(0.0).value})
+    assert FUNCTIONS["sqrt"](still).parts[1][()].is_zero()
