@@ -230,7 +230,7 @@ class JaxEnvironment(Environment):
         return _isolated(any(leaf.dtype in (jnp.float64, jnp.complex128) for leaf in leaves))
 
     def widening(self) -> AbstractContextManager[None]:
-        return _isolated(True)
+        return _x64()
 
     def highest_precision(self) -> AbstractContextManager[None]:
         highest: AbstractContextManager[None] = jax.default_matmul_precision("highest")

@@ -432,7 +432,7 @@ class _Case:
     def _try_reverse(self) -> None:
         findings, base = self.found.findings, self.base
         try:
-            reverse = Reverse(self.problem)
+            reverse = base.reverse
         except NotSupportedError as error:
             findings.append(unsupported("R" + self.problem.modes_taken, error))
             return

@@ -312,7 +312,7 @@ class Base:
 
     @cached_property
     def reverse(self) -> Reverse:
-        """Reverse mode at x, for all that pulls back before f is evaluated elsewhere."""
+        """Reverse mode at x, in which f is evaluated once for all that is pulled back there."""
         return Reverse(self.problem)
 
     @cached_property
