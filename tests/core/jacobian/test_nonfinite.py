@@ -160,3 +160,78 @@ def test_a_function_that_raises_far_from_x_is_judged_near_it(factor, verdict):
     report = examine(rule, np.ones(3), seed=0)
 
     assert report.verdict is verdict
+
+
+# ---------------------------------------------------------------- derivatives that are not finite
+
+
+def elementwise(f, slope):
+    return ByHand(quiet(f), vjp=quiet(lambda x, w: w * slope(x)))
+
+
+INFINITE = {
+    "sqrt at 0": (np.sqrt, lambda x: 0.5 / np.sqrt(x), 0.0),
+    "arccos at 1": (np.arccos, lambda x: -1 / np.sqrt(1 - x * x), 1.0),
+    "arcsin at -1": (np.arcsin, lambda x: 1 / np.sqrt(1 - x * x), -1.0),
+    "arccosh at 1": (np.arccosh, lambda x: 1 / np.sqrt(x * x - 1), 1.0),
+    "cube root at 0": (np.cbrt, lambda x: np.cbrt(x) / (3 * x), 0.0),
+    "x^0.3 at 0": (lambda x: x**0.3, lambda x: 0.3 * x**-0.7, 0.0),
+}
+
+
+@pytest.mark.parametrize("name", INFINITE)
+@pytest.mark.parametrize("seed", range(10))
+def test_an_infinite_value_beside_slopes_without_a_limit_is_no_mismatch(name, seed):
+    f, slope, x = INFINITE[name]
+    beside = np.array([x, 1.5 if name.startswith("arccosh") else 0.5])
+
+    report = examine(elementwise(f, slope), beside, modes=["R"], mode="full", seed=seed)
+
+    assert Status.MISMATCH not in set(statuses(report))
+    open_ = {entry.name for entry in report.entries if np.isinf(entry.automatic)}
+    assert open_ <= {"d out[0] / d inputs[0][0]"}
+
+    wrong = examine(elementwise(f, lambda x: 1.01 * slope(x)), beside, mode="full", seed=seed)
+
+    assert wrong.verdict is Verdict.FAIL
+    assert Status.MISMATCH in set(statuses(wrong))
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("mode", ["full", "projected"])
+def test_a_nan_where_f_has_a_slope_fails_and_is_told_as_what_it_is(seed, mode):
+    rule = elementwise(lambda x: x * np.sqrt(x), lambda x: np.sqrt(x) + x * 0.5 / np.sqrt(x))
+
+    report = examine(rule, np.array([0.0, 0.5]), mode=mode, seed=seed)
+
+    assert report.verdict is Verdict.FAIL
+    assert set(statuses(report)) == {Status.NONFINITE}
+    assert "0 * inf or 0 / 0" in str(report)
+
+
+# ---------------------------------------------------------------- a value at x that is alone
+
+
+ALONE = {
+    "sin, 2 at 0": (lambda x: np.where(x == 0, 2.0, np.sin(x)), lambda x: np.cos(x) * (x != 0)),
+    "exp, 0 at 0": (lambda x: np.where(x == 0, 0.0, np.exp(x)), lambda x: np.exp(x) * (x != 0)),
+    "x cos(x), -1 at 0": (
+        lambda x: np.where(x == 0, -1.0, x * np.cos(x)),
+        lambda x: (np.cos(x) - x * np.sin(x)) * (x != 0),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.parametrize("seed", range(10))
+def test_a_value_at_x_that_its_surroundings_do_not_tend_to_is_a_jump(name, seed):
+    f, slope = ALONE[name]
+
+    report = examine(elementwise(f, slope), np.array([0.0, 0.7]), mode="full", seed=seed)
+
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert set(statuses(report)) == {Status.NONSMOOTH}
+
+    wrong = elementwise(f, lambda x: np.where(x == 0, 1.0, 1.01 * slope(x)))
+
+    assert examine(wrong, np.array([0.0, 0.7]), mode="full", seed=seed).verdict is Verdict.FAIL
