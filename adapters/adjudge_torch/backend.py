@@ -22,6 +22,7 @@ from adjudge.engine import (
     Functional,
     FunctionClass,
     MaybeArrays,
+    Program,
     Pullback,
     RecordingEnds,
     Refusals,
@@ -34,6 +35,7 @@ from adjudge_torch.arrays import TorchArrays
 from adjudge_torch.captured import edges, holding
 from adjudge_torch.environment import TorchEnvironment
 from adjudge_torch.module import buffers_of, function_class, functional_of
+from adjudge_torch.program import program
 from adjudge_torch.tracing import trace
 
 NESTED = "Nested forward mode AD"
@@ -201,6 +203,9 @@ class TorchBackend(_Torch):
 
     def trace(self, f: FlatFunction, x: Arrays) -> Trace:
         return trace(f, tuple(map(_recording, x)), self.environment)
+
+    def program(self, f: FlatFunction, x: Arrays) -> Program:
+        return program(f, tuple(map(_recording, x)), self.arrays)
 
     def recording_ends(self, y: Arrays, x: Arrays) -> RecordingEnds | None:
         return captured.recording_ends(y, x)

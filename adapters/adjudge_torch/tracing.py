@@ -194,7 +194,7 @@ class _Recorder(TorchFunctionMode):
                 operands=tuple(operands),
                 results=tuple(map(_copied, kept)),
                 static=_static(spec, leaves),
-                place=place_of(_stack(sys._getframe()), ENGINE),
+                place=place_of(stack(sys._getframe()), ENGINE),
                 module=self.modules[-1] if self.modules else "",
                 marked=marked,
                 **about,
@@ -380,7 +380,7 @@ def _name_of(function: Any) -> str | None:
     return name and name.removesuffix(".__get__")
 
 
-def _stack(frame: Any) -> Iterator[tuple[str, int]]:
+def stack(frame: Any) -> Iterator[tuple[str, int]]:
     """Yields the files and lines around a frame, the innermost first, without this adapter's."""
     while frame is not None:
         if not frame.f_code.co_filename.startswith(HERE):

@@ -140,7 +140,6 @@ class Remedy(Enum):
     NAME_INPUTS = auto()
     NAME_OUTPUTS = auto()
     FIND_CUT = auto()
-    MASK_BEFORE = auto()
     LEAVE_OUTPUT_OUT = auto()
     GIVE_OTHER_POINTS = auto()
     NOT_NEEDED = auto()
@@ -402,10 +401,6 @@ class Meaning(Enum):
     """The rounding of the function hides a derivative as small as this."""
     NOT_FINITE = auto()
     """The function is not finite near x."""
-    NO_LIMIT = auto()
-    """The slopes of the function have no limit at x."""
-    NOT_A_NUMBER = auto()
-    """It is NaN, and the function has a slope."""
 
 
 @dataclass(frozen=True)

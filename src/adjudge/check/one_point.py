@@ -263,7 +263,7 @@ def report_of(
     if pairs:
         pairs = [pair for pair in pairs if modes[pair.mode] is not Verdict.PASS]
     for tally in tallies:
-        entries += tally.all_wrong + tally.open
+        entries += tally.wrong + tally.spurious + tally.detached + tally.missing + tally.open
         finest = max(finest, tally.resolution)
         counts["comparisons"] += tally.compared
         counts["nonzero"] += tally.nonzero

@@ -734,7 +734,7 @@ class _Case:
                 found.tallies.append(tally)
                 found.modes[tally.mode] = mode_verdict(tally, found.findings)
                 if table.pairs is not None and found.modes[tally.mode] is not Verdict.PASS:
-                    wrong = tally.all_wrong
+                    wrong = [*tally.wrong, *tally.spurious, *tally.detached, *tally.missing]
                     failed = tally.failed > 0
                     found.pairs += table.pairs.of(tally.mode, wrong, failed=failed)
         self._tell_unfinished()

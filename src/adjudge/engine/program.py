@@ -15,7 +15,7 @@ same.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -438,10 +438,53 @@ class ProgramBuilder:
         whole = self.emit("matmul", [rows, columns], made, place, step)
         return self.take([whole], np.arange(made.size).reshape(result.shape), place, step)
 
+    def computed(self, operand: Any, result: Array, first: int) -> None:
+        """Notes that the engine computed `result` where it is put together from other operations:
+        what is found by these is compared with it.
+
+        Args:
+            operand: What stands for the result.
+            result: What the engine computed.
+            first: The number of operations before these; what is older keeps its own values.
+        """
+        values = self.host(result)
+        while isinstance(operand, Ref) and operand.step >= first:
+            before = self.operations[operand.step]
+            recorded = list(before.recorded)
+            recorded[operand.number] = values
+            self.operations[operand.step] = replace(before, recorded=tuple(recorded))
+            if before.name != "take" or len(before.operands) != 1:
+                return
+            operand, indices = before.operands[0], before.params["indices"]
+            size, shape = self.value(operand).size, self.value(operand).shape
+            if not np.array_equal(np.sort(indices, axis=None), np.arange(size)):
+                return
+            values = values.ravel()[np.argsort(indices, axis=None)].reshape(shape)  # turned back
+
     def finished(self, outputs: Iterable[Any]) -> Program:
-        """Returns the program that has these outputs: references and constants."""
+        """Returns the program that has these outputs: references and constants.
+
+        It has the operations that these, or what was relied on, depend on.
+        """
         known = tuple([one if isinstance(one, Ref) else self.host(one) for one in outputs])
-        return Program(self.inputs, self.operations, known, frozenset(self._relied))
+        kept = {ref.step for ref in (*_refs(known), *self._relied)}
+        for number in reversed(range(len(self.operations))):
+            if number in kept:
+                kept.update(ref.step for ref in _refs(self.operations[number].operands))
+        steps = {old: new for new, old in enumerate(sorted(kept - {INPUT}))} | {INPUT: INPUT}
+
+        def moved(operand: HostOperand) -> Any:
+            return (
+                operand._replace(step=steps[operand.step]) if isinstance(operand, Ref) else operand
+            )
+
+        operations = [
+            replace(one, operands=tuple(map(moved, one.operands)))
+            for number, one in enumerate(self.operations)
+            if number in kept
+        ]
+        relied_on = frozenset(map(moved, self._relied))
+        return Program(self.inputs, operations, tuple(map(moved, known)), relied_on)
 
     # ---------------------------------------------------------------- values
 
@@ -497,3 +540,7 @@ class ProgramBuilder:
         eps = max(coarsest, *(self._epss[ref] for ref in refs))
         self.operations.append(Operation(name, known, recorded, eps, params, place, step, why))
         return refs if several else refs[0]
+
+
+def _refs(operands: Iterable[HostOperand]) -> list[Ref]:
+    return [one for one in operands if isinstance(one, Ref)]

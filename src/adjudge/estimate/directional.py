@@ -410,20 +410,12 @@ def with_jumps(problem: Problem, base: Base, found: Column) -> Column:
     at x.
 
     No value is the derivative there. It takes six evaluations, which are made only where the error
-    bar is too wide for rounding, or where f leaves its value at x to both sides alike: central
-    differences do not read that value, and would show the slope of what surrounds it.
+    bar is too wide for rounding.
     """
     estimate, eps = found.estimate, base.coarsest_eps
     size = base.magnitude(base.values)
     wide = np.fmax(JUMP_BAR_PART * np.abs(estimate.value), JUMP_BAR_UNITS * eps * size / found.step)
     suspects = estimate.moved & (estimate.error > wide)
-    taken = [sample for samples in found.ladders for sample in samples]
-    if not taken and found.sample is not None:
-        taken = [found.sample]
-    if taken and not found.one_sided:
-        finest = min(taken, key=lambda sample: sample.step)
-        ahead, behind = finest.plus - base.values, finest.minus - base.values
-        suspects |= np.abs(ahead + behind) > np.abs(ahead - behind)
     if found.step == 0 or not np.any(suspects):
         return found
     ratio = 2.0**-2 if eps > COARSE_EPS else 2.0**-8 if eps < NARROW_EPS else 2.0**-4

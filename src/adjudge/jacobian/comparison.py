@@ -346,8 +346,6 @@ class Comparison:
         if np.any(missing):
             # Where f is not finite along this column, its derivative need not be finite either.
             missing = missing | ~np.isfinite(self.automatic)
-        # Nor where slopes have no limit, as those of the square root at zero.
-        missing = missing | ~(np.isfinite(self.automatic) | np.isfinite(self.error))
         reference_missing = missing & ~self.equal_nans
         if not t.automatic:
             return reference_missing & ~np.isfinite(self.automatic)
@@ -539,12 +537,8 @@ class Tally:
     @property
     def nothing_to_tell(self) -> bool:
         """Says whether every entry was settled, and none is worth a note."""
-        return not (self.all_wrong or self.open or self.saturated)
-
-    @property
-    def all_wrong(self) -> list[Entry]:
-        """The wrong entries that are kept, of every status."""
-        return [*self.wrong, *self.spurious, *self.detached, *self.missing]
+        kept = self.wrong or self.open or self.spurious or self.detached or self.missing
+        return not (kept or self.saturated)
 
     def count_saturated(self, count: int, name: str, value: float) -> None:
         """Counts entries below the rounding of f, of which one has this name and value."""
@@ -593,14 +587,11 @@ def findings_of(
     respect to no input.
     """
     found = []
-    numbers = [entry for entry in tally.wrong if not np.isnan(entry.automatic)]
-    not_numbers = [entry for entry in tally.wrong if np.isnan(entry.automatic)]
     for status, meaning, entries in (
-        (Status.MISMATCH, Meaning.WRONG, numbers),
+        (Status.MISMATCH, Meaning.WRONG, tally.wrong),
         (Status.SPURIOUS, Meaning.SPURIOUS, tally.spurious),
         (Status.DETACHED, Meaning.DETACHED, tally.detached),
         (Status.MISSING, Meaning.MISSING, tally.missing),
-        (Status.NONFINITE, Meaning.NOT_A_NUMBER, not_numbers),
     ):
         if not entries:
             continue
@@ -639,7 +630,6 @@ _REMEDIES = {
     Meaning.SPURIOUS: Remedy.DECLARE_SURROGATE,
     Meaning.DETACHED: Remedy.NAME_OUTPUTS,
     Meaning.MISSING: Remedy.FIND_CUT,
-    Meaning.NOT_A_NUMBER: Remedy.MASK_BEFORE,
 }
 
 
@@ -657,8 +647,6 @@ def open_reason(entry: Entry) -> tuple[Status, Meaning, Remedy]:
         return Status.NONSMOOTH, meaning, Remedy.MOVE_OFF_KINK
     if not np.isfinite(entry.reference):
         return Status.NONFINITE, Meaning.NOT_FINITE, Remedy.MOVE_INTO_DOMAIN
-    if not np.isfinite(entry.automatic):
-        return Status.NONFINITE, Meaning.NO_LIMIT, Remedy.MOVE_INTO_DOMAIN
     if entry.rounding_level:
         return Status.UNRESOLVED, Meaning.SATURATED, Remedy.GIVE_REFERENCE
     if entry.from_reference:

@@ -845,8 +845,7 @@ class Table:
         tally.kinks += int(np.count_nonzero(decision.kinks))
         for k in worst_entries(comparison, decision.fails):
             failure = self._failure(tally.mode, comparison, kind, k, found, columns)
-            value = comparison.automatic[k]
-            if not comparison.moved[k] and value != 0 and not np.isnan(value):
+            if not comparison.moved[k] and comparison.automatic[k] != 0:
                 tally.keep(tally.spurious, failure.entry)
             elif self._detached(kind, k):
                 tally.keep(tally.detached, failure.entry)

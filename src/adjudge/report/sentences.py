@@ -475,8 +475,6 @@ _MEANINGS = {
     Meaning.WIDE_REFERENCE: "the reference cannot decide: its error bar, or the rounding of the "
     "automatic derivative, is too wide",
     Meaning.NOT_FINITE: "the function is not finite near x",
-    Meaning.NO_LIMIT: "the derivative is not finite here: the slopes of the function have no limit",
-    Meaning.NOT_A_NUMBER: "not a number, where the function has a derivative",
 }
 
 
@@ -756,8 +754,6 @@ REMEDIES = {
         "return zero; or, where the gradient replaces that of a staircase on purpose, say what it "
         "should be: reference=adjudge.reference.derivative(jvp=lambda x, v: v)"
     ),
-    Remedy.MASK_BEFORE: "the rule computes 0 * inf or 0 / 0 on the way: divide by nothing that may "
-    "be zero, or replace such entries of x before the function and not in its result",
     Remedy.MOVE_INTO_DOMAIN: "move x into the domain of the function",
     Remedy.MOVE_INTO_DOMAIN_OR_ALLOW_NAN: "move x into the domain of the function, or pass "
     "equal_nan=True to let agreeing NaNs pass",

@@ -47,6 +47,33 @@ def test_what_is_relied_on_is_kept():
     assert made.finished([X]).relied_on == {positive}
 
 
+def test_what_no_output_depends_on_is_left_out():
+    x = np.array([1.0, -2.0])
+    made = builder(x)
+    made.opaque([X], [x], why="nobody knows")
+    positive = made.emit("greater", [X, 0.0], x > 0)
+    made.rely(positive)
+    twice = made.emit("add", [X, X], x + x)
+    made.emit("sin", [twice], np.sin(x + x))
+    program = made.finished([made.emit("exp", [twice], np.exp(x + x)), 1.0])
+    assert [one.name for one in program.operations] == ["greater", "add", "exp"]
+    assert program.relied_on == {Ref(0, 0)}
+    assert program.operations[2].operands == (Ref(1, 0),)
+    assert program.outputs[0] == Ref(2, 0)
+
+
+def test_what_the_engine_computed_at_once_stands_where_it_was_put_together():
+    x = np.array([1.0, 2.0])
+    made = builder(x)
+    first = made.emit("exp", [X], np.exp(x))
+    whole = made.emit("sin", [first], np.sin(np.exp(x)))
+    turned = made.take([whole], np.array([1, 0]))
+    made.computed(turned, np.array([5.0, 6.0]), 1)
+    assert [list(made.value(one)) for one in (turned, whole)] == [[5.0, 6.0], [6.0, 5.0]]
+    made.computed(first, np.zeros(2), 1)  # older than the first
+    assert np.array_equal(made.value(first), np.exp(x))
+
+
 def test_a_rearrangement_is_told_by_indices():
     x = np.arange(6.0).reshape(2, 3)
     made = builder(x)
