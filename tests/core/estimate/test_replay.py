@@ -156,9 +156,9 @@ def test_a_branch_that_is_not_decided_is_reported():
 
 def test_an_opaque_operation_is_named_with_its_line():
     made = builder(SQUARE)
-    made.opaque([X], SQUARE, Place("model.py", 7), "mystery")
+    left = made.opaque([X], SQUARE, Place("model.py", 7), "mystery")
     with precision(64), pytest.raises(DoubtError, match="no translation") as raised:
-        replay(made.finished([X]), [[SQUARE]])
+        replay(made.finished([left]), [[SQUARE]])
     operation = raised.value.doubt.operation
     assert (operation.step, str(operation.place)) == ("mystery", "model.py:7")
 
