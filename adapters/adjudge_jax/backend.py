@@ -26,6 +26,7 @@ from adjudge.engine import (
     HostArray,
     MaybeArrays,
     Precision,
+    Program,
     Pullback,
     Refusals,
     Setting,
@@ -34,6 +35,7 @@ from adjudge.engine import (
 )
 from adjudge_jax.recording import compilations, equations_of, recording
 from adjudge_jax.tracing import trace
+from adjudge_jax.translation import program
 
 CONFIG: Any = jax.config
 """JAX's settings, whose attributes are made at run time."""
@@ -399,6 +401,13 @@ class JaxBackend(AutodiffBackend):
         except jax.errors.JAXTypeError as error:  # the function needs numbers
             said = str(error).partition("\n")[0]
             raise self.lacks("recording what this function does (trace)", said) from error
+
+    def program(self, f: FlatFunction, x: Arrays) -> Program:
+        try:
+            return program(f, x, self.arrays)
+        except jax.errors.JAXTypeError as error:  # the function needs numbers
+            said = str(error).partition("\n")[0]
+            raise self.lacks("translating what this function does (program)", said) from error
 
     def vmap(self, function: Callable[[MaybeArrays], MaybeArrays]) -> Callable[..., MaybeArrays]:
         mapped: Callable[..., MaybeArrays] = jax.vmap(lambda *arrays: function(arrays))

@@ -44,27 +44,27 @@ iterations would fill the memory with its values. The value is ours."""
 def trace(f: FlatFunction, x: Arrays) -> Trace:
     """Contract: see `AutodiffBackend.trace`."""
     closed = jax.make_jaxpr(lambda *leaves: f(leaves))(*x)
-    walk = _Walk()
-    inputs = [_Known(Ref(INPUT, k), leaf) for k, leaf in enumerate(x)]
+    walk = Walk()
+    inputs = [Known(Ref(INPUT, k), leaf) for k, leaf in enumerate(x)]
     outputs = walk.through(closed, inputs, UNKNOWN, "")
     return Trace(x, walk.steps, tuple([one.operand for one in outputs]))
 
 
-class _Known(NamedTuple):
+class Known(NamedTuple):
     """A value of the program, and what stands for it there."""
 
     operand: Operand
     value: Any
 
 
-_Atoms: TypeAlias = Sequence[_Known]
+Atoms: TypeAlias = Sequence[Known]
 
 
 class _TooLongError(Exception):
     """A loop has run more than `MOST_STEPS` steps."""
 
 
-class _Walk:
+class Walk:
     """The steps of a program, as they are found."""
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class _Walk:
         self._runs: dict[int, tuple[Any, FlatFunction]] = {}
         """The function of each equation by its `id`, with the equation, so that it stays alive."""
 
-    def through(self, closed: Any, inputs: _Atoms, outer: Place, scope: str) -> list[_Known]:
+    def through(self, closed: Any, inputs: Atoms, outer: Place, scope: str) -> list[Known]:
         """Runs a trace on `inputs`, and returns its outputs.
 
         `outer` is the place of the equation around it, which holds where the user has no line in
@@ -82,7 +82,7 @@ class _Walk:
         jaxpr = closed.jaxpr
         known = dict(zip(jaxpr.invars, inputs, strict=True))
         for variable, value in zip(jaxpr.constvars, closed.consts, strict=True):
-            known[variable] = _constant(value)
+            known[variable] = constant(value)
         read = {*_variables(jaxpr.outvars)}
         for equation in jaxpr.eqns:
             read.update(_variables(equation.invars))
@@ -91,8 +91,7 @@ class _Walk:
             if not outputs:
                 continue
             operands = [
-                _constant(a.val) if isinstance(a, jex.Literal) else known[a]
-                for a in equation.invars
+                constant(a.val) if isinstance(a, jex.Literal) else known[a] for a in equation.invars
             ]
             place, inside = _stands_at(equation, outer), _joined(scope, equation)
             results = self._walked_into(equation, operands, place, inside)
@@ -100,27 +99,25 @@ class _Walk:
                 if id(equation) not in self._runs:
                     self._runs[id(equation)] = equation, _run_of(equation, jaxpr, outputs)
                 run = self._runs[id(equation)][1]
-                results = self._add(
-                    run=run, operands=operands, place=place, module=inside, **_about(equation)
-                )
+                results = self._step(equation, outputs, run, operands, place, inside)
                 known.update(zip(outputs, results, strict=True))
             else:
                 known.update(zip(equation.outvars, results, strict=True))
         return [
-            _constant(atom.val) if isinstance(atom, jex.Literal) else known[atom]
+            constant(atom.val) if isinstance(atom, jex.Literal) else known[atom]
             for atom in jaxpr.outvars
         ]
 
     def _walked_into(
-        self, equation: Any, operands: _Atoms, place: Place, scope: str
-    ) -> list[_Known] | None:
+        self, equation: Any, operands: Atoms, place: Place, scope: str
+    ) -> list[Known] | None:
         """Returns the results of an equation that holds a trace, from the steps of that; `None`
         where it is one step.
         """
         name, params = equation.primitive.name, equation.params
         control = {"scan": self._scan, "while": self._while, "cond": self._cond}.get(name)
         if control is not None:
-            start = len(self.steps)
+            start = self._taken
             try:
                 return control(params, operands, place, scope)
             except _TooLongError:
@@ -133,16 +130,31 @@ class _Walk:
             return self.through(called, operands, place, scope)
         return None
 
+    def _step(
+        self,
+        equation: Any,
+        outputs: Sequence[Any],
+        run: FlatFunction,
+        operands: Atoms,
+        place: Place,
+        scope: str,
+    ) -> list[Known]:
+        """Adds the step that an equation is, and returns those of its results that are read:
+        `outputs`.
+        """
+        about = _about(equation)
+        return self._add(run=run, operands=operands, place=place, module=scope, **about)
+
     # ---------------------------------------------------------------- control flow
 
     def _scan(
-        self, params: Mapping[str, Any], operands: _Atoms, place: Place, scope: str
-    ) -> list[_Known]:
+        self, params: Mapping[str, Any], operands: Atoms, place: Place, scope: str
+    ) -> list[Known]:
         constants, carried = params["num_consts"], params["num_consts"] + params["num_carry"]
         carry, stacked = list(operands[constants:carried]), operands[carried:]
         order: Sequence[int] = range(params["length"])
-        rows: dict[int, list[_Known]] = {}
-        start = len(self.steps)
+        rows: dict[int, list[Known]] = {}
+        start = self._taken
         for k in reversed(order) if params["reverse"] else order:
             slices = [self._row(one, k, place, scope) for one in stacked]
             inputs = [*operands[:constants], *carry, *slices]
@@ -153,30 +165,37 @@ class _Walk:
         return [*carry, *(self._stacked(column, place, scope) for column in columns)]
 
     def _while(
-        self, params: Mapping[str, Any], operands: _Atoms, place: Place, scope: str
-    ) -> list[_Known]:
+        self, params: Mapping[str, Any], operands: Atoms, place: Place, scope: str
+    ) -> list[Known]:
         first = params["cond_nconsts"]
         second = first + params["body_nconsts"]
         carry = list(operands[second:])
-        goes_on = jex.jaxpr_as_fun(params["cond_jaxpr"])
-        start = len(self.steps)
-        while goes_on(*(one.value for one in (*operands[:first], *carry)))[0]:
+        start = self._taken
+        while self._goes_on(params["cond_jaxpr"], [*operands[:first], *carry], place):
             inputs = [*operands[first:second], *carry]
             carry = self.through(params["body_jaxpr"], inputs, place, scope)
             self._within_limit(start)
         return carry
 
     def _cond(
-        self, params: Mapping[str, Any], operands: _Atoms, place: Place, scope: str
-    ) -> list[_Known]:
+        self, params: Mapping[str, Any], operands: Atoms, place: Place, scope: str
+    ) -> list[Known]:
         which = min(max(int(operands[0].value), 0), len(params["branches"]) - 1)
         return self.through(params["branches"][which], operands[1:], place, scope)
 
+    def _goes_on(self, condition: Any, operands: Atoms, place: Place) -> bool:
+        """Returns whether a loop takes another turn."""
+        return bool(jex.jaxpr_as_fun(condition)(*(one.value for one in operands))[0])
+
+    @property
+    def _taken(self) -> int:
+        return len(self.steps)
+
     def _within_limit(self, start: int) -> None:
-        if len(self.steps) - start > MOST_STEPS:
+        if self._taken - start > MOST_STEPS:
             raise _TooLongError
 
-    def _row(self, stacked: _Known, k: int, place: Place, scope: str) -> _Known:
+    def _row(self, stacked: Known, k: int, place: Place, scope: str) -> Known:
         def run(operands: Arrays) -> Arrays:
             return (jax.lax.index_in_dim(operands[0], k, keepdims=False),)
 
@@ -190,7 +209,7 @@ class _Walk:
             module=scope,
         )[0]
 
-    def _stacked(self, column: _Atoms, place: Place, scope: str) -> _Known:
+    def _stacked(self, column: Atoms, place: Place, scope: str) -> Known:
         def run(operands: Arrays) -> Arrays:
             return (jnp.stack(operands),)
 
@@ -198,18 +217,18 @@ class _Walk:
             name="stack", run=run, operands=column, static={"axis": 0}, place=place, module=scope
         )[0]
 
-    def _add(self, *, run: FlatFunction, operands: _Atoms, **about: Any) -> list[_Known]:
+    def _add(self, *, run: FlatFunction, operands: Atoms, **about: Any) -> list[Known]:
         """Runs a step. It is kept where it depends on the inputs, and its results are constants
         where it does not.
         """
         results = run(tuple([one.value for one in operands]))
         if not any(isinstance(one.operand, Ref) for one in operands):
-            return [_Known(result, result) for result in results]
+            return [Known(result, result) for result in results]
         self.steps.append(
             Step(run=run, operands=tuple([o.operand for o in operands]), results=results, **about)
         )
         here = len(self.steps) - 1
-        return [_Known(Ref(here, k), result) for k, result in enumerate(results)]
+        return [Known(Ref(here, k), result) for k, result in enumerate(results)]
 
 
 def _about(equation: Any) -> dict[str, Any]:
@@ -244,9 +263,10 @@ def _joined(scope: str, equation: Any) -> str:
     return "/".join(filter(None, (scope, str(equation.source_info.name_stack))))
 
 
-def _constant(value: Any) -> _Known:
+def constant(value: Any) -> Known:
+    """Returns a constant of a program."""
     array = as_array(value)
-    return _Known(array, array)
+    return Known(array, array)
 
 
 def _run_of(equation: Any, jaxpr: Any, outputs: Sequence[Any]) -> FlatFunction:

@@ -1001,3 +1001,23 @@ TRANSLATION_UNITS = 64
 result that was recorded may differ from the replay of the operation by what so many spacings of its
 operands and of itself make. The functions of engines are good to a few; the value is ours, and what
 is less exact is not replayed."""
+TRANSLATION_BITS = 64
+"""With the 53 bits of float64 the rounding of the balls would add to that of the engine. Bits of
+the balls in which translations are asked about; the value is ours, a few more than that."""
+EXACT_BITS = 128
+"""A replay whose balls cancel is begun again. Bits of the balls that it begins with: twice those of
+float64, so that half may cancel. The value is ours."""
+MOST_EXACT_BITS = 2048
+"""What is zero and not exactly so would be replayed for ever. Bits of the balls from which a replay
+is not repeated with more. `1 - tanh(x)^2` takes as many at 700; the value is ours."""
+KINK_SHRINKING = 2.0**-64
+"""The hull of the two branches at a kink would be taken for rounding, and replayed for ever. A ball
+that came from rounding is so much narrower at least where four times as many bits are taken; the
+value is ours, half of the 128 that the replay begins with."""
+EXACT_WORK = 10**7
+"""A replay of more operations on numbers would take more than half a minute for each tangent, at
+some 400,000 a second. The value is ours."""
+EXACT_UNITS = 16
+"""Rounding of the automatic derivative would fail beside an exact one. So many units of rounding of
+the coarsest dtype are allowed without a question, and more only where the derivative scatters by as
+much beside x. The value is ours."""

@@ -146,5 +146,5 @@ def require_reference(given: object) -> None:
     raise InputError(
         f"reference= is {kind}, which does not say what numbers it takes",
         "wrap it: adjudge.reference.mpmath(g), adjudge.reference.twin(g) with NumPy's longdouble, "
-        "or adjudge.reference.derivative(jvp=...) for a derivative",
+        'or adjudge.reference.derivative(jvp=...) for a derivative; "exact" replays f itself',
     )

@@ -43,6 +43,7 @@ from adjudge.estimate import (
     ByReference,
     Differences,
     Estimator,
+    Exact,
     bind,
 )
 from adjudge.findings import (
@@ -276,6 +277,7 @@ class _Case:
             settings.atol,
             settings.equal_nan,
             settings.rounded,
+            exact=isinstance(settings.reference, Exact),
         )
         self.probes = Probes(problem.X, base.Y, full, settings.seed)
         self.identities = Identities(
@@ -849,7 +851,9 @@ def estimator_of(base: Base, settings: Settings) -> Estimator:
     """
     if settings.reference is None:
         return Differences(base.problem, base)
-    return ByReference(base.problem, base, reference=bind(settings.reference, base.problem))
+    bound = bind(settings.reference, base.problem)
+    bound.require(base.problem.origin)
+    return ByReference(base.problem, base, reference=bound)
 
 
 def unsupported(mode: str, error: NotSupportedError) -> Finding:

@@ -18,7 +18,7 @@ import numpy as np
 
 from adjudge.engine import AutodiffBackend, ByHand, functional_of
 from adjudge.errors import FlagError, InputError, did_you_mean
-from adjudge.estimate import Reference, bind
+from adjudge.estimate import Exact, Reference, bind, require_flint
 from adjudge.findings import InSequence
 from adjudge.problem import (
     Bounds,
@@ -167,7 +167,9 @@ class EngineOptions(SharedOptions, total=False):
             know what `f` closes over refuses `True`.
         reference: What automatic derivatives are compared with in place of differences of `f`,
             where `f` cannot show its derivative: `adjudge.reference.mpmath(g)`, `.twin(g)` or
-            `.derivative(jvp=...)`. By default (`None`) differences are taken.
+            `.derivative(jvp=...)`. `"exact"` replays `f` itself in ball arithmetic, which needs an
+            engine that translates its operations, and python-flint. By default (`None`) differences
+            are taken.
         backend: The name or an instance of the engine. Where no input is an array of it, arrays of
             NumPy and numbers are placed on it. By default (`None`) the arrays decide.
     """
@@ -175,7 +177,7 @@ class EngineOptions(SharedOptions, total=False):
     kwargs: Mapping[str, Any] | None
     outputs: Path | Sequence[Path] | None
     captured: bool | None
-    reference: Reference | None
+    reference: Reference | Literal["exact"] | None
     backend: str | AutodiffBackend | None
 
 
@@ -290,8 +292,9 @@ def problem_of(
             f"the function to check is a {type(f).__name__}, which cannot be called",
             "pass the function first, then its inputs",
         )
-    # A reference knows nothing of the parameters that f holds.
-    held = functional_of(f) if options.get("reference") is None else None
+    reference = reference_of(options)
+    # A function that the caller gave knows nothing of the parameters that f holds.
+    held = functional_of(f) if reference is None or isinstance(reference, Exact) else None
     holder = None if held is None else Holder(held)
     arguments = read_arguments(
         inputs,
@@ -319,9 +322,19 @@ def problem_of(
             outputs=None if outputs is None else _paths(outputs),
             counts=counts,
         )
-    if (reference := options.get("reference")) is not None:
+    if reference is not None:
         bind(reference, problem)  # what it cannot take is told before any work
     return problem
+
+
+def reference_of(options: Options) -> Reference | None:
+    """Returns the reference that the options name. Raises `InputError` where it is none."""
+    given = options.get("reference")
+    if isinstance(given, str) and given == "exact":
+        require_flint()
+        return Exact()
+    require_reference(given)
+    return given
 
 
 def _paths(outputs: Path | Sequence[Path]) -> Sequence[Path]:
@@ -376,7 +389,7 @@ class Settings:
 _AS_GIVEN = tuple(
     name
     for name in Settings.__annotations__
-    if name in DEFAULTS and name not in ("seed", "thorough", "modes")
+    if name in DEFAULTS and name not in ("seed", "thorough", "modes", "reference")
 )
 """The settings that are options as they were given."""
 _given = itemgetter(*_AS_GIVEN)
@@ -396,11 +409,12 @@ def settings_of(options: Options, *, second: bool = False) -> Settings:
         seed=fresh_seed() if chosen["seed"] is None else chosen["seed"],
         thorough=modes is not None if chosen["thorough"] is None else chosen["thorough"],
         modes=modes,
+        reference=reference_of(options),
         **dict(zip(_AS_GIVEN, _given(chosen), strict=True)),
     )
     _validate(settings, second=second)
     if settings.reference is not None:
-        _validate_reference(settings.reference, options)
+        _validate_reference(options)
     return settings
 
 
@@ -459,8 +473,7 @@ def _validate(settings: Settings, *, second: bool) -> None:
             )
 
 
-def _validate_reference(reference: Reference, options: Options) -> None:
-    require_reference(reference)
+def _validate_reference(options: Options) -> None:
     for name in ("eps", "in_double"):
         if options.get(name):
             raise FlagError(

@@ -64,6 +64,7 @@ from adjudge.engine.program import (
     Operation,
     Program,
     ProgramBuilder,
+    windows,
 )
 from adjudge.engine.registry import (
     backend_named,
@@ -142,4 +143,5 @@ __all__ = [
     "registry",
     "replaced",
     "restored",
+    "windows",
 ]

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
 from math import prod
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -197,6 +196,9 @@ _TABLE: Mapping[str, tuple[tuple[str, str, str, str, bool], ...]] = {
          "complex, a regular", True),
         ("cholesky", "a", "the lower triangular L with L L^H = a; only (a + a^H) / 2 counts",
          "complex, a positive definite", True),
+        ("lu", "a, *, permutation",
+         "L and U with L U = a in the order of rows `permutation`, in one matrix: U, and below its "
+         "diagonal L, whose diagonal is one", "complex, no zero on U's diagonal", True),
         ("qr", "a", "two results, of as many columns as a: Q with orthonormal columns, and the "
          "upper triangular R, with the phases of R's diagonal that were recorded",
          "complex, full rank, no more columns than rows", True),
@@ -268,6 +270,34 @@ class Program:
         if operand.step == INPUT:
             return self.inputs[operand.number]
         return self.operations[operand.step].recorded[operand.number]
+
+
+def windows(
+    size: Sequence[int],
+    window: Sequence[int],
+    strides: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    dilation: Sequence[int],
+    spread: Sequence[int],
+) -> NDArray[np.int64]:
+    """Returns which entries of an array of this `size`, flattened, a window sees at each place.
+
+    The result has the number of places along each axis, followed by the shape of the window; -1
+    stands for padding. The parameters are those of `ProgramBuilder.convolution`.
+    """
+    found = np.zeros((), np.int64)
+    for length, wide, stride, (low, high), dilated, apart in zip(
+        size, window, strides, padding, dilation, spread, strict=True
+    ):
+        whole = (length - 1) * apart + 1 if length else 0
+        count = max(0, (whole + low + high - (wide - 1) * dilated - 1) // stride + 1)
+        at = np.arange(count)[:, None] * stride + np.arange(wide) * dilated - low
+        inside = (at >= 0) & (at < whole) & (at % apart == 0)
+        along = np.where(inside, at // apart, -1)
+        before = found[..., None, None]
+        found = np.where((before < 0) | (along < 0), -1, before * length + along)
+    rank = len(size)
+    return found.transpose(*range(0, 2 * rank, 2), *range(1, 2 * rank, 2))
 
 
 class Readable(Protocol):
@@ -406,37 +436,22 @@ class ProgramBuilder:
             step: As for `emit`.
         """
         size, window = self.value(x).shape, self.value(kernel).shape
-        batch, outputs = size[0], window[0]
-        target = tuple(result.shape[2:])
-        numbered = np.arange(prod(size)).reshape(size)
-        patches = np.full((batch, groups, window[1], *window[2:], *target), -1, np.int64)
-        grouped = numbered.reshape(batch, groups, window[1], *size[2:])
-        by_offset = np.moveaxis(patches, range(3, 1 + len(window)), range(len(window) - 2))
-        for offset in product(*map(range, window[2:])):
-            along = [  # for each axis: which entries of the image meet this entry of the kernel
-                np.arange(count) * stride + at * dilated - before
-                for count, stride, at, dilated, (before, _) in zip(
-                    target, strides, offset, dilation, padding, strict=True
-                )
-            ]
-            inside = [
-                (one >= 0) & (one % step_ == 0) & (one // step_ < length)
-                for one, step_, length in zip(along, spread, size[2:], strict=True)
-            ]
-            if all(map(np.any, inside)):
-                met = [
-                    one[here] // step_
-                    for one, here, step_ in zip(along, inside, spread, strict=True)
-                ]
-                block = by_offset[offset]
-                block[(..., *np.ix_(*inside))] = grouped[(..., *np.ix_(*met))]
-        depth, places = prod(window[1:]), prod(target)
-        columns = self.take([x], patches.reshape(batch, groups, depth, places), place, step)
-        weights = np.arange(prod(window)).reshape(1, groups, outputs // groups, depth)
-        rows = self.take([kernel], weights, place, step)
-        made = self.host(result).reshape(batch, groups, outputs // groups, places)
-        whole = self.emit("matmul", [rows, columns], made, place, step)
-        return self.take([whole], np.arange(made.size).reshape(result.shape), place, step)
+        batch, channels, outputs = size[0], size[1], window[0]
+        spots = windows(size[2:], window[2:], strides, padding, dilation, spread)
+        places, area = prod(result.shape[2:]), prod(size[2:])
+        spots = spots.reshape(places, -1).T
+        images = np.arange(batch * channels).reshape(batch, groups, window[1], 1, 1)
+        columns = np.where(spots < 0, -1, images * area + spots)
+        columns = columns.reshape(batch, groups, prod(window[1:]), places)
+        weights = np.arange(prod(window)).reshape(1, groups, outputs // groups, prod(window[1:]))
+        whole = self.emit(
+            "matmul",
+            [self.take([kernel], weights, place, step), self.take([x], columns, place, step)],
+            self.host(result).reshape(batch, groups, outputs // groups, places),
+            place,
+            step,
+        )
+        return self.take([whole], np.arange(prod(result.shape)).reshape(result.shape), place, step)
 
     def computed(self, operand: Any, result: Array, first: int) -> None:
         """Notes that the engine computed `result` where it is put together from other operations:

@@ -9,6 +9,7 @@ Its modules, each of which may import those above it:
 - `replay`: a program replayed in balls, and whether its translation is right.
 - `reference`: a derivative that the user gives in place of differences, bound to a problem, and
   that by NumPy's extended precision.
+- `exact`: f itself replayed, as a reference.
 - `directional`: differences of values of f along one tangent, at steps that are exact in its dtype
   and within bounds.
 - `noise`: the computational noise of f, and how many digits its values carry.
@@ -28,6 +29,7 @@ from adjudge.estimate.directional import (
     sample_at,
 )
 from adjudge.estimate.estimator import ByReference, Differences, Effort, Estimator
+from adjudge.estimate.exact import Exact, require_flint
 from adjudge.estimate.kinks import Irregularity, Slopes, half_gaps, irregularity
 from adjudge.estimate.noise import (
     SIGNIFICANT_BITS,
@@ -57,6 +59,7 @@ __all__ = [
     "Effort",
     "Estimate",
     "Estimator",
+    "Exact",
     "Irregularity",
     "Link",
     "Mpmath",
@@ -76,6 +79,7 @@ __all__ = [
     "narrowest_eps",
     "of_projections",
     "representable",
+    "require_flint",
     "rounded_dtype",
     "sample_at",
     "significant_bits",

@@ -19,6 +19,7 @@ from adjudge.estimate.balls import (
     conjugate,
     each,
     flint,
+    joined,
     known,
     lifted,
     matmul,
@@ -93,6 +94,25 @@ def cholesky(a: Operand) -> Jets:
     middle = matmul(matmul(inner, beside), adjoint(inner))
     n = given.shape[-1]
     return low.plus(matmul(low, middle * (np.tri(n) - 0.5 * np.eye(n))), bit)
+
+
+def lu(a: Operand, *, permutation: NDArray[np.int64]) -> Jets:
+    """Returns L and U in one matrix, by Gaussian elimination of the rows in that order."""
+    rows = np.broadcast_to(permutation[..., None], lifted(a).shape)
+    return _eliminated(lifted(a).map(lambda part: np.take_along_axis(part, rows, -2)))
+
+
+def _eliminated(a: Jets) -> Jets:
+    if min(a.shape[-2:]) < 1 or a.shape[-2] == 1:
+        return a
+    first, below = a.map(lambda part: part[..., :1, :]), a.map(lambda part: part[..., 1:, :])
+    pivot, right = first.map(lambda part: part[..., :1]), first.map(lambda part: part[..., 1:])
+    left, rest = (
+        below.map(lambda part: part[..., :1]) / pivot,
+        below.map(lambda part: part[..., 1:]),
+    )
+    rest = _eliminated(rest - matmul(left, right))
+    return joined([first, joined([left, rest], -1)], -2)
 
 
 def qr(a: Operand, r: NDArray[Any]) -> tuple[Jets, Jets]:

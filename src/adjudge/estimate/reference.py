@@ -10,12 +10,13 @@ from __future__ import annotations
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from adjudge.constants import LONGEST_STEP, MOST_DIGITS
+from adjudge.engine import HostArray, Program
 from adjudge.errors import InputError, NotSupportedError, Source, running
 from adjudge.estimate.kinks import half_gaps
 from adjudge.estimate.stencils import (
@@ -46,6 +47,14 @@ class Link(Protocol):
 
     def rows(self, vjp: Callable[..., Any], x: Vector) -> Vector:
         """Returns the Jacobian by an analytic vjp."""
+
+    def program(self, x: Vector) -> Program:
+        """Returns what f itself does at x in the vocabulary that engines share. Raises
+        `NotSupportedError` where the engine does not tell.
+        """
+
+    def inputs(self, vector: Vector) -> list[HostArray]:
+        """Returns the arrays that have these coordinates of X."""
 
 
 class NumberSystem(Protocol):
@@ -88,6 +97,9 @@ class Reference(ABC):
     @abstractmethod
     def along(self, link: Link, x: Vector, v: Direction) -> Estimate:
         """Returns `J v`, and how far off it may be."""
+
+    def require(self, link: Link, x: Vector) -> None:  # noqa: B027 most need nothing
+        """Raises `NotSupportedError` where there is no derivative at x."""
 
     def tangent_along(self, link: Link, x: Vector, t: Vector, v: Direction) -> Estimate:
         """Returns the derivative of `(x, t) -> J(x) t` along `v`, followed by that of f. Raises
@@ -169,12 +181,19 @@ class Referenced:
     """A reference for the derivative of a problem: of f, or of its vjp or jvp."""
 
     reference: Reference
-    calls: UserCalls
+    primal: Problem
+    """The problem of f itself."""
     X: Space
     """The space of f's inputs, as are all the vectors that the reference itself sees."""
     modes_taken: str = ""
     attached: tuple[slice, ...] = ()
     """The coordinates of the outputs that have a cotangent, for a vjp."""
+    programs: dict[bytes, Program] = field(default_factory=dict)
+    """What f did at the points where that was asked."""
+
+    def require(self, origin: Vector) -> None:
+        """Raises `NotSupportedError` where the reference has no derivative at `origin`."""
+        self.reference.require(self._at(self.primal.X), origin[: self.X.size])
 
     def along(self, Y: Space, origin: Vector, v: Direction) -> Estimate:
         """Returns the derivative of all outputs `Y` of the problem, at `origin` along `v`."""
@@ -208,16 +227,39 @@ class Referenced:
         return in_all
 
     def _at(self, Y: Space) -> Linked:
-        return Linked(self.calls, self.X, Y)
+        return Linked(self.primal, self.X, Y, self.programs)
 
 
 @dataclass(frozen=True)
 class Linked:
     """Calls the functions of a reference with the arguments of f."""
 
-    calls: UserCalls
+    primal: Problem
     X: Space
     Y: Space
+    programs: dict[bytes, Program]
+
+    @property
+    def calls(self) -> UserCalls:
+        """The calls of the user's function."""
+        assert self.primal.calls is not None  # a function that the core wraps has no reference
+        return self.primal.calls
+
+    def program(self, x: Vector) -> Program:
+        key = x.tobytes()
+        if key not in self.programs:
+            problem = self.primal
+            with running(Source.FUNCTION):
+                found = problem.backend.program(problem.function, problem.point(x))
+            if len(self.programs) > 1:  # x itself, and the point beside it that is looked at
+                self.programs.popitem()
+            self.programs[key] = found
+        return self.programs[key]
+
+    def inputs(self, vector: Vector) -> list[HostArray]:
+        return [
+            leaf.host(vector[part]) for leaf, part in zip(self.X.leaves, self.X.slices, strict=True)
+        ]
 
     def call(self, g: Callable[..., Any], x: Numbers, system: NumberSystem) -> Numbers:
         args, kwargs = self._arguments(x, system)
@@ -374,8 +416,7 @@ def bind(reference: Reference, problem: Problem) -> Referenced:
                 f"{leaf.name} is stored sparsely, which a reference cannot take",
                 "check the function of the dense array, or of the stored values",
             )
-    assert problem.calls is not None  # a function that the core wraps has no reference
-    return Referenced(reference, problem.calls, X, taken, problem.attached)
+    return Referenced(reference, problem.primal or problem, X, taken, problem.attached)
 
 
 @dataclass(frozen=True)

@@ -162,6 +162,7 @@ RULES: Mapping[str, Callable[..., Any]] = {
     "det": matrices.determinant,
     "slogdet": matrices.slogdet,
     "cholesky": matrices.cholesky,
+    "lu": matrices.lu,
     "fft": balls.fft,
 }
 """What each operation does to jets; constants arrive as NumPy arrays, booleans as `Truth`."""
@@ -208,11 +209,12 @@ class DoubtError(Exception):
 def replay(program: Program, tangents: Sequence[Sequence[NDArray[Any]]]) -> list[Jets]:
     """Returns the outputs of a program with their derivatives along one or two tangents.
 
-    A tangent has an array for each input. It is to be called within `precision`. Raises
-    `DoubtError` for an operation that has no translation or cannot be decided.
+    A tangent has an array for each input; a third one is a motion of the second order, along both
+    of the others. It is to be called within `precision`. Raises `DoubtError` for an operation that
+    has no translation or cannot be decided.
     """
     inputs = [
-        Jets({0: lifted(x).value, **{1 << k: lifted(t[i]).value for k, t in enumerate(tangents)}})
+        Jets({0: lifted(x).value, **{key: lifted(t[i]).value for key, t in enumerate(tangents, 1)}})
         for i, x in enumerate(program.inputs)
     ]
     results: list[tuple[Any, ...]] = []
@@ -240,7 +242,10 @@ def replay(program: Program, tangents: Sequence[Sequence[NDArray[Any]]]) -> list
 def _as_recorded(found: Any, recorded: NDArray[Any]) -> bool:
     if isinstance(found, Truth):
         return bool(np.array_equal(found.may, recorded) and not (found.may & found.may_not).any())
-    return True  # integers are those that were recorded, or could not be decided
+    if isinstance(found, Jets):  # numbers that integers were made of
+        as_recorded = found - recorded
+        return all(one.is_zero() for one in as_recorded.value.flat)
+    return True  # indices are those that were recorded, or could not be decided
 
 
 def mistranslated(program: Program) -> Operation | None:

@@ -21,6 +21,7 @@ from adjudge.constants import (
     CANCELLATION_UNITS,
     COARSE_EPS,
     ENTRY_FLOOR,
+    EXACT_UNITS,
     ITERATION_PART,
     ITERATION_ROOM,
     NARROW_NEGLIGIBLE_UNITS,
@@ -82,6 +83,9 @@ class Tolerance:
     spread: float = 0.0
     """The absolute difference between two runs of one rule that is allowed beside rounding:
     `nondet_tol`, where runs were seen to differ within it."""
+    exact: bool = False
+    """Says whether the derivative is known to more digits than any dtype has, so that nothing has
+    to be allowed but the rounding of the automatic side."""
     automatic: bool = field(init=False)
     """Says whether the caller fixed neither of the two numbers."""
     inside: bool = field(init=False)
@@ -119,6 +123,7 @@ class Tolerance:
         automatic = usual is None and self.atol is None
         if usual is None:
             part = (self.eps / 2) ** (RTOL_EXPONENT if double else NARROW_RTOL_EXPONENT)
+            part = min(part, EXACT_UNITS * coarsest) if self.exact else part
             usual = max(part, ROUNDED_UNITS * self.rounded) if automatic else 0.0
         sharp = (self.eps / 2) ** RTOL_EXPONENT
         vars(self).update(

@@ -99,6 +99,7 @@ def _beside(problem: Problem, directions: Sequence[Array], names: Sequence[str])
     return replace(
         problem.with_leaves(space, copies, coordinates),
         primal_inputs=len(problem.x),
+        primal=problem.primal or problem,
         cotangent=None,
         attached=(),
         widened=None,

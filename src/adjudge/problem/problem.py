@@ -95,6 +95,8 @@ class Problem:
     primal_inputs: int = 0
     """The number of leaves of X that belong to the original function, where X has more; else 0."""
 
+    primal: Problem | None = None
+    """The problem of f itself, where this is the problem of one of its derivatives."""
     cotangent: Vector | None = None
     """The cotangent of a vjp as a vector over all outputs of f, which is zero where they are
     detached."""

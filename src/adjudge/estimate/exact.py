@@ -1,0 +1,222 @@
+"""The reference that needs no other function: f itself, replayed in ball arithmetic.
+
+What comes out is an enclosure of the derivative of the real function that the traced program
+denotes, with its constants as the floating-point numbers that they are and without its roundings
+(Tucker 2011; Johansson 2017). No step and no tolerance takes part. Nothing is said of what the
+program approximates: a polynomial that stands for erf is judged as a polynomial.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adjudge.constants import (
+    EXACT_BITS,
+    EXACT_WORK,
+    KINK_SHRINKING,
+    MOST_EXACT_BITS,
+    TRANSLATION_BITS,
+)
+from adjudge.engine import Operation, Program
+from adjudge.errors import InputError, NotSupportedError
+from adjudge.estimate.balls import flint, zeros
+from adjudge.estimate.reference import Direction, Link, Reference
+from adjudge.estimate.replay import DoubtError, mistranslated, precision, replay
+from adjudge.estimate.stencils import Estimate
+from adjudge.findings import Method, Scheme
+from adjudge.floats import Vector
+
+Balls: TypeAlias = NDArray[Any]
+"""Real coordinates as balls."""
+
+
+@dataclass(frozen=True)
+class Exact(Reference):
+    """Replays the function in balls, with more and more digits until its derivative is known."""
+
+    work: int = EXACT_WORK
+    """How many operations on numbers one replay may take."""
+
+    @property
+    def name(self) -> str:
+        """The words for it in a report."""
+        return "exact replay"
+
+    @property
+    def second_order(self) -> bool:
+        """There are second derivatives."""
+        return True
+
+    def require(self, link: Link, x: Vector) -> None:
+        """Raises `NotSupportedError` where the function cannot be replayed: an operation has no
+        translation, or is not what was recorded, or there is too much to do.
+        """
+        program = link.program(x)
+        for operation in program.opaque:
+            raise NotSupportedError(
+                f"exact replay of {_where(operation)}: {operation.why}",
+                "leave out reference=, or write the step with operations that are known",
+            )
+        work = work_of(program)
+        if work > self.work:
+            raise NotSupportedError(
+                f"exact replay of {work:,} operations on numbers, more than {self.work:,}",
+                "check the function on smaller arrays, or leave out reference=",
+            )
+        with precision(TRANSLATION_BITS):
+            other = mistranslated(program)
+        if other is not None:
+            raise NotSupportedError(
+                f"exact replay of {_where(other)}: what it computed is not {other.name!r} of its "
+                "operands to their rounding",
+                "leave out reference=; another formula of this step may keep more digits",
+            )
+
+    def values(self, link: Link, x: Vector) -> Vector | None:
+        program = link.program(x)
+        try:
+            with precision(EXACT_BITS):
+                return _floats(_replayed(program, [])(0))[0]
+        except DoubtError:
+            return None
+
+    def along(self, link: Link, x: Vector, v: Direction) -> Estimate:
+        program, tangents = link.program(x), [link.inputs(v.vector)]
+        return self._refined(lambda: _replayed(program, tangents)(1), program)
+
+    def tangent_along(self, link: Link, x: Vector, t: Vector, v: Direction) -> Estimate:
+        n, program = x.size, link.program(x)
+        tangents = [link.inputs(one) for one in (t, v.vector[:n], v.vector[n:])]
+
+        def found() -> Balls:
+            part = _replayed(program, tangents)
+            return np.concatenate([part(3), part(2)])
+
+        return self._refined(found, program)
+
+    def gradient_along(self, link: Link, x: Vector, w: Vector, v: Direction) -> Estimate:
+        n, program = x.size, link.program(x)
+        a, b = link.inputs(v.vector[:n]), v.vector[n:]
+
+        def found() -> Balls:
+            rows = []
+            for unit in np.eye(n):
+                part = _replayed(program, [link.inputs(unit), a])
+                rows.append(sum(_weighed(w, part(3)) + _weighed(b, part(1)), flint().arb(0)))
+            return np.concatenate([_objects(rows), _replayed(program, [a])(1)])
+
+        return self._refined(found, program)
+
+    def _refined(self, found: Callable[[], Balls], program: Program) -> Estimate:
+        """Returns the estimate with as many digits as show it."""
+        bits, before, stuck = EXACT_BITS, None, None
+        while True:
+            with precision(bits):
+                try:
+                    balls = found()
+                except DoubtError as error:
+                    if bits < MOST_EXACT_BITS:
+                        bits *= 4
+                        continue
+                    return _unknown(program, error)
+                value, radius = _floats(balls)
+            wide = ~(radius <= 2.0**-52 * np.abs(value)) & np.isfinite(value)
+            if before is not None:
+                stuck = wide & (radius > KINK_SHRINKING * before)
+                wide &= ~stuck
+            if not wide.any() or bits >= MOST_EXACT_BITS:
+                break
+            before, bits = radius, 4 * bits
+        bar = np.where(np.isnan(value), np.nan, radius)
+        half_gap = None
+        if stuck is not None and stuck.any():  # the hull of two branches
+            half_gap = np.where(stuck, radius, 0.0)
+            bar = np.where(stuck, 2.0**-52 * (np.abs(value) + radius), bar)
+        method = _method(program, bits)
+        return Estimate(value, bar, (value != 0) | (radius > 0), method, half_gap)
+
+
+def require_flint() -> None:
+    """Raises `InputError` where python-flint is not installed."""
+    if importlib.util.find_spec("flint") is None:
+        raise InputError(
+            'reference="exact" needs python-flint, which is not installed',
+            "pip install 'adjudge[exact]'",
+        )
+
+
+def work_of(program: Program) -> int:
+    """Returns how many operations on numbers a replay of the program takes, roughly."""
+    work = 0
+    for one in program.operations:
+        sizes = [result.size for result in one.recorded]
+        depth = 1
+        if one.name in ("matmul", "solve", "solve_triangular", "inv", "det", "slogdet", "cholesky"):
+            depth = program.value(one.operands[0]).shape[-1]
+        elif one.name in ("lu", "qr", "eigh", "fft"):
+            depth = max(one.recorded[0].shape, default=1)
+        work += depth * max(sum(sizes), *(program.value(o).size for o in one.operands))
+    return work
+
+
+def _where(operation: Operation) -> str:
+    step = operation.step or operation.name
+    return f"{step} ({operation.place})" if operation.place.file else step
+
+
+def _method(program: Program, bits: int) -> Method:
+    count = len(program.operations)
+    words = f"exact replay of {count} operation{'s' * (count != 1)}, {bits} bits"
+    return Method(Scheme.REFERENCE, reference=words)
+
+
+def _unknown(program: Program, error: DoubtError) -> Estimate:
+    size = sum(program.value(one).size for one in program.outputs)
+    doubt = error.doubt
+    words = f"exact replay: {doubt.why}, in {_where(doubt.operation)}"
+    nothing = np.full(size, np.nan)
+    return Estimate(
+        nothing, nothing, np.ones(size, bool), Method(Scheme.REFERENCE, reference=words)
+    )
+
+
+def _objects(entries: Sequence[Any]) -> Balls:
+    array = np.empty(len(entries), object)
+    array[:] = entries
+    return array
+
+
+def _weighed(w: Vector, balls: Balls) -> list[Any]:
+    return [one * float(weight) for weight, one in zip(w, balls, strict=True) if weight]
+
+
+def _replayed(program: Program, tangents: Sequence[Sequence[Any]]) -> Callable[[int], Balls]:
+    """Replays a program, and returns what gives a part of its outputs as real coordinates."""
+    outputs = replay(program, tangents)
+
+    def part(key: int) -> Balls:
+        found: list[Any] = []
+        for jets, recorded in zip(outputs, map(program.value, program.outputs), strict=True):
+            complex_ = recorded.dtype.kind == "c"
+            for one in jets.parts.get(key, zeros(jets.shape)).flat:
+                found += [one.real, one.imag] if complex_ else [one.real]
+        return _objects(found)
+
+    return part
+
+
+def _floats(balls: Balls) -> tuple[Vector, Vector]:
+    """Returns the midpoints as floats, and how far off these may be."""
+    value = np.array([float(one.mid()) if one.is_finite() else np.nan for one in balls])
+    arb = flint().arb
+    radius = [
+        float((one - arb(middle)).abs_upper()) * (1 + 2.0**-50) if np.isfinite(middle) else np.inf
+        for one, middle in zip(balls, value.tolist(), strict=True)
+    ]
+    return value, np.array(radius)

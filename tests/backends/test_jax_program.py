@@ -1,0 +1,163 @@
+"""What JAX computes in the vocabulary that engines share, and checks by exact replay."""
+
+import numpy as np
+import pytest
+
+jax = pytest.importorskip("jax")
+pytest.importorskip("flint")
+
+import jax.numpy as jnp  # noqa: E402
+from jax import lax  # noqa: E402
+
+import adjudge  # noqa: E402
+from adjudge import Verdict  # noqa: E402
+from adjudge.engine import OPAQUE, OPERATIONS, backend_named  # noqa: E402
+from adjudge.estimate.replay import mistranslated, precision, replay  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def _double():
+    with backend_named("jax").environment.widening():
+        yield
+
+
+RNG = np.random.default_rng(0)
+LINE, SQUARE = RNG.normal(size=4), RNG.normal(size=(3, 3))
+COMPLEX = SQUARE + 1j * RNG.normal(size=(3, 3))
+IMAGES, KERNEL = RNG.normal(size=(2, 5, 4, 4)), RNG.normal(size=(2, 3, 2, 4))
+
+
+def convolution(x, kernel):
+    return lax.conv_general_dilated(
+        x,
+        kernel,
+        (2, 1),
+        ((1, 0), (1, 1)),
+        lhs_dilation=(1, 2),
+        feature_group_count=2,
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+    )
+
+
+CASES = {
+    "gelu": (jax.nn.gelu, LINE),
+    "log_softmax": (jax.nn.log_softmax, LINE),
+    "custom rule": (jax.nn.relu6, LINE),
+    "log_ndtr": (jax.scipy.special.log_ndtr, np.array([-45.0, 0.3, 40.0])),
+    "solve": (jnp.linalg.solve, SQUARE, LINE[:3]),
+    "slogdet": (lambda a: jnp.linalg.slogdet(a)[1], COMPLEX),
+    "cholesky": (lambda a: jnp.linalg.cholesky(a @ a.T + jnp.eye(3)), SQUARE),
+    "qr": (jnp.linalg.qr, SQUARE),
+    "eigh": (jnp.linalg.eigh, SQUARE + SQUARE.T),
+    "triangle": (
+        lambda a: lax.linalg.triangular_solve(a, a + 1, lower=True, transpose_a=True),
+        SQUARE,
+    ),
+    "sort": (jnp.sort, LINE),
+    "top_k": (lambda x: lax.top_k(x, 2)[0], LINE),
+    "median": (jnp.median, LINE),
+    "index": (lambda x: x[jnp.argmax(x)], LINE),
+    "add at": (lambda x: x.at[jnp.array([0, 0, 9])].add(x[:3] * 2), LINE),
+    "set at": (lambda x: x.at[1].set(x[0] ** 2), LINE),
+    "missing": (lambda x: jnp.take(x, jnp.array([1, 7]), mode="fill", fill_value=3.0), LINE),
+    "rfft": (jnp.fft.rfft, LINE),
+    "irfft2": (jnp.fft.irfft2, COMPLEX),
+    "fft2": (jnp.fft.fft2, COMPLEX),
+    "pool": (lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (2,), (1,), "SAME"), LINE),
+    "convolution": (convolution, IMAGES, KERNEL),
+    "back": (lambda x: lax.cumsum(x, reverse=True), LINE),
+    "einsum": (lambda a, b: jnp.einsum("ijk,ikl->il", a[None], b[None]), SQUARE, SQUARE),
+    "scan": (lambda x: lax.scan(lambda c, t: (c * jnp.sin(t) + t, c), 1.0, x), LINE),
+    "while": (
+        lambda x: lax.while_loop(
+            lambda c: c[1] < 3.0, lambda c: (jnp.sin(c[0]), c[1] + abs(c[0]).sum()), (x, 0.0)
+        )[0],
+        LINE,
+    ),
+    "mask": (lambda x: (x > 0).astype(float) * x + jnp.where(x > 1, x, 0.5), LINE),
+    "modulus": (lambda z: jnp.abs(z) + jnp.angle(z), COMPLEX),
+    "expm": (jax.scipy.linalg.expm, SQUARE),
+}
+
+
+def translated(f, arrays):
+    backend = backend_named("jax")
+    return backend.program(lambda leaves: tuple(jax.tree.leaves(f(*leaves))), arrays)
+
+
+def number(ball):
+    return complex(ball.mid())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_replay_has_the_values_and_the_derivative_of_jax(name):
+    f, *given = CASES[name]
+    arrays = tuple(map(jnp.asarray, given))
+    moves = [
+        jnp.asarray(np.random.default_rng(k).normal(size=a.shape), a.dtype)
+        for k, a in enumerate(arrays)
+    ]
+    program = translated(f, arrays)
+    y, rates = jax.jvp(lambda *x: jax.tree.leaves(f(*x)), arrays, tuple(moves))
+    assert not program.opaque
+    assert {one.name for one in program.operations} <= set(OPERATIONS)
+    with precision(64):
+        assert mistranslated(program) is None
+    with precision(128):
+        outputs = replay(program, [[np.asarray(one) for one in moves]])
+    for jets, value, rate in zip(outputs, y, rates, strict=True):
+        found = np.array([number(one) for one in jets.value.flat]).reshape(jets.shape)
+        assert np.allclose(found, value, rtol=1e-9)
+        if 1 in jets.parts:
+            along = np.array([number(one) for one in jets.parts[1].flat]).reshape(jets.shape)
+            assert np.allclose(along, rate, rtol=1e-9, atol=1e-11)
+
+
+def test_what_has_no_translation_is_opaque_and_has_its_line():
+    program = translated(lambda x: jnp.nextafter(x, 0.0) * 2, (jnp.ones(2),))
+    (step,) = program.opaque
+    assert (step.name, step.step) == (OPAQUE, "nextafter")
+    assert step.place.file == __file__
+
+
+def rule(error):
+    """`sin(x) exp(x)` with a jvp that is off by this part."""
+
+    @jax.custom_jvp
+    def f(x):
+        return jnp.sin(x) * jnp.exp(x)
+
+    @f.defjvp
+    def jvp(primals, tangents):
+        (x,), (v,) = primals, tangents
+        return f(x), v * (jnp.cos(x) + jnp.sin(x)) * jnp.exp(x) * (1 + error)
+
+    return f
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_an_error_in_the_twelfth_digit_shows(seed):
+    x = jnp.asarray(np.random.default_rng(seed).normal(size=3))
+    exact = {"reference": "exact", "seed": seed}
+    assert adjudge.examine(rule(0.0), x, **exact).verdict is Verdict.PASS
+    assert adjudge.examine(rule(1e-12), x, **exact).verdict is Verdict.FAIL
+
+
+def test_the_second_order_is_replayed_too():
+    x = jnp.asarray(LINE)
+    report = adjudge.examine(jax.nn.gelu, x, reference="exact", order=2, compile=False)
+    assert report.verdict is Verdict.PASS
+    assert set(report.modes) == {"R", "F", "RR", "FR", "RF", "FF"}
+
+
+def test_a_kink_is_told_and_a_wrong_slope_beside_it_too():
+    x = jnp.array([0.0, 1.0])
+    assert adjudge.examine(jax.nn.relu, x, reference="exact").verdict is Verdict.PASS
+    twice = lambda x: jnp.where(x > 0, x, 0.0) + jnp.where(x > 0, 1.0, 0.0)  # noqa: E731
+    assert adjudge.examine(twice, x, reference="exact").verdict is Verdict.INCONCLUSIVE
+
+
+def test_an_opaque_step_makes_the_mode_unsupported_with_its_name():
+    report = adjudge.examine(lambda x: jnp.nextafter(x, 0.0), jnp.ones(2), reference="exact")
+    assert report.verdict is not Verdict.PASS
+    assert "nextafter" in str(report)
