@@ -3,6 +3,7 @@
     python benchmarks/blame.py                    # PyTorch, every rule with every mistake
     python benchmarks/blame.py --engines jax      # 20 minutes: JAX compiles each operation
     python benchmarks/blame.py --cost             # what recording and blaming cost
+    python benchmarks/blame.py --spotcheck        # what a spot check costs, and finds
     python benchmarks/blame.py --mistakes "sign,second order" --match lstm
 
 A planted rule counts as named where it is at fault by its line, and no other rule is. Work is
@@ -12,6 +13,7 @@ counted in calls of the program; of the check it is evaluations, vjps and jvps.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import statistics
 import time
@@ -141,6 +143,53 @@ def cost() -> None:
     print(table([*heads, "blame with its check (s)", "blame (checks)"], rows))
 
 
+# ---------------------------------------------------------------- a program that is running
+
+
+def training(rules: Any, steps: int) -> None:
+    """Trains a perceptron of 100,000 numbers, whose rows are normalized by a rule."""
+    torch = importlib.import_module("torch")
+    torch.manual_seed(0)
+    weights = [torch.randn(*shape) / 16 for shape in ((256, 256), (256, 128), (128, 10))]
+    for one in weights:
+        one.requires_grad_()
+    optimizer = torch.optim.SGD(weights, 0.01)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        x = torch.randn(256, 256)
+        for one in weights:
+            x = rules.silu(rules.normalize(x @ one))
+        x.square().mean().backward()
+        optimizer.step()
+
+
+def spotchecks(steps: int = 4000) -> None:
+    """Prints the processor time that a spot check took beside its own account of it."""
+    torch = importlib.import_module("torch")
+    torch.set_num_threads(1)
+    rules, rows = programs.rules("torch"), []
+    training(rules, 50)
+
+    def spent(share: float) -> tuple[float, Any]:
+        watch: Any = adjudge.spotcheck(share=share, seed=0) if share else contextlib.nullcontext()
+        start = time.process_time()
+        with watch:
+            training(rules, steps)
+        return time.process_time() - start, watch
+
+    for share in (0.01, 0.05, 0.2):
+        plain, (watched, watch) = spent(0)[0], spent(share)
+        plain = (plain + spent(0)[0]) / 2  # before and after, since the machine is shared
+        report = watch.report
+        calls, judged = (sum(getattr(r, n) for r in report.rules) for n in ("calls", "judged"))
+        rows.append(
+            [f"{share:.0%}", f"{plain:.1f}", f"{watched / plain - 1:.1%}",
+             f"{report.spent / report.seconds:.1%}", calls, judged, len(report.at_fault)]
+        )  # fmt: skip
+    heads = ["share", "without (s)", "more processor time", "by its own account", "calls"]
+    print(table([*heads, "judged", "rules accused"], rows))
+
+
 def main() -> None:
     """Runs what was asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -149,10 +198,14 @@ def main() -> None:
     parser.add_argument("--match", default="")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--cost", action="store_true")
+    parser.add_argument("--spotcheck", action="store_true")
     chosen = parser.parse_args()
     print(header("Blame", ["torch", "jax", "numpy"]))
     if chosen.cost:
         cost()
+        return
+    if chosen.spotcheck:
+        spotchecks()
         return
     engines = chosen.engines.split(",")
     if "jax" in engines:

@@ -31,11 +31,13 @@ from adjudge.engine import (
     Refusals,
     Setting,
     Trace,
+    Watcher,
     restored,
 )
 from adjudge_jax.recording import compilations, equations_of, recording
 from adjudge_jax.tracing import trace
 from adjudge_jax.translation import program
+from adjudge_jax.watching import watching
 
 CONFIG: Any = jax.config
 """JAX's settings, whose attributes are made at run time."""
@@ -408,6 +410,9 @@ class JaxBackend(AutodiffBackend):
         except jax.errors.JAXTypeError as error:  # the function needs numbers
             said = str(error).partition("\n")[0]
             raise self.lacks("translating what this function does (program)", said) from error
+
+    def watching(self, watcher: Watcher) -> AbstractContextManager[None]:
+        return watching(watcher)
 
     def vmap(self, function: Callable[[MaybeArrays], MaybeArrays]) -> Callable[..., MaybeArrays]:
         mapped: Callable[..., MaybeArrays] = jax.vmap(lambda *arrays: function(arrays))

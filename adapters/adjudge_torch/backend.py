@@ -27,6 +27,7 @@ from adjudge.engine import (
     RecordingEnds,
     Refusals,
     Trace,
+    Watcher,
     replaced,
 )
 from adjudge.errors import NotSupportedError
@@ -37,6 +38,7 @@ from adjudge_torch.environment import TorchEnvironment
 from adjudge_torch.module import buffers_of, function_class, functional_of
 from adjudge_torch.program import program
 from adjudge_torch.tracing import trace
+from adjudge_torch.watching import watching
 
 NESTED = "Nested forward mode AD"
 
@@ -206,6 +208,9 @@ class TorchBackend(_Torch):
 
     def program(self, f: FlatFunction, x: Arrays) -> Program:
         return program(f, tuple(map(_recording, x)), self.arrays)
+
+    def watching(self, watcher: Watcher) -> AbstractContextManager[None]:
+        return watching(watcher, self.environment)
 
     def recording_ends(self, y: Arrays, x: Arrays) -> RecordingEnds | None:
         return captured.recording_ends(y, x)

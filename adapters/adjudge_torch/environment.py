@@ -32,7 +32,7 @@ _EXACT = (torch.float64, torch.complex128)
 _AS_EXACT_AS_THE_DTYPE = Precision()
 
 
-def _default_device() -> torch.device | None:
+def default_device() -> torch.device | None:
     """Returns the default device that was set, if any. `torch.get_default_device` says "cpu" of
     none as well, and to set that would leave a mode behind through which every function goes.
     """
@@ -78,7 +78,7 @@ _AUTOCAST = (
 
 _DEFAULTS = (
     Setting(torch.get_default_dtype, torch.set_default_dtype),
-    Setting(_default_device, torch.set_default_device),
+    Setting(default_device, torch.set_default_device),
     Setting(torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
     Setting(torch.get_num_threads, torch.set_num_threads),
     Setting(torch.is_anomaly_enabled, _set_anomaly_mode),

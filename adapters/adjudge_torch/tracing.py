@@ -15,14 +15,10 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import optree
 import torch
-from torch.nn.modules.module import (
-    register_module_forward_hook,
-    register_module_forward_pre_hook,
-)
 from torch.overrides import TorchFunctionMode, resolve_name
 
 from adjudge.engine import (
@@ -38,8 +34,15 @@ from adjudge.engine import (
     Trace,
     place_of,
 )
+from adjudge_torch.environment import default_device
 
 ENGINE = str(Path(torch.__file__).parent)
+
+CALLS_MODULES = inspect.getfile(torch.nn.Module)
+"""The file of the function that calls a module, and holds it as `self` meanwhile."""
+
+Names: TypeAlias = dict[torch.nn.Module, dict[int, str]]
+"""For each module, the paths of the modules in it by their `id`."""
 
 HERE = str(Path(__file__).parent)
 
@@ -55,8 +58,7 @@ def trace(f: FlatFunction, x: Arrays, environment: Environment) -> Trace:
     """Contract: see `AutodiffBackend.trace`. The leaves of `x` are marked for differentiation."""
     recorder = _Recorder(x, environment)
     with ExitStack() as stack:
-        stack.enter_context(_applications_seen_by(recorder))
-        stack.enter_context(_modules_seen_by(recorder))
+        stack.enter_context(applications_through(recorder.application))
         stack.enter_context(recorder)
         y = f(x)
     outputs = tuple(map(recorder.operand, y))
@@ -102,15 +104,12 @@ class _Recorder(TorchFunctionMode):
     def __init__(self, x: Arrays, environment: Environment) -> None:
         """The tensors `x` are the inputs of the program."""
         super().__init__()
-        self.inputs = tuple(map(_copied, x))
+        self.inputs = tuple(map(copied, x))
         self.steps: list[Step] = []
         self.edges: list[tuple[Any, ...]] = []
         """For each step, where the gradients of its results come by."""
-        self.modules: list[str] = []
-        """The paths of the modules that are running, the outermost first."""
-        self.names: dict[int, str] = {}
-        """The paths of the modules within the outermost one, by their `id`."""
         self._environment = environment
+        self._names: Names = {}
         self._known: dict[int, tuple[torch.Tensor, Ref, int]] = {}
         """By its `id`, each tensor that depends on the inputs, what stands for it, and the version
         of its memory at that time."""
@@ -128,13 +127,14 @@ class _Recorder(TorchFunctionMode):
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Records a call of PyTorch. Inside of it this mode is off."""
-        name = None if self._inside else _name_of(func)
+        name = None if self._inside else name_of(func)
         if name is None:
             return func(*args, **(kwargs or {}))
-        about: dict[str, Any] = {"name": name}
-        if getattr(func, "namespace", "aten") != "aten":
-            about |= {"custom": True, "rule": f"the backward pass of {name}"}
-        return self.call(func, func, tuple(args), dict(kwargs or {}), about)
+        return self.call(func, func, tuple(args), dict(kwargs or {}), about_call(func, name))
+
+    def application(self, function: Callable[..., Any], cls: Any, args: tuple[Any, ...]) -> Any:
+        """Records a call of an `autograd.Function`."""
+        return self.call(function, cls.apply, args, {}, rule_of(cls))
 
     def call(
         self,
@@ -150,60 +150,29 @@ class _Recorder(TorchFunctionMode):
         `again` is the same function, as it is called in a replay.
         """
         here = not self._inside and self._thread == threading.get_ident()
-        if not here or _transformed():
+        if not here or transformed():
             return function(*args, **kwargs)
-        call_tree: Any = (args, kwargs)
-        leaves, spec = optree.tree_flatten(call_tree, none_is_leaf=True)
-        places = [k for k, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
-        if not any(id(leaves[k]) in self._known or leaves[k].requires_grad for k in places):
+        seen = CallSeen(again, args, kwargs)
+        if not any(id(one) in self._known or one.requires_grad for one in seen.tensors):
             return function(*args, **kwargs)
         self._inside = True  # what runs from here on is part of this step
         try:
-            return self._step(
-                partial(function, *args, **kwargs), again, leaves, spec, places, about
-            )
+            return self._step(partial(function, *args, **kwargs), seen, about)
         finally:
             self._inside = False
 
-    def _step(
-        self,
-        run: Callable[[], Any],
-        again: Callable[..., Any],
-        leaves: Sequence[Any],
-        spec: Any,
-        places: Sequence[int],
-        about: dict[str, Any],
-    ) -> Any:
-        tensors = [leaves[k] for k in places]
-        operands = [self.operand(one) for one in tensors]
-        marked = _marked(operands, tensors)
-        versions = [one._version for one in tensors]
-        random = self._environment.random_state()
-        returned = run()
-        drew = self._environment.random_state() != random
-        written = [k for k, one in enumerate(tensors) if one._version != versions[k]]
-        results = _tensors_in(returned)
-        if not results and not written and about["name"].rpartition(".")[2] not in LEAVES_ARRAYS:
-            return returned  # a shape, a dtype
-        call = _Call(again, leaves, spec, places, written)
-        kept = [*results, *(tensors[k] for k in written)]
-        self.edges.append(tuple(map(_edge, kept)))
-        self.steps.append(
-            Step(
-                run=_replaying(call, self._environment, random) if drew else call,
-                operands=tuple(operands),
-                results=tuple(map(_copied, kept)),
-                static=_static(spec, leaves),
-                place=place_of(stack(sys._getframe()), ENGINE),
-                module=self.modules[-1] if self.modules else "",
-                marked=marked,
-                **about,
-            )
-        )
-        for k, one in enumerate(kept):
+    def _step(self, run: Callable[[], Any], seen: CallSeen, about: dict[str, Any]) -> Any:
+        operands = tuple(map(self.operand, seen.tensors))
+        returned, step = seen.made(run, operands, about, self._environment, self._names)
+        if step is None:
+            return returned
+        self.edges.append(tuple(map(_edge, seen.kept)))
+        self.steps.append(step)
+        results = len(seen.kept) - len(seen.written)
+        for k, one in enumerate(seen.kept):
             ref = Ref(len(self.steps) - 1, k)
             self._know(one, ref)
-            if k >= len(results):
+            if k >= results:
                 write = _Write(ref, one.detach(), one._version)
                 self._writes.setdefault(_memory(one), []).append(write)
         return returned
@@ -233,7 +202,7 @@ class _Recorder(TorchFunctionMode):
         """Returns a copy of a tensor, which may be written into later; one for all its uses."""
         kept = self._constants.get(id(tensor))
         if kept is None or kept[1] != tensor._version:
-            kept = self._constants[id(tensor)] = tensor, tensor._version, _copied(tensor)
+            kept = self._constants[id(tensor)] = tensor, tensor._version, copied(tensor)
         return kept[2]
 
     def _know(self, tensor: torch.Tensor, ref: Ref) -> None:
@@ -244,7 +213,7 @@ class _Recorder(TorchFunctionMode):
         reason = "was computed before, or by what cannot be recorded (a transform)"
         name = str(tensor.grad_fn.name()) if tensor.grad_fn is not None else ""
         self.edges.append((_edge(tensor),))
-        self.steps.append(Step(name, _nothing, (), (_copied(tensor),), opaque=reason))
+        self.steps.append(Step(name, _nothing, (), (copied(tensor),), opaque=reason))
         self._know(tensor, Ref(len(self.steps) - 1, 0))
 
     def _overlaid(self, tensor: torch.Tensor, before: Ref, write: _Write) -> Ref:
@@ -266,10 +235,65 @@ class _Recorder(TorchFunctionMode):
             return (torch.where(entry >= 0, written, operands[0]),)
 
         static = {"view": old, "written": new}
-        operands, result = (before, write.ref), (_copied(tensor),)
+        operands, result = (before, write.ref), (copied(tensor),)
         self.edges.append((_edge(tensor),))
         self.steps.append(Step("written through a view", run, operands, result, static))
         return Ref(len(self.steps) - 1, 0)
+
+
+class CallSeen:
+    """A call that is seen while it is made."""
+
+    def __init__(
+        self, again: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> None:
+        """`again` is what is called with the arguments, as it is called in a replay."""
+        call_tree: Any = (args, kwargs)
+        self.again = again
+        self.leaves, self.spec = optree.tree_flatten(call_tree, none_is_leaf=True)
+        self.places = [k for k, one in enumerate(self.leaves) if isinstance(one, torch.Tensor)]
+        self.tensors = [self.leaves[k] for k in self.places]
+        self.kept: list[torch.Tensor] = []
+        """The results, and after them the tensors that were written into."""
+        self.written: list[int] = []
+        """Into which of its tensors the call wrote."""
+
+    def made(
+        self,
+        run: Callable[[], Any],
+        operands: tuple[Operand, ...],
+        about: dict[str, Any],
+        environment: Environment,
+        names: Names,
+    ) -> tuple[Any, Step | None]:
+        """Makes the call, and returns what it returns, and the step that it is; `None` in place of
+        this where it had nothing to do with the values of tensors.
+
+        `operands` stand for the tensors as they are before the call.
+        """
+        marked = _marked(operands, self.tensors)
+        versions = [one._version for one in self.tensors]
+        random = environment.random_state()
+        returned = run()
+        drew = environment.random_state() != random
+        self.written = [k for k, one in enumerate(self.tensors) if one._version != versions[k]]
+        results = _tensors_in(returned)
+        leaves_arrays = about["name"].rpartition(".")[2] in LEAVES_ARRAYS
+        if not results and not self.written and not leaves_arrays:
+            return returned, None  # a shape, a dtype
+        self.kept = [*results, *(self.tensors[k] for k in self.written)]
+        call = _Call(self.again, self.leaves, self.spec, self.places, self.written)
+        frame = sys._getframe()
+        return returned, Step(
+            run=_replaying(call, environment, random) if drew else call,
+            operands=operands,
+            results=tuple(map(copied, self.kept)),
+            static=_static(self.spec, self.leaves),
+            place=place_of(stack(frame), ENGINE),
+            module=_module_running(frame, names),
+            marked=marked,
+            **about,
+        )
 
 
 class _Call:
@@ -294,6 +318,7 @@ class _Call:
             for device in devices
             if torch.is_autocast_enabled(device)
         ]
+        self.device = default_device()
         self.rest = [None if isinstance(one, torch.Tensor) else one for one in leaves]
 
     def __call__(self, operands: Arrays) -> Arrays:
@@ -304,6 +329,8 @@ class _Call:
         with ExitStack() as settings:
             for device, dtype in self.autocast:
                 settings.enter_context(torch.autocast(device, dtype, cache_enabled=False))
+            if self.device is not None:  # it belongs to the thread
+                settings.enter_context(self.device)
             if not self.recorded:
                 settings.enter_context(torch.no_grad())
             returned = self.function(*args, **kwargs)
@@ -336,7 +363,8 @@ def _tensors_in(returned: Any) -> list[torch.Tensor]:
     return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
 
-def _copied(tensor: torch.Tensor) -> torch.Tensor:
+def copied(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns a copy without history."""
     return tensor.detach().clone()
 
 
@@ -366,18 +394,43 @@ def _geometry(tensor: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...], i
     return tuple(tensor.shape), tuple(tensor.stride()), int(tensor.storage_offset())
 
 
-def _transformed() -> bool:
+def transformed() -> bool:
     """Returns whether a transform of `torch.func` is running, whose tensors stand for others."""
     return bool(torch._C._are_functorch_transforms_active())  # as Function.apply asks
 
 
+def about_call(func: Any, name: str) -> dict[str, Any]:
+    """Returns what a step says of a function that PyTorch calls by this name."""
+    if getattr(func, "namespace", "aten") == "aten":
+        return {"name": name}
+    return {"name": name, "custom": True, "rule": f"the backward pass of {name}"}
+
+
 @cache
-def _name_of(function: Any) -> str | None:
+def name_of(function: Any) -> str | None:
     """Returns the name of what PyTorch calls: `torch.Tensor.add`; `None` where it has none."""
     if getattr(function, "namespace", None) is not None:
         return str(function)
     name: str | None = resolve_name(function)
     return name and name.removesuffix(".__get__")
+
+
+def _module_running(frame: Any, names: Names) -> str:
+    """Returns the path of the innermost module that is running within the outermost one, or the
+    name of its class; nothing where no module is. What is found is added to `names`.
+    """
+    modules: list[torch.nn.Module] = []
+    while frame is not None:
+        if frame.f_code.co_filename == CALLS_MODULES:
+            held = frame.f_locals.get("self")
+            modules += [held] if isinstance(held, torch.nn.Module) else []
+        frame = frame.f_back
+    if not modules:
+        return ""
+    inner, outer = modules[0], modules[-1]
+    if outer not in names:
+        names[outer] = {id(one): name for name, one in outer.named_modules()}
+    return names[outer].get(id(inner)) or type(inner).__name__
 
 
 def stack(frame: Any) -> Iterator[tuple[str, int]]:
@@ -392,11 +445,13 @@ def stack(frame: Any) -> Iterator[tuple[str, int]]:
 
 
 @contextmanager
-def _applications_seen_by(recorder: _Recorder) -> Iterator[None]:
-    """Returns a context in which a call of an `autograd.Function` is one step."""
+def applications_through(handle: Callable[..., Any]) -> Iterator[None]:
+    """Returns a context in which a call of an `autograd.Function` goes through `handle`, with what
+    makes the call, its class and the arguments.
+    """
 
     def apply(cls: Any, *args: Any) -> Any:
-        return recorder.call(super(APPLIED, cls).apply, cls.apply, args, {}, _rule_of(cls))
+        return handle(super(APPLIED, cls).apply, cls, args)
 
     before = vars(APPLIED).get("apply")
     APPLIED.apply = classmethod(apply)
@@ -409,7 +464,7 @@ def _applications_seen_by(recorder: _Recorder) -> Iterator[None]:
             APPLIED.apply = before
 
 
-def _rule_of(cls: Any) -> dict[str, Any]:
+def rule_of(cls: Any) -> dict[str, Any]:
     """Returns the name of a custom function, and where its derivative is defined."""
     backward = cls.backward if cls.backward is not torch.autograd.Function.backward else cls.vjp
     code = getattr(inspect.unwrap(backward), "__code__", None)
@@ -419,26 +474,3 @@ def _rule_of(cls: Any) -> dict[str, Any]:
         "rule": f"{cls.__name__}.{backward.__name__}",
         "rule_place": Place(code.co_filename, code.co_firstlineno) if code else UNKNOWN,
     }
-
-
-@contextmanager
-def _modules_seen_by(recorder: _Recorder) -> Iterator[None]:
-    """Returns a context in which the recorder knows which module is running."""
-
-    def enter(module: torch.nn.Module, args: Any) -> None:
-        if not recorder.modules:
-            recorder.names = {id(one): name for name, one in module.named_modules()}
-        recorder.modules.append(recorder.names.get(id(module)) or type(module).__name__)
-
-    def leave(module: torch.nn.Module, args: Any, output: Any) -> None:
-        recorder.modules.pop()
-
-    handles = [
-        register_module_forward_pre_hook(enter),
-        register_module_forward_hook(leave, always_call=True),
-    ]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from adjudge import cross
     from adjudge.cross import CrosscheckError, CrossReport, Divergence, crosstable
     from adjudge.suites import Result, RunReport, run
-    from adjudge.trace import BlameReport, blame
+    from adjudge.trace import BlameReport, SpotcheckReport, blame, spotcheck
 
     # Imported by name, mypy takes it first for the module `adjudge.cross.crosscheck`.
     crosscheck = cross.crosscheck
@@ -48,6 +48,7 @@ __all__ = [
     "Result",
     "RunReport",
     "SpecialPoint",
+    "SpotcheckReport",
     "Status",
     "UnstableOutputError",
     "Verdict",
@@ -62,12 +63,13 @@ __all__ = [
     "reproduction",
     "run",
     "special_points",
+    "spotcheck",
 ]
 
 _IMPORTED_LATE = {
     "adjudge.cross": ("CrossReport", "CrosscheckError", "Divergence", "crosscheck", "crosstable"),
     "adjudge.suites": ("Result", "RunReport", "run"),
-    "adjudge.trace": ("BlameReport", "blame"),
+    "adjudge.trace": ("BlameReport", "SpotcheckReport", "blame", "spotcheck"),
 }
 """Names by their room, which is imported when one is asked for: most programs do without."""
 

@@ -74,10 +74,22 @@ from adjudge.engine.registry import (
     entries,
     expand,
     functional_of,
+    imported_backends,
     is_array_like,
     names,
 )
-from adjudge.engine.trace import INPUT, UNKNOWN, Operand, Place, Ref, Step, Trace, Value, place_of
+from adjudge.engine.trace import (
+    INPUT,
+    UNKNOWN,
+    Operand,
+    Place,
+    Ref,
+    Step,
+    Trace,
+    Value,
+    Watcher,
+    place_of,
+)
 from adjudge.floats import EPS
 
 __all__ = [
@@ -122,6 +134,7 @@ __all__ = [
     "Step",
     "Trace",
     "Value",
+    "Watcher",
     "WrappedBackend",
     "backend_named",
     "backend_of",
@@ -131,6 +144,7 @@ __all__ = [
     "expand",
     "functional_of",
     "host_array",
+    "imported_backends",
     "is_array_like",
     "is_number",
     "memory_span",

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.engine.program import Program
-from adjudge.engine.trace import Trace
+from adjudge.engine.trace import Trace, Watcher
 from adjudge.errors import NotSupportedError
 
 Array: TypeAlias = Any
@@ -520,6 +520,15 @@ class AutodiffBackend(ABC):
         """
         raise self.lacks("translating what a function does (program)")
 
+    def watching(self, watcher: Watcher) -> AbstractContextManager[None]:
+        """Returns a context in which `watcher` is shown calls of rules that are made in this
+        thread.
+
+        Values, gradients, random states, buffers and hooks are as they would be without it, and
+        after it the engine is as before. Raises `NotSupportedError` by default.
+        """
+        raise self.lacks("watching a program while it runs (spotcheck)")
+
     def ways(self) -> Sequence[AutodiffBackend]:
         """Returns the engine taking the same derivatives in other ways, whose errors may differ."""
         return ()
@@ -701,6 +710,9 @@ class WrappedBackend(OtherDerivatives):
 
     def program(self, f: FlatFunction, x: Arrays) -> Program:
         return self.inner.program(f, x)
+
+    def watching(self, watcher: Watcher) -> AbstractContextManager[None]:
+        return self.inner.watching(watcher)
 
     def functional(self, f: object) -> Functional | None:
         return self.inner.functional(f)

@@ -126,6 +126,15 @@ def backend_named(name: str) -> AutodiffBackend:
     )
 
 
+def imported_backends() -> list[AutodiffBackend]:
+    """Returns the engines whose framework this process has imported, each once."""
+    found: dict[str, Entry] = {}
+    for entry in entries():
+        if sys.modules.get(entry.root) is not None:  # None: its import is blocked
+            found.setdefault(entry.point.value, entry)
+    return [_loaded(entry) for entry in found.values()]
+
+
 PLAIN = ("numpy", "array_api_strict")
 """The array namespaces that can be named without an adapter; their derivatives are by hand."""
 

@@ -9,6 +9,7 @@ computed, and its `run` computes it again from other operands.
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -122,6 +123,36 @@ class Trace:
         if not isinstance(operand, Ref):
             return operand
         return (inputs if operand.step == INPUT else values[operand.step])[operand.number]
+
+
+class Watcher(ABC):
+    """Who is shown some of the calls of a program while it runs: see `AutodiffBackend.watching`."""
+
+    every: bool
+    """Whether calls of rules are wanted that are part of the engine as well."""
+
+    @abstractmethod
+    def ready(self) -> bool:
+        """Returns whether a call may be wanted now. An engine that slows a program down by looking
+        at its calls does so only then.
+        """
+
+    @abstractmethod
+    def wanted(self, rule: Hashable) -> bool:
+        """Returns whether the call of `rule` that follows is to be shown. It is asked before each
+        call of which a derivative may be taken, in the thread that watches.
+        """
+
+    @abstractmethod
+    def seen(self, step: Step | None) -> None:
+        """Takes the call that was wanted, after it was made: a step all of whose operands are
+        values, copied before the call; those that a derivative is taken for are `marked`. `None`
+        stands for a call that computes no arrays.
+        """
+
+    @abstractmethod
+    def unseen(self, rule: Hashable, reason: str) -> None:
+        """Takes note of a call that has no values to be shown, as under compilation, and why."""
 
 
 CORE = str(Path(__file__).parents[1])

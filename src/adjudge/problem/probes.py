@@ -96,6 +96,8 @@ class Stream(IntEnum):
     """The tangents along which a rule is compared with one-sided slopes at a kink."""
     BLAME = 73
     """The directions along which the error of a program is divided among its steps."""
+    SPOTCHECK = 74
+    """The calls of a running program that are judged."""
 
 
 def generator(seed: int, stream: Stream, *more: int) -> np.random.Generator:

@@ -34,6 +34,7 @@ from adjudge.engine import INPUT, Array, Arrays, AutodiffBackend, MaybeArrays, R
 from adjudge.errors import AdjudgeError, Catching, Source, running
 from adjudge.floats import Vector
 from adjudge.problem import Base, Problem, Purpose, Reverse, Stream, evaluate, generator, observe
+from adjudge.trace.alone import moving, results_of
 
 DIRECTIONS = 2
 """The number of random directions. A wrong entry that one of them misses by chance shows in the
@@ -283,17 +284,6 @@ def changed_on_the_way(backend: AutodiffBackend, trace: Trace, seed: int) -> lis
 HANDED_UNITS = 1024
 """The engine may add cotangents in another order, and a rule may round otherwise when it is run
 again. So many units of rounding of the largest entry are allowed. The value is ours."""
-
-
-def moving(backend: AutodiffBackend, step: Step, operands: Arrays) -> list[int]:
-    """Returns the operands of a step that have derivatives and depend on the inputs."""
-    references = [k for k, operand in enumerate(step.operands) if isinstance(operand, Ref)]
-    return [k for k in references if backend.arrays.is_differentiable(operands[k])]
-
-
-def results_of(backend: AutodiffBackend, step: Step, operands: Arrays) -> Arrays:
-    """Returns those results of a step for other operands that have derivatives."""
-    return tuple([y for y in step.run(operands) if backend.arrays.is_differentiable(y)])
 
 
 def pulled_back(

@@ -47,12 +47,8 @@ class Judged:
 
     @property
     def cuts(self) -> bool:
-        """Whether it is a step of the engine without a derivative where it moves, or with a zero
-        for it.
-        """
-        found = {one.status for one in self.report.findings if one.verdict is Verdict.FAIL}
-        zero = all(not entry.automatic for entry in self.report.entries)
-        return zero and not self.step.rule and found <= CUTS
+        """Whether the derivative ends in it: see `is_cut`."""
+        return is_cut(self.step, self.report)
 
     @property
     def fault(self) -> Fault:
@@ -270,6 +266,15 @@ class BlameReport:
             "work": self.work,
             "note": self.note,
         }
+
+
+def is_cut(step: Step, report: Report) -> bool:
+    """Returns whether a step that fails is one of the engine without a derivative where it moves,
+    or with a zero for it.
+    """
+    found = {one.status for one in report.findings if one.verdict is Verdict.FAIL}
+    zero = all(not entry.automatic for entry in report.entries)
+    return zero and not step.rule and found <= CUTS
 
 
 def _shown(place: Place) -> str:

@@ -26,13 +26,12 @@ from adjudge.errors import AdjudgeError, Catching, InputError, Source, attempt, 
 from adjudge.findings import Fault, Verdict
 from adjudge.problem import Problem
 from adjudge.report import Report
+from adjudge.trace.alone import judged_alone, moving
 from adjudge.trace.contributions import (
     DIRECTIONS,
     Direction,
     changed_on_the_way,
     directions,
-    moving,
-    results_of,
 )
 from adjudge.trace.report import BlameReport, Judged
 
@@ -270,40 +269,12 @@ class _Judge:
 
     def _judged(self, k: int) -> str:
         """Judges one step; returns why it cannot be judged, or nothing."""
-        step, operands = self.trace.steps[k], self.trace.operands(k)
-        with Catching() as raised, running(Source.FUNCTION):
-            again = step.run(operands)
-        if raised.error is not None:
-            return f"raises when it is run again: {raised.error!r}"
-        if not self._same(again, step.results):
-            return "gives another value when it is run again"
-        with Catching(AdjudgeError) as raised:
-            options: Options = {**self.options, "wrt": self._wrt(k), "backend": self.backend}
-            self.reports[k] = at_one_point(self._function(step), operands, options)
-        return "" if raised.error is None else f"cannot be judged: {raised.error}"
-
-    def _function(self, step: Step) -> Callable[..., Any]:
-        """Returns a step as a function of its operands, as users write one."""
-
-        def function(*operands: Any) -> Any:
-            results = results_of(self.backend, step, operands)
-            return results[0] if len(results) == 1 else results
-
-        function.__qualname__ = function.__name__ = step.name
-        return function
-
-    def _same(self, one: Sequence[Any], other: Sequence[Any]) -> bool:
-        """Returns whether two results of a step are equal up to the order of additions."""
-        arrays = self.backend.arrays
-        for a, b in zip(one, other, strict=True):
-            if not arrays.is_differentiable(b):
-                continue
-            a_host, b_host = arrays.to_host(a), arrays.to_host(b)
-            size = float(abs(b_host).max(initial=0.0))
-            allowed = SAME_UNITS * self.backend.effective_eps(b) * size
-            if a_host.shape != b_host.shape or (abs(a_host - b_host) > allowed).any():
-                return False
-        return True
+        step = replace(self.trace.steps[k], operands=self.trace.operands(k))
+        found = judged_alone(self.backend, step, self._wrt(k), self.options)
+        if isinstance(found, str):
+            return found
+        self.reports[k] = found
+        return ""
 
     def report(self, function: str, whole: Report, found: list[Direction] | None) -> BlameReport:
         """Returns what was found about the steps, and about the whole."""
@@ -382,6 +353,3 @@ def _size(backend: AutodiffBackend, array: Any) -> int:
 PER_DIRECTION = 10
 """The work of the contributions along a direction: four replays, four evaluations, and two sweeps
 back."""
-SAME_UNITS = 64
-"""A step that is run again may add in another order. Its results may differ by so many units of
-rounding of the largest one. The value is ours."""

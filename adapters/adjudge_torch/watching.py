@@ -1,0 +1,142 @@
+"""Calls of rules in a program that is running, shown to a watcher."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
+from threading import get_ident
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from adjudge.engine import Environment, Watcher
+from adjudge_torch.tracing import (
+    CallSeen,
+    about_call,
+    applications_through,
+    copied,
+    name_of,
+    rule_of,
+    transformed,
+)
+
+
+@contextmanager
+def watching(watcher: Watcher, environment: Environment) -> Iterator[None]:
+    """Contract: see `AutodiffBackend.watching`.
+
+    Calls of an `autograd.Function` are seen everywhere. Those of PyTorch itself are seen by a mode,
+    which slows the program down; it is entered for single calls of modules.
+    """
+    calls = _Calls(watcher, environment)
+    with ExitStack() as stack:
+        # Else the compiler would take the call for a function of the program.
+        handle = torch.compiler.disable(calls.application)
+        stack.enter_context(applications_through(handle))
+        if watcher.every:
+            stack.enter_context(calls.of_modules())
+        yield
+
+
+class _Calls:
+    """What is done with calls, in place of making them."""
+
+    def __init__(self, watcher: Watcher, environment: Environment) -> None:
+        """Calls in this thread are shown."""
+        self.watcher, self.environment = watcher, environment
+        self.thread = get_ident()
+        self.showing = False
+        """Whether a call is made that is shown. What it calls in turn is part of it."""
+
+    def application(self, function: Callable[..., Any], cls: Any, args: tuple[Any, ...]) -> Any:
+        """Makes a call of an `autograd.Function`."""
+        if (
+            self.showing
+            or get_ident() != self.thread  # in a call that is judged, say
+            or not torch.is_grad_enabled()
+            or not any(map(_is_marked, args))
+        ):
+            return function(*args)
+        if transformed():  # the class is one that PyTorch made of the user's
+            name = cls.__name__.removesuffix("Generated")
+            self.watcher.unseen(name, "made under a transform of torch.func")
+            return function(*args)
+        if cls.__module__.startswith("torch."):  # machinery, as of hooks and checkpoints
+            return function(*args)
+        if not self.watcher.wanted(cls):
+            return function(*args)
+        seen = CallSeen(cls.apply, args, {})
+        return self.shown(seen, partial(function, *args), rule_of(cls))
+
+    def shown(self, seen: CallSeen, run: Callable[[], Any], about: dict[str, Any]) -> Any:
+        """Makes a call that is wanted, and shows it."""
+        self.showing = True
+        try:
+            operands = tuple(map(copied, seen.tensors))
+            returned, step = seen.made(run, operands, about, self.environment, {})
+        finally:
+            self.showing = False
+        self.watcher.seen(step if step is not None and step.results else None)
+        return returned
+
+    @contextmanager
+    def of_modules(self) -> Iterator[None]:
+        """Returns a context in which calls of PyTorch within those of modules are shown."""
+        before: Any = torch.nn.Module.__call__
+        inside = [False]
+
+        def call(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+            compiling = torch.compiler.is_compiling()
+            if compiling or inside[0] or get_ident() != self.thread or not torch.is_grad_enabled():
+                return before(module, *args, **kwargs)
+            inside[0] = True
+            opens = self.watcher.ready()
+            if opens and any(map(_is_compiled, module.modules())):
+                self.watcher.unseen(type(module).__name__, "some are compiled by torch.compile")
+                opens = False
+            try:
+                with _Window(self) if opens else nullcontext():
+                    return before(module, *args, **kwargs)
+            finally:
+                inside[0] = False
+
+        torch.nn.Module.__call__ = call  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            torch.nn.Module.__call__ = before  # type: ignore[method-assign]
+
+
+class _Window(TorchFunctionMode):
+    """The mode that sees the calls of PyTorch."""
+
+    def __init__(self, calls: _Calls) -> None:
+        """`calls` are what is done with them."""
+        super().__init__()
+        self.calls = calls
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Makes a call, in which this mode is off."""
+        run = partial(func, *args, **(kwargs or {}))
+        if torch.compiler.is_compiling():
+            return run()
+        name = name_of(func)
+        if self.calls.showing or name is None or not torch.is_grad_enabled() or transformed():
+            return run()
+        seen = CallSeen(func, tuple(args), kwargs or {})
+        if not any(map(_is_marked, seen.tensors)) or not self.calls.watcher.wanted(name):
+            return run()
+        return self.calls.shown(seen, run, about_call(func, name))
+
+
+def _is_compiled(module: torch.nn.Module) -> bool:
+    wrapped = isinstance(module, torch._dynamo.OptimizedModule)
+    return wrapped or getattr(module, "_compiled_call_impl", None) is not None
+
+
+def _is_marked(value: object) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad
