@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
-from typing import TypeAlias
 
 import numpy as np
 
@@ -58,9 +57,6 @@ from adjudge.problem import (
 )
 from adjudge.properties import Identities
 from adjudge.report import Provenance, combined
-
-Image: TypeAlias = tuple[Vector, Vector]
-"""A probe, and the result of a rule at it."""
 
 
 @dataclass(frozen=True)

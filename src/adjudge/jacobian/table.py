@@ -28,7 +28,7 @@ from adjudge.constants import (
     SEPARATIONS,
     SIGNIFICANT_PART,
 )
-from adjudge.estimate import SIGNIFICANT_BITS, Column, Estimator, Slopes, at_fixed_step
+from adjudge.estimate import SIGNIFICANT_BITS, Column, Estimator, at_fixed_step
 from adjudge.findings import (
     BudgetSpent,
     Entry,
@@ -42,7 +42,13 @@ from adjudge.findings import (
 from adjudge.floats import Vector, norm, relative_step
 from adjudge.jacobian.adjoint import AdjointTest
 from adjudge.jacobian.affine import Affine
-from adjudge.jacobian.column import ColumnBlock, Columns, RowKind, slopes_by_step
+from adjudge.jacobian.column import (
+    ColumnBlock,
+    Columns,
+    ModeComparison,
+    RowKind,
+    slopes_by_step,
+)
 from adjudge.jacobian.comparison import ERRORS, Comparison, Tally, Tolerance, decide
 from adjudge.jacobian.groups import colored_tangents, halves, shared_tangents
 from adjudge.jacobian.hidden import hidden_outputs, of_outputs, parts_of_outputs, resolved
@@ -470,11 +476,10 @@ class Table:
             if not agrees or hidden_outputs(self.columns, trial.compared, trial.column) is not None:
                 continue
             settled.update(coordinates)
-            for letter, comparison, kind in trial.compared:
-                tally = self.tally(letter)
-                count = len(coordinates)
-                self._record(tally, comparison, kind, trial.column, self.columns, count)
-                tally.inputs.weigh(comparison.automatic, comparison.allowed)
+            for one in trial.compared:
+                self._record(trial, one, len(coordinates))
+                inputs = self.tally(one.letter).inputs
+                inputs.weigh(one.comparison.automatic, one.comparison.allowed)
             if trial.pushed is not None:
                 self._forward_against_reverse(trial)
         self.budget.columns += len(settled)
@@ -609,9 +614,8 @@ class Table:
             )
             self.examined.open += bool(outcome.open)
         failed = self._failed if outcome.doubt else 0
-        for letter, comparison, kind in outcome.compared:
-            tally = self.tally(letter)
-            self._record(tally, comparison, kind, outcome.column, outcome.columns, leaves)
+        for one in outcome.compared:
+            self._record(outcome, one, leaves)
         # What a kink excuses is no failure, and does not spare the columns after it a ladder.
         if outcome.doubt and not item.depth:
             self.examined.failed += self._failed > failed
@@ -675,10 +679,9 @@ class Table:
             shown = trial if trial.proved and stage.by_entry else trial.suspected
             if shown is not None and traceable:
                 failing = [one for one in shown.compared if np.any(one.comparison.fails)]
-                for letter, comparison, kind in failing:
-                    (k, *_) = worst_entries(comparison, comparison.fails)
-                    mode = self.tally(letter).mode
-                    yield self._failure(mode, comparison, kind, k, shown.column, shown.columns)
+                for one in failing:
+                    (k, *_) = worst_entries(one.comparison, one.comparison.fails)
+                    yield self._failure(shown, one, k)
                 if self._proved(shown):
                     return shown
                 traceable = False
@@ -721,7 +724,7 @@ class Table:
             elif not (again or found.tangent.coordinate is not None):
                 sizes, bound = parts_of_outputs(columns, comparison, found, kind)
                 tally.outputs.weigh(sizes, bound)
-            too_small = undetectable(columns, tally, comparison, found, item.block, again=again)
+            too_small = undetectable(trial, tally, comparison, again=again)
             if too_small is None or item.depth == SEPARATIONS or tally.failed:
                 continue
             if self.problem.modes_taken:
@@ -801,19 +804,12 @@ class Table:
 
     # -- keeping what disagrees
 
-    def _record(
-        self,
-        tally: Tally,
-        comparison: Comparison,
-        kind: RowKind,
-        found: Column,
-        columns: Columns,
-        together: int,
-    ) -> None:
+    def _record(self, trial: Trial, one: ModeComparison, together: int) -> None:
         """Counts one comparison, of so many leaves or coordinates together, and keeps its worst
         entries, each under the status that it will be reported with.
         """
-        tally.compared += together * self._count(comparison, kind, columns.base)
+        found, tally, (_, comparison, kind) = trial.column, self.tally(one.letter), one
+        tally.compared += together * self._count(comparison, kind, trial.columns.base)
         each, pairs = kind == "each" or self.probes.full, self.pairs
         if comparison.agrees_clearly:
             if pairs is not None and kind != "first":
@@ -827,8 +823,7 @@ class Table:
             name = entry_name(of, column_name(self.problem, found.tangent))
             count = int(np.count_nonzero(comparison.unseen))
             tally.count_saturated(count, name, float(comparison.automatic[k]))
-        slopes = columns.slopes(found, kind)
-        decision = decide(comparison, slopes)
+        decision = decide(comparison, trial.columns.slopes(found, kind))
         if pairs is not None and kind != "first":
             masks = decision.fails, decision.open
             pairs.keep(tally.mode, found.tangent, comparison, masks, each=each)
@@ -844,7 +839,7 @@ class Table:
         tally.undecided += int(np.count_nonzero(decision.undecided))
         tally.kinks += int(np.count_nonzero(decision.kinks))
         for k in worst_entries(comparison, decision.fails):
-            failure = self._failure(tally.mode, comparison, kind, k, found, columns)
+            failure = self._failure(trial, one, k)
             if not comparison.moved[k] and comparison.automatic[k] != 0:
                 tally.keep(tally.spurious, failure.entry)
             elif self._detached(kind, k):
@@ -858,28 +853,18 @@ class Table:
             self.record.projections.setdefault(key, failure)
         if not self.probes.full:
             for k in worst_entries(comparison, comparison.significant & ~decision.undecided):
-                failure = self._failure(tally.mode, comparison, kind, k, found, columns)
-                self.record.significant.append(failure)
+                self.record.significant.append(self._failure(trial, one, k))
         for k in worst_entries(comparison, decision.open):
-            entry = self._entry(tally.mode, comparison, kind, k, found, columns, slopes)
+            entry = self._entry(trial, one, k)
             # The kink belongs to another output.
             if decision.kinks[k] and entry.slopes is None:
                 entry = replace(entry, slopes=(entry.reference, entry.reference))
             tally.keep(tally.open, entry)
 
-    def _failure(
-        self,
-        mode: str,
-        comparison: Comparison,
-        kind: RowKind,
-        k: int,
-        found: Column,
-        columns: Columns,
-    ) -> Failure:
+    def _failure(self, trial: Trial, one: ModeComparison, k: int) -> Failure:
         """Returns what is needed to search for the entries behind row `k` of a comparison."""
-        slopes = columns.slopes(found, kind)
-        entry = self._entry(mode, comparison, kind, k, found, columns, slopes)
-        return Failure(mode, kind, found.tangent, k, entry, columns)
+        entry = self._entry(trial, one, k)
+        return Failure(entry.mode, one.kind, trial.column.tangent, k, entry, trial.columns)
 
     def _count(self, comparison: Comparison, kind: RowKind, base: Base) -> int:
         """Returns how many numbers a comparison has compared.
@@ -913,19 +898,12 @@ class Table:
             return False
         return not any(self.reverse.present[j] for j in found.tangent.leaves)
 
-    def _entry(
-        self,
-        mode: str,
-        comparison: Comparison,
-        kind: RowKind,
-        k: int,
-        found: Column,
-        columns: Columns,
-        slopes: Slopes | None,
-    ) -> Entry:
+    def _entry(self, trial: Trial, one: ModeComparison, k: int) -> Entry:
         """Returns the numbers of entry `k`, for the report."""
+        found, (letter, comparison, kind) = trial.column, one
+        slopes = trial.columns.slopes(found, kind)
         return Entry(
-            mode,
+            self.tally(letter).mode,
             row_name(self.probes, self.base, kind, k),
             column_name(self.problem, found.tangent),
             float(comparison.automatic[k]),
@@ -939,7 +917,7 @@ class Table:
             projected=kind == "first" or (kind == "rows" and not self.probes.full),
             output="" if kind == "first" else self.base.Y.leaves[self._output(kind, k)].name,
             input=self.problem.X.names(found.tangent.leaves),
-            steps=() if kind == "first" else slopes_by_step(columns, kind, k, found),
+            steps=() if kind == "first" else slopes_by_step(trial.columns, kind, k, found),
         )
 
     def _forward_against_reverse(self, trial: Trial) -> None:
@@ -953,13 +931,7 @@ class Table:
 
 
 def undetectable(
-    columns: Columns,
-    tally: Tally,
-    comparison: Comparison,
-    found: Column,
-    block: ColumnBlock,
-    *,
-    again: bool = False,
+    trial: Trial, tally: Tally, comparison: Comparison, *, again: bool = False
 ) -> NDArray[np.bool_] | None:
     """Counts how much of the gradient has a part in the comparison in which an error would show.
 
@@ -967,6 +939,7 @@ def undetectable(
     leaf that moves, and `None` where no leaf has more of them than chance makes. With `again` they
     were counted before.
     """
+    columns, found, block = trial.columns, trial.column, trial.block
     if found.tangent.coordinate is not None:
         unseen = tally.inputs.weigh(comparison.automatic, comparison.allowed, again=again)
         if unseen and not (again or found.from_reference):
