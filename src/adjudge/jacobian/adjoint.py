@@ -16,9 +16,10 @@ from adjudge.constants import ADJOINT_RETRIES, CANCELLATION_UNITS, RUNS_APART
 from adjudge.estimate import Column, narrowest_eps
 from adjudge.findings import Entry, Method, Scheme
 from adjudge.floats import Vector, norm
-from adjudge.jacobian.column import ColumnBlock, Columns
+from adjudge.jacobian.column import Columns
 from adjudge.jacobian.comparison import Tally
 from adjudge.jacobian.rounding import is_systematic, perturbed, rounding_part
+from adjudge.jacobian.stages import Trial
 from adjudge.problem import Forward, Reverse, Stream, generator, undetectable_slope
 
 
@@ -30,24 +31,18 @@ class AdjointTest:
     """Names what row `k` is the derivative of."""
     retried: int = 0
 
-    def compare(
-        self,
-        columns: Columns,
-        tally: Tally,
-        wrt: str,
-        found: Column,
-        block: ColumnBlock,
-        pushed: Vector,
-    ) -> None:
-        """Compares both modes along the tangent of `found`, to rounding.
+    def compare(self, trial: Trial, tally: Tally, wrt: str) -> None:
+        """Compares both modes along the tangent of a column, to rounding.
 
         There are two bounds. A gap beyond `sqrt(eps)` of the terms fails. One between that and
         `rounding_part` of them may be rounding that an ill-conditioned f amplifies, and fails only
         if it is the same at points nearby.
         """
+        columns, found = trial.columns, trial.column
         probes, tolerance = columns.probes, columns.tolerance
-        reverse = columns.reverse(found, block, final=True)
-        one, two = probes.contract(pushed)[: reverse.automatic.size], reverse.automatic
+        reverse = columns.reverse(found, trial.block, final=True)
+        assert trial.pushed is not None  # there is nothing to compare without forward mode
+        one, two = probes.contract(trial.pushed)[: reverse.automatic.size], reverse.automatic
         length = norm(np.where(np.isfinite(two), two, 0.0))
         size = np.maximum(reverse.size, length if probes.full else np.abs(two))
         size = np.maximum(size, np.abs(one))
@@ -74,7 +69,7 @@ class AdjointTest:
         if left and (eps := narrowest_eps(columns.problem, columns.base)) > known:
             # What computes in a narrower dtype inside agrees to the rounding of that.
             narrow = columns.over(columns.base, replace(tolerance, eps=eps))
-            self.compare(narrow, tally, wrt, found, block, pushed)
+            self.compare(replace(trial, columns=narrow), tally, wrt)
             return
         for k in sorted(np.flatnonzero(doubtful), key=lambda k: -gap[k] / tight[k]):
             if np.any(apart) or self.retried == ADJOINT_RETRIES:

@@ -9,7 +9,6 @@ others: one more pullback, whatever their magnitudes. All rules in here are ours
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,14 +17,12 @@ from numpy.typing import NDArray
 from adjudge.constants import CHANCE_PART, HIDDEN_PART, ONSET_UNITS
 from adjudge.estimate import Column
 from adjudge.floats import Vector, lowest_bit, norm
-from adjudge.jacobian.column import ColumnBlock, Columns, ModeComparison, RowKind
+from adjudge.jacobian.column import ColumnBlock, Columns, RowKind
 from adjudge.jacobian.comparison import Comparison
-from adjudge.problem import Reverse
+from adjudge.jacobian.stages import Trial
 
 
-def hidden_outputs(
-    columns: Columns, compared: Sequence[ModeComparison], found: Column
-) -> NDArray[np.bool_] | None:
+def hidden_outputs(trial: Trial) -> NDArray[np.bool_] | None:
     """Marks the outputs in which an error would not show although f shows their derivative, or
     that they have none; `None` where there are none.
 
@@ -33,9 +30,9 @@ def hidden_outputs(
     it varied by its own value over the scale of x. Among many outputs some are small along a
     random tangent by chance; they are left where they are.
     """
-    base = columns.base
+    columns, found, base = trial.columns, trial.column, trial.columns.base
     hidden: NDArray[np.bool_] | None = None
-    for _, comparison, kind in compared:
+    for _, comparison, kind in trial.compared:
         # The budget may have allowed fewer rows than there are cotangents.
         if kind == "first" or comparison.automatic.size < columns.probes.rows:
             continue
@@ -125,17 +122,11 @@ def _beyond_chance(sizes: Vector, small: NDArray[np.bool_]) -> float:
     return float(ordered[fewer][-1]) if fewer.any() else 0.0
 
 
-def of_outputs(
-    columns: Columns,
-    outputs: NDArray[np.bool_],
-    found: Column,
-    block: ColumnBlock,
-    pushed: Vector | None,
-    reverse: Reverse | None,
-) -> tuple[Columns, Column, ColumnBlock, Vector | None]:
-    """Returns what compares these outputs by themselves: how, the estimate, and what the modes say
-    of them. It takes no evaluation where those behind `found` were kept.
+def of_outputs(trial: Trial, outputs: NDArray[np.bool_]) -> Trial:
+    """Returns the column with these outputs by themselves, which are not compared yet. It takes no
+    evaluation where those behind its estimate were kept.
     """
+    columns, found, block, pushed = trial.columns, trial.column, trial.block, trial.pushed
     base, probes, hiding = columns.base, columns.probes, np.ones(columns.base.whole.size, bool)
     hiding[: outputs.size] = ~outputs
     whole, Y = replace(base.whole, apart=True), replace(base.Y, apart=True)
@@ -144,19 +135,20 @@ def of_outputs(
         found = columns.estimator.again(found)
     if pushed is not None:
         pushed = np.where(outputs, pushed, 0.0)
+    own = replace(trial, columns=columns, column=found, pushed=pushed)
     rows = block.rows
-    if rows is None or reverse is None:
-        return columns, found, block, pushed
+    if rows is None or trial.reverse is None:
+        return own
     if probes.full:
         k = found.tangent.coordinate
         assert k is not None  # tangents of several coordinates are for what does not hide
         start = k - block.columns.start
-        own = np.where(outputs[: len(rows), None], rows[:, start : start + 1], 0.0)
-        return columns, found, ColumnBlock(slice(k, k + 1), own), pushed
+        kept = np.where(outputs[: len(rows), None], rows[:, start : start + 1], 0.0)
+        return replace(own, block=ColumnBlock(slice(k, k + 1), kept))
     w = _equalised(columns, found, outputs)
     columns = replace(columns, probes=replace(probes, chosen=w))
-    own = np.array([reverse.row(base, columns.probes.row(k)) for k in range(len(rows))])
-    return columns, found, ColumnBlock(block.columns, own), pushed
+    again = [trial.reverse.row(base, columns.probes.row(k)) for k in range(len(rows))]
+    return replace(own, columns=columns, block=ColumnBlock(block.columns, np.array(again)))
 
 
 def resolved(columns: Columns, found: Column) -> NDArray[np.bool_] | None:

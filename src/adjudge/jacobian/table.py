@@ -473,7 +473,7 @@ class Table:
                 break
             trial = self.from_two_evaluations(Item(tangent, block))
             agrees = all(comparison.agrees_clearly for _, comparison, _ in trial.compared)
-            if not agrees or hidden_outputs(self.columns, trial.compared, trial.column) is not None:
+            if not agrees or hidden_outputs(trial) is not None:
                 continue
             settled.update(coordinates)
             for one in trial.compared:
@@ -746,7 +746,7 @@ class Table:
         plain = columns.tolerance.automatic and not self.problem.modes_taken
         if not plain or item.depth == SEPARATIONS or columns.base.alone:
             return []
-        outputs = hidden_outputs(columns, trial.compared, trial.column)
+        outputs = hidden_outputs(trial)
         if outputs is None or self._failed or not self.budget.allows(self.budget.column):
             return []
         before = None
@@ -767,12 +767,9 @@ class Table:
 
     def _of_outputs(self, item: Item, trial: Trial, outputs: NDArray[np.bool_]) -> Item:
         """Returns the comparison of these outputs by themselves along the tangent of `trial`."""
-        columns, found, block, pushed = of_outputs(
-            trial.columns, outputs, trial.column, trial.block, trial.pushed, self.reverse
-        )
-        return replace(
-            item, columns=columns, found=found, block=block, pushed=pushed, depth=item.depth + 1
-        )
+        own = of_outputs(trial, outputs)
+        item = replace(item, columns=own.columns, found=own.column, block=own.block)
+        return replace(item, pushed=own.pushed, depth=item.depth + 1)
 
     def _weigh_again(
         self, item: Item, tally: Tally, columns: Columns, comparison: Comparison, found: Column
@@ -922,12 +919,8 @@ class Table:
 
     def _forward_against_reverse(self, trial: Trial) -> None:
         """Makes the adjoint test along the tangent of this column."""
-        assert trial.pushed is not None
-        tally, wrt = Tally("identity"), column_name(self.problem, trial.column.tangent)
-        tally = self.record.tallies.setdefault(tally.mode, tally)
-        self.adjoint_test.compare(
-            trial.columns, tally, wrt, trial.column, trial.block, trial.pushed
-        )
+        tally = self.record.tallies.setdefault("identity", Tally("identity"))
+        self.adjoint_test.compare(trial, tally, column_name(self.problem, trial.column.tangent))
 
 
 def undetectable(
