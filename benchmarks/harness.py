@@ -180,6 +180,7 @@ def by_jax(f: Any, inputs: Any, case: Case) -> Answer:
 JUDGES = {
     "adjudge": Judge(by_adjudge),
     "adjudge full": Judge(functools.partial(by_adjudge, fast_mode=False), slow=True),
+    "adjudge exact": Judge(functools.partial(by_adjudge, reference="exact")),
     "adjudge on jax": Judge(by_adjudge, "jax"),
     "torch slow": Judge(functools.partial(by_torch, fast_mode=False), slow=True),
     "torch fast": Judge(functools.partial(by_torch, fast_mode=True)),

@@ -15,7 +15,7 @@ RUN_HERE = (
     *("crosscheck", "devices", "every-mode", "feasible-directions", "hypothesis", "special-points"),
     *("supplied-derivatives", "tail-derivatives", "blame"),
     *("scipy-minimize", "least-squares", "ode-sensitivities", "surrogate-gradient"),
-    *("batch-of-layers", "autograd", "mlx", "tinygrad"),
+    *("batch-of-layers", "exact", "autograd", "mlx", "tinygrad"),
 )
 """The pages of docs/how-to whose examples are plain Python, without files or commands."""
 
