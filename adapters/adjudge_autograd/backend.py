@@ -38,6 +38,7 @@ class AutogradBackend(AutodiffBackend):
     """
 
     name = "autograd"
+    differentiates_numbers = True
     refusals = Refusals(
         (NotImplementedError, AssertionError),
         ("VJP of", "JVP of", "Gradient of", "not implemented", "Can't handle"),

@@ -353,6 +353,7 @@ class JaxBackend(AutodiffBackend):
 
     name = "jax"
     usually_compiled = True
+    differentiates_numbers = True
     compiled_way = "jit"
     refusals = REFUSALS
 

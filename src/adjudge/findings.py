@@ -138,6 +138,7 @@ class Remedy(Enum):
     PASS_SAMPLES = auto()
     CHECK_CAPTURED = auto()
     NAME_INPUTS = auto()
+    PASS_ARRAYS = auto()
     NAME_OUTPUTS = auto()
     FIND_CUT = auto()
     LEAVE_OUTPUT_OUT = auto()
@@ -805,6 +806,15 @@ class ClosesOver(Detail):
 @dataclass(frozen=True, eq=False)
 class Unmarked(Detail):
     """Inputs are not checked, since they are not marked for differentiation and others are."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Constants(Detail):
+    """Inputs are not checked, since they are numbers and no arrays, though the engine could
+    differentiate with respect to them.
+    """
 
     names: tuple[str, ...]
 

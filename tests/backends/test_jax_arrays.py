@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from adjudge import examine, gradcheck, gradgradcheck
+from adjudge import Status, examine, gradcheck, gradgradcheck
 from adjudge.errors import MixedFrameworksError
 
 pytestmark = pytest.mark.backend("jax")
@@ -70,3 +70,14 @@ def test_a_name_that_the_adapter_has_not_is_an_attribute_error():
 
     with pytest.raises(AttributeError, match="check_gradients"):
         _ = adjudge_jax.check_gradients
+
+
+@pytest.mark.parametrize("number", [1.3, np.float64(1.3), np.float32(1.3)])
+def test_a_number_beside_an_array_is_named_as_not_checked(number, x):
+    report = examine(lambda x, b: x * b, (x, number))
+
+    notes = [one for one in report.findings if one.status is Status.UNCHECKED]
+    assert ["inputs[1]"] == [name for one in notes for name in one.detail.names]
+    assert "pass them as arrays" in str(report)
+    assert not examine(lambda x, b: x * b, (x, number), wrt=0).findings
+    assert not examine(lambda x, n: x * n, (x, 2)).findings

@@ -262,3 +262,22 @@ def test_an_input_that_is_no_leaf_is_none_in_the_function(x):
     assert {Status.MUTATES_INPUT} == {finding.status for finding in report.findings}
     with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
         adjudge.examine(lambda t: t.mul_(2), x)
+
+
+def test_the_door_says_where_the_function_of_the_caller_is_defined():
+    class Sine(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.sin()
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.saved_tensors[0].sin()
+
+    x = torch.randn(3, dtype=torch.float64, requires_grad=True)
+    line = Sine.forward.__code__.co_firstlineno
+
+    said = message(adjudge_torch.gradcheck, Sine.apply, (x,), error=PeerError)
+
+    assert f"defined at {__file__}:{line}" in said

@@ -27,7 +27,7 @@ from adjudge.check.mode_matrix import (
 from adjudge.check.one_problem import Judgement
 from adjudge.check.options import Options, Settings, problem_of, settings_of
 from adjudge.check.surroundings import judged_with_replay, noticed, surroundings
-from adjudge.check.unchecked import Extend, with_flat_inputs, with_what_f_closes_over
+from adjudge.check.unchecked import Extend, with_all_inputs, with_flat_inputs
 from adjudge.engine import ByHand
 from adjudge.findings import Beyond, Entry, Finding, Outcome, Pair, Verdict, worst
 from adjudge.jacobian import ERRORS, Tally
@@ -60,7 +60,7 @@ def at_one_point(f: Callable[..., Any], inputs: Any, options: Options) -> Report
         report = report_of(f, problem, settings, outcomes, note, matrix.rows)
         return with_flat_inputs(report, problem, outcomes)
 
-    return with_what_f_closes_over(check, f, problem_of(f, inputs, options), options)
+    return with_all_inputs(check, f, problem_of(f, inputs, options), options)
 
 
 def _further(f: ByHand, problem: Problem) -> tuple[str, ...]:
@@ -132,7 +132,7 @@ def of_second_order(
         rows, note = {"": rows_of(outcomes)}, _note_of(settings, double)
         return report_of(f, problem, settings, outcomes, note, rows)
 
-    return with_what_f_closes_over(check, f, problem_of(f, inputs, options), options)
+    return with_all_inputs(check, f, problem_of(f, inputs, options), options)
 
 
 # -- the report of all judgements
@@ -192,12 +192,10 @@ def _defined_at(f: Any, order: int) -> tuple[str, int]:
         second = [f.given[name] for name in ("double_vjp", "hess", "hessp") if name in f.given]
         first = [rule for name, rule in f.given.items() if name != "forward"]
         f = (second if order > 1 and second else first)[0]
+    f = inspect.unwrap(f.func if isinstance(f, partial) else f)
     owner = getattr(f, "__self__", None)
     if isinstance(owner, type) and hasattr(owner, "forward"):
-        f = owner.forward
-    elif isinstance(f, partial):
-        f = f.func
-    f = inspect.unwrap(f)
+        f = inspect.unwrap(owner.forward)
     if not hasattr(f, "__code__"):
         f = getattr(type(f), "forward", None) or type(f).__call__
     code, ours = (

@@ -13,10 +13,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from adjudge.check.one_problem import Judgement
-from adjudge.check.options import Options
+from adjudge.check.options import Options, problem_of
 from adjudge.check.surroundings import surroundings
+from adjudge.engine import ByHand
 from adjudge.findings import (
     ClosesOver,
+    Constants,
     Detail,
     Finding,
     Hides,
@@ -27,26 +29,42 @@ from adjudge.findings import (
     Verdict,
 )
 from adjudge.floats import Vector
-from adjudge.problem import Leaf, Problem, captured_by, captured_inputs, names_of, with_captured
+from adjudge.problem import (
+    Leaf,
+    Problem,
+    captured_by,
+    captured_inputs,
+    graded_numbers,
+    names_of,
+    with_captured,
+)
 from adjudge.report import Report
 
 Extend: TypeAlias = Callable[[Problem], Problem]
 """Adds what f closes over to the inputs of a problem."""
 
 
-def with_what_f_closes_over(
+def with_all_inputs(
     check: Callable[[Problem, Extend], Report],
     f: Callable[..., Any],
     problem: Problem,
     options: Options,
 ) -> Report:
     """Returns the report of `check` on the problem, to whose inputs is added what f closes over:
-    all of that with `captured=True`, and by default what the caller also passes as an input.
+    all of that with `captured=True`, and by default what the caller also passes as an input. Added
+    are also numbers, which count as constants, where a vjp by hand gives a gradient for them.
 
     What f closes over is known after a first vjp. By default that is the vjp of the check itself,
     which is made once more in the rare case that something is added.
     """
     wish, extend = options.get("captured"), _as_it_is
+    if isinstance(f, ByHand) and options.get("wrt") is None:
+        with surroundings(problem, f, highest=options.get("highest_precision", False)):
+            numbers = graded_numbers(problem)
+        if numbers:
+            assert problem.calls is not None
+            args, kwargs = problem.calls.arguments.with_arrays(numbers)
+            problem = problem_of(f, args, {**options, "kwargs": kwargs})
     if wish:
         with surroundings(problem, f, highest=options.get("highest_precision", False)):
             chosen = captured_by(problem)
@@ -85,6 +103,10 @@ def unchecked(
     if calls.arguments.unmarked:
         detail = Unmarked(calls.arguments.unmarked)
         yield Finding(Status.UNCHECKED, "", "", detail, Remedy.NAME_INPUTS, note=True)
+    numbers = calls.arguments.numbers if problem.backend.differentiates_numbers else ()
+    if numbers and options.get("wrt") is None:
+        detail = Constants(tuple(map(calls.arguments.tree.names.__getitem__, numbers)))
+        yield Finding(Status.UNCHECKED, "", "", detail, Remedy.PASS_ARRAYS, note=True)
     if calls.ends is not None and calls.ends.captured and options.get("captured") is None:
         left = tuple(a for a in calls.ends.captured if all(a is not leaf for leaf in problem.x))
         if left:

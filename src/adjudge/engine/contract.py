@@ -399,6 +399,9 @@ class AutodiffBackend(ABC):
     usually_compiled: bool = False
     """Whether users of this engine compile most functions. A check of all modes up to an order then
     checks the compiled function, too, without being asked."""
+    differentiates_numbers: bool = False
+    """Whether the engine takes derivatives with respect to floating numbers of Python. They are
+    constants in a check, and a report names them."""
     refusals: Refusals = Refusals((), ())
     """The engine's own refusals, which `refusing` turns into `NotSupportedError`."""
 

@@ -40,6 +40,7 @@ from adjudge.problem.captured import (
     captured_by,
     captured_inputs,
     contents_reached_by,
+    graded_numbers,
     names_of,
     with_captured,
 )
@@ -137,6 +138,7 @@ __all__ = [
     "flatten",
     "fresh_seed",
     "generator",
+    "graded_numbers",
     "gradient_problem",
     "largest",
     "leave_out",

@@ -183,6 +183,34 @@ class Arguments:
     """The names of floating inputs that are not checked, since they are not marked for
     differentiation and others are."""
 
+    @cached_property
+    def numbers(self) -> tuple[int, ...]:
+        """The indices of floating and complex numbers among the positional inputs, which are no
+        arrays and so count as constants.
+        """
+        named = zip(self.tree.names, self.tree.leaves, strict=True)
+        return tuple(
+            [
+                k
+                for k, (name, leaf) in enumerate(named)
+                if isinstance(leaf, float | complex | np.inexact)
+                and name.startswith("inputs")
+                and k not in self.checked
+            ]
+        )
+
+    def with_arrays(self, numbers: Sequence[int]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Returns `args, kwargs` with arrays in place of these numbers, in double precision where
+        the first checked leaf is, and else in single.
+        """
+        leaves = list(self.tree.leaves)
+        double = self.backend.arrays.eps(self.leaves[0]) <= EPS["float64"]
+        kinds = ("complex128", "float64") if double else ("complex64", "float32")
+        for k in numbers:
+            dtype = kinds[0] if isinstance(leaves[k], complex) else kinds[1]
+            leaves[k] = placed(self.backend, np.asarray(leaves[k]), dtype, name=self.tree.names[k])
+        return self.assemble(leaves)
+
     @property
     def names(self) -> tuple[str, ...]:
         """The accessor paths of the checked leaves."""
@@ -634,6 +662,8 @@ class UserCalls:
     """Whether a vjp was taken."""
     ends: RecordingEnds | None = None
     """Where the recording of the first vjp ends, if the engine knows."""
+    graded: tuple[int, ...] = ()
+    """Those `numbers` of the arguments for which a vjp by hand gave a gradient."""
     single_type: type[Any] | None = None
     """The type of that array. The engine is asked about arrays of other types (tracers, say)."""
 
@@ -771,6 +801,7 @@ class UserCalls:
         for k, (argument, gradient) in enumerate(zip(args, per_input, strict=True)):
             found.extend(_matched(argument, gradient, f"inputs[{k}]"))
         found.extend([None] * len(flatten(kwargs, "kwargs").leaves))
+        self.graded = tuple([k for k in arguments.numbers if found[k] is not None])
         return tuple(found[k] for k in arguments.checked)
 
     def gradient_tree(self, leaves: MaybeArrays) -> tuple[Any, ...]:

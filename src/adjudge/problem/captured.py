@@ -10,6 +10,8 @@ from hashlib import blake2b
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+import numpy as np
+
 from adjudge.engine import (
     Arrays,
     AutodiffBackend,
@@ -19,9 +21,16 @@ from adjudge.engine import (
     functional_of,
     is_array_like,
 )
-from adjudge.errors import AdjudgeError, BackendError, FlagError, InputError, attempt
+from adjudge.errors import (
+    AdjudgeError,
+    BackendError,
+    FlagError,
+    InputError,
+    NotSupportedError,
+    attempt,
+)
 from adjudge.findings import InSequence
-from adjudge.problem.problem import Problem, Reverse
+from adjudge.problem.problem import Problem, Reverse, observe
 from adjudge.problem.space import Space
 
 
@@ -46,6 +55,22 @@ def captured_by(problem: Problem) -> Arrays:
             "pass what is to be checked as an input",
         )
     return calls.ends.captured
+
+
+def graded_numbers(problem: Problem) -> tuple[int, ...]:
+    """Returns the indices of those numbers among the inputs for which the vjp of a rule by hand
+    gives a gradient. Takes a vjp where there are any numbers.
+    """
+    calls = problem.calls
+    if calls is None or not calls.arguments.numbers:
+        return ()
+
+    def pull() -> object:
+        base, reverse = observe(problem), Reverse(problem)
+        return reverse.pull(reverse.cotangent(base, np.ones(base.Y.size)))
+
+    attempt(pull, NotSupportedError)  # the check reports what raises
+    return calls.graded
 
 
 def with_captured(problem: Problem, captured: Arrays, names: tuple[str, ...]) -> Problem:

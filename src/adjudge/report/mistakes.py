@@ -631,7 +631,7 @@ def likely_mistake(table: Table, failure: Failure, located: Located | None = Non
     j, i = failure.tangent.leaves[0], _output(table, failure)
     leaf, part = problem.X.leaves[j], problem.X.slices[j]
     x = problem.origin[part]
-    if leaf.size < 2 or not reverse.attached[i]:
+    if not (leaf.size and reverse.attached[i]):
         return None
     subject = "the automatic derivative"
     if len(problem.X.leaves) > 1 or len(base.Y.leaves) > 1:
