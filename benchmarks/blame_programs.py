@@ -319,6 +319,119 @@ def implicit(r: Any, x: Any, weight: Any) -> Any:
     return r.normalize(z)
 
 
+def gru(r: Any, xs: Any, gates: Any, weight: Any, h: Any) -> Any:
+    """A gated recurrent unit, unrolled."""
+    n = h.shape[1]
+    for k in range(xs.shape[0]):
+        g = r.sigmoid(r.xp.matmul(r.xp.concat([xs[k : k + 1], h], axis=1), gates))
+        both = r.xp.concat([xs[k : k + 1], g[:, :n] * h], axis=1)
+        h = g[:, n:] * h + (1 - g[:, n:]) * r.tanh(r.xp.matmul(both, weight))
+    return h
+
+
+def autoencoder(r: Any, x: Any, noise: Any, mean: Any, spread: Any, decode: Any) -> Any:
+    """The bound of a variational autoencoder, with its noise given."""
+    mu, s = r.silu(r.xp.matmul(x, mean)), r.tanh(r.xp.matmul(x, spread))
+    out = r.sigmoid(r.xp.matmul(mu + noise * r.xp.exp(s), decode))
+    return r.xp.sum((out - x) ** 2) + r.xp.sum(mu**2 + r.xp.exp(2 * s) - 2 * s) / 2
+
+
+def experts(r: Any, x: Any, gate: Any, weights: Any) -> Any:
+    """A mixture of experts."""
+    parts, y = r.softmax(r.xp.matmul(x, gate)), 0.0
+    for k in range(weights.shape[0]):
+        y = y + parts[:, k : k + 1] * r.silu(r.product(x, weights[k]))
+    return y
+
+
+def state_space(r: Any, xs: Any, decay: Any, into: Any, out: Any) -> Any:
+    """A linear recurrence with a gate for each state."""
+    h, y = 0 * decay, 0.0
+    for k in range(xs.shape[0]):
+        h = r.sigmoid(decay) * h + xs[k] * into
+        y = y + r.tanh(h * out)
+    return y
+
+
+def hidden_markov(r: Any, transitions: Any, emissions: Any) -> Any:
+    """The log-likelihood of a hidden Markov model, by the forward algorithm."""
+    transitions = transitions - r.logsumexp(transitions)
+    alpha = emissions[:1]
+    for k in range(1, emissions.shape[0]):
+        alpha = r.logsumexp(alpha + transitions.mT).mT + emissions[k : k + 1]
+    return r.logsumexp(alpha)
+
+
+def contrastive(r: Any, a: Any, b: Any, weight: Any) -> Any:
+    """A contrastive loss of two views."""
+    a, b = r.normalize(r.xp.matmul(a, weight)), r.normalize(r.xp.matmul(b, weight))
+    scores = 4 * r.product(a, b.mT)
+    return r.xp.mean(r.logsumexp(scores)) - 4 * r.xp.mean(r.xp.sum(a * b, axis=-1))
+
+
+def gaussian_process(r: Any, x: Any, y: Any) -> Any:
+    """The fit of a Gaussian process."""
+    kernel = r.xp.exp(-((x - x.mT) ** 2) / 2) + r.xp.eye(x.shape[0], dtype=x.dtype)
+    return r.xp.sum(y * r.product(r.inverse(kernel), r.tanh(y)))
+
+
+def leapfrog(r: Any, q: Any, p: Any, weight: Any) -> Any:
+    """A symplectic integrator of 160 steps."""
+    for _ in range(160):
+        q = q + 0.02 * p
+        p = p - 0.04 * r.product(r.tanh(r.xp.matmul(q, weight)), weight.mT)
+        q = q + 0.02 * p
+    return q
+
+
+def square_root(r: Any, a: Any) -> Any:
+    """The square root of a matrix, by the iteration of Denman and Beavers."""
+    z = r.xp.eye(a.shape[0], dtype=a.dtype)
+    y = r.product(a, a.mT) + z
+    for _ in range(5):
+        y, z = (y + r.inverse(z)) / 2, (z + r.inverse(y)) / 2
+    return y
+
+
+def burgers(r: Any, u: Any, rate: Any) -> Any:
+    """An explicit scheme for a conservation law on a ring."""
+    for _ in range(20):
+        flux = r.silu(u) * u
+        u = u - 0.05 * (flux - r.xp.concat([flux[-1:], flux[:-1]], axis=0))
+        right, left = (r.xp.concat(pair, axis=0) for pair in ([u[1:], u[:1]], [u[-1:], u[:-1]]))
+        u = u + 0.1 * r.sigmoid(rate) * (right - 2 * u + left)
+    return u
+
+
+def arm(r: Any, angles: Any, lengths: Any) -> Any:
+    """The end of a chain of joints."""
+    turned, end = r.xp.eye(2, dtype=angles.dtype), 0.0
+    for k in range(angles.shape[0]):
+        c, s = r.xp.cos(angles[k : k + 1]), r.xp.sin(angles[k : k + 1])
+        turn = r.xp.concat([r.xp.concat([c, -s], axis=1), r.xp.concat([s, c], axis=1)], axis=0)
+        turned = r.product(turned, turn)
+        end = end + r.silu(lengths[k]) * (turned[0] - turned[1])
+    return r.normalize(end)
+
+
+def quantised(r: Any, x: Any, *weights: Any) -> Any:
+    """A net whose weights are pulled to whole numbers by smooth steps."""
+    for weight in weights:
+        steps = sum(r.sigmoid(8 * (weight - level)) for level in (-1.5, -0.5, 0.5, 1.5)) - 2
+        x = r.tanh(r.xp.matmul(x, steps))
+    return x
+
+
+def routing(r: Any, votes: Any) -> Any:
+    """Capsules that agree on where to send their votes."""
+    agreed, v = 0 * votes[:, :, 0], 0.0
+    for _ in range(3):
+        parts = r.softmax(agreed)
+        v = r.normalize(r.xp.sum(parts[:, :, None] * votes, axis=0))
+        agreed = agreed + r.xp.sum(votes * v, axis=-1)
+    return v
+
+
 PROGRAMS: dict[Callable[..., Any], tuple[tuple[int, ...], ...]] = {
     mlp: ((3, 4), (4, 5), (5, 5), (5, 3)),
     cnn: ((6, 2), (6, 2), (6, 2)),
@@ -333,6 +446,19 @@ PROGRAMS: dict[Callable[..., Any], tuple[tuple[int, ...], ...]] = {
     tensor_network: ((5, 3, 3), (2, 3)),
     unet: ((4, 3), (3, 3), (3, 3)),
     implicit: ((2, 3), (3, 3)),
+    gru: ((4, 2), (5, 6), (5, 3), (1, 3)),
+    autoencoder: ((3, 4), (3, 2), (4, 2), (4, 2), (2, 4)),
+    experts: ((3, 4), (4, 3), (3, 4, 2)),
+    state_space: ((6, 4), (4,), (4,), (4,)),
+    hidden_markov: ((3, 3), (5, 3)),
+    contrastive: ((3, 4), (3, 4), (4, 5)),
+    gaussian_process: ((4, 1), (4, 1)),
+    leapfrog: ((2, 3), (2, 3), (3, 3)),
+    square_root: ((3, 3),),
+    burgers: ((8,), (8,)),
+    arm: ((4, 1), (4, 1)),
+    quantised: ((3, 4), (4, 4), (4, 2)),
+    routing: ((4, 3, 2),),
 }
 """The programs, with the shapes of their inputs."""
 
@@ -350,6 +476,19 @@ RULES: dict[Callable[..., Any], tuple[str, ...]] = {
     tensor_network: ("normalize", "product"),
     unet: ("silu", "tanh", "softmax"),
     implicit: ("tanh", "product", "normalize"),
+    gru: ("sigmoid", "tanh"),
+    autoencoder: ("silu", "tanh", "sigmoid"),
+    experts: ("softmax", "silu", "product"),
+    state_space: ("sigmoid", "tanh"),
+    hidden_markov: ("logsumexp",),
+    contrastive: ("normalize", "product", "logsumexp"),
+    gaussian_process: ("inverse", "product", "tanh"),
+    leapfrog: ("tanh", "product"),
+    square_root: ("product", "inverse"),
+    burgers: ("silu", "sigmoid"),
+    arm: ("product", "silu", "normalize"),
+    quantised: ("sigmoid", "tanh"),
+    routing: ("softmax", "normalize"),
 }
 """The rules that each program uses."""
 

@@ -127,7 +127,7 @@ class _Recorder(TorchFunctionMode):
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Records a call of PyTorch. Inside of it this mode is off."""
-        name = None if self._inside else name_of(func)
+        name = None if self._inside or torch.compiler.is_compiling() else name_of(func)
         if name is None:
             return func(*args, **(kwargs or {}))
         return self.call(func, func, tuple(args), dict(kwargs or {}), about_call(func, name))
@@ -210,10 +210,14 @@ class _Recorder(TorchFunctionMode):
 
     def _unseen(self, tensor: torch.Tensor) -> None:
         """Adds a tensor that was computed where this mode sees nothing."""
-        reason = "was computed before, or by what cannot be recorded (a transform)"
+        reason = (
+            "was computed before, or by what cannot be recorded: a transform of torch.func, a "
+            "function that is scripted or compiled"
+        )
         name = str(tensor.grad_fn.name()) if tensor.grad_fn is not None else ""
         self.edges.append((_edge(tensor),))
-        self.steps.append(Step(name, _nothing, (), (copied(tensor),), opaque=reason))
+        place = place_of(stack(sys._getframe()), ENGINE)  # where it is used
+        self.steps.append(Step(name, _nothing, (), (copied(tensor),), place=place, opaque=reason))
         self._know(tensor, Ref(len(self.steps) - 1, 0))
 
     def _overlaid(self, tensor: torch.Tensor, before: Ref, write: _Write) -> Ref:
@@ -395,8 +399,12 @@ def _geometry(tensor: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...], i
 
 
 def transformed() -> bool:
-    """Returns whether a transform of `torch.func` is running, whose tensors stand for others."""
-    return bool(torch._C._are_functorch_transforms_active())  # as Function.apply asks
+    """Returns whether a transform of `torch.func` or the compiler is running, whose tensors stand
+    for others.
+    """
+    if torch._C._are_functorch_transforms_active():  # as Function.apply asks
+        return True
+    return torch._guards.TracingContext.try_get() is not None
 
 
 def about_call(func: Any, name: str) -> dict[str, Any]:
@@ -453,6 +461,8 @@ def applications_through(handle: Callable[..., Any]) -> Iterator[None]:
     def apply(cls: Any, *args: Any) -> Any:
         return handle(super(APPLIED, cls).apply, cls, args)
 
+    if "torch._dynamo" in sys.modules:  # else the compiler would look into `handle`
+        handle = torch.compiler.disable(handle)
     before = vars(APPLIED).get("apply")
     APPLIED.apply = classmethod(apply)
     try:
@@ -466,6 +476,8 @@ def applications_through(handle: Callable[..., Any]) -> Iterator[None]:
 
 def rule_of(cls: Any) -> dict[str, Any]:
     """Returns the name of a custom function, and where its derivative is defined."""
+    if cls.__module__.startswith("torch."):  # under vmap PyTorch makes a class of the user's
+        cls = inspect.getclosurevars(cls.backward).nonlocals.get("autograd_function", cls)
     backward = cls.backward if cls.backward is not torch.autograd.Function.backward else cls.vjp
     code = getattr(inspect.unwrap(backward), "__code__", None)
     return {

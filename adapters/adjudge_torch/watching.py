@@ -32,9 +32,7 @@ def watching(watcher: Watcher, environment: Environment) -> Iterator[None]:
     """
     calls = _Calls(watcher, environment)
     with ExitStack() as stack:
-        # Else the compiler would take the call for a function of the program.
-        handle = torch.compiler.disable(calls.application)
-        stack.enter_context(applications_through(handle))
+        stack.enter_context(applications_through(torch.compiler.disable(calls.application)))
         if watcher.every:
             stack.enter_context(calls.of_modules())
         yield

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any, Never, Unpack
 
 from adjudge.check import (
-    EngineOptions,
     MoreOptions,
     Options,
+    SecondOrderOptions,
     at_one_point,
     at_points,
     function_name,
@@ -110,7 +110,7 @@ def gradgradcheck(
     check_rev_over_rev: bool = True,
     fast_mode: bool | None = None,
     masked: bool | None = None,
-    **options: Unpack[EngineOptions],
+    **options: Unpack[SecondOrderOptions],
 ) -> Report:
     """`gradcheck` of `(x, w) -> J*(x) w`, and of `J*` itself by the same evaluations.
 
@@ -135,14 +135,14 @@ def gradgradcheck(
     """
     __tracebackhide__ = True  # a test's traceback ends at the test's own line
     chosen: Options = {
-        **known_options(gradgradcheck, options, EngineOptions, more),
+        **known_options(gradgradcheck, options, SecondOrderOptions, more),
         "eps": eps, "atol": atol, "rtol": rtol, "nondet_tol": nondet_tol,
         "check_undefined_grad": check_undefined_grad, "check_grad_dtypes": check_grad_dtypes,
         "check_batched_grad": check_batched_grad, "check_forward_ad": check_fwd_over_rev,
         "check_backward_ad": check_rev_over_rev, "fast_mode": fast_mode, "masked": masked,
     }  # fmt: skip
     report = of_second_order(f, inputs, chosen, grad_outputs, strided=gen_non_contig_grad_outputs)
-    return _raised(tell(report), raise_exception)
+    return _raised(tell(with_faults(report, f, inputs, chosen)), raise_exception)
 
 
 def _raised(report: Report, raise_exception: bool) -> Report:

@@ -219,6 +219,23 @@ def test_a_rule_whose_second_derivative_alone_is_wrong_is_named(torch):
     assert [fault.line for fault in report.faults] == [programs.line_of("torch", "softmax")]
 
 
+def test_gradgradcheck_names_the_rule_as_gradcheck_does(torch):
+    rules = programs.rules("torch", "tanh", programs.SECOND)
+    x = torch.rand(3, dtype=torch.float64)
+
+    def f(x):
+        return 2 * rules.tanh(x.sin())
+
+    with pytest.raises(GradcheckError, match=r"the rule at fault: tanh.tanh_backward") as raised:
+        adjudge.gradgradcheck(f, x, seed=0)
+    without = adjudge.gradgradcheck(f, x, seed=0, blame=False, raise_exception=False)
+
+    assert [fault.line for fault in raised.value.report.faults] == [
+        programs.line_of("torch", "tanh")
+    ]
+    assert without.faults == ()
+
+
 def test_a_wrong_jvp_beside_a_right_vjp_is_not_called_by_the_name_of_the_vjp(torch):
     def vjp(x, w):
         return w * (1 - x.tanh() ** 2)

@@ -181,9 +181,21 @@ class EngineOptions(SharedOptions, total=False):
     backend: str | AutodiffBackend | None
 
 
+class SecondOrderOptions(EngineOptions, total=False):
+    """What `gradgradcheck` takes beside the parameters that PyTorch's has, too.
+
+    Attributes:
+        blame: Whether a check that fails also looks for the rule at fault, as `adjudge.blame` does,
+            where `f` has more than one step and its engine can record them: `Report.faults`.
+            Nothing more is begun for that once it has taken as much work as the check, or all that
+            `max_evaluations` leaves. Default: `True`.
+    """
+
+    blame: bool
+
+
 class ScopeOptions(TypedDict, total=False):
-    """Which derivatives are checked, and at which points, beside the first one at x; and whether
-    the reason of a failure is looked for.
+    """Which derivatives are checked, and at which points, beside the first one at x.
 
     Attributes:
         order: 1, 2 or 3: all compositions of reverse (`R`) and forward mode (`F`) up to this
@@ -204,10 +216,6 @@ class ScopeOptions(TypedDict, total=False):
         domain: Where `f` is defined, for the special points: see `special_points`. Steps keep
             within its intervals where there are no `bounds`. By default (`None`) `f` is defined
             everywhere.
-        blame: Whether a check that fails also looks for the rule at fault, as `adjudge.blame` does,
-            where `f` has more than one step and its engine can record them: `Report.faults`.
-            Nothing more is begun for that once it has taken as much work as the check, or all that
-            `max_evaluations` leaves. Default: `True`.
     """
 
     order: int | None
@@ -215,18 +223,18 @@ class ScopeOptions(TypedDict, total=False):
     compile: bool | None
     points: Points | None
     domain: Domains
-    blame: bool
 
 
-class MoreOptions(EngineOptions, ScopeOptions, total=False):
+class MoreOptions(SecondOrderOptions, ScopeOptions, total=False):
     """What `gradcheck` takes beside the parameters that PyTorch's has, too."""
 
 
 class Options(TorchOptions, MoreOptions, total=False):
     """All options of a check on one engine, as `examine` takes them.
 
-    They are explained in the groups `adjudge.check.TorchOptions`, `SharedOptions`, `EngineOptions`
-    and `ScopeOptions`. It is a `TypedDict`, so that a wrapper can pass options on with their types:
+    They are explained in the groups `adjudge.check.TorchOptions`, `SharedOptions`, `EngineOptions`,
+    `SecondOrderOptions` and `ScopeOptions`. It is a `TypedDict`, so that a wrapper can pass options
+    on with their types:
     `def check(f, x, **options: Unpack[adjudge.Options])`.
     """
 

@@ -203,7 +203,10 @@ class BlameReport:
         alone = [one for one in self.judged if one.wrong and not one.at_fault]
         if alone:
             names = ", ".join(dict.fromkeys(one.name for one in alone))
-            lines.append(f"wrong alone, and without effect on this derivative: {names}")
+            effect = "and without effect on this derivative"
+            if any(step.opaque for step in self.steps):
+                effect = "and whether that is meant cannot be told beside what is opaque"
+            lines.append(f"wrong alone, {effect}: {names}")
         for k, reason in self.opaque.items():
             step = self.steps[k]
             lines.append(f"not judged: {step.name} at {_shown(step.place)} {reason}")

@@ -22,7 +22,15 @@ from adjudge.check import (
     surroundings,
 )
 from adjudge.engine import AutodiffBackend, ByHand, Step, Trace
-from adjudge.errors import AdjudgeError, Catching, InputError, Source, attempt, running
+from adjudge.errors import (
+    AdjudgeError,
+    Catching,
+    InputError,
+    Source,
+    attempt,
+    running,
+    source_of,
+)
 from adjudge.findings import Fault, Verdict
 from adjudge.problem import Problem
 from adjudge.report import Report
@@ -33,7 +41,7 @@ from adjudge.trace.contributions import (
     changed_on_the_way,
     directions,
 )
-from adjudge.trace.report import BlameReport, Judged
+from adjudge.trace.report import BlameReport, Judged, is_cut
 
 PASSED_ON = ("mode", "seed", "equal_nan", "in_double", "highest_precision", "max_evaluations")
 """The options that hold for the check of each step as well."""
@@ -82,7 +90,14 @@ def blame(
     chosen: Options = {**known, "seed": seed}
     if words is not None:
         chosen["modes"] = words
-    whole = at_one_point(f, inputs, chosen)
+    with Catching() as raised:
+        whole = at_one_point(f, inputs, chosen)
+    if raised.error is not None:
+        if source_of(raised.error) is not Source.DERIVATIVE:
+            raise raised.error
+        words = words or ["R"]  # what a derivative raises is part of the report then
+        chosen |= {"modes": words, "thorough": False}
+        whole = at_one_point(f, inputs, chosen)
     problem = problem_of(f, inputs, chosen)
     with surroundings(problem, f) as generators:
         with Catching(AdjudgeError) as refused, running(Source.FUNCTION):
@@ -93,7 +108,9 @@ def blame(
         if isinstance(f, ByHand):  # the one step is the whole
             return _of_one_step(f, whole, trace)
         found = _found(problem, trace, seed, generators.put_back)
-        judge = _Judge(problem.backend, trace, found or [], _of_steps(chosen, words), samples)
+        of_steps = _of_steps(chosen, words)
+        of_steps["thorough"] = False if raised.error is not None else None
+        judge = _Judge(problem.backend, trace, found or [], of_steps, samples)
         judge.run(every=every or found is None or (words or ["R"]) != ["R"])
         report = judge.report(function_name(f), whole, found)
         if report.between or report.outside:
@@ -177,6 +194,8 @@ def _found(
 
     They are taken in double precision where the function runs in it and does the same there.
     """
+    if any(step.opaque for step in trace.steps):  # nothing moves behind it in a replay
+        return None
     if problem.widened is not None:
         with problem.backend.environment.widening():
             found = attempt(lambda: _in_double(problem, trace, seed, put_back, count), AdjudgeError)
@@ -323,6 +342,9 @@ class _Judge:
         a Cholesky factorisation may be right for symmetric tangents alone, which are all that it
         gets, and a `detach` may be meant. A parameter that it closes over gets no tangent.
         """
+        opaque = any(step.opaque for step in self.trace.steps)
+        if opaque and is_cut(self.trace.steps[k], report):  # it may be meant
+            return False
         first = report.modes.get("R") is Verdict.FAIL
         by_parameter = bool(self.trace.steps[k].marked)
         return not (first and self.found) or by_parameter or self.stands_out(k)

@@ -15,6 +15,7 @@ from adjudge.check import (
     MoreOptions,
     Options,
     ScopeOptions,
+    SecondOrderOptions,
     SharedOptions,
     TorchOptions,
 )
@@ -22,7 +23,7 @@ from adjudge.check.options import DEFAULTS, settings_of
 from adjudge.cross import crosscheck
 from adjudge.findings import Beyond
 
-GROUPS = (TorchOptions, SharedOptions, EngineOptions, ScopeOptions)
+GROUPS = (TorchOptions, SharedOptions, EngineOptions, SecondOrderOptions, ScopeOptions)
 SQUARE = ByHand(lambda x: x**2, vjp=lambda x, w: 2 * x * w)
 X = np.array([1.0, 2.0, 3.0])
 
@@ -34,9 +35,12 @@ def explained(group):
 
 
 def own(group):
-    """The names that a group adds to those of every verb."""
-    shared = () if group is SharedOptions else SharedOptions.__annotations__
-    return [name for name in group.__annotations__ if name not in shared]
+    """The names that a group adds to those of the groups that it is made of."""
+    names = group.__annotations__
+    parts = [
+        other.__annotations__ for other in GROUPS if other.__annotations__.keys() < names.keys()
+    ]
+    return [name for name in names if not any(name in part for part in parts)]
 
 
 def named(verb):
