@@ -264,6 +264,14 @@ class Trial:
         tangent = replace(self.column.tangent, leaves=leaves)
         return replace(self, column=replace(self.column, tangent=tangent))
 
+    def with_failures_open(self, by: str) -> Trial:
+        """Returns the trial with nothing known of what fails."""
+        opened = []
+        for one in self.compared:
+            error = np.where(one.comparison.fails, np.inf, one.comparison.error)
+            opened.append(one._replace(comparison=replace(one.comparison, error=error)))
+        return self.with_compared(opened, by)
+
     def with_compared(self, compared: list[ModeComparison], by: str) -> Trial:
         """Returns the trial with comparisons that allow for more, or leave more open."""
         after = replace(self, compared=compared)
@@ -387,6 +395,25 @@ class LeafScale(Stage):
         return replace(after, settled=after.agrees_clearly)
 
 
+class ClaimedRounding(Stage):
+    """Leaves open what fails where f stands still and its automatic derivative says that it moves
+    by less than it rounds.
+
+    `1 - cos x` is zero about 1e-9, where its derivative is 1e-9: without this stage that would fail
+    as the derivative of a stair. Costs nothing. Ours.
+    """
+
+    name = "a derivative within the rounding of f"
+
+    def helps(self, trial: Trial) -> bool:
+        return trial.fails > 0 and _in_doubt_without_ladder(trial)
+
+    def apply(self, trial: Trial) -> Trial:
+        if not _only_in(trial, (_still_steps(trial) > 0) & _claims_rounding(trial)):
+            return trial
+        return replace(trial.with_failures_open(self.name), settled=True)
+
+
 @dataclass(frozen=True)
 class Standstill(Stage):
     """Finds the outputs that stand still about x to the last bit and farther off leave their value
@@ -410,31 +437,16 @@ class Standstill(Stage):
     cost = 40
 
     def helps(self, trial: Trial) -> bool:
-        known = trial.doubt is Doubt.NONE or trial.proved or trial.column.from_reference
-        if known or trial.column.step == 0:
-            return False
-        steps = _still_steps(trial)
-        if self.after_ladder or not np.any(steps):
-            return bool(np.any(steps))
-        # Of a tangent that leaves share the halves say which leaf it is that claims a derivative.
-        if len(trial.column.tangent.leaves) > 1 and not trial.zero:
-            return False
-        if trial.doubt is Doubt.SATURATED:
-            return trial.zero
-        return trial.fails > 0 and _only_in(trial, steps > 0)
+        if not self.after_ladder:
+            return _in_doubt_without_ladder(trial)
+        return _may_stand_still(trial) and bool(np.any(_still_steps(trial)))
 
     def apply(self, trial: Trial) -> Trial | Again:
         columns, found, steps = trial.columns, trial.column, _still_steps(trial)
         problem, base = columns.problem, columns.base
         trial, seen = trial.with_onset()
-        rounding = _claims_rounding(trial)
         flat = (steps > self.least * found.tangent.length) & seen.flat
-        flat &= ~(creeps(base, found, constants=not trial.zero) | rounding)
-        if not self.after_ladder and trial.fails and _only_in(trial, (steps > 0) & rounding):
-            return replace(
-                trial.with_compared([_unknown(one) for one in trial.compared], self.name),
-                settled=True,
-            )
+        flat &= ~(creeps(base, found, constants=not trial.zero) | _claims_rounding(trial))
         if not np.any(flat):
             return trial
         reach = float(np.min(steps[flat])) / found.tangent.length
@@ -458,6 +470,23 @@ class Standstill(Stage):
             trial = Defects().apply(trial) if trial.fails else trial
             return replace(trial, settled=True, decided_by=self.name)
         return trial
+
+
+def _may_stand_still(trial: Trial) -> bool:
+    """Returns whether a doubt is left that steps of f may settle."""
+    known = trial.doubt is Doubt.NONE or trial.proved or trial.column.from_reference
+    return not known and trial.column.step != 0
+
+
+def _in_doubt_without_ladder(trial: Trial) -> bool:
+    """Returns whether all that is in doubt stands still over the steps so far."""
+    steps = _still_steps(trial) if _may_stand_still(trial) else np.zeros(0)
+    # Of a tangent that leaves share the halves say which leaf it is that claims a derivative.
+    if not np.any(steps) or (len(trial.column.tangent.leaves) > 1 and not trial.zero):
+        return False
+    if trial.doubt is Doubt.SATURATED:
+        return trial.zero
+    return trial.fails > 0 and _only_in(trial, steps > 0)
 
 
 def _still_steps(trial: Trial) -> Vector:
@@ -495,13 +524,6 @@ def _claims_rounding(trial: Trial) -> NDArray[np.bool_]:
         return np.asarray((size > 0) & (size <= least))
 
     return _outputs_where(trial.columns, trial.compared, slight)[: base.Y.size]
-
-
-def _unknown(one: ModeComparison) -> ModeComparison:
-    """Returns the comparison with nothing known of what fails."""
-    comparison = one.comparison
-    error = np.where(comparison.fails, np.inf, comparison.error)
-    return one._replace(comparison=replace(comparison, error=error))
 
 
 def _only_in(trial: Trial, outputs: NDArray[np.bool_]) -> bool:
@@ -1060,11 +1082,7 @@ class Jumps(Stage):
         doubted = _doubted_outputs(trial.columns, trial.compared)
         if not _jumps_beside(trial.columns, found, doubted):
             return after
-        opened = []
-        for one in trial.compared:
-            error = np.where(one.comparison.fails, np.inf, one.comparison.error)
-            opened.append(one._replace(comparison=replace(one.comparison, error=error)))
-        return after.with_compared(opened, self.name)
+        return after.with_failures_open(self.name)
 
 
 class Defects(Stage):
@@ -1290,6 +1308,7 @@ class LongLadder(Stage):
 STAGES: tuple[Stage, ...] = (
     DominatingConstants(),
     LeafScale(),
+    ClaimedRounding(),
     Standstill(after_ladder=False),
     Halves(beyond=GROSS_TOLERANCES),
     LongerStep(),
