@@ -127,6 +127,8 @@ def _copied(record: Recorder, out: Any, x: torch.Tensor, *args: Any, **kwargs: A
     if is_wide(out):
         if x.dtype.is_complex and not out.dtype.is_complex:
             return record.emit("real", (x,), out)
+        if out.dtype.is_complex and not x.dtype.is_complex:
+            return record.emit("complex", (x, 0.0), out)
         return record.read(x) if wide else record.builder.rely(record.read(x))
     if wide and not x.dtype.is_complex:
         if out.dtype is torch.bool:

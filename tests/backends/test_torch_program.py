@@ -9,6 +9,8 @@ torch = pytest.importorskip("torch")
 flint = pytest.importorskip("flint")
 from torch.nn import functional as F  # noqa: E402, N812
 
+import adjudge  # noqa: E402
+from adjudge import Verdict  # noqa: E402
 from adjudge.engine import Place, backend_named  # noqa: E402
 from adjudge.estimate.replay import DoubtError, mistranslated, precision, replay  # noqa: E402
 from adjudge_torch import program as table  # noqa: E402
@@ -448,3 +450,49 @@ def test_the_spacing_of_a_narrow_dtype_is_kept():
     assert sine.eps == torch.finfo(torch.bfloat16).eps
     with precision(100):
         assert mistranslated(made) is None
+
+
+# ---------------------------------------------------------------- verdicts
+
+
+class Off(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.factor = factor
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, w):
+        first = torch.ones_like(w)
+        first.view(-1)[0] += ctx.factor
+        return w * first, None
+
+
+VERDICTS = {
+    "solve": lambda a: torch.linalg.solve(a, a[0] ** 2),
+    "eigh": lambda a: torch.linalg.eigvalsh(a + a.mT),
+    "softmax": lambda a: a.softmax(1) @ a,
+    "gelu": F.gelu,
+    "erf in its tails": lambda a: torch.erf(4 * a),
+    "pooling": lambda a: F.adaptive_avg_pool2d(a[None].expand(8, 3, 3), 2),
+}
+
+
+@pytest.mark.parametrize("name", VERDICTS)
+def test_errors_of_1e_12_fail_beside_an_exact_reference_and_rounding_does_not(name):
+    f = VERDICTS[name]
+    for seed in range(10):
+        x = numbers(3, 3, seed=seed)
+        right = adjudge.examine(f, (x,), reference="exact", seed=seed)
+        assert right.verdict is not Verdict.FAIL, str(right)
+    for delta in (1e-8, 1e-10, 1e-12):
+        wrong = adjudge.examine(lambda a, d=delta: f(Off.apply(a, d)), (x,), reference="exact")
+        assert wrong.verdict is Verdict.FAIL, (delta, str(wrong))
+
+
+def test_a_derivative_of_too_few_digits_fails():
+    x = torch.tensor([2.0, 5.0], dtype=torch.float64)  # trigamma is good to 4e-10
+    assert adjudge.examine(torch.digamma, (x,)).verdict is Verdict.PASS
+    report = adjudge.examine(torch.digamma, (x,), reference="exact")
+    assert report.verdict is Verdict.FAIL
+    assert "exact replay" in str(report)

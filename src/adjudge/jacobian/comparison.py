@@ -274,9 +274,27 @@ class Comparison:
         # number is scaled with it.
         if self.tolerance.automatic and not np.all(close):
             close |= self.difference <= UNDERFLOW * self.scales.weight
+        if self.tolerance.exact and not np.all(close):
+            close |= self.difference <= self.allowed + self.tolerance.relative * self._beside
         if self.from_reference:
             close |= self._rounded_zero
         return (finite & close) | self.equal_nans
+
+    @cached_property
+    def _beside(self) -> Vector:
+        """The sizes of the numbers with which an automatic derivative was rounded: the whole of a
+        projection, or else the largest of the column, where it is of the same leaves.
+
+        Without it the entries of a matrix would fail beside an exact reference, that are small
+        beside others which a product or a sum adds up with them: backward errors are bounded by
+        norms, not entry by entry (Higham 2002, chapters 3 and 7). What depends on one entry of x
+        alone, in a tail as well, has no other beside it.
+        """
+        sizes = np.maximum(np.abs(self.automatic), np.abs(self.reference))
+        if self.projected:
+            return sizes
+        largest = np.max(sizes, where=np.isfinite(sizes), initial=0.0)
+        return np.asarray(np.minimum(largest, self.scales.block))
 
     @cached_property
     def _rounded_zero(self) -> NDArray[np.bool_]:

@@ -444,6 +444,8 @@ class Table:
         positions = [
             k for k, j in enumerate(drawn.leaves) if j in chosen and np.any(vector[X.slices[j]])
         ]
+        if not positions:  # what is marked did not move in the first place
+            return
         tangent = replace(drawn, vector=vector).restricted(X, positions)
         if self.together is None or along is None or len(positions) < 2:
             yield tangent
