@@ -183,10 +183,10 @@ def spotchecks(steps: int = 4000) -> None:
         report = watch.report
         calls, judged = (sum(getattr(r, n) for r in report.rules) for n in ("calls", "judged"))
         rows.append(
-            [f"{share:.0%}", f"{plain:.1f}", f"{watched / plain - 1:.1%}",
+            [f"{share:.0%}", f"{plain:.1f}", f"{1 - plain / watched:.0%}",
              f"{report.spent / report.seconds:.1%}", calls, judged, len(report.at_fault)]
         )  # fmt: skip
-    heads = ["share", "without (s)", "more processor time", "by its own account", "calls"]
+    heads = ["share", "without (s)", "part of the processor time", "by its own account", "calls"]
     print(table([*heads, "judged", "rules accused"], rows))
 
 

@@ -687,6 +687,11 @@ class OtherDerivatives(AutodiffBackend):
 class WrappedBackend(OtherDerivatives):
     """The engine `inner`, of which a subclass changes some derivatives."""
 
+    def __init__(self, inner: AutodiffBackend) -> None:
+        """The derivatives are those of `inner`, also of numbers."""
+        super().__init__(inner)
+        self.differentiates_numbers = inner.differentiates_numbers
+
     def vjp(self, f: FlatFunction, x: Arrays) -> tuple[Arrays, Pullback]:
         return self.inner.vjp(f, x)
 

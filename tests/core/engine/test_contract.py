@@ -88,10 +88,20 @@ def test_a_wrapper_passes_every_derivative_on():
     refusals = {"refusals", "refusing", "refuse"}
     of_the_way = {"way", "ways", "compiled_way", "usually_compiled", *refusals}
     derived = {"lacks", "effective_eps"}
+    taken_over = {"program", "differentiates_numbers"}  # in constructors, and by other derivatives
 
     members = {name for name in vars(AutodiffBackend) if not name.startswith("_")}
 
-    assert members - given - of_the_way - derived <= set(vars(WrappedBackend))
+    assert members - given - of_the_way - derived - taken_over <= set(vars(WrappedBackend))
+
+
+def test_a_wrapper_differentiates_the_numbers_that_its_engine_does():
+    backend = PlainBackend(np)
+    assert not WrappedBackend(backend).differentiates_numbers
+
+    backend.differentiates_numbers = True
+
+    assert WrappedBackend(backend).differentiates_numbers
 
 
 @pytest.mark.parametrize(
