@@ -36,6 +36,9 @@ ENGINE = str(Path(jax.__file__).parent)
 CUSTOM = ("custom_vjp_call", "custom_vjp_call_jaxpr", "custom_jvp_call")
 """The names of the primitives that stand for a function with a custom derivative (0.4.36 on)."""
 
+OF_PAIRS = ("reduce", "reduce_window")
+"""The names of the primitives whose parameters hold the function of two numbers that they apply."""
+
 MOST_STEPS = 5000
 """A loop that has run so many steps becomes one step. Without a limit, a loop of a million
 iterations would fill the memory with its values. The value is ours."""
@@ -123,7 +126,9 @@ class Walk:
             except _TooLongError:
                 del self.steps[start:]
                 return None
-        called = None if name in CUSTOM else params.get("jaxpr", params.get("call_jaxpr"))
+        called = params.get("jaxpr", params.get("call_jaxpr"))
+        if name in CUSTOM or name in OF_PAIRS:
+            return None
         if isinstance(called, jex.Jaxpr):  # rematerialised
             called = jex.ClosedJaxpr(called, [])
         if isinstance(called, jex.ClosedJaxpr):

@@ -69,7 +69,7 @@ CUMULATIVE = {
 
 UNCHANGED = (
     *("stop_gradient", "optimization_barrier", "sharding_constraint", "pvary", "pcast"),
-    *("convert_layout", "layout_constraint", "name"),
+    *("convert_layout", "device_put", "layout_constraint", "name"),
 )
 """Those that return their operands."""
 
@@ -198,7 +198,8 @@ class _Equation:
             return [self.emit(OF_BOOLEANS[name], *self.operands)]
         elif name in SAME_MEANING:
             return [self.emit(SAME_MEANING[name], *self.operands)]
-        return list(self.builder.opaque(self.operands, list(self.results), self.place, name))
+        known = [one for one in self.operands if isinstance(one, Ref)]  # others may be no numbers
+        return list(self.builder.opaque(known, list(self.results), self.place, name))
 
     def emit(self, name: str, *operands: Any, result: Any = None, **params: Any) -> Any:
         """Adds an operation; `result` is by default that of the equation."""
@@ -311,6 +312,45 @@ def _reduced(one: _Equation) -> Any:
     return one.emit(name, one.operands[0], axis=tuple(axes), keepdims=False)
 
 
+FOLDS = {
+    "add": ("add", "sum", 0.0),
+    "mul": ("multiply", "prod", 1.0),
+    "max": ("maximum", "max", -np.inf),
+    "min": ("minimum", "min", np.inf),
+}
+"""The functions of pairs that are folds of the vocabulary: of two numbers, of arrays, and what
+changes nothing."""
+
+
+def _fold_of(one: _Equation) -> tuple[str, str, float] | None:
+    """Returns the fold that a function of pairs belongs to, where it is one and the first number is
+    the only one to begin with.
+    """
+    equations = one.params["jaxpr"].eqns
+    names = [equation.primitive.name for equation in equations]
+    return FOLDS.get(names[0]) if len(names) == 1 and len(one.operands) == 2 else None
+
+
+def _folded(one: _Equation) -> Any:
+    found = _fold_of(one)
+    if found is None:
+        return None
+    pair, whole, neutral = found
+    operand, first = one.operands
+    value = one.builder.value(operand)
+    if one.name == "reduce":
+        axes, patches, shown = tuple(one.params["dimensions"]), operand, value
+    else:
+        p, rank = one.params, value.ndim
+        seen = _windows(p, value.shape)
+        patches = one.take([operand], seen, neutral)
+        axes = tuple(range(rank, 2 * rank))
+        shown = one.builder.value(patches)
+    made = getattr(np, whole)(shown, axis=axes)
+    folded = one.emit(whole, patches, result=made, axis=axes, keepdims=False)
+    return one.emit(pair, folded, first)
+
+
 def _cumulated(one: _Equation) -> Any:
     axis, operand, result = one.params["axis"], one.operands[0], one.builder.host(one.results[0])
     if not one.params["reverse"]:
@@ -368,18 +408,18 @@ def _convolved(one: _Equation) -> Any:
     return one.ordered(made, back, one.results[0].shape)
 
 
+def _windows(p: Mapping[str, Any], size: Sequence[int]) -> NDArray[np.int64]:
+    """Returns which entries the windows of a primitive see."""
+    dilation, spread = p["window_dilation"], p["base_dilation"]
+    window, strides, padding = p["window_dimensions"], p["window_strides"], p["padding"]
+    return windows(size, window, strides, padding, dilation, spread)
+
+
 def _pooled(one: _Equation) -> Any:
     p = one.params
     name, fill = POOLED[one.name]
     rank = len(p["window_dimensions"])
-    seen = windows(
-        one.values[0].shape,
-        p["window_dimensions"],
-        p["window_strides"],
-        p["padding"],
-        p["window_dilation"],
-        p["base_dilation"],
-    )
+    seen = _windows(p, one.values[0].shape)
     patches = one.take([one.operands[0]], seen, fill)
     return one.emit(name, patches, axis=tuple(range(rank, 2 * rank)), keepdims=False)
 
@@ -552,6 +592,8 @@ RULES: Mapping[str, Callable[[_Equation], Any]] = {
     "integer_pow": lambda one: one.emit("pow", one.operands[0], float(one.params["y"])),
     "lu": _lu,
     "qr": _qr,
+    "reduce": _folded,
+    "reduce_window": _folded,
     "round": _rounded,
     "scatter-add": _scatter_added,
     "scatter_add": _scatter_added,

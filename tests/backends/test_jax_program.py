@@ -74,6 +74,8 @@ CASES = {
         )[0],
         LINE,
     ),
+    "fold": (lambda x: lax.reduce(x, 1.0, lax.mul, (0,)), LINE),
+    "windows": (lambda x: lax.reduce_window(x, 1.0, lax.mul, (2,), (1,), "SAME"), LINE),
     "mask": (lambda x: (x > 0).astype(float) * x + jnp.where(x > 1, x, 0.5), LINE),
     "modulus": (lambda z: jnp.abs(z) + jnp.angle(z), COMPLEX),
     "expm": (jax.scipy.linalg.expm, SQUARE),
@@ -141,6 +143,22 @@ def test_an_error_in_the_twelfth_digit_shows(seed):
     exact = {"reference": "exact", "seed": seed}
     assert adjudge.examine(rule(0.0), x, **exact).verdict is Verdict.PASS
     assert adjudge.examine(rule(1e-12), x, **exact).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize(
+    "f", [jnp.tanh, jax.nn.sigmoid, jax.lax.erf], ids=["tanh", "sigmoid", "erf"]
+)
+def test_the_rounding_of_a_rule_in_a_tail_is_no_error(f):
+    for seed in range(10):
+        x = jnp.asarray(4 * np.random.default_rng(seed).normal(size=6))
+        report = adjudge.examine(f, x, reference="exact", seed=seed, mode="projected")
+        assert report.verdict is Verdict.PASS
+
+
+def test_where_f_is_not_defined_there_is_no_derivative():
+    with precision(64):
+        outputs = replay(translated(lax.igamma, (jnp.array([-0.4]), jnp.array([8.0]))), [])
+    assert not outputs[0].value[0].is_finite()
 
 
 def test_the_second_order_is_replayed_too():

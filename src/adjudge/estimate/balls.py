@@ -462,8 +462,17 @@ def _gammaln(x: Any) -> Any:
     return (arb.pi() / abs(arb.sin_pi(x))).log() - (1 - x).lgamma()
 
 
+def _within(value: Any, *positive: Any) -> Any:
+    """Returns a value, which is undefined where one of these numbers is not positive for certain:
+    some functions go on there, and those of engines do not.
+    """
+    return value if all(one >= 0 for one in positive) else flint().arb.nan()
+
+
 def _gamma_density(a: Jets, x: Jets) -> Jets:
-    return _exp((a - 1) * _f("log")(x) - x - _f("gammaln")(a))
+    positive = function_of(lambda a, x: _within(flint().arb(0), a, x), None, None)
+    inside = positive(Jets({0: a.value}), Jets({0: x.value}))
+    return _exp((a - 1) * _f("log")(x) - x - _f("gammaln")(a)) + inside
 
 
 def _beta_density(a: Jets, b: Jets, x: Jets) -> Jets:
@@ -573,9 +582,13 @@ FUNCTIONS: dict[str, Callable[..., Jets]] = {
     "digamma": _polygamma(0),
     "polygamma": polygamma,
     "zeta": function_of(lambda s, q: s.zeta(q), None, lambda s, q: -s * _f("zeta")(s + 1, q)),
-    "gammainc": function_of(lambda a, x: x.gamma_lower(a, regularized=1), None, _gamma_density),
+    "gammainc": function_of(
+        lambda a, x: _within(x.gamma_lower(a, regularized=1), a, x), None, _gamma_density
+    ),
     "gammaincc": function_of(
-        lambda a, x: x.gamma_upper(a, regularized=1), None, lambda a, x: -_gamma_density(a, x)
+        lambda a, x: _within(x.gamma_upper(a, regularized=1), a, x),
+        None,
+        lambda a, x: -_gamma_density(a, x),
     ),
     "betainc": function_of(
         lambda a, b, x: x.beta_lower(a, b, regularized=True), None, None, _beta_density

@@ -103,6 +103,8 @@ class Tolerance:
     accuracy `u^(4/5)` that an extrapolated central difference attains: 1.3e-3 in float32, 5e-2 in
     float16 and 0.11 in bfloat16. Of a dtype that is `inside` it is `u^(1/2)` again, since its noise
     is in the error bar."""
+    ordinary: float = field(init=False)
+    """What `relative` is beside a derivative that is not `exact`."""
     usual: float = field(init=False)
     """What `relative` is where f computes in the dtypes that are seen."""
     resolution: float = field(init=False)
@@ -121,8 +123,9 @@ class Tolerance:
         """Computes what follows from the rest."""
         double, usual, coarsest = self.eps <= DOUBLE, self.rtol, max(self.eps, self.rounded)
         automatic = usual is None and self.atol is None
+        ordinary = usual or 0.0
         if usual is None:
-            part = (self.eps / 2) ** (RTOL_EXPONENT if double else NARROW_RTOL_EXPONENT)
+            ordinary = part = (self.eps / 2) ** (RTOL_EXPONENT if double else NARROW_RTOL_EXPONENT)
             part = min(part, EXACT_UNITS * coarsest) if self.exact else part
             usual = max(part, ROUNDED_UNITS * self.rounded) if automatic else 0.0
         sharp = (self.eps / 2) ** RTOL_EXPONENT
@@ -133,6 +136,7 @@ class Tolerance:
             double=double,
             coarsest=coarsest,
             relative=min(sharp, usual) if self.seen is not None and automatic else usual,
+            ordinary=ordinary,
             usual=usual,
             resolution=(self.eps / 2) ** RESOLUTION_EXPONENT,
             identity=max(math.sqrt(coarsest), self.rtol or 0.0),
@@ -251,7 +255,11 @@ class Comparison:
         t = self.tolerance
         if not t.automatic:
             return (t.atol or 0.0) * self.scales.weight + t.relative * np.abs(self.reference)
-        allowed = self.error + t.relative * self.largest + UNDERFLOW
+        part = t.relative * self.largest
+        if t.exact:  # what the rounding of f's own values makes of a derivative, within the usual
+            known = EXACT_UNITS * t.eps * self.scales.secant
+            part = np.maximum(part, np.minimum(known, t.ordinary * self.largest))
+        allowed = self.error + part + UNDERFLOW
         return allowed + t.spread * self.scales.weight if t.spread else allowed
 
     @cached_property
