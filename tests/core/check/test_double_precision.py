@@ -295,6 +295,7 @@ def test_counts_are_those_of_both_runs():
 
     assert len(seen) >= report.counts["evaluations"] > 4
     assert {np.dtype("float32"), np.dtype("float64")} == set(seen)
+    assert seen.count(np.dtype("float32")) == 2  # the value, and one recording for all vjps
 
 
 def test_unchecked_and_complex_inputs_are_widened_too():
