@@ -141,7 +141,10 @@ def rule(error):
 def test_an_error_in_the_twelfth_digit_shows(seed):
     x = jnp.asarray(np.random.default_rng(seed).normal(size=3))
     exact = {"reference": "exact", "seed": seed}
-    assert adjudge.examine(rule(0.0), x, **exact).verdict is Verdict.PASS
+    right = adjudge.examine(rule(0.0), x, **exact)
+    assert right.verdict is Verdict.PASS
+    assert right.certified
+    assert right.to_dict()["certified"] is True
     assert adjudge.examine(rule(1e-12), x, **exact).verdict is Verdict.FAIL
 
 
@@ -179,3 +182,5 @@ def test_an_opaque_step_makes_the_mode_unsupported_with_its_name():
     report = adjudge.examine(lambda x: jnp.nextafter(x, 0.0), jnp.ones(2), reference="exact")
     assert report.verdict is not Verdict.PASS
     assert "nextafter" in str(report)
+    assert not report.certified
+    assert not adjudge.examine(jnp.sin, jnp.ones(2)).certified

@@ -30,6 +30,7 @@ from adjudge.check.options import Settings
 from adjudge.constants import WIDER_PROBES
 from adjudge.engine import AutodiffBackend
 from adjudge.errors import Catching, InputError, NotSupportedError
+from adjudge.estimate import Exact
 from adjudge.findings import (
     DerivativeRaised,
     Finding,
@@ -132,6 +133,7 @@ def provenance_of(problem: Problem, settings: Settings, full: bool, note: str = 
         settings.seed,
         "full" if full else "projected",
         ", ".join([*([note] if note else []), *problem.constraints]),
+        isinstance(settings.reference, Exact),
     )
 
 

@@ -268,6 +268,8 @@ class Provenance:
     mode: str
     note: str = ""
     """A note on how a derivative of less than double precision was judged."""
+    exact: bool = False
+    """Whether derivatives were compared with intervals that are proven to contain the true ones."""
 
     def __str__(self) -> str:
         """Returns words such as `torch 2.13.0, cpu, float32, formula judged in float64`."""
@@ -341,6 +343,14 @@ class Report:
     def __bool__(self) -> bool:
         """Says whether the verdict is PASS."""
         return self.verdict is Verdict.PASS
+
+    @property
+    def certified(self) -> bool:
+        """Says whether the verdict of every mode rests on intervals that are proven to contain the
+        derivative of what the function computed (`reference="exact"`).
+        """
+        decided = (Verdict.PASS, Verdict.FAIL)
+        return self.provenance.exact and all(one in decided for one in self.modes.values())
 
     @property
     def silent(self) -> str:
@@ -469,7 +479,7 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """Returns the report as plain data: strings, numbers, lists and dicts."""
         names = ["function", "verdict", "modes", "ways", "counts", "tolerance", "resolution"]
-        names += ["left_out", "silent", "provenance", "file", "line"]
+        names += ["left_out", "silent", "certified", "provenance", "file", "line"]
         return {
             "schema": "adjudge/1",
             **{name: plain(getattr(self, name)) for name in names},
