@@ -24,7 +24,7 @@ DELTAS = "1e-8,1e-10,1e-12"
 
 def cause(text: str) -> str:
     """Why a case was not certified, in a few words."""
-    found = re.search(r"exact replay of ([a-z][\w-]*)", text)
+    found = re.search(r"exact replay of ([a-z_][\w.:-]*)", text)
     if found:
         return f"{found[1]}: no translation, or other digits"
     found = re.search(r"exact replay of [\d,]+ operations|stopped after|NONFINITE|NONSMOOTH", text)
