@@ -1017,6 +1017,10 @@ value is ours, half of the 128 that the replay begins with."""
 EXACT_WORK = 10**7
 """A replay of more operations on numbers would take more than half a minute for each tangent, at
 some 400,000 a second. The value is ours."""
+UNASKED_EXACT_WORK = 30_000
+"""A check that is left open would take minutes more where f is replayed in balls without being
+asked. So many operations on numbers take about a tenth of a second for each tangent. The value is
+ours."""
 EXACT_UNITS = 32
 """Rounding of the automatic derivative would fail beside an exact one. So many units of rounding
 are allowed, of the derivative and, within the usual tolerance, of what f varies by over the scale

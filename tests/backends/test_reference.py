@@ -1,5 +1,7 @@
 """References beside the derivatives of PyTorch and JAX."""
 
+import sys
+
 import numpy as np
 import pytest
 from precise import exp, mpmath
@@ -54,9 +56,30 @@ def test_a_right_derivative_passes_and_a_wrong_one_fails(adjudge_backend, plante
 
 
 @on_both
-@pytest.mark.parametrize("factor", [1.0, *WRONG])
-def test_without_a_reference_a_tail_stays_open(adjudge_backend, planted, factor):
+@pytest.mark.parametrize("factor", WRONG)
+def test_without_a_reference_what_is_wrong_in_a_tail_stays_open(adjudge_backend, planted, factor):
     report = examine(planted(factor), adjudge_backend.array([40.0]), seed=0)
+
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert "pass reference=" in str(report)
+
+
+@on_both
+@pytest.mark.parametrize("seed", range(10))
+def test_what_is_right_in_a_tail_is_proved_by_an_exact_replay(adjudge_backend, planted, seed):
+    report = examine(planted(1.0), adjudge_backend.array([40.0]), seed=seed)
+
+    assert report.verdict is Verdict.PASS
+    assert report.stages["exact replay"].decided == 1
+
+
+@on_both
+def test_without_python_flint_what_is_right_in_a_tail_stays_open(
+    adjudge_backend, planted, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "flint", None)
+
+    report = examine(planted(1.0), adjudge_backend.array([40.0]), seed=0)
 
     assert report.verdict is Verdict.INCONCLUSIVE
     assert "pass reference=" in str(report)

@@ -6,6 +6,7 @@ gave, whose answer no effort makes better. A new source of derivatives is one cl
 
 from __future__ import annotations
 
+import importlib.util
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from adjudge.constants import UNASKED_EXACT_WORK
+from adjudge.errors import NotSupportedError, attempt
 from adjudge.estimate.directional import (
     Column,
     not_movable,
@@ -31,8 +34,9 @@ from adjudge.estimate.directional import (
     with_steps,
     with_three_steps,
 )
+from adjudge.estimate.exact import Exact
 from adjudge.estimate.noise import with_measured_noise
-from adjudge.estimate.reference import Direction, Referenced
+from adjudge.estimate.reference import Direction, Referenced, bind
 from adjudge.estimate.stencils import central_difference
 from adjudge.floats import Vector
 from adjudge.problem import Base, Problem, Tangent, at_once
@@ -217,3 +221,19 @@ class ByReference(Estimator):
         direction = Direction(v.vector, v.length, ahead, behind)
         estimate = self.reference.along(self.base.whole, problem.origin, direction)
         return Column(v, v.vector, estimate, 0.0, 0.0, from_reference=True)
+
+
+def by_replay(problem: Problem, base: Base) -> ByReference | None:
+    """Returns the estimator that replays f exactly, as far as f can be replayed and that is little
+    work; else `None`. Records what f does at x.
+    """
+    if problem.constraints or importlib.util.find_spec("flint") is None:
+        return None
+
+    def bound() -> Referenced:
+        reference = bind(Exact(UNASKED_EXACT_WORK), problem)
+        reference.require(problem.origin)
+        return reference
+
+    reference = attempt(bound, NotSupportedError)
+    return None if reference is None else ByReference(problem, base, reference=reference)

@@ -18,11 +18,20 @@ from adjudge.constants import (
     SIGNIFICANT_PART,
     SUMMED_OUTPUTS,
 )
-from adjudge.estimate import Column, Estimator, Sample, Slopes, of_projections
+from adjudge.errors import attempt
+from adjudge.estimate import (
+    ByReference,
+    Column,
+    Estimator,
+    Sample,
+    Slopes,
+    by_replay,
+    of_projections,
+)
 from adjudge.findings import Scheme
 from adjudge.floats import Vector, norm
 from adjudge.jacobian.comparison import Comparison, Scales, Tolerance
-from adjudge.problem import Base, Probes, Problem, Reverse, Space, largest
+from adjudge.problem import Base, Probes, Problem, Reverse, Space, Tangent, largest
 
 RowKind = Literal["each", "rows", "first"]
 """The kinds of entries of a comparison: "each" has one for each coordinate of the outputs (forward
@@ -74,6 +83,8 @@ class Columns:
     additive: dict[tuple[int, ...], NDArray[np.bool_]] = field(default_factory=dict)
     """The outputs whose slopes were seen to add up along a tangent that moves all of these
     leaves."""
+    replay: list[ByReference | None] = field(default_factory=list)
+    """The estimator that replays f, or that there is none, once that was asked for."""
     _blocks_of: tuple[object, dict[int, Vector]] = field(default_factory=lambda: (None, {}))
 
     def __post_init__(self) -> None:
@@ -82,7 +93,16 @@ class Columns:
 
     def over(self, base: Base, tolerance: Tolerance | None = None) -> Columns:
         """Returns the same with other magnitudes of the outputs, and another tolerance if given."""
-        return Columns(self.estimator.over(base), self.probes, tolerance or self.tolerance)
+        columns = Columns(self.estimator.over(base), self.probes, tolerance or self.tolerance)
+        columns.replay = self.replay
+        return columns
+
+    def replayed(self, tangent: Tangent) -> Column | None:
+        """Returns the estimate by an exact replay of f; `None` where there is none."""
+        if not self.replay:
+            self.replay.append(by_replay(self.problem, self.base))
+        estimator = self.replay[0]
+        return None if estimator is None else attempt(partial(estimator.along, tangent))
 
     def comparisons(
         self,

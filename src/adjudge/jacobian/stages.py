@@ -1305,6 +1305,35 @@ class LongLadder(Stage):
         return trial.with_compared(opened, self.name)
 
 
+class ExactReplay(Stage):
+    """Replays f in ball arithmetic where differences leave a column open, and settles what that
+    proves to be right.
+
+    Without this stage right derivatives stay open in tails, beside cancellations and beside large
+    constants, where f has no digits to show them. What the enclosures contradict stays open: they
+    are those of the program as it is written, and a rule may be that of the function which it
+    approximates. It needs python-flint and an engine that tells what f did, and takes one recording
+    of f. The method is that of Johansson (IEEE Trans. Comput. 66, 2017); to ask it last is ours.
+    """
+
+    name = "exact replay"
+    cost = 2
+
+    def helps(self, trial: Trial) -> bool:
+        # Where f computes in less than it seems to, what is open says so to the columns after it.
+        double = trial.columns.base.coarsest_eps <= DOUBLE
+        return bool(trial.open and double and not (trial.fails or trial.column.from_reference))
+
+    def apply(self, trial: Trial) -> Trial:
+        columns = trial.columns
+        found = columns.replayed(trial.column.tangent)
+        if found is None:
+            return trial
+        compared = list(columns.comparisons(found, trial.block, trial.pushed, final=True))
+        after = replace(trial, column=found, compared=compared, decided_by=self.name)
+        return trial if after.left else after
+
+
 STAGES: tuple[Stage, ...] = (
     DominatingConstants(),
     LeafScale(),
@@ -1331,6 +1360,7 @@ STAGES: tuple[Stage, ...] = (
     SteadyValues(),
     Tail(),
     LongLadder(),
+    ExactReplay(),
 )
 """The stages in the order in which they are tried."""
 
