@@ -8,6 +8,7 @@ from precise import exp, mpmath
 from scenarios import cells, on_both
 
 from adjudge import Verdict, examine, gradgradcheck, reference
+from adjudge.errors import NotSupportedError
 
 WRONG = [2.0, -1.0, 0.0, 1 + 1e-6]
 
@@ -143,3 +144,21 @@ def test_every_mode_of_jax_agrees_with_mpmath(double, jnp):
     )
 
     assert {Verdict.PASS} == set(report.modes.values()), report
+
+
+@on_both
+@pytest.mark.parametrize("size", [2, 4000])
+def test_large_arrays_are_not_replayed_without_being_asked(
+    adjudge_backend, planted, monkeypatch, size
+):
+    recorded = []
+
+    def program(*_):
+        recorded.append(size)
+        raise NotSupportedError("no program", "none is needed")
+
+    monkeypatch.setattr(type(adjudge_backend.backend), "program", program)
+
+    examine(planted(1.0), adjudge_backend.array(np.full(size, 40.0)), seed=0)
+
+    assert bool(recorded) == (size == 2)

@@ -227,7 +227,9 @@ def by_replay(problem: Problem, base: Base) -> ByReference | None:
     """Returns the estimator that replays f exactly, as far as f can be replayed and that is little
     work; else `None`. Records what f does at x.
     """
-    if problem.constraints or importlib.util.find_spec("flint") is None:
+    # A recording holds every value of the program, and one of large arrays would be dropped anyway.
+    large = problem.X.size + base.Y.size > UNASKED_EXACT_WORK // 10
+    if large or problem.constraints or importlib.util.find_spec("flint") is None:
         return None
 
     def bound() -> Referenced:
