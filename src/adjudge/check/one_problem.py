@@ -44,7 +44,7 @@ from adjudge.estimate import (
     Differences,
     Estimator,
     Exact,
-    bind,
+    by_reference,
 )
 from adjudge.findings import (
     BatchNotMade,
@@ -851,9 +851,7 @@ def estimator_of(base: Base, settings: Settings) -> Estimator:
     """
     if settings.reference is None:
         return Differences(base.problem, base)
-    bound = bind(settings.reference, base.problem)
-    bound.require(base.problem.origin)
-    return ByReference(base.problem, base, reference=bound)
+    return by_reference(base.problem, base, settings.reference)
 
 
 def unsupported(mode: str, error: NotSupportedError) -> Finding:

@@ -57,13 +57,13 @@ def with_all_inputs(
     What f closes over is known after a first vjp. By default that is the vjp of the check itself,
     which is made once more in the rare case that something is added.
     """
-    wish, extend = options.get("captured"), _as_it_is
-    if isinstance(f, ByHand) and options.get("wrt") is None:
+    wish, extend, calls = options.get("captured"), _as_it_is, problem.calls
+    by_hand = isinstance(f, ByHand) and options.get("wrt") is None
+    if by_hand and calls is not None and calls.arguments.numbers:
         with surroundings(problem, f, highest=options.get("highest_precision", False)):
             numbers = graded_numbers(problem)
         if numbers:
-            assert problem.calls is not None
-            args, kwargs = problem.calls.arguments.with_arrays(numbers)
+            args, kwargs = calls.arguments.with_arrays(numbers)
             problem = problem_of(f, args, {**options, "kwargs": kwargs})
     if wish:
         with surroundings(problem, f, highest=options.get("highest_precision", False)):

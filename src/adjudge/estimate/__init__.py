@@ -28,7 +28,14 @@ from adjudge.estimate.directional import (
     representable,
     sample_at,
 )
-from adjudge.estimate.estimator import ByReference, Differences, Effort, Estimator, by_replay
+from adjudge.estimate.estimator import (
+    ByReference,
+    Differences,
+    Effort,
+    Estimator,
+    by_reference,
+    by_replay,
+)
 from adjudge.estimate.exact import Exact, require_flint
 from adjudge.estimate.kinks import Irregularity, Slopes, half_gaps, irregularity
 from adjudge.estimate.noise import (
@@ -70,6 +77,7 @@ __all__ = [
     "Slopes",
     "at_fixed_step",
     "bind",
+    "by_reference",
     "by_replay",
     "describe_move",
     "dtype_inside",

@@ -6,7 +6,6 @@ gave, whose answer no effort makes better. A new source of derivatives is one cl
 
 from __future__ import annotations
 
-import importlib.util
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -34,9 +33,9 @@ from adjudge.estimate.directional import (
     with_steps,
     with_three_steps,
 )
-from adjudge.estimate.exact import Exact
+from adjudge.estimate.exact import Exact, flint_is_installed
 from adjudge.estimate.noise import with_measured_noise
-from adjudge.estimate.reference import Direction, Referenced, bind
+from adjudge.estimate.reference import Direction, Reference, Referenced, bind
 from adjudge.estimate.stencils import central_difference
 from adjudge.floats import Vector
 from adjudge.problem import Base, Problem, Tangent, at_once
@@ -223,19 +222,23 @@ class ByReference(Estimator):
         return Column(v, v.vector, estimate, 0.0, 0.0, from_reference=True)
 
 
+def by_reference(problem: Problem, base: Base, reference: Reference) -> ByReference:
+    """Returns the estimator that asks a reference. Raises `NotSupportedError` where that has no
+    derivative of this order, or none at x.
+    """
+    bound = bind(reference, problem)
+    bound.require(problem.origin)
+    return ByReference(problem, base, reference=bound)
+
+
 def by_replay(problem: Problem, base: Base) -> ByReference | None:
     """Returns the estimator that replays f exactly, as far as f can be replayed and that is little
     work; else `None`. Records what f does at x.
     """
     # A recording holds every value of the program, and one of large arrays would be dropped anyway.
     large = problem.X.size + base.Y.size > UNASKED_EXACT_WORK // 10
-    if large or problem.constraints or importlib.util.find_spec("flint") is None:
+    if large or problem.constraints or not flint_is_installed():
         return None
-
-    def bound() -> Referenced:
-        reference = bind(Exact(UNASKED_EXACT_WORK), problem)
-        reference.require(problem.origin)
-        return reference
-
-    reference = attempt(bound, NotSupportedError)
-    return None if reference is None else ByReference(problem, base, reference=reference)
+    return attempt(
+        lambda: by_reference(problem, base, Exact(UNASKED_EXACT_WORK)), NotSupportedError
+    )

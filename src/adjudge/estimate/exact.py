@@ -142,9 +142,14 @@ class Exact(Reference):
         return Estimate(value, bar, (value != 0) | (radius > 0), method, half_gap)
 
 
+def flint_is_installed() -> bool:
+    """Returns whether functions can be replayed."""
+    return importlib.util.find_spec("flint") is not None
+
+
 def require_flint() -> None:
     """Raises `InputError` where python-flint is not installed."""
-    if importlib.util.find_spec("flint") is None:
+    if not flint_is_installed():
         raise InputError(
             'reference="exact" needs python-flint, which is not installed',
             "pip install 'adjudge[exact]'",
