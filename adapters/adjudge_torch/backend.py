@@ -73,6 +73,9 @@ class _Torch(AutodiffBackend):
     def owns(self, leaf: object) -> bool:
         return isinstance(leaf, torch.Tensor)
 
+    def program(self, f: FlatFunction, x: Arrays) -> Program:
+        return program(f, tuple(map(_recording, x)), self.arrays)
+
     @cached_property
     def arrays(self) -> ArrayOperations:
         return TorchArrays()
@@ -205,9 +208,6 @@ class TorchBackend(_Torch):
 
     def trace(self, f: FlatFunction, x: Arrays) -> Trace:
         return trace(f, tuple(map(_recording, x)), self.environment)
-
-    def program(self, f: FlatFunction, x: Arrays) -> Program:
-        return program(f, tuple(map(_recording, x)), self.arrays)
 
     def watching(self, watcher: Watcher) -> AbstractContextManager[None]:
         return watching(watcher, self.environment)

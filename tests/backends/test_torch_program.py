@@ -496,3 +496,32 @@ def test_a_derivative_of_too_few_digits_fails():
     report = adjudge.examine(torch.digamma, (x,), reference="exact")
     assert report.verdict is Verdict.FAIL
     assert "exact replay" in str(report)
+
+
+def test_a_function_is_recorded_once_for_all_compositions_and_ways(monkeypatch):
+    recorded = []
+
+    def recording(*args):
+        recorded.append(args)
+        return table.program(*args)
+
+    monkeypatch.setattr("adjudge_torch.backend.program", recording)
+    x = numbers(3)
+    report = adjudge.examine(lambda a: a.sin() * a, (x,), reference="exact", order=2)
+    assert report.ways["torch.func"]["RF"] is Verdict.PASS
+    assert len(recorded) == 1
+
+
+def test_a_function_that_draws_is_recorded_with_the_numbers_that_it_has():
+    drop = torch.nn.Dropout(0.5)
+
+    def f(a, factor=1.0):
+        moved = Off.apply(a, factor - 1.0)
+        return drop(moved.sin()) + moved.exp()
+
+    x = numbers(6)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        assert adjudge.examine(f, (x,), reference="exact").verdict is Verdict.PASS
+        wrong = adjudge.examine(lambda a: f(a, 1 + 1e-9), (x,), reference="exact")
+        assert wrong.verdict is Verdict.FAIL

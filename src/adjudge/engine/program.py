@@ -257,6 +257,8 @@ class Program:
     relied_on: frozenset[Ref]
     """The booleans and integers whose recorded values went into constants, indices or control flow:
     the program holds only where these are as they were recorded."""
+    asked: list[Operation | None] = field(default_factory=list)
+    """The first operation that is not what was recorded, or `None`, once that was asked."""
 
     @property
     def opaque(self) -> list[Operation]:

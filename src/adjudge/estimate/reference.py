@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -188,8 +188,6 @@ class Referenced:
     modes_taken: str = ""
     attached: tuple[slice, ...] = ()
     """The coordinates of the outputs that have a cotangent, for a vjp."""
-    programs: dict[bytes, Program] = field(default_factory=dict)
-    """What f did at the points where that was asked."""
 
     def require(self, origin: Vector) -> None:
         """Raises `NotSupportedError` where the reference has no derivative at `origin`."""
@@ -227,7 +225,7 @@ class Referenced:
         return in_all
 
     def _at(self, Y: Space) -> Linked:
-        return Linked(self.primal, self.X, Y, self.programs)
+        return Linked(self.primal, self.X, Y)
 
 
 @dataclass(frozen=True)
@@ -237,7 +235,6 @@ class Linked:
     primal: Problem
     X: Space
     Y: Space
-    programs: dict[bytes, Program]
 
     @property
     def calls(self) -> UserCalls:
@@ -246,15 +243,7 @@ class Linked:
         return self.primal.calls
 
     def program(self, x: Vector) -> Program:
-        key = x.tobytes()
-        if key not in self.programs:
-            problem = self.primal
-            with running(Source.FUNCTION):
-                found = problem.backend.program(problem.function, problem.point(x))
-            if len(self.programs) > 1:  # x itself, and the point beside it that is looked at
-                self.programs.popitem()
-            self.programs[key] = found
-        return self.programs[key]
+        return self.primal.program(x)
 
     def inputs(self, vector: Vector) -> list[HostArray]:
         return [

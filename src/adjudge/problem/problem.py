@@ -32,6 +32,7 @@ from adjudge.engine import (
     FlatFunction,
     HandBackend,
     MaybeArrays,
+    Program,
 )
 from adjudge.errors import (
     InputError,
@@ -108,6 +109,8 @@ class Problem:
     """The function that makes this problem in double precision, where x has a leaf of less."""
     constraints: tuple[str, ...] = ()
     """Texts that say which inputs are checked along which set; `x` holds their coordinates."""
+    recorded: dict[Hashable, Program] = field(default_factory=dict)
+    """What f did at x, and at points beside it, where that was asked in some composition."""
 
     def with_leaves(self, space: Space, arrays: Arrays, coordinates: Vector) -> Problem:
         """Returns the problem at a point with more leaves, which no bounds limit."""
@@ -171,6 +174,20 @@ class Problem:
         """
         with running(Source.FUNCTION):
             return self.backend.environment.narrowest_eps(self.function, self.point())
+
+    def program(self, vector: Vector) -> Program:
+        """Returns what f does at the point `vector` in the vocabulary that engines share. It is
+        recorded once for all compositions of modes, and again where f draws other numbers. Raises
+        `NotSupportedError` where the engine does not tell.
+        """
+        key = (self.function, vector.tobytes(), self.counts.before_evaluation)
+        if key not in self.recorded:
+            with running(Source.FUNCTION):
+                found = self.backend.program(self.function, self.point(vector))
+            if len(self.recorded) > 2:  # x itself, and the points beside it that are looked at
+                del self.recorded[next(reversed(self.recorded))]
+            self.recorded[key] = found
+        return self.recorded[key]
 
     def point(self, vector: Vector | None = None) -> Arrays:
         """Returns fresh arrays with the coordinates `vector` of X, by default those of x."""
