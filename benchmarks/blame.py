@@ -2,8 +2,6 @@
 
     python benchmarks/blame.py                    # PyTorch, every rule with every mistake
     python benchmarks/blame.py --engines jax      # 20 minutes: JAX compiles each operation
-    python benchmarks/blame.py --cost             # what recording and blaming cost
-    python benchmarks/blame.py --spotcheck        # what a spot check costs, and finds
     python benchmarks/blame.py --mistakes "sign,second order" --match lstm
 
 A planted rule counts as named where it is at fault by its line, and no other rule is. Work is
@@ -13,18 +11,15 @@ counted in calls of the program; of the check it is evaluations, vjps and jvps.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib
 import statistics
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import blame_programs as programs
 from harness import header, table
 
 import adjudge
-from adjudge.engine import backend_named
 
 
 def program_of(engine: str, program: Any, wrong: str = "", mistake: str = "") -> Any:
@@ -87,109 +82,6 @@ def planted(engines: Sequence[str], mistakes: Sequence[str], match: str, seeds: 
         print("not as planted:", *one)
 
 
-# ---------------------------------------------------------------- cost
-
-
-def block(width: int) -> tuple[Any, Any]:
-    """Returns a block of a GPT with its input: twelve times the square of the width in numbers."""
-    torch = importlib.import_module("torch")
-    torch.manual_seed(0)
-    layer = torch.nn.TransformerEncoderLayer(
-        width, 4, 4 * width, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
-    )
-    return layer.double(), torch.randn(2, 16, width, dtype=torch.float64)
-
-
-def least(call: Callable[[], Any], times: int = 5) -> float:
-    """Returns the least time of some calls, in seconds."""
-    call()
-    spent = []
-    for _ in range(times):
-        start = time.perf_counter()
-        call()
-        spent.append(time.perf_counter() - start)
-    return min(spent)
-
-
-def cost() -> None:
-    """Prints what recording costs in calls of the function, and blame in checks."""
-    torch = importlib.import_module("torch")
-    torch.set_num_threads(1)
-    subjects = [
-        (one.__name__, program_of("torch", one), programs.inputs("torch", one, 0))
-        for one in (programs.transformer, programs.ode)
-    ]
-    for width in (64, 288):
-        layer, x = block(width)
-        numbers = sum(p.numel() for p in layer.parameters())
-        subjects.append((f"GPT block of {numbers:,} numbers", layer, (x,)))
-    rows = []
-    for name, f, x in subjects:
-        marked = tuple(one.requires_grad_() for one in x)
-        call = least(lambda f=f, x=marked: f(*x))
-        backend = backend_named("torch")
-        traced = least(lambda f=f, x=x, b=backend: b.trace(lambda leaves: (f(*leaves),), x))
-        start = time.perf_counter()
-        adjudge.examine(f, x, seed=0)
-        check = time.perf_counter() - start
-        start = time.perf_counter()
-        report = adjudge.blame(f, x, seed=0)
-        blame = time.perf_counter() - start
-        rows.append(
-            [name, len(report.steps), f"{1e3 * call:.2f}", f"{traced / call:.1f}", f"{check:.2f}",
-             f"{blame:.2f}", f"{blame / check:.1f}"]
-        )  # fmt: skip
-    heads = ["function", "steps", "a call (ms)", "recording (calls)", "check (s)"]
-    print(table([*heads, "blame with its check (s)", "blame (checks)"], rows))
-
-
-# ---------------------------------------------------------------- a program that is running
-
-
-def training(rules: Any, steps: int) -> None:
-    """Trains a perceptron of 100,000 numbers, whose rows are normalized by a rule."""
-    torch = importlib.import_module("torch")
-    torch.manual_seed(0)
-    weights = [torch.randn(*shape) / 16 for shape in ((256, 256), (256, 128), (128, 10))]
-    for one in weights:
-        one.requires_grad_()
-    optimizer = torch.optim.SGD(weights, 0.01)
-    for _ in range(steps):
-        optimizer.zero_grad()
-        x = torch.randn(256, 256)
-        for one in weights:
-            x = rules.silu(rules.normalize(x @ one))
-        x.square().mean().backward()
-        optimizer.step()
-
-
-def spotchecks(steps: int = 4000) -> None:
-    """Prints the processor time that a spot check took beside its own account of it."""
-    torch = importlib.import_module("torch")
-    torch.set_num_threads(1)
-    rules, rows = programs.rules("torch"), []
-    training(rules, 50)
-
-    def spent(share: float) -> tuple[float, Any]:
-        watch: Any = adjudge.spotcheck(share=share, seed=0) if share else contextlib.nullcontext()
-        start = time.process_time()
-        with watch:
-            training(rules, steps)
-        return time.process_time() - start, watch
-
-    for share in (0.01, 0.05, 0.2):
-        plain, (watched, watch) = spent(0)[0], spent(share)
-        plain = (plain + spent(0)[0]) / 2  # before and after, since the machine is shared
-        report = watch.report
-        calls, judged = (sum(getattr(r, n) for r in report.rules) for n in ("calls", "judged"))
-        rows.append(
-            [f"{share:.0%}", f"{plain:.1f}", f"{1 - plain / watched:.0%}",
-             f"{report.spent / report.seconds:.1%}", calls, judged, len(report.at_fault)]
-        )  # fmt: skip
-    heads = ["share", "without (s)", "part of the processor time", "by its own account", "calls"]
-    print(table([*heads, "judged", "rules accused"], rows))
-
-
 def main() -> None:
     """Runs what was asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -197,16 +89,8 @@ def main() -> None:
     parser.add_argument("--mistakes", default=",".join((*programs.MISTAKES, programs.SECOND)))
     parser.add_argument("--match", default="")
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--cost", action="store_true")
-    parser.add_argument("--spotcheck", action="store_true")
     chosen = parser.parse_args()
     print(header("Blame", ["torch", "jax", "numpy"]))
-    if chosen.cost:
-        cost()
-        return
-    if chosen.spotcheck:
-        spotchecks()
-        return
     engines = chosen.engines.split(",")
     if "jax" in engines:
         importlib.import_module("jax").config.update("jax_enable_x64", True)

@@ -1,5 +1,4 @@
-"""What a check costs: of large arrays, of wrong rules, of six numbers, at the start of pytest, and
-on each engine.
+"""What a check costs: of large arrays, of six numbers, at the start of pytest, on each engine.
 
 All without arguments, on a quiet machine, or one of them:
 
@@ -7,7 +6,6 @@ All without arguments, on a quiet machine, or one of them:
     python benchmarks/cost.py path --checkouts ../before .         # any checkouts side by side
     python benchmarks/cost.py large --engines numpy torch jax      # 1e7 needs many GB of memory
     python benchmarks/cost.py large --engines cupy torch --device cuda --sizes 1e6 1e7
-    python benchmarks/cost.py failing --functions gpt betaln       # all of them: 10 minutes
     python benchmarks/cost.py engines                              # all that are installed
 """
 
@@ -262,189 +260,6 @@ def large(asked: argparse.Namespace) -> str:
     return f"### One large elementwise kernel pair\n\n{lines}\n{note}"
 
 
-# ---------------------------------------------------------------- a FAIL beside a PASS
-
-Variants = tuple[dict[str, Callable[[], Any]], int]
-"""The checks of one function, the right one first, by what is wrong in it; and the size of x."""
-
-
-def elementwise(n: int) -> Variants:
-    """`x exp(-x²)` of n numbers with `ByHand`, with one wrong entry and with all of them wrong."""
-    import adjudge
-
-    pair = numpy_pair(np.random.default_rng(0).standard_normal(n), "cpu")
-
-    def one_entry(x: Any, w: Any) -> Any:
-        gradient = pair.backward(x, w)
-        gradient[n // 3] *= 1.01
-        return gradient
-
-    rules = {"right": pair.backward, "one entry": one_entry}
-    rules["all entries"] = lambda x, w: 1.01 * pair.backward(x, w)
-    return {
-        plant: functools.partial(
-            adjudge.examine, adjudge.ByHand(pair.forward, vjp=rule), pair.x, seed=0
-        )
-        for plant, rule in rules.items()
-    }, n
-
-
-def transformer() -> Variants:
-    """The GPT of `leaves.py`, with an error in each of three places."""
-    import leaves
-
-    import adjudge
-
-    f, parameters = leaves.gpt(0)
-    functions = {"right": f, **leaves.planted(f, parameters)}
-    return {
-        plant: functools.partial(adjudge.examine, function, tuple(parameters), seed=0)
-        for plant, function in functions.items()
-    }, sum(leaf.numel() for leaf in parameters)
-
-
-def fixed_point() -> Variants:
-    """A fixed point `z = tanh(a z + u x + b)` of 28 numbers in float32, by iteration. Its
-    derivative is the implicit one, and lacks the transpose, or the solve, where it is wrong.
-    """
-    import torch
-
-    import adjudge
-
-    generator = torch.Generator().manual_seed(0)
-    shapes = ((3, 3), (3, 4), (4,), (3,))
-    inputs = tuple(
-        (0.3 * torch.randn(*shape, generator=generator)).requires_grad_() for shape in shapes
-    )
-
-    def iterated(a: Any, u: Any, x: Any, b: Any) -> Any:
-        z = torch.zeros_like(b)
-        for _ in range(60):
-            z = torch.tanh(a @ z + u @ x + b)
-        return z
-
-    def made(plant: str) -> Any:
-        class FixedPoint(torch.autograd.Function):
-            @staticmethod
-            def forward(ctx: Any, *inputs: Any) -> Any:
-                z = iterated(*inputs)
-                ctx.save_for_backward(*inputs, z)
-                return z
-
-            @staticmethod
-            def backward(ctx: Any, *cotangents: Any) -> Any:
-                a, u, x, _, z = ctx.saved_tensors
-                slope = 1 - z * z
-                system = torch.eye(len(z), dtype=z.dtype) - slope[:, None] * a
-                if plant != "no transpose":
-                    system = system.T
-                w = cotangents[0]
-                w = slope * (w if plant == "no solve" else torch.linalg.solve(system, w))
-                return torch.outer(w, z), torch.outer(w, x), u.T @ w, w
-
-        return FixedPoint.apply
-
-    return {
-        plant: functools.partial(adjudge.examine, made(plant), inputs, seed=0)
-        for plant in ("right", "no transpose", "no solve")
-    }, 28
-
-
-def second_derivative() -> Variants:
-    """Second derivatives of the logarithm of the beta function in JAX, whose first derivative is
-    1 % off in one of the two terms of the other argument.
-    """
-    import jax
-
-    import adjudge
-
-    jax.config.update("jax_enable_x64", True)
-    x = tuple(np.random.default_rng(0).uniform(0.5, 3.0, (2, 5)))
-    digamma, trigamma = jax.scipy.special.digamma, functools.partial(jax.scipy.special.polygamma, 1)
-
-    @jax.custom_jvp
-    def slope(a: Any, b: Any) -> Any:
-        return digamma(a) - digamma(a + b)
-
-    @slope.defjvp
-    def _(primals: Any, tangents: Any) -> Any:
-        (a, b), (da, db) = primals, tangents
-        both = trigamma(a + b)
-        return slope(a, b), (trigamma(a) - both) * da - 1.01 * both * db
-
-    def made(first: Any) -> Any:
-        rule = jax.custom_jvp(jax.scipy.special.betaln)
-
-        @rule.defjvp
-        def _(primals: Any, tangents: Any) -> Any:
-            (a, b), (da, db) = primals, tangents
-            return rule(a, b), first(a, b) * da + first(b, a) * db
-
-        return rule
-
-    functions = {
-        "right": made(lambda a, b: digamma(a) - digamma(a + b)),
-        "one of its terms": made(slope),
-    }
-    arrays = tuple(jax.numpy.asarray(part) for part in x)
-    check = functools.partial(adjudge.gradgradcheck, raise_exception=False, seed=0)
-    return {plant: functools.partial(check, f, arrays) for plant, f in functions.items()}, 10
-
-
-FAILING: dict[str, Callable[[], Variants]] = {
-    "3e5": functools.partial(elementwise, 300_000),
-    "1e7": functools.partial(elementwise, 10_000_000),
-    "gpt": transformer,
-    "fixed-point": fixed_point,
-    "betaln": second_derivative,
-}
-
-
-def failing_cells(name: str) -> list[list[object]]:
-    """The costs of each check of one function, in a process of its own."""
-    checks, size = FAILING[name]()
-    next(iter(checks.values()))()  # imports
-    rows: list[list[object]] = []
-    least = 0.0
-    for plant, check in checks.items():
-        if size < 1000:
-            check()  # what engines compile
-        before, start = host_peak(reset=True), time.process_time()
-        report = check()
-        took, peak = time.process_time() - start, host_peak()
-        least = least or took
-        counts = report.counts
-        work = counts["evaluations"], counts["vjps"] + counts["jvps"]
-        arrays = "-" if before is None or peak is None else f"{(peak - before) / (8 * size):.1f}"
-        first = next((entry for entry in report.entries), None)
-        where = "-" if first is None else f"{first.of} by {first.wrt}"
-        rows.append([
-            name, plant, str(report.verdict), *work, f"{took:.2f}", f"{took / least:.1f}",
-            arrays if size > 1000 else "-", where,
-        ])  # fmt: skip
-    return rows
-
-
-def failing(functions: Sequence[str]) -> str:
-    """What a wrong rule costs, as a multiple of what the right one does."""
-    rows = []
-    for name in functions:
-        code = f"import json, cost; print(json.dumps(cost.failing_cells({name!r})))"
-        made = subprocess.run(  # noqa: S603  this interpreter
-            [sys.executable, "-c", code], cwd=Path(__file__).parent,
-            capture_output=True, check=True, text=True,
-        )  # fmt: skip
-        for row in json.loads(made.stdout.splitlines()[-1]):
-            rows.append(row)
-            told(*row)
-    head = ("function", "wrong", "verdict", "evaluations", "pullbacks", "s", "times", "arrays")
-    note = (
-        "Seconds are those of the processor. Memory is the peak during the check above what was "
-        "held before, in arrays of the size of x.\n"
-    )
-    return f"### A wrong rule beside the right one\n\n{table((*head, 'entry'), rows)}\n{note}"
-
-
 # ---------------------------------------------------------------- the path of a small check
 
 REPEATED = 200
@@ -638,7 +453,6 @@ def engines(repeats: int) -> str:
 
 PARTS: dict[str, Callable[[argparse.Namespace], str]] = {
     "large": large,
-    "failing": lambda asked: failing(asked.functions),
     "path": lambda asked: path(asked.checkouts),
     "start": lambda asked: start(asked.repeats),
     "engines": lambda asked: engines(asked.repeats),
@@ -653,7 +467,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1")
     parser.add_argument("--sizes", type=float, nargs="+", default=list(SIZES))
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--functions", choices=FAILING, nargs="+", default=list(FAILING))
     parser.add_argument(
         "--checkouts", type=Path, nargs="+", default=[Path(__file__).parents[1]], metavar="FOLDER"
     )
