@@ -148,6 +148,12 @@ def _add_check(commands: Any) -> None:
     check.add_argument("--seed", type=int, help="the seed of the run; by default a fresh one")
     check.add_argument("--timeout", type=float, metavar="SECONDS", help="what each case may take")
     check.add_argument(
+        "--reference",
+        choices=("exact",),
+        help="what cases without a reference= of their own are compared with in place of "
+        "differences: exact replays their functions in ball arithmetic",
+    )
+    check.add_argument(
         "--durations", type=int, default=0, metavar="N", help="list the N slowest cases"
     )
     check.add_argument(
@@ -261,6 +267,7 @@ def _check(parsed: argparse.Namespace) -> int:
             seed=parsed.seed,
             stop_at_failure=parsed.stop,
             on_result=show,
+            reference=parsed.reference,
         )
     today = datetime.datetime.now().astimezone().date()
     reasons = {one.case: one.reason for one in known}
@@ -436,6 +443,8 @@ def _replay(parsed: argparse.Namespace) -> int:
             continue
         case = by_place[one.place]
         case.options["seed"] = one.seed
+        if one.report is not None and one.report["provenance"].get("exact"):
+            case.options["reference"] = "exact"  # its own, or that of the run
         result = run({one.name: case}, seed=before.seed).results[0]
         results.append(result)
         differences = repeated(one, result)

@@ -1021,6 +1021,12 @@ UNASKED_EXACT_WORK = 30_000
 """A check that is left open would take minutes more where f is replayed in balls without being
 asked. So many operations on numbers take about a tenth of a second for each tangent. The value is
 ours."""
+ENCLOSURE_BITS = 30
+"""The hull of two branches would be printed as if it were a number. An interval is told in digits
+where so many bits of its middle are certain; the value is ours."""
+ENCLOSURE_DIGITS = 50
+"""Thousands of digits help nobody. So many are kept of an interval in a report; the value is
+ours."""
 EXACT_UNITS = 32
 """Rounding of the automatic derivative would fail beside an exact one. So many units of rounding
 are allowed, of the derivative and, within the usual tolerance, of what f varies by over the scale

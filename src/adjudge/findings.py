@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum, StrEnum, auto
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 
 class Verdict(StrEnum):
@@ -265,6 +265,13 @@ def relative_error(gap: float, reference: float) -> float:
     return float(gap / abs(reference))
 
 
+class Enclosure(NamedTuple):
+    """An interval that is proven to contain a number, in decimal digits."""
+
+    middle: str
+    radius: str
+
+
 @dataclass(frozen=True)
 class Pair:
     """How the derivative of one output with respect to one input compares in one mode."""
@@ -317,6 +324,8 @@ class Entry:
     """The name of the input that `wrt` belongs to; empty where it belongs to several."""
     steps: tuple[tuple[float, float], ...] = ()
     """The difference quotient at each step at which f was evaluated, as pairs `(step, slope)`."""
+    enclosure: Enclosure | None = None
+    """The interval that contains the derivative of what f computed, where f was replayed."""
 
     @property
     def name(self) -> str:

@@ -2,6 +2,7 @@
 
 import sys
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -11,8 +12,11 @@ from torch.nn import functional as F  # noqa: E402, N812
 
 import adjudge  # noqa: E402
 from adjudge import Verdict  # noqa: E402
+from adjudge.cli import main  # noqa: E402
 from adjudge.engine import Place, backend_named  # noqa: E402
+from adjudge.estimate import enclosure_of  # noqa: E402
 from adjudge.estimate.replay import DoubtError, mistranslated, precision, replay  # noqa: E402
+from adjudge.suites import read_run  # noqa: E402
 from adjudge_torch import program as table  # noqa: E402
 
 
@@ -496,6 +500,67 @@ def test_a_derivative_of_too_few_digits_fails():
     report = adjudge.examine(torch.digamma, (x,), reference="exact")
     assert report.verdict is Verdict.FAIL
     assert "exact replay" in str(report)
+
+
+CASES = """
+import torch
+from adjudge import Case, reference
+
+
+class Sine(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, w):
+        (x,) = ctx.saved_tensors
+        return w * x.cos() * (1 + 1e-11)
+
+
+x = torch.tensor([0.3, 2.0], dtype=torch.float64)
+right = Case(torch.sin, x, name="right")
+wrong = Case(Sine.apply, x, name="wrong")
+own = Case(Sine.apply, x, name="own", reference=reference.derivative(jvp=lambda x, v: (v * 0 + 1)))
+"""
+
+
+def test_the_command_line_judges_cases_by_exact_references(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cases.py").write_text(CASES)
+    assert main(["check", "-q", "cases.py:wrong"]) == 0
+    assert main(["check", "cases.py", "--reference", "exact", "--json", "run.json"]) == 1
+    run = read_run(tmp_path / "run.json")
+    assert [one.verdict for one in run.results] == [Verdict.PASS, Verdict.FAIL, Verdict.FAIL]
+    assert [one.report["certified"] for one in run.results] == [True, True, False]
+    (entry,) = [one for one in run["wrong"].report["entries"] if one["of"] == "out[0]"]
+    with mpmath.workdps(60):
+        middle, radius = map(mpmath.mpf, entry["enclosure"].values())
+        assert abs(middle - mpmath.cos(mpmath.mpf(0.3))) <= radius < mpmath.mpf("1e-30")
+    assert f"{entry['enclosure']['middle'][:19]}" in run["wrong"].details
+    assert "certified" in run["wrong"].details
+    assert "reference='exact'" in run["wrong"].script
+    capsys.readouterr()
+    main(["replay", "run.json"])
+    assert capsys.readouterr().out.count("the same") == 3
+
+
+def test_an_interval_of_wrong_sign_or_scale_would_be_seen():
+    """The digits that are printed are those of the balls: weighed, cut and widened."""
+    with precision(256):
+        third = flint.arb(1) / 3
+        balls = np.array([third, -2 * third, flint.arb(2).sqrt() * flint.arb(10) ** -30], object)
+    for weights in ([1.0, 0, 0], [1.0, 3.0, 0], [0, 0, -0.5], [3.0, 1.5, 1e30]):
+        middle, radius = enclosure_of(balls, np.array(weights))
+        with mpmath.workdps(100):
+            true = weights[0] / mpmath.mpf(3) - weights[1] * 2 / mpmath.mpf(3)
+            true += mpmath.mpf(weights[2]) * mpmath.sqrt(2) * mpmath.mpf(10) ** -30
+            assert abs(mpmath.mpf(middle) - true) <= mpmath.mpf(radius) + abs(true) * 1e-75
+            assert mpmath.mpf(radius) <= abs(true) * 1e-45 + mpmath.mpf(10) ** -74
+    assert enclosure_of(balls, np.array([1.0, 0.5, 0.0])) is None  # nothing of it is known
+    hull = np.array([flint.arb(0.5, 0.5)], object)
+    assert enclosure_of(hull, np.ones(1)) is None
 
 
 def test_a_function_is_recorded_once_for_all_compositions_and_ways(monkeypatch):

@@ -36,7 +36,7 @@ from adjudge.estimate.estimator import (
     by_reference,
     by_replay,
 )
-from adjudge.estimate.exact import Exact, require_flint
+from adjudge.estimate.exact import Exact, enclosure_of, require_flint
 from adjudge.estimate.kinks import Irregularity, Slopes, half_gaps, irregularity
 from adjudge.estimate.noise import (
     SIGNIFICANT_BITS,
@@ -81,6 +81,7 @@ __all__ = [
     "by_replay",
     "describe_move",
     "dtype_inside",
+    "enclosure_of",
     "half_gaps",
     "irregularity",
     "may_round_inside",

@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.constants import (
+    ENCLOSURE_BITS,
+    ENCLOSURE_DIGITS,
     EXACT_BITS,
     EXACT_WORK,
     KINK_SHRINKING,
@@ -29,7 +31,7 @@ from adjudge.estimate.balls import flint, zeros
 from adjudge.estimate.reference import Direction, Link, Reference
 from adjudge.estimate.replay import DoubtError, mistranslated, precision, replay
 from adjudge.estimate.stencils import Estimate
-from adjudge.findings import Method, Scheme
+from adjudge.findings import Enclosure, Method, Scheme
 from adjudge.floats import Vector
 
 Balls: TypeAlias = NDArray[Any]
@@ -141,7 +143,8 @@ class Exact(Reference):
             half_gap = np.where(stuck, radius, 0.0)
             bar = np.where(stuck, 2.0**-52 * (np.abs(value) + radius), bar)
         method = _method(program, bits)
-        return Estimate(value, bar, (value != 0) | (radius > 0), method, half_gap)
+        moved = (value != 0) | (radius > 0)
+        return Estimate(value, bar, moved, method, half_gap, balls=balls)
 
 
 def flint_is_installed() -> bool:
@@ -156,6 +159,24 @@ def require_flint() -> None:
             'reference="exact" needs python-flint, which is not installed',
             "pip install 'adjudge[exact]'",
         )
+
+
+def enclosure_of(balls: Balls, weights: Vector) -> Enclosure | None:
+    """Returns the interval of a weighted sum of balls in digits; `None` where it says little, as
+    the hull of two branches does.
+    """
+    arb = flint().arb
+    with precision(MOST_EXACT_BITS):
+        ball = sum(_weighed(weights, balls), arb(0))
+        if not ball.is_finite() or ball.rel_accuracy_bits() < ENCLOSURE_BITS:
+            return None
+        digits = min(3 + ball.rel_accuracy_bits() * 3 // 10, ENCLOSURE_DIGITS)
+        mantissa, e, power = str(ball.mid().str(digits, radius=False)).partition("e")
+        if "." in mantissa:
+            mantissa = mantissa.rstrip("0").rstrip(".")
+        middle = mantissa + e + power
+        off = (ball - arb(middle)).abs_upper() * arb("1.06")  # of which two digits are off by less
+        return Enclosure(middle, str(off.str(2, radius=False)))
 
 
 def work_of(program: Program) -> int:

@@ -56,6 +56,9 @@ class Estimate:
     defect: Vector | None = None
     """What the slopes along this tangent and along others fail to add up by, where they were looked
     at; see `Slopes`."""
+    balls: NDArray[Any] | None = None
+    """What `value` was rounded from, with all its digits: balls of python-flint, where f was
+    replayed exactly."""
 
     @property
     def slopes(self) -> Slopes | None:

@@ -26,9 +26,10 @@ from adjudge.estimate import (
     Sample,
     Slopes,
     by_replay,
+    enclosure_of,
     of_projections,
 )
-from adjudge.findings import Scheme
+from adjudge.findings import Enclosure, Scheme
 from adjudge.floats import Vector, norm
 from adjudge.jacobian.comparison import Comparison, Scales, Tolerance
 from adjudge.problem import Base, Probes, Problem, Reverse, Space, Tangent, largest
@@ -400,6 +401,21 @@ def _significant_part(leaves: int) -> float:
     if leaves == 1:
         return SIGNIFICANT_PART
     return SIGNIFICANT_PART * SHARED_SIGNIFICANT / float(np.sqrt(leaves))
+
+
+def enclosed(columns: Columns, kind: RowKind, k: int, found: Column) -> Enclosure | None:
+    """Returns the interval of the estimate of row `k`; `None` where f was not replayed exactly."""
+    if found.estimate.balls is None:
+        return None
+    here, out = columns.outputs(kind, k), columns.base.uncompared
+    balls = found.estimate.balls[here]
+    weights = np.ones(balls.size)
+    if kind == "first":
+        assert columns.problem.cotangent is not None
+        weights = columns.problem.cotangent
+    elif kind == "rows" and not columns.probes.full:
+        weights = columns.probes.cotangent[here]
+    return enclosure_of(balls, weights if out is None else np.where(out[here], 0.0, weights))
 
 
 def slopes_by_step(

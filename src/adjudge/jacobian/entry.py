@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 
 from adjudge.constants import ENTRY_FLOOR
 from adjudge.estimate import Column, Effort, Estimator, Slopes
+from adjudge.findings import Enclosure
 from adjudge.floats import Vector
 from adjudge.jacobian.column import (
     ColumnBlock,
     Columns,
     ModeComparison,
     RowKind,
+    enclosed,
     slopes_by_step,
 )
 from adjudge.jacobian.comparison import Comparison, Scales, decide
@@ -137,6 +139,8 @@ class JudgedEntry:
     column: Column
     steps: tuple[tuple[float, float], ...] = ()
     """The difference quotients by step: see `Entry.steps`."""
+    enclosure: Enclosure | None = None
+    """The interval of the reference: see `Entry.enclosure`."""
 
 
 def judge_entry(
@@ -214,4 +218,5 @@ def judge_entry(
     wrong, steps = bool(decision.fails[0]), tuple[tuple[float, float], ...]()
     if wrong and kind != "first":
         steps = slopes_by_step(columns, kind, 0, trial.column)
-    return JudgedEntry(wrong, comparison, trial.column, steps)
+    enclosure = enclosed(columns, kind, 0, trial.column)
+    return JudgedEntry(wrong, comparison, trial.column, steps, enclosure)

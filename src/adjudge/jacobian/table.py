@@ -47,6 +47,7 @@ from adjudge.jacobian.column import (
     Columns,
     ModeComparison,
     RowKind,
+    enclosed,
     slopes_by_step,
 )
 from adjudge.jacobian.comparison import ERRORS, Comparison, Tally, Tolerance, decide
@@ -917,6 +918,7 @@ class Table:
             output="" if kind == "first" else self.base.Y.leaves[self._output(kind, k)].name,
             input=self.problem.X.names(found.tangent.leaves),
             steps=() if kind == "first" else slopes_by_step(trial.columns, kind, k, found),
+            enclosure=enclosed(trial.columns, kind, k, found),
         )
 
     def _forward_against_reverse(self, trial: Trial) -> None:

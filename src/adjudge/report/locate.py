@@ -549,6 +549,7 @@ class _Search:
                 output="" if row is None else self.base.Y.leaves[self.base.Y.owner[int(row)]].name,
                 input=table.problem.X.leaves[table.problem.X.owner[coordinate]].name,
                 steps=() if row is None else judged.steps,
+                enclosure=judged.enclosure,
             )
             self.found.entries.append(wrong)
         return True

@@ -467,8 +467,8 @@ class Report:
             f"{c['evaluations']} evaluations, {c['vjps']} vjps, {c['jvps']} jvps, "
             f"{c['probes']} probes\n"
             f"{decided}{beyond}{power}"
-            f"{self.provenance}; {self.provenance.mode} mode, seed={self.provenance.seed}, "
-            f"adjudge {self.provenance.adjudge}"
+            f"{self.provenance}{', certified' * self.certified}; {self.provenance.mode} mode, "
+            f"seed={self.provenance.seed}, adjudge {self.provenance.adjudge}"
         )
 
     @property
@@ -509,7 +509,8 @@ def _plain(entry: Entry, *, steps: bool) -> dict[str, Any]:
     """
     names = ["mode", "of", "wrt", "output", "input", "automatic", "reference", "error", "allowed"]
     names += ["steps"] * (steps and bool(entry.steps))
-    return {name: plain(getattr(entry, name)) for name in names} | {"method": how(entry.method)}
+    found = {name: plain(getattr(entry, name)) for name in names} | {"method": how(entry.method)}
+    return found if entry.enclosure is None else found | {"enclosure": entry.enclosure._asdict()}
 
 
 Listener: TypeAlias = Callable[[Report], None]

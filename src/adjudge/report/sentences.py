@@ -365,8 +365,8 @@ def _disagreement(detail: Disagreement, finding: Finding) -> list[str]:
         f"{entry.name}: automatic {automatic}, reference {reference}{off}",
         *filter(None, [_meaning(detail)]),
         f"{mode}: {_count(detail, finding.verdict)}",
-        f"automatic   {entry.automatic: .12g}",
-        f"reference   {entry.reference: .12g} ± {entry.error:.1g}   ({how(entry.method)})",
+        f"automatic   {entry.automatic: .{17 if entry.enclosure else 12}g}",
+        f"reference   {_known_to(entry)}   ({how(entry.method)})",
         f"difference  {gap: .3g}   (allowed {entry.allowed:.3g})",
     ]
     if entry.slopes is not None and np.all(np.isfinite(entry.slopes)):
@@ -391,6 +391,21 @@ def _disagreement(detail: Disagreement, finding: Finding) -> list[str]:
     if near is not None and near.judged:
         lines.append(f"right at {near.right} of {near.judged} points nearby ({_moved(near.reach)})")
     return lines
+
+
+def _known_to(entry: Entry) -> str:
+    """Returns the reference with its error bar: with more digits where an interval is known."""
+    if entry.enclosure is None:
+        return f"{entry.reference: .12g} ± {entry.error:.1g}"
+    middle, radius = entry.enclosure
+    mantissa, e, power = middle.partition("e")
+    cut = mantissa[:SHOWN_DIGITS]
+    sign = "" if middle.startswith("-") else " "
+    return f"{sign}{cut}{'…' * (cut != mantissa)}{e}{power} ± {radius}"
+
+
+SHOWN_DIGITS = 20
+"""How many characters of an interval's middle are printed; all stand in the report as data."""
 
 
 def how(method: Method) -> str:

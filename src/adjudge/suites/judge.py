@@ -15,8 +15,10 @@ import pickle
 import threading
 import time
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from adjudge.engine import is_array_like
 from adjudge.errors import AdjudgeError, InputError
@@ -45,6 +47,8 @@ class Task:
     """The case itself, within one process."""
     pickled: bytes | None = None
     """The case on its way to another process."""
+    reference: str | None = None
+    """The reference of a case that has none of its own."""
 
     def found(self) -> Case:
         """Returns the case."""
@@ -122,20 +126,23 @@ def _judged(task: Task) -> Result:
     start = time.perf_counter()
     try:
         case = task.found()
-        report = case.run(seed=task.seed)
+        asked: dict[str, Any] = {"seed": task.seed}
+        if case.options.get("reference") is None:
+            asked["reference"] = task.reference
+        report = case.run(**asked)
     except (Exception, SystemExit) as error:  # whatever the user's code does is a line of the run
         return raised(task, time.perf_counter() - start, error)
     result = judged(task, time.perf_counter() - start, report)
-    return result if report else replace(result, script=_script(case, report))
+    return result if report else replace(result, script=_script(case, report, asked))
 
 
-def _script(case: Case, report: Report) -> str:
+def _script(case: Case, report: Report, asked: Mapping[str, Any]) -> str:
     """Returns a script that repeats the check; none where it would be too long to be read."""
     leaves = flatten((case.inputs, case.options.get("kwargs")), "").leaves
     numbers = sum(math.prod(leaf.shape) for leaf in leaves if is_array_like(leaf))
     if case.order != 1 or numbers > MOST_NUMBERS:
         return ""
-    options = {**case.options, "seed": report.provenance.seed}
+    options = {**case.options, **asked, "seed": report.provenance.seed}
     options.pop("executor", None)
     try:
         return reproduction(case.f, case.inputs, **options)

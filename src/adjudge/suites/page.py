@@ -379,7 +379,9 @@ class _Data:
         target = f"{result.place.target}:{result.place.key}"
         if result.name == target:  # alone it has another name, and so another seed
             return ""
-        return f"adjudge check {_quoted(target)} --seed {self.seed}"
+        replayed = result.report is not None and result.report["provenance"].get("exact")
+        exact = " --reference exact" if replayed else ""
+        return f"adjudge check {_quoted(target)} --seed {self.seed}{exact}"
 
 
 def _pairs(report: Mapping[str, Any]) -> Iterator[list[Any]]:

@@ -19,6 +19,7 @@ import pebble
 
 from adjudge.engine import entries
 from adjudge.errors import InputError
+from adjudge.estimate import require_flint
 from adjudge.findings import Verdict
 from adjudge.problem import fresh_seed
 from adjudge.suites.collect import Declared
@@ -38,6 +39,7 @@ def run(
     seed: int | None = None,
     stop_at_failure: bool = False,
     on_result: Listener | None = None,
+    reference: Literal["exact"] | None = None,
 ) -> RunReport:
     """Judges many cases. What raises, hangs or kills its process is one result among the others.
 
@@ -57,6 +59,8 @@ def run(
             takes a fresh one, which the report names.
         stop_at_failure: Begins no further case after one that is FAIL.
         on_result: Called with each result as it comes, in this process.
+        reference: The reference of each case that has none of its own. "exact" replays its function
+            in ball arithmetic; see `adjudge.Options`.
 
     Returns:
         The `RunReport`, with the results in the order of the cases.
@@ -66,11 +70,13 @@ def run(
             an argument makes no sense. This is raised before any case is judged.
     """
     _validate(executor, timeout)
+    if reference is not None:
+        require_flint()
     seed = fresh_seed() if seed is None else seed
     processes = 1 if executor is None and timeout is not None else _processes(executor)
     here = executor is None and processes is None
     same = here or isinstance(executor, ThreadPoolExecutor)
-    tasks = _tasks(cases, seed, same_process=same, by_value=processes is None)
+    tasks = _tasks(cases, seed, reference, same_process=same, by_value=processes is None)
     start, results = time.perf_counter(), dict[str, Result]()
     coming: Results
     if here:
@@ -118,6 +124,7 @@ def _processes(executor: Executor | int | str | None) -> int | None:
 def _tasks(
     cases: Iterable[Case | Declared] | Mapping[str, Case],
     seed: int,
+    reference: str | None,
     *,
     same_process: bool,
     by_value: bool,
@@ -125,7 +132,7 @@ def _tasks(
     """Returns a task for each case, with what another process needs to find it.
 
     Args:
-        cases, seed: As for `run`.
+        cases, seed, reference: As for `run`.
         same_process: Cases are judged within this process.
         by_value: Cases travel to processes that do not import the main module of this one.
     """
@@ -142,6 +149,7 @@ def _tasks(
             raise InputError(f"two cases are called {name!r}", "give them names: Case(name=...)")
         seen.add(name)
         task = Task(name, seed_of(seed, name, case), case.file, case.line, place)
+        task = replace(task, reference=reference)
         if same_process:
             task = replace(task, case=case)
         elif place is None:
