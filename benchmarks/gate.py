@@ -130,7 +130,7 @@ PARTS = {
     "zoo": "zoo",
     "torch": "torch_operators",
     "jax": "jax_primitives",
-    "modes": "known_findings",
+    "modes": "findings",
     "cross": "crosscheck",
 }
 """The parts of the gate, and the modules that hold their cases."""

@@ -1,4 +1,4 @@
-"""Wrong derivatives of HIPS autograd and MLX: docs/findings.md says what the engines do."""
+"""Wrong derivatives of HIPS autograd, MLX and Lucid: docs/findings.md says what the engines do."""
 
 import importlib
 from pathlib import Path
@@ -12,10 +12,15 @@ from adjudge.engine import backend_named
 from adjudge.findings import Verdict
 
 PAGE = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
-SECTIONS = {"autograd": "## HIPS autograd ", "mlx": "## MLX "}
+SECTIONS = {"autograd": "## HIPS autograd ", "mlx": "## MLX ", "lucid": "## Lucid "}
+SQUARE = np.array([[2.1, 0.3, -0.4], [0.5, 1.7, 0.2], [-0.3, 0.6, 1.4]])
 NEIGHBOURS = {
-    "autograd": lambda np, x: np.prod(x) + np.var(x, ddof=1) + np.sum(np.repeat(x, 2, axis=0)),
-    "mlx": lambda mx, x: mx.cumprod(x) + mx.full_like(x, 2.0) * mx.remainder(x, 0.6),
+    "autograd": lambda anp, x: anp.prod(x) + anp.var(x, ddof=1) + anp.sum(anp.repeat(x, 2, axis=0)),
+    "mlx": lambda mx, x: mx.cumprod(x[0]) + mx.full_like(x[0], 2.0) * mx.remainder(x[0], 0.6),
+    "lucid": lambda lucid, x: (
+        lucid.sin(x) + x.mT + lucid.cumprod(x[0]) + lucid.stack((x, x + 1))[0],
+        *(x[np.array([2, 0])], lucid.linalg.svd(x)[1], lucid.linalg.norm(x, axis=1)),
+    ),
 }
 
 pytestmark = [
@@ -28,8 +33,9 @@ pytestmark = [
 
 @pytest.fixture
 def findings(monkeypatch):
+    pytest.importorskip("mpmath")
     monkeypatch.syspath_prepend(Path(ROOT, "benchmarks"))
-    return importlib.import_module("engine_findings")
+    return importlib.import_module("findings")
 
 
 def test_the_table_is_what_the_engine_says(findings, engine):
@@ -39,18 +45,19 @@ def test_the_table_is_what_the_engine_says(findings, engine):
         pytest.skip(f"the page has another version than {version}")
     rows = [line.strip("|").split(" | ") for line in section.splitlines() if line.startswith("| `")]
 
-    now = [findings.row(engine, case) for case in findings.CASES[engine]()]
+    now = [findings.row(one)[:5] for one in findings.findings(engine)]
 
     assert len(rows) == len(now)
-    shown = "\n".join(" ".join(map(str.strip, row)) for row in rows)
+    shown = "\n".join(" ".join(map(str.strip, row[:5])) for row in rows)
     assert differences(shown, "\n".join(" ".join(row) for row in now)) == []
 
 
 def test_each_of_them_fails(findings, engine):
     arrays = backend_named(engine).arrays
-    for case in findings.CASES[engine]():
-        dtype = "complex64" if case.x.dtype.kind == "c" and engine == "mlx" else case.x.dtype.name
-        x = arrays.make(case.x, dtype)
+    for case in findings.findings(engine):
+        kinds = ["complex64" if a.dtype.kind == "c" and engine == "mlx" else a.dtype.name
+                 for a in findings.points(case)]  # fmt: skip
+        x = tuple(map(arrays.make, findings.points(case), kinds))
 
         report = adjudge.examine(case.f, x, modes=["R"], backend=engine, seed=1)
 
@@ -58,7 +65,8 @@ def test_each_of_them_fails(findings, engine):
 
 
 def test_their_neighbours_pass(findings, engine):
-    xp = importlib.import_module({"autograd": "autograd.numpy", "mlx": "mlx.core"}[engine])
-    x = backend_named(engine).arrays.make(np.array([0.7, 1.9, 1.3]), "float64")
+    modules = {"autograd": "autograd.numpy", "mlx": "mlx.core", "lucid": "lucid"}
+    x = backend_named(engine).arrays.make(SQUARE, "float64")
+    xp = importlib.import_module(modules[engine])
 
     assert adjudge.gradcheck(lambda x: NEIGHBOURS[engine](xp, x), x, backend=engine, seed=1)

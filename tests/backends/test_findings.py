@@ -89,7 +89,7 @@ def test_the_same_function_by_right_rules_passes_in_pytorch(name):
 # ---------------------------------------------------------------- JAX
 
 
-# one of each cause and pattern: `benchmarks/known_findings.py` has every function of the page
+# one of each cause and pattern: `benchmarks/findings.py` has every function of the page
 WRONG_IN_JAX = {
     "i0 at 0": (lambda jax: jax.numpy.i0, [0.0, 0.7], {"RR", "FR", "RF", "FF"}),
     "scipy i0 at 0": (lambda jax: jax.scipy.special.i0, [0.0, 0.7], set(MODES)),

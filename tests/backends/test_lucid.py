@@ -16,7 +16,7 @@ import types
 import numpy as np
 import pytest
 from frameworks import torch
-from pages import HOW_TO, ROOT, differences, examples, printed, without_numbers
+from pages import HOW_TO, ROOT, examples, printed, without_numbers
 
 import adjudge
 import adjudge_lucid
@@ -355,17 +355,6 @@ def test_the_examples_of_lucids_readme(lucid):
 # ---------------------------------------------------------------- its wrong rules
 
 
-@pytest.fixture(scope="session")
-def findings():
-    """benchmarks/lucid_findings.py, whose references are JAX's."""
-    pytest.importorskip("jax")
-    path = ROOT / "benchmarks" / "lucid_findings.py"
-    spec = importlib.util.spec_from_file_location("lucid_findings", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 PAGE = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
 TABLE = re.findall(r"^\| .*$", PAGE.split("## Lucid 2.16.0")[1].split("\n## ")[0], re.MULTILINE)
 
@@ -376,36 +365,6 @@ def test_the_functions_with_a_wrong_rule_are_as_many_as_the_pages_say():
     assert f"of which {count} functions are wrong" in PAGE
     assert (HOW_TO / "lucid.md").read_text(encoding="utf-8").count(f"{count} functions of") == 1
     assert f"{count} of its functions" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-
-
-@needs_lucid
-def test_the_table_of_findings_is_what_lucid_says(findings):
-    with np.errstate(all="ignore"):
-        assert differences("\n".join(TABLE), "\n".join(findings.rows())) == []
-
-
-@needs_lucid
-def test_each_of_them_fails(findings, lucid):
-    for case in findings.CASES:
-        report = adjudge.examine(case.f, tuple(map(lucid.tensor, case.x)), seed=1)
-        assert report.verdict is Verdict.FAIL, f"{case.name}: {report}"
-
-
-@needs_lucid
-def test_their_neighbours_pass(findings, lucid):
-    linalg = lucid.linalg
-    right = {
-        "a sum": (lambda x, y: lucid.sin(x) + y, (findings.A[0], findings.A[1])),
-        "mT": (lambda x: x.mT, (findings.A,)),
-        "cumprod": (lucid.cumprod, (findings.A[0],)),
-        "stack": (lambda x, y: lucid.stack((x, y)), (findings.A, findings.A + 1)),
-        "an index once": (lambda x: x[np.array([2, 0])], (findings.A[0],)),
-        "singular values": (lambda x: linalg.svd(x)[1], (findings.A,)),
-        "norm of vectors": (lambda x: linalg.norm(x, axis=1), (findings.A,)),
-    }
-    for name, (f, x) in right.items():
-        report = adjudge.examine(f, tuple(map(lucid.tensor, x)), seed=1)
-        assert report, f"{name}: {report}"
 
 
 # ---------------------------------------------------------------- the import
