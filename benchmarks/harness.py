@@ -39,6 +39,8 @@ PATIENCE = 1.0
 """Seconds of the processor."""
 DELTAS = ["1", "0.1", "1e-2", "1e-3", "1e-4", "1e-6"]
 """Relative errors that are planted where a family does not have its own."""
+MOST_COLUMNS = 12
+"""Where a family has more kinds of planted errors, a table counts them together."""
 
 
 # ---------------------------------------------------------------- cases
@@ -349,8 +351,10 @@ def compare(
     judges: Sequence[str],
     dtypes: Sequence[str],
     arguments: Sequence[str] | None = None,
-) -> None:
-    """Asks judges about a family of cases, as the command line says, and prints the tables."""
+) -> list[Row]:
+    """Asks judges about a family of cases, as the command line says, prints the tables, and returns
+    all answers.
+    """
     parser = argparse.ArgumentParser(description=f"{title}: what each checker says of them.")
     everyone = ", ".join(JUDGES)
     parser.add_argument("--judges", type=listed, default=list(judges), help=f"some of {everyone}")
@@ -383,6 +387,7 @@ def compare(
         options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))
     print(header(title, ("adjudge", "torch", "jax", "numpy")))
     print(report(rows, skipped, options.judges))
+    return rows
 
 
 def _judging(family: Family, options: argparse.Namespace) -> Callable[[str], list[Row] | str]:
@@ -495,17 +500,20 @@ def ratio_table(rows: Sequence[Row], judges: Sequence[str]) -> str:
 def planted_table(rows: Sequence[Row], judges: Sequence[str]) -> str:
     """How many planted errors each judge rejects in ordinary cases, by kind of error."""
     plants = list(dict.fromkeys(row.plant for row in rows if row.plant != RIGHT))
+    columns = {plant: {plant} for plant in plants}
+    if len(plants) > MOST_COLUMNS:
+        columns = {f"{len(plants)} kinds of errors": set(plants)}
     passed = {(r.judge, r.name) for r in rows if r.plant == RIGHT and r.verdict == "PASS"}
     lines = []
     for judge in judges:
         cells = []
-        for plant in plants:
-            own = [r for r in rows if (r.kind, r.judge, r.plant) == (ORDINARY, judge, plant)]
+        for column in columns.values():
+            own = [r for r in rows if (r.kind, r.judge) == (ORDINARY, judge) and r.plant in column]
             found = sum(r.verdict == "FAIL" and (judge, r.name) in passed for r in own)
             cells.append(f"{found} of {len(own)}" if own else "-")
         lines.append((judge, *cells))
     note = "A planted error counts as found by a judge that passes the same case without it.\n"
-    return f"{table(('judge', *plants), lines)}\n{note}" if plants else ""
+    return f"{table(('judge', *columns), lines)}\n{note}" if plants else ""
 
 
 def told(*words: object) -> None:

@@ -1,12 +1,12 @@
 """Operations of real libraries, right and with mistakes that people make in backward passes.
 
 Every operation of `mutant_operations.py` is a `torch.autograd.Function`. Its right backward pass
-and each of its mistakes are judged by adjudge and, with `--peer`, by `torch.autograd.gradcheck`:
+and each of its mistakes are judged by adjudge, and by others where `--judges` names them. A unit is
+`dtype size seed operation`:
 
-    python benchmarks/mutants.py --slice 10                        # a tenth
-    python benchmarks/mutants.py --peer --record mutants.jsonl
-    python benchmarks/mutants.py --operations "norm|lstm" --dtypes float64 --sizes 1000 --seeds 0,1
-    python benchmarks/mutants.py --tables mutants.jsonl more.jsonl # of what was recorded
+    python benchmarks/mutants.py --match " 0 " --every 10               # a tenth, of the first seed
+    python benchmarks/mutants.py --judges "adjudge,torch fast" --match " 0 "
+    python benchmarks/mutants.py --match " 1000 [01] .*(norm|lstm)" --dtypes float64
 
 The program says which mistakes count. The true vjp is that of PyTorch's own autograd, through the
 forward pass in float64. A mistake that changes it by less than 1e-3, in every input, is dropped.
@@ -14,42 +14,22 @@ One that changes it by less than the dtype shows is counted apart, and so is a r
 that loses its digits in the dtype.
 """
 
-import argparse
 import dataclasses
 import functools
-import json
-import math
-import re
 import sys
-import time
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
-from harness import (
-    ORDINARY,
-    RIGHT,
-    Case,
-    Row,
-    SkippedError,
-    ask,
-    first_line,
-    header,
-    listed,
-    spread,
-    table,
-    told,
-)
+from harness import ORDINARY, RIGHT, Case, Family, Row, SkippedError, compare, table
 from mutant_operations import OPERATIONS, Operation, Pick
 from zoo_functions import Draw
 
 DTYPES = ("float64", "float32", "bfloat16")
-SIZES = ("8", "1000", "100000")
-SMALL = 100
-"""Up to this size the slow mode of the peer is asked as well; it makes whole Jacobians."""
+SIZES = (8, 1000, 100_000)
+SEEDS = (0, 1, 2)
+"""Each draws a point and probes."""
 LARGE = 20_000
 """From this size on one mistake of each operation is made; the seed says which."""
 SAME = 1e-3
@@ -198,103 +178,42 @@ def prepared(problem: Problem) -> tuple[str, dict[str, str]]:
 
 
 def cases(unit: str) -> Iterator[Case]:
-    """The right backward pass and its mistakes; those that make no difference have no kind."""
+    """The right backward pass, and its mistakes as far as they make a difference."""
     dtype, size, seed, name = unit.split(" ", 3)
     problem = Problem(OPERATIONS[name], dtype, int(size), int(seed))
     kind, kinds = prepared(problem)
     make = functools.partial(problem.made, "")
-    case = Case(unit, dtype, make, RIGHT, kind, {"seed": problem.seed})
+    case = Case(unit, f"{dtype}, {size} numbers", make, RIGHT, kind, {"seed": problem.seed})
     yield case
     mistakes = list(kinds)
-    if problem.size >= LARGE:
-        start = (zlib.crc32(name.encode()) + problem.seed) % len(mistakes)
-        mistakes = [m for m in mistakes[start:] + mistakes[:start] if kinds[m]][:1]
-    for mistake in mistakes:
+    start = (zlib.crc32(name.encode()) + problem.seed) % len(mistakes)
+    shown = [mistake for mistake in mistakes[start:] + mistakes[:start] if kinds[mistake]]
+    for mistake in shown[:1] if problem.size >= LARGE else shown:
         make = functools.partial(problem.made, mistake)
         yield dataclasses.replace(case, make=make, plant=mistake, kind=kinds[mistake])
 
 
-def work(judges: Sequence[str], limit: float) -> Callable[[str], list[Row] | str]:
-    """What a process does with a unit: every answer, or why there is none."""
+# ---------------------------------------------------------------- the family
+
+
+def units() -> list[str]:
+    """Every operation in each dtype, in three sizes, at the points of three seeds."""
+    return [
+        f"{dtype} {size} {seed} {name}"
+        for size in SIZES
+        for name, operation in OPERATIONS.items()
+        for dtype in DTYPES
+        for seed in SEEDS
+        if dtype not in operation.refuses
+    ]
+
+
+def prepare(_deltas: Sequence[float] = ()) -> Callable[[str], Iterator[Case]]:
+    """An operation has mistakes of its own."""
     torch.set_num_threads(1)
     # Without this line the fast mode of the peer makes the whole Jacobian for its message.
     sys.modules["torch.autograd.gradcheck"]._run_slow_mode_and_get_error = lambda *_: ""
-
-    def rows(unit: str) -> list[Row] | str:
-        found = []
-        size = int(unit.split(" ")[1])
-        try:
-            for case in cases(unit):
-                if not case.kind:
-                    found.append(Row(unit, case.group, "", case.plant, "", "", "", None, 0.0, 0.0))
-                    continue
-                asked = [j for j in judges if size <= SMALL or j != "torch slow"]
-                found += [ask(judge, case, limit) for judge in asked]
-        except SkippedError as skipped:
-            return str(skipped)
-        return found
-
-    return rows
-
-
-# ---------------------------------------------------------------- tables
-
-
-def tables(rows: Sequence[Row]) -> str:
-    """The counts of every judge in every dtype and size, and what adjudge did not get right."""
-    dropped = sum(not row.kind for row in rows)
-    rows = [row for row in rows if row.kind]
-    operations = {row.name.split(" ", 3)[3] for row in rows}
-    mistakes = {(row.name.split(" ", 3)[3], row.plant) for row in rows if row.plant != RIGHT}
-    parts = [
-        f"{len(operations)} operations with {len(mistakes)} mistakes; {dropped} times a mistake "
-        "was none at the inputs and was dropped.\n"
-    ]
-    for kind in (ORDINARY, SUBTLE, ROUNDED):
-        own = [row for row in rows if row.kind == kind]
-        if own:
-            parts.append(f"### {kind}\n\n{counts(own)}")
-    ours = [row for row in rows if row.judge == "adjudge"]
-    expected = {RIGHT: "PASS"}
-    open_ = [row for row in ours if row.verdict != expected.get(row.plant, "FAIL")]
-    lines = [
-        (r.verdict, r.name, r.plant, r.kind, first_line(r.text, 100))
-        for r in sorted(
-            open_, key=lambda r: (r.kind != ORDINARY, r.plant != RIGHT, r.verdict, r.name)
-        )
-    ]
-    head = ("verdict", "dtype, size, seed, operation", "backward pass", "kind", "first line")
-    parts.append(f"### What adjudge did not get right: {len(lines)}\n\n{table(head, lines)}")
-    parts.append(flips(ours))
-    return "\n".join(parts)
-
-
-def counts(rows: Sequence[Row]) -> str:
-    """The verdicts of right and of wrong backward passes, by judge, dtype and size."""
-    lines = []
-    head = ("judge", "dtype", "size", "right", "PASS", "FAIL", "INCONCLUSIVE", "CRASH", "seconds")
-    head += ("wrong", "FAIL", "PASS", "INCONCLUSIVE", "CRASH", "seconds")
-    for judge in dict.fromkeys(row.judge for row in rows):
-        keys = {(row.group, size_of(row)) for row in rows if row.judge == judge}
-        keys |= {(dtype, math.inf) for dtype, _ in keys}
-        for dtype, size in sorted(keys, key=lambda key: (DTYPES.index(key[0]), key[1])):
-            own = [r for r in rows if (r.judge, r.group) == (judge, dtype)]
-            own = [r for r in own if size in (size_of(r), math.inf)]
-            cells = []
-            for chosen, order in (
-                ([r for r in own if r.plant == RIGHT], ("PASS", "FAIL")),
-                ([r for r in own if r.plant != RIGHT], ("FAIL", "PASS")),
-            ):
-                of = Counter(row.verdict for row in chosen)
-                cells += [len(chosen), *(of[v] for v in (*order, "INCONCLUSIVE", "CRASH"))]
-                cells.append(f"{sum(row.seconds for row in chosen):.1f}")
-            lines.append((judge, dtype, "all" if size == math.inf else size, *cells))
-    return table(head, lines)
-
-
-def size_of(row: Row) -> int:
-    """The size that the unit of a row asked for."""
-    return int(row.name.split(" ")[1])
+    return cases
 
 
 def flips(rows: Sequence[Row]) -> str:
@@ -302,68 +221,17 @@ def flips(rows: Sequence[Row]) -> str:
     verdicts: dict[tuple[str, ...], dict[str, str]] = {}
     for row in rows:
         dtype, size, seed, name = row.name.split(" ", 3)
-        verdicts.setdefault((dtype, size, name, row.plant), {})[seed] = row.verdict
+        verdicts.setdefault((row.judge, dtype, size, name, row.plant), {})[seed] = row.verdict
     lines = [
         (*case, " ".join(f"{seed}:{verdict}" for seed, verdict in sorted(of.items())))
         for case, of in verdicts.items()
         if {"PASS", "FAIL"} <= set(of.values())
     ]
-    head = ("dtype", "size", "operation", "backward pass", "verdicts by seed")
-    seeds = len({row.name.split(" ")[2] for row in rows})
-    return (
-        f"### Flips between PASS and FAIL over {seeds} seeds: {len(lines)}\n\n{table(head, lines)}"
-    )
+    head = ("judge", "dtype", "size", "operation", "backward pass", "verdicts by seed")
+    return f"### Flips between PASS and FAIL: {len(lines)}\n\n{table(head, lines)}"
 
 
-# ---------------------------------------------------------------- the command line
-
-
-def main() -> None:
-    """Judges what the command line asks for and prints the tables."""
-    parser = argparse.ArgumentParser(description="Backward passes, right and with mistakes.")
-    parser.add_argument("--operations", default="", metavar="REGEX", help="operations by name")
-    parser.add_argument("--dtypes", type=listed, default=list(DTYPES))
-    parser.add_argument("--sizes", type=listed, default=list(SIZES))
-    parser.add_argument("--seeds", type=listed, default=["0"], help="each draws points and probes")
-    parser.add_argument("--slice", type=int, default=1, metavar="N", help="one unit of N")
-    parser.add_argument("--peer", action="store_true", help="ask torch.autograd.gradcheck, too")
-    parser.add_argument("--limit", type=float, default=120.0, metavar="S", help="s for a check")
-    parser.add_argument("--processes", type=int, default=2, help="units at a time")
-    parser.add_argument("--record", type=Path, metavar="FILE", help="add all answers to this file")
-    parser.add_argument("--tables", type=Path, nargs="+", metavar="FILE", help="of records")
-    options = parser.parse_args()
-    if options.tables:
-        lines = [line for path in options.tables for line in path.read_text().splitlines()]
-        print(tables([Row(**json.loads(line)) for line in lines]))
-        return
-    units = [
-        f"{dtype} {size} {seed} {name}"
-        for size in sorted(options.sizes, key=int)
-        for name, operation in OPERATIONS.items()
-        for dtype in options.dtypes
-        for seed in options.seeds
-        if re.search(options.operations, name) and dtype not in operation.refuses
-    ]
-    units = [unit for unit in units if zlib.crc32(unit.encode()) % options.slice == 0]
-    judges = ["adjudge", *(["torch fast", "torch slow"] if options.peer else [])]
-    rows: list[Row] = []
-    skipped: Counter[str] = Counter()
-    start = time.perf_counter()
-    todo = spread(functools.partial(work, judges, options.limit), units, options.processes)
-    for number, (unit, found) in enumerate(todo, start=1):
-        told(f"{number}/{len(units)} {time.perf_counter() - start:.0f} s {unit}")
-        if isinstance(found, str):
-            skipped[found] += 1
-            continue
-        rows += found
-        if options.record:
-            with options.record.open("a") as file:
-                file.writelines(json.dumps(dataclasses.asdict(row)) + "\n" for row in found)
-    print(header("Mistakes in backward passes", ("adjudge", "torch", "numpy")))
-    print(tables(rows))
-    if skipped:
-        print(f"### Left out\n\n{table(('reason', 'units'), skipped.most_common())}")
-
+FAMILY = Family(units, prepare)
 
 if __name__ == "__main__":
-    main()
+    print(flips(compare(FAMILY, "Mistakes in backward passes", ["adjudge"], DTYPES)))
