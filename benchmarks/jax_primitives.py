@@ -1,8 +1,7 @@
 """Every differentiable primitive of JAX, right and with planted errors, through the checkers.
 
 The cases are the harnesses of JAX's own tests, of which the first of each group that JAX can
-differentiate stands for the group. One column of the Jacobian is multiplied by 1 + delta. Beside
-them stands a recurrent network of seven steps, whose `scan` JAX compiles anew at every evaluation.
+differentiate stands for the group. One column of the Jacobian is multiplied by 1 + delta.
 
 The tables of ratios compare the times of the checkers: at a first check, before which the caches of
 JAX are cleared, and at the fastest of the following ones.
@@ -23,7 +22,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from harness import ORDINARY, Case, Family, SkippedError, compare, first_line, stand_in
+from harness import ORDINARY, RIGHT, Case, Family, SkippedError, compare, first_line, stand_in
 
 DTYPES = ("float64", "float32")
 DOUBLE = ("float64", "complex128")
@@ -225,33 +224,17 @@ def of_group(harnesses: Sequence[Any], dtype: str, deltas: Sequence[float]) -> I
         except SkippedError as skipped:
             reasons.append(skipped)
             continue
-        yield from planted(harness.fullname, dtype, dtype, (f, args, modes), deltas)
+        label, options = harness.fullname, {"seed": 0}
+        options |= {"check_forward_ad": "fwd" in modes, "check_backward_ad": "rev" in modes}
+        site = site_of(label, f, args) if "rev" in modes else None
+        kind = kind_of(label, f, args)
+        for delta in (0.0, *deltas) if site else (0.0,):
+            g = scaled(f, args[site[0]], site, delta) if site and delta else f
+            make = functools.partial(_made, g, args)
+            plant = f"{delta:g}" if delta else RIGHT
+            yield Case(f"{label} {dtype}", dtype, make, plant, kind, options)
         return
     raise reasons[0]
-
-
-def planted(
-    label: str,
-    dtype: str,
-    group: str,
-    function: tuple[Function, Arrays, list[str]],
-    deltas: Sequence[float],
-) -> Iterator[Case]:
-    """A function with its arguments and modes as a case, as it is and with each error."""
-    f, args, modes = function
-    site = site_of(label, f, args) if "rev" in modes else None
-    options = {
-        "check_forward_ad": "fwd" in modes,
-        "check_backward_ad": "rev" in modes,
-        "seed": 0,
-    }
-    kind = kind_of(label, f, args)
-    for delta in (0.0, *deltas) if site else (0.0,):
-        g = scaled(f, args[site[0]], site, delta) if site and delta else f
-        plant = f"{delta:g}" if delta else "right"
-        yield Case(
-            f"{label} {dtype}", group, functools.partial(_made, g, args), plant, kind, options
-        )
 
 
 def _made(f: Function, args: Arrays, _engine: str) -> tuple[Function, Arrays]:
@@ -261,54 +244,5 @@ def _made(f: Function, args: Arrays, _engine: str) -> tuple[Function, Arrays]:
 FAMILY = Family(units, prepare)
 
 
-# ---------------------------------------------------------------- the family and a recurrence
-
-RECURRENCE = "recurrence"
-"""What the names of units say, after the dtype, that are a recurrent network."""
-
-
-def recurrence(dtype: str) -> tuple[Function, Arrays, list[str]]:
-    """A recurrent network of seven steps, whose step is a new function at every call."""
-    rng = np.random.default_rng(0)
-    shapes = ((4, 4), (4, 3), (4,), (7, 3))
-    args = tuple(jnp.asarray(rng.standard_normal(shape) / 2, dtype) for shape in shapes)
-
-    def f(w: Any, u: Any, start: Any, inputs: Any) -> Any:
-        def step(state: Any, x: Any) -> tuple[Any, Any]:
-            state = jnp.tanh(w @ state + u @ x)
-            return state, state
-
-        _, states = jax.lax.scan(step, start, inputs)
-        return (states.sum(),)
-
-    return f, args, ["fwd", "rev"]
-
-
-def units_and_recurrences() -> list[str]:
-    """The units of the family, and the recurrence in each dtype."""
-    return [*units(), *(f"{dtype} {RECURRENCE}" for dtype in DTYPES)]
-
-
-def prepare_with_recurrences(deltas: Sequence[float]) -> Callable[[str], Iterator[Case]]:
-    """The cases of a unit of the family, or those of the recurrence."""
-    of_family = prepare(deltas)
-
-    def cases(unit: str) -> Iterator[Case]:
-        dtype, _, name = unit.partition(" ")
-        if name != RECURRENCE:
-            yield from of_family(unit)
-            return
-        jax.clear_caches()
-        with jax.enable_x64(dtype in DOUBLE):
-            yield from planted(RECURRENCE, dtype, unit, recurrence(dtype), deltas)
-
-    return cases
-
-
 if __name__ == "__main__":
-    compare(
-        Family(units_and_recurrences, prepare_with_recurrences),
-        "JAX's primitives",
-        ("adjudge", "check_grads"),
-        DTYPES,
-    )
+    compare(FAMILY, "JAX's primitives", ("adjudge", "check_grads"), DTYPES)
