@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from adjudge.engine import AutodiffBackend, FunctionClass, backend_named, entries, registry
-from adjudge.errors import InputError
+from adjudge.errors import Catching, InputError
 
 SIDE_EFFECTS = frozenset(
     (
@@ -170,9 +170,10 @@ def imported(name: str) -> ModuleType:
             f"{name} is the path of a file, which a test could not import",
             f"give the module's name, as `import` has it: {re.split('[/.]', name)[-2]}",
         )
-    try:
+    with Catching(Exception) as caught:  # whatever the module does when it is imported
         return importlib.import_module(name)
-    except ModuleNotFoundError as error:
+    error = caught.error
+    if isinstance(error, ModuleNotFoundError):
         absent = error.name or name
         if (name + ".").startswith(absent + "."):
             raise InputError(
@@ -184,12 +185,10 @@ def imported(name: str) -> ModuleType:
             f"{name} needs {root}, which is not installed",
             f"install it: {next(iter(commands), f'pip install {root}')}",
         ) from error
-    except Exception as error:  # whatever the module does when it is imported
-        first = str(error).partition("\n")[0]
-        raise InputError(
-            f"{name} fails to import: {type(error).__name__}: {first}",
-            f"mend that first: python -c 'import {name}'",
-        ) from error
+    raise InputError(
+        f"{name} fails to import: {type(error).__name__}: {str(error).partition(chr(10))[0]}",
+        f"mend that first: python -c 'import {name}'",
+    ) from error
 
 
 def modules(module: ModuleType) -> Iterator[ModuleType | LeftOut]:

@@ -20,7 +20,7 @@ import numpy as np
 import optree
 
 from adjudge.engine import Arrays, AutodiffBackend, backend_named, placed
-from adjudge.errors import AdjudgeError
+from adjudge.errors import AdjudgeError, Catching
 from adjudge.findings import Status, Verdict
 from adjudge.ghostwriter.conventions import arguments, by_hand, of_arrays, said_by_names, ways
 from adjudge.ghostwriter.inputs import (
@@ -126,20 +126,23 @@ class _Trial:
 
     def _working(self, call: Call) -> Function | None:
         """Returns the function of the call, if it works there."""
-        try:
+        # whatever the function does with arguments that are not its own
+        with Catching(Exception) as caught:
             function = self._function(call)
             arrays = self._arrays(call)
             values = self._values(function, call, arrays)
             if values is None:
                 return None
             moved = self._values(function, call, tuple(map(self._moved, arrays)))
-        except Exception as error:  # whatever the function does with arguments that are not its own
-            first = f"{type(error).__name__}: {error}".partition("\n")[0]
+            # A change of 1e-6 is seen in the values, unless it is lost in their rounding. A larger
+            # one would take some number of a large array across a step of floor.
+            close = partial(np.allclose, rtol=1e-9, atol=0)
+            still = moved is None or all(map(close, values, moved))
+        if caught.error is not None:
+            first = f"{type(caught.error).__name__}: {caught.error}".partition("\n")[0]
             self._note(1, f"no inputs were found for it ({first.rstrip(': ')})")
             return None
-        # A change of 1e-6 is seen in the values, unless it is lost in their rounding. A larger one
-        # would take some number of a large array across a step of floor.
-        if moved is None or all(map(partial(np.allclose, rtol=1e-9, atol=0), values, moved)):
+        if still:
             self._note(4, "its value does not change with its inputs there", Why.NO_DERIVATIVE)
             return None
         return function
@@ -210,9 +213,10 @@ class _Trial:
         if self.subject.kind == "jvp":
             more = {"check_forward_ad": True, "check_backward_ad": False}
         more |= {"backend": self.backend, "seed": 0, "blame": False}
-        try:
+        # what the function raises beside its arguments, or its derivative
+        with Catching(Exception) as caught:
             report = examine(function, self._arrays(call), **more)
-        except Exception as error:  # of the function beside its arguments, or of its derivative
+        if (error := caught.error) is not None:
             found = error.found if isinstance(error, AdjudgeError) else str(error)
             first = found.partition("\n")[0]
             self._note(5, f"it cannot be checked ({type(error).__name__}: {first})", Why.RAISED)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from adjudge.engine import Arrays
-from adjudge.errors import USERS_ERRSTATE, AdjudgeError, InputError
+from adjudge.errors import USERS_ERRSTATE, AdjudgeError, Catching, InputError
 from adjudge.findings import InSequence
 
 Settings = Callable[[], AbstractContextManager[object]]
@@ -142,27 +142,24 @@ def through(executor: object, function: Callable[..., Any]) -> Ahead:
             f"executor={executor!r} is a {type(executor).__name__}",
             "give a concurrent.futures.Executor; for a Dask client, client.get_executor()",
         )
-    try:
-        future = executor.submit(_arrival, function)
-    except RuntimeError as error:  # as one does that was shut down
+    future: Future[tuple[int, int]] | None = None
+    with Catching(Exception) as caught:  # whatever pickling and imports in another process raise
+        future = executor.submit(_arrival, function)  # some executors pickle at once
+        return Ahead(executor, future.result() == (os.getpid(), id(function)))
+    error = caught.error
+    if future is None and isinstance(error, RuntimeError):  # as one raises that was shut down
         raise InputError(
             f"executor= takes no work ({type(error).__name__}: {error})",
             "give an executor that is open: check within its `with` block",
         ) from error
-    except Exception as error:  # some executors pickle at once
-        raise _unsent(function, error) from error
-    try:
-        same_process = future.result() == (os.getpid(), id(function))
-    except Exception as error:  # whatever pickling and imports in another process raise
-        raise _unsent(function, error) from error
-    return Ahead(executor, same_process)
+    raise _unsent(function, error) from error
 
 
 def _arrival(function: Callable[..., Any]) -> tuple[int, int]:
     return os.getpid(), id(function)
 
 
-def _unsent(function: Callable[..., Any], error: Exception) -> InputError:
+def _unsent(function: Callable[..., Any], error: Exception | None) -> InputError:
     reason = f"{type(error).__name__}: {error}".partition("\n")[0]
     name = getattr(function, "__qualname__", None) or repr(function)
     return InputError(

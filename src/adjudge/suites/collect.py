@@ -17,6 +17,7 @@ import sys
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -267,14 +268,13 @@ def _file_module(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     if str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))
-    sys.modules[spec.name] = module
-    try:
+    with ExitStack() as undone:
+        sys.modules[spec.name] = module
+        undone.callback(sys.modules.pop, spec.name)
         # Not by the loader: its cache takes a file for the same that was changed within a second,
         # and was executed before.
         exec(compile(path.read_bytes(), path, "exec", dont_inherit=True), vars(module))  # noqa: S102
-    except BaseException:
-        del sys.modules[spec.name]
-        raise
+        undone.pop_all()  # it was executed, and stays
     return module
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from adjudge.engine import is_array_like
-from adjudge.errors import AdjudgeError, InputError
+from adjudge.errors import AdjudgeError, Catching, InputError
 from adjudge.findings import Verdict
 from adjudge.problem import flatten
 from adjudge.report import Report, reproduction
@@ -144,11 +144,11 @@ def _script(case: Case, report: Report, asked: Mapping[str, Any]) -> str:
         return ""
     options = {**case.options, **asked, "seed": report.provenance.seed}
     options.pop("executor", None)
-    try:
+    # An object of the user need not say what it is; the verdict stands.
+    with Catching(Exception) as caught:
         return reproduction(case.f, case.inputs, **options)
-    except Exception as error:  # an object of the user need not say what it is; the verdict stands
-        first, _, _ = str(error).partition("\n")
-        return f"# No script could be written: {type(error).__name__}: {first}\n"
+    first, _, _ = str(caught.error).partition("\n")
+    return f"# No script could be written: {type(caught.error).__name__}: {first}\n"
 
 
 MOST_NUMBERS = 128

@@ -446,10 +446,10 @@ class _Sampler(Watcher):
         thread.start()
         try:
             thread.join()
-        except BaseException:  # an interrupt: global state is put back before it goes on
-            limit[0] = -math.inf
-            thread.join()
-            raise
+        finally:
+            if thread.is_alive():  # an interrupt: global state is put back before it goes on
+                limit[0] = -math.inf
+                thread.join()
         return found[0] if found else None
 
 
