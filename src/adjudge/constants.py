@@ -347,7 +347,7 @@ might have one. The one-sided slopes are taken at these steps, binary exponents 
 scale of x, and a kink is what stays apart at all of them. The values are ours and have no
 derivation."""
 NARROW_KINK_EXPONENTS = (3, 5, 7, 9)
-"""In single precision steps of 2^-12 and less leave a slope few digits. These exponents stand in
+"""Steps of 2^-12 and less leave a slope few digits in single precision. These exponents stand in
 for `KINK_EXPONENTS` there. The values are ours and have no derivation."""
 KINK_ORDER = 1 / 4
 """The gap between the slopes of a smooth function to both sides of x shrinks like a step h, and
@@ -389,7 +389,7 @@ ONE_SIDED = (2.0**-16, 1e-6)
 it. A value counts as outside of them by this part of their size. Curvature is extrapolated, and
 what is left of it is of the order of the step squared. Both numbers are ours."""
 NARROW_ONE_SIDED = (2.0**-7, 2e-2)
-"""In single precision a step of 2^-16 leaves a slope few digits. This pair stands in for
+"""A step of 2^-16 leaves a slope few digits in single precision. This pair stands in for
 `ONE_SIDED` there. Both numbers are ours and have no derivation."""
 CHANGED_SLOPES = 4.0
 """Where f jumps by a little at x (`softplus` of PyTorch at its threshold), the slope that is
@@ -579,7 +579,7 @@ points nearby do not show that it is rounding. This many units of rounding, time
 spread of singular values, are allowed. The square covers a map that was made from an
 ill-conditioned one, as the inverse of a product; the value is ours."""
 BIDIAGONAL_STEPS = 8
-"""Without the spread of its singular values an ill-conditioned map cannot be told from a wrong
+"""An ill-conditioned map without the spread of its singular values cannot be told from a wrong
 rule. The bidiagonalisation (Golub and Kahan 1965) takes this many steps, each a difference and a
 vjp. A spread that needs more steps to show is underestimated. The value is ours."""
 NEGLIGIBLE_SINGULAR_VALUE = 1e-10
@@ -607,7 +607,7 @@ SMALLEST_MOVE_UNITS = 64
 move of up to this many units of rounding of the largest value of the leaf counts as a unit of
 rounding as well. The value is ours and has no derivation."""
 USUAL_OUTPUTS = 8
-"""Of many outputs some agree by chance far better than their noise allows. From this many outputs
+"""Some of many outputs agree by chance far better than their noise allows. From this many outputs
 of a leaf on, no disagreement is taken for smaller than their median; a median of fewer would itself
 be small by chance. The value is ours."""
 SUMMED_OUTPUTS = 256
@@ -933,7 +933,7 @@ projections of a mode are, the first or the most significant ones. The value is 
 # ---- Which entries, and which mistake
 
 SIGNIFICANT_BARS = 4.0
-"""Of many differences some exceed their error bar, and a search that follows such a residual tests
+"""Some of many differences exceed their error bar, and a search that follows such a residual tests
 right candidates. A residual is significant beyond this many error bars. The value is ours and has
 no derivation."""
 PATTERN_EVIDENCE = 3.0

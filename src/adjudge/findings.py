@@ -274,7 +274,7 @@ class Enclosure(NamedTuple):
 
 @dataclass(frozen=True)
 class Pair:
-    """How the derivative of one output with respect to one input compares in one mode."""
+    """The derivative of one output with respect to one input compares like this in one mode."""
 
     mode: str
     output: str
@@ -292,9 +292,9 @@ class Pair:
     way: str = ""
     """The way of taking derivatives, where that is not the engine's usual one."""
     errors: tuple[tuple[float | None, ...], ...] = ()
-    """In full mode, the relative errors of the block of the Jacobian: of its entries or, where it
-    has more than 16 rows or columns, the largest of each part of it. `None` stands where entries
-    agreed together with others, and no entry was compared by itself."""
+    """These are the relative errors of the block of the Jacobian in full mode: of its entries or,
+    where it has more than 16 rows or columns, the largest of each part of it. `None` stands where
+    entries agreed together with others, and no entry was compared by itself."""
 
 
 @dataclass(frozen=True)

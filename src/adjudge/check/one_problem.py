@@ -131,7 +131,7 @@ class Judgement:
     reached: Counter[str] = field(default_factory=Counter)
     """How many columns each stage was tried on."""
     decided: Counter[str] = field(default_factory=Counter)
-    """How many columns each stage decided."""
+    """Each stage decided this many columns."""
     beyond: set[Beyond] = field(default_factory=set)
     """What was looked at that nobody asked for by name."""
     pairs: list[Pair] = field(default_factory=list)

@@ -118,7 +118,7 @@ class ByHand:
                 )
             vjp = ByHand(vjp, vjp=double_vjp)
         self.given = given
-        """What the caller gave, by its name: the function as `forward`, and its derivatives."""
+        """The caller gave these by name: the function as `forward`, and its derivatives."""
         self.as_matrices = first[0] in ("grad", "jac")
         """Whether derivatives are given as optimisers take them. Integers become float64 then."""
         self._forward = forward

@@ -85,7 +85,7 @@ class Functional:
 
 @dataclass(frozen=True, slots=True)
 class FunctionClass:
-    """How code uses a class of a framework as a differentiable function."""
+    """Code uses a class of a framework as a differentiable function in this way."""
 
     call: Callable[..., Any]
     """What has the parameters of a call: a method without what the framework adds to them."""
@@ -95,7 +95,7 @@ class FunctionClass:
     constructed: bool
     """Whether code constructs an object of the class first."""
     suffix: str
-    """What follows the class, or the call of its constructor, in code."""
+    """This follows the class, or the call of its constructor, in code."""
     before: str = ""
     """A statement of code that makes the constructor repeatable."""
 
@@ -112,7 +112,7 @@ class RecordingEnds:
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """How exactly the engine computes with an array, and which of its settings decides that."""
+    """An engine computes with an array as exactly as this says, and a setting of it decides that."""
 
     product_eps: float = 0.0
     """The spacing at 1 of what the factors of a product are rounded to, where that is coarser than

@@ -42,7 +42,7 @@ from adjudge.problem import Base, Problem, Tangent, at_once
 
 
 class Effort(Enum):
-    """How hard an estimator tries. Each effort builds on another one, which is made first."""
+    """An estimator tries this hard. Each effort builds on another one, which is made first."""
 
     TWO_EVALUATIONS = auto()
     """A central difference."""
@@ -70,7 +70,7 @@ class Effort(Enum):
     """Whether slopes along this tangent and others add up, at one step: up to fourteen
     evaluations."""
     LASTING_DEFECTS = auto()
-    """What slopes fail to add up by at three steps: three times as many."""
+    """Slopes fail to add up by this at three steps: three times as many."""
 
 
 @dataclass(frozen=True)

@@ -468,7 +468,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Decision:
-    """What one comparison decides, entry by entry. Each entry is marked in one mask at most, and
+    """One comparison decides this, entry by entry. Each entry is marked in one mask at most, and
     passes where it is marked in none; `open_reason` says why one is open.
     """
 

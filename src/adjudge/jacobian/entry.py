@@ -41,7 +41,7 @@ class RememberingEstimator(Estimator):
     first: list[Column] = field(default_factory=list)
     """The estimate that costs least, once it was asked for."""
     known: dict[tuple[Effort, bytes], Column] = field(default_factory=dict)
-    """What more effort made of it."""
+    """More effort made this of it."""
 
     def at(self, point: Vector) -> Estimator:  # type: ignore[override]  # another point, another tangent
         return self.asked.at(point)
@@ -131,7 +131,7 @@ class EntryColumns(Columns):
 
 @dataclass(frozen=True)
 class JudgedEntry:
-    """What the stages made of one entry."""
+    """The stages made this of one entry."""
 
     wrong: bool
     comparison: Comparison

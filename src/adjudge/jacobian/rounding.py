@@ -378,7 +378,7 @@ class Persisting(NamedTuple):
     hidden: bool
     """Whether there were others that f could not show for its own rounding."""
     biases: Array
-    """As in `Deviation`, at the points around x."""
+    """These are the numbers of `Deviation`, at the points around x."""
 
 
 @dataclass(frozen=True)

@@ -255,7 +255,7 @@ class Item:
 
 @dataclass
 class Record:
-    """What disagreed, and what cannot be settled, so far."""
+    """So much disagreed, and could not be settled, so far."""
 
     tallies: dict[str, Tally] = field(default_factory=dict)
     """The comparisons of each mode."""
@@ -275,7 +275,7 @@ class Record:
     reached: Counter[str] = field(default_factory=Counter)
     """How many columns each stage was tried on."""
     decided: Counter[str] = field(default_factory=Counter)
-    """How many columns each stage decided: it was the last one that changed what was known."""
+    """This many columns each stage decided: it was the last one that changed what was known."""
 
     def failure_behind(self, tally: Tally) -> Failure | None:
         """Returns the comparison in which the entry failed that a mode is reported by."""

@@ -661,7 +661,7 @@ class UserCalls:
     recorded: bool = False
     """Whether a vjp was taken."""
     ends: RecordingEnds | None = None
-    """Where the recording of the first vjp ends, if the engine knows."""
+    """The recording of the first vjp ends here, if the engine knows."""
     graded: tuple[int, ...] = ()
     """Those `numbers` of the arguments for which a vjp by hand gave a gradient."""
     single_type: type[Any] | None = None

@@ -652,7 +652,7 @@ class Reverse:
             calls.recorded = True
             calls.ends = problem.backend.recording_ends(self.outputs, self.x)
         self.present = [False] * len(self.x)
-        """By leaf of X, whether any pullback so far returned a gradient for it."""
+        """This says by leaf of X whether any pullback so far returned a gradient for it."""
 
     def pull(self, w: MaybeArrays, *, read: bool = True) -> tuple[Vector, MaybeArrays]:
         """Returns what the engine's pullback makes of the cotangents `w`, one per output: a vector

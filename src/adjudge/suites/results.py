@@ -27,7 +27,7 @@ SCHEMA_FILE = Path(__file__).with_name("schema.json")
 
 
 class Ending(Enum):
-    """How a case ended."""
+    """A case ends in one of these ways."""
 
     JUDGED = "judged"
     """It has a report, and its verdict is that of the report."""
@@ -51,7 +51,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of one case."""
+    """One case came to this."""
 
     name: str
     ending: Ending
@@ -121,7 +121,7 @@ class Result:
 
 @dataclass(frozen=True)
 class RunReport:
-    """What came of a run, in the order of its cases. It is truthy only if every case passed."""
+    """A run came to this, in the order of its cases. It is truthy only if every case passed."""
 
     results: Sequence[Result]
     seed: int

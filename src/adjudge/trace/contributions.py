@@ -1,4 +1,4 @@
-"""What each step of a program adds to the error of a derivative, along one direction.
+"""This module finds what each step of a program adds to the error of a derivative.
 
 For a cotangent w of the outputs and a tangent v of the inputs, reverse mode gives `<J* w, v>`, and
 differences of f give `<w, J v>`. A sweep back through the program gives every value its cotangent;
@@ -43,7 +43,7 @@ other. The value is ours."""
 
 @dataclass(frozen=True)
 class Part:
-    """What a step, or a whole function, adds to the error along one direction."""
+    """A step, or a whole function, adds this to the error along one direction."""
 
     value: float
     bar: float
@@ -64,7 +64,7 @@ class Direction:
     whole: Part
     """The error of the derivative that the engine took of the function itself."""
     steps: Sequence[Part | None]
-    """What each step adds; `None` where no cotangent reaches it, or it cannot be run again."""
+    """Each step adds this; `None` where no cotangent reaches it, or it cannot be run again."""
     between: Part
     """What the engine's derivative is off from that of the program: what happened between the
     rules, as a hook that changes a gradient does."""
