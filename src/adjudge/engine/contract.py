@@ -112,7 +112,7 @@ class RecordingEnds:
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """An engine computes with an array as exactly as this says, and a setting of it decides that."""
+    """An engine computes with an array this exactly, and a setting of it decides that."""
 
     product_eps: float = 0.0
     """The spacing at 1 of what the factors of a product are rounded to, where that is coarser than
