@@ -2,17 +2,15 @@
 
 Its modules, each of which may import those above it:
 
-- `comparison`: the tolerance, one comparison of numbers, the tally of many, and the findings that
-  a tally amounts to.
+- `comparison`: the tolerance, one comparison of numbers, the tally of many, the findings that a
+  tally amounts to, and the comparisons by pair of an output and an input.
 - `rounding`: whether two automatic numbers differ by rounding or by an error.
 - `column`: the comparisons of one column, mode by mode.
-- `groups`: tangents that compare several columns together, of many leaves or of a sparse table.
 - `affine`: long differences along which f is affine, compared to rounding.
 - `saturation`: derivatives that the rounding of f hides.
 - `stages`: what is tried next where two evaluations leave a doubt, as a list.
 - `hidden`: outputs that do not show beside others, and the cotangent in which they do.
 - `adjoint`: the adjoint test of forward against reverse mode.
-- `pairs`: the comparisons by output and input, of a check that does not pass.
 - `table`: all columns compared, what is remembered of them, and what still fits into
   `max_evaluations`.
 - `entry`: one entry judged by the stages.

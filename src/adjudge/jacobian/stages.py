@@ -72,7 +72,6 @@ from adjudge.findings import Scheme
 from adjudge.floats import EPS, Vector, norm, scale
 from adjudge.jacobian.column import ColumnBlock, Columns, ModeComparison, RowKind
 from adjudge.jacobian.comparison import Comparison, Tally, decide
-from adjudge.jacobian.groups import halves
 from adjudge.jacobian.rounding import (
     perturbed,
     points_around,
@@ -100,6 +99,7 @@ from adjudge.problem import (
     at_once,
     evaluate,
     generator,
+    halves,
 )
 
 TWO_EVALUATIONS = "two evaluations"

@@ -50,10 +50,8 @@ from adjudge.jacobian.column import (
     enclosed,
     slopes_by_step,
 )
-from adjudge.jacobian.comparison import ERRORS, Comparison, Tally, Tolerance, decide
-from adjudge.jacobian.groups import colored_tangents, halves, shared_tangents
+from adjudge.jacobian.comparison import ERRORS, Comparison, Pairs, Tally, Tolerance, decide
 from adjudge.jacobian.hidden import hidden_outputs, of_outputs, parts_of_outputs, resolved
-from adjudge.jacobian.pairs import Pairs
 from adjudge.jacobian.saturation import count_saturated
 from adjudge.jacobian.stages import (
     STAGES,
@@ -65,7 +63,17 @@ from adjudge.jacobian.stages import (
     doubt_of,
     worst_entries,
 )
-from adjudge.problem import Base, Forward, Probes, Problem, Reverse, Tangent
+from adjudge.problem import (
+    Base,
+    Forward,
+    Probes,
+    Problem,
+    Reverse,
+    Tangent,
+    colored_tangents,
+    halves,
+    shared_tangents,
+)
 
 ENTRY_WORK = 7
 """The evaluations and vjps that must be left before another wrong entry is searched for. Locating

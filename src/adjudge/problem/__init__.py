@@ -9,7 +9,8 @@ Its modules, each of which may import those above it:
 - `charts`: parametrisations of constraint sets (symmetric matrices, spheres, simplices).
 - `domain`: the boxes and sets within which f may be evaluated.
 - `constraints`: inputs that live on such a set, and f as a function of their coordinates.
-- `probes`: random and unit tangents and cotangents, and the streams of all random draws.
+- `probes`: random and unit tangents and cotangents, tangents that compare several columns together,
+  and the streams of all random draws.
 - `problem`: f at x, its outputs there, and reverse mode and forward mode of the engine, counted.
 - `captured`: what f closes over as further inputs.
 - `composition`: the vjp and the jvp of f as problems of their own.
@@ -70,10 +71,13 @@ from adjudge.problem.probes import (
     Probes,
     Stream,
     Tangent,
+    colored_tangents,
     fresh_seed,
     generator,
+    halves,
     random_cotangent,
     random_entries,
+    shared_tangents,
 )
 from adjudge.problem.problem import (
     Base,
@@ -129,6 +133,7 @@ __all__ = [
     "buffers_held_by",
     "captured_by",
     "captured_inputs",
+    "colored_tangents",
     "composed",
     "contains",
     "contents_reached_by",
@@ -140,6 +145,7 @@ __all__ = [
     "generator",
     "graded_numbers",
     "gradient_problem",
+    "halves",
     "largest",
     "leave_out",
     "lies_in",
@@ -155,6 +161,7 @@ __all__ = [
     "read_domain",
     "require_outputs",
     "set_around",
+    "shared_tangents",
     "tangent_problem",
     "through",
     "undetectable_slope",

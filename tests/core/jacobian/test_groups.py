@@ -5,8 +5,8 @@ import pytest
 
 from adjudge import ByHand, Verdict, examine
 from adjudge.engine.arrays import PlainBackend
-from adjudge.jacobian.groups import colored_tangents
 from adjudge.limits import limited
+from adjudge.problem import colored_tangents
 from adjudge.problem.probes import Probes
 from adjudge.problem.space import Space
 

@@ -7,7 +7,7 @@ import pytest
 
 import adjudge
 from adjudge import ByHand, Verdict
-from adjudge.jacobian import pairs
+from adjudge.jacobian import comparison
 
 SEEDS = range(10)
 RANDOM = np.random.default_rng(0)
@@ -77,7 +77,7 @@ def test_a_right_check_has_none(mode):
 
 
 def test_a_right_check_sums_nothing_up(monkeypatch):
-    monkeypatch.delattr(pairs.Pairs, "sum_up")
+    monkeypatch.delattr(comparison.Pairs, "sum_up")
 
     assert adjudge.examine(rule(), INPUTS, modes=["R", "F"], seed=0)
     with pytest.raises(AttributeError):
@@ -126,13 +126,13 @@ def test_an_entry_behind_a_projection_that_agrees_makes_its_pair_wrong():
 
 def test_numbers_are_summed_up_on_the_way_as_well(monkeypatch):
     whole = adjudge.examine(rule((1, 0)), INPUTS, modes=["R", "F"], seed=0).pairs
-    monkeypatch.setattr(pairs, "MOST_KEPT", 0)
+    monkeypatch.setattr(comparison, "MOST_KEPT", 0)
 
     assert adjudge.examine(rule((1, 0)), INPUTS, modes=["R", "F"], seed=0).pairs == whole
 
 
 def test_of_many_pairs_the_right_ones_are_left_out(monkeypatch):
-    monkeypatch.setattr(pairs, "MOST_PAIRS", 4)
+    monkeypatch.setattr(comparison, "MOST_PAIRS", 4)
 
     (one,) = adjudge.examine(rule((0, 2)), INPUTS, seed=0).pairs
 
