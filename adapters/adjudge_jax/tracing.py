@@ -21,6 +21,7 @@ from adjudge.engine import (
     INPUT,
     UNKNOWN,
     Arrays,
+    Evaluation,
     FlatFunction,
     Operand,
     Place,
@@ -47,10 +48,10 @@ iterations would fill the memory with its values. The value is ours."""
 def trace(f: FlatFunction, x: Arrays) -> Trace:
     """Contract: see `AutodiffBackend.trace`."""
     closed = jax.make_jaxpr(lambda *leaves: f(leaves))(*x)
-    walk = Walk()
+    walk = Walk(x)
     inputs = [Known(Ref(INPUT, k), leaf) for k, leaf in enumerate(x)]
     outputs = walk.through(closed, inputs, UNKNOWN, "")
-    return Trace(x, walk.steps, tuple([one.operand for one in outputs]))
+    return Trace(walk.steps, walk.recorded, tuple([one.operand for one in outputs]))
 
 
 class Known(NamedTuple):
@@ -70,9 +71,10 @@ class _TooLongError(Exception):
 class Walk:
     """The steps of a program, as they are found."""
 
-    def __init__(self) -> None:
-        """There are no steps at first."""
+    def __init__(self, x: Arrays) -> None:
+        """There are no steps at first; `x` are the inputs."""
         self.steps: list[Step] = []
+        self.recorded = Evaluation(x, self.steps)
         self._runs: dict[int, tuple[Any, FlatFunction]] = {}
         """The function of each equation by its `id`, with the equation, so that it stays alive."""
 
@@ -86,10 +88,9 @@ class Walk:
         known = dict(zip(jaxpr.invars, inputs, strict=True))
         for variable, value in zip(jaxpr.constvars, closed.consts, strict=True):
             known[variable] = constant(value)
-        read = {*_variables(jaxpr.outvars)}
-        for equation in jaxpr.eqns:
-            read.update(_variables(equation.invars))
-        for equation in jaxpr.eqns:
+        read = {a: k for k, equation in enumerate(jaxpr.eqns) for a in _variables(equation.invars)}
+        read.update(dict.fromkeys(_variables(jaxpr.outvars), len(jaxpr.eqns)))
+        for k, equation in enumerate(jaxpr.eqns):
             outputs = [variable for variable in equation.outvars if variable in read]
             if not outputs:
                 continue
@@ -106,6 +107,9 @@ class Walk:
                 known.update(zip(outputs, results, strict=True))
             else:
                 known.update(zip(equation.outvars, results, strict=True))
+            for variable in {*_variables(equation.invars), *_variables(equation.outvars)}:
+                if read.get(variable, k) == k:  # what nobody reads any more leaves the memory
+                    known.pop(variable, None)
         return [
             constant(atom.val) if isinstance(atom, jex.Literal) else known[atom]
             for atom in jaxpr.outvars
@@ -124,6 +128,7 @@ class Walk:
             try:
                 return control(params, operands, place, scope)
             except _TooLongError:
+                self.recorded.cut(start)
                 del self.steps[start:]
                 return None
         called = params.get("jaxpr", params.get("call_jaxpr"))
@@ -229,10 +234,9 @@ class Walk:
         results = run(tuple([one.value for one in operands]))
         if not any(isinstance(one.operand, Ref) for one in operands):
             return [Known(result, result) for result in results]
-        self.steps.append(
-            Step(run=run, operands=tuple([o.operand for o in operands]), results=results, **about)
-        )
-        here = len(self.steps) - 1
+        here, handed = len(self.steps), tuple([one.operand for one in operands])
+        self.steps.append(Step(run=run, operands=handed, results=len(results), **about))
+        self.recorded.add(here, results)
         return [Known(Ref(here, k), result) for k, result in enumerate(results)]
 
 

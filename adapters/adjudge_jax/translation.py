@@ -90,7 +90,7 @@ POOLED = {
 def program(f: FlatFunction, x: Arrays, arrays: ArrayOperations) -> Program:
     """Contract: see `AutodiffBackend.program`; `arrays` are the operations of the engine."""
     closed = jax.make_jaxpr(lambda *leaves: f(leaves))(*x)
-    walk = _Translation(ProgramBuilder(arrays, x))
+    walk = _Translation(x, ProgramBuilder(arrays, x))
     inputs = [Known(Ref(INPUT, k), leaf) for k, leaf in enumerate(x)]
     outputs = walk.through(closed, inputs, UNKNOWN, "")
     return walk.builder.finished([one.operand for one in outputs])
@@ -99,9 +99,9 @@ def program(f: FlatFunction, x: Arrays, arrays: ArrayOperations) -> Program:
 class _Translation(Walk):
     """The operations of a program, as they are found."""
 
-    def __init__(self, builder: ProgramBuilder) -> None:
-        """There are no operations at first."""
-        super().__init__()
+    def __init__(self, x: Arrays, builder: ProgramBuilder) -> None:
+        """There are no operations at first; `x` are the inputs."""
+        super().__init__(x)
         self.builder = builder
 
     @property

@@ -62,14 +62,15 @@ def _calls_shown_to(watcher: Watcher, kind: Any) -> Iterator[None]:
                 Step(
                     run=run,
                     operands=operands,
-                    results=results,
+                    results=len(results),
                     static={str(k): content_of(one) for k, one in enumerate(rest)},
                     place=place_of(_stack(sys._getframe(1)), ENGINE),
                     marked=tuple(
                         [j for j, k in enumerate(places) if k in traced and _moves(values[k])]
                     ),
                     **_about(self),
-                )
+                ),
+                results,
             )
         return returned
 

@@ -20,12 +20,14 @@ from typing import Any, NamedTuple, TypeAlias
 import optree
 import torch
 from torch.overrides import TorchFunctionMode, resolve_name
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from adjudge.engine import (
     INPUT,
     UNKNOWN,
     Arrays,
     Environment,
+    Evaluation,
     FlatFunction,
     Operand,
     Place,
@@ -63,7 +65,7 @@ def trace(f: FlatFunction, x: Arrays, environment: Environment) -> Trace:
         y = f(x)
     outputs = tuple(map(recorder.operand, y))
     cotangents = partial(_handed_back, y, recorder.edges, [_edge(leaf) for leaf in x])
-    return Trace(recorder.inputs, recorder.steps, outputs, cotangents)
+    return Trace(recorder.steps, recorder.recorded, outputs, cotangents)
 
 
 def _edge(tensor: torch.Tensor) -> Any:
@@ -104,15 +106,15 @@ class _Recorder(TorchFunctionMode):
     def __init__(self, x: Arrays, environment: Environment) -> None:
         """The tensors `x` are the inputs of the program."""
         super().__init__()
-        self.inputs = tuple(map(copied, x))
         self.steps: list[Step] = []
+        self.recorded = Evaluation(tuple(map(copied, x)), self.steps)
         self.edges: list[tuple[Any, ...]] = []
         """For each step, where the gradients of its results come by."""
         self._environment = environment
         self._names: Names = {}
-        self._known: dict[int, tuple[torch.Tensor, Ref, int]] = {}
-        """By its `id`, each tensor that depends on the inputs, what stands for it, and the version
-        of its memory at that time."""
+        self._known = WeakTensorKeyDictionary()
+        """For each tensor that depends on the inputs, what stands for it, and the version of its
+        memory at that time. What the function lets go of leaves the memory."""
         self._constants: dict[int, tuple[torch.Tensor, int, torch.Tensor]] = {}
         self._writes: dict[int, list[_Write]] = {}
         """What was written into memory, by its address."""
@@ -153,7 +155,7 @@ class _Recorder(TorchFunctionMode):
         if not here or transformed():
             return function(*args, **kwargs)
         seen = CallSeen(again, args, kwargs)
-        if not any(id(one) in self._known or one.requires_grad for one in seen.tensors):
+        if not any(one in self._known or one.requires_grad for one in seen.tensors):
             return function(*args, **kwargs)
         self._inside = True  # what runs from here on is part of this step
         try:
@@ -166,11 +168,9 @@ class _Recorder(TorchFunctionMode):
         returned, step = seen.made(run, operands, about, self._environment, self._names)
         if step is None:
             return returned
-        self.edges.append(tuple(map(_edge, seen.kept)))
-        self.steps.append(step)
+        refs = self._add(step, seen.kept)
         results = len(seen.kept) - len(seen.written)
-        for k, one in enumerate(seen.kept):
-            ref = Ref(len(self.steps) - 1, k)
+        for k, (one, ref) in enumerate(zip(seen.kept, refs, strict=True)):
             self._know(one, ref)
             if k >= results:
                 write = _Write(ref, one.detach(), one._version)
@@ -183,14 +183,14 @@ class _Recorder(TorchFunctionMode):
         """Returns what stands for a tensor in the program: a value where it does not depend on the
         inputs.
         """
-        if id(tensor) not in self._known:
+        if tensor not in self._known:
             if tensor.grad_fn is not None:
                 self._unseen(tensor)
             elif tensor.requires_grad:
                 return tensor.detach()
             else:
                 return self._constant(tensor)
-        _, ref, version = self._known[id(tensor)]
+        ref, version = self._known[tensor]
         if tensor._version != version:
             for write in self._writes.get(_memory(tensor), ()):
                 if write.version > version:
@@ -206,7 +206,7 @@ class _Recorder(TorchFunctionMode):
         return kept[2]
 
     def _know(self, tensor: torch.Tensor, ref: Ref) -> None:
-        self._known[id(tensor)] = tensor, ref, tensor._version
+        self._known[tensor] = ref, tensor._version
 
     def _unseen(self, tensor: torch.Tensor) -> None:
         """Adds a tensor that was computed where this mode sees nothing."""
@@ -215,10 +215,9 @@ class _Recorder(TorchFunctionMode):
             "function that is scripted or compiled"
         )
         name = str(tensor.grad_fn.name()) if tensor.grad_fn is not None else ""
-        self.edges.append((_edge(tensor),))
         place = place_of(stack(sys._getframe()), ENGINE)  # where it is used
-        self.steps.append(Step(name, _nothing, (), (copied(tensor),), place=place, opaque=reason))
-        self._know(tensor, Ref(len(self.steps) - 1, 0))
+        step = Step(name, _nothing, (), 1, place=place, opaque=reason)
+        self._know(tensor, self._add(step, [tensor])[0])
 
     def _overlaid(self, tensor: torch.Tensor, before: Ref, write: _Write) -> Ref:
         """Adds the step by which a view has its value after its memory was written into through
@@ -239,10 +238,16 @@ class _Recorder(TorchFunctionMode):
             return (torch.where(entry >= 0, written, operands[0]),)
 
         static = {"view": old, "written": new}
-        operands, result = (before, write.ref), (copied(tensor),)
-        self.edges.append((_edge(tensor),))
-        self.steps.append(Step("written through a view", run, operands, result, static))
-        return Ref(len(self.steps) - 1, 0)
+        step = Step("written through a view", run, (before, write.ref), 1, static)
+        return self._add(step, [tensor])[0]
+
+    def _add(self, step: Step, results: Sequence[torch.Tensor]) -> list[Ref]:
+        """Adds a step, and returns what stands for its results."""
+        here = len(self.steps)
+        self.edges.append(tuple(map(_edge, results)))
+        self.steps.append(step)
+        self.recorded.add(here, tuple(map(copied, results)))
+        return [Ref(here, k) for k in range(len(results))]
 
 
 class CallSeen:
@@ -287,14 +292,14 @@ class CallSeen:
             return returned, None  # a shape, a dtype
         self.kept = [*results, *(self.tensors[k] for k in self.written)]
         call = _Call(self.again, self.leaves, self.spec, self.places, self.written)
-        frame = sys._getframe()
+        # no name holds a frame: it would hold itself, and with it all that the engine saved
         return returned, Step(
             run=_replaying(call, environment, random) if drew else call,
             operands=operands,
-            results=tuple(map(copied, self.kept)),
+            results=len(self.kept),
             static=_static(self.spec, self.leaves),
-            place=place_of(stack(frame), ENGINE),
-            module=_module_running(frame, names),
+            place=place_of(stack(sys._getframe()), ENGINE),
+            module=_module_running(sys._getframe(), names),
             marked=marked,
             **about,
         )

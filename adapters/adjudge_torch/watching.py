@@ -76,7 +76,8 @@ class _Calls:
             returned, step = seen.made(run, operands, about, self.environment, {})
         finally:
             self.showing = False
-        self.watcher.seen(step if step is not None and step.results else None)
+        shown = step if step is not None and step.results else None
+        self.watcher.seen(shown, tuple(map(copied, seen.kept)))
         return returned
 
     @contextmanager

@@ -25,6 +25,9 @@ class Limits:
     densest: float = 1 / 4
     """A table whose fullest row has more than this part of its entries is not grouped: there would
     be hardly fewer groups than columns, since all columns of that row need groups of their own."""
+    recorded_numbers: int = 2**25
+    """How many numbers are kept of what a function computed at a point, 256 MiB in float64. What is
+    beyond them is computed again where it is asked for."""
     large: int = 2**17
     """From this many coordinates of x on a difference is extrapolated before a ladder of steps is
     taken. The truncation of so many entries adds up to more than two evaluations may be off by, and

@@ -11,6 +11,7 @@ from scenarios import on_both
 import adjudge
 from adjudge import Verdict
 from adjudge.engine import AutodiffBackend, WrappedBackend, backend_named
+from adjudge.limits import limited
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 import blame_programs as programs
@@ -70,6 +71,21 @@ def test_a_planted_rule_is_named_and_no_right_one(engine, program, rule, mistake
     assert report.explained
     assert not report.between
     assert not report.outside
+
+
+@pytest.mark.parametrize("engine", ["torch", "jax"])
+@pytest.mark.parametrize(("program", "rule"), [(programs.mlp, "silu"), (programs.gnn, "softmax")])
+def test_a_rule_is_named_where_values_are_computed_again(engine, program, rule, wide):
+    pytest.importorskip(engine)
+    x = programs.inputs(engine, program, 0)
+
+    with limited(recorded_numbers=32):
+        wrong = adjudge.blame(program_of(engine, program, rule, "factor"), x, seed=0)
+        right = adjudge.blame(program_of(engine, program), x, seed=0)
+
+    assert lines(wrong) == {programs.line_of(engine, rule)}
+    assert wrong.explained
+    assert not right.at_fault
 
 
 RIGHT = [

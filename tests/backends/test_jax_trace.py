@@ -122,7 +122,7 @@ def test_loops_are_unrolled_and_branches_taken_with_the_values_at_hand():
     counted = {name: names(program).count(name) for name in names(program)}
     assert (counted["sine"], counted["exp"], counted["tanh"], counted["stack"]) == (3, 2, 1, 1)
     y = np.asarray(f(jnp.ones(2))[0])
-    outputs = program.outputs_of(program.inputs, program.replay(program.inputs))
+    outputs = program.replay(program.inputs).values(program.outputs)
     np.testing.assert_allclose(outputs[0], y, rtol=1e-14)
 
 
@@ -144,9 +144,9 @@ def test_a_reversed_scan_runs_backwards():
 
     program = traced(f, x)
 
-    assert [
-        np.asarray(one).tolist() for one in program.outputs_of(program.inputs, program.recorded)
-    ] == [np.asarray(one).tolist() for one in f(x)]
+    assert [np.asarray(one).tolist() for one in program.recorded.values(program.outputs)] == [
+        np.asarray(one).tolist() for one in f(x)
+    ]
 
 
 def test_a_program_has_the_values_and_the_gradient_of_the_function_at_another_point():
@@ -157,7 +157,7 @@ def test_a_program_has_the_values_and_the_gradient_of_the_function_at_another_po
     program = traced(f, x + 1)
 
     def again(x):
-        return program.outputs_of((x,), program.replay((x,)))[0]
+        return program.replay((x,)).values(program.outputs)[0]
 
     np.testing.assert_allclose(again(x), f(x)[0], rtol=1e-14)
     np.testing.assert_allclose(jax.grad(again)(x), jax.grad(lambda x: f(x)[0])(x), rtol=1e-12)

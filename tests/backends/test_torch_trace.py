@@ -1,8 +1,12 @@
 """What PyTorch does at a point, recorded as a straight-line program."""
 
+import gc
 import inspect
 import random
 import sys
+import weakref
+from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -10,7 +14,9 @@ import pytest
 torch = pytest.importorskip("torch")
 from torch.nn import functional as F  # noqa: E402, N812
 
+from adjudge.check import problem_of  # noqa: E402
 from adjudge.engine import INPUT, Place, Ref, backend_named  # noqa: E402
+from adjudge.trace.contributions import directions  # noqa: E402
 
 THIS = __file__
 
@@ -157,9 +163,10 @@ def without_gradients(x):
 def test_a_program_gives_its_values_again(f):
     program = traced(f, torch.rand(2, 3, dtype=torch.float64))
 
-    values = program.replay(program.inputs)
+    again = program.replay(program.inputs)
 
-    assert all(same(*pair) for pair in zip(values, program.recorded, strict=True))
+    both = again.results, program.recorded.results
+    assert all(same(*(one(k) for one in both)) for k in range(len(program.steps)))
 
 
 @pytest.mark.parametrize("f", [in_place, through_batch_norm, without_gradients])
@@ -167,7 +174,7 @@ def test_a_program_has_the_values_and_the_gradient_of_the_function_at_another_po
     program = traced(f, torch.rand(2, 3, dtype=torch.float64))
     x = torch.rand(2, 3, dtype=torch.float64, requires_grad=True)
 
-    outputs = program.outputs_of((x,), program.replay((x,)))
+    outputs = program.replay((x,)).values(program.outputs)
 
     assert same(outputs, f(x))
     both = [torch.autograd.grad(sum(y.sum() for y in ys), x)[0] for ys in (outputs, f(x))]
@@ -179,16 +186,16 @@ def test_running_a_step_again_draws_its_numbers_and_leaves_the_random_state():
     torch.manual_seed(3)
     state = torch.get_rng_state()
 
-    (again,) = program.steps[0].run(program.operands(0))
+    (again,) = program.steps[0].run(program.recorded.operands(0))
 
-    assert torch.equal(again, program.steps[0].results[0])
+    assert torch.equal(again, program.recorded.results(0)[0])
     assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_what_leaves_the_tensors_is_a_step_without_results():
     program = traced(lambda x: (x * x.sum().item(),), torch.rand(3))
 
-    assert [(step.name, len(step.results)) for step in program.steps if not step.results] == [
+    assert [(step.name, step.results) for step in program.steps if not step.results] == [
         ("torch.Tensor.item", 0)
     ]
 
@@ -284,3 +291,69 @@ def test_everything_is_as_before_after_an_exception():
 
     assert_equal(*outcomes)
     assert outcomes[1][4:] == (False, 0, 0, 0)
+
+
+class Held:
+    """What a custom function keeps for its derivative."""
+
+
+class Keeping(torch.autograd.Function):
+    """The identity, which keeps a `Held` for its derivative."""
+
+    made: ClassVar[list] = []
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.held = Held()
+        Keeping.made.append(weakref.ref(ctx.held))
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        return g
+
+
+def kept_for_derivatives():
+    """How many of the objects that functions keep for their derivatives are alive."""
+    return sum(one() is not None for one in Keeping.made)
+
+
+@pytest.fixture
+def without_collector():
+    """Without the collector of cycles, which would hide what keeps itself alive."""
+    gc.collect()
+    Keeping.made.clear()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("without_collector")
+def test_what_the_engine_saved_leaves_the_memory_with_the_cotangents():
+    program = traced(lambda x: (Keeping.apply(x * 2).sin(),), torch.rand(3))
+    assert kept_for_derivatives() == 1
+
+    program = replace(program, cotangents=None)
+
+    assert kept_for_derivatives() == 0
+    assert len(program.steps) == 3
+
+
+@pytest.mark.usefixtures("without_collector")
+def test_contributions_are_found_without_what_the_engine_saves_of_replays():
+    alive = []
+
+    def f(x):
+        y = Keeping.apply(x * 2)
+        alive.append(kept_for_derivatives())
+        return (y.sin(),)
+
+    x = torch.rand(3, dtype=torch.float64, requires_grad=True)
+    problem = problem_of(f, (x,), {"seed": 0})
+    program = replace(problem.backend.trace(problem.function, problem.point()), cotangents=None)
+    alive.clear()
+
+    directions(problem, program, 0, lambda: None)
+
+    assert max(alive) <= 2  # that of the evaluation, and of the one before it
+    assert kept_for_derivatives() <= 1

@@ -81,6 +81,7 @@ from adjudge.engine.registry import (
 from adjudge.engine.trace import (
     INPUT,
     UNKNOWN,
+    Evaluation,
     Operand,
     Place,
     Ref,
@@ -109,6 +110,7 @@ __all__ = [
     "ByHand",
     "Definition",
     "Environment",
+    "Evaluation",
     "Expansion",
     "FlatByHand",
     "FlatFunction",

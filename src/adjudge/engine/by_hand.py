@@ -16,7 +16,7 @@ from adjudge.engine.contract import (
     Pullback,
 )
 from adjudge.engine.jacobians import FORMS, Hessian, Jacobian, called, described
-from adjudge.engine.trace import INPUT, UNKNOWN, Place, Ref, Step, Trace
+from adjudge.engine.trace import INPUT, UNKNOWN, Evaluation, Place, Ref, Step, Trace
 from adjudge.errors import InputError, Source, did_you_mean, running
 
 
@@ -364,17 +364,19 @@ class HandBackend(OtherDerivatives):
         assert isinstance(f, FlatByHand)
         name, rule = next((n, one) for n, one in f.rule.given.items() if n != "forward")
         code = getattr(rule, "__code__", None)
-        operands = tuple([Ref(INPUT, k) for k in range(len(x))])
+        operands, results = tuple([Ref(INPUT, k) for k in range(len(x))]), f(x)
         step = Step(
             name=repr(f.rule),
             run=f,
             operands=operands,
-            results=f(x),
+            results=len(results),
             custom=True,
             rule=f"{name}={getattr(rule, '__name__', rule)}",
             rule_place=Place(code.co_filename, code.co_firstlineno) if code else UNKNOWN,
         )
-        return Trace(x, [step], tuple([Ref(0, k) for k in range(len(step.results))]))
+        recorded = Evaluation(x, [step])
+        recorded.add(0, results)
+        return Trace([step], recorded, tuple([Ref(0, k) for k in range(len(results))]))
 
     def vjp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:
         assert isinstance(f, FlatByHand)

@@ -8,13 +8,15 @@ computed, and its `run` computes it again from other operands.
 
 from __future__ import annotations
 
+import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
+
+from adjudge.limits import limits
 
 Value: TypeAlias = Any
 """An array of the engine."""
@@ -61,9 +63,9 @@ class Step:
     """Returns the results for other operands. It takes all of them, also those of integers, writes
     into none, and carries the engine's derivatives."""
     operands: tuple[Operand, ...]
-    results: Values
-    """The values that were recorded. Later steps do not write into them. A step without results
-    handed its value to the program around the arrays (`item`)."""
+    results: int
+    """How many arrays it gives. A step without results handed its value to the program around the
+    arrays (`item`)."""
     static: Mapping[str, Hashable] = field(default_factory=dict)
     """Its parameters that are no arrays, as what can be compared."""
     place: Place = UNKNOWN
@@ -82,47 +84,134 @@ class Step:
     """Why it cannot be run again, in words that follow its name; empty where it can."""
 
 
+class Evaluation:
+    """The values of a program at some inputs, as far as they fit into a budget of memory.
+
+    Beyond it the results of every second step are dropped, then of every second one that is left,
+    and what was dropped is computed again when it is asked for. Neighbours are asked for together,
+    so that a walk through the whole program, in either direction, computes each step about once.
+    (Checkpointing as in Griewank and Walther, Evaluating Derivatives, chapter 12; that the
+    checkpoints are equally spaced is ours, since a program's length is not known while it runs.)
+    """
+
+    def __init__(self, inputs: Values, steps: Sequence[Step]) -> None:
+        """There are no results at first; `steps` may grow together with them."""
+        self.inputs, self.steps = inputs, steps
+        self._budget = limits().recorded_numbers
+        self._kept: dict[int, Values] = {}
+        self._again: dict[int, Values] = {}
+        """What was computed again lately."""
+        self._count = 0
+        self._every = 1
+
+    def add(self, k: int, results: Values) -> None:
+        """Takes the results of step `k`, into which nothing is written later. Those of a step that
+        cannot be run again are kept whatever they take.
+        """
+        if self._is_dropped(k):
+            return
+        self._kept[k] = results
+        self._count += _numbers(results)
+        while self._count > self._budget and self._every <= len(self.steps):
+            self._every *= 2
+            self._drop(self._is_dropped)
+
+    def cut(self, start: int) -> None:
+        """Forgets the results from step `start` on."""
+        self._drop(lambda k: k >= start)
+
+    def _is_dropped(self, k: int) -> bool:
+        return k % self._every != 0 and not self.steps[k].opaque
+
+    def _drop(self, is_dropped: Callable[[int], bool]) -> None:
+        for k in [k for k in self._kept if is_dropped(k)]:
+            self._count -= _numbers(self._kept.pop(k))
+
+    def results(self, k: int) -> Values:
+        """Returns the results of step `k`."""
+        found = self._found(k)
+        if found is not None:
+            return found
+        if sum(map(_numbers, self._again.values())) > self._budget // 2:
+            here = k // self._every
+            self._again = {j: one for j, one in self._again.items() if j // self._every == here}
+        needed, asked = set(), [k]
+        while asked:
+            j = asked.pop()
+            if j not in needed and self._found(j) is None:
+                needed.add(j)
+                asked += _references(self.steps[j])
+        for j in sorted(needed):
+            self._again[j] = self.steps[j].run(self.operands(j))
+        return self._again[k]
+
+    def _found(self, k: int) -> Values | None:
+        return self._kept[k] if k in self._kept else self._again.get(k)
+
+    def operands(self, k: int) -> Values:
+        """Returns the operands of step `k`."""
+        return self.values(self.steps[k].operands)
+
+    def values(
+        self, operands: Iterable[Operand], live: Mapping[int, Values] | None = None
+    ) -> Values:
+        """Returns what these operands stand for; `live` are results that are at hand."""
+        found = []
+        for one in operands:
+            if not isinstance(one, Ref):
+                found.append(one)
+            elif one.step == INPUT:
+                found.append(self.inputs[one.number])
+            else:
+                results = live[one.step] if live is not None else self.results(one.step)
+                found.append(results[one.number])
+        return tuple(found)
+
+
+def _references(step: Step) -> Iterator[int]:
+    """Yields the steps whose results a step takes."""
+    return (one.step for one in step.operands if isinstance(one, Ref) and one.step != INPUT)
+
+
+def _numbers(results: Values) -> int:
+    return sum(math.prod(one.shape) for one in results)
+
+
 @dataclass(frozen=True, eq=False)
 class Trace:
     """What a function did at a point, as a straight-line program."""
 
-    inputs: Values
     steps: Sequence[Step]
+    recorded: Evaluation
+    """The values that were recorded."""
     outputs: tuple[Operand, ...]
     cotangents: Callable[[Values], tuple[Sequence[Values], Values]] | None = None
     """Returns what the engine itself hands back while it pulls back cotangents of the outputs: the
     cotangent of each result of each step, and those of the inputs. `None` stands where it hands
     back nothing, and in place of the function where an engine does not show this."""
 
-    def replay(self, inputs: Values) -> list[Values]:
-        """Returns the results of every step for other inputs. An opaque step has those that were
+    @property
+    def inputs(self) -> Values:
+        """The inputs at which it was recorded."""
+        return self.recorded.inputs
+
+    def replay(self, inputs: Values) -> Evaluation:
+        """Returns the values of the program at other inputs. An opaque step has those that were
         recorded.
         """
-        values: list[Values] = []
-        for step in self.steps:
-            operands = tuple([self._value(one, inputs, values) for one in step.operands])
-            values.append(step.results if step.opaque else step.run(operands))
-        return values
-
-    def operands(self, k: int) -> Values:
-        """Returns the recorded values of the operands of step `k`."""
-        step = self.steps[k]
-        return tuple([self._value(one, self.inputs, self.recorded) for one in step.operands])
-
-    @cached_property
-    def recorded(self) -> list[Values]:
-        """The results of every step that were recorded."""
-        return [step.results for step in self.steps]
-
-    def outputs_of(self, inputs: Values, values: Sequence[Values]) -> Values:
-        """Returns the outputs that belong to the results which `replay` returned."""
-        return tuple([self._value(one, inputs, values) for one in self.outputs])
-
-    @staticmethod
-    def _value(operand: Operand, inputs: Values, values: Sequence[Values]) -> Value:
-        if not isinstance(operand, Ref):
-            return operand
-        return (inputs if operand.step == INPUT else values[operand.step])[operand.number]
+        evaluation = Evaluation(inputs, self.steps)
+        last = {j: k for k, step in enumerate(self.steps) for j in _references(step)}
+        live: dict[int, Values] = {}
+        for k, step in enumerate(self.steps):
+            if step.opaque:
+                live[k] = self.recorded.results(k)
+            else:
+                live[k] = step.run(evaluation.values(step.operands, live))
+            evaluation.add(k, live[k])
+            for j in {k, *_references(step)}:
+                if last.get(j, k) == k:
+                    del live[j]
+        return evaluation
 
 
 class Watcher(ABC):
@@ -144,10 +233,10 @@ class Watcher(ABC):
         """
 
     @abstractmethod
-    def seen(self, step: Step | None) -> None:
+    def seen(self, step: Step | None, results: Values = ()) -> None:
         """Takes the call that was wanted, after it was made: a step all of whose operands are
-        values, copied before the call; those that a derivative is taken for are `marked`. `None`
-        stands for a call that computes no arrays.
+        values, copied before the call, and its results; those operands that a derivative is taken
+        for are `marked`. `None` stands for a call that computes no arrays.
         """
 
     @abstractmethod

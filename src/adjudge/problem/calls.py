@@ -25,6 +25,7 @@ from adjudge.engine import (
     Expansion,
     FlatFunction,
     Functional,
+    HandBackend,
     MaybeArrays,
     RecordingEnds,
     backend_named,
@@ -90,12 +91,12 @@ def flatten(tree: Any, root: str, expand: Expand = expand) -> Tree:
         _expanded(leaf, name, expansion)
         for leaf, name, expansion in zip(leaves, names, expansions, strict=True)
     ]
-    counts = [len(part.leaves) for part in parts]
+    counted = [(part.rebuild, len(part.leaves)) for part in parts]  # and without the leaves
 
     def rebuild(flat: Sequence[Any]) -> Any:
         rebuilt, start = [], 0
-        for part, count in zip(parts, counts, strict=True):
-            rebuilt.append(part.rebuild(flat[start : start + count]))
+        for rebuilt_part, count in counted:
+            rebuilt.append(rebuilt_part(flat[start : start + count]))
             start += count
         return optree.tree_unflatten(spec, rebuilt)
 
@@ -650,7 +651,8 @@ class UserCalls:
     wanted: Sequence[Path] | None = None
     """The paths of the outputs that are checked; `None` for all."""
     result: Tree | None = None
-    """The first result, flattened."""
+    """The first result, flattened; leaves are kept of a function with derivatives by hand alone, to
+    which trees of numbers are matched."""
     signature: Signature | None = None
     differentiable: tuple[int, ...] = ()
     """The indices of those leaves of the result that are floating or complex arrays."""
@@ -752,7 +754,10 @@ class UserCalls:
         tree = flatten(result, "out")
         signature = Signature(tree.signature, tuple(map(_described, tree.names, tree.leaves)))
         if self.signature is None:
-            self.result, backend = tree, self.arguments.backend
+            backend = self.arguments.backend
+            # What an engine recorded would stay alive as long as the leaves of its result.
+            kept = tree.leaves if isinstance(backend, HandBackend) else (None,) * len(tree.leaves)
+            self.result = replace(tree, leaves=kept)
             found = [
                 k
                 for k, leaf in enumerate(tree.leaves)

@@ -23,13 +23,14 @@ def results_of(backend: AutodiffBackend, step: Step, operands: Arrays) -> Arrays
 
 
 def judged_alone(
-    backend: AutodiffBackend, step: Step, wrt: Sequence[int], options: Options
+    backend: AutodiffBackend, step: Step, results: Arrays, wrt: Sequence[int], options: Options
 ) -> Report | str:
     """Returns the report on a step, all of whose operands are values, or why it cannot be judged.
 
     Args:
         backend: The engine of the step.
         step: What is judged.
+        results: Its results, as they were recorded.
         wrt: The operands with respect to which it is differentiated.
         options: Those of the check.
     """
@@ -37,7 +38,7 @@ def judged_alone(
         again = step.run(step.operands)
     if raised.error is not None:
         return f"raises when it is run again: {raised.error!r}"
-    if not _same(backend, again, step.results):
+    if not _same(backend, again, results):
         return "gives another value when it is run again"
     with Catching(AdjudgeError) as raised:
         chosen: Options = {**options, "wrt": list(wrt), "backend": backend}

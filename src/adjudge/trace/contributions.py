@@ -18,7 +18,7 @@ direction. That the terms cancel is the adjoint identity; to find a wrong rule b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -30,7 +30,16 @@ from adjudge.constants import (
     CONTRIBUTION_UNITS,
     EXPLAINED_PART,
 )
-from adjudge.engine import INPUT, Array, Arrays, AutodiffBackend, MaybeArrays, Ref, Step, Trace
+from adjudge.engine import (
+    INPUT,
+    Array,
+    Arrays,
+    AutodiffBackend,
+    Evaluation,
+    MaybeArrays,
+    Ref,
+    Trace,
+)
 from adjudge.errors import AdjudgeError, Catching, Source, running
 from adjudge.floats import Vector
 from adjudge.problem import Base, Problem, Purpose, Reverse, Stream, evaluate, generator, observe
@@ -103,63 +112,76 @@ def directions(
     before_each()
     base = observe(problem)
     before_each()
+    pairs = [_drawn(problem, base, generator(seed, Stream.BLAME, k)) for k in range(count)]
     reverse = Reverse(problem)
+    pulled = [reverse.pull(reverse.cotangent(base, w))[0] for _, w in pairs]
+    del reverse  # what the engine saved for it is as large as all values together
     return [
-        _along(problem, base, reverse, trace, generator(seed, Stream.BLAME, k), before_each)
-        for k in range(count)
+        _along(problem, base, trace, v, w, of_w, before_each)
+        for (v, w), of_w in zip(pairs, pulled, strict=True)
     ]
+
+
+def _drawn(problem: Problem, base: Base, random: np.random.Generator) -> tuple[Vector, Vector]:
+    """Returns a tangent of the inputs and a cotangent of the outputs."""
+    size = problem.X.size
+    v = random.choice([-1.0, 1.0], size) * random.uniform(0.5, 1.0, size) * problem.length_scales
+    return v, random.normal(size=base.Y.size)
 
 
 def _along(
     problem: Problem,
     base: Base,
-    reverse: Reverse,
     trace: Trace,
-    random: np.random.Generator,
+    v: Vector,
+    w: Vector,
+    pulled: Vector,
     before_each: Callable[[], None],
 ) -> Direction:
     backend, arrays = problem.backend, problem.backend.arrays
-    size = problem.X.size
-    v = random.choice([-1.0, 1.0], size) * random.uniform(0.5, 1.0, size) * problem.length_scales
-    w = random.normal(size=base.Y.size)
-    pulled = reverse.pull(reverse.cotangent(base, w))[0]
-    swept = _Sweep(backend, trace, base.Y.arrays(backend, w, base.arrays))
-    gradient = problem.X.vector(backend, swept.gradients, problem.x)
     longest = min(_step(base), problem.longest_step(v))
-    rows: list[list[float]] = []
+    of_f, of_program, pairs = [], [], []
     for h in (longest, longest / 2):
-        points = [problem.X.arrays(backend, problem.origin + s * h * v, problem.x) for s in (1, -1)]
+        points = [problem.origin + s * h * v for s in (1, -1)]
+        # copies, which an engine does not record: it would keep what it saves for derivatives
+        inputs = [map(arrays.copy, problem.X.arrays(backend, at, problem.x)) for at in points]
         with running(Source.FUNCTION):
-            replayed = [(x, trace.replay(x)) for x in points]
+            pair = [trace.replay(tuple(x)) for x in inputs]
         outputs, slopes = [], []
-        for sign, (x, values) in zip((1, -1), replayed, strict=True):
+        for at, replayed in zip(points, pair, strict=True):
             before_each()
-            at = problem.origin + sign * h * v
             outputs.append(evaluate(problem, base, at, Purpose.NEAR_X)[: base.Y.size])
-            slopes.append(base.Y.vector(backend, trace.outputs_of(x, values), base.arrays))
-        of_f = float(w @ (outputs[0] - outputs[1])) / (2 * h)
-        of_program = float(w @ (slopes[0] - slopes[1])) / (2 * h)
-        row = [float(pulled @ v) - of_f, of_program - of_f]
-        row += [swept.part(k, replayed, arrays.to_host) / (2 * h) for k in swept.reached]
-        rows.append(row)
+            slopes.append(base.Y.vector(backend, replayed.values(trace.outputs), base.arrays))
+        of_f.append(float(w @ (outputs[0] - outputs[1])) / (2 * h))
+        of_program.append(float(w @ (slopes[0] - slopes[1])) / (2 * h))
+        pairs.append(pair)
     eps, h = base.coarsest_eps, longest / 2
     unit = CONTRIBUTION_UNITS * eps / h
-    rounding = [unit * float(np.linalg.norm(w * base.values[: base.Y.size]))] * 2
-    rounding += [unit * swept.magnitude(k, arrays.to_host) for k in swept.reached]
+    of_outputs = unit * float(np.linalg.norm(w * base.values[: base.Y.size]))
     # A cotangent that cancels down to rounding, as that of the shift in a softmax, is small itself.
-    slope = float(np.linalg.norm(pulled * v)) + abs(float(pulled @ v) - rows[1][0])
-    sizes = [slope, slope, *(slope + swept.sizes[k] / (2 * h) for k in swept.reached)]
-    parts = [
-        Part((4 * fine - coarse) / 3, abs(fine - coarse) / 3 + unsure, extent)
-        for coarse, fine, unsure, extent in zip(*rows, rounding, sizes, strict=True)
-    ]
+    automatic = float(pulled @ v)
+    slope = float(np.linalg.norm(pulled * v)) + abs(automatic - of_f[1])
+
+    def extrapolated(coarse: float, fine: float, unsure: float, size: float) -> Part:
+        return Part((4 * fine - coarse) / 3, abs(fine - coarse) / 3 + unsure, size)
+
+    whole = extrapolated(automatic - of_f[0], automatic - of_f[1], of_outputs, slope)
+    outside = extrapolated(of_program[0] - of_f[0], of_program[1] - of_f[1], of_outputs, slope)
     steps: list[Part | None] = [None] * len(trace.steps)
-    for k, part in zip(swept.reached, parts[2:], strict=True):
-        steps[k] = part
+    swept = _Sweep(backend, trace, base.Y.arrays(backend, w, base.arrays))
+    for k, terms in swept:
+        coarse, fine = (terms.between(*pair) for pair in pairs)
+        steps[k] = extrapolated(
+            coarse.value / (4 * h),
+            fine.value / (2 * h),
+            unit * terms.magnitude(),
+            slope + fine.size / (2 * h),
+        )
+    gradient = problem.X.vector(backend, swept.gradients, problem.x)
     apart = float((pulled - gradient) @ v)
     magnitude = float(np.linalg.norm(pulled * v) + np.linalg.norm(gradient * v))
     between = Part(apart, CONTRIBUTION_UNITS * eps * magnitude, magnitude)
-    return Direction(parts[0], steps, between, parts[1])
+    return Direction(whole, steps, between, outside)
 
 
 def _step(base: Base) -> float:
@@ -169,74 +191,76 @@ def _step(base: Base) -> float:
     return float(2.0 ** round(np.log2(base.coarsest_eps) / 5))
 
 
-class _Sweep:
-    """Reverse mode through a program, rule by rule."""
+@dataclass(frozen=True)
+class _Terms:
+    """What the rule of one step makes of the cotangents that reach it, term by term."""
 
-    def __init__(self, backend: AutodiffBackend, trace: Trace, w: Arrays) -> None:
-        """Pulls the cotangents `w` of the outputs back to the inputs."""
-        self.trace = trace
-        self.reached: list[int] = []
-        """The steps that a cotangent reaches, the last one first."""
-        self.sizes: dict[int, float] = {}
-        self._cotangents: dict[int, MaybeArrays] = {}
-        self._gradients: dict[int, MaybeArrays] = {}
-        found: dict[Ref, Array] = {}
+    backend: AutodiffBackend
+    k: int
+    trace: Trace
+    gradients: MaybeArrays
+    cotangents: MaybeArrays
 
-        def add(operand: object, cotangent: Array | None) -> None:
-            if isinstance(operand, Ref) and cotangent is not None:
-                found[operand] = found[operand] + cotangent if operand in found else cotangent
+    def between(self, one: Evaluation, other: Evaluation) -> Part:
+        """Returns the sum of the terms where operands and results move from one evaluation of the
+        program to another, with the size of the terms, and without an error bar.
+        """
+        to_host = self.backend.arrays.to_host
+        total, size = 0.0, 0.0
+        for sign, weights, here, there in (
+            (1, self.gradients, one.operands(self.k), other.operands(self.k)),
+            (-1, self.cotangents, one.results(self.k), other.results(self.k)),
+        ):
+            for weight, a, b in zip(weights, here, there, strict=True):
+                if weight is not None:
+                    products = _products(weight, to_host(a) - to_host(b), to_host)
+                    total += sign * float(products.sum())
+                    size += float(np.linalg.norm(products))
+        return Part(total, 0.0, size)
 
-        for output, cotangent in zip(trace.outputs, w, strict=True):
-            add(output, cotangent)
-        for k in reversed(range(len(trace.steps))):
-            step = trace.steps[k]
-            cotangents = tuple([found.pop(Ref(k, j), None) for j in range(len(step.results))])
-            if step.opaque or not any(one is not None for one in cotangents):
-                continue
-            gradients = pulled_back(backend, step, trace.operands(k), cotangents)
-            for operand, gradient in zip(step.operands, gradients, strict=True):
-                add(operand, gradient)
-            self.reached.append(k)
-            self._cotangents[k], self._gradients[k] = cotangents, gradients
-        self.gradients = tuple([found.get(Ref(INPUT, k)) for k in range(len(trace.inputs))])
-        """The gradients at the inputs."""
-
-    def part(
-        self,
-        k: int,
-        replayed: Sequence[tuple[Arrays, Sequence[Arrays]]],
-        to_host: Callable[[Array], Vector],
-    ) -> float:
-        """Returns what step `k` adds, times the distance of the two points that were replayed."""
-        step, total, size = self.trace.steps[k], 0.0, 0.0
-        (x, values), (y, others) = replayed
-        for gradient, operand in zip(self._gradients[k], step.operands, strict=True):
-            if gradient is not None and isinstance(operand, Ref):
-                ends = [
-                    (inputs if operand.step == INPUT else results[operand.step])[operand.number]
-                    for inputs, results in ((x, values), (y, others))
-                ]
-                products = _products(gradient, to_host(ends[0]) - to_host(ends[1]), to_host)
-                total += float(products.sum())
-                size += float(np.linalg.norm(products))
-        ends_of = zip(self._cotangents[k], values[k], others[k], strict=True)
-        for cotangent, one, other in ends_of:
-            if cotangent is not None:
-                products = _products(cotangent, to_host(one) - to_host(other), to_host)
-                total -= float(products.sum())
-                size += float(np.linalg.norm(products))
-        self.sizes[k] = size
-        return total
-
-    def magnitude(self, k: int, to_host: Callable[[Array], Vector]) -> float:
-        """Returns the size of the terms of which step `k` adds differences."""
-        step = self.trace.steps[k]
+    def magnitude(self) -> float:
+        """Returns the size of the terms of which `between` adds differences."""
+        to_host, recorded = self.backend.arrays.to_host, self.trace.recorded
         pairs = [
-            *zip(self._gradients[k], self.trace.operands(k), strict=True),
-            *zip(self._cotangents[k], step.results, strict=True),
+            *zip(self.gradients, recorded.operands(self.k), strict=True),
+            *zip(self.cotangents, recorded.results(self.k), strict=True),
         ]
         products = [_products(one, to_host(v), to_host) for one, v in pairs if one is not None]
         return float(sum(np.linalg.norm(one) for one in products))
+
+
+class _Sweep:
+    """Reverse mode through a program, rule by rule, the last one first."""
+
+    def __init__(self, backend: AutodiffBackend, trace: Trace, w: Arrays) -> None:
+        """Pulls the cotangents `w` of the outputs back to the inputs while it is iterated over."""
+        self.backend, self.trace = backend, trace
+        self._found: dict[Ref, Array] = {}
+        for output, cotangent in zip(trace.outputs, w, strict=True):
+            self._add(output, cotangent)
+
+    def _add(self, operand: object, cotangent: Array | None) -> None:
+        if isinstance(operand, Ref) and cotangent is not None:
+            before = self._found.get(operand)
+            self._found[operand] = cotangent if before is None else before + cotangent
+
+    def __iter__(self) -> Iterator[tuple[int, _Terms]]:
+        """Yields the steps that a cotangent reaches, with their terms."""
+        backend, trace = self.backend, self.trace
+        for k in reversed(range(len(trace.steps))):
+            step = trace.steps[k]
+            cotangents = tuple([self._found.pop(Ref(k, j), None) for j in range(step.results)])
+            if step.opaque or not any(one is not None for one in cotangents):
+                continue
+            gradients = pulled_back(backend, trace, k, cotangents)
+            for operand, gradient in zip(step.operands, gradients, strict=True):
+                self._add(operand, gradient)
+            yield k, _Terms(backend, k, trace, gradients, cotangents)
+
+    @property
+    def gradients(self) -> MaybeArrays:
+        """The gradients at the inputs."""
+        return tuple([self._found.get(Ref(INPUT, k)) for k in range(len(self.trace.inputs))])
 
 
 def _products(cotangent: Array, tangent: Vector, to_host: Callable[[Array], Vector]) -> Vector:
@@ -254,14 +278,14 @@ def changed_on_the_way(backend: AutodiffBackend, trace: Trace, seed: int) -> lis
     if trace.cotangents is None or any(step.opaque for step in trace.steps):
         return []
     arrays, random = backend.arrays, generator(seed, Stream.BLAME, DIRECTIONS)
-    outputs = trace.outputs_of(trace.inputs, trace.recorded)
+    outputs = trace.recorded.values(trace.outputs)
     w = tuple([arrays.from_host(random.normal(size=y.shape), y) for y in outputs])
     with running(Source.DERIVATIVE):
         handed, of_inputs = trace.cotangents(w)
     expected: dict[Ref, Array] = {}
     pairs = list(zip(trace.outputs, w, strict=True))
     for k, step in enumerate(trace.steps):
-        gradients = pulled_back(backend, step, trace.operands(k), handed[k])
+        gradients = pulled_back(backend, trace, k, handed[k])
         pairs += zip(step.operands, gradients, strict=True)
     for operand, cotangent in pairs:
         if isinstance(operand, Ref) and cotangent is not None:
@@ -287,14 +311,15 @@ again. So many units of rounding of the largest entry are allowed. The value is 
 
 
 def pulled_back(
-    backend: AutodiffBackend, step: Step, operands: Arrays, cotangents: MaybeArrays
+    backend: AutodiffBackend, trace: Trace, k: int, cotangents: MaybeArrays
 ) -> MaybeArrays:
-    """Returns the gradient of each operand by the rule of the step, `None` where there is none.
+    """Returns the gradient of each operand of step `k` by its rule, `None` where there is none.
 
     A rule that raises gives none: the engine may not need it, as behind a `stop_gradient`.
     """
+    step, operands, results = trace.steps[k], trace.recorded.operands(k), trace.recorded.results(k)
     chosen = moving(backend, step, operands)
-    pairs = zip(cotangents, step.results, strict=True)
+    pairs = zip(cotangents, results, strict=True)
     w = tuple([one for one, result in pairs if backend.arrays.is_differentiable(result)])
     gradients: list[Array | None] = [None] * len(operands)
     if chosen and any(one is not None for one in w):

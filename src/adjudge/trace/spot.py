@@ -16,7 +16,14 @@ from typing import Any, Self
 import numpy as np
 
 from adjudge.check import Options
-from adjudge.engine import AutodiffBackend, Step, Watcher, backend_named, imported_backends
+from adjudge.engine import (
+    Arrays,
+    AutodiffBackend,
+    Step,
+    Watcher,
+    backend_named,
+    imported_backends,
+)
 from adjudge.errors import Catching, InputError, NotSupportedError
 from adjudge.findings import Fault, Verdict, worst
 from adjudge.problem import Stream, fresh_seed, generator
@@ -296,6 +303,7 @@ class _Given:
 
     rule: Hashable
     step: Step
+    results: Arrays
     needs: float = 0.0
     """The time that has to be at hand before it is tried once more, in seconds."""
     tries: int = 1
@@ -364,7 +372,7 @@ class _Sampler(Watcher):
         self._wanted, self._from = rule, self.watch.clock()
         return True
 
-    def seen(self, step: Step | None) -> None:
+    def seen(self, step: Step | None, results: Arrays = ()) -> None:
         watch, key = self.watch, self._wanted
         if step is None:
             self._passed.add(key)
@@ -373,7 +381,7 @@ class _Sampler(Watcher):
             watch.spent += watch.clock() - self._from
         else:
             self._since, self._skip = 0, None
-            self._judge(_Given(key, step), self._from)
+            self._judge(_Given(key, step, results), self._from)
 
     def _judge(self, given: _Given, start: float) -> None:
         """Judges a call in the time that is at hand; what passed since `start` is part of it."""
@@ -381,7 +389,7 @@ class _Sampler(Watcher):
         rule.calls = self.calls[given.rule]
         self._given_up = None if given is self._given_up else self._given_up
         allowed = self._at_hand()
-        found = self._in_time(step, start + allowed, watch.seed + rule.judged)
+        found = self._in_time(given, start + allowed, watch.seed + rule.judged)
         took = watch.clock() - start
         watch.spent += took
         if found is None:
@@ -409,13 +417,13 @@ class _Sampler(Watcher):
         counts = self.watch.found(rule).unseen
         counts[reason] = counts.get(reason, 0) + 1
 
-    def _in_time(self, step: Step, deadline: float, seed: int) -> Report | str | None:
+    def _in_time(self, given: _Given, deadline: float, seed: int) -> Report | str | None:
         """Returns what is found about a call, or `None` where the time is up before.
 
         It is judged in a thread of its own, which has none of the modes and settings that the
         program has set for this one, as autocast and the hooks of checkpointing.
         """
-        clock = self.watch.clock
+        clock, step = self.watch.clock, given.step
         limit = [deadline]
 
         def run(operands: Any) -> Any:
@@ -436,7 +444,9 @@ class _Sampler(Watcher):
             try:
                 # Whatever goes wrong here must not end the program.
                 with Catching(Exception) as caught:
-                    found.append(judged_alone(self.backend, timed, step.marked, options))
+                    found.append(
+                        judged_alone(self.backend, timed, given.results, step.marked, options)
+                    )
                 if caught.error is not None:
                     found.append(f"cannot be judged: {caught.error}")
             except _TimeIsUp:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import chain, zip_longest
 from operator import itemgetter
 from typing import Any, Never, Unpack
@@ -21,7 +20,7 @@ from adjudge.check import (
     settings_of,
     surroundings,
 )
-from adjudge.engine import AutodiffBackend, ByHand, Step, Trace
+from adjudge.engine import ArrayInfo, AutodiffBackend, ByHand, Trace
 from adjudge.errors import (
     AdjudgeError,
     Catching,
@@ -155,6 +154,7 @@ def _faults(
     with surroundings(problem, f, highest=highest) as generators:
         with running(Source.FUNCTION):
             trace = problem.backend.trace(problem.function, problem.point())
+        trace = replace(trace, cotangents=None)  # it keeps alive all that the engine saved
         if len(trace.steps) < 2:
             return ()
         found = _found(problem, trace, seed, generators.put_back, count)
@@ -240,23 +240,22 @@ class _Judge:
         self.reports: dict[int, Report] = {}
         self.opaque: dict[int, str] = {}
         self.groups: dict[Hashable, list[int]] = {}
+        self.wrt: dict[int, list[int]] = {}
+        """The operands by which a step is judged; none where no result has a derivative."""
+        self._sizes: list[int] = []
+        """How many numbers each step reads and writes."""
+        arrays, recorded = self.backend.arrays, self.trace.recorded
         for k, step in enumerate(self.trace.steps):
-            if step.results and (step.opaque or self._wrt(k)):
-                self.groups.setdefault(self._key(k, step), []).append(k)
-
-    def _wrt(self, k: int) -> list[int]:
-        """Returns the operands by which a step is judged; none where no result has a derivative."""
-        step, arrays = self.trace.steps[k], self.backend.arrays
-        if not any(map(arrays.is_differentiable, step.results)):
-            return []
-        return sorted({*moving(self.backend, step, self.trace.operands(k)), *step.marked})
-
-    def _key(self, k: int, step: Step) -> Hashable:
-        """Returns what two steps have in common that compute the same function."""
-        operands = self.trace.operands(k)
-        infos = tuple([self.backend.arrays.info(one) for one in operands])
-        static = tuple(sorted(step.static.items()))
-        return step.name, step.rule_place, static, infos, step.opaque
+            operands, results = recorded.operands(k), recorded.results(k)
+            infos = tuple(map(arrays.info, operands))
+            self._sizes.append(sum(1 + _size(one) for one in (*infos, *map(arrays.info, results))))
+            if any(map(arrays.is_differentiable, results)):
+                self.wrt[k] = sorted({*moving(self.backend, step, operands), *step.marked})
+            if step.results and (step.opaque or self.wrt.get(k)):
+                static = tuple(sorted(step.static.items()))
+                # what two steps have in common that compute the same function
+                key = step.name, step.rule_place, static, infos, step.opaque
+                self.groups.setdefault(key, []).append(k)
 
     def stands_out(self, k: int) -> bool:
         """Returns whether a step adds something to the error of the whole."""
@@ -288,8 +287,11 @@ class _Judge:
 
     def _judged(self, k: int) -> str:
         """Judges one step; returns why it cannot be judged, or nothing."""
-        step = replace(self.trace.steps[k], operands=self.trace.operands(k))
-        found = judged_alone(self.backend, step, self._wrt(k), self.options)
+        recorded = self.trace.recorded
+        step = replace(self.trace.steps[k], operands=recorded.operands(k))
+        found = judged_alone(
+            self.backend, step, recorded.results(k), self.wrt.get(k, []), self.options
+        )
         if isinstance(found, str):
             return found
         self.reports[k] = found
@@ -356,20 +358,9 @@ class _Judge:
         spent = sum(sizes[k] * _work_of(report) for k, report in self.reports.items())
         return spent / max(sum(sizes), 1) + 1 + PER_DIRECTION * len(self.found)
 
-    @cached_property
-    def _sizes(self) -> list[int]:
-        return [self._entries(k) for k in range(len(self.trace.steps))]
 
-    def _entries(self, k: int) -> int:
-        arrays = (*self.trace.operands(k), *self.trace.steps[k].results)
-        return sum(1 + _size(self.backend, array) for array in arrays)
-
-
-def _size(backend: AutodiffBackend, array: Any) -> int:
-    size = 1
-    for length in backend.arrays.info(array).shape:
-        size *= length
-    return size
+def _size(info: ArrayInfo) -> int:
+    return math.prod(info.shape)
 
 
 PER_DIRECTION = 10

@@ -54,7 +54,7 @@ class Engine(PlainBackend):
             x = np.array(x)
             before = self.clock.now
             self.watcher.seen(
-                Step(rule, run, (x,), (np.sin(x),), module=module, marked=(0,), custom=True)
+                Step(rule, run, (x,), 1, module=module, marked=(0,), custom=True), (np.sin(x),)
             )
             if self.clock.now > before:
                 self.order.append(rule)
@@ -194,7 +194,7 @@ def test_a_rule_that_gives_another_value_is_not_judged(engine):
         engine.clock.now += 10
         assert engine.watcher.wanted("moody")
         engine.watcher.seen(
-            Step("moody", lambda x: (x[0] + 1,), (np.ones(2),), (np.ones(2),), marked=(0,))
+            Step("moody", lambda x: (x[0] + 1,), (np.ones(2),), 1, marked=(0,)), (np.ones(2),)
         )
 
     assert "gives another value when it is run again" in str(watch.report)
