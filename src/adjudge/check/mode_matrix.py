@@ -94,7 +94,7 @@ def other_value(known: Judged, base: Base, way: str) -> list[Finding]:
     identities = Identities(problem, known.base, probes, known.outcome.tolerance, 0.0)
     one, two = base.values[: Y.size], known.base.values[: Y.size]
     differ = partial(ValueInWay, way=way)
-    return list(identities.equal(Status.INCONSISTENT, "", Y, (one, two), np.abs(two), differ))
+    return list(identities.equal(Status.INCONSISTENT, "", Y, (one, two, np.abs(two)), differ))
 
 
 def same_as(letter: str, top: Problem, known: Judged) -> int:

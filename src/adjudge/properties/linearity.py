@@ -109,7 +109,7 @@ class LinearRule:
         """Compares two images to rounding, relative to `size` or to the second one."""
         size = np.abs(both[1]) if size is None else size
         letter = self.rule.letter
-        yield from self.checks.equal(status, letter, self.image, both, size, differ, remedy)
+        yield from self.checks.equal(status, letter, self.image, (*both, size), differ, remedy)
 
     def homogeneous(self, u: Vector, first: Vector) -> Iterator[Finding]:
         """Compares `A(-k u) / -k` with `A(u)`, which is `first`; a vjp also with zero at zero.

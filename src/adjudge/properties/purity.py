@@ -188,8 +188,7 @@ class Identities:
                 Status.INCONSISTENT,
                 rule.letter,
                 self.base.Y,
-                (value, plain),
-                np.abs(plain),
+                (value, plain, np.abs(plain)),
                 partial(ValueUnder, rule=rule),
                 Remedy.RETURN_VALUE,
             )
@@ -312,15 +311,14 @@ class Identities:
         status: Status,
         letter: str,
         space: Space,
-        both: tuple[Vector, Vector],
-        size: Vector,
+        both: tuple[Vector, Vector, Vector],
         differ: Callable[..., Unequal],
         remedy: Advice | None = None,
     ) -> Iterator[Finding]:
-        """Compares two vectors to rounding, leaf by leaf; `differ` makes the detail of a
-        finding.
+        """Compares two vectors to the rounding of the sizes behind them, leaf by leaf; `differ`
+        makes the detail of a finding.
         """
-        one, two = both
+        one, two, size = both
         self.compared += one.size
         # Most agree to the rounding of every entry.
         if (np.abs(one - two) <= self.tolerance.identity * size).all():
@@ -340,7 +338,7 @@ class Identities:
                 # What computes in a narrower dtype inside agrees to the rounding of that.
                 tolerance = replace(self.tolerance, eps=eps)
                 narrow = replace(self, tolerance=tolerance)
-                yield from narrow.equal(status, letter, space, both, size, differ, remedy)
+                yield from narrow.equal(status, letter, space, both, differ, remedy)
                 return
             if apart.any():
                 k = part.start + int(np.argmax(_differences(one[part], two[part])))

@@ -216,29 +216,26 @@ def spotcheck(
     return Spotcheck(share, seed, every, names, callback, backend, clock)
 
 
+@dataclass(eq=False)
 class Spotcheck:
-    """A program that is watched while it runs: see `spotcheck`. It can be entered once."""
+    """A program that is watched while it runs: see `spotcheck`, which also says what the arguments
+    are. It can be entered once.
+    """
 
-    def __init__(
-        self,
-        share: float,
-        seed: int,
-        every: bool,
-        modules: Sequence[str],
-        callback: Callable[[WatchedRule], object] | None,
-        backend: str | AutodiffBackend | None,
-        clock: Callable[[], float],
-    ) -> None:
-        """The arguments are those of `spotcheck`."""
-        self.share, self.seed, self.every, self.clock = share, seed, every, clock
-        self.modules, self.callback, self.backend = modules, callback, backend
-        self.rules: dict[Hashable, WatchedRule] = {}
-        self.spent = 0.0
-        self.start = math.nan
-        """The time at which it was entered."""
-        self._end: float | None = None
-        self._watching = ExitStack()
-        self._samplers: list[_Sampler] = []
+    share: float
+    seed: int
+    every: bool
+    modules: Sequence[str]
+    callback: Callable[[WatchedRule], object] | None
+    backend: str | AutodiffBackend | None
+    clock: Callable[[], float]
+    rules: dict[Hashable, WatchedRule] = field(default_factory=dict)
+    spent: float = 0.0
+    start: float = math.nan
+    """The time at which it was entered."""
+    _end: float | None = None
+    _watching: ExitStack = field(default_factory=ExitStack)
+    _samplers: list[_Sampler] = field(default_factory=list)
 
     def __enter__(self) -> Self:
         if not math.isnan(self.start):
