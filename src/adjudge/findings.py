@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum, StrEnum, auto
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, dataclass_transform
 
 
 class Verdict(StrEnum):
@@ -183,13 +183,16 @@ Advice: TypeAlias = Remedy | AllowSpread | IfItIterates | JudgedBy | Setting
 # -- what was seen
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass_transform(frozen_default=True, eq_default=False)
 class Detail:
     """Base of all situations. A detail holds numbers and names, and no sentence.
 
     Two details are equal if their representations are. Compared field by field, two details about
     the same NaN would differ, since NaN is not equal to itself, and a report would say it twice.
     """
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, eq=False)(cls)
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and repr(self) == repr(other)
@@ -436,7 +439,6 @@ class Nearby:
     """How far x was moved, relative to the scale of each input."""
 
 
-@dataclass(frozen=True, eq=False)
 class Disagreement(Detail):
     """Automatic values and estimates of one mode that do not agree, by the first one."""
 
@@ -454,7 +456,6 @@ class Disagreement(Detail):
     nearby: Nearby | None = None
 
 
-@dataclass(frozen=True, eq=False)
 class CoarseAgreement(Detail):
     """All comparisons agree, and no more closely than a wrong derivative might."""
 
@@ -463,7 +464,6 @@ class CoarseAgreement(Detail):
     """The largest relative deviation, error bar included, that any of them accepted."""
 
 
-@dataclass(frozen=True, eq=False)
 class Saturated(Detail):
     """Entries below the rounding of f, beside larger ones; by the first of them."""
 
@@ -472,7 +472,6 @@ class Saturated(Detail):
     value: float
 
 
-@dataclass(frozen=True, eq=False)
 class ModesDisagree(Detail):
     """Forward and reverse mode have different numbers for one entry."""
 
@@ -482,7 +481,6 @@ class ModesDisagree(Detail):
     compared: int
 
 
-@dataclass(frozen=True, eq=False)
 class AffineOff(Detail):
     """The function is affine, and its derivative is off by more than rounding."""
 
@@ -504,7 +502,6 @@ class Task(Enum):
     LOCALISATION = auto()
 
 
-@dataclass(frozen=True, eq=False)
 class BudgetSpent(Detail):
     """`max_evaluations` left something undone."""
 
@@ -526,7 +523,6 @@ class BudgetSpent(Detail):
 # -- identities of the rules
 
 
-@dataclass(frozen=True, eq=False)
 class Unequal(Detail):
     """Base of situations in which two ways to the same numbers differ; by the largest gap."""
 
@@ -536,21 +532,18 @@ class Unequal(Detail):
     """The number of other entries of the same leaf that differ."""
 
 
-@dataclass(frozen=True, eq=False)
 class ValueUnder(Unequal):
     """The value that comes with a derivative is not f(x)."""
 
     rule: Rule
 
 
-@dataclass(frozen=True, eq=False)
 class ValueInWay(Unequal):
     """The function has another value in one way of the engine."""
 
     way: str
 
 
-@dataclass(frozen=True, eq=False)
 class NotHomogeneous(Unequal):
     """`A(-k u) / -k` is not `A(u)`."""
 
@@ -559,7 +552,6 @@ class NotHomogeneous(Unequal):
     """The number k, a power of two."""
 
 
-@dataclass(frozen=True, eq=False)
 class NotAdditive(Unequal):
     """`A(u + v)` is not `A(u) + A(v)`."""
 
@@ -578,28 +570,24 @@ class Layout(StrEnum):
     WITH_GAPS = "with gaps"
 
 
-@dataclass(frozen=True, eq=False)
 class LayoutMatters(Unequal):
     """A pullback depends on how its cotangent lies in memory."""
 
     layout: Layout
 
 
-@dataclass(frozen=True, eq=False)
 class LayoutRaised(Detail):
     """A pullback raises for a cotangent that is expanded, or has gaps in memory."""
 
     raised: Raised
 
 
-@dataclass(frozen=True, eq=False)
 class UndefinedNotZeros(Unequal):
     """Undefined tangents beside that of `leaf` give something else than zeros there."""
 
     leaf: str
 
 
-@dataclass(frozen=True, eq=False)
 class BatchUnlikeLoop(Unequal):
     """The vmapped rule is not the loop over the batch."""
 
@@ -607,7 +595,6 @@ class BatchUnlikeLoop(Unequal):
     leaf: str
 
 
-@dataclass(frozen=True, eq=False)
 class NonzeroAtZero(Detail):
     """A zero cotangent or tangent gives something else than zero."""
 
@@ -615,7 +602,6 @@ class NonzeroAtZero(Detail):
     rule: Rule
 
 
-@dataclass(frozen=True, eq=False)
 class UndefinedNotZero(Detail):
     """The gradient is not zero though every cotangent is zero or undefined."""
 
@@ -624,7 +610,6 @@ class UndefinedNotZero(Detail):
     value: float
 
 
-@dataclass(frozen=True, eq=False)
 class UndefinedRaised(Detail):
     """A rule raises when a cotangent or tangent is undefined."""
 
@@ -635,7 +620,6 @@ class UndefinedRaised(Detail):
     rule: Rule = Rule.VJP
 
 
-@dataclass(frozen=True, eq=False)
 class BatchRaised(Detail):
     """The vmapped rule raises."""
 
@@ -643,21 +627,18 @@ class BatchRaised(Detail):
     rule: Rule
 
 
-@dataclass(frozen=True, eq=False)
 class BatchNotMade(Detail):
     """No batch could be made for a vmapped rule, since that raises."""
 
     error: Raised
 
 
-@dataclass(frozen=True, eq=False)
 class EqualRowsDiffer(Detail):
     """The vmapped rule makes different numbers of two equal rows."""
 
     rule: Rule
 
 
-@dataclass(frozen=True, eq=False)
 class Asymmetric(Detail):
     """A second derivative that is not symmetric, in all inputs where no entry is named."""
 
@@ -669,7 +650,6 @@ class Asymmetric(Detail):
     """How far they are apart, relative to the terms that they are sums of."""
 
 
-@dataclass(frozen=True, eq=False)
 class NothingRead(Detail):
     """A derivative in a triangle of a matrix that the function does not read."""
 
@@ -680,7 +660,6 @@ class NothingRead(Detail):
     largest: float
 
 
-@dataclass(frozen=True, eq=False)
 class RowsMissing(Detail):
     """Rows of an output depend on other rows of an input, without a derivative."""
 
@@ -688,7 +667,6 @@ class RowsMissing(Detail):
     rows: tuple[int, ...]
 
 
-@dataclass(frozen=True, eq=False)
 class RowLeaks(Detail):
     """Rows of outputs have a derivative with respect to a row that they do not depend on."""
 
@@ -709,7 +687,6 @@ class Culprit(Enum):
     JVP = auto()
 
 
-@dataclass(frozen=True, eq=False)
 class WritesInto(Detail):
     """An array that was handed out holds something else afterwards."""
 
@@ -717,12 +694,10 @@ class WritesInto(Detail):
     """A rule writes into its cotangent or tangent of the entry, the function into the entry."""
 
 
-@dataclass(frozen=True, eq=False)
 class WritesUnchecked(Detail):
     """The function writes into an array that is not checked."""
 
 
-@dataclass(frozen=True, eq=False)
 class Unrepeatable(Detail):
     """Two runs at one point differ."""
 
@@ -752,14 +727,12 @@ class Unrepeatable(Detail):
         return self.gap <= max(self.reordering, self.cancelling)
 
 
-@dataclass(frozen=True, eq=False)
 class AdditionOrder(Detail):
     """Additions on a device may be done in another order at every call."""
 
     device: str
 
 
-@dataclass(frozen=True, eq=False)
 class DrawsRandom(Detail):
     """The function advances the global random state."""
 
@@ -769,7 +742,6 @@ class DrawsRandom(Detail):
     """Whether the state was put back before each evaluation."""
 
 
-@dataclass(frozen=True, eq=False)
 class ImplicitSamples(Detail):
     """The derivative of a sample is that of its distribution, and not of the numbers drawn."""
 
@@ -793,7 +765,6 @@ class InSequence(Enum):
     """It is a derivative that is evaluated, by the engine."""
 
 
-@dataclass(frozen=True, eq=False)
 class OneAfterAnother(Detail):
     """Evaluations that an executor was to make at once were made one after another."""
 
@@ -803,7 +774,6 @@ class OneAfterAnother(Detail):
 # -- what is not checked
 
 
-@dataclass(frozen=True, eq=False)
 class ClosesOver(Detail):
     """The function closes over arrays that are marked for differentiation, and are not checked."""
 
@@ -812,14 +782,12 @@ class ClosesOver(Detail):
     """The names of checked inputs that the recording does not reach."""
 
 
-@dataclass(frozen=True, eq=False)
 class Unmarked(Detail):
     """Inputs are not checked, since they are not marked for differentiation and others are."""
 
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True, eq=False)
 class Constants(Detail):
     """Inputs are not checked, since they are numbers and no arrays, though the engine could
     differentiate with respect to them.
@@ -842,7 +810,6 @@ class Hides(Enum):
     """Numbers on which no output depends at x, beside others on which some do."""
 
 
-@dataclass(frozen=True, eq=False)
 class SpecialNumbers(Detail):
     """Inputs at which whole classes of mistakes do not show."""
 
@@ -853,7 +820,6 @@ class SpecialNumbers(Detail):
 # -- values, shapes, dtypes, devices
 
 
-@dataclass(frozen=True, eq=False)
 class NotFinite(Detail):
     """The function is not finite at x."""
 
@@ -874,7 +840,6 @@ class Attribute(StrEnum):
     DEVICE = "device"
 
 
-@dataclass(frozen=True, eq=False)
 class WrongAttribute(Detail):
     """A gradient is unlike its input, or a tangent unlike its output."""
 
@@ -884,7 +849,6 @@ class WrongAttribute(Detail):
     expected: str | tuple[int, ...]
 
 
-@dataclass(frozen=True, eq=False)
 class RealForComplex(Detail):
     """A tangent is real where the output is complex, or the reverse."""
 
@@ -892,7 +856,6 @@ class RealForComplex(Detail):
     expected: str
 
 
-@dataclass(frozen=True, eq=False)
 class ReferenceElsewhere(Detail):
     """The reference has another value at x than the function."""
 
@@ -904,7 +867,6 @@ class ReferenceElsewhere(Detail):
     entries: int
 
 
-@dataclass(frozen=True, eq=False)
 class NothingCompared(Detail):
     """There was nothing to compare: all entries are in arrays that are empty."""
 
@@ -915,7 +877,6 @@ class NothingCompared(Detail):
 # -- precision
 
 
-@dataclass(frozen=True, eq=False)
 class TwoPrecisions(Detail):
     """Base of situations in which a number in a narrow dtype is off from that in double
     precision.
@@ -927,7 +888,6 @@ class TwoPrecisions(Detail):
     ulps: float
 
 
-@dataclass(frozen=True, eq=False)
 class NarrowWrong(TwoPrecisions):
     """The derivative in a narrow dtype is another one than that in double precision."""
 
@@ -937,7 +897,6 @@ class NarrowWrong(TwoPrecisions):
     """Whether the derivative in double precision is right, and not undecided."""
 
 
-@dataclass(frozen=True, eq=False)
 class NarrowInaccurate(TwoPrecisions):
     """The derivative in a narrow dtype loses digits on the way."""
 
@@ -945,14 +904,12 @@ class NarrowInaccurate(TwoPrecisions):
     """This is as for `NarrowWrong`."""
 
 
-@dataclass(frozen=True, eq=False)
 class ValueInaccurate(TwoPrecisions):
     """The value in a narrow dtype loses digits on the way."""
 
     output: str
 
 
-@dataclass(frozen=True, eq=False)
 class CarriesLess(Detail):
     """The function rounds its outputs to a narrower dtype than they have."""
 
@@ -961,7 +918,6 @@ class CarriesLess(Detail):
     outputs: tuple[str, ...]
 
 
-@dataclass(frozen=True, eq=False)
 class CoarseProducts(Detail):
     """Products are computed with less precision than their dtype has."""
 
@@ -971,7 +927,6 @@ class CoarseProducts(Detail):
     setting: str
 
 
-@dataclass(frozen=True, eq=False)
 class CoarseResults(Detail):
     """The engine computes with less precision than the dtype has."""
 
@@ -979,7 +934,6 @@ class CoarseResults(Detail):
     eps: float
 
 
-@dataclass(frozen=True, eq=False)
 class CoarseOperations(Detail):
     """Some operations round otherwise than their dtype does."""
 
@@ -1001,7 +955,6 @@ class Refusal(Enum):
     NARROW_INSIDE = auto()
 
 
-@dataclass(frozen=True, eq=False)
 class NotInDouble(Detail):
     """A function is not judged in double precision."""
 
@@ -1019,7 +972,6 @@ class NotInDouble(Detail):
 # -- exceptions
 
 
-@dataclass(frozen=True, eq=False)
 class NotSupported(Detail):
     """The engine does not offer a mode."""
 
@@ -1028,7 +980,6 @@ class NotSupported(Detail):
     """Both in the words of the adapter."""
 
 
-@dataclass(frozen=True, eq=False)
 class DerivativeRaised(Detail):
     """The derivative raises."""
 
@@ -1046,7 +997,6 @@ class Raiser(Enum):
     """The library, since the function changes the shape or dtype of its output."""
 
 
-@dataclass(frozen=True, eq=False)
 class RaisedAtPoint(Detail):
     """No check can be made at a point, since something raises there."""
 
@@ -1054,7 +1004,6 @@ class RaisedAtPoint(Detail):
     error: Raised
 
 
-@dataclass(frozen=True, eq=False)
 class NoCheck(Detail):
     """No check can be made at a point, since the input makes no sense there."""
 
