@@ -1021,6 +1021,14 @@ UNASKED_EXACT_WORK = 30_000
 """A check that is left open would take minutes more where f is replayed in balls without being
 asked. So many operations on numbers take about a tenth of a second for each tangent. The value is
 ours."""
+ROUNDING_UNITS = 64
+"""A right derivative would fail by its own rounding. So many spacings may each operation of a
+program be off by, its derivatives as well, for a disagreement to count as proved; the functions of
+engines are good to a few. The value is ours, that of `TRANSLATION_UNITS`."""
+NEAR_ROUNDING = 2.0**20
+"""A disagreement that no rounding could make needs no replay. One of up to so many units of
+rounding of f over the scale of x may be such, and one that is within the widest bar that decides
+anything. The value is ours."""
 ENCLOSURE_BITS = 30
 """The hull of two branches would be printed as if it were a number. An interval is told in digits
 where so many bits of its middle are certain; the value is ours."""

@@ -231,14 +231,13 @@ def by_reference(problem: Problem, base: Base, reference: Reference) -> ByRefere
     return ByReference(problem, base, reference=bound)
 
 
-def by_replay(problem: Problem, base: Base) -> ByReference | None:
+def by_replay(problem: Problem, base: Base, rounding: float = 0.0) -> ByReference | None:
     """Returns the estimator that replays f exactly, as far as f can be replayed and that is little
-    work; else `None`. Records what f does at x.
+    work; else `None`. Records what f does at x. For `rounding` see `Exact`.
     """
     # A recording holds every value of the program, and one of large arrays would be dropped anyway.
     large = problem.X.size + base.Y.size > UNASKED_EXACT_WORK // 10
-    if large or problem.constraints or not flint_is_installed():
+    if large or problem.constraints or base.chosen is not None or not flint_is_installed():
         return None
-    return attempt(
-        lambda: by_reference(problem, base, Exact(UNASKED_EXACT_WORK)), NotSupportedError
-    )
+    exact = Exact(UNASKED_EXACT_WORK, rounding)
+    return attempt(lambda: by_reference(problem, base, exact), NotSupportedError)

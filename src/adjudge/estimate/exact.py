@@ -29,7 +29,7 @@ from adjudge.engine import Operation, Program
 from adjudge.errors import InputError, NotSupportedError
 from adjudge.estimate.balls import flint, zeros
 from adjudge.estimate.reference import Direction, Link, Reference
-from adjudge.estimate.replay import DoubtError, mistranslated, precision, replay
+from adjudge.estimate.replay import STEPS, DoubtError, Roundings, mistranslated, precision, replay
 from adjudge.estimate.stencils import Estimate
 from adjudge.findings import Enclosure, Method, Scheme
 from adjudge.floats import Vector
@@ -44,6 +44,12 @@ class Exact(Reference):
 
     work: int = EXACT_WORK
     """How many operations on numbers one replay may take."""
+    rounding: float = 0.0
+    """With another number than 0, error bars are what roundings of the program and of a derivative
+    with this spacing at 1 can do: a derivative outside of them is wrong. What the value may be off
+    by counts as well, over the scale of x, since a rule may be written with the value: `s (1 - s)`
+    for a sigmoid. Nothing is wrong beside a program that decides by comparisons, or rounds: it may
+    follow in steps what the derivative is that of."""
 
     @property
     def name(self) -> str:
@@ -92,38 +98,57 @@ class Exact(Reference):
 
     def along(self, link: Link, x: Vector, v: Direction) -> Estimate:
         program, tangents = link.program(x), [link.inputs(v.vector)]
-        return self._refined(lambda: _replayed(program, tangents)(1), program)
+
+        def found(rounded: float) -> tuple[Balls, Balls]:
+            part = _replayed(program, tangents, rounded)
+            return part(1), part(0)
+
+        return self._refined(found, program, v.length)
 
     def tangent_along(self, link: Link, x: Vector, t: Vector, v: Direction) -> Estimate:
         n, program = x.size, link.program(x)
         tangents = [link.inputs(one) for one in (t, v.vector[:n], v.vector[n:])]
 
-        def found() -> Balls:
-            part = _replayed(program, tangents)
-            return np.concatenate([part(3), part(2)])
+        def found(rounded: float) -> tuple[Balls, Balls]:
+            part = _replayed(program, tangents, rounded)
+            return np.concatenate([part(3), part(2)]), np.concatenate([part(1), part(0)])
 
-        return self._refined(found, program)
+        return self._refined(found, program, v.length)
 
     def gradient_along(self, link: Link, x: Vector, w: Vector, v: Direction) -> Estimate:
         n, program = x.size, link.program(x)
         a, b = link.inputs(v.vector[:n]), v.vector[n:]
 
-        def found() -> Balls:
-            rows = []
+        def found(rounded: float) -> tuple[Balls, Balls]:
+            rows, values, zero = [], [], flint().arb(0)
             for unit in np.eye(n):
-                part = _replayed(program, [link.inputs(unit), a])
-                rows.append(sum(_weighed(w, part(3)) + _weighed(b, part(1)), flint().arb(0)))
-            return np.concatenate([_objects(rows), _replayed(program, [a])(1)])
+                part = _replayed(program, [link.inputs(unit), a], rounded)
+                rows.append(sum(_weighed(w, part(3)) + _weighed(b, part(1)), zero))
+                values.append(sum(_weighed(w, part(1)), zero))
+            part = _replayed(program, [a], rounded)
+            return (
+                np.concatenate([_objects(rows), part(1)]),
+                np.concatenate([_objects(values), part(0)]),
+            )
 
-        return self._refined(found, program)
+        return self._refined(found, program, v.length)
 
-    def _refined(self, found: Callable[[], Balls], program: Program) -> Estimate:
-        """Returns the estimate with as many digits as show it."""
+    def _refined(
+        self, found: Callable[[float], tuple[Balls, Balls]], program: Program, length: float
+    ) -> Estimate:
+        """Returns the estimate with as many digits as show it.
+
+        Args:
+            found: Returns derivatives, and the values of what is differentiated, with roundings of
+                this spacing at 1.
+            program: The function.
+            length: The scale of x along the tangent.
+        """
         bits, before, stuck = EXACT_BITS, None, None
         while True:
             with precision(bits):
                 try:
-                    balls = found()
+                    balls, _ = found(0.0)
                 except DoubtError as error:
                     if bits < MOST_EXACT_BITS:
                         bits *= 4
@@ -142,6 +167,15 @@ class Exact(Reference):
         if stuck is not None and stuck.any():  # the hull of two branches
             half_gap = np.where(stuck, radius, 0.0)
             bar = np.where(stuck, 2.0**-52 * (np.abs(value) + radius), bar)
+        if self.rounding and any(one.name in STEPS for one in program.operations):
+            bar = np.full(bar.shape, np.inf)  # a bisection has another derivative than its root
+        elif self.rounding:
+            with precision(EXACT_BITS):
+                try:
+                    wide, values = found(self.rounding)
+                    bar = np.fmax(bar, _floats(wide, value)[1] + _floats(values)[1] / length)
+                except DoubtError as error:
+                    return _unknown(program, error)
         method = _method(program, bits)
         moved = (value != 0) | (radius > 0)
         return Estimate(value, bar, moved, method, half_gap, balls=balls)
@@ -224,9 +258,11 @@ def _weighed(w: Vector, balls: Balls) -> list[Any]:
     return [one * float(weight) for weight, one in zip(w, balls, strict=True) if weight]
 
 
-def _replayed(program: Program, tangents: Sequence[Sequence[Any]]) -> Callable[[int], Balls]:
+def _replayed(
+    program: Program, tangents: Sequence[Sequence[Any]], rounded: float = 0.0
+) -> Callable[[int], Balls]:
     """Replays a program, and returns what gives a part of its outputs as real coordinates."""
-    outputs = replay(program, tangents)
+    outputs = replay(program, tangents, Roundings(rounded) if rounded else None)
 
     def part(key: int) -> Balls:
         found: list[Any] = []
@@ -239,9 +275,12 @@ def _replayed(program: Program, tangents: Sequence[Sequence[Any]]) -> Callable[[
     return part
 
 
-def _floats(balls: Balls) -> tuple[Vector, Vector]:
-    """Returns the midpoints as floats, and how far off these may be."""
-    value = np.array([float(one.mid()) if one.is_finite() else np.nan for one in balls])
+def _floats(balls: Balls, value: Vector | None = None) -> tuple[Vector, Vector]:
+    """Returns the midpoints as floats, or the numbers that are given, and how far off these may
+    be.
+    """
+    if value is None:
+        value = np.array([float(one.mid()) if one.is_finite() else np.nan for one in balls])
     arb = flint().arb
     radius = [
         float((one - arb(middle)).abs_upper()) * (1 + 2.0**-50) if np.isfinite(middle) else np.inf

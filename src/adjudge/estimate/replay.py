@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.constants import TRANSLATION_UNITS
+from adjudge.constants import ROUNDING_UNITS, TRANSLATION_UNITS
 from adjudge.engine import INPUT, OPAQUE, Operation, Program, Ref
 from adjudge.estimate import balls, matrices
 from adjudge.estimate.balls import (
     FUNCTIONS,
+    Balls,
     Jets,
     Truth,
     UndecidedError,
@@ -206,17 +207,164 @@ class DoubtError(Exception):
         super().__init__(doubt.why)
 
 
-def replay(program: Program, tangents: Sequence[Sequence[NDArray[Any]]]) -> list[Jets]:
+PLAIN = frozenset(
+    {"add", "subtract", "multiply", "square", "negative", "abs", "sign", "copysign", "maximum"}
+    | {"minimum", "floor", "ceil", "trunc", "round", "remainder", "fmod", "astype", "real", "imag"}
+    | {"conj", "complex", "where", "sort", "take", "segment_sum", "sum", "max", "min"}
+    | {"cumulative_sum", "cumulative_max", "cumulative_min"}
+)
+"""The operations whose rules make products and sums of tangents and operands alone."""
+
+NORMWISE = frozenset(
+    {"matmul", "solve", "solve_triangular", "inv", "det", "slogdet", "cholesky", "lu", "qr"}
+    | {"eigh", "fft"}
+)
+"""The operations whose algorithms are backward stable in norm: what rounding does to an entry is
+relative to the largest one (Higham 2002, chapters 3, 9 and 19)."""
+
+
+STEPS = frozenset(
+    {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "argmax", "argmin"}
+    | {"floor", "ceil", "trunc", "round", "remainder", "fmod"}
+)
+"""The operations by which a program may follow its input in steps."""
+
+
+class Roundings:
+    """What roundings can do to a program and to its derivative, as wider balls.
+
+    Each input, each result and each of their derivatives may be off by `ROUNDING_UNITS` spacings
+    of the dtype, and by one more for each term that is added up. A derivative may be off by as much
+    of the value as well, over the scale of the operand: `1 - y^2` for the slope of tanh is rounded
+    with y. By induction over the operations the balls of a derivative contain its roundings along
+    each path through the program, in whichever order an engine adds up the paths: this is the
+    running error bound of Wilkinson (Higham 2002, section 3.3), for derivatives.
+    """
+
+    def __init__(self, eps: float) -> None:
+        """`eps` is the spacing at 1 of the derivative; an operation may have a wider one."""
+        self.eps = eps
+        self._lost: dict[int, float] = {}
+        """By the key of a part, what underflow in an adjoint could take from it."""
+
+    def of_input(self, jets: Jets) -> Jets:
+        """Returns an input and its tangents, rounded."""
+        return self._widened(jets, ROUNDING_UNITS * self.eps, self.eps)
+
+    def of_output(self, jets: Jets) -> Jets:
+        """Returns an output whose derivatives may have lost what underflows."""
+        arb = flint().arb
+        return Jets({
+            key: each(lambda one: one + arb(0, self._lost.get(key, 0.0)), part) if key else part  # noqa: B023
+            for key, part in jets.parts.items()
+        })  # fmt: skip
+
+    @np.errstate(all="ignore")
+    def performed(self, operation: Operation, operands: Sequence[Any]) -> tuple[Any, ...]:
+        """Returns the results of an operation, rounded."""
+        eps, normwise = max(self.eps, operation.eps), operation.name in NORMWISE
+        given = [np.prod(one.shape) for one in operands if not isinstance(one, Truth)]
+        terms = max(given, default=0) / max([1, *(one.size for one in operation.recorded)])
+        off = (ROUNDING_UNITS + terms) * eps
+        if normwise:
+            operands = [
+                self._widened(one, off, eps, normwise=True) if isinstance(one, Jets) else one
+                for one in operands
+            ]
+        found = []
+        for one, recorded in zip(perform(operation, operands), operation.recorded, strict=True):
+            if not isinstance(one, Jets):
+                found.append(one)
+                continue
+            rates = {} if operation.name in PLAIN or normwise else _rates(operands, one.shape)
+            wide = self._widened(one, off, eps, rates, normwise=normwise)
+            found.append(self._overflowed(wide, recorded))
+        return tuple(found)
+
+    def _widened(
+        self,
+        jets: Jets,
+        off: float,
+        eps: float,
+        rates: Mapping[int, NDArray[np.float64]] | None = None,
+        *,
+        normwise: bool = False,
+    ) -> Jets:
+        arb = flint().arb
+        format_ = next((one for one in FORMATS.values() if one.eps == eps), FORMATS["float64"])
+        acb = flint().acb
+
+        def wider(one: Any, slack: float) -> Any:
+            more = arb(0, slack)
+            return one + (acb(more, more) if isinstance(one, acb) else more)
+
+        parts, values = {}, _sizes(jets.value)
+        for key, part in jets.parts.items():
+            sizes = _sizes(part)
+            if key:
+                self._lost[key] = self._lost.get(key, 0.0) + format_.smallest * float(np.sum(sizes))
+            if normwise:
+                axes = (-2, -1) if sizes.ndim > 1 else None
+                sizes = np.broadcast_to(np.max(sizes, axes, keepdims=True, initial=0), sizes.shape)
+            slack = off * (sizes + values * rates.get(key, 0.0) if rates else sizes)
+            slack = np.where(slack == 0, 0.0, slack + format_.smallest)
+            parts[key] = each(wider, part, slack.astype(object))
+        return Jets(parts)
+
+    def _overflowed(self, jets: Jets, recorded: NDArray[Any]) -> Jets:
+        """Returns jets without any derivative where the engine had no number and balls have one."""
+        finite = np.asarray(np.frompyfunc(lambda one: one.is_finite(), 1, 1)(jets.value), bool)
+        lost = finite & ~np.isfinite(recorded)
+        if not lost.any():
+            return jets
+        nan = flint().arb.nan()
+        return jets.map(lambda part: np.where(lost, nan, part))
+
+
+def _sizes(balls: Balls) -> NDArray[np.float64]:
+    """Returns bounds of the moduli, which are zero where a ball is exactly that."""
+    least = np.nextafter(0.0, 1.0)
+    size = lambda one: 0.0 if one.is_zero() else max(float(abs(one).upper()), least)  # noqa: E731
+    return np.asarray(np.frompyfunc(size, 1, 1)(balls), float)
+
+
+def _rates(operands: Sequence[Any], shape: tuple[int, ...]) -> dict[int, NDArray[np.float64]]:
+    """Returns, by the key of a part, how much the operands move over their own scale, at most: of
+    each entry of a result of this shape, or of all of them where a reduction was made. The scale of
+    a zero is that of the entries beside it, and 1 where these are zero, too.
+    """
+    found: dict[int, NDArray[np.float64]] = {}
+    for one in operands:
+        if not isinstance(one, Jets):
+            continue
+        scale = _sizes(one.value)
+        scale = np.where(scale > 0, scale, np.max(scale, initial=0.0) or 1.0)
+        rates = {key: _sizes(part) / scale for key, part in one.parts.items() if key}
+        if 1 in rates and 2 in rates:
+            rates[3] = rates[1] * rates[2] + rates.get(3, 0.0)
+        for key, rate in rates.items():
+            fits = np.broadcast_shapes(rate.shape, shape) == shape
+            whole = np.broadcast_to(rate if fits else np.max(rate, initial=0.0), shape)
+            found[key] = np.fmax(found.get(key, 0.0), whole)
+    return found
+
+
+def replay(
+    program: Program, tangents: Sequence[Sequence[NDArray[Any]]], roundings: Roundings | None = None
+) -> list[Jets]:
     """Returns the outputs of a program with their derivatives along one or two tangents.
 
     A tangent has an array for each input; a third one is a motion of the second order, along both
-    of the others. It is to be called within `precision`. Raises `DoubtError` for an operation that
+    of the others. With `roundings` the results are those of all programs whose operations are
+    rounded so. It is to be called within `precision`. Raises `DoubtError` for an operation that
     has no translation or cannot be decided.
     """
     inputs = [
         Jets({0: lifted(x).value, **{key: lifted(t[i]).value for key, t in enumerate(tangents, 1)}})
         for i, x in enumerate(program.inputs)
     ]
+    if roundings is not None:
+        inputs = [roundings.of_input(one) for one in inputs]
     results: list[tuple[Any, ...]] = []
 
     def value(operand: Any) -> Any:
@@ -228,15 +376,17 @@ def replay(program: Program, tangents: Sequence[Sequence[NDArray[Any]]]) -> list
     for number, operation in enumerate(program.operations):
         if operation.name == OPAQUE:
             raise DoubtError(Doubt(operation, operation.why))
+        operands = [value(one) for one in operation.operands]
         try:
-            found = perform(operation, [value(one) for one in operation.operands])
+            found = (roundings.performed if roundings else perform)(operation, operands)
         except UndecidedError as error:
             raise DoubtError(Doubt(operation, str(error))) from error
         for k, one in enumerate(found):
             if Ref(number, k) in program.relied_on and not _as_recorded(one, operation.recorded[k]):
                 raise DoubtError(Doubt(operation, "the branch taken is not decided"))
         results.append(found)
-    return [lifted(value(one)) for one in program.outputs]
+    outputs = [lifted(value(one)) for one in program.outputs]
+    return outputs if roundings is None else [roundings.of_output(one) for one in outputs]
 
 
 def _as_recorded(found: Any, recorded: NDArray[Any]) -> bool:

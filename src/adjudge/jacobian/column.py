@@ -84,8 +84,9 @@ class Columns:
     additive: dict[tuple[int, ...], NDArray[np.bool_]] = field(default_factory=dict)
     """The outputs whose slopes were seen to add up along a tangent that moves all of these
     leaves."""
-    replay: list[ByReference | None] = field(default_factory=list)
-    """The estimator that replays f, or that there is none, once that was asked for."""
+    replay: dict[float, ByReference | None] = field(default_factory=dict)
+    """The estimators that replay f, by the roundings that they allow, or that there is none, once
+    that was asked for."""
     _blocks_of: tuple[object, dict[int, Vector]] = field(default_factory=lambda: (None, {}))
 
     def __post_init__(self) -> None:
@@ -98,11 +99,18 @@ class Columns:
         columns.replay = self.replay
         return columns
 
-    def replayed(self, tangent: Tangent) -> Column | None:
+    def by_replay(self, *, rounded: bool = False) -> ByReference | None:
+        """Returns the estimator that replays f exactly, or as `rounded` with error bars of what
+        rounding can do; `None` where there is none.
+        """
+        rounding = self.tolerance.coarsest if rounded else 0.0
+        if rounding not in self.replay:
+            self.replay[rounding] = by_replay(self.problem, self.base, rounding)
+        return self.replay[rounding]
+
+    def replayed(self, tangent: Tangent, *, rounded: bool = False) -> Column | None:
         """Returns the estimate by an exact replay of f; `None` where there is none."""
-        if not self.replay:
-            self.replay.append(by_replay(self.problem, self.base))
-        estimator = self.replay[0]
+        estimator = self.by_replay(rounded=rounded)
         return None if estimator is None else attempt(partial(estimator.along, tangent))
 
     def comparisons(

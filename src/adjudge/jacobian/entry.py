@@ -201,7 +201,7 @@ def judge_entry(
         may_narrow=False,
     )
     for stage in STAGES:
-        if not stage.helps(trial):
+        if (trial.settled and not stage.settles_open) or not stage.helps(trial):
             continue
         if not allows(stage.cost):
             if stage.needed:
@@ -211,8 +211,6 @@ def judge_entry(
         if isinstance(after, Again):
             continue  # other terms for all of the column are no matter of one entry
         trial = after
-        if trial.settled:
-            break
     ((_, comparison, _),) = trial.compared
     decision = decide(comparison, columns.slopes(trial.column, kind))
     wrong, steps = bool(decision.fails[0]), tuple[tuple[float, float], ...]()

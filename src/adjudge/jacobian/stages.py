@@ -38,6 +38,7 @@ from adjudge.constants import (
     LOUD_UNITS,
     NARROWER_BAR,
     NARROWEST_STAIR,
+    NEAR_ROUNDING,
     NEIGHBOUR_FACTOR,
     ONSET_UNITS,
     PLAIN_TOLERANCES,
@@ -300,6 +301,8 @@ class Stage(ABC):
     """The most evaluations that it takes. Without room for them in the budget it is left out."""
     needed: bool = False
     """Whether a column that the budget has no room for cannot be judged at all."""
+    settles_open: bool = False
+    """Whether it is tried also on what another stage has settled as open."""
     by_entry: bool = False
     """Whether it is left out for a projection behind which one entry was proved wrong, since it
     was tried on that entry."""
@@ -1306,32 +1309,64 @@ class LongLadder(Stage):
 
 
 class ExactReplay(Stage):
-    """Replays f in ball arithmetic where differences leave a column open, and settles what that
-    proves to be right.
+    """Replays f in ball arithmetic where differences leave a column open, or where what fails may
+    be rounding, and settles what that proves.
 
     Without this stage right derivatives stay open in tails, beside cancellations and beside large
-    constants, where f has no digits to show them. What the enclosures contradict stays open: they
-    are those of the program as it is written, and a rule may be that of the function which it
-    approximates. It needs python-flint and an engine that tells what f did, and takes one recording
-    of f. The method is that of Johansson (IEEE Trans. Comput. 66, 2017); to ask it last is ours.
+    constants, where f has no digits to show them, and wrong ones do. What agrees with the enclosure
+    is right. What no rounding of the program, of its derivative or of x brings to the automatic
+    value is wrong: a zero for `exp(-70)` is, and one for `s (1 - s)` at 40 is rounding, and stays
+    open. It needs python-flint and an engine that tells what f did, and takes one recording of f.
+    The method is that of Johansson (IEEE Trans. Comput. 66, 2017); to ask it last is ours.
     """
 
     name = "exact replay"
     cost = 2
+    settles_open = True
 
     def helps(self, trial: Trial) -> bool:
+        columns = trial.columns
         # Where f computes in less than it seems to, what is open says so to the columns after it.
-        double = trial.columns.base.coarsest_eps <= DOUBLE
-        return bool(trial.open and double and not (trial.fails or trial.column.from_reference))
+        known = columns.base.coarsest_eps <= DOUBLE or columns.problem.widened is not None
+        if not known or trial.column.from_reference or not columns.tolerance.automatic:
+            return False
+        near = bool(trial.doubt) and all(_may_be_rounding(c) for _, c, _ in trial.compared)
+        return near if trial.fails else trial.open > 0
 
     def apply(self, trial: Trial) -> Trial:
         columns = trial.columns
         found = columns.replayed(trial.column.tangent)
         if found is None:
             return trial
-        compared = list(columns.comparisons(found, trial.block, trial.pushed, final=True))
-        after = replace(trial, column=found, compared=compared, decided_by=self.name)
-        return trial if after.left else after
+        if (
+            not columns.tolerance.double
+        ):  # what differences need in a narrow dtype would hide errors
+            columns = columns.over(columns.base, replace(columns.tolerance, exact=True))
+        right = list(columns.comparisons(found, trial.block, trial.pushed, final=True))
+        after = replace(trial, column=found, compared=right, decided_by=self.name)
+        if not after.left:
+            return after
+        rounded = columns.replayed(trial.column.tangent, rounded=True)
+        if rounded is None:
+            return trial
+        wide = columns.comparisons(rounded, trial.block, trial.pushed, final=True)
+        proved = []
+        for one, other in zip(right, wide, strict=True):
+            agrees = one.comparison.agrees & ~one.comparison.undecided
+            error = np.where(agrees, one.comparison.error, other.comparison.error)
+            proved.append(one._replace(comparison=replace(one.comparison, error=error)))
+        after = replace(after, column=rounded, compared=proved)
+        return after if after.fails or (after.open < trial.open and not trial.fails) else trial
+
+
+def _may_be_rounding(comparison: Comparison) -> bool:
+    """Returns whether all that fails is so close that rounding may have made it, as far as that can
+    be told without looking at what f is made of.
+    """
+    scales, t = comparison.scales, comparison.tolerance
+    near = NEAR_ROUNDING * t.eps * np.maximum(scales.secant, scales.block)
+    near = np.maximum(near, t.resolution * comparison.largest)
+    return bool(np.all(~comparison.fails | (comparison.difference <= near)))
 
 
 STAGES: tuple[Stage, ...] = (

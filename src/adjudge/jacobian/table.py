@@ -685,7 +685,7 @@ class Table:
         """Returns the trial at the end of all stages; `None` where the budget is spent."""
         traceable = not (self.probes.full or trial.separate)
         for stage in STAGES:
-            if not stage.helps(trial):
+            if (trial.settled and not stage.settles_open) or not stage.helps(trial):
                 continue
             shown = trial if trial.proved and stage.by_entry else trial.suspected
             if shown is not None and traceable:
@@ -706,8 +706,6 @@ class Table:
                 self.record.decided[stage.name] += not after.leaves
                 return after
             trial = after
-            if trial.settled:
-                break
         return trial
 
     def _proved(self, trial: Trial) -> bool:

@@ -1,0 +1,183 @@
+"""What an exact replay decides where differences leave a check open or fail by little, and what
+rounding may do to a derivative.
+"""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("flint")
+from torch.nn import functional as F  # noqa: E402, N812
+
+import adjudge  # noqa: E402
+from adjudge import Verdict  # noqa: E402
+from adjudge.engine import backend_named  # noqa: E402
+from adjudge.estimate.replay import Roundings, precision, replay  # noqa: E402
+
+PASS, FAIL, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
+
+
+def with_rule(f, slope):
+    """The elementwise function with a derivative by hand."""
+
+    class Rule(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return f(x)
+
+        @staticmethod
+        def backward(ctx, w):
+            (x,) = ctx.saved_tensors
+            return w * slope(x)
+
+    return Rule.apply
+
+
+def sigmoid(x):
+    return 1 / (1 + torch.exp(-x))
+
+
+def through_value(x):
+    return sigmoid(x) * (1 - sigmoid(x))
+
+
+def through_exponential(x):
+    return torch.exp(-x) / (1 + torch.exp(-x)) ** 2
+
+
+def constant(x):
+    return 1e10 + torch.sin(x)
+
+
+CASES = {
+    "sigmoid in its tail": (sigmoid, through_exponential, (40.0, 42.0), PASS),
+    "the same, by a formula that cancels": (sigmoid, through_value, (40.0, 42.0), OPEN),
+    "tanh by a formula that cancels": (torch.tanh, lambda x: 1 - x.tanh() ** 2, (25.0, 22.0), OPEN),
+    "beside a large constant": (constant, torch.cos, (1.0, 2.0), PASS),
+    "the same, off by a hundredth": (constant, lambda x: 1.01 * x.cos(), (1.0, 2.0), FAIL),
+    "the same, of the wrong sign": (constant, lambda x: -x.cos(), (1.0, 2.0), FAIL),
+    "within the rounding of f": (lambda x: (1 + x.exp()).log(), torch.sigmoid, (-50.0, -60), PASS),
+}
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize("name", CASES)
+def test_what_differences_leave_open_is_decided_as_far_as_rounding_cannot_make_it(name, mode):
+    f, slope, numbers, verdict = CASES[name]
+    for seed in range(10):
+        x = torch.tensor(numbers, dtype=torch.float64)
+        report = adjudge.examine(with_rule(f, slope), x, seed=seed, mode=mode)
+        assert report.verdict is verdict, str(report)
+        if verdict is FAIL:  # what differences show is told with all its digits, too
+            assert all(entry.enclosure for entry in report.entries)
+        else:
+            assert ("exact replay" in report.deciding) == (verdict is PASS)
+
+
+def bisected(x):
+    """The square root by sixteen steps of bisection, which moves in steps of 2^-16 alone."""
+    low, high = torch.zeros_like(x), torch.full_like(x, 4.0)
+    for _ in range(16):
+        middle = (low + high) / 2
+        below = middle * middle < x
+        low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+    return (low + high) / 2
+
+
+def test_the_derivative_of_what_a_program_follows_in_steps_does_not_fail():
+    x = torch.tensor([0.7, 2.3, 5.0], dtype=torch.float32)
+    for seed in range(10):
+        f = only_in(torch.float32, bisected)
+        report = adjudge.examine(with_rule(f, lambda x: 0.5 * x.rsqrt()), x, seed=seed, mode="full")
+        assert "exact replay" not in report.deciding, str(report)
+
+
+def only_in(dtype, f):
+    def narrow(x):
+        if x.dtype is not dtype:
+            raise TypeError(f"{x.dtype} is not {dtype}")
+        return f(x)
+
+    return narrow
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size"), [(torch.float32, 1e4), (torch.float16, 1e3)], ids=["float32", "float16"]
+)
+def test_a_narrow_function_that_does_not_run_in_double_is_decided_by_its_replay(dtype, size):
+    f = only_in(dtype, lambda x: size + torch.sin(x))
+    for seed in range(10):
+        x = torch.tensor([0.7, 2.3], dtype=dtype)
+        right = adjudge.examine(with_rule(f, torch.cos), x, seed=seed, mode="full")
+        assert right.verdict is PASS, str(right)
+        assert "exact replay" in right.deciding
+        wrong = adjudge.examine(with_rule(f, lambda x: -x.cos()), x, seed=seed, mode="full")
+        assert wrong.verdict is not PASS
+
+
+ROUNDED = {
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "gelu": F.gelu,
+    "softplus": F.softplus,
+    "logsumexp": lambda x: x.logsumexp(0),
+    "softmax": lambda x: x.softmax(0) * x,
+    "layer_norm": lambda x: F.layer_norm(x, x.shape),
+    "variance": lambda x: x.var() + x[0],
+    "products": lambda x: (torch.outer(x, x.cos()) @ x).sin(),
+    "cumulative": lambda x: x.cumsum(0).exp().log1p(),
+    "solve": lambda x: torch.linalg.solve(torch.outer(x, x) + torch.eye(len(x)).to(x), x),
+    "cholesky": lambda x: torch.linalg.cholesky(torch.outer(x, x) + torch.eye(len(x)).to(x)).sum(),
+    "eigenvalues": lambda x: torch.linalg.eigvalsh(torch.outer(x, x) + torch.diag(x.sin())),
+    "fft": lambda x: torch.fft.rfft(x).abs(),
+    "cancelling": lambda x: 1e6 + x.sin() - 1e6,
+    "norm": lambda x: x / (x.norm() + 1e-3),
+}
+
+
+def weights(y):
+    return torch.linspace(0.3, 1.7, y.numel()).reshape(y.shape).to(y)
+
+
+def compared(f, x, w, v):
+    """The derivative `<w, J v>` by reverse mode, the ball of its roundings, and what rounding of
+    the value adds to that.
+    """
+    program = backend_named("torch").program(lambda leaves: (f(leaves[0]),), (x.clone(),))
+    leaf = x.clone().requires_grad_()
+    y = f(leaf)
+    (gradient,) = torch.autograd.grad(y, leaf, w(y))
+    automatic = float((gradient.double() * torch.from_numpy(v)).sum())
+    weights = w(y).double().numpy()
+    with precision(128):
+        (jets,) = replay(program, [[v]], Roundings(torch.finfo(x.dtype).eps))
+        ball = np.sum(jets.parts[1] * weights)
+        off = [float(value.rad()) for value in jets.value.flat]
+    return automatic, ball, float(np.abs(weights).ravel() @ off) / float(x.abs().max())
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
+@pytest.mark.parametrize("name", ROUNDED)
+def test_the_roundings_of_a_program_contain_those_of_an_engine_and_no_error(name, dtype):
+    f, narrow = ROUNDED[name], 0
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        x = torch.from_numpy(rng.normal(size=6) * 10.0 ** rng.uniform(-2, 1.5)).to(dtype)
+        automatic, ball, more = compared(f, x, weights, rng.normal(size=6))
+        middle, radius = float(ball.mid()), float(ball.rad()) + more
+        off = abs(automatic - middle)
+        assert not (ball.is_finite() and off > radius), (seed, automatic, middle, radius)
+        narrow += radius < 1e-3 * abs(middle)
+        if radius < 1e-3 * abs(middle):
+            assert abs(1.01 * automatic - middle) > radius
+    assert narrow >= 3 or dtype is torch.float32  # the bound says something
+
+
+def test_what_overflows_and_what_underflows_is_no_error():
+    x = torch.tensor([-800.0, 800.0, -745.0, 30.0], dtype=torch.float64)
+    for f in (sigmoid, torch.exp, lambda x: 1 / (1 + x.exp())):
+        for unit in np.eye(4):
+            automatic, ball, more = compared(f, x, weights, unit)
+            off = abs(automatic - float(ball.mid()))
+            assert not (ball.is_finite() and off > float(ball.rad()) + more), (f, unit)
