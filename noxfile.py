@@ -146,34 +146,24 @@ def page(session: nox.Session) -> None:
     session.run("pytest", "tests/browser", *session.posargs)
 
 
-def add_engine(engine: str, environment: dict[str, str]) -> None:
-    """Adds the session of an engine that has one file of tests."""
+def add_engine(engine: str, python: str = "3.12", **environment: str) -> None:
+    """Adds the session of an engine that has one file of tests, and a wrong adapter for each
+    mistake.
+    """
 
-    @nox.session(name=engine, python="3.12", tags=["tests", engine])
+    @nox.session(name=engine, python=python, tags=["tests", engine])
     def tests(session: nox.Session) -> None:
-        """Runs the tests of the adapter of this engine, and those of its mutations."""
+        """Runs the tests of the adapter of this engine, of its mutations and of its findings."""
         install(session, engine, "test")
         session.env.update(environment)
-        paths = (f"test_{engine}.py", "test_conformance_mutations.py")
-        run_tests(session, engine, paths=tuple(f"tests/backends/{path}" for path in paths))
+        names = (engine, "conformance_mutations", "engine_findings")
+        run_tests(session, engine, paths=tuple(f"tests/backends/test_{name}.py" for name in names))
 
 
-add_engine("mlx", {})
-add_engine("tinygrad", {"DEV": "PYTHON"})  # which needs no clang
-
-
-@nox.session(python="3.12", tags=["tests", "lucid"])
-def lucid(session: nox.Session) -> None:
-    """Runs the tests of the adapter of Lucid, which needs a newer Python; references are JAX's."""
-    install(session, "lucid", "jax", "test")
-    run_tests(session, "lucid", paths=("tests/backends/test_lucid.py",))
-
-
-@nox.session(python=PYTHON, tags=["tests", "tensorflow"])
-def tensorflow(session: nox.Session) -> None:
-    """Runs the tests of the adapter of TensorFlow, which would slow the others' imports."""
-    install(session, "tensorflow", "test")
-    run_tests(session, "tensorflow", paths=("tests/backends/test_tensorflow.py",))
+add_engine("mlx")
+add_engine("tinygrad", DEV="PYTHON")  # which needs no clang
+add_engine("lucid")
+add_engine("tensorflow", PYTHON)  # beside the others it would slow their imports
 
 
 @nox.session(python=PYTHON, default=False, tags=["gpu"])

@@ -14,6 +14,12 @@ from scenarios import torch_function
 
 from adjudge.engine import registry
 
+if importlib.util.find_spec("tensorflow"):  # two devices of the CPU, so that tensors can be astray
+    config = importlib.import_module("tensorflow").config
+    config.set_logical_device_configuration(
+        config.list_physical_devices("CPU")[0], [config.LogicalDeviceConfiguration()] * 2
+    )
+
 
 @pytest.fixture(autouse=True)
 def seeds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Adapters with one thing wrong, each of which the conformance kit must catch."""
+"""Adapters, and adapters with one thing wrong, each of which the conformance kit must catch."""
 
 import contextlib
 import copy
@@ -11,23 +11,36 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from adjudge.conformance import FAULTS, FaultyBackend, checks
+from adjudge.conformance import FAULTS, FaultyBackend, assert_conforms, checks
 from adjudge.engine.contract import ArrayInfo, replaced
 from adjudge.engine.registry import backend_named
 
-STATEFUL = ("torch", "jax", "mlx")
+STATEFUL = ("torch", "jax", "mlx", "tensorflow")
 FORWARD = (*STATEFUL, "autograd")
-AUTOMATIC = (*FORWARD, "tinygrad")
+AUTOMATIC = (*FORWARD, "tinygrad", "lucid")
 COMPLEX = ("numpy", "array_api_strict", *FORWARD)
 ENGINES = ("numpy", "array_api_strict", *AUTOMATIC)
-DEVICES = ("array_api_strict", "jax")
+DEVICES = ("array_api_strict", "jax", "tensorflow")
 EXCUSED = {
     "torch": {"FF": "PyTorch's forward mode does not nest"},
     "autograd": {"vmap": "autograd has no batching", "compile": "autograd has no compiler"},
-    "mlx": {"linalg": "most of it has no derivative in MLX"},
+    "mlx": {"linalg": "inv and cholesky have no derivative in MLX, and solve none for its matrix"},
     "tinygrad": {
         "jvp": "tinygrad has reverse mode alone",
-        **dict.fromkeys(("vmap", "compile", "complex", "linalg"), "tinygrad has none"),
+        "vmap": "it has no batching",
+        "compile": "TinyJit records no gradients",
+        "complex": "it has no complex numbers",
+        "linalg": "it has no inv, solve and cholesky",
+    },
+    "tensorflow": {"promotion": "TensorFlow computes with arrays of one dtype"},
+    "lucid": {
+        "jvp": "Lucid 2 has reverse mode alone",
+        "RR": "its gradients are NumPy arrays, which nothing records",
+        "vmap": "it has no batching",
+        "compile": "gradients end at a function that lucid.compile made",
+        "complex": "it has no conj, real and imag",
+        "linalg": "its rules of inv and solve are wrong",
+        "indexing": "of an index that occurs twice one gradient is lost",
     },
 }
 
@@ -161,7 +174,7 @@ class ToHostShares(Mutation):
 class FromHostShares(Mutation):
     """from_host gives the host array's own memory."""
 
-    engines = ("numpy", "torch")
+    engines = ("numpy", "torch", "lucid")
 
     def from_host(self, host, like):
         array = original(self, "from_host")(host, like)
@@ -169,6 +182,8 @@ class FromHostShares(Mutation):
             return array
         if not host.flags.writeable:
             return array
+        if self.name == "lucid":
+            return sys.modules["lucid"].tensor(host)
         return host if self.name == "numpy" else sys.modules["torch"].from_numpy(host)
 
 
@@ -247,7 +262,7 @@ class TangentOfOtherSign(Mutation):
 class NoIsolation(Mutation):
     """isolation() does nothing."""
 
-    engines = STATEFUL
+    engines = (*STATEFUL, "lucid")
 
     def isolation(self, leaves):
         return contextlib.nullcontext()
@@ -432,7 +447,7 @@ class CompilesAnother(Mutation):
 class SecondOrderIsStill(Mutation):
     """vjp_map is not differentiable in x."""
 
-    engines = AUTOMATIC
+    engines = (*FORWARD, "tinygrad")
 
     def vjp_map(self, f, x_count):
         def still(x_and_w):
@@ -441,6 +456,56 @@ class SecondOrderIsStill(Mutation):
             return original(self, "vjp_map")(f, x_count)((*host, *x_and_w[x_count:]))
 
         return still
+
+
+class TapeIsUsedUp(Mutation):
+    """A pullback can be called once."""
+
+    engines = ("tensorflow",)
+
+    def vjp(self, f, x):
+        tape = sys.modules["tensorflow"].GradientTape()
+        with tape:
+            tape.watch(list(x))
+            y = f(x)
+        zeros = self.arrays.zeros_for_absent
+        return y, lambda w: tuple(tape.gradient(list(y), list(x), list(zeros(w, y))))
+
+
+class GatheredIsSparse(Mutation):
+    """Gradients of what was gathered are IndexedSlices, as tapes have them."""
+
+    engines = ("tensorflow",)
+
+    def vjp(self, f, x):
+        tape = sys.modules["tensorflow"].GradientTape(persistent=True)
+        with tape:
+            tape.watch(list(x))
+            y = f(x)
+        zeros = self.arrays.zeros_for_absent
+        return y, lambda w: tuple(tape.gradient(list(y), list(x), list(zeros(w, y))))
+
+
+class GradientsStay(Mutation):
+    """Gradients are those of `lucid.autograd.grad`, which keeps what inner tensors got."""
+
+    engines = ("lucid",)
+
+    def vjp(self, f, x):
+        lucid = sys.modules["lucid"]
+        leaves = tuple(lucid.tensor(a.numpy(), requires_grad=True) for a in x)
+        y = f(leaves)
+
+        def pullback(w):
+            terms = zip(y, self.arrays.zeros_for_absent(w, y), strict=True)
+            first, *others = ((a * b).sum() for a, b in terms)
+            g = lucid.autograd.grad(
+                sum(others, first), leaves, retain_graph=True, allow_unused=True
+            )
+            several = g if isinstance(g, tuple) else (g,)
+            return tuple(None if a is None else lucid.tensor(a.copy()) for a in several)
+
+        return y, pullback
 
 
 def subclasses():
@@ -456,6 +521,8 @@ SHOWN_BY = {
     "conjugate": "squared modulus",
     NoConjugation: "squared modulus",
     NoTangentIsOne: "several inputs and outputs",
+    GatheredIsSparse: "indexing with repeats",
+    GradientsStay: "several inputs and outputs",
 }
 """What the first scenario does not show."""
 
@@ -467,13 +534,14 @@ def needs_two_devices(name):
 
 def applies(name, engine):
     mutation = MUTATIONS[name]
-    if needs_two_devices(name) and engine == "jax":
-        return True  # tests/conftest.py gives it two
+    if needs_two_devices(name) and engine in ("jax", "tensorflow"):
+        return True  # tests/conftest.py and the one beside this give them two
     if isinstance(mutation, str):
         if mutation == "conjugate":
             return engine in FORWARD
-        # no array of JAX can be written into, and none of tinygrad that has a use
-        writes = mutation.startswith("writes") and engine in ("jax", "tinygrad")
+        # no array of JAX or TensorFlow can be written into, and none of tinygrad that has a use
+        fixed = ("jax", "tinygrad", "tensorflow")
+        writes = mutation.startswith("writes") and engine in fixed
         return engine in AUTOMATIC and mutation != "wrong device" and not writes
     return engine in mutation.engines
 
@@ -497,6 +565,12 @@ def disturbances(engine):
     if engine == "mlx":
         mx = importlib.import_module("mlx.core")
         return {"random numbers": (lambda: mx.random.uniform(), None)}
+    if engine == "lucid":
+        lucid = importlib.import_module("lucid")
+        return {"recording": (lambda: setattr(lucid, "_grad_enabled", False), lucid.grad_enabled)}
+    if engine == "tensorflow":
+        tf32 = importlib.import_module("adjudge_tensorflow.backend").TF32
+        return {"TF32": (lambda: tf32.write(not tf32.read()), tf32.read)}
     if engine != "torch":
         return {}
     torch = importlib.import_module("torch")
@@ -534,6 +608,8 @@ def restored():
     jax, torch = sys.modules.get("jax"), sys.modules.get("torch")
     wide = jax and jax.config.jax_enable_x64
     default, state = torch and torch.get_default_dtype(), torch and torch.get_rng_state()
+    tensorflow = sys.modules.get("adjudge_tensorflow.backend")
+    coarse = tensorflow and tensorflow.TF32.read()
     try:
         yield
     finally:
@@ -544,6 +620,10 @@ def restored():
         if torch:
             torch.set_default_dtype(default)
             torch.set_rng_state(state)
+        if tensorflow:
+            tensorflow.TF32.write(coarse)
+        if "lucid" in sys.modules:
+            sys.modules["lucid"]._grad_enabled = True
 
 
 CASES = [
@@ -552,6 +632,21 @@ CASES = [
     for name in MUTATIONS
     if applies(name, engine)
 ]
+
+
+LEAST = {"autograd": 10_000, "mlx": 10_000, "tensorflow": 10_000, "tinygrad": 5_000, "lucid": 1_000}
+"""Fewer comparisons than the kit makes on the adapters that test_conformance.py leaves out."""
+
+
+@pytest.mark.parametrize(
+    "engine", [pytest.param(name, marks=pytest.mark.backend(name)) for name in LEAST]
+)
+def test_the_adapter_conforms(engine):
+    with restored():
+        summary = assert_conforms(engine, excused=EXCUSED[engine], disturb=disturbances(engine))
+
+    assert summary.scenarios == 32
+    assert summary.comparisons > LEAST[engine]
 
 
 @pytest.mark.parametrize(("name", "engine"), CASES)

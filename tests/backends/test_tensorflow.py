@@ -1,6 +1,5 @@
-"""The adapter of TensorFlow and its door."""
+"""The adapter of TensorFlow and its door. It conforms: test_conformance_mutations."""
 
-import contextlib
 import importlib
 import importlib.util
 import inspect
@@ -10,7 +9,6 @@ import pytest
 from pages import HOW_TO, examples, printed, without_numbers
 
 import adjudge
-from adjudge.conformance import assert_conforms
 from adjudge.errors import InputError, NotSupportedError
 from adjudge.findings import Status, Verdict
 
@@ -22,12 +20,6 @@ pytestmark = [
     # the copies of NumPy's arrays that TensorFlow makes
     pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:"),
 ]
-
-if INSTALLED:  # two devices of the CPU, so that tensors can be astray
-    config = importlib.import_module("tensorflow").config
-    config.set_logical_device_configuration(
-        config.list_physical_devices("CPU")[0], [config.LogicalDeviceConfiguration()] * 2
-    )
 
 
 @pytest.fixture
@@ -60,143 +52,6 @@ def scaled(tf):
             return self.forward(x, self.w)
 
     return Scaled
-
-
-# ---------------------------------------------------------------- the adapter
-
-EXCUSED = {"promotion": "TensorFlow computes with arrays of one dtype"}
-
-
-@pytest.fixture
-def settings(module):
-    """What changes a setting, and what reads it."""
-
-    def changed():
-        module.TF32.write(not module.TF32.read())
-
-    before = module.TF32.read()
-    yield {"TF32": (changed, module.TF32.read)}
-    module.TF32.write(before)  # which a mutant may have left changed
-
-
-def test_the_adapter_conforms(module, settings):
-    summary = assert_conforms(module.TensorflowBackend(), excused=EXCUSED, disturb=settings)
-
-    assert summary.scenarios == 32
-    assert summary.comparisons > 10000
-    assert summary.excused == ("promotion",)
-
-
-def mutants(module):
-    """Adapters of TensorFlow with one thing wrong."""
-    tf, right = module.tf, module.TensorflowBackend
-
-    class Accumulates(right):
-        def vjp(self, f, x):
-            y, pullback = super().vjp(f, x)
-            first = []
-
-            def adding(w):
-                g = pullback(w)
-                first[:] = first or [0.0 if one is None else one for one in g]
-                return tuple(None if a is None else a + b for a, b in zip(g, first, strict=True))
-
-            return y, adding
-
-    class Once(right):
-        """A tape that is not persistent."""
-
-        def vjp(self, f, x):
-            with tf.GradientTape() as tape:
-                tape.watch(list(x))
-                y = f(x)
-            return y, lambda w: tuple(
-                tape.gradient(list(y), list(x), self.arrays.zeros_for_absent(w, y))
-            )
-
-    class Sparse(right):
-        """Gradients as tapes have them: IndexedSlices for what was gathered."""
-
-        def vjp(self, f, x):
-            with tf.GradientTape(persistent=True) as tape:
-                tape.watch(list(x))
-                y = f(x)
-            return y, lambda w: tuple(
-                tape.gradient(list(y), list(x), list(self.arrays.zeros_for_absent(w, y)))
-            )
-
-    class NoneIsOne(right):
-        def vjp(self, f, x):
-            y, pullback = super().vjp(f, x)
-            return y, lambda w: pullback(
-                tuple(tf.ones_like(b) if a is None else a for a, b in zip(w, y, strict=True))
-            )
-
-    class NothingRecorded(right):
-        def vjp(self, f, x):
-            return f(x), lambda w: (None,) * len(x)
-
-    class Transposed(right):
-        def vjp(self, f, x):
-            y, pullback = super().vjp(f, x)
-
-            def conjugate(arrays):
-                return tuple(None if a is None else tf.math.conj(a) for a in arrays)
-
-            return y, lambda w: conjugate(pullback(conjugate(w)))
-
-    class HalfTangents(right):
-        def jvp(self, f, x, v):
-            y, jv = super().jvp(f, x, v)
-            return y, tuple(None if t is None else t / 2 for t in jv)
-
-    class OwnsAll(right):
-        def owns(self, leaf):
-            return True
-
-    class AlwaysDetached(right):
-        def detached(self, y):
-            return True
-
-    def of_arrays(**methods):
-        kind = type("Changed", (module.TensorflowArrays,), methods)
-        arrays = property(lambda self: kind(self.name, self.xp))
-        return type("Mutant", (right,), {"arrays": arrays})
-
-    def rounded(self, array, like=None):
-        return module.TensorflowArrays.to_host(self, array).astype("float32").astype("float64")
-
-    def elsewhere(self, host, like):
-        return module._copied(host, like.dtype, "CPU:1")
-
-    def vague(self, array):
-        return module.ArrayInfo(tuple(array.shape), "float64", "CPU:0")
-
-    class Unrestored(right):
-        @property
-        def environment(self):
-            environment = super().environment
-            environment.isolation = lambda leaves: contextlib.nullcontext()
-            return environment
-
-    return [
-        Accumulates, Once, Sparse, NoneIsOne, NothingRecorded, Transposed, HalfTangents, OwnsAll,
-        AlwaysDetached, of_arrays(to_host=rounded), of_arrays(from_host=elsewhere),
-        of_arrays(eps=lambda self, array: 2.0**-52), of_arrays(info=vague), Unrestored,
-    ]  # fmt: skip
-
-
-FEW = ["elementwise", "several inputs and outputs", "indexing with repeats", "holomorphic"]
-
-
-def test_few_scenarios_pass_on_the_adapter(module, settings):
-    assert_conforms(module.TensorflowBackend(), disturb=settings, scenarios=FEW)
-
-
-@pytest.mark.parametrize("number", range(14))
-def test_and_catch_mutations_of_it(module, settings, number):
-    with pytest.raises(AssertionError, match="does not conform"):
-        assert_conforms(mutants(module)[number](), disturb=settings, scenarios=FEW)
 
 
 # ---------------------------------------------------------------- functions
