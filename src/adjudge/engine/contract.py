@@ -684,6 +684,15 @@ class OtherDerivatives(AutodiffBackend):
         return self.inner.program(f, x)  # what f does, whoever differentiates it
 
 
+def _of_inner(name: str) -> Callable[..., Any]:
+    """Returns a method that asks the engine which is wrapped."""
+
+    def asked(self: WrappedBackend, *given: Any) -> Any:
+        return getattr(self.inner, name)(*given)
+
+    return asked
+
+
 class WrappedBackend(OtherDerivatives):
     """The engine `inner`, of which a subclass changes some derivatives."""
 
@@ -692,53 +701,24 @@ class WrappedBackend(OtherDerivatives):
         super().__init__(inner)
         self.differentiates_numbers = inner.differentiates_numbers
 
-    def vjp(self, f: FlatFunction, x: Arrays) -> tuple[Arrays, Pullback]:
-        return self.inner.vjp(f, x)
-
-    def jvp(self, f: FlatFunction, x: Arrays, v: MaybeArrays) -> tuple[Arrays, MaybeArrays]:
-        return self.inner.jvp(f, x, v)
-
-    def vjp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:
-        return self.inner.vjp_map(f, x_count)
-
-    def jvp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:
-        return self.inner.jvp_map(f, x_count)
-
-    def vmap(self, function: Callable[[MaybeArrays], MaybeArrays]) -> Callable[..., MaybeArrays]:
-        return self.inner.vmap(function)
-
-    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        return self.inner.compile(function)
-
-    def compilations(self) -> int | None:
-        return self.inner.compilations()
-
-    def recording(self, f: FlatFunction, x: Arrays) -> FlatFunction | None:
-        return self.inner.recording(f, x)
-
-    def trace(self, f: FlatFunction, x: Arrays) -> Trace:
-        return self.inner.trace(f, x)
-
-    def watching(self, watcher: Watcher) -> AbstractContextManager[None]:
-        return self.inner.watching(watcher)
-
-    def functional(self, f: object) -> Functional | None:
-        return self.inner.functional(f)
-
-    def function_class(self, kind: type) -> FunctionClass | None:
-        return self.inner.function_class(kind)
-
-    def buffers(self, f: object) -> Arrays:
-        return self.inner.buffers(f)
-
-    def recording_ends(self, y: Arrays, x: Arrays) -> RecordingEnds | None:
-        return self.inner.recording_ends(y, x)
-
-    def implicit_samplers(self, y: Arrays) -> Sequence[str]:
-        return self.inner.implicit_samplers(y)
-
-    def holding(self, captured: Arrays, values: Arrays) -> AbstractContextManager[None]:
-        return self.inner.holding(captured, values)
+    vjp = _of_inner("vjp")
+    jvp = _of_inner("jvp")
+    vjp_map = _of_inner("vjp_map")
+    jvp_map = _of_inner("jvp_map")
+    vmap = _of_inner("vmap")
+    compile = _of_inner("compile")
+    compilations = _of_inner("compilations")
+    recording = _of_inner("recording")
+    trace = _of_inner("trace")
+    watching = _of_inner("watching")
+    functional = _of_inner("functional")
+    function_class = _of_inner("function_class")
+    buffers = _of_inner("buffers")
+    recording_ends = _of_inner("recording_ends")
+    implicit_samplers = _of_inner("implicit_samplers")
+    holding = _of_inner("holding")
+    detached = _of_inner("detached")
+    requires_grad = _of_inner("requires_grad")
 
     def closing_over(self, captured: Arrays, first: int) -> AutodiffBackend:
         changed = copy.copy(self)
@@ -752,12 +732,6 @@ class WrappedBackend(OtherDerivatives):
     @property
     def undefined_cotangents(self) -> bool:
         return self.inner.undefined_cotangents
-
-    def detached(self, y: Array) -> bool:
-        return self.inner.detached(y)
-
-    def requires_grad(self, leaf: Array) -> bool | None:
-        return self.inner.requires_grad(leaf)
 
 
 THIN = 16

@@ -1,6 +1,7 @@
 """The three objects of the contract, and what adapters share."""
 
 from contextlib import suppress
+from types import SimpleNamespace
 
 import array_api_compat.numpy
 import numpy as np
@@ -93,6 +94,23 @@ def test_a_wrapper_passes_every_derivative_on():
     members = {name for name in vars(AutodiffBackend) if not name.startswith("_")}
 
     assert members - given - of_the_way - derived - taken_over <= set(vars(WrappedBackend))
+
+
+HANDED_ON = [name for name, value in vars(WrappedBackend).items() if callable(value)]
+
+
+@pytest.mark.parametrize("name", [name for name in HANDED_ON if not name.startswith("_")])
+def test_a_wrapper_asks_what_it_wraps(name):
+    inner = SimpleNamespace(
+        name="inner", arrays=None, environment=None, differentiates_numbers=False,
+        **{name: lambda *given: (name, given)},
+    )  # fmt: skip
+    wrapper = WrappedBackend(inner)
+    found = getattr(wrapper, name)(1, 2)
+
+    if name == "closing_over":  # a wrapper of the engine that closes over
+        found = found.inner
+    assert found == (name, (1, 2))
 
 
 def test_a_wrapper_differentiates_the_numbers_that_its_engine_does():
