@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import adjudge
+from adjudge.engine.arrays import PlainBackend
 from adjudge.report.reproduce import reproduction
 
 RIGHT = adjudge.ByHand(np.sin, vjp=lambda x, w: w * np.cos(x))
@@ -170,10 +171,25 @@ def report(x: Any) -> Any:
     return x
 
 
-def test_an_engine_that_is_not_registered_is_made_of_its_class():
-    from adjudge.engine.arrays import PlainBackend
+class Derived(PlainBackend):
+    """An engine that nobody has registered."""
 
-    script = reproduction(RIGHT, np.array([1.0]), backend=PlainBackend(np))
+    def __init__(self) -> None:
+        super().__init__(np)
+
+
+def test_an_engine_that_is_not_registered_is_made_of_its_class():
+    script = reproduction(RIGHT, np.array([1.0]), backend=Derived())
 
     compile(script, "script", "exec")
-    assert "engine = " in script
+    assert "engine = Derived()" in script
+
+
+def test_numbers_of_an_engine_are_placed_there():
+    strict = pytest.importorskip("array_api_strict")
+    given = strict.asarray([0.1, -0.0])
+
+    made = inputs_of(reproduction(RIGHT, given))
+
+    assert type(made) is type(given)
+    assert np.asarray(made).tobytes() == np.asarray(given).tobytes()

@@ -51,6 +51,16 @@ def test_processes_judge_with_a_timeout(lines):
     assert "died            1   dies" in out
 
 
+@pytest.mark.parametrize(("given", "code"), [("auto", FAILED), ("some", 2)])
+def test_processes_are_a_number_or_all(lines, given, code):
+    if code == 2:
+        with pytest.raises(SystemExit) as ended:
+            lines("check", "-q", FILE, "-k", "wrong", "-n", given)
+        assert ended.value.code == code
+    else:
+        assert lines("check", "-q", FILE, "-k", "wrong", "-n", given)[0] == code
+
+
 def test_what_did_not_pass_is_run_again_and_all_if_nothing_failed(lines):
     lines("check", "-q", FILE)
 

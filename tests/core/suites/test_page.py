@@ -250,6 +250,40 @@ def test_modes_ways_and_points_have_their_tables():
     assert "entries" not in second
 
 
+@pytest.mark.parametrize(
+    ("verdicts", "words"),
+    [
+        ("", "No case was judged"), ("P", "The case passed"), ("PPP", "All 3 cases passed"),
+        ("PF", "1 of 2 cases did not pass"), ("F", "1 of 1 case did not pass"),
+    ],
+)  # fmt: skip
+def test_the_heading_says_how_many_did_not_pass(verdicts, words):
+    named = {"P": Verdict.PASS, "F": Verdict.FAIL}
+    results = [
+        result(f"case {k}", plain(0.0, verdict=named[v]), named[v]) for k, v in enumerate(verdicts)
+    ]
+
+    assert words in Parsed(page(RunReport(results, 1, 0.0))).texts["h1"]
+
+
+def test_of_many_inputs_a_table_has_those_that_are_wrong():
+    one = {"mode": "R", "way": "", "norm": 0.0, "errors": [], "relative": 1e-9, "compared": 2}
+    pairs = [
+        {**one, "output": f"out[{i}]", "input": f"inputs[{j}]", "verdict": "PASS"}
+        for i in range(50)
+        for j in range(30)
+    ]
+    pairs[-1]["verdict"] = "FAIL"
+    results = [result("wide", plain(1.0, pairs=pairs))]
+
+    (case,), shared = Parsed(page(RunReport(results, 1, 0.0))).data
+
+    (table,) = case["pairs"]
+    _, inputs, rows = shared[table]
+    assert inputs == ["inputs[29]"]
+    assert [output for output, _ in rows] == ["out[49]"]
+
+
 def test_what_is_wrong_at_a_point_names_the_point():
     rule = ByHand(np.sin, vjp=lambda x, w: 2 * w * np.cos(x))
     report = examine(rule, np.ones(2), points=[np.ones(2), np.zeros(2)], seed=1).to_dict()
