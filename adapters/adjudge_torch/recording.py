@@ -46,9 +46,10 @@ CONSTANT = (
 """Operations whose results depend on no value of their operands, or only by jumps where a random
 number meets one: what they return is a constant."""
 
-FAILURES = (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError)
-"""What translations and decompositions raise for arguments (layouts, say) that they do not
-take: the operation is opaque then, and the report says so."""
+REFUSALS = (RuntimeError, TypeError)
+"""What PyTorch's own decompositions raise for arguments that they do not take: the operation is
+opaque then, and the report says so. Translations and formulas of ours raise `NotImplementedError`
+for that, as PyTorch does in them; what else they raise is a defect, and comes through."""
 
 OF_BOOLEANS = ("where", "any", "all", "logical_and", "logical_or", "logical_xor", "logical_not")
 """The operations of the vocabulary that take booleans. Others take their values as constants."""
@@ -265,7 +266,7 @@ class Recorder(TorchDispatchMode):
         if name in self._translations:
             try:
                 found = self._translations[name](self, values, *args, **kwargs)
-            except FAILURES as error:
+            except NotImplementedError as error:
                 found = Untranslated(f"its translation raises {type(error).__name__}: {error}")
             if not isinstance(found, Untranslated):
                 return found if isinstance(found, list) else [found]
@@ -273,6 +274,7 @@ class Recorder(TorchDispatchMode):
         formula = self._formulas.get(name)
         if formula is None and self._depends_on_integers(args, kwargs):
             return self._of_integers(values, args, kwargs)
+        refusals = REFUSALS if formula is None else NotImplementedError
         formula = formula or decomposition_of(func)
         if formula is None:
             return left
@@ -281,7 +283,7 @@ class Recorder(TorchDispatchMode):
         self._expanding.append(func)
         try:
             return self.formula(formula, *args, **kwargs)
-        except FAILURES as error:
+        except refusals as error:
             return Untranslated(f"its decomposition raises {type(error).__name__}: {error}")
         finally:
             self._expanding.pop()

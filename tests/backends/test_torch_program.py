@@ -435,6 +435,22 @@ def test_random_numbers_are_constants_and_are_drawn_as_ever():
     assert program(lambda x: torch.normal(x, 1.0), X).opaque
 
 
+@pytest.mark.parametrize("tables", ["TRANSLATIONS", "FORMULAS"])
+@pytest.mark.parametrize("error", [TypeError, KeyError, RuntimeError, NotImplementedError])
+def test_a_defect_of_a_translation_is_no_opaque_operation(monkeypatch, tables, error):
+    def broken(*args, **kwargs):
+        raise error("planted")
+
+    name = {"TRANSLATIONS": "sin", "FORMULAS": "silu"}[tables]
+    monkeypatch.setattr(table, tables, {**getattr(table, tables), name: broken})
+    f = {"sin": torch.sin, "silu": F.silu}[name]
+    if error is NotImplementedError:
+        assert len(program(f, numbers(2)).opaque) == 1
+    else:
+        with pytest.raises(error, match="planted"):
+            program(f, numbers(2))
+
+
 def test_a_function_that_raises_leaves_nothing_behind():
     def f(x):
         x.sin()
