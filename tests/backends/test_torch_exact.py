@@ -102,6 +102,26 @@ def only_in(dtype, f):
     return narrow
 
 
+def test_one_wrong_entry_of_a_narrow_function_is_named_beside_its_replay():
+    class OneOff(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, w):
+            w = w.clone()
+            w[0] *= 2
+            return w
+
+    for seed in range(10):
+        x = torch.from_numpy(np.random.default_rng(seed).uniform(1, 2, 50)).to(torch.float32)
+        f = only_in(torch.float32, lambda x: (OneOff.apply(x) ** 2).mean())
+        report = adjudge.examine(f, x, seed=seed, mode="projected")
+        assert report.verdict is FAIL, str(report)
+        assert "inputs[0][0]" in str(report)
+
+
 @pytest.mark.parametrize(
     ("dtype", "size"), [(torch.float32, 1e4), (torch.float16, 1e3)], ids=["float32", "float16"]
 )
@@ -122,6 +142,8 @@ ROUNDED = {
     "gelu": F.gelu,
     "softplus": F.softplus,
     "logsumexp": lambda x: x.logsumexp(0),
+    "logsumexp of rows": lambda x: x.reshape(2, 3).logsumexp(1),
+    "products of rows": lambda x: x.reshape(2, 3).cos().prod(1),
     "softmax": lambda x: x.softmax(0) * x,
     "layer_norm": lambda x: F.layer_norm(x, x.shape),
     "variance": lambda x: x.var() + x[0],

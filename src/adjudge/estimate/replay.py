@@ -343,7 +343,8 @@ def _rates(operands: Sequence[Any], shape: tuple[int, ...]) -> dict[int, NDArray
         if 1 in rates and 2 in rates:
             rates[3] = rates[1] * rates[2] + rates.get(3, 0.0)
         for key, rate in rates.items():
-            fits = np.broadcast_shapes(rate.shape, shape) == shape
+            aligned = zip(reversed(rate.shape), reversed(shape), strict=False)
+            fits = rate.ndim <= len(shape) and all(n in (1, size) for n, size in aligned)
             whole = np.broadcast_to(rate if fits else np.max(rate, initial=0.0), shape)
             found[key] = np.fmax(found.get(key, 0.0), whole)
     return found

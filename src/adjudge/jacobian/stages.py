@@ -1341,7 +1341,7 @@ class ExactReplay(Stage):
         if (
             not columns.tolerance.double
         ):  # what differences need in a narrow dtype would hide errors
-            columns = columns.over(columns.base, replace(columns.tolerance, exact=True))
+            columns = replace(columns, tolerance=replace(columns.tolerance, exact=True))
         right = list(columns.comparisons(found, trial.block, trial.pushed, final=True))
         after = replace(trial, column=found, compared=right, decided_by=self.name)
         if not after.left:
