@@ -13,13 +13,17 @@ from __future__ import annotations
 import argparse
 import importlib
 import statistics
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-import blame_programs as programs
 from harness import header, table
 
 import adjudge
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+import programs
 
 
 def program_of(engine: str, program: Any, wrong: str = "", mistake: str = "") -> Any:

@@ -1,10 +1,9 @@
 """Which rule of a program is wrong, and where it stands: programs with a rule that is planted."""
 
 import importlib
-import sys
 import warnings
-from pathlib import Path
 
+import programs
 import pytest
 from scenarios import on_both
 
@@ -12,9 +11,6 @@ import adjudge
 from adjudge import Verdict
 from adjudge.engine import AutodiffBackend, WrappedBackend, backend_named
 from adjudge.limits import limited
-
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
-import blame_programs as programs
 
 THIS = __file__
 

@@ -1,19 +1,15 @@
 """What a check that fails says of the rule at fault."""
 
 import importlib
-import sys
-from pathlib import Path
 
 import numpy as np
+import programs
 import pytest
 from scenarios import on_both, torch_function
 
 import adjudge
 from adjudge import ByHand, GradcheckError, Status, Verdict
 from adjudge.engine import AutodiffBackend, WrappedBackend, backend_named
-
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
-import blame_programs as programs
 
 
 def work_of(report):
@@ -50,7 +46,7 @@ def test_the_error_names_the_rule_at_fault_before_the_finding(adjudge_backend, x
     _, defined, said, *_ = str(raised.value).splitlines()
     assert defined.startswith("  defined at ")
     assert said.startswith(f"  the rule at fault: {fault.rule} (")
-    assert said.endswith(f"blame_programs.py:{line}), called once")
+    assert said.endswith(f"programs.py:{line}), called once")
     assert raised.value.report.to_dict()["faults"][0]["line"] == line
 
 

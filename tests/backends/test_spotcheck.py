@@ -1,17 +1,13 @@
 """Training loops that are watched: what is found in them, and that nothing of them changes."""
 
 import importlib
-import sys
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import adjudge
 from adjudge import Verdict
-
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
 
 class Clock:

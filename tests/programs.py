@@ -1,4 +1,5 @@
-"""Programs with custom rules, of which one may be planted wrong: for `blame.py` and its tests.
+"""Programs with custom rules, of which one may be planted wrong: for the tests of blame
+and of spot checks, and for `benchmarks/blame.py`.
 
 Each program is written once, for the namespaces of PyTorch and JAX.
 """
