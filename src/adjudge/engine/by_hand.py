@@ -16,6 +16,8 @@ from adjudge.engine.contract import (
     Pullback,
 )
 from adjudge.engine.jacobians import FORMS, Hessian, Jacobian, called, described
+from adjudge.engine.program import Program
+from adjudge.engine.recording import recorded
 from adjudge.engine.trace import INPUT, UNKNOWN, Evaluation, Place, Ref, Step, Trace
 from adjudge.errors import InputError, Source, did_you_mean, running
 
@@ -328,6 +330,7 @@ class HandBackend(OtherDerivatives):
     """The engine of `ByHand` functions, with the arrays of another engine."""
 
     way = "by hand"
+    recorded_unasked = False  # f would see arrays of another class
 
     def __init__(self, inner: AutodiffBackend, rule: ByHand) -> None:
         """`inner` has the arrays, and `rule` the derivatives."""
@@ -377,6 +380,11 @@ class HandBackend(OtherDerivatives):
         recorded = Evaluation(x, [step])
         recorded.add(0, results)
         return Trace([step], recorded, tuple([Ref(0, k) for k in range(len(results))]))
+
+    def program(self, f: FlatFunction, x: Arrays) -> Program:
+        if self.name != "numpy" or type(f) is not FlatByHand:
+            return super().program(f, x)
+        return recorded(lambda function: f.calls.evaluate(function, x), f.rule, x, self.arrays)
 
     def vjp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:
         assert isinstance(f, FlatByHand)

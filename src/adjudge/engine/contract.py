@@ -402,6 +402,9 @@ class AutodiffBackend(ABC):
     differentiates_numbers: bool = False
     """Whether the engine takes derivatives with respect to floating numbers of Python. They are
     constants in a check, and a report names them."""
+    recorded_unasked: bool = True
+    """Whether `program` may run a function where nobody asked for it: the function sees the arrays
+    that it always sees."""
     refusals: Refusals = Refusals((), ())
     """The engine's own refusals, which `refusing` turns into `NotSupportedError`."""
 
@@ -700,6 +703,7 @@ class WrappedBackend(OtherDerivatives):
         """The derivatives are those of `inner`, also of numbers."""
         super().__init__(inner)
         self.differentiates_numbers = inner.differentiates_numbers
+        self.recorded_unasked = inner.recorded_unasked
 
     vjp = _of_inner("vjp")
     jvp = _of_inner("jvp")

@@ -237,7 +237,14 @@ def by_replay(problem: Problem, base: Base, rounding: float = 0.0) -> ByReferenc
     """
     # A recording holds every value of the program, and one of large arrays would be dropped anyway.
     large = problem.X.size + base.Y.size > UNASKED_EXACT_WORK // 10
-    if large or problem.constraints or base.chosen is not None or not flint_is_installed():
+    unseen = not problem.backend.recorded_unasked
+    if (
+        large
+        or unseen
+        or problem.constraints
+        or base.chosen is not None
+        or not flint_is_installed()
+    ):
         return None
     exact = Exact(UNASKED_EXACT_WORK, rounding)
     return attempt(lambda: by_reference(problem, base, exact), NotSupportedError)
