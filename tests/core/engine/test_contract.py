@@ -103,7 +103,8 @@ HANDED_ON = [name for name, value in vars(WrappedBackend).items() if callable(va
 @pytest.mark.parametrize("name", [name for name in HANDED_ON if not name.startswith("_")])
 def test_a_wrapper_asks_what_it_wraps(name):
     inner = SimpleNamespace(
-        name="inner", arrays=None, environment=None, differentiates_numbers=False,
+        name="inner", arrays=None, environment=None,
+        differentiates_numbers=False, recorded_unasked=True,
         **{name: lambda *given: (name, given)},
     )  # fmt: skip
     wrapper = WrappedBackend(inner)
@@ -121,6 +122,9 @@ def test_a_wrapper_differentiates_the_numbers_that_its_engine_does():
     backend.differentiates_numbers = True
 
     assert WrappedBackend(backend).differentiates_numbers
+    assert WrappedBackend(backend).recorded_unasked
+    backend.recorded_unasked = False
+    assert not WrappedBackend(backend).recorded_unasked
 
 
 @pytest.mark.parametrize(
