@@ -30,20 +30,6 @@ def test_a_scalar_input_is_checked_and_its_wrong_gradient_found(gradcheck, scale
         gradcheck(scaled_sin(-1.0), (x,))
 
 
-def test_an_empty_input_alone_passes_and_is_named():
-    x = torch.zeros(0, dtype=torch.float64, requires_grad=True)
-
-    report = adjudge.gradcheck(torch.sin, (x,))
-
-    assert "nothing was compared: no entries in inputs[0] (0,)" in str(report)
-
-
-def test_an_empty_output_alone_passes_and_is_named(x):
-    report = adjudge.gradcheck(lambda x: x[:0], (x,))
-
-    assert "nothing was compared: no entries in out (0,)" in str(report)
-
-
 def test_the_door_accepts_what_is_empty_as_torch_does(x):
     import adjudge_torch
 
@@ -194,27 +180,6 @@ def test_a_constant_output_before_another_is_right_in_all_modes(gradcheck, x, op
 def test_a_wrong_output_after_a_constant_one_is_named(gradcheck, scaled_sin, x):
     with pytest.raises(adjudge.GradcheckError, match=r"d out\[1\]\[\d\] / d inputs\[0\]"):
         gradcheck(lambda x: (torch.zeros_like(x), scaled_sin(-1.0)(x)), (x,))
-
-
-@pytest.mark.parametrize("fast", [False, True])
-def test_a_backward_that_writes_into_its_cotangent_is_found(gradcheck, rule, x, fast):
-    f = rule(lambda x: 2 * x, lambda x, w: w.mul_(2))
-
-    with pytest.raises(adjudge.GradcheckError, match=r"MUTATES_INPUT: the vjp \(backward pass\)"):
-        gradcheck(f, (x,), fast_mode=fast)
-
-
-def test_a_function_that_writes_into_its_input_is_found(gradcheck, x):
-    def f(x):
-        y = x.sin()
-        x.data.mul_(2)
-        return y
-
-    before = x.detach().clone()
-
-    with pytest.raises(adjudge.GradcheckError, match="MUTATES_INPUT: the function writes"):
-        gradcheck(f, (x,))
-    assert torch.equal(before, x.detach())
 
 
 @pytest.mark.parametrize("change", ["shape", "dtype"])
