@@ -117,7 +117,7 @@ def directions(
     pulled = [reverse.pull(reverse.cotangent(base, w))[0] for _, w in pairs]
     del reverse  # what the engine saved for it is as large as all values together
     return [
-        _along(problem, base, trace, v, w, of_w, before_each)
+        _along(base, trace, v, w, of_w, before_each)
         for (v, w), of_w in zip(pairs, pulled, strict=True)
     ]
 
@@ -130,7 +130,6 @@ def _drawn(problem: Problem, base: Base, random: np.random.Generator) -> tuple[V
 
 
 def _along(
-    problem: Problem,
     base: Base,
     trace: Trace,
     v: Vector,
@@ -138,7 +137,8 @@ def _along(
     pulled: Vector,
     before_each: Callable[[], None],
 ) -> Direction:
-    backend, arrays = problem.backend, problem.backend.arrays
+    problem, backend = base.problem, base.problem.backend
+    arrays = backend.arrays
     longest = min(_step(base), problem.longest_step(v))
     of_f, of_program, pairs = [], [], []
     for h in (longest, longest / 2):

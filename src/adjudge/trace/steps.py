@@ -243,7 +243,7 @@ class _Judge:
         self.wrt: dict[int, list[int]] = {}
         """The operands by which a step is judged; none where no result has a derivative."""
         self._sizes: list[int] = []
-        """How many numbers each step reads and writes."""
+        """Each step reads and writes this many numbers."""
         arrays, recorded = self.backend.arrays, self.trace.recorded
         for k, step in enumerate(self.trace.steps):
             operands, results = recorded.operands(k), recorded.results(k)
