@@ -182,6 +182,14 @@ def test_a_wrong_output_after_a_constant_one_is_named(gradcheck, scaled_sin, x):
         gradcheck(lambda x: (torch.zeros_like(x), scaled_sin(-1.0)(x)), (x,))
 
 
+@pytest.mark.parametrize("fast", [False, True])
+def test_a_backward_that_writes_into_its_cotangent_is_found(gradcheck, rule, x, fast):
+    f = rule(lambda x: 2 * x, lambda x, w: w.mul_(2))
+
+    with pytest.raises(adjudge.GradcheckError, match=r"MUTATES_INPUT: the vjp \(backward pass\)"):
+        gradcheck(f, (x,), fast_mode=fast)
+
+
 @pytest.mark.parametrize("change", ["shape", "dtype"])
 def test_outputs_that_change_between_evaluations_are_refused(gradcheck, x, change):
     calls = iter(range(1000))
