@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import optree
-from harness import RIGHT, Case, Family, compare
+from harness import RIGHT, Case, Family, compare, scaled_gradient
 
 Table = dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]
 
@@ -281,13 +281,12 @@ def cast(tree: Any, dtype: str) -> Any:
 def scaled(f: Callable[..., Any], element: int, delta: float) -> Callable[..., Any]:
     """`f` whose gradient is off in one element where it gets tensors of PyTorch."""
     import torch
-    from torch_operators import ScaledGradient
 
     def planted(xp: Any, *arrays: Any) -> Any:
         leaves, structure = optree.tree_flatten(arrays)
         if isinstance(leaves[0], torch.Tensor):
             place = element % leaves[0].numel()
-            leaves[0] = ScaledGradient.apply(leaves[0], place, 1 + delta)
+            leaves[0] = scaled_gradient(place, 1 + delta)(leaves[0])
         return f(xp, *optree.tree_unflatten(structure, leaves))
 
     return planted

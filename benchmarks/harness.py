@@ -81,7 +81,8 @@ def check_of(case: Case) -> Callable[[], Any]:
 
 def identity(pullback: Callable[..., Sequence[Any]], engine: str) -> Callable[..., Any]:
     """The identity of several arrays of PyTorch or JAX, with any gradients: put in front of a
-    function it plants an error. `pullback` takes and gives the cotangents of all arrays.
+    function it plants an error. `pullback` takes and gives the cotangents of all arrays. PyTorch's
+    forward mode stays right.
     """
     if engine == "jax":
         import jax
@@ -92,6 +93,8 @@ def identity(pullback: Callable[..., Sequence[Any]], engine: str) -> Callable[..
     import torch
 
     class Identity(torch.autograd.Function):
+        generate_vmap_rule = True
+
         @staticmethod
         def forward(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
             return tuple(tensor.clone() for tensor in tensors)
@@ -104,7 +107,23 @@ def identity(pullback: Callable[..., Sequence[Any]], engine: str) -> Callable[..
         def backward(ctx: Any, *w: torch.Tensor) -> tuple[Any, ...]:
             return tuple(pullback(*w))
 
+        @staticmethod
+        def jvp(ctx: Any, *tangents: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+            return tuple(None if v is None else v.clone() for v in tangents)
+
     return Identity.apply
+
+
+def scaled_gradient(element: int, factor: float) -> Callable[[Any], Any]:
+    """The identity of one tensor, whose gradient is multiplied by `factor` in one element."""
+
+    def pullback(w: Any) -> tuple[Any]:
+        scale = w.real.new_ones(w.shape)
+        scale.view(-1)[element] = factor
+        return (w * scale,)
+
+    scaled = identity(pullback, "torch")
+    return lambda x: scaled(x)[0]
 
 
 @dataclass(frozen=True)

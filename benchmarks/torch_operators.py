@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from harness import ORDINARY, Case, Family, SkippedError, compare
+from harness import ORDINARY, Case, Family, SkippedError, compare, scaled_gradient
 from torch.testing._internal.common_utils import is_iterable_of_tensors, set_rng_seed
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
@@ -129,44 +129,14 @@ def differentiable(output: Any) -> list[torch.Tensor]:
 # ---------------------------------------------------------------- planted errors
 
 
-class ScaledGradient(torch.autograd.Function):
-    """The identity, whose reverse mode scales one element; forward mode is right."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(x: torch.Tensor, element: int, factor: float) -> torch.Tensor:
-        """`x`, copied, so that an operator may work in place on it."""
-        return x.clone()
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
-        """Keep what the derivatives need."""
-        _, ctx.element, ctx.factor = inputs
-        ctx.set_materialize_grads(False)
-
-    @staticmethod
-    def backward(ctx: Any, cotangent: torch.Tensor | None) -> tuple[Any, None, None]:
-        """The cotangent with one element scaled."""
-        if cotangent is None:
-            return None, None, None
-        scale = torch.ones(cotangent.shape, dtype=cotangent.real.dtype, device=cotangent.device)
-        scale.view(-1)[ctx.element] = ctx.factor
-        return cotangent * scale, None, None
-
-    @staticmethod
-    def jvp(ctx: Any, tangent: torch.Tensor | None, *constants: None) -> torch.Tensor | None:
-        """The tangent itself."""
-        return None if tangent is None else tangent.clone()
-
-
 def scaled(function: Function, spot: tuple[int, int], delta: float) -> Function:
     """The function with the gradient of one element of one input multiplied by `1 + delta`."""
     index, element = spot
+    planted = scaled_gradient(element, 1 + delta)
 
     def call(*values: torch.Tensor) -> Any:
         changed = list(values)
-        changed[index] = ScaledGradient.apply(values[index], element, 1 + delta)
+        changed[index] = planted(values[index])
         return function.call(*changed)
 
     call.__qualname__ = function.call.__qualname__
