@@ -35,7 +35,7 @@ from adjudge.engine import (
     restored,
 )
 from adjudge_jax.recording import compilations, equations_of, recording
-from adjudge_jax.tracing import trace
+from adjudge_jax.tracing import moved_by_rounding, trace
 from adjudge_jax.translation import program
 from adjudge_jax.watching import watching
 
@@ -265,6 +265,11 @@ class JaxEnvironment(Environment):
         except jax.errors.JAXTypeError:  # the function needs numbers: what it does is not known
             return 0.0
         return max((float(jnp.finfo(dtype).eps) for dtype in _dtypes(traced.jaxpr)), default=0.0)
+
+    def moved_by_rounding(
+        self, f: FlatFunction, draw: int, *, wide: bool = False
+    ) -> FlatFunction | None:
+        return partial(moved_by_rounding, f, draw, wide)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ import jax.extend.core as jex
 import jax.numpy as jnp
 
 from adjudge.engine import (
+    EPS,
     INPUT,
     UNKNOWN,
     Arrays,
@@ -30,7 +31,8 @@ from adjudge.engine import (
     Trace,
     place_of,
 )
-from adjudge_jax.recording import as_array, content_of, part_of
+from adjudge.errors import NotSupportedError
+from adjudge_jax.recording import CONTROL_FLOW, as_array, content_of, part_of
 
 ENGINE = str(Path(jax.__file__).parent)
 
@@ -47,11 +49,14 @@ iterations would fill the memory with its values. The value is ours."""
 
 def trace(f: FlatFunction, x: Arrays) -> Trace:
     """Contract: see `AutodiffBackend.trace`."""
-    closed = jax.make_jaxpr(lambda *leaves: f(leaves))(*x)
     walk = Walk(x)
-    inputs = [Known(Ref(INPUT, k), leaf) for k, leaf in enumerate(x)]
-    outputs = walk.through(closed, inputs, UNKNOWN, "")
+    outputs = walk.run(f, x)
     return Trace(walk.steps, walk.recorded, tuple([one.operand for one in outputs]))
+
+
+def moved_by_rounding(f: FlatFunction, draw: int, wide: bool, x: Arrays) -> Arrays:
+    """Contract: see `Environment.moved_by_rounding`."""
+    return tuple([one.value for one in _Moving(x, draw, wide).run(f, x)])
 
 
 class Known(NamedTuple):
@@ -77,6 +82,12 @@ class Walk:
         self.recorded = Evaluation(x, self.steps)
         self._runs: dict[int, tuple[Any, FlatFunction]] = {}
         """The function of each equation by its `id`, with the equation, so that it stays alive."""
+
+    def run(self, f: FlatFunction, x: Arrays) -> list[Known]:
+        """Runs `f` at `x`, and returns its outputs."""
+        closed = jax.make_jaxpr(lambda *leaves: f(leaves))(*x)
+        inputs = [Known(Ref(INPUT, k), leaf) for k, leaf in enumerate(x)]
+        return self.through(closed, inputs, UNKNOWN, "")
 
     def through(self, closed: Any, inputs: Atoms, outer: Place, scope: str) -> list[Known]:
         """Runs a trace on `inputs`, and returns its outputs.
@@ -238,6 +249,52 @@ class Walk:
         self.steps.append(Step(run=run, operands=handed, results=len(results), **about))
         self.recorded.add(here, results)
         return [Known(Ref(here, k), result) for k, result in enumerate(results)]
+
+
+class _Moving(Walk):
+    """Moves what is read and each result by one spacing. Custom rules are walked into."""
+
+    def __init__(self, x: Arrays, draw: int, wide: bool) -> None:
+        """`draw` chooses what is moved up; doubles are moved where `wide`."""
+        super().__init__(x)
+        self.wide, self.moves, self.sign = wide, 7 * (draw // 2), 1 - 2 * (draw % 2)
+
+    def through(self, closed: Any, inputs: Atoms, outer: Place, scope: str) -> list[Known]:
+        constants = [self._moved(value) for value in closed.consts]
+        return super().through(jex.ClosedJaxpr(closed.jaxpr, constants), inputs, outer, scope)
+
+    def _walked_into(
+        self, equation: Any, operands: Atoms, place: Place, scope: str
+    ) -> list[Known] | None:
+        name, params = equation.primitive.name, equation.params
+        if name in CUSTOM:
+            called = params.get("call_jaxpr", params.get("fun_jaxpr"))
+            return self.through(called, operands, place, scope)
+        results = super()._walked_into(equation, operands, place, scope)
+        if results is None and name in CONTROL_FLOW:
+            raise NotSupportedError(f"{name} of more than {MOST_STEPS} steps", "")
+        return results
+
+    def _add(self, *, run: FlatFunction, operands: Atoms, **about: Any) -> list[Known]:
+        results = run(tuple([one.value for one in operands]))
+        return [Known(value, value) for value in map(self._moved, results)]
+
+    @property
+    def _taken(self) -> int:
+        return self.moves
+
+    def _moved(self, value: Any) -> Any:
+        dtype = jnp.result_type(value)
+        if not jnp.issubdtype(dtype, jnp.inexact):
+            return value
+        eps = jnp.finfo(dtype).eps
+        if eps <= EPS["float64"] and not self.wide:
+            return value
+        # Multiples of irrational numbers are signs that follow no pattern of a function.
+        self.moves += 1
+        turns = 0.6180339887 * jnp.arange(jnp.size(value)) + 0.4142135624 * self.moves**2
+        signs = jnp.where(turns % 1 < 0.5, 1, -1).reshape(jnp.shape(value))
+        return value + value * (self.sign * signs * eps).astype(dtype)
 
 
 def _about(equation: Any) -> dict[str, Any]:

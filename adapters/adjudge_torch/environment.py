@@ -160,6 +160,11 @@ class TorchEnvironment(Environment):
     def narrowest_eps(self, f: FlatFunction, x: Arrays) -> float:
         return precision.narrowest(lambda: f(x))
 
+    def moved_by_rounding(
+        self, f: FlatFunction, draw: int, *, wide: bool = False
+    ) -> FlatFunction | None:
+        return precision.moved_by_rounding(f, draw, wide=wide)
+
 
 @contextmanager
 def _carried(widening: bool, autocast: bool, dtype: torch.dtype) -> Iterator[None]:

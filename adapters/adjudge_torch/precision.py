@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from adjudge.engine import Arrays, FlatFunction
+
 DOUBLE = (torch.float64, torch.complex128)
 
 
@@ -30,8 +32,9 @@ class Widening(TorchFunctionMode):
             kinds.update(leaf.dtype for leaf in _tensors(kwargs))
         if len(kinds) > 1 and not kinds.isdisjoint(DOUBLE):
             kept = 1 if _in_place(getattr(func, "__name__", "")) else 0
-            args = (*args[:kept], *_mapped(tuple(args[kept:])))
-            kwargs = {k: v if k == "out" else _mapped(v) for k, v in (kwargs or {}).items()}
+            args = (*args[:kept], *_mapped(tuple(args[kept:]), _widened))
+            given = (kwargs or {}).items()
+            kwargs = {k: v if k == "out" else _mapped(v, _widened) for k, v in given}
         return func(*args, **(kwargs or {}))
 
 
@@ -52,6 +55,105 @@ class _Watching(TorchFunctionMode):
             if leaf.dtype.is_floating_point or leaf.dtype.is_complex:
                 self.eps = max(self.eps, float(torch.finfo(leaf.dtype).eps))
         return result
+
+
+class _Moving(TorchFunctionMode):
+    """A mode that moves what operators read for the first time, and what they return, by a spacing.
+
+    Results are moved in place, since autograd may have kept them; what shares memory with an
+    operand is moved already.
+    """
+
+    def __init__(self, draw: int, *, wide: bool) -> None:
+        """`draw` chooses what is moved up; doubles are moved where `wide`."""
+        super().__init__()
+        self.wide, self.moves, self.sign = wide, 7 * (draw // 2), 1 - 2 * (draw % 2)
+        self.read: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        """What was read for the first time, and as what, by `id`."""
+        self.made: dict[int, torch.Tensor] = {}
+        """What was made or read so far, by the address of its memory, which it keeps."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        name = getattr(func, "__name__", "")
+        if name == "__get__":  # an attribute, which may be a tensor of the user (`grad`)
+            return func(*args, **(kwargs or {}))
+        kept = 1 if _in_place(name) else 0
+        args = (*args[:kept], *_mapped(tuple(args[kept:]), self._as_read))
+        kwargs = {
+            k: v if k == "out" else _mapped(v, self._as_read) for k, v in (kwargs or {}).items()
+        }
+        result = func(*args, **kwargs)
+        operands = [*_tensors(args), *_tensors(kwargs)]
+        if not operands:  # it may share memory with an array of the user
+            return _mapped(result, self._as_read)
+        known = {_address(leaf) for leaf in operands}
+        for leaf in _tensors(result):
+            if self._moves(leaf) and _address(leaf) not in known:
+                with torch.no_grad():
+                    leaf.data.mul_(1 + self._signs(leaf) * ~_copied(leaf, operands))
+            self.made[_address(leaf)] = leaf
+        return result
+
+    def _moves(self, tensor: torch.Tensor) -> bool:
+        floating = tensor.dtype.is_floating_point or tensor.dtype.is_complex
+        dense = tensor.layout is torch.strided and 0 not in tensor.stride()
+        return floating and dense and (self.wide or tensor.dtype not in DOUBLE)
+
+    def _as_read(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Returns an operand, moved where nothing here has made it."""
+        if id(tensor) in self.read:
+            return self.read[id(tensor)][1]
+        if not self._moves(tensor) or _address(tensor) in self.made:
+            return tensor
+        moved = tensor + tensor * self._signs(tensor)
+        self.read[id(tensor)], self.made[_address(moved)] = (tensor, moved), moved
+        return moved
+
+    def _signs(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Returns a spacing at 1, up or down for each number."""
+        self.moves += 1
+        order = torch.arange(tensor.numel(), device=tensor.device, dtype=torch.float64)
+        # Multiples of irrational numbers follow no pattern of a function.
+        turns = 0.6180339887 * order + 0.4142135624 * self.moves**2
+        eps = self.sign * torch.finfo(tensor.dtype).eps
+        signs = torch.where(turns % 1 < 0.5, eps, -eps).reshape(tensor.shape)
+        return signs.to(tensor.real.dtype if tensor.dtype.is_complex else tensor.dtype)
+
+
+def _copied(result: torch.Tensor, operands: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Marks the numbers of a result that are those of an operand. They were not rounded, and the
+    derivative of a minimum looks for its number among them.
+    """
+    found = torch.zeros(result.shape, dtype=torch.bool, device=result.device)
+    for leaf in operands:
+        if (
+            leaf.dtype is result.dtype
+            and not leaf.dtype.is_complex
+            and leaf.layout is result.layout
+        ):
+            found |= torch.isin(result.detach(), leaf.detach())
+    return found
+
+
+def _address(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided else id(tensor)
+
+
+def moved_by_rounding(f: FlatFunction, draw: int, *, wide: bool) -> FlatFunction:
+    """Contract: see `Environment.moved_by_rounding`."""
+
+    def moved(x: Arrays) -> Arrays:
+        """Returns the outputs of `f` at `x`, moved by rounding."""
+        with _Moving(draw, wide=wide):
+            return f(x)
+
+    return moved
 
 
 def narrowest(run: Callable[[], Any]) -> float:
@@ -89,14 +191,19 @@ def _tensors(node: Any) -> list[torch.Tensor]:
     return found
 
 
-def _mapped(node: Any) -> Any:
-    """Returns `node` with all floating tensors in it double."""
+def _widened(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns a floating tensor in double precision, and any other one as it is."""
+    if tensor.dtype.is_complex:
+        return tensor.to(torch.complex128)
+    return tensor.to(torch.float64) if tensor.dtype.is_floating_point else tensor
+
+
+def _mapped(node: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """Returns `node` with what `change` makes of each tensor in it."""
     if isinstance(node, torch.Tensor):
-        if node.dtype.is_complex:
-            return node.to(torch.complex128)
-        return node.to(torch.float64) if node.dtype.is_floating_point else node
+        return change(node)
     if isinstance(node, dict):
-        return {key: _mapped(child) for key, child in node.items()}
+        return {key: _mapped(child, change) for key, child in node.items()}
     if type(node) in (tuple, list):
-        return type(node)(_mapped(child) for child in node)
+        return type(node)(_mapped(child, change) for child in node)
     return node

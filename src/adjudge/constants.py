@@ -675,14 +675,27 @@ would be called wrong. The narrower dtypes are those with a spacing at 1 above t
 FEWEST_BITS = 7
 """Small integers are no rounding: values that need fewer bits than bfloat16 has, less one, say
 nothing of a dtype. The value follows from that."""
-OTHER_MAGNITUDES = (2.0**24, 2.0**-14, 2.0**-22)
-"""Stairs of height 1 at 1000 look like rounding to ten bits. At the first multiple of x they need
-as many bits more as float32 has, and rounded values as few as before. At the others, a rounded
-input moves f as much as before. Stairs jump at the second by chance, and a right derivative of
-prices in cents failed; those over which a ladder has steps have no jump at the third. The values
-are ours."""
+LARGER_MAGNITUDES = (2.0**24, 2.0**12, 2.0**6, 2.0**4)
+"""Stairs of height 1 at 1000 look like rounding to ten bits. At the first of these multiples of x
+where f is defined they need more bits, and rounded values as few as before. The values are ours."""
+OTHER_MAGNITUDES = (2.0**-14, 2.0**-22)
+"""At these multiples of x a rounded input moves f as much as before. Stairs jump at the first by
+chance, and a right derivative of prices in cents failed; those over which a ladder has steps have
+no jump at the second. The values are ours."""
+DRAWS_OF_ROUNDING = 4
+"""Where all numbers inside of f move by one spacing, up or down, their moves may cancel. Signs are
+drawn twice, and each draw is also taken with all of them turned. The value is ours."""
+INSIDE_FACTOR = 8
+"""A derivative in a narrow dtype may be off by this many times what it moves by where all numbers
+inside of f move by one spacing, which each of them may be off by. As much is allowed of its
+conditioning by x. The value is ours."""
+ROUNDED_JUMP = 64
+"""Stairs beside a number of float16, of which little or nothing gets into the outputs, passed for
+the rounding of that number. A jump that is rounding is about what the outputs move by where all
+such numbers move by their spacing, unless those moves cancel by chance. The value is ours and has
+no derivation."""
 LEAST_MAGNITUDE = 2.0**-22
-"""Where x is small, the third of `OTHER_MAGNITUDES` times x lies below the smallest numbers of
+"""Where x is small, the second of `OTHER_MAGNITUDES` times x lies below the smallest numbers of
 float16, over which nothing moves. The multiple is not taken below this, which leaves two of its
 bits. The value follows from that."""
 ENOUGH_VALUES = 6

@@ -790,7 +790,7 @@ class Unmarked(Detail):
 
 class Constants(Detail):
     """Inputs are not checked, since they are numbers and no arrays, though the engine could
-    differentiate with respect to them.
+    differentiate with respect to them; or integers, though a rule by hand has a gradient of them.
     """
 
     names: tuple[str, ...]

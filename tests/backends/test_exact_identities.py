@@ -274,7 +274,7 @@ def of_torch():
         "slogdet": lambda a: torch.linalg.slogdet(a)[1],
         "solve": torch.linalg.solve,
         "solve, captured": lambda b: torch.linalg.solve(hilbert.to(b.dtype), b),
-        "pinv, captured": lambda b: torch.linalg.pinv(hilbert[:, :2].to(b.dtype)) @ b,
+        "pinv, captured": lambda b: torch.linalg.pinv(hilbert[:, :3].to(b.dtype)) @ b,
         "fft": torch.fft.fft,
         "rfft": torch.fft.rfft,
         "irfft": torch.fft.irfft,

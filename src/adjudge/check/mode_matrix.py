@@ -4,7 +4,7 @@ each of them once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
@@ -27,7 +27,7 @@ from adjudge.check.one_problem import (
     unsupported,
 )
 from adjudge.check.options import Settings
-from adjudge.constants import WIDER_PROBES
+from adjudge.constants import COARSE_EPS, NATIVE_PROBES, WIDER_PROBES
 from adjudge.engine import AutodiffBackend
 from adjudge.errors import Catching, InputError, NotSupportedError
 from adjudge.estimate import Exact
@@ -200,6 +200,33 @@ class Matrix:
                 self._judge_beside(ways[k // len(compositions) - 1], taken, settings)
         self._pass_over(ways)
 
+    def with_each_precision(self, alone: Callable[[Sequence[str]], Matrix]) -> Matrix:
+        """Returns the judgements with those of outputs that are known to more digits than others,
+        each precision by itself, as `alone` makes them of outputs by name.
+
+        Together they are judged by the coarsest. A float64 output beside a mask of float16 passed
+        with an error of 5 %, or stayed open. What is open is judged by these alone.
+        """
+        known, names = next(iter(self._known.values()), None), self.problem.output_names()
+        if known is None or known.outcome.verdict is Verdict.FAIL:
+            return self
+        leaves = known.base.whole.leaves[-len(names) :]
+        least = max((leaf.eps for leaf in self.problem.X.leaves), default=0.0)
+        by_eps: dict[float, list[str]] = {}
+        for leaf in leaves:
+            by_eps.setdefault(max(leaf.eps, least), []).append(leaf.name)
+        if len(by_eps) == 1:
+            return self
+        outputs = [by_eps[eps] for eps in sorted(by_eps)]
+        passes = all(outcome.verdict is Verdict.PASS for outcome in self.outcomes)
+        matrices = [self] if passes else []
+        matrices += map(alone, outputs[:-1] if passes else outputs)
+        for other in matrices[1:]:
+            matrices[0].outcomes += other.outcomes
+            for way, row in other.rows.items():
+                matrices[0]._add_row(way, row)
+        return matrices[0]
+
     # ---- The usual way
 
     def _judge_as_usual(self, taken: str, settings: Settings) -> None:
@@ -272,8 +299,11 @@ class Matrix:
 
     def _add(self, way: str, outcome: Judgement) -> None:
         self.outcomes.append(outcome)
+        self._add_row(way, rows_of([outcome]))
+
+    def _add_row(self, way: str, more: Mapping[str, Outcome]) -> None:
         row = self.rows.setdefault(way, {})
-        for mode, found in rows_of([outcome]).items():
+        for mode, found in more.items():
             row[mode] = combined([found, row[mode]]) if mode in row else found
 
     def _pass_over(self, ways: Sequence[Way]) -> None:
@@ -413,8 +443,10 @@ def judged(composition: Composition, base: Base, settings: Settings) -> Judgemen
     """
     if composition.double is None:
         outcome = judge_here_or_nearby(base, settings, composition.provenance)
-        if outcome.tolerance.inside:
-            with_more_probes(outcome, base, settings, composition.provenance, WIDER_PROBES)
+        t = outcome.tolerance
+        if settings.reference is None and (t.automatic or t.inside) and not t.double:
+            count = NATIVE_PROBES if t.eps > COARSE_EPS else WIDER_PROBES
+            outcome = with_more_probes(outcome, base, settings, composition.provenance, count)
         return outcome
     return judge_in_double(composition, composition.double, base, settings)
 

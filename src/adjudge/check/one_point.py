@@ -45,10 +45,23 @@ def at_one_point(f: Callable[..., Any], inputs: Any, options: Options) -> Report
             modes = named or list(settings.letters)
             if named is None and isinstance(f, ByHand) and f.as_matrices:
                 modes = list(dict.fromkeys([*modes, *_further(f, problem)]))
-            # x is in double precision as a rule, and then there is nothing to ask
-            double = None if problem.widened is None else double_precision_of(problem, settings)
-            matrix = Matrix(problem, settings, modes, double, reports_exceptions=bool(named))
-            matrix.fill(_other_ways(f, inputs, problem, extend, options))
+
+            def filled(problem: Problem, options: Options) -> Matrix:
+                # x is in double precision as a rule, and then there is nothing to ask
+                double = None if problem.widened is None else double_precision_of(problem, settings)
+                matrix = Matrix(problem, settings, modes, double, reports_exceptions=bool(named))
+                matrix.fill(_other_ways(f, inputs, problem, extend, options))
+                return matrix
+
+            def alone(outputs: Sequence[str]) -> Matrix:
+                own: Options = {**options, "outputs": list(outputs)}
+                return filled(extend(problem_of(f, inputs, own, problem.counts)), own)
+
+            matrix = filled(problem, options)
+            # A rule by hand may need the cotangents of all outputs, and so may a reference.
+            given = isinstance(f, ByHand) or settings.reference is not None
+            if not given and settings.max_evaluations is None:
+                matrix = matrix.with_each_precision(alone)
             return matrix.outcomes, matrix
 
         with surroundings(problem, f, highest=settings.highest_precision) as seen:

@@ -104,6 +104,7 @@ def unchecked(
         detail = Unmarked(calls.arguments.unmarked)
         yield Finding(Status.UNCHECKED, "", "", detail, Remedy.NAME_INPUTS, note=True)
     numbers = calls.arguments.numbers if problem.backend.differentiates_numbers else ()
+    numbers = (*numbers, *(calls.dropped or ()))
     if numbers and options.get("wrt") is None:
         detail = Constants(tuple(map(calls.arguments.tree.names.__getitem__, numbers)))
         yield Finding(Status.UNCHECKED, "", "", detail, Remedy.PASS_ARRAYS, note=True)

@@ -379,6 +379,19 @@ class Environment:
         """
         return 0.0
 
+    def moved_by_rounding(
+        self, f: FlatFunction, draw: int, *, wide: bool = False
+    ) -> FlatFunction | None:
+        """Returns `f` with each number that it reads or computes in less than double precision
+        moved by about one spacing of its dtype; `None` where that is not known. With `wide` numbers
+        of double precision are moved as well. Which of them are moved up, and which down, is
+        another draw for each even number `draw`, and turned round for the odd number after it.
+
+        The outputs and their derivatives then move by as much as rounding inside of `f` makes of
+        them. The function may raise `NotSupportedError`.
+        """
+        return None
+
 
 class AutodiffBackend(ABC):
     """One automatic differentiation engine, with its arrays and its environment.

@@ -21,12 +21,14 @@ from adjudge.constants import (
     INSIDE_MAGNITUDE,
     INSIDE_NOISE,
     INSIDE_POWERS,
+    LARGER_MAGNITUDES,
     LEAST_MAGNITUDE,
     NARROW_EPS,
     NOISE_DEGREE,
     NOISE_FACTOR,
     NOISE_POINTS,
     OTHER_MAGNITUDES,
+    ROUNDED_JUMP,
     SHORTER_NOISE_STEP,
     STAIRCASE_PART,
     UNEVEN_NOISE_POINTS,
@@ -229,10 +231,20 @@ def narrowest_eps(problem: Problem, base: Base) -> float:
     """Returns the spacing at 1 of the narrowest dtype that f computes with at x: that which the
     engine sees or, where it sees none, that which the values of f show (`dtype_inside`); else 0.
     """
-    known = problem.narrowest_eps
+    known = _seen_eps(problem, base)
     if known or (inside := dtype_inside(problem, base)) is None:
         return known
     return EPS[inside]
+
+
+def _seen_eps(problem: Problem, base: Base) -> float:
+    """Returns the spacing at 1 of the narrowest dtype that the engine sees f compute with at x, if
+    the outputs of f depend on numbers of less than double precision; 0 where it does not know.
+    """
+    known, moves = problem.narrowest_eps, None
+    if known > NARROW_EPS:
+        moves = base.rounding_inside
+    return known if moves is None or np.any(moves) else EPS["float64"]
 
 
 def dtype_inside(problem: Problem, base: Base) -> str | None:
@@ -247,7 +259,7 @@ def dtype_inside(problem: Problem, base: Base) -> str | None:
     Costs ten evaluations, and up to twenty more where there is such noise, once for each x. Ours.
     """
     if "inside" not in base.seen:
-        known = problem.narrowest_eps
+        known = _seen_eps(problem, base)
         # Stairs look like sixteen bits, where an engine does not know better.
         eps, found = known or EPS["float32"], None
         if base.coarsest_eps <= NARROW_EPS < eps and problem.counts.allows(30):
@@ -291,19 +303,27 @@ def _twice(whole: Vector, half: Vector) -> NDArray[np.bool_]:
 
 
 def may_round_inside(
-    problem: Problem, base: Base, found: Column, still: NDArray[np.bool_], reach: float
+    problem: Problem,
+    base: Base,
+    found: Column,
+    still: NDArray[np.bool_],
+    reach: float,
+    jumps: Vector,
 ) -> bool:
     """Returns whether the outputs that stand `still` about x, as far as `reach` of its scale, may
     do so because f rounds to a narrower dtype inside: it then moves by more than rounding farther
     off, as a staircase does.
 
-    The engine knows which dtypes f computes with, as far as it can see into f. Where it sees none
+    The engine knows which dtypes f computes with, as far as it can see into f, and by how much
+    their rounding moves the outputs: `jumps`, the least that were seen farther off, may be
+    `ROUNDED_JUMP` times as high. Where it sees none
     two things tell them apart, since rounding is relative and stairs are not: a rounded input near
     zero moves f by as small a part of itself, and rounded values need as few bits at other
     magnitudes. The rule is ours. It costs three evaluations, or up to 17.
     """
-    if problem.narrowest_eps > NARROW_EPS:
-        return True
+    if _seen_eps(problem, base) > NARROW_EPS:
+        rounding = base.rounding_inside
+        return rounding is None or bool(np.any((jumps <= ROUNDED_JUMP * rounding)[still]))
     moves = found.tangent.vector != 0
 
     def values(factor: float, parts: Sequence[float]) -> list[Vector]:
@@ -317,8 +337,7 @@ def may_round_inside(
                 some.append(value[: still.size][still])
         return some
 
-    large, small, smallest = OTHER_MAGNITUDES
-    most = SIGNIFICANT_BITS["float32"]
+    small, smallest = OTHER_MAGNITUDES
     size = np.max(np.abs(problem.origin), initial=0.0, where=moves)
     smallest = max(smallest, min(small, LEAST_MAGNITUDE / size)) if size else small
 
@@ -337,9 +356,14 @@ def may_round_inside(
 
     if moves_near_zero(small) and moves_near_zero(smallest):
         return True
-    here = values(1.0, (0.0, 2.0**-6, -(2.0**-6)))
+    here = values(1.0, (0.0, 0.0163, -0.0147))
     bits = max((significant_bits(value) for value in here), default=0)
+    most = min((had for had in SIGNIFICANT_BITS.values() if had >= bits), default=0)
     if not FEWEST_BITS <= bits <= most:
         return False
-    far = values(large, (0.0, 0.1, 0.23, 0.37))
-    return all(significant_bits(value) <= most for value in far)
+    # A dtype of sixteen bits that has no part in the outputs may overflow farther off.
+    for large in LARGER_MAGNITUDES:
+        if far := values(large, (0.0, 0.1, 0.23, 0.37)):
+            fits = all(significant_bits(value) <= most for value in far)
+            return fits and bits + np.log2(large) > most
+    return not problem.narrowest_eps  # code that no engine sees may round

@@ -54,6 +54,8 @@ class Onset:
     tail: NDArray[np.bool_]
     """The outputs that leave it by units of rounding and then move on: x lies in a tail of f, and
     the derivative is below the rounding of f and not zero."""
+    jumps: Vector
+    """The least by which each output was seen to move; infinity where it did not."""
 
 
 def onset(problem: Problem, base: Base, found: Column, *, constants: bool) -> Onset:
@@ -65,11 +67,14 @@ def onset(problem: Problem, base: Base, found: Column, *, constants: bool) -> On
     at all, and up to eleven more to each side elsewhere.
     """
     flat, tail = np.ones(base.Y.size, bool), np.zeros(base.Y.size, bool)
+    jumps = np.full(base.Y.size, np.inf)
     for sign in (1.0, -1.0):
-        gradual, truly = _leaves_gradually(problem, base, found, sign, constants)
+        gradual, truly, moves = _leaves_gradually(problem, base, found, sign, constants)
         flat &= ~gradual
         tail |= truly
-    return Onset(flat, tail)
+        for move in moves:
+            jumps = np.where(move > 0, np.fmin(jumps, move), jumps)
+    return Onset(flat, tail, jumps)
 
 
 def creeps(base: Base, found: Column, *, constants: bool) -> NDArray[np.bool_]:
@@ -167,9 +172,10 @@ def lopsided(base: Base, found: Column) -> NDArray[np.bool_]:
 
 def _leaves_gradually(
     problem: Problem, base: Base, found: Column, sign: float, constants: bool
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_], list[Vector]]:
     """Marks the outputs that leave their value by units of rounding, to the side `sign`; and those
-    among them that stand still for a while and move on beyond what may be noise.
+    among them that stand still for a while and move on beyond what may be noise. Also returns by
+    how much they were seen to move.
     """
     at, eps = base.values[: base.Y.size], base.coarsest_eps
     moves: list[Vector] = []
@@ -190,7 +196,7 @@ def _leaves_gradually(
     # f may be constant, and then a zero derivative is right.
     reached = [t for t in SATURATION_DISTANCES if np.any(moved(t))]
     if not reached:
-        return np.zeros(at.size, bool), np.zeros(at.size, bool)
+        return np.zeros(at.size, bool), np.zeros(at.size, bool), moves
     far = np.max(moves, axis=0) > 0
     close, t = moved(TAIL_DISTANCE), TAIL_DISTANCE / 8
     # What moves little, but in proportion, has left the range of rounding there. That range spans
@@ -217,7 +223,7 @@ def _leaves_gradually(
             low = middle
     # Noise about a constant also moves f by units of rounding, but never by more.
     truly = np.max(moves, axis=0) > STANDSTILL_UNITS * eps * size
-    return gradual, np.asarray(gradual & ~close & truly)
+    return gradual, np.asarray(gradual & ~close & truly), moves
 
 
 def _value(problem: Problem, base: Base, found: Column, t: float) -> Vector | None:

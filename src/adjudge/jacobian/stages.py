@@ -30,6 +30,7 @@ from adjudge.constants import (
     GROSS_AFTER_EXTRAPOLATION,
     GROSS_AFTER_LADDER,
     GROSS_TOLERANCES,
+    INSIDE_FACTOR,
     ISOLATED_TOLERANCES,
     JUMP_BEYOND,
     JUMP_REACH,
@@ -58,7 +59,7 @@ from adjudge.constants import (
     USUAL_CONSTANT,
     WEIGHED_BARS,
 )
-from adjudge.errors import UnstableOutputError, attempt
+from adjudge.errors import NotSupportedError, UnstableOutputError, attempt
 from adjudge.estimate import (
     Column,
     Effort,
@@ -453,7 +454,7 @@ class Standstill(Stage):
         if not np.any(flat):
             return trial
         reach = float(np.min(steps[flat])) / found.tangent.length
-        if may_round_inside(problem, base, found, flat, reach):
+        if may_round_inside(problem, base, found, flat, reach, seen.jumps):
             # Else steps that are short beside the rounding agree on a derivative of zero.
             dtype = dtype_inside(problem, base) if trial.may_narrow else None
             return trial if dtype is None else Again(dtype=dtype)
@@ -1438,7 +1439,41 @@ def allow_automatic_rounding(
         )
         slack[tried] = np.where(alone, 0.0, np.fmax(change, apart))
         after = replace(comparison, error=comparison.error + NEIGHBOUR_FACTOR * slack)
+    left = [k for k in worst_entries(after, after.fails) if k in tried]
+    if left and kind != "first":
+        slack[left] = np.fmax(slack[left], _moved_inside(columns, after, kind, left, found))
+        slack[tried] = np.where(alone, 0.0, slack[tried])
+        after = replace(comparison, error=comparison.error + NEIGHBOUR_FACTOR * slack)
     return ModeComparison(letter, after, kind)
+
+
+def _moved_inside(
+    columns: Columns, comparison: Comparison, kind: RowKind, rows: list[int], found: Column
+) -> Vector:
+    """Returns how far these automatic values, of which the worst comes first, are apart where all
+    numbers inside of f move by one spacing, up or down; see `Environment.moved_by_rounding`.
+
+    Without it the right derivative `1 - tanh(x)**2` fails where that is saturated: it is rounded
+    alike at all points close to x. If two draws move the worst value by far less than it is off by,
+    nothing more is asked.
+    """
+    others = columns.problem.moved_by_rounding(wide=True)
+
+    def apart(others: Sequence[Problem], rows: list[int]) -> Vector:
+        """Returns how far these values are apart between some draws."""
+        draws = []
+        for other in others:
+            take = partial(_automatic_at, columns, other.origin, kind, rows, found, problem=other)
+            values = attempt(take, UnstableOutputError, NotSupportedError)
+            if values is None:
+                return np.zeros(len(rows))
+            draws.append(values)
+        return np.asarray(np.nan_to_num(np.ptp(draws, axis=0), posinf=0.0))
+
+    least = comparison.difference[rows[0]] / (INSIDE_FACTOR * NEIGHBOUR_FACTOR)
+    if not others or apart(others[:2], rows[:1])[0] < least:
+        return np.zeros(len(rows))
+    return apart(others, rows)
 
 
 def _smooth_reach(problem: Problem, found: Column) -> float:
@@ -1607,11 +1642,13 @@ def _automatic_at(
     rows: list[int],
     found: Column,
     random: np.random.Generator | None = None,
+    problem: Problem | None = None,
 ) -> Vector:
     """Returns the automatic values of these rows at another point, for the same probes, or with
-    `random` for those that are `perturbed`.
+    `random` for those that are `perturbed`; of another `problem` where one is given.
     """
-    problem, base, v = columns.problem, columns.base.of or columns.base, found.vector
+    base, v = columns.base.of or columns.base, found.vector
+    problem = problem or columns.problem
     width = base.Y.size
 
     def probe(vector: Vector) -> Vector:
@@ -1624,7 +1661,7 @@ def _automatic_at(
         forward = Forward(problem, point)
         image = forward.column(base, probe(v))[1]
         return np.concatenate([columns.pushed(image, k) for k in rows])
-    reverse = columns.reverse_at(point)
+    reverse = columns.reverse_at(point) if problem is columns.problem else Reverse(problem, point)
     return np.array([reverse.row(base, probe(columns.cotangent(k))) @ v for k in rows])
 
 

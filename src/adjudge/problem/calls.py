@@ -666,6 +666,9 @@ class UserCalls:
     """The recording of the first vjp ends here, if the engine knows."""
     graded: tuple[int, ...] = ()
     """Those `numbers` of the arguments for which a vjp by hand gave a gradient."""
+    dropped: tuple[int, ...] | None = None
+    """The leaves that are neither checked nor among these, integers say, for which it did; `None`
+    before the first vjp."""
     single_type: type[Any] | None = None
     """The type of that array. The engine is asked about arrays of other types (tracers, say)."""
 
@@ -807,7 +810,19 @@ class UserCalls:
             found.extend(_matched(argument, gradient, f"inputs[{k}]"))
         found.extend([None] * len(flatten(kwargs, "kwargs").leaves))
         self.graded = tuple([k for k in arguments.numbers if found[k] is not None])
+        if self.dropped is None:
+            unchecked = set(range(len(found))) - {*arguments.checked, *arguments.numbers}
+            self.dropped = tuple([k for k in sorted(unchecked) if self._moves(found[k])])
         return tuple(found[k] for k in arguments.checked)
+
+    def _moves(self, gradient: Any) -> bool:
+        """Returns whether a gradient is given and not zero."""
+        if gradient is None:
+            return False
+        backend = self.arguments.backend
+        read = backend.arrays.to_host if backend.owns(gradient) else np.asarray
+        host = attempt(lambda: read(gradient), NotSupportedError)
+        return host is None or bool(np.any(host))
 
     def gradient_tree(self, leaves: MaybeArrays) -> tuple[Any, ...]:
         """Returns one tree per positional input, of the arrays `leaves` at the checked leaves and

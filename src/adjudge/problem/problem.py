@@ -21,6 +21,7 @@ from adjudge.constants import (
     BESIDE_NOT_FINITE,
     BESIDE_NOT_FINITE_UNITS,
     COARSE_EPS,
+    DRAWS_OF_ROUNDING,
     UNDETECTABLE_UNITS,
 )
 from adjudge.engine import (
@@ -37,6 +38,7 @@ from adjudge.engine import (
 from adjudge.errors import (
     InputError,
     Marking,
+    NotSupportedError,
     Source,
     UnstableOutputError,
     attempt,
@@ -188,6 +190,14 @@ class Problem:
                 del self.recorded[next(reversed(self.recorded))]
             self.recorded[key] = found
         return self.recorded[key]
+
+    def moved_by_rounding(self, *, wide: bool = False) -> list[Problem]:
+        """Returns the problem with all numbers that f computes moved by a spacing, for a few draws
+        of the signs; see `Environment.moved_by_rounding`. There are none where the engine cannot.
+        """
+        move = self.backend.environment.moved_by_rounding
+        found = [move(self.function, draw, wide=wide) for draw in range(DRAWS_OF_ROUNDING)]
+        return [replace(self, function=f) for f in found if f is not None]
 
     def point(self, vector: Vector | None = None) -> Arrays:
         """Returns fresh arrays with the coordinates `vector` of X, by default those of x."""
@@ -420,6 +430,26 @@ class Base:
             return Space(tuple(replace(leaf, eps=max(leaf.eps, eps)) for leaf in space.leaves))
 
         return replace(self, whole=coarser(self.whole), Y=coarser(self.Y))
+
+    @cached_property
+    def rounding_inside(self) -> Vector | None:
+        """By how much each output moves where all that f computes in less than double precision
+        moves by one spacing of its dtype; `None` where the engine does not know.
+        """
+        if self.of is not None:
+            moves = self.of.rounding_inside
+            return None if moves is None else np.asarray(moves[self.chosen])
+        problem, count, moves = self.problem, len(self.Y.leaves), np.zeros(self.Y.size)
+        others = problem.moved_by_rounding()
+        for other in others:
+            with running(Source.FUNCTION):
+                outputs = attempt(partial(other.function, other.point()), NotSupportedError)
+            if outputs is None:
+                return None
+            values = self.Y.vector(problem.backend, outputs[:count], self.arrays[:count])
+            off = np.abs(values - self.values[: self.Y.size])
+            moves = np.fmax(moves, np.nan_to_num(off, nan=np.inf))
+        return moves if others else None
 
     @cached_property
     def _typical(self) -> Vector:

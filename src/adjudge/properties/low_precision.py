@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from adjudge.constants import (
     DERIVATIVE_UNITS,
     DOUBLINGS,
     EXPLAINED_PART,
+    INSIDE_FACTOR,
     NARROW_BIAS_UNITS,
     NEAR_DISTANCES,
     SMALL_NARROW_PROBES,
@@ -166,6 +168,9 @@ class _LowPrecision:
             points = [*points_around(x, self.seed, self.eps)]
             around = self._pair(points)
             moved = self._values_off(value, around)
+            if moved.size:
+                inside, _ = self._rounding_inside
+                moved = moved[value.off[moved] > INSIDE_FACTOR * inside[moved]]
             if np.any(value.ratio[moved] > WRONG_FACTOR):
                 return replace(self.nothing, different=Refusal.OTHER_VALUE_BEYOND_ROUNDING)
             if shifted:
@@ -181,6 +186,11 @@ class _LowPrecision:
                 return replace(self.nothing, different=Refusal.OTHER_VALUE)
             if wrong and not np.any(found.not_finite):
                 wrong = not (self._f_is_off(points, around) or self._rounds_with_size())
+            if wrong and not np.any(found.not_finite):
+                _, inside = self._rounding_inside
+                beyond = found.off > INSIDE_FACTOR * inside
+                wrong = bool(np.any(beyond[suspects] if factor == 1 else beyond))
+                suspects = suspects[beyond[suspects]] if wrong else suspects
             factor = factor if wrong else 1.0
         if not wrong and not np.any(found.ratio > 1):
             return self.nothing
@@ -316,6 +326,27 @@ class _LowPrecision:
         found = small.sides.apart(small._pair(points, from_x=True))
         biased = np.abs(np.mean(found.biases, axis=(0, 1))) > self.few
         return not (found.suspects(WRONG_FACTOR).size or np.any(biased))
+
+    @cached_property
+    def _rounding_inside(self) -> tuple[Vector, Vector]:
+        """How far the outputs and the derivative are apart where all numbers inside of f move by a
+        spacing, up or down; zeros where the engine cannot move them.
+
+        Points nearby do not show all of that: `1 + x` with a small x is rounded alike at all points
+        close to x, and a saturated value is the same. This is stochastic arithmetic (CESTAC,
+        Vignes 1993), with a spacing up or down in place of random rounding.
+        """
+        x, base = self.low.problem, self.low.base
+        values, rows = [], []
+        for other in x.moved_by_rounding():
+            at = Evaluator(replace(base, problem=other), self.low.context)
+            there = DerivativeAtPoints(at, self.letter, [x.origin], self.probes, from_x=False)
+            values.append(there.values[0])
+            rows.append(np.array([there.take(k)[0] for k in range(len(self.probes))]))
+        if not rows:
+            return np.zeros(base.Y.size), np.zeros(self.of.size)
+        apart = np.ptp(values, axis=0), np.max(np.ptp(rows, axis=0), axis=0)
+        return np.nan_to_num(apart[0], posinf=0.0), np.nan_to_num(apart[1], posinf=0.0)
 
     # -- a whole leaf
 

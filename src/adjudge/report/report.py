@@ -359,9 +359,15 @@ class Report:
 
     @property
     def ranked(self) -> list[Finding]:
-        """Returns the findings: first those that fail, then those that stayed open, then notes."""
+        """Returns the findings: first those that fail, then those that stayed open, then notes. A
+        cotangent that is undefined comes after what defined ones show, which may be its cause.
+        """
         order = [Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PASS]
-        return sorted(self.findings, key=lambda finding: order.index(finding.verdict))
+
+        def place(finding: Finding) -> tuple[int, bool]:
+            return order.index(finding.verdict), finding.status is Status.UNDEFINED
+
+        return sorted(self.findings, key=place)
 
     @property
     def worst(self) -> Entry | None:

@@ -250,7 +250,7 @@ SENTENCES: dict[type[Detail], Sequence[str]] = {
     findings.Unmarked: (
         "not checked, since other inputs are marked (requires_grad) and not these: {names}",
     ),
-    findings.Constants: ("not checked, since numbers count as constants: {names}",),
+    findings.Constants: ("not checked, since numbers and integers count as constants: {names}",),
     findings.SpecialNumbers: ("{names}: {hides}",),
     findings.ImplicitSamples: (
         "the derivative of {samplers} is that of the distribution (implicit reparametrisation), "
@@ -821,7 +821,7 @@ REMEDIES = {
     Remedy.PASS_SAMPLES: "pass the sample in as an input to check what is made of it",
     Remedy.CHECK_CAPTURED: "check them as well: captured=True; or pass them as inputs",
     Remedy.NAME_INPUTS: "mark them, or name all that is to be checked: wrt=",
-    Remedy.PASS_ARRAYS: "pass them as arrays to check their derivatives",
+    Remedy.PASS_ARRAYS: "pass them as floating arrays to check their derivatives",
     Remedy.NAME_OUTPUTS: "compute it by what the engine records; or, where an output is detached "
     "on purpose (a metric, saved statistics), name the others: outputs=[0, ...]",
     Remedy.FIND_CUT: "look for what cuts it off on the way: detach, stop_gradient, no_grad, "

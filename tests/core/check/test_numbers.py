@@ -103,3 +103,41 @@ def test_a_rule_in_forward_mode_alone_leaves_numbers_as_they_are():
 
     assert report.verdict is Verdict.PASS
     assert Status.UNCHECKED not in {finding.status for finding in report.findings}
+
+
+INTEGERS = {
+    "a number": 3,
+    "a scalar": np.int64(3),
+    "an array": np.arange(1, 13).reshape(4, 3),
+    "narrow": np.arange(1, 13, dtype=np.uint8).reshape(4, 3),
+    "truth values": np.ones((4, 3), bool),
+}
+
+
+def named(report):
+    notes = [f for f in report.findings if f.status is Status.UNCHECKED and f.note]
+    return [name for note in notes for name in note.detail.names]
+
+
+@pytest.mark.parametrize("b", INTEGERS.values(), ids=INTEGERS)
+def test_integers_for_which_a_rule_gives_a_gradient_are_named(b):
+    report = examine(ByHand(scaled, vjp=WRONG["sign"][0]), (X, b), seed=1)
+
+    assert report.verdict is Verdict.PASS
+    assert named(report) == ["inputs[1]"]
+    assert "integers count as constants: inputs[1]" in str(report)
+
+
+@pytest.mark.parametrize("gradient", [None, 0, 0.0, np.zeros((4, 3))])
+def test_integers_without_a_gradient_are_not_named(gradient):
+    rule = ByHand(lambda x, b: x * b, vjp=lambda x, b, g: (g * b, gradient))
+
+    assert named(examine(rule, (X, INTEGERS["an array"]), seed=1)) == []
+
+
+def test_integers_in_a_tree_are_named_by_their_paths():
+    rule = ByHand(
+        lambda p: p["x"] * p["n"], vjp=lambda p, g: {"x": g * p["n"], "n": np.sum(g * p["x"])}
+    )
+
+    assert named(examine(rule, ({"x": X, "n": 2},), seed=1)) == ["inputs[0]['n']"]

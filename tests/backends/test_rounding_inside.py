@@ -1,0 +1,144 @@
+"""Functions that lose digits inside, alike at all points close to x: what they lose is measured by
+moving all numbers inside by a spacing, and is no error.
+"""
+
+import numpy as np
+import pytest
+from frameworks import jnp, torch
+from scenarios import cells
+
+from adjudge import Verdict, examine
+from adjudge.engine import backend_named
+
+SEEDS = range(10)
+
+
+def small(seed):
+    return np.array([1e-6, 1e-3, 0.1, 2.0]) * (1 + 0.1 * normal(seed, 4))
+
+
+def normal(seed, *shape):
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def complex_numbers(seed, real=0.0, imag=0.0):
+    return real + normal(seed, 3) + 1j * (imag + normal(seed + 1, 3))
+
+
+HILBERT = 1 / (1.0 + np.arange(6)[:, None] + np.arange(3))
+
+LOSSY = {
+    "a root": ("float32", small, lambda xp, x: (xp.sqrt(1 + x) - 1) / x),
+    "a power": ("float32", small, lambda xp, x: ((1 + x) ** (1 / 3) - 1) / x),
+    "a logarithm": ("float32", small, lambda xp, x: xp.log(1 + x) / x),
+    "an exponential": ("float32", small, lambda xp, x: (xp.exp(x) - 1) / x),
+    "a cosine": ("float32", lambda s: np.array([1e-3, 1e-2, 1, 2]) * (1 + 0.1 * normal(s, 4)),
+                 lambda xp, x: (1 - xp.cos(x)) / x**2),
+    "a tanh": ("float32", lambda s: np.array([1e-2, 0.1, 1, 2]) * (1 + 0.1 * normal(s, 4)),
+               lambda xp, x: (x - xp.tanh(x)) / x**3),
+    "a complex sigmoid": ("complex64", lambda s: complex_numbers(s, real=20),
+                          lambda xp, z: 1 / (1 + xp.exp(-z))),
+    "a sigmoid of a sum": ("complex64", complex_numbers, lambda xp, z: 1 / (1 + xp.exp(-(z + 20)))),
+}  # fmt: skip
+
+OF_TORCH = {
+    "sigmoid": ("complex64", lambda s: complex_numbers(s, real=20), lambda xp, z: xp.sigmoid(z)),
+    "tanh": ("complex64", lambda s: complex_numbers(s, real=12), lambda xp, z: xp.tanh(z)),
+    "tan": ("complex64", lambda s: complex_numbers(s, imag=12), lambda xp, z: xp.tan(z)),
+    "a captured matrix": (
+        "float32",
+        lambda s: normal(s, 6),
+        lambda xp, x: xp.linalg.pinv(xp.tensor(HILBERT).to(x.dtype)) @ x,
+    ),
+}
+
+
+@cells("name", torch=[*LOSSY, *OF_TORCH], jax=[*LOSSY][::3])
+def test_digits_lost_inside_are_no_error(adjudge_backend, spoiled, name):
+    xp = jnp if adjudge_backend.name == "jax" else torch
+    dtype, draw, form = (LOSSY | OF_TORCH)[name]
+
+    def f(x):
+        return form(xp, x)
+
+    wrong = spoiled(f, lambda x, g: -g)
+    for seed in SEEDS if adjudge_backend.name == "torch" else SEEDS[:3]:
+        x = adjudge_backend.array(draw(seed), dtype)
+        options = {"mode": "projected" if seed % 2 else "full", "seed": seed, "blame": False}
+        right = examine(f, x, **options)
+        assert right.verdict is not Verdict.FAIL, right
+        if seed > 3:
+            continue
+        report = examine(wrong, x, **options)
+        if name not in ("tan", "tanh"):  # where next to nothing of it is above rounding
+            assert report.verdict is not Verdict.PASS, report
+        if name == "a captured matrix" or "complex" in name:
+            assert report.verdict is Verdict.FAIL, report
+
+
+@cells("factor", torch=[1.05, -1.0])
+@pytest.mark.parametrize("name", ["a root", "a logarithm", "an exponential", "sigmoid"])
+def test_a_wrong_formula_fails_all_the_same(adjudge_backend, spoiled, name, factor):
+    dtype, draw, form = (LOSSY | OF_TORCH)[name]
+    wrong = spoiled(lambda x: form(torch, x), lambda x, g: factor * g)
+    for seed in SEEDS[:5]:
+        x = adjudge_backend.array(draw(seed), dtype)
+        report = examine(wrong, x, mode="full", seed=seed, blame=False)
+        assert report.verdict is Verdict.FAIL, report
+
+
+@cells("dtype", torch=["float32"], jax=["float32"])
+def test_a_rule_that_is_wrong_in_a_narrow_dtype_alone_still_fails(adjudge_backend, spoiled, dtype):
+    xp = adjudge_backend.xp
+
+    def worse(x, g):
+        return g * (1.01 if "32" in str(x.dtype) else 1.0)
+
+    wrong = spoiled(lambda x: xp.tanh(x) / (1 + x * x), worse)
+    for seed in SEEDS[:5]:
+        x = adjudge_backend.array(normal(seed, 4), dtype)
+        assert examine(wrong, x, seed=seed, blame=False).verdict is Verdict.FAIL
+
+
+@cells("wide", torch=[True], jax=[True])
+def test_what_is_moved_moves_as_it_is_conditioned(adjudge_backend, wide):
+    xp = adjudge_backend.xp
+    move = backend_named(adjudge_backend.name).environment.moved_by_rounding
+    x = (adjudge_backend.array(np.array([0.3, 1e-8]), "float64"),)
+    before = np.asarray(x[0])
+
+    def f(x):
+        return (xp.sqrt(1 + x[0]) - 1,)
+
+    exact = np.asarray(f(x)[0])
+    off = [np.asarray(move(f, draw, wide=wide)(x)[0]) - exact for draw in range(4)]
+
+    assert np.array_equal(np.asarray(x[0]), before)
+    assert 0 < np.max(np.abs(off)) < 2e-15
+    assert np.ptp(off, axis=0)[1] > 1e-17  # 1e-9 of it, where x itself says 1e-16
+    assert np.array_equal(np.asarray(move(f, 0)(x)[0]), exact)
+
+
+def test_what_the_user_holds_stays_as_it_is():
+    weight = torch.nn.Parameter(torch.tensor([0.3, 0.7]))
+    weight.grad = torch.tensor([1.0, 2.0])
+    array, buffer = np.array([0.1, 0.2], np.float32), torch.zeros(2)
+    held = {"weight": weight.detach(), "grad": weight.grad, "buffer": buffer}
+    before = {name: tensor.clone() for name, tensor in held.items()}
+
+    def f(x):
+        y = weight.grad * x + torch.from_numpy(array) + torch.as_tensor(array) + buffer
+        torch.add(y, 1, out=buffer)
+        buffer.zero_()
+        return ((y.view(-1) * weight).exp(),)
+
+    environment = backend_named("torch").environment
+    x = (torch.tensor([0.5, 1.5]),)
+    plain = f(x[0])
+    for draw in range(4):
+        moved = environment.moved_by_rounding(lambda x: f(x[0]), draw, wide=True)(x)
+        assert 0 < (moved[0] - plain[0]).abs().max() < 1e-4
+
+    assert all(torch.equal(held[name], before[name]) for name in held)
+    assert np.array_equal(array, np.array([0.1, 0.2], np.float32))
+    assert torch.equal(x[0], torch.tensor([0.5, 1.5]))
