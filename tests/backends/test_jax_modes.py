@@ -171,3 +171,13 @@ def test_a_function_that_jit_cannot_trace_raises_what_jax_raises(jax, x):
         gradcheck(branching, (x,))
 
     assert any("evaluation 1 of the function, at x" in note for note in raised.value.__notes__)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_modes_agree_where_a_tangent_moves_leaves_that_hide_behind_others(jnp, seed):
+    x = jnp.asarray([1.62264216, 2.02526474, -0.43359444], jnp.float32)
+
+    report = examine(lambda x: jnp.stack([1e5 * x, jnp.sin(x)]), (x,), order=2, seed=seed)
+
+    assert Status.INCONSISTENT not in statuses(report)
+    assert report.verdict is not Verdict.FAIL

@@ -318,16 +318,34 @@ class Columns:
         lengths = (float(np.linalg.norm(probes.cotangent[p])) for p in self.base.Y.slices)
         # An output that stands still has rounding, but moves nothing, so a derivative does not
         # drown in it: a mask of -1e30 among the outputs would otherwise hide all others.
-        secant, moved = each.secant.copy(), found.estimate.moved[: self.base.Y.size]
-        for p in self.base.Y.slices:
-            if np.any(moved[p]):
-                secant[p][~moved[p]] = 0.0
+        secant = np.where(self.standing_still(found), 0.0, each.secant)
         return Scales(
             probes.contract_error(secant)[:pulled],
             probes.contract_error(each.quantum)[:pulled],
             size,
             each.weight * max(lengths, default=1.0),
         )
+
+    def standing_still(self, found: Column) -> NDArray[np.bool_]:
+        """Returns the outputs that the column did not move, beside others of their leaf that it
+        did.
+        """
+        moved = found.estimate.moved[: self.base.Y.size]
+        still = ~moved
+        for p in self.base.Y.slices:
+            still[p] &= np.any(moved[p])
+        return still
+
+    def rounding_of_still(self, found: Column, k: int) -> float:
+        """Returns the derivative that row `k` of reverse mode would have if the outputs that stand
+        still varied by their own values over the scale of x; zero where it has no part of them.
+
+        The derivative of a saturated output is zero to rounding of its terms, and not to the bit.
+        """
+        w = np.where(self.standing_still(found), self.probes.row(k), 0.0)
+        if not np.any(w) or not np.any(self.base.reverse.row(self.base, w) * found.vector):
+            return 0.0
+        return float(np.abs(w) @ self._scales(found).secant)
 
     def _observed(self, found: Column, count: int) -> Comparison | None:
         """Returns the first derivative from the evaluations of a second order: `<w, J v>` against

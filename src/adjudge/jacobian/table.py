@@ -631,7 +631,7 @@ class Table:
         if outcome.doubt and not item.depth:
             self.examined.failed += self._failed > failed
         if outcome.pushed is not None and item.block.rows is not None and not item.depth:
-            self._forward_against_reverse(outcome)
+            self._forward_against_reverse(whole)
         return [*self._too_small(item, outcome), *self._hidden_outputs(item, whole), *following]
 
     @property

@@ -45,6 +45,43 @@ def test_modes_that_agree_to_rounding_pass(mode):
     assert check(sine(), X, "R", "F", mode=mode)
 
 
+def saturated(sines, factor=1.0):
+    """A softmax of which one entry is 1 to rounding, with `sines` times a sine beside it, whose jvp
+    is off by `factor`.
+    """
+
+    def softmax(x):
+        e = np.exp(50 * (x - x.max()))
+        return e / e.sum()
+
+    def f(x):
+        return np.concatenate([50 * softmax(x), sines * np.sin(x)])
+
+    def vjp(x, w):
+        p, (u, v) = softmax(x), np.split(w, 2)
+        return 2500 * (p * u - p * (p @ u)) + sines * np.cos(x) * v
+
+    def jvp(x, t):
+        p = softmax(x)
+        return np.concatenate([2500 * p * (t - p @ t), factor * sines * np.cos(x) * t])
+
+    return ByHand(f, vjp=vjp, jvp=jvp)
+
+
+TAIL = np.array([0.3, -1.2, 0.7, 2.0, -0.4, 1.1, 0.05])
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_modes_agree_to_the_rounding_of_an_output_that_stands_still(seed):
+    alone, beside, wrong = (
+        examine(rule, TAIL, modes=["R", "F"], seed=seed)
+        for rule in (saturated(0), saturated(1), saturated(1, 1 + 1e-8))
+    )
+
+    assert Status.INCONSISTENT not in statuses(alone) + statuses(beside)
+    assert Status.INCONSISTENT in statuses(wrong)
+
+
 def test_the_pair_of_leaves_that_differs_is_named():
     def jvp(a, b, da, db):
         return np.cos(a) * da * b, (1 + 1e-9) * a * db + b * da
