@@ -127,7 +127,6 @@ def check_jvp(
     _require(report, f, err_msg)
 
 
-@dataclass(frozen=True, eq=False)
 class ValueBeside(Detail):
     """`f_jvp` returns another value than f beside the tangent; both as they are printed."""
 
