@@ -1038,6 +1038,10 @@ ROUNDING_UNITS = 64
 """A right derivative would fail by its own rounding. So many spacings may each operation of a
 program be off by, its derivatives as well, for a disagreement to count as proved; the functions of
 engines are good to a few. The value is ours, that of `TRANSLATION_UNITS`."""
+LIKELY_UNITS = 1
+"""Beside an exact reference an engine's own rounding would fail where a formula cancels, and the
+bound that proves an error would hide small ones. So many spacings of each operation are left open
+there; the value is ours, what the functions of engines are usually good to."""
 NEAR_ROUNDING = 2.0**20
 """A disagreement that no rounding could make needs no replay. One of up to so many units of
 rounding of f over the scale of x may be such, and one that is within the widest bar that decides

@@ -75,6 +75,27 @@ def test_what_differences_leave_open_is_decided_as_far_as_rounding_cannot_make_i
             assert ("exact replay" in report.deciding) == (verdict is PASS)
 
 
+LOSING = {
+    "a cancelling formula": (with_rule(sigmoid, through_value), torch.tensor([40.0, 42.0]), OPEN),
+    "large exponents": (
+        lambda x: x.logcumsumexp(0),
+        torch.tensor([9987.3, 1e4, 9999.1, 9990.7, 9999.9]),
+        PASS,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOSING)
+def test_beside_an_exact_reference_the_rounding_of_the_program_is_no_error(name):
+    f, x, verdict = LOSING[name]
+    for seed in range(10):
+        report = adjudge.examine(f, x.double(), reference="exact", seed=seed)
+        assert report.verdict is verdict, str(report)
+    scaled = with_rule(lambda x: x.clone(), lambda x: 1 + 1e-9)
+    wrong = adjudge.examine(lambda x: f(scaled(x)), x.double() / 8, reference="exact", seed=0)
+    assert wrong.verdict is FAIL, str(wrong)
+
+
 def bisected(x):
     """The square root by sixteen steps of bisection, which moves in steps of 2^-16 alone."""
     low, high = torch.zeros_like(x), torch.full_like(x, 4.0)
@@ -130,8 +151,8 @@ def test_a_narrow_function_that_does_not_run_in_double_is_decided_by_its_replay(
     for seed in range(10):
         x = torch.tensor([0.7, 2.3], dtype=dtype)
         right = adjudge.examine(with_rule(f, torch.cos), x, seed=seed, mode="full")
-        assert right.verdict is PASS, str(right)
-        assert "exact replay" in right.deciding
+        # the rounding of sixteen bits would hide errors of a few percent
+        assert right.verdict is (PASS if dtype is torch.float32 else OPEN), str(right)
         wrong = adjudge.examine(with_rule(f, lambda x: -x.cos()), x, seed=seed, mode="full")
         assert wrong.verdict is not PASS
 

@@ -16,7 +16,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.constants import UNASKED_EXACT_WORK
+from adjudge.constants import LIKELY_UNITS, UNASKED_EXACT_WORK
 from adjudge.errors import NotSupportedError, attempt
 from adjudge.estimate.directional import (
     Column,
@@ -36,6 +36,7 @@ from adjudge.estimate.directional import (
 from adjudge.estimate.exact import Exact, flint_is_installed
 from adjudge.estimate.noise import with_measured_noise
 from adjudge.estimate.reference import Direction, Reference, Referenced, bind
+from adjudge.estimate.replay import STEPS, Roundings
 from adjudge.estimate.stencils import central_difference
 from adjudge.floats import Vector
 from adjudge.problem import Base, Problem, Tangent, at_once
@@ -129,6 +130,12 @@ class Estimator(ABC):
         """Returns the same estimator with other magnitudes of the outputs."""
         return replace(self, base=base)
 
+    def rounded(self, eps: float) -> Estimator | None:
+        """Returns what estimates with error bars of what rounding can do to a derivative with this
+        spacing at 1; `None` where that is not known.
+        """
+        return None
+
     def again(self, found: Column) -> Column:
         """Returns an estimate that was made with other magnitudes, or of more outputs, as one with
         those at hand. It takes evaluations only where the values behind it were not kept.
@@ -211,6 +218,13 @@ class ByReference(Estimator):
 
     reference: Referenced = field(kw_only=True)
 
+    def rounded(self, eps: float) -> ByReference | None:
+        exact = self.reference.reference
+        if not isinstance(exact, Exact):
+            return None
+        exact = replace(exact, rounding=Roundings(eps, LIKELY_UNITS))
+        return replace(self, reference=replace(self.reference, reference=exact))
+
     def _first(self, v: Tangent) -> Column:
         problem = self.problem
         unknown = not_movable(problem, self.base, v)
@@ -233,7 +247,10 @@ def by_reference(problem: Problem, base: Base, reference: Reference) -> ByRefere
 
 def by_replay(problem: Problem, base: Base, rounding: float = 0.0) -> ByReference | None:
     """Returns the estimator that replays f exactly, as far as f can be replayed and that is little
-    work; else `None`. Records what f does at x. For `rounding` see `Exact`.
+    work; else `None`. Records what f does at x.
+
+    With a spacing at 1 as `rounding` its error bars are what rounding can do. There is none then
+    for a program that compares or rounds numbers: a bisection has another derivative than its root.
     """
     # A recording holds every value of the program, and one of large arrays would be dropped anyway.
     large = problem.X.size + base.Y.size > UNASKED_EXACT_WORK // 10
@@ -246,5 +263,10 @@ def by_replay(problem: Problem, base: Base, rounding: float = 0.0) -> ByReferenc
         or not flint_is_installed()
     ):
         return None
-    exact = Exact(UNASKED_EXACT_WORK, rounding)
-    return attempt(lambda: by_reference(problem, base, exact), NotSupportedError)
+    exact = Exact(UNASKED_EXACT_WORK, Roundings(rounding) if rounding else None)
+    found = attempt(lambda: by_reference(problem, base, exact), NotSupportedError)
+    if found is None or not rounding:
+        return found
+    origin = found.reference.primal.origin
+    steps = any(one.name in STEPS for one in found.reference.primal.program(origin).operations)
+    return None if steps else found

@@ -29,7 +29,7 @@ from adjudge.engine import Operation, Program
 from adjudge.errors import InputError, NotSupportedError
 from adjudge.estimate.balls import flint, zeros
 from adjudge.estimate.reference import Direction, Link, Reference
-from adjudge.estimate.replay import STEPS, DoubtError, Roundings, mistranslated, precision, replay
+from adjudge.estimate.replay import DoubtError, Roundings, mistranslated, precision, replay
 from adjudge.estimate.stencils import Estimate
 from adjudge.findings import Enclosure, Method, Scheme
 from adjudge.floats import Vector
@@ -44,12 +44,10 @@ class Exact(Reference):
 
     work: int = EXACT_WORK
     """How many operations on numbers one replay may take."""
-    rounding: float = 0.0
-    """With another number than 0, error bars are what roundings of the program and of a derivative
-    with this spacing at 1 can do: a derivative outside of them is wrong. What the value may be off
-    by counts as well, over the scale of x, since a rule may be written with the value: `s (1 - s)`
-    for a sigmoid. Nothing is wrong beside a program that decides by comparisons, or rounds: it may
-    follow in steps what the derivative is that of."""
+    rounding: Roundings | None = None
+    """With roundings, error bars are what these can do: a derivative outside of them is wrong. What
+    the value may be off by counts as well, over the scale of x, since a rule may be written with
+    the value: `s (1 - s)` for a sigmoid."""
 
     @property
     def name(self) -> str:
@@ -92,14 +90,14 @@ class Exact(Reference):
         program = link.program(x)
         try:
             with precision(EXACT_BITS):
-                return _floats(_replayed(program, [])(0))[0]
+                return _floats(_replayed(program, [], None)(0))[0]
         except DoubtError:
             return None
 
     def along(self, link: Link, x: Vector, v: Direction) -> Estimate:
         program, tangents = link.program(x), [link.inputs(v.vector)]
 
-        def found(rounded: float) -> tuple[Balls, Balls]:
+        def found(rounded: Roundings | None) -> tuple[Balls, Balls]:
             part = _replayed(program, tangents, rounded)
             return part(1), part(0)
 
@@ -109,7 +107,7 @@ class Exact(Reference):
         n, program = x.size, link.program(x)
         tangents = [link.inputs(one) for one in (t, v.vector[:n], v.vector[n:])]
 
-        def found(rounded: float) -> tuple[Balls, Balls]:
+        def found(rounded: Roundings | None) -> tuple[Balls, Balls]:
             part = _replayed(program, tangents, rounded)
             return np.concatenate([part(3), part(2)]), np.concatenate([part(1), part(0)])
 
@@ -119,7 +117,7 @@ class Exact(Reference):
         n, program = x.size, link.program(x)
         a, b = link.inputs(v.vector[:n]), v.vector[n:]
 
-        def found(rounded: float) -> tuple[Balls, Balls]:
+        def found(rounded: Roundings | None) -> tuple[Balls, Balls]:
             rows, values, zero = [], [], flint().arb(0)
             for unit in np.eye(n):
                 part = _replayed(program, [link.inputs(unit), a], rounded)
@@ -134,13 +132,16 @@ class Exact(Reference):
         return self._refined(found, program, v.length)
 
     def _refined(
-        self, found: Callable[[float], tuple[Balls, Balls]], program: Program, length: float
+        self,
+        found: Callable[[Roundings | None], tuple[Balls, Balls]],
+        program: Program,
+        length: float,
     ) -> Estimate:
         """Returns the estimate with as many digits as show it.
 
         Args:
-            found: Returns derivatives, and the values of what is differentiated, with roundings of
-                this spacing at 1.
+            found: Returns derivatives, and the values of what is differentiated, with these
+                roundings.
             program: The function.
             length: The scale of x along the tangent.
         """
@@ -148,7 +149,7 @@ class Exact(Reference):
         while True:
             with precision(bits):
                 try:
-                    balls, _ = found(0.0)
+                    balls, _ = found(None)
                 except DoubtError as error:
                     if bits < MOST_EXACT_BITS:
                         bits *= 4
@@ -167,9 +168,7 @@ class Exact(Reference):
         if stuck is not None and stuck.any():  # the hull of two branches
             half_gap = np.where(stuck, radius, 0.0)
             bar = np.where(stuck, 2.0**-52 * (np.abs(value) + radius), bar)
-        if self.rounding and any(one.name in STEPS for one in program.operations):
-            bar = np.full(bar.shape, np.inf)  # a bisection has another derivative than its root
-        elif self.rounding:
+        if self.rounding is not None:
             with precision(EXACT_BITS):
                 try:
                     wide, values = found(self.rounding)
@@ -259,10 +258,10 @@ def _weighed(w: Vector, balls: Balls) -> list[Any]:
 
 
 def _replayed(
-    program: Program, tangents: Sequence[Sequence[Any]], rounded: float = 0.0
+    program: Program, tangents: Sequence[Sequence[Any]], rounded: Roundings | None
 ) -> Callable[[int], Balls]:
     """Replays a program, and returns what gives a part of its outputs as real coordinates."""
-    outputs = replay(program, tangents, Roundings(rounded) if rounded else None)
+    outputs = replay(program, tangents, rounded)
 
     def part(key: int) -> Balls:
         found: list[Any] = []

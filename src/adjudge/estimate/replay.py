@@ -233,7 +233,7 @@ STEPS = frozenset(
 class Roundings:
     """What roundings can do to a program and to its derivative, as wider balls.
 
-    Each input, each result and each of their derivatives may be off by `ROUNDING_UNITS` spacings
+    Each input, each result and each of their derivatives may be off by so many `units`, spacings
     of the dtype, and by one more for each term that is added up. A derivative may be off by as much
     of the value as well, over the scale of the operand: `1 - y^2` for the slope of tanh is rounded
     with y. By induction over the operations the balls of a derivative contain its roundings along
@@ -241,15 +241,15 @@ class Roundings:
     running error bound of Wilkinson (Higham 2002, section 3.3), for derivatives.
     """
 
-    def __init__(self, eps: float) -> None:
+    def __init__(self, eps: float, units: float = ROUNDING_UNITS) -> None:
         """`eps` is the spacing at 1 of the derivative; an operation may have a wider one."""
-        self.eps = eps
+        self.eps, self.units = eps, units
         self._lost: dict[int, float] = {}
         """By the key of a part, what underflow in an adjoint could take from it."""
 
     def of_input(self, jets: Jets) -> Jets:
         """Returns an input and its tangents, rounded."""
-        return self._widened(jets, ROUNDING_UNITS * self.eps, self.eps)
+        return self._widened(jets, self.units * self.eps, self.eps)
 
     def of_output(self, jets: Jets) -> Jets:
         """Returns an output whose derivatives may have lost what underflows."""
@@ -265,7 +265,7 @@ class Roundings:
         eps, normwise = max(self.eps, operation.eps), operation.name in NORMWISE
         given = [np.prod(one.shape) for one in operands if not isinstance(one, Truth)]
         terms = max(given, default=0) / max([1, *(one.size for one in operation.recorded)])
-        off = (ROUNDING_UNITS + terms) * eps
+        off = (self.units + terms) * eps
         if normwise:
             operands = [
                 self._widened(one, off, eps, normwise=True) if isinstance(one, Jets) else one
@@ -365,6 +365,7 @@ def replay(
         for i, x in enumerate(program.inputs)
     ]
     if roundings is not None:
+        roundings = Roundings(roundings.eps, roundings.units)  # it adds up what underflows
         inputs = [roundings.of_input(one) for one in inputs]
     results: list[tuple[Any, ...]] = []
 

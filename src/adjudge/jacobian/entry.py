@@ -46,6 +46,9 @@ class RememberingEstimator(Estimator):
     def at(self, point: Vector) -> Estimator:  # type: ignore[override]  # another point, another tangent
         return self.asked.at(point)
 
+    def rounded(self, eps: float) -> Estimator | None:
+        return self.asked.rounded(eps)
+
     def _first(self, v: Tangent) -> Column:
         if not self.first:
             self.first.append(self.asked.along(v))
