@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -134,7 +134,6 @@ class ValueBeside(Detail):
     f: str
 
 
-@dataclass(frozen=True, eq=False)
 class DtypeBeside(Detail):
     """`f_jvp` returns a tangent of another dtype than the value beside it."""
 
