@@ -77,6 +77,18 @@ def test_the_modes_that_are_wrong_in_pytorch_fail_and_no_others(name):
 
 
 @pytest.mark.backend("torch")
+@released("torch", "2.13.0")
+@pytest.mark.parametrize("seed", range(3))
+def test_a_constant_of_1e_13_in_the_forward_mode_of_pytorch_is_found(seed):
+    (x,) = tensors([-30.0, -28.0, 0.5])
+
+    report = examine(lambda x: x.logcumsumexp(0), (x,), modes=["R", "F"], seed=seed)
+
+    assert failing(report) == {"F"}
+    assert passing(report) == {"R"}
+
+
+@pytest.mark.backend("torch")
 @pytest.mark.parametrize("name", RIGHT_IN_TORCH)
 def test_the_same_function_by_right_rules_passes_in_pytorch(name):
     f, values = RIGHT_IN_TORCH[name]
