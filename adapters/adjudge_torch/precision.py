@@ -12,6 +12,10 @@ from adjudge.engine import Arrays, FlatFunction
 
 DOUBLE = (torch.float64, torch.complex128)
 
+PATTERN = 10007
+"""After so many numbers, a prime, the signs repeat by which they are moved. Drawing them all would
+take more memory than the numbers. The value is ours."""
+
 
 class Widening(TorchFunctionMode):
     """Tensors of lower precision become double where they meet double ones in an operator.
@@ -118,12 +122,13 @@ class _Moving(TorchFunctionMode):
     def _signs(self, tensor: torch.Tensor) -> torch.Tensor:
         """Returns a spacing at 1, up or down for each number."""
         self.moves += 1
-        order = torch.arange(tensor.numel(), device=tensor.device, dtype=torch.float64)
+        count, eps = tensor.numel(), self.sign * torch.finfo(tensor.dtype).eps
+        order = torch.arange(min(count, PATTERN), device=tensor.device, dtype=torch.float64)
         # Multiples of irrational numbers follow no pattern of a function.
         turns = 0.6180339887 * order + 0.4142135624 * self.moves**2
-        eps = self.sign * torch.finfo(tensor.dtype).eps
-        signs = torch.where(turns % 1 < 0.5, eps, -eps).reshape(tensor.shape)
-        return signs.to(tensor.real.dtype if tensor.dtype.is_complex else tensor.dtype)
+        signs = torch.where(turns % 1 < 0.5, eps, -eps)
+        signs = signs.to(tensor.real.dtype if tensor.dtype.is_complex else tensor.dtype)
+        return signs.repeat(-(-count // PATTERN))[:count].reshape(tensor.shape)
 
 
 def _copied(result: torch.Tensor, operands: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -137,7 +142,8 @@ def _copied(result: torch.Tensor, operands: Sequence[torch.Tensor]) -> torch.Ten
             and not leaf.dtype.is_complex
             and leaf.layout is result.layout
         ):
-            found |= torch.isin(result.detach(), leaf.detach())
+            one, two = result.detach(), leaf.detach()
+            found |= one == two if one.shape == two.shape else torch.isin(one, two)
     return found
 
 
