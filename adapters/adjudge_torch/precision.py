@@ -132,18 +132,14 @@ class _Moving(TorchFunctionMode):
 
 
 def _copied(result: torch.Tensor, operands: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Marks the numbers of a result that are those of an operand. They were not rounded, and the
-    derivative of a minimum looks for its number among them.
+    """Marks the numbers of a result of another shape that are those of an operand. They were
+    selected and not rounded, and the derivative of a minimum looks for its number among them.
     """
     found = torch.zeros(result.shape, dtype=torch.bool, device=result.device)
     for leaf in operands:
-        if (
-            leaf.dtype is result.dtype
-            and not leaf.dtype.is_complex
-            and leaf.layout is result.layout
-        ):
-            one, two = result.detach(), leaf.detach()
-            found |= one == two if one.shape == two.shape else torch.isin(one, two)
+        alike = leaf.dtype is result.dtype and leaf.layout is result.layout
+        if alike and leaf.shape != result.shape and not leaf.dtype.is_complex:
+            found |= torch.isin(result.detach(), leaf.detach())
     return found
 
 

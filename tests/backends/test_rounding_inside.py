@@ -36,6 +36,8 @@ LOSSY = {
                  lambda xp, x: (1 - xp.cos(x)) / x**2),
     "a tanh": ("float32", lambda s: np.array([1e-2, 0.1, 1, 2]) * (1 + 0.1 * normal(s, 4)),
                lambda xp, x: (x - xp.tanh(x)) / x**3),
+    "a sine": ("float32", lambda s: np.array([1e-5, 1e-2, 1]) * (1 + 0.1 * normal(s, 3)),
+               lambda xp, x: (x - xp.sin(x)) / x**2),
     "a complex sigmoid": ("complex64", lambda s: complex_numbers(s, real=20),
                           lambda xp, z: 1 / (1 + xp.exp(-z))),
     "a sigmoid of a sum": ("complex64", complex_numbers, lambda xp, z: 1 / (1 + xp.exp(-(z + 20)))),
