@@ -1388,8 +1388,7 @@ class ExactReplay(Stage):
             error = np.where(agrees, one.comparison.error, other.comparison.error)
             proved.append(one._replace(comparison=replace(one.comparison, error=error)))
         after = replace(after, column=rounded, compared=proved)
-        fewer = after.open < trial.open and not (trial.fails or coarse)
-        return after if after.fails or fewer else trial
+        return after if after.fails else trial
 
 
 def _may_be_rounding(comparison: Comparison) -> bool:
