@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -65,7 +66,8 @@ class _Moving(TorchFunctionMode):
     """A mode that moves what operators read for the first time, and what they return, by a spacing.
 
     Results are moved in place, since autograd may have kept them; what shares memory with an
-    operand is moved already.
+    operand is moved already. A transform of `torch.func` forbids writing into what it did not make:
+    under it a result is moved as a new tensor.
     """
 
     def __init__(self, draw: int, *, wide: bool) -> None:
@@ -96,13 +98,19 @@ class _Moving(TorchFunctionMode):
         operands = [*_tensors(args), *_tensors(kwargs)]
         if not operands:  # it may share memory with an array of the user
             return _mapped(result, self._as_read)
-        known = {_address(leaf) for leaf in operands}
-        for leaf in _tensors(result):
-            if self._moves(leaf) and _address(leaf) not in known:
+        return _mapped(result, partial(self._as_made, operands))
+
+    def _as_made(self, operands: Sequence[torch.Tensor], result: torch.Tensor) -> torch.Tensor:
+        """Returns a result that is moved, unless it shares memory with an operand."""
+        made = result
+        if self._moves(result) and _address(result) not in map(_address, operands):
+            if any(map(_is_wrapped, (result, *operands))):
+                made = result * (1 + self._signs(result))
+            else:
                 with torch.no_grad():
-                    leaf.data.mul_(1 + self._signs(leaf) * ~_copied(leaf, operands))
-            self.made[_address(leaf)] = leaf
-        return result
+                    result.data.mul_(1 + self._signs(result) * ~_copied(result, operands))
+        self.made[_address(made)] = made
+        return made
 
     def _moves(self, tensor: torch.Tensor) -> bool:
         floating = tensor.dtype.is_floating_point or tensor.dtype.is_complex
@@ -115,7 +123,8 @@ class _Moving(TorchFunctionMode):
             return self.read[id(tensor)][1]
         if not self._moves(tensor) or _address(tensor) in self.made:
             return tensor
-        moved = tensor + tensor * self._signs(tensor)
+        # Autograd keeps nothing for that: a checkpoint counts what is kept, and runs f again.
+        moved = tensor + tensor.detach() * self._signs(tensor)
         self.read[id(tensor)], self.made[_address(moved)] = (tensor, moved), moved
         return moved
 
@@ -139,11 +148,19 @@ def _copied(result: torch.Tensor, operands: Sequence[torch.Tensor]) -> torch.Ten
     for leaf in operands:
         alike = leaf.dtype is result.dtype and leaf.layout is result.layout
         if alike and leaf.shape != result.shape and not leaf.dtype.is_complex:
-            found |= torch.isin(result.detach(), leaf.detach())
+            # `isin` takes contiguous tensors alone
+            found |= torch.isin(result.detach().contiguous(), leaf.detach().contiguous())
     return found
 
 
+def _is_wrapped(tensor: torch.Tensor) -> bool:
+    return torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+
+
 def _address(tensor: torch.Tensor) -> int:
+    """Returns where the numbers of a tensor lie, also below the wrappers of transforms."""
+    while _is_wrapped(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
     return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided else id(tensor)
 
 

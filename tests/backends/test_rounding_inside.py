@@ -144,3 +144,63 @@ def test_what_the_user_holds_stays_as_it_is():
     assert all(torch.equal(held[name], before[name]) for name in held)
     assert np.array_equal(array, np.array([0.1, 0.2], np.float32))
     assert torch.equal(x[0], torch.tensor([0.5, 1.5]))
+
+
+def per_row(x):
+    return torch.func.vmap(lambda row: row.exp().sum() * row)(x)
+
+
+def per_column(x):
+    return torch.func.vmap(torch.tanh, in_dims=1, out_dims=1)(x)
+
+
+def gradient(x):
+    return torch.func.grad(lambda z: (z**3).sum())(x)
+
+
+def second_derivatives(x):
+    return torch.func.hessian(lambda z: (z**3).sum())(x[0])
+
+
+def expanded(x):
+    return x[:1].expand(3, 4) * 2
+
+
+def split(x):
+    return torch.cat(x.split(2, 1)[::-1], 1).exp()
+
+
+@pytest.mark.backend("torch")
+@pytest.mark.parametrize("f", [per_row, per_column, gradient, second_derivatives, expanded, split])
+def test_numbers_are_moved_by_a_spacing_under_transforms_and_in_views(f):
+    x = torch.tensor(normal(0, 3, 4), dtype=torch.float32)
+    plain = f(x)
+
+    for draw in range(4):
+        move = backend_named("torch").environment.moved_by_rounding
+        (moved,) = move(lambda x: (f(x[0]),), draw)((x,))
+        off = (moved - plain).abs()
+        assert 0 < off.max() < 1e-5 * plain.abs().max()
+
+
+@pytest.mark.backend("torch")
+@pytest.mark.parametrize("f", [torch.linalg.matrix_exp, per_row])
+def test_second_derivatives_in_single_precision_are_judged_under_transforms(f):
+    x = torch.tensor(normal(0, 4, 4), dtype=torch.float32, requires_grad=True)
+
+    report = examine(f, (x,), order=2, seed=0, blame=False)
+
+    assert report.verdict is Verdict.PASS
+
+
+@pytest.mark.backend("torch")
+def test_a_saturated_function_passes_behind_a_checkpoint_which_counts_what_is_saved():
+    checkpoint = torch.utils.checkpoint.checkpoint
+    layer = torch.nn.Linear(4, 4)
+
+    def f(x):
+        return 1 - checkpoint(lambda z: layer(z).tanh(), 10 * x, use_reentrant=False) ** 2
+
+    x = torch.tensor(normal(0, 3, 4), dtype=torch.float32, requires_grad=True)
+
+    assert examine(f, (x,), seed=0, blame=False).verdict is not Verdict.FAIL

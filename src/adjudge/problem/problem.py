@@ -199,6 +199,11 @@ class Problem:
         found = [move(self.function, draw, wide=wide) for draw in range(DRAWS_OF_ROUNDING)]
         return [replace(self, function=f) for f in found if f is not None]
 
+    def evaluated(self) -> Arrays:
+        """Returns the outputs of f at x, and marks what it raises as its own."""
+        with running(Source.FUNCTION):
+            return self.function(self.point())
+
     def point(self, vector: Vector | None = None) -> Arrays:
         """Returns fresh arrays with the coordinates `vector` of X, by default those of x."""
         x = self.X.arrays(self.backend, self.origin if vector is None else vector, self.x)
@@ -442,8 +447,7 @@ class Base:
         problem, count, moves = self.problem, len(self.Y.leaves), np.zeros(self.Y.size)
         others = problem.moved_by_rounding()
         for other in others:
-            with running(Source.FUNCTION):
-                outputs = attempt(partial(other.function, other.point()), NotSupportedError)
+            outputs = attempt(other.evaluated, NotSupportedError)
             if outputs is None:
                 return None
             values = self.Y.vector(problem.backend, outputs[:count], self.arrays[:count])
