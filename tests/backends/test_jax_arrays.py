@@ -78,6 +78,6 @@ def test_a_number_beside_an_array_is_named_as_not_checked(number, x):
 
     notes = [one for one in report.findings if one.status is Status.UNCHECKED]
     assert ["inputs[1]"] == [name for one in notes for name in one.detail.names]
-    assert "pass them as arrays" in str(report)
+    assert "pass them as floating arrays" in str(report)
     assert not examine(lambda x, b: x * b, (x, number), wrt=0).findings
     assert not examine(lambda x, n: x * n, (x, 2)).findings
