@@ -444,8 +444,10 @@ def _count(detail: Disagreement, verdict: Verdict) -> str:
 
 def _also(also: AlsoWrong) -> str:
     if also.many:
-        tested = f"the {also.tested} that were" if also.tested > 1 else "the one that was"
-        return f"more entries are wrong than {also.found} of {tested} compared alone"
+        alone = "the one that was"
+        if (also.found, also.tested) != (1, 1):
+            alone = f"{also.found} of the {also.tested} that were"
+        return f"more entries are wrong: {alone} compared alone, and others"
     return f"wrong as well: {', '.join(also.names)}"
 
 
