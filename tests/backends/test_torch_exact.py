@@ -224,3 +224,54 @@ def test_what_overflows_and_what_underflows_is_no_error():
             automatic, ball, more = compared(f, x, weights, unit)
             off = abs(automatic - float(ball.mid()))
             assert not (ball.is_finite() and off > float(ball.rad()) + more), (f, unit)
+
+
+LEAPING = {
+    "log(1 - tanh)": lambda x: torch.log(1 - torch.tanh(x)),
+    "log(1 - sigmoid)": lambda x: torch.log(1 - torch.sigmoid(2 * x)),
+    "sqrt(1 - tanh^2)": lambda x: torch.sqrt(1 - torch.tanh(x) ** 2),
+    "sinh / (1 - tanh)": lambda x: torch.sinh(x) / (1 - torch.tanh(x)),
+    "atanh(tanh)": lambda x: torch.atanh(torch.tanh(x)),
+}
+"""Functions of a small number that has lost its digits: in double precision they stand still or
+leap, and differences see that in place of the derivative."""
+
+
+class Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.factor = factor
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, w):
+        return ctx.factor * w, None
+
+
+@pytest.mark.parametrize("name", LEAPING)
+def test_differences_of_a_function_that_leaps_by_rounding_do_not_outweigh_a_replay(name):
+    f = LEAPING[name]
+    right, wrong = set(), []
+    for x in torch.linspace(15.0, 18.3, 12, dtype=torch.float64):
+        leaf = x.reshape(1).clone().requires_grad_()
+        right.add(adjudge.examine(f, (leaf,), seed=0, blame=False).verdict)
+        for factor in (-1.0, 3.0):
+            report = adjudge.examine(
+                lambda x, k=factor: f(Scaled.apply(x, k)), (leaf,), seed=0, blame=False
+            )
+            wrong.append(report.verdict)
+
+    assert Verdict.FAIL not in right
+    assert Verdict.PASS not in wrong
+    assert wrong.count(Verdict.FAIL) >= 5
+
+
+def test_differences_that_a_replay_confirms_still_fail():
+    for f in (torch.sin, lambda x: x + (torch.round(8 * x) / 8 - x).detach()):
+        x = torch.tensor([16.3, 17.2], dtype=torch.float64, requires_grad=True)
+        report = adjudge.examine(
+            lambda x, f=f: f(Scaled.apply(x, 1.5)), (x,), mode="full", seed=0, blame=False
+        )
+
+        assert report.verdict is Verdict.FAIL
+        assert not report.certified

@@ -172,7 +172,9 @@ class Exact(Reference):
             with precision(EXACT_BITS):
                 try:
                     wide, values = found(self.rounding)
-                    bar = np.fmax(bar, _floats(wide, value)[1] + _floats(values)[1] / length)
+                    loose = _floats(wide, value)[1] + _floats(values)[1] / length
+                    # Where a rounded number may leave the domain, rounding may make anything of it.
+                    bar = np.maximum(bar, np.where(np.isnan(loose), np.inf, loose))
                 except DoubtError as error:
                     return _unknown(program, error)
         method = _method(program, bits)

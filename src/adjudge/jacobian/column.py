@@ -87,6 +87,8 @@ class Columns:
     replay: dict[float, ByReference | None] = field(default_factory=dict)
     """The estimators that replay f, by the roundings that they allow, or that there is none, once
     that was asked for."""
+    contradicted: list[Tangent] = field(default_factory=list)
+    """The tangents along which an exact replay said as differences do that something is wrong."""
     _blocks_of: tuple[object, dict[int, Vector]] = field(default_factory=lambda: (None, {}))
 
     def __post_init__(self) -> None:
@@ -96,7 +98,7 @@ class Columns:
     def over(self, base: Base, tolerance: Tolerance | None = None) -> Columns:
         """Returns the same with other magnitudes of the outputs, and another tolerance if given."""
         columns = Columns(self.estimator.over(base), self.probes, tolerance or self.tolerance)
-        columns.replay = self.replay
+        columns.replay, columns.contradicted = self.replay, self.contradicted
         return columns
 
     def by_replay(self, *, rounded: bool = False) -> ByReference | None:
