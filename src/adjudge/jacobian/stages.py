@@ -1496,7 +1496,9 @@ def allow_automatic_rounding(
         slack[tried] = np.where(alone, 0.0, np.fmax(change, apart))
         after = replace(comparison, error=comparison.error + NEIGHBOUR_FACTOR * slack)
     left = [k for k in worst_entries(after, after.fails) if k in tried]
-    if left and kind != "first":
+    # Who gives a reference wants to know of a tail that has lost its digits.
+    given = found.from_reference and not columns.tolerance.exact
+    if left and kind != "first" and not given:
         slack[left] = np.fmax(slack[left], _moved_inside(columns, after, kind, left, found))
         slack[tried] = np.where(alone, 0.0, slack[tried])
         after = replace(comparison, error=comparison.error + NEIGHBOUR_FACTOR * slack)
