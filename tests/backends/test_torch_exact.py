@@ -275,3 +275,15 @@ def test_differences_that_a_replay_confirms_still_fail():
 
         assert report.verdict is Verdict.FAIL
         assert not report.certified
+
+
+def test_the_hull_of_two_branches_does_not_excuse_a_second_derivative():
+    x = torch.tensor([0.0, 0.7], dtype=torch.float64, requires_grad=True)
+
+    def smooth(x):  # PyTorch takes the derivative of |x| at 0 for zero, and that of its square
+        return torch.exp(x.abs()) * torch.special.i0e(x.abs())
+
+    for seed in range(5):
+        report = adjudge.examine(smooth, (x,), modes=["RR"], seed=seed, blame=False)
+
+        assert report.verdict is Verdict.FAIL
