@@ -30,6 +30,7 @@ from adjudge.engine import (
     Program,
     ProgramBuilder,
     Ref,
+    grouped,
     windows,
 )
 from adjudge_jax.recording import CONFIG
@@ -430,7 +431,10 @@ def _gathered(one: _Equation) -> Any:
     return one.moved(run, np.nan if fill is None else fill)
 
 
-def _scatter_added(one: _Equation) -> Any:
+def _scattered(one: _Equation) -> NDArray[np.int64] | None:
+    """Returns the entry of the operand that each entry is scattered to: those of the operand to
+    themselves, and then the updates, with -1 where one is dropped.
+    """
     operand, indices, updates = one.values
     one.builder.rely(one.operands[1])
     size = prod(operand.shape)
@@ -445,14 +449,53 @@ def _scatter_added(one: _Equation) -> Any:
         return jax.lax.scatter_add(zeros, indices, u, p["dimension_numbers"], **how)
 
     (targets,) = jax.vjp(add, jnp.zeros(updates.shape, jnp.float32))[1](numbers)
-    into = np.asarray(targets).astype(np.int64).ravel() - 1
-    return one.emit(
-        "segment_sum",
-        one.operands[0],
-        one.operands[2],
-        segments=np.concatenate([np.arange(size), into]),
-        shape=operand.shape,
-    )
+    return np.concatenate([np.arange(size), np.asarray(targets).astype(np.int64).ravel() - 1])
+
+
+def _scatter_added(one: _Equation) -> Any:
+    targets, shape = _scattered(one), one.values[0].shape
+    if targets is None:
+        return None
+    operands = one.operands[0], one.operands[2]
+    return one.emit("segment_sum", *operands, segments=targets, shape=shape)
+
+
+def _scatter_folded(one: _Equation) -> Any:
+    targets, result = _scattered(one), one.builder.host(one.results[0])
+    if targets is None:
+        return None
+    _, whole, neutral = FOLDS[one.name.removeprefix("scatter").lstrip("-_")]
+    groups = one.take([one.operands[0], one.operands[2]], grouped(targets, result.size), neutral)
+    made = one.emit(whole, groups, result=result.ravel(), axis=(1,), keepdims=False)
+    return one.take([made], np.arange(result.size).reshape(result.shape))
+
+
+def _chosen(one: _Equation, operand: Any, seen: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Returns which entry of the operand is the largest or the smallest one in each window, whose
+    entries lie along a last axis.
+    """
+    largest = one.params["select_prim"].name == "ge"
+    patches = one.take([operand], seen, -np.inf if largest else np.inf)
+    name = "argmax" if largest else "argmin"
+    at = getattr(one.builder.value(patches), name)(-1)
+    one.builder.rely(one.emit(name, patches, result=at, axis=seen.ndim - 1, keepdims=False))
+    return np.take_along_axis(seen, at[..., None], -1)[..., 0]
+
+
+def _selected_gather(one: _Equation) -> Any:
+    tangents, operand = one.operands
+    seen = _windows(one.params, one.values[1].shape)
+    rank = seen.ndim // 2
+    return one.take([tangents], _chosen(one, operand, seen.reshape(*seen.shape[:rank], -1)))
+
+
+def _selected_scatter(one: _Equation) -> Any:
+    source, operand = one.operands
+    shape = one.values[1].shape
+    ones = (1,) * len(shape)
+    seen = _windows({**one.params, "window_dilation": ones, "base_dilation": ones}, shape)
+    into = _chosen(one, operand, seen.reshape(*seen.shape[: len(shape)], -1))
+    return one.emit("segment_sum", source, segments=into.ravel(), shape=shape)
 
 
 def _sorted(one: _Equation) -> Any:
@@ -475,9 +518,11 @@ def _sorted(one: _Equation) -> Any:
 
 def _largest(one: _Equation) -> Any:
     operand, (values, indices) = one.operands[0], one.results
-    axis = one.params.get("axis", -1)
-    negative = one.emit("negative", operand, result=-one.builder.value(operand))
+    axis = one.params.get("axis", one.params.get("reduction_dimension", -1))
     order = np.asarray(indices).astype(np.int64)
+    if not one.params.get("is_max_k", True):
+        return [one.emit("sort", operand, result=values, axis=axis, indices=order), indices]
+    negative = one.emit("negative", operand, result=-one.builder.value(operand))
     made = one.emit("sort", negative, result=-one.builder.host(values), axis=axis, indices=order)
     return [one.emit("negative", made, result=values), indices]
 
@@ -513,6 +558,49 @@ def _eigh(one: _Equation) -> Any:
         return None
     found = one.emit("eigh", one.operands[0], result=[values, vectors])
     return [found[1], found[0]]
+
+
+def _eig(one: _Equation) -> Any:
+    if one.params.get("compute_left_eigenvectors"):
+        return None
+    values = one.builder.host(one.results[0])
+    among, vectors = np.linalg.eig(one.builder.value(one.operands[0]))
+    if len(one.results) > 1:
+        vectors = one.results[1]
+    else:  # NumPy's may have another order
+        nearest = np.abs(values[..., None] - among[..., None, :]).argmin(-1)
+        vectors = np.take_along_axis(vectors, nearest[..., None, :], -1)
+    found = one.emit("eig", one.operands[0], result=[one.results[0], vectors])
+    return list(found)[: len(one.results)]
+
+
+def _svd(one: _Equation) -> Any:
+    rows, columns = one.values[0].shape[-2:]
+    computed, full = one.params["compute_uv"], one.params["full_matrices"]
+    if one.params.get("subset_by_index") is not None or (computed and full and rows != columns):
+        return None
+    s, u, vh = one.results if computed else (one.results[0], *_factors(one))
+    found = one.emit("svd", one.operands[0], result=[u, s, vh])
+    return [found[1], found[0], found[2]] if computed else [found[1]]
+
+
+def _factors(one: _Equation) -> tuple[Any, Any]:
+    u, _, vh = np.linalg.svd(one.builder.value(one.operands[0]), full_matrices=False)
+    return u, vh
+
+
+def _tridiagonal_solved(one: _Equation) -> Any:
+    if one.params.get("perturb_singular"):
+        return None
+    *diagonals, b = one.operands
+    shape = one.values[1].shape
+    n, size = shape[-1], prod(shape)
+    at = np.full((*shape, n), -1)
+    numbers, row = np.arange(size).reshape(shape), np.arange(n)
+    at[..., row[1:], row[:-1]] = numbers[..., 1:]
+    at[..., row, row] = size + numbers
+    at[..., row[:-1], row[1:]] = 2 * size + numbers[..., :-1]
+    return one.emit("solve", one.take(diagonals, at), b)
 
 
 def _qr(one: _Equation) -> Any:
@@ -579,6 +667,8 @@ RULES: Mapping[str, Callable[[_Equation], Any]] = {
     **dict.fromkeys(REDUCTIONS, _reduced),
     **dict.fromkeys(CUMULATIVE, _cumulated),
     **dict.fromkeys(POOLED, _pooled),
+    **{f"scatter{dash}{name}": _scatter_folded for dash in "-_" for name in ("mul", "min", "max")},
+    "approx_top_k": _largest,
     "clamp": _clamped,
     "conv_general_dilated": _convolved,
     "convert_element_type": _converted,
@@ -586,6 +676,7 @@ RULES: Mapping[str, Callable[[_Equation], Any]] = {
     "cholesky": lambda one: one.emit(
         "cholesky", one.operands[0], result=np.tril(one.builder.host(one.results[0]))
     ),
+    "eig": _eig,
     "eigh": _eigh,
     "fft": _fft,
     "gather": _gathered,
@@ -597,10 +688,14 @@ RULES: Mapping[str, Callable[[_Equation], Any]] = {
     "round": _rounded,
     "scatter-add": _scatter_added,
     "scatter_add": _scatter_added,
+    "select_and_gather_add": _selected_gather,
+    "select_and_scatter_add": _selected_scatter,
     "select_n": _selected,
     "sort": _sorted,
+    "svd": _svd,
     "top_k": _largest,
     "triangular_solve": _triangular_solved,
+    "tridiagonal_solve": _tridiagonal_solved,
 }
 """The primitives that take more than another name; `None` is returned where one has no
 translation."""

@@ -17,7 +17,7 @@ import optree
 import torch
 from numpy.typing import NDArray
 
-from adjudge.engine import ArrayOperations, Arrays, FlatFunction, Program
+from adjudge.engine import ArrayOperations, Arrays, FlatFunction, Program, grouped
 from adjudge_torch.formulas import (
     FORMULAS,
     axes_of,
@@ -312,18 +312,13 @@ def _grouped(
     which count in no mean.
     """
     reduce = {"multiply": "prod", "max": "amax", "min": "amin"}.get(reduce, reduce)
-    groups: list[list[int]] = [[] for _ in range(out.numel())]
-    for k, target in enumerate(torch.cat([one.reshape(-1) for one in targets]).tolist()):
-        if target >= 0:
-            groups[target].append(k)
-    width = max(map(len, groups), default=0)
-    table = np.array([group + [-1] * (width - len(group)) for group in groups], np.int64)
+    table = grouped(torch.cat([one.reshape(-1) for one in targets]).numpy(), out.numel())
     flat = torch.cat([one.reshape(-1) for one in operands]).to(out.dtype)
     padded = torch.cat([flat, flat.new_full((1,), IDENTITIES[reduce])])[torch.from_numpy(table)]
     chosen = record.emit("take", operands, padded, indices=table, fill=IDENTITIES[reduce])
     flat_out = out.reshape(-1)
     if reduce == "mean":
-        count = np.array([max(len(group) - begun, 1) for group in groups], float)
+        count = np.maximum((table >= 0).sum(1) - float(begun), 1.0)
         total = record.emit("sum", (chosen,), padded.sum(1), axis=(1,), keepdims=False)
         made = record.emit("divide", (total, count), flat_out)
     else:
@@ -570,6 +565,13 @@ def _median(record: Recorder, out: Any, x: Any, dim: Any = None, keepdim: bool =
     return _kth(record, out, x, middles, dim, keepdim)
 
 
+def _mode(record: Recorder, out: Any, x: Any, dim: int = -1, keepdim: bool = False) -> Any:
+    ascending = x.detach().sort(dim)[0] if x.dim() else x.detach().reshape(1)
+    if (ascending.diff(dim=dim if x.dim() else 0) == 0).any():
+        return Untranslated("entries are equal")
+    return _extreme("min")(record, out, x, dim, keepdim)  # each stands there once
+
+
 def _windows(
     x: torch.Tensor, target: Sequence[int], size: Any, stride: Any, padding: Any, dilation: Any
 ) -> NDArray[np.int64]:
@@ -617,6 +619,30 @@ def _largest_of(record: Recorder, out: Any, x: torch.Tensor, windows: NDArray[np
         made,
         Given(record.emit("argmax", (chosen,), at, axis=windows.ndim - 1, keepdims=False)),
     ]
+
+
+def _fractional_max_pool(
+    record: Recorder, out: Any, x: Any, size: Any, target: Any, samples: Any
+) -> Any:
+    """Translates a pooling whose windows begin at random places (Graham 2014), as PyTorch takes
+    them from the samples: one for each axis, the last axis first.
+    """
+    dims = len(size)
+    numbers = _numbers(x).reshape(-1, *x.shape[-dims:])
+    windows = []
+    for image, sample in zip(numbers, record.relied_on(samples).reshape(-1, dims), strict=True):
+        for axis, (count, width, place) in enumerate(
+            zip(target, size, sample.flip(0).tolist(), strict=True)
+        ):
+            whole = image.shape[axis] - width
+            step = whole / (count - 1) if count > 1 else 0.0
+            starts = [int((k + place) * step) - int(place * step) for k in range(count - 1)]
+            at = torch.tensor([*starts, whole]).unsqueeze(1) + torch.arange(width)
+            image = image.index_select(axis, at.reshape(-1)).unflatten(axis, (count, width))
+            image = image.movedim(axis + 1, -1)
+        windows.append(image.flatten(-dims))
+    seen = torch.stack(windows).reshape(*x.shape[:-dims], *target, -1)
+    return _largest_of(record, out, x, seen.numpy())
 
 
 def _adaptive_max_pool(dims: int) -> Translation:
@@ -776,24 +802,18 @@ def _svd(
         u, s, vh = torch.linalg.svd(a.detach(), full_matrices=False)
     elif full_matrices and rows != columns:
         return Untranslated("its full factors are not unique")
-    turned = rows < columns
-    if turned:  # the decomposition of the conjugate transpose
-        a, u, vh = conjugate_transpose(a), conjugate_transpose(vh), conjugate_transpose(u)
-    (gram,) = record.formula(lambda: conjugate_transpose(a) @ a)
-    ascending = [(s * s).flip(-1), conjugate_transpose(vh).flip(-1)]
-    values, vectors = map(record.tensor, record.emit("eigh", (gram,), ascending), ascending)
+    made = record.emit("svd", (a,), [u, s, vh])
+    return list(made) if compute_uv else [None, made[1], None]
 
-    def factors() -> Any:
-        sigma, v = values.flip(-1).sqrt(), vectors.flip(-1)
-        other = (a @ v) / sigma.unsqueeze(-2)
-        return (
-            (v, sigma, conjugate_transpose(other))
-            if turned
-            else (other, sigma, conjugate_transpose(v))
-        )
 
-    made = record.formula(factors)
-    return made if compute_uv else [None, made[1], None]
+def _eig(record: Recorder, out: Any, a: Any) -> Any:
+    values, vectors = out if isinstance(out, tuple | list) else (out, None)
+    if vectors is None:  # another algorithm, and perhaps another order
+        among, vectors = torch.linalg.eig(a.detach())
+        nearest = (values.unsqueeze(-1) - among.unsqueeze(-2)).abs().argmin(-1)
+        vectors = vectors.gather(-1, nearest.unsqueeze(-2).expand(vectors.shape))
+        return record.emit("eig", (a,), [values, vectors])[0]
+    return list(record.emit("eig", (a,), [values, vectors]))
 
 
 def _inverse(record: Recorder, out: Any, a: Any, *, check_errors: bool = False) -> Any:
@@ -973,6 +993,13 @@ TRANSLATIONS: Mapping[str, Translation] = {
     "_linalg_eigh": _eigh,
     "linalg_qr": _qr,
     "_linalg_svd": _svd,
+    "linalg_eig": _eig,
+    "_linalg_eigvals": _eig,
+    "linalg_eigvals": _eig,
+    "linalg_matrix_exp": lambda record, out, a: record.emit("matrix_exp", (a,), out),
+    "mode": _mode,
+    "fractional_max_pool2d": _fractional_max_pool,
+    "fractional_max_pool3d": _fractional_max_pool,
     "linalg_inv_ex": _inverse,
     "_linalg_det": _det,
     "_linalg_slogdet": _slogdet,

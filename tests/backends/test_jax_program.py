@@ -1,5 +1,7 @@
 """What JAX computes in the vocabulary that engines share, and checks by exact replay."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,7 @@ import adjudge  # noqa: E402
 from adjudge import Verdict  # noqa: E402
 from adjudge.engine import OPAQUE, OPERATIONS, backend_named  # noqa: E402
 from adjudge.estimate.replay import mistranslated, precision, replay  # noqa: E402
+from adjudge_jax.translation import RULES  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -79,6 +82,34 @@ CASES = {
     "mask": (lambda x: (x > 0).astype(float) * x + jnp.where(x > 1, x, 0.5), LINE),
     "modulus": (lambda z: jnp.abs(z) + jnp.angle(z), COMPLEX),
     "expm": (jax.scipy.linalg.expm, SQUARE),
+    "least at": (lambda x: x.at[jnp.array([0, 0, 9])].min(x[:3] * 2), LINE),
+    "largest at": (lambda x: x.at[jnp.array([0, 0, 2])].max(x[1:] * 2), LINE),
+    "times at": (
+        lambda x: x.at[jnp.array([1, 9, 3])].mul(x[:3] * 2, unique_indices=True),
+        LINE,
+    ),
+    "tridiagonal": (
+        lambda d, b: lax.linalg.tridiagonal_solve(d[0], 3 + d[1], d[2], b @ b),
+        SQUARE,
+        SQUARE,
+    ),
+    "svd": (lambda a: jnp.linalg.svd(a[:, :2], full_matrices=False), SQUARE),
+    "singular values": (lambda a: jnp.linalg.svd(a[:2], compute_uv=False), COMPLEX),
+    "eigenvalues": (jnp.linalg.eigvals, SQUARE),
+    "approximately largest": (lambda x: lax.approx_max_k(x, 2)[0], LINE),
+    "approximately smallest": (lambda x: lax.approx_min_k(x, 2)[0], LINE),
+    "where the largest are": (
+        lambda x: jax.linearize(
+            lambda t: lax.reduce_window(t, -jnp.inf, lax.max, (2,), (1,), "VALID"), x
+        )[1](x * x),
+        LINE,
+    ),
+    "to where the largest are": (
+        lambda x: jax.grad(
+            lambda t: (lax.reduce_window(t, -jnp.inf, lax.max, (2,), (1,), "SAME") ** 2).sum()
+        )(x),
+        LINE,
+    ),
 }
 
 
@@ -113,6 +144,49 @@ def test_a_replay_has_the_values_and_the_derivative_of_jax(name):
         if 1 in jets.parts:
             along = np.array([number(one) for one in jets.parts[1].flat]).reshape(jets.shape)
             assert np.allclose(along, rate, rtol=1e-9, atol=1e-11)
+
+
+def of_least(one):
+    """The translation of a scattered maximum, for a minimum."""
+    return replace(one, name=one.name.replace("min", "max"))
+
+
+def with_diagonals_exchanged(one):
+    low, middle, high, b = one.operands
+    return replace(one, operands=[high, middle, low, b])
+
+
+def slightly_larger(one):
+    operand = one.operands[0]
+    scaled = one.emit("multiply", operand, 1 + 1e-9, result=one.builder.value(operand))
+    return replace(one, operands=[scaled, *one.operands[1:]])
+
+
+@pytest.mark.parametrize(
+    ("case", "primitive", "mistake"),
+    [
+        ("least at", "scatter-min", of_least),
+        ("times at", "scatter-mul", slightly_larger),
+        ("tridiagonal", "tridiagonal_solve", with_diagonals_exchanged),
+        ("svd", "svd", slightly_larger),
+        ("singular values", "svd", slightly_larger),
+        ("eigenvalues", "eig", slightly_larger),
+        ("approximately largest", "approx_top_k", slightly_larger),
+        ("to where the largest are", "select_and_scatter_add", slightly_larger),
+    ],
+)
+def test_a_wrong_translation_is_found(monkeypatch, case, primitive, mistake):
+    f, *given = CASES[case]
+    arrays, right = tuple(map(jnp.asarray, given)), RULES[primitive]
+    monkeypatch.setitem(RULES, primitive, lambda one: right(mistake(one)))
+    with precision(64):
+        assert mistranslated(translated(f, arrays)) is not None
+
+
+def test_an_eigenvector_has_no_translation_from_the_left():
+    left = lambda a: lax.linalg.eig(a, compute_right_eigenvectors=False)  # noqa: E731
+    (step,) = translated(left, (jnp.asarray(SQUARE),)).opaque
+    assert step.step == "eig"
 
 
 def test_what_has_no_translation_is_opaque_and_has_its_line():

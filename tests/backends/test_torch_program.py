@@ -71,6 +71,7 @@ SQUARE = numbers(3, 3, seed=1)
 STACK = numbers(2, 3, 3, seed=2)
 IMAGE = numbers(2, 4, 6, 6, seed=3)
 COMPLEX = numbers(3, 4, seed=4, dtype=torch.complex128)
+PLACES = torch.rand(2, 4, 3, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
 INDEX = torch.tensor([[0, 2, 1, 1], [2, 0, 0, 1]])
 
 
@@ -138,6 +139,20 @@ OPERATORS = {
     "qr": (lambda a: (*torch.linalg.qr(a[:, :2].mT), *torch.linalg.qr(a[:, :2])), STACK),
     "eigh": (lambda a: torch.linalg.eigvalsh(a + a.mT), STACK),
     "svd": (lambda a: (torch.linalg.svdvals(a), torch.linalg.matrix_norm(a, 2)), STACK),
+    "factors of svd": (
+        lambda a: [torch.linalg.svd(b, full_matrices=False)[0] for b in (a[:, :2], a[:, :2].mT)],
+        STACK,
+    ),
+    "eigenvalues": (lambda a: (torch.linalg.eigvals(a), torch.linalg.eig(a)[1].abs()), STACK),
+    "matrix exponential": (torch.matrix_exp, STACK),
+    "mode": (lambda x: (x.mode(1)[0], x.mode(0, keepdim=True)[0]), X),
+    "pooling at random": (
+        lambda x: (
+            F.fractional_max_pool2d(x, (2, 3), (3, 2), _random_samples=PLACES[..., :2]),
+            F.fractional_max_pool3d(x, 2, 2, _random_samples=PLACES[:1, :2]),
+        ),
+        IMAGE,
+    ),
     "lu": (lambda a: torch.linalg.lu(a)[1:], STACK),
     "least squares": (lambda a: torch.linalg.lstsq(a[:, :2], a[:, 2:])[0], SQUARE),
     "pseudoinverse": (lambda a: torch.linalg.pinv(a[:, :2]), SQUARE),
@@ -222,6 +237,18 @@ def test_the_replay_of_an_operator_has_its_values_and_its_derivatives(name):
     assert_enclosed(f, *x)
 
 
+right_pooling = table.TRANSLATIONS["fractional_max_pool2d"]
+
+
+def at_places(x):
+    samples = torch.tensor([[[0.5, 0.1]]], dtype=x.dtype)
+    return F.fractional_max_pool2d(x[None], (2, 1), (2, 3), _random_samples=samples)
+
+
+def scaled(record, a):
+    return record.tensor(record.emit("multiply", (a, 1 + 1e-9), a.detach()), a.detach())
+
+
 @pytest.mark.parametrize(
     ("name", "f"),
     [
@@ -232,6 +259,11 @@ def test_the_replay_of_an_operator_has_its_values_and_its_derivatives(name):
         ("native_layer_norm", lambda x: F.layer_norm(x, (4,))),
         ("cumsum", lambda x: x.cumsum(0)),
         ("linalg_inv_ex", lambda x: torch.linalg.inv(x[:, :3])),
+        ("linalg_matrix_exp", lambda x: torch.matrix_exp(x[:, :3])),
+        ("linalg_eig", lambda x: torch.linalg.eig(x[:, :3])[0]),
+        ("_linalg_svd", lambda x: torch.linalg.svdvals(x[:, :3])),
+        ("mode", lambda x: x.mode(1)[0]),
+        ("fractional_max_pool2d", at_places),
     ],
 )
 def test_a_wrong_translation_is_found(monkeypatch, name, f):
@@ -246,6 +278,20 @@ def test_a_wrong_translation_is_found(monkeypatch, name, f):
             record.emit("multiply", (record.emit("inv", (x,), out[0]), 1 + 1e-10), out[0]),
             None,
         ],
+        "linalg_matrix_exp": lambda record, out, a: record.emit("exp", (a,), out),
+        "mode": lambda record, out, x, dim: [
+            record.emit("max", (x,), out[0], axis=(1,), keepdims=False),
+            None,
+        ],
+        "fractional_max_pool2d": lambda record, out, x, size, target, samples: right_pooling(
+            record, out, x, size, target, samples.flip(-1)
+        ),
+        **{
+            name: lambda record, out, a, *rest, right=table.TRANSLATIONS[name]: right(
+                record, out, scaled(record, a), *rest
+            )
+            for name in ("linalg_eig", "_linalg_svd")
+        },
     }
     if name in slightly:
         monkeypatch.setitem(table.TRANSLATIONS, name, slightly[name])
@@ -374,7 +420,7 @@ def test_what_has_no_translation_is_named_with_its_line():
     line = sys._getframe().f_lineno + 3
 
     def f(x):
-        return (x * 2).mode(1)[0]
+        return (x.relu() * 2).mode(1)[0]
 
     (one,) = program(f, X).opaque
     assert one.step == "aten.mode.default"

@@ -65,6 +65,7 @@ from adjudge.engine.program import (
     Operation,
     Program,
     ProgramBuilder,
+    grouped,
     windows,
 )
 from adjudge.engine.registry import (
@@ -146,6 +147,7 @@ __all__ = [
     "entries",
     "expand",
     "functional_of",
+    "grouped",
     "host_array",
     "imported_backends",
     "is_array_like",

@@ -205,6 +205,13 @@ _TABLE: Mapping[str, tuple[tuple[str, str, str, str, bool], ...]] = {
          "complex, full rank, no more columns than rows", True),
         ("eigh", "a", "two results: the eigenvalues of (a + a^H) / 2, ascending, and eigenvectors "
          "with the phases that were recorded", "complex, isolated eigenvalues", True),
+        ("eig", "a", "two results: the eigenvalues, and eigenvectors of length 1, in the order and "
+         "with the phases that were recorded", "complex, isolated eigenvalues", True),
+        ("svd", "a", "three results: U and V^H with as many columns and rows as the smaller side "
+         "of a, and between them the singular values, descending; with the phases of the smaller "
+         "one of U and V that was recorded",
+         "complex, full rank, isolated singular values", True),
+        ("matrix_exp", "a", "Σ_k a^k / k!", "complex", True),
         ("fft", "x, *, axis, inverse",
          "Σ_j x_j exp(∓2πi j k / n), without a factor; the sign is + where `inverse` is true",
          "complex", True),
@@ -301,6 +308,18 @@ def windows(
         found = np.where((before < 0) | (along < 0), -1, before * length + along)
     rank = len(size)
     return found.transpose(*range(0, 2 * rank, 2), *range(1, 2 * rank, 2))
+
+
+def grouped(targets: NDArray[Any], size: int) -> NDArray[np.int64]:
+    """Returns which entries have each of `size` numbers for their target: a row for each number,
+    filled up with -1. Targets below zero are left out.
+    """
+    groups: list[list[int]] = [[] for _ in range(size)]
+    for k, target in enumerate(targets.ravel().tolist()):
+        if target >= 0:
+            groups[target].append(k)
+    width = max(map(len, groups), default=0)
+    return np.array([group + [-1] * (width - len(group)) for group in groups], np.int64)
 
 
 class Readable(Protocol):

@@ -222,7 +222,7 @@ def work_of(program: Program) -> int:
         depth = 1
         if one.name in ("matmul", "solve", "solve_triangular", "inv", "det", "slogdet", "cholesky"):
             depth = program.value(one.operands[0]).shape[-1]
-        elif one.name in ("lu", "qr", "eigh", "fft"):
+        elif one.name in ("lu", "qr", "eigh", "eig", "svd", "matrix_exp", "fft"):
             depth = max(one.recorded[0].shape, default=1)
         work += depth * max(sum(sizes), *(program.value(o).size for o in one.operands))
     return work

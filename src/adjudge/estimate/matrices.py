@@ -118,9 +118,8 @@ def _eliminated(a: Jets) -> Jets:
 def qr(a: Operand, r: NDArray[Any]) -> tuple[Jets, Jets]:
     """Returns Q and R, of as many columns as `a`, with the phases that were recorded."""
     given, diagonal = lifted(a), np.diagonal(r, axis1=-2, axis2=-1)
-    phases = np.sign(diagonal)  # of complex numbers: z / |z|
     upper = adjoint(cholesky(matmul(adjoint(given), given)))
-    upper = upper * np.where(phases == 0, 1, phases)[..., :, None]
+    upper = upper * _phases(diagonal)[..., :, None]
     return matmul(given, inverse(upper)), upper
 
 
@@ -142,12 +141,72 @@ def eigh(a: Operand, v: NDArray[Any]) -> tuple[Jets, Jets]:
     values_, vectors_ = eigh(below, v)
     middle = matmul(matmul(adjoint(vectors_), beside), vectors_)
     diagonal = middle.map(lambda part: part.diagonal(axis1=-2, axis2=-1))
-    columns = values_.map(lambda part: part[..., None, :])
-    rows = values_.map(lambda part: part[..., :, None])
-    same = known(np.eye(n, dtype=bool))
-    turned = chosen(same, 0, middle / chosen(same, 1, columns - rows))
     rates = FUNCTIONS["real"](diagonal) if given.is_complex else diagonal
-    return values_.plus(rates, bit), vectors_.plus(matmul(vectors_, turned), bit)
+    return values_.plus(rates, bit), vectors_.plus(matmul(vectors_, _between(middle, values_)), bit)
+
+
+def svd(a: Operand, u: NDArray[Any], vh: NDArray[Any]) -> tuple[Jets, Jets, Jets]:
+    """Returns U, the singular values, descending, and V^H, with the phases of the recorded V, or of
+    the recorded U where the matrix has fewer rows than columns; no numbers where singular values
+    may not be isolated, or may be zero. They are the roots of the eigenvalues of the smaller
+    product of the matrix with its adjoint.
+    """
+    given = lifted(a)
+    if given.shape[-2] < given.shape[-1]:
+        v, values, uh = svd(adjoint(given), vh.conj().swapaxes(-1, -2), u.conj().swapaxes(-1, -2))
+        return adjoint(uh), values, adjoint(v)
+    squares, turned = eigh(matmul(adjoint(given), given), vh.conj().swapaxes(-1, -2)[..., ::-1])
+    values = FUNCTIONS["sqrt"](squares.map(lambda part: part[..., ::-1]))
+    vectors = turned.map(lambda part: part[..., ::-1])
+    left = matmul(given, vectors) / values.map(lambda part: part[..., None, :])
+    return left, values, adjoint(vectors)
+
+
+def eig(a: Operand, values: NDArray[Any], vectors: NDArray[Any]) -> tuple[Jets, Jets]:
+    """Returns the eigenvalues of any square matrices in the order that was recorded, and
+    eigenvectors of length 1 with the phases that were recorded; no numbers where they may not be
+    isolated.
+    """
+    given = lifted(a)
+    halves = given.split()
+    n = given.shape[-1]
+    if halves is None:
+        pairs = _matrixwise(_any_eigenpairs, given.value, (n + 1, n))
+        pairs = np.take_along_axis(pairs, _order(pairs[..., 0, :], values)[..., None, :], -1)
+        return Jets({0: pairs[..., 0, :]}), Jets({0: _with_phases(pairs[..., 1:, :], vectors)})
+    below, beside, bit = halves
+    values_, vectors_ = eig(below, values, vectors)
+    middle = matmul(inverse(vectors_), matmul(beside, vectors_))
+    rates = middle.map(lambda part: part.diagonal(axis1=-2, axis2=-1))
+    turned = matmul(vectors_, _between(middle, values_))
+    along = total(conjugate(vectors_) * turned, axis=-2, keepdims=True)  # it keeps its length
+    return values_.plus(rates, bit), vectors_.plus(turned - vectors_ * along, bit)
+
+
+def _between(middle: Jets, values: Jets) -> Jets:
+    """Returns how eigenvectors turn into one another, from the motion of the matrix in their
+    coordinates: its entries over the differences of eigenvalues, and zeros on the diagonal.
+    """
+    columns = values.map(lambda part: part[..., None, :])
+    rows = values.map(lambda part: part[..., :, None])
+    same = known(np.eye(middle.shape[-1], dtype=bool))
+    return chosen(same, 0, middle / chosen(same, 1, columns - rows))
+
+
+def exponential(a: Operand) -> Jets:
+    """Returns the matrix exponential, whose derivative along E is the upper right block of that of
+    `[[a, E], [0, a]]` (Higham 2008, Functions of Matrices, theorem 3.6).
+    """
+    given = lifted(a)
+    halves = given.split()
+    if halves is None:
+        return Jets({0: _matrixwise(lambda one: one.exp(), given.value)})
+    below, beside, bit = halves
+    n = given.shape[-1]
+    upper, lower = joined([below, beside], -1), joined([below * 0, below], -1)
+    both = exponential(joined([upper, lower], -2)).map(lambda part: part[..., :n, :])
+    left, right = both.map(lambda part: part[..., :n]), both.map(lambda part: part[..., n:])
+    return left.plus(right, bit)
 
 
 # -------------------------------------------------------------------- one matrix after the other
@@ -196,19 +255,31 @@ def _cholesky(a: Any) -> list[list[Any]]:
     return found
 
 
-def _eigenpairs(a: Any) -> list[list[Any]]:
-    """Returns the eigenvalues in ascending order as a row, and below each its eigenvector, whose
-    largest entry is 1.
+def _any_eigenpairs(a: Any) -> list[list[Any]]:
+    """Returns the eigenvalues as a row, and below each its eigenvector, whose largest entry is
+    1.
     """
     values, vectors = flint().acb_mat(a).eig(right=True)
-    columns = [list(column) for column in zip(*vectors.tolist(), strict=True)]
-    order = sorted(range(len(values)), key=lambda k: float(values[k].real.mid()))
     scaled = []
-    for k in order:
-        largest = max(columns[k], key=lambda one: float(abs(one).mid()))
-        scaled.append([one / largest for one in columns[k]])
-    rows = [list(row) for row in zip(*scaled, strict=True)]
-    return [[values[k].real for k in order], *rows]
+    for column in zip(*vectors.tolist(), strict=True):
+        largest = max(column, key=lambda one: float(abs(one).mid()))
+        scaled.append([one / largest for one in column])
+    return [values, *map(list, zip(*scaled, strict=True))]
+
+
+def _eigenpairs(a: Any) -> list[list[Any]]:
+    """Returns the same of a Hermitian matrix, in ascending order."""
+    values, *rows = _any_eigenpairs(a)
+    order = sorted(range(len(values)), key=lambda k: float(values[k].real.mid()))
+    return [[values[k].real for k in order], *([row[k] for k in order] for row in rows)]
+
+
+def _order(found: Balls, recorded: NDArray[Any]) -> NDArray[np.int64]:
+    """Returns which of the eigenvalues that were found is next to each that was recorded. Two that
+    have the same next one are not what was recorded, which is seen by their values.
+    """
+    middles = each(lambda one: complex(one.mid()), found).astype(complex)
+    return np.asarray(np.argmin(np.abs(recorded[..., :, None] - middles[..., None, :]), -1))
 
 
 def _with_phases(vectors: Balls, recorded: NDArray[Any]) -> Balls:
@@ -218,8 +289,15 @@ def _with_phases(vectors: Balls, recorded: NDArray[Any]) -> Balls:
     at = np.argmax(np.abs(recorded), axis=-2)
     of_those = np.take_along_axis(recorded, at[..., None, :], -2)
     here = np.take_along_axis(vectors, at[..., None, :], -2)
-    phases = lifted(of_those / np.abs(of_those)).value
+    phases = _phases(of_those)
     unit = each(lambda one: abs(one) / one, here)
     return each(
         lambda v, length, p, u: v / length * p * u, vectors, lengths[..., None, :], phases, unit
     )
+
+
+def _phases(recorded: NDArray[Any]) -> Balls:
+    """Returns numbers over their moduli, and 1 for zeros, without a rounding: factors that are not
+    quite of modulus 1 would show in derivatives.
+    """
+    return each(lambda z: z / abs(z), lifted(np.where(recorded == 0, 1, recorded)).value)

@@ -164,6 +164,7 @@ RULES: Mapping[str, Callable[..., Any]] = {
     "slogdet": matrices.slogdet,
     "cholesky": matrices.cholesky,
     "lu": matrices.lu,
+    "matrix_exp": matrices.exponential,
     "fft": balls.fft,
 }
 """What each operation does to jets; constants arrive as NumPy arrays, booleans as `Truth`."""
@@ -173,6 +174,8 @@ WITH_RECORDED: Mapping[str, Callable[..., Any]] = {
     "argmin": lambda x, recorded, **over: balls.extreme_index(x, recorded[0], le, **over),
     "qr": lambda a, recorded: matrices.qr(a, recorded[1]),
     "eigh": lambda a, recorded: matrices.eigh(a, recorded[1]),
+    "eig": lambda a, recorded: matrices.eig(a, *recorded),
+    "svd": lambda a, recorded: matrices.svd(a, recorded[0], recorded[2]),
 }
 """Those that follow what was recorded: an index where it is certain, signs and phases."""
 
@@ -217,7 +220,7 @@ PLAIN = frozenset(
 
 NORMWISE = frozenset(
     {"matmul", "solve", "solve_triangular", "inv", "det", "slogdet", "cholesky", "lu", "qr"}
-    | {"eigh", "fft"}
+    | {"eigh", "eig", "svd", "matrix_exp", "fft"}
 )
 """The operations whose algorithms are backward stable in norm: what rounding does to an entry is
 relative to the largest one (Higham 2002, chapters 3, 9 and 19)."""

@@ -1,9 +1,12 @@
+import mpmath
 import numpy as np
 import pytest
 
 flint = pytest.importorskip("flint")
 
 from adjudge.engine import INPUT, ArrayOperations, Place, ProgramBuilder, Ref  # noqa: E402
+from adjudge.estimate import matrices  # noqa: E402
+from adjudge.estimate.matrices import adjoint, matmul  # noqa: E402
 from adjudge.estimate.replay import DoubtError, mistranslated, precision, replay  # noqa: E402
 
 X = Ref(INPUT, 0)
@@ -82,6 +85,92 @@ def test_a_definite_matrix_is_taken_apart(name, x):
             value = floats(found, 0)
             rate = (rate * value.conj()).real / np.abs(value)
         assert np.allclose(rate, true, atol=1e-7)
+
+
+def in_sixty_digits(a, v, t, found):
+    """What mpmath finds for `a + t v`."""
+    matrix = mpmath.matrix(a.tolist()) + t * mpmath.matrix(v.tolist())
+    if found == "matrix_exp":
+        return list(mpmath.expm(matrix))
+    if found == "svd":
+        squares = mpmath.eighe(matrix.H * matrix, eigvals_only=True)
+        return sorted(map(mpmath.sqrt, squares), reverse=True)
+    return sorted(mpmath.eig(matrix)[0], key=lambda z: (float(z.real), float(z.imag)))
+
+
+@pytest.mark.parametrize("x", [SQUARE, COMPLEX], ids=["real", "complex"])
+@pytest.mark.parametrize("name", ["matrix_exp", "svd", "eig"])
+def test_a_function_of_a_matrix_is_that_of_sixty_digits(name, x):
+    with mpmath.workdps(15):
+        exponential = mpmath.expm(mpmath.matrix(x.tolist())).tolist()
+    values, vectors = np.linalg.eig(x)
+    order = np.lexsort((values.imag, values.real))
+    recorded = {
+        "matrix_exp": np.array(exponential, x.dtype),
+        "svd": list(np.linalg.svd(x)),
+        "eig": [values[order], vectors[:, order]],
+    }[name]
+    program = program_of(name, x, recorded)
+    v = np.random.default_rng(8).normal(size=x.shape)
+    with mpmath.workdps(60), precision(250):
+        assert mistranslated(program) is None
+        outputs = replay(program, [[v], [v]])
+        found = outputs[1] if name == "svd" else outputs[0]
+        h = mpmath.mpf(10) ** -15
+        low, middle, high = (in_sixty_digits(x, v, t, name) for t in (-h, mpmath.mpf(0), h))
+        for k, true in enumerate(middle):
+            value, slope, bend = (number(found.parts[part].flat[k]) for part in (0, 1, 3))
+            assert abs(value - true) < 1e-50
+            assert abs(slope - (high[k] - low[k]) / (2 * h)) < 1e-25
+            assert abs(bend - (high[k] - 2 * true + low[k]) / h**2) < 1e-20
+
+
+def number(ball):
+    """The middle of a ball that is narrow, in mpmath."""
+    parts = flint.acb(ball)
+    for one in (parts.real, parts.imag):
+        assert one.rad() < 1e-50
+    return mpmath.mpc(
+        *(mpmath.mpf(one.mid().str(70, radius=False)) for one in (parts.real, parts.imag))
+    )
+
+
+@pytest.mark.parametrize("x", [SQUARE, COMPLEX], ids=["real", "complex"])
+def test_the_factors_of_a_matrix_make_it_up_along_a_tangent(x):
+    wide, v = x[:2], np.random.default_rng(8).normal(size=x.shape)
+    programs = [
+        (program_of("svd", one, list(np.linalg.svd(one, full_matrices=False))), one)
+        for one in (wide, wide.T, x)
+    ]
+    with precision(128):
+        for program, one in programs:
+            tangent = v[: one.shape[0], : one.shape[1]]
+            u, s, vh = replay(program, [[tangent]])
+            assert np.allclose(floats(matmul(u * s, vh), 1), tangent)
+            assert np.allclose(floats(matmul(adjoint(u), u), 1), 0)
+        w, vectors = replay(program_of("eig", x, list(np.linalg.eig(x))), [[v]])
+        made = matmul(vectors * w, matrices.inverse(vectors))
+        assert np.allclose(floats(made, 1), v)
+        assert np.allclose(floats(matmul(adjoint(vectors), vectors), 1).diagonal(), 0)
+
+
+@pytest.mark.parametrize("name", ["qr", "eigh", "eig", "svd"])
+def test_vectors_with_recorded_phases_have_the_length_one_to_all_digits(name):
+    hermitian = COMPLEX + COMPLEX.conj().T
+    recorded = list(getattr(np.linalg, name)(hermitian))
+    with precision(128):
+        found = replay(program_of(name, hermitian, recorded), [])
+        vectors = found[name in ("eigh", "eig")]
+        squares = matmul(adjoint(vectors), vectors).value.diagonal()
+        assert all(abs(one - 1) < 1e-30 for one in squares)
+
+
+def test_equal_eigenvalues_have_no_derivative():
+    with precision(128):
+        for name in ("eig", "svd"):
+            recorded = list(getattr(np.linalg, name)(np.eye(2)))
+            outputs = replay(program_of(name, np.eye(2), recorded), [[np.ones((2, 2))]])
+            assert not any(one.is_finite() for one in outputs[0].parts[1].flat)
 
 
 def test_qr_has_the_derivative_of_its_equations():
