@@ -9,9 +9,8 @@ from types import SimpleNamespace
 import myengine
 import numpy as np
 
-from adjudge.engine import ArrayInfo, ArrayOperations, AutodiffBackend
+from adjudge.engine import ArraysByNumpy, AutodiffBackend
 
-FLOATS = ("float64", "float32")  # what is differentiated
 NAMESPACE = SimpleNamespace(  # as the Array API calls them: the kit lists what lacks
     **vars(myengine)
     | {
@@ -23,42 +22,17 @@ NAMESPACE = SimpleNamespace(  # as the Array API calls them: the kit lists what 
 )
 
 
-class MyArrays(ArrayOperations):
+class MyArrays(ArraysByNumpy):
     """How tensors become NumPy arrays, and NumPy arrays tensors."""
 
-    def info(self, array):
-        return ArrayInfo(tuple(array.shape), str(array.dtype).rpartition(".")[2], "cpu")
+    floating = ("float64", "float32")  # what is differentiated
+    others = ("int64", "bool")
 
-    def is_differentiable(self, array):
-        return self.info(array).dtype in FLOATS
+    def numpy(self, array):
+        return myengine.to_numpy(array)
 
-    def is_complex(self, array):
-        return False
-
-    def eps(self, array):
-        return float(np.finfo(self.info(array).dtype).eps)
-
-    def dtypes(self):
-        return list(FLOATS)
-
-    def to_host(self, array, like=None):
-        return np.array(myengine.to_numpy(array), dtype="float64")
-
-    def from_host(self, host, like):
-        return self.make(host, self.info(like).dtype)
-
-    def make(self, values, dtype, device=None):
-        if dtype not in (*FLOATS, "int64", "bool"):
-            raise self.lacks_dtype(dtype)
-        if device not in (None, "cpu"):
-            raise self.lacks_device(device)
+    def tensor(self, values, dtype, device, like=None):
         return myengine.tensor(np.array(values, dtype=dtype), dtype=getattr(myengine, dtype))
-
-    def copy(self, array):
-        return self.make(myengine.to_numpy(array), self.info(array).dtype)
-
-    def widen(self, array):
-        return self.make(myengine.to_numpy(array), "float64")
 
 
 class MyBackend(AutodiffBackend):

@@ -19,11 +19,11 @@ from adjudge.engine import (
     ArrayInfo,
     ArrayOperations,
     Arrays,
+    ArraysByNumpy,
     AutodiffBackend,
     Environment,
     FlatFunction,
     Functional,
-    HostArray,
     MaybeArrays,
     Pullback,
     RecordingEnds,
@@ -36,7 +36,6 @@ from adjudge_lucid.importing import imported
 lucid = imported()
 RECORDS_GRADIENTS = "create_graph" in inspect.signature(lucid.autograd.grad).parameters
 """Whether a gradient is a tensor that can be differentiated again. Those of Lucid 2 are NumPy's."""
-FLOATING = ("float64", "float32", "float16")
 RECORDING = (
     Setting(lucid.is_grad_enabled, lucid.set_grad_enabled)
     if hasattr(lucid, "set_grad_enabled")
@@ -60,8 +59,13 @@ NAMESPACE = Namespace(
 )
 
 
-class LucidArrays(ArrayOperations):
-    """Operations on Lucid's tensors, by way of NumPy. Contract: see `ArrayOperations`."""
+class LucidArrays(ArraysByNumpy):
+    """Operations on Lucid's tensors. Contract: see `ArrayOperations`.
+
+    None is complex: without conj, Lucid 2 leaves open what its complex gradients are.
+    """
+
+    others = ("int64", "int32", "int16", "int8", "bool")
 
     def info(self, array: Array) -> ArrayInfo:
         # Lucid 2 has Python's bool, and text for a device; Lucid 3 says lucid.float32
@@ -69,41 +73,18 @@ class LucidArrays(ArrayOperations):
         device = getattr(array.device, "type", array.device)
         return ArrayInfo(tuple(array.shape), dtype, str(device))
 
-    def is_differentiable(self, array: Array) -> bool:
-        return self.info(array).dtype in FLOATING
-
     def is_complex(self, array: Array) -> bool:
-        return False  # without conj, Lucid 2 leaves open what its complex gradients are
+        return False
 
-    def eps(self, array: Array) -> float:
-        return float(np.finfo(self.info(array).dtype).eps)
+    def numpy(self, array: Array) -> NDArray[Any]:
+        values: NDArray[Any] = array.detach().numpy()
+        return values
 
-    def dtypes(self) -> list[str]:
-        return list(FLOATING)
-
-    def to_host(self, array: Array, like: Array | None = None) -> HostArray:
-        return np.array(array.detach().numpy(), dtype=np.float64)
-
-    def from_host(self, host: HostArray, like: Array) -> Array:
-        return self._tensor(host, self.info(like).dtype, like.device)
-
-    def make(self, values: NDArray[Any], dtype: str, device: str | None = None) -> Array:
-        if dtype not in (*FLOATING, "int64", "int32", "int16", "int8", "bool"):
-            raise self.lacks_dtype(dtype)
-        if device not in (None, *self.devices()):
-            raise self.lacks_device(str(device))
-        return self._tensor(values, dtype, device or "cpu")
-
-    @staticmethod
-    def _tensor(values: NDArray[Any], dtype: str, device: Any) -> Array:
+    def tensor(
+        self, values: NDArray[Any], dtype: str, device: str | None, like: Array | None = None
+    ) -> Array:
         # Lucid keeps the array that it is given
-        return lucid.tensor(np.array(values, dtype=dtype, order="C"), device=device)
-
-    def copy(self, array: Array) -> Array:
-        return self._tensor(array.detach().numpy(), self.info(array).dtype, array.device)
-
-    def widen(self, array: Array) -> Array:
-        return self._tensor(array.detach().numpy(), "float64", array.device)
+        return lucid.tensor(np.array(values, dtype=dtype, order="C"), device=device or "cpu")
 
 
 class LucidEnvironment(Environment):

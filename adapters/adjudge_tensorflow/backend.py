@@ -18,12 +18,12 @@ from adjudge.engine import (
     ArrayInfo,
     ArrayOperations,
     Arrays,
+    ArraysByNumpy,
     AutodiffBackend,
     Environment,
     Expansion,
     FlatFunction,
     Functional,
-    HostArray,
     MaybeArrays,
     Precision,
     Pullback,
@@ -79,59 +79,35 @@ NAMESPACE = SimpleNamespace(
 """TensorFlow's functions under the names of the Array API standard."""
 
 
-class TensorflowArrays(ArrayOperations):
-    """Operations on tensors and variables, by way of NumPy. Contract: see `ArrayOperations`.
+class TensorflowArrays(ArraysByNumpy):
+    """Operations on tensors and variables. Contract: see `ArrayOperations`.
 
     A variable is copied to a variable, since a function may call methods that a tensor has not.
     """
+
+    floating = (*REAL, *COMPLEX)
 
     def info(self, array: Array) -> ArrayInfo:
         device = array.device.rpartition("device:")[2]
         return ArrayInfo(tuple(array.shape), array.dtype.name, device)
 
-    def is_differentiable(self, array: Array) -> bool:
-        return array.dtype.name in self.dtypes()
-
-    def is_complex(self, array: Array) -> bool:
-        return bool(array.dtype.is_complex)
-
-    def eps(self, array: Array) -> float:
-        return EPS[array.dtype.real_dtype.name]
-
     def devices(self) -> list[str]:
         found = tf.config.list_logical_devices()
         return [device.name.rpartition("device:")[2] for device in found]
 
-    def dtypes(self) -> list[str]:
-        return [*REAL, *COMPLEX]
+    def numpy(self, array: Array) -> NDArray[Any]:
+        values: NDArray[Any] = array.numpy()
+        return values
 
-    def to_host(self, array: Array, like: Array | None = None) -> HostArray:
-        wide = np.complex128 if self.is_complex(array) else np.float64
-        return np.array(array.numpy(), dtype=wide)
-
-    def from_host(self, host: HostArray, like: Array) -> Array:
-        return _copied(host, like.dtype, like.device, like)
-
-    def make(self, values: NDArray[Any], dtype: str, device: str | None = None) -> Array:
-        try:
-            wanted = tf.as_dtype(dtype)
-        except TypeError as error:
-            raise self.lacks_dtype(dtype, str(error)) from error
-        if device not in (None, *self.devices()):
-            raise self.lacks_device(str(device))
-        return _copied(values, wanted, device)
-
-    def copy(self, array: Array) -> Array:
-        return _copied(array.numpy(), array.dtype, array.device, array)
-
-    def place(self, array: Array, device: str) -> Array:
-        if device not in self.devices():
-            raise self.lacks_device(device)
-        return _copied(array.numpy(), array.dtype, device, array)
-
-    def widen(self, array: Array) -> Array:
-        wide = tf.complex128 if self.is_complex(array) else tf.float64
-        return _copied(array.numpy(), wide, array.device, array)
+    def tensor(
+        self, values: NDArray[Any], dtype: str, device: str | None, like: Array | None = None
+    ) -> Array:
+        known = tf.as_dtype(dtype)
+        host = np.array(values, dtype=known.as_numpy_dtype, order="C")
+        with tf.device(device):
+            if isinstance(like, tf.Variable):
+                return tf.Variable(host, trainable=like.trainable, dtype=known)
+            return tf.constant(host, known)
 
     def stack(self, arrays: Sequence[Array]) -> Array:
         return _at_home(tf.stack(arrays), arrays[0])
@@ -151,15 +127,6 @@ class TensorflowArrays(ArrayOperations):
         return Expansion(children, ("." + name,), lambda new: rebuild(node, new[0]))
 
 
-def _copied(values: NDArray[Any], dtype: Any, device: str | None, like: Array = None) -> Array:
-    """Returns a tensor of these values, or a variable where `like` is one."""
-    host = np.array(values, dtype=dtype.as_numpy_dtype, order="C")
-    with tf.device(device):
-        if isinstance(like, tf.Variable):
-            return tf.Variable(host, trainable=like.trainable, dtype=dtype)
-        return tf.constant(host, dtype)
-
-
 def _at_home(value: Array, like: Array) -> Array:
     """Returns `value` as a dense tensor on the device of `like`. TensorFlow computes on others."""
     dense = tf.convert_to_tensor(value)
@@ -167,6 +134,11 @@ def _at_home(value: Array, like: Array) -> Array:
         return dense
     with tf.device(like.device):
         return tf.identity(dense)
+
+
+def _all_at_home(values: Sequence[Array | None], like: Arrays) -> tuple[Any, ...]:
+    pairs = zip(values, like, strict=True)
+    return tuple(None if value is None else _at_home(value, leaf) for value, leaf in pairs)
 
 
 class TensorflowEnvironment(Environment):
@@ -275,10 +247,7 @@ class TensorflowBackend(AutodiffBackend):
             gradients = list(found[: len(x)])
             for (_, k), gradient in zip(closed.values(), found[len(x) :], strict=True):
                 gradients[k] = _sum([gradients[k], gradient])
-            return tuple(
-                None if g is None else _at_home(g, leaf)
-                for g, leaf in zip(gradients, x, strict=True)
-            )
+            return _all_at_home(gradients, x)
 
         own = {id(end) for end in ends}
         y.pullback = pullback
@@ -316,10 +285,7 @@ class TensorflowBackend(AutodiffBackend):
         ):
             y = tuple(map(tf.convert_to_tensor, f(x)))
             jv = [_sum([one.jvp(leaf) for one in accumulators]) for leaf in y]
-        return y, tuple(
-            None if tangent is None else _at_home(tangent, leaf)
-            for tangent, leaf in zip(jv, y, strict=True)
-        )
+        return y, _all_at_home(jv, y)
 
     def vmap(self, function: Callable[[MaybeArrays], MaybeArrays]) -> Callable[..., MaybeArrays]:
         def mapped(*stacks: Array) -> MaybeArrays:

@@ -21,6 +21,7 @@ else of the core.
 
 from adjudge.engine import registry
 from adjudge.engine.arrays import (
+    ArraysByNumpy,
     PlainArrays,
     PlainBackend,
     host_array,
@@ -108,6 +109,7 @@ __all__ = [
     "ArrayInfo",
     "ArrayOperations",
     "Arrays",
+    "ArraysByNumpy",
     "AutodiffBackend",
     "ByHand",
     "Definition",

@@ -25,6 +25,7 @@ from adjudge.engine.contract import (
     Pullback,
 )
 from adjudge.errors import InputError
+from adjudge.floats import EPS
 
 
 class PlainArrays(ArrayOperations):
@@ -95,6 +96,80 @@ class PlainArrays(ArrayOperations):
             if name == str(device) or f"('{name}')" in str(device):
                 return device
         raise self.lacks_device(name)
+
+
+class ArraysByNumpy(ArrayOperations):
+    """The arrays of an engine whose functions are not those of the Array API, by way of NumPy.
+
+    An adapter says in `numpy` how an array is read, in `tensor` how one is made, and in `floating`
+    what can be differentiated; also `info` and `devices`, where arrays are elsewhere than on "cpu".
+    """
+
+    floating: tuple[str, ...] = ("float64", "float32", "float16")
+    """The dtypes whose derivatives can be checked, complex ones among them."""
+    others: tuple[str, ...] = ("int64", "int32", "int16", "int8", "uint8", "bool")
+    """The other dtypes that arrays can be made of."""
+
+    def numpy(self, array: Array) -> NDArray[Any]:
+        """Returns the values of `array`, which may be in its own memory."""
+        raise NotImplementedError
+
+    def tensor(
+        self, values: NDArray[Any], dtype: str, device: str | None, like: Array | None = None
+    ) -> Array:
+        """Returns a new array of `values`, rounded to this dtype, on the device of this name.
+
+        `None` is the default device. `like` is an array of whose kind it is to be, where an engine
+        has several kinds. The memory of `values` is not the new array's.
+        """
+        raise NotImplementedError
+
+    def info(self, array: Array) -> ArrayInfo:
+        return ArrayInfo(tuple(array.shape), str(array.dtype).rpartition(".")[2], "cpu")
+
+    def is_differentiable(self, array: Array) -> bool:
+        return self.info(array).dtype in self.floating
+
+    def is_complex(self, array: Array) -> bool:
+        return self.info(array).dtype.startswith("complex")
+
+    def eps(self, array: Array) -> float:
+        dtype = self.info(array).dtype
+        return EPS[dtype] if dtype in EPS else float(np.finfo(dtype).eps)
+
+    def dtypes(self) -> list[str]:
+        return list(self.floating)
+
+    def to_host(self, array: Array, like: Array | None = None) -> HostArray:
+        return np.array(self.numpy(array), dtype=self._wide(array))
+
+    def from_host(self, host: HostArray, like: Array) -> Array:
+        found = self.info(like)
+        return self.tensor(host, found.dtype, found.device, like)
+
+    def make(self, values: NDArray[Any], dtype: str, device: str | None = None) -> Array:
+        if dtype not in (*self.floating, *self.others):
+            raise self.lacks_dtype(dtype)
+        if device not in (None, *self.devices()):
+            raise self.lacks_device(str(device))
+        return self.tensor(values, dtype, device)
+
+    def copy(self, array: Array) -> Array:
+        return self.from_host(self.numpy(array), array)
+
+    def place(self, array: Array, device: str) -> Array:
+        if device not in self.devices():
+            raise self.lacks_device(device)
+        return self.tensor(self.numpy(array), self.info(array).dtype, device, array)
+
+    def widen(self, array: Array) -> Array:
+        wide = self._wide(array)
+        if wide not in self.floating:
+            raise self.lacks_dtype(wide)
+        return self.tensor(self.numpy(array), wide, self.info(array).device)
+
+    def _wide(self, array: Array) -> str:
+        return "complex128" if self.is_complex(array) else "float64"
 
 
 class PlainEnvironment(Environment):
