@@ -55,8 +55,21 @@ def trace(f: FlatFunction, x: Arrays) -> Trace:
 
 
 def moved_by_rounding(f: FlatFunction, draw: int, wide: bool, x: Arrays) -> Arrays:
-    """Contract: see `Environment.moved_by_rounding`."""
-    return tuple([one.value for one in _Moving(x, draw, wide).run(f, x)])
+    """Contract: see `Environment.moved_by_rounding`.
+
+    The derivative is moved inside of its rules as well: that of `tanh` takes its result for
+    `1 - tanh(x)**2`, where digits are lost that the result itself still has.
+    """
+
+    @jax.custom_jvp
+    def moved(x: Arrays) -> Arrays:
+        return tuple([one.value for one in _Moving(x, draw, wide).run(f, x)])
+
+    @moved.defjvp
+    def _(primals: tuple[Arrays], tangents: tuple[Arrays]) -> tuple[Arrays, Arrays]:
+        return _Moving(*primals, draw, wide).pushed(f, *primals, *tangents)
+
+    return moved(x)
 
 
 class Known(NamedTuple):
@@ -259,6 +272,14 @@ class _Moving(Walk):
         super().__init__(x)
         self.wide, self.moves, self.sign = wide, 7 * (draw // 2), 1 - 2 * (draw % 2)
 
+    def pushed(self, f: FlatFunction, x: Arrays, t: Arrays) -> tuple[Arrays, Arrays]:
+        """Returns the outputs of `f` at `x`, and their tangents for the tangents `t`."""
+        closed = jax.make_jaxpr(lambda x, t: jax.jvp(lambda *leaves: f(leaves), x, t))(x, t)
+        # Only what depends on tangents refers to an input: see `_add`.
+        inputs = [*map(constant, x), *(Known(Ref(INPUT, k), one) for k, one in enumerate(t))]
+        results = tuple([one.value for one in self.through(closed, inputs, UNKNOWN, "")])
+        return results[: len(results) // 2], results[len(results) // 2 :]
+
     def through(self, closed: Any, inputs: Atoms, outer: Place, scope: str) -> list[Known]:
         constants = [self._moved(value) for value in closed.consts]
         return super().through(jex.ClosedJaxpr(closed.jaxpr, constants), inputs, outer, scope)
@@ -277,24 +298,36 @@ class _Moving(Walk):
 
     def _add(self, *, run: FlatFunction, operands: Atoms, **about: Any) -> list[Known]:
         results = run(tuple([one.value for one in operands]))
-        return [Known(value, value) for value in map(self._moved, results)]
+        linear = next((one for one in operands if isinstance(one.operand, Ref)), None)
+        moved = [self._moved(value, linear=linear is not None) for value in results]
+        return [Known(linear.operand if linear else value, value) for value in moved]
 
     @property
     def _taken(self) -> int:
         return self.moves
 
-    def _moved(self, value: Any) -> Any:
+    def _moved(self, value: Any, *, linear: bool = False) -> Any:
+        """Returns a moved value; one that is linear in tangents by a constant factor."""
         dtype = jnp.result_type(value)
         if not jnp.issubdtype(dtype, jnp.inexact):
             return value
         eps = jnp.finfo(dtype).eps
         if eps <= EPS["float64"] and not self.wide:
             return value
-        # Multiples of irrational numbers are signs that follow no pattern of a function.
         self.moves += 1
-        turns = 0.6180339887 * jnp.arange(jnp.size(value)) + 0.4142135624 * self.moves**2
-        signs = jnp.where(turns % 1 < 0.5, 1, -1).reshape(jnp.shape(value))
-        return value + value * (self.sign * signs * eps).astype(dtype)
+        if jnp.issubdtype(dtype, jnp.complexfloating) and not linear:
+            # Complex arithmetic rounds both parts by the size of the number, whichever is small.
+            value = jnp.asarray(value)
+            real, imag = (eps * self._signs(value, k) for k in (0, 0.25))
+            moved = jnp.where(value.real != 0, real, 0) + 1j * jnp.where(value.imag != 0, imag, 0)
+            turned = jnp.where(value == 0, 1, jnp.abs(value) / jnp.where(value == 0, 1, value))
+            return value + value * jax.lax.stop_gradient(moved * turned).astype(dtype)
+        return value + value * (eps * self._signs(value)).astype(dtype)
+
+    def _signs(self, value: Any, turned: float = 0.0) -> Any:
+        # Multiples of irrational numbers are signs that follow no pattern of a function.
+        turns = 0.6180339887 * jnp.arange(jnp.size(value)) + 0.4142135624 * self.moves**2 + turned
+        return self.sign * jnp.where(turns % 1 < 0.5, 1, -1).reshape(jnp.shape(value))
 
 
 def _about(equation: Any) -> dict[str, Any]:

@@ -105,10 +105,10 @@ class _Moving(TorchFunctionMode):
         made = result
         if self._moves(result) and _address(result) not in map(_address, operands):
             if any(map(_is_wrapped, (result, *operands))):
-                made = result * (1 + self._signs(result))
+                made = result * (1 + self._parts(result))
             else:
                 with torch.no_grad():
-                    result.data.mul_(1 + self._signs(result) * ~_copied(result, operands))
+                    result.data.mul_(1 + self._parts(result) * ~_copied(result, operands))
         self.made[_address(made)] = made
         return made
 
@@ -124,19 +124,28 @@ class _Moving(TorchFunctionMode):
         if not self._moves(tensor) or _address(tensor) in self.made:
             return tensor
         # Autograd keeps nothing for that: a checkpoint counts what is kept, and runs f again.
-        moved = tensor + tensor.detach() * self._signs(tensor)
+        moved = tensor + tensor.detach() * self._parts(tensor)
         self.read[id(tensor)], self.made[_address(moved)] = (tensor, moved), moved
         return moved
 
-    def _signs(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Returns a spacing at 1, up or down for each number."""
+    def _parts(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Returns the part of each number by which it moves: a spacing at 1, up or down."""
         self.moves += 1
+        if not tensor.dtype.is_complex:
+            return self._signs(tensor).to(tensor.dtype)
+        # Complex arithmetic rounds both parts by the size of the number, whichever is small.
+        number = tensor.detach()
+        moved = torch.complex(
+            self._signs(number) * (number.real != 0), self._signs(number, 0.25) * (number.imag != 0)
+        )
+        return torch.where(number != 0, moved * number.abs() / number, 0)
+
+    def _signs(self, tensor: torch.Tensor, turned: float = 0.0) -> torch.Tensor:
         count, eps = tensor.numel(), self.sign * torch.finfo(tensor.dtype).eps
         order = torch.arange(min(count, PATTERN), device=tensor.device, dtype=torch.float64)
         # Multiples of irrational numbers follow no pattern of a function.
-        turns = 0.6180339887 * order + 0.4142135624 * self.moves**2
+        turns = 0.6180339887 * order + 0.4142135624 * self.moves**2 + turned
         signs = torch.where(turns % 1 < 0.5, eps, -eps)
-        signs = signs.to(tensor.real.dtype if tensor.dtype.is_complex else tensor.dtype)
         return signs.repeat(-(-count // PATTERN))[:count].reshape(tensor.shape)
 
 

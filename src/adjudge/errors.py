@@ -179,30 +179,6 @@ def mark(error: BaseException, source: Source, note: str = "") -> None:
 _MARK = "_adjudge_source"
 
 
-class Marking:
-    """As `running`, for code that is called so often that its floating-point settings are set
-    around all of it. What is kept in a constant costs nothing to make.
-    """
-
-    __slots__ = ("note", "source")
-
-    def __init__(self, source: Source, note: Callable[[], str] = str) -> None:
-        """Nothing is marked yet; `note` says what is added to an exception."""
-        self.source, self.note = source, note
-
-    def __enter__(self) -> None:
-        """There is nothing to set."""
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if error is not None:
-            mark(error, self.source, self.note())
-
-
 def source_of(error: BaseException) -> Source:
     """Whose code raised `error`, as `running` marked it; unmarked ones are adjudge's own."""
     source = vars(error).get(_MARK, Source.ADJUDGE)

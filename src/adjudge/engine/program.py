@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import prod
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -374,7 +375,9 @@ class ProgramBuilder:
         """
         if name not in OPERATIONS:
             raise KeyError(f"{name!r} is no operation of the vocabulary")
-        return self._add(name, operands, results, place, step, params)
+        return self._add(
+            operands, results, partial(Operation, name, params=params, place=place, step=step)
+        )
 
     def opaque(
         self,
@@ -385,7 +388,11 @@ class ProgramBuilder:
         why: str = "it has no translation",
     ) -> Any:
         """Adds a step that has no translation, and returns references to its results."""
-        return self._add(OPAQUE, operands, results, place, step, {}, why)
+        return self._add(
+            operands,
+            results,
+            partial(Operation, OPAQUE, params={}, place=place, step=step, why=why),
+        )
 
     def take(
         self,
@@ -553,14 +560,7 @@ class ProgramBuilder:
     # ---------------------------------------------------------------- inside
 
     def _add(
-        self,
-        name: str,
-        operands: Sequence[Any],
-        results: Any,
-        place: Place,
-        step: str,
-        params: Mapping[str, Any],
-        why: str = "",
+        self, operands: Sequence[Any], results: Any, operation: Callable[..., Operation]
     ) -> Any:
         several = isinstance(results, list | tuple)
         given = results if several else [results]
@@ -574,7 +574,7 @@ class ProgramBuilder:
             floating = not isinstance(one, HOST) and self.arrays.is_differentiable(one)
             self._epss[ref] = self.arrays.eps(one) if floating else coarsest
         eps = max(coarsest, *(self._epss[ref] for ref in refs))
-        self.operations.append(Operation(name, known, recorded, eps, params, place, step, why))
+        self.operations.append(operation(known, recorded, eps))
         return refs if several else refs[0]
 
 

@@ -30,7 +30,7 @@ from adjudge.jacobian.comparison import (
     identity_findings,
     mode_verdict,
 )
-from adjudge.jacobian.entry import RememberingEstimator, judge_entry
+from adjudge.jacobian.entry import AutomaticEntry, RememberingEstimator, judge_entry
 from adjudge.jacobian.one_sided import compare_one_sided
 from adjudge.jacobian.rounding import (
     Array,
@@ -58,6 +58,7 @@ __all__ = [
     "STAGES",
     "Affine",
     "Array",
+    "AutomaticEntry",
     "ColumnBlock",
     "Columns",
     "DerivativeAtPoints",

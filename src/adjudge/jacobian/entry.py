@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -61,16 +61,24 @@ class RememberingEstimator(Estimator):
         return self.known[key]
 
 
+@dataclass(frozen=True)
+class AutomaticEntry:
+    """One entry of the Jacobian, as a mode has it."""
+
+    kind: RowKind
+    """The mode that the entry is of, as a kind of row."""
+    row: int
+    """The output of the entry; of no matter for the first derivative beside a second one."""
+    place: int
+    """Where the output is among those that are estimated, which may be a few of all."""
+    value: float
+
+
 @dataclass
 class EntryColumns(Columns):
     """Makes the comparison of one entry, which is the only row of it."""
 
-    kind: RowKind = "rows"
-    row: int = 0
-    """The output of the entry, where the comparison is not that of the first derivative."""
-    place: int = 0
-    """Where the output is among those that are estimated, which may be a few of all."""
-    automatic: float = 0.0
+    entry: AutomaticEntry = field(kw_only=True)
     nearby: dict[bytes, Reverse] = field(default_factory=dict)
     """Reverse mode at points beside x, by their bytes; entries of one leaf share these points."""
 
@@ -78,14 +86,14 @@ class EntryColumns(Columns):
         self, found: Column, block: ColumnBlock, pushed: Vector | None, *, final: bool = False
     ) -> Iterator[ModeComparison]:
         """Yields the comparison of the entry."""
-        if self.kind == "first":
+        if self.entry.kind == "first":
             observed = self._observed(found, self.base.Y.size)
             assert observed is not None  # its column was seen to fail
-            yield ModeComparison("", observed, self.kind)
+            yield ModeComparison("", observed, self.entry.kind)
             return
-        here, estimate = self.outputs(self.kind, 0), found.estimate
-        leaf = self.base.Y.slices[self.base.Y.leaf_of(self.place)]
-        automatic = np.array([self.automatic])
+        here, estimate = self.outputs(self.entry.kind, 0), found.estimate
+        leaf = self.base.Y.slices[self.base.Y.leaf_of(self.entry.place)]
+        automatic = np.array([self.entry.value])
         value, error = self._known(found, automatic, estimate.value[here], estimate.error[here])
         size = 0.0 if final else ENTRY_FLOOR * largest(estimate.value[leaf])
         comparison = Comparison(
@@ -98,19 +106,19 @@ class EntryColumns(Columns):
             partial(self._entry_scales, found),
             from_reference=found.from_reference,
         )
-        yield ModeComparison("F" if self.kind == "each" else "R", comparison, self.kind)
+        yield ModeComparison("F" if self.entry.kind == "each" else "R", comparison, self.entry.kind)
 
     def outputs(self, kind: RowKind, k: int) -> slice:
-        return super().outputs(kind, self.place)
+        return super().outputs(kind, self.entry.place)
 
     def within(self, kind: RowKind, outputs: NDArray[np.bool_]) -> NDArray[np.bool_]:
         return outputs[self.outputs(kind, 0)]
 
     def pushed(self, image: Vector, k: int) -> Vector:
-        return image[self.row : self.row + 1]
+        return image[self.entry.row : self.entry.row + 1]
 
     def cotangent(self, k: int) -> Vector:
-        return super().cotangent(self.row)
+        return super().cotangent(self.entry.row)
 
     def reverse_at(self, point: Vector) -> Reverse:
         if point.size > MOST_KEPT:
@@ -128,7 +136,7 @@ class EntryColumns(Columns):
         return every if every is None or kind == "first" else every.part(self.outputs(kind, 0))
 
     def _entry_scales(self, found: Column) -> Scales:
-        every, here = self._scales(found), self.outputs(self.kind, 0)
+        every, here = self._scales(found), self.outputs(self.entry.kind, 0)
         return Scales(every.secant[here], every.quantum[here], every.block[here])
 
 
@@ -150,29 +158,14 @@ def judge_entry(
     table: Table,
     estimator: Estimator,
     tangent: Tangent,
-    kind: RowKind,
-    row: int,
-    place: int,
-    automatic: float,
+    entry: AutomaticEntry,
     nearby: dict[bytes, Reverse],
-    allows: Callable[[int], bool],
 ) -> JudgedEntry | None:
-    """Judges one entry in the column of a unit tangent, by the stages, as if two evaluations had
-    found it to disagree.
+    """Judges one entry of the table in the column of a unit tangent, by the stages, as if two
+    evaluations of its `estimator` had found it to disagree. What reverse mode is at points beside x
+    is kept in `nearby` for the next entry.
 
-    Args:
-        table: The table that the entry belongs to.
-        estimator: Estimates the column of the entry.
-        tangent: The unit tangent of that column.
-        kind: The mode that the entry is of, as a kind of row.
-        row: The output of the entry; of no matter for the first derivative beside a second one.
-        place: Where the output is among those that are estimated, which may be a few of all.
-        automatic: The value of the entry.
-        nearby: Keeps reverse mode at points beside x for the next entry.
-        allows: Whether there is room for so many evaluations.
-
-    Returns:
-        What the stages made of it; `None` where there is no room for one that is needed.
+    Returns what the stages made of it; `None` where there is no room for one that is needed.
     """
     probes, coordinate = replace(table.probes, full=True), tangent.coordinate
     found = estimator.along(tangent)
@@ -181,15 +174,7 @@ def judge_entry(
     if chosen is not None:
         additive = {leaves: mask[chosen] for leaves, mask in additive.items()}
     columns = EntryColumns(
-        estimator,
-        probes,
-        table.tolerance,
-        additive=additive,
-        kind=kind,
-        row=row,
-        place=place,
-        automatic=automatic,
-        nearby=nearby,
+        estimator, probes, table.tolerance, additive=additive, entry=entry, nearby=nearby
     )
     block, pushed = ColumnBlock(slice(coordinate, coordinate + 1)), None
     compared = list(columns.comparisons(found, block, pushed))
@@ -206,7 +191,7 @@ def judge_entry(
     for stage in STAGES:
         if (trial.settled and not stage.settles_open) or not stage.helps(trial):
             continue
-        if not allows(stage.cost):
+        if not table.budget.allows(stage.cost):
             if stage.needed:
                 return None
             continue
@@ -215,9 +200,9 @@ def judge_entry(
             continue  # other terms for all of the column are no matter of one entry
         trial = after
     ((_, comparison, _),) = trial.compared
-    decision = decide(comparison, columns.slopes(trial.column, kind))
+    decision = decide(comparison, columns.slopes(trial.column, entry.kind))
     wrong, steps = bool(decision.fails[0]), tuple[tuple[float, float], ...]()
-    if wrong and kind != "first":
-        steps = slopes_by_step(columns, kind, 0, trial.column)
-    enclosure = enclosed(columns, kind, 0, trial.column)
+    if wrong and entry.kind != "first":
+        steps = slopes_by_step(columns, entry.kind, 0, trial.column)
+    enclosure = enclosed(columns, entry.kind, 0, trial.column)
     return JudgedEntry(wrong, comparison, trial.column, steps, enclosure)

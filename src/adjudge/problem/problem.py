@@ -37,11 +37,11 @@ from adjudge.engine import (
 )
 from adjudge.errors import (
     InputError,
-    Marking,
     NotSupportedError,
     Source,
     UnstableOutputError,
     attempt,
+    mark,
     running,
 )
 from adjudge.findings import InSequence
@@ -641,8 +641,11 @@ def observe(problem: Problem) -> Base:
 
 def base_of(problem: Problem, outputs: Arrays) -> Base:
     """Returns the `Base` of outputs at x that are already known."""
-    with Marking(Source.ENGINE):
+    try:
         arrays = tuple(map(problem.backend.arrays.copy, outputs))
+    except BaseException as error:  # it is raised again
+        mark(error, Source.ENGINE)
+        raise
     names = problem.output_names()[: len(arrays)]
     whole, values = Space.at(problem.backend, arrays, names)
     count = len(arrays) if problem.differentiated is None else problem.differentiated
@@ -665,11 +668,6 @@ def require_outputs(base: Base) -> None:
         )
 
 
-def _in_the_vjp(counts: Counts) -> str:
-    where = "adjudge: raised in the vjp (the backward pass), not in the function"
-    return f"{where}, at call {counts.vjps}"
-
-
 class Reverse:
     """Reverse mode at a point: `w -> J* w` on vectors, with every vjp counted."""
 
@@ -678,8 +676,11 @@ class Reverse:
         self.problem = problem
         problem.counts.purpose = Purpose.REVERSE
         self.x = problem.point(at)
-        with Marking(Source.DERIVATIVE):
+        try:
             self.outputs, self._pullback = problem.backend.vjp(problem.function, self.x)
+        except BaseException as error:  # it is raised again
+            mark(error, Source.DERIVATIVE)
+            raise
         self.attached = tuple([not problem.backend.detached(y) for y in self.outputs])
         calls = problem.calls
         if calls is not None and not calls.recorded and not problem.modes_taken:
@@ -697,8 +698,12 @@ class Reverse:
         """
         problem = self.problem
         problem.counts.vjps += 1
-        with Marking(Source.DERIVATIVE, partial(_in_the_vjp, problem.counts)):
+        try:
             g = self._pullback(w)
+        except BaseException as error:  # it is raised again
+            where = "adjudge: raised in the vjp (the backward pass), not in the function"
+            mark(error, Source.DERIVATIVE, f"{where}, at call {problem.counts.vjps}")
+            raise
         for j, gradient in enumerate(g):
             self.present[j] |= gradient is not None
         return problem.X.vector(problem.backend, g, problem.x) if read else np.zeros(0), g

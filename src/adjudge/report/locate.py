@@ -26,7 +26,14 @@ from adjudge.constants import (
 from adjudge.estimate import Column, Effort
 from adjudge.findings import AlsoWrong, Entry, along_random
 from adjudge.floats import Vector, chunks, norm
-from adjudge.jacobian import ENTRY_WORK, Failure, RememberingEstimator, Table, judge_entry
+from adjudge.jacobian import (
+    ENTRY_WORK,
+    AutomaticEntry,
+    Failure,
+    RememberingEstimator,
+    Table,
+    judge_entry,
+)
 from adjudge.limits import limits
 from adjudge.problem import Base, Counts, Reverse, Tangent
 
@@ -517,17 +524,8 @@ class _Search:
             found = _with_truncation(first)
         if self._is_curvature(along, found, place, automatic):
             return False
-        judged = judge_entry(
-            table,
-            along,
-            found.tangent,
-            kind,
-            int(row or 0),
-            int(place or 0),
-            automatic,
-            self.nearby,
-            table.budget.allows,
-        )
+        one = AutomaticEntry(kind, int(row or 0), int(place or 0), automatic)
+        judged = judge_entry(table, along, found.tangent, one, self.nearby)
         if judged is None:
             self.found.cut_short = True
             return False
