@@ -126,9 +126,13 @@ def integration(session: nox.Session) -> None:
 
 @nox.session(python=PYTHON, default=False)
 def sweep(session: nox.Session) -> None:
-    """Walks libraries on PyTorch and JAX, and prints how their functions end; takes an hour."""
+    """Walks libraries on PyTorch and JAX, and prints how their functions end; takes an hour or two.
+
+    One that was stopped goes on where it was; `-- --out FILE` begins another.
+    """
     install(session, *ENGINES, "test", "sweep")
-    session.run("python", "benchmarks/sweep.py", *session.posargs)
+    out = Path(session.create_tmp(), "sweep.jsonl").resolve()
+    session.run("python", "benchmarks/sweep.py", "--out", str(out), *session.posargs)
 
 
 @nox.session(python=PYTHON, default=False)

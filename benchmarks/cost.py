@@ -7,6 +7,7 @@ All without arguments, on a quiet machine, or one of them:
     python benchmarks/cost.py large --engines numpy torch jax      # 1e7 needs many GB of memory
     python benchmarks/cost.py large --engines cupy torch --device cuda --sizes 1e6 1e7
     python benchmarks/cost.py engines                              # all that are installed
+    python benchmarks/cost.py engines --pythons python3.11 venv/bin/python   # here or there
 """
 
 from __future__ import annotations
@@ -427,6 +428,9 @@ def of_layer(engine: str, repeats: int) -> list[object]:
         for modes in (["R"], ["R", "RR"]):
             chosen = {"backend": backend, "modes": modes, "seed": 1}
             report = adjudge.examine(f, inputs, **chosen)
+            if any(one.status is adjudge.Status.UNSUPPORTED for one in report.findings):
+                checks += ["not supported", ""]
+                continue
             assert report, report
             seconds = timed(lambda chosen=chosen: adjudge.examine(f, inputs, **chosen), id, repeats)
             counts = f"{report.counts['evaluations']}, {report.counts['vjps']}"
@@ -434,15 +438,31 @@ def of_layer(engine: str, repeats: int) -> list[object]:
     return [engine, f"{1e3 * one:.2g}", f"{both / one:.1f}", *checks]
 
 
-def engines(repeats: int) -> str:
-    """The same layer on every engine that is installed and differentiates functions."""
+def layers(repeats: int, known: Sequence[str] = ()) -> list[list[object]]:
+    """The same layer on every engine that is installed and differentiates functions, but for those
+    that are known.
+    """
     from adjudge.engine import registry
 
     rows = []
     for name in registry.differentiating():
-        if importlib.util.find_spec(name) is not None:
+        if name not in known and importlib.util.find_spec(name) is not None:
             told(name)
             rows.append(of_layer(name, repeats))
+    return rows
+
+
+def engines(repeats: int, pythons: Sequence[str]) -> str:
+    """The layer on the engines of several interpreters, since none can hold them all."""
+    rows: list[list[Any]] = []
+    for python in pythons:
+        call = f"cost.layers({repeats}, {[row[0] for row in rows]})"
+        command = [python, "-W", "ignore", "-c", f"import cost, json; print(json.dumps({call}))"]
+        said = subprocess.run(  # noqa: S603 an interpreter that the caller names
+            command, cwd=Path(__file__).parent, stdout=subprocess.PIPE, text=True, check=True
+        )
+        rows += json.loads(said.stdout.splitlines()[-1])
+    rows.sort()
     head = ("engine", "f in ms", "f and a vjp / f", "check of R / f", "evaluations, vjps",
             "check of R and RR / f", "evaluations, vjps")  # fmt: skip
     what = f"`sin(x @ w + b)`, x of {LAYER[0]} x {LAYER[1]}, w square, float64"
@@ -455,7 +475,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], str]] = {
     "large": large,
     "path": lambda asked: path(asked.checkouts),
     "start": lambda asked: start(asked.repeats),
-    "engines": lambda asked: engines(asked.repeats),
+    "engines": lambda asked: engines(asked.repeats, asked.pythons),
 }
 
 
@@ -470,6 +490,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--checkouts", type=Path, nargs="+", default=[Path(__file__).parents[1]], metavar="FOLDER"
     )
+    parser.add_argument("--pythons", nargs="+", default=[sys.executable], metavar="INTERPRETER")
     asked = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
     print(header("What a check costs", ["adjudge", "numpy", "torch", "jax"]))

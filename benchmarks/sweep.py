@@ -1,14 +1,17 @@
 """Libraries on their engines: every function that is found, with inputs that it accepts.
 
     python benchmarks/sweep.py                              # all of LIBRARIES that are installed
-    python benchmarks/sweep.py kornia torchdiffeq --out sweep.json
+    python benchmarks/sweep.py kornia torchdiffeq --out sweep.jsonl
+    python benchmarks/sweep.py optax --order 2
     python benchmarks/sweep.py my_package --backend torch --cases my_cases:cases
-    python benchmarks/sweep.py --table sweep.json
+    python benchmarks/sweep.py --table sweep.jsonl
 
 Functions, modules and methods are found by `adjudge write`; what it cannot make inputs for is in
 `sweep_cases.py`. Each library is judged by a process of its own, and each function by one below
-that, with a time limit, so that nothing that hangs or dies takes others along. The table counts
-functions; what did not pass is listed below it.
+that, both with a time limit, so that nothing that hangs or dies takes others along. Outcomes are
+written as they come: with the same `--out` a sweep that was stopped goes on with the library in
+which it was. The table counts functions; below it the FAILs are counted by the causes that were
+found in `sweep_cases.py`, and what did not pass is listed.
 """
 
 from __future__ import annotations
@@ -17,21 +20,28 @@ import argparse
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib import import_module, metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from sweep_cases import CAUSES
+
 from adjudge import Case, run
+from adjudge.engine import backend_named, placed
 from adjudge.errors import AdjudgeError
 from adjudge.ghostwriter import Found, LeftOut, Why, write
+from adjudge.ghostwriter.conventions import arguments, of_arrays
+from adjudge.ghostwriter.subjects import function_class
 from adjudge.suites import Result
 
 PASS, FAIL, OPEN, RAISED, LOST = "PASS", "FAIL", "INCONCLUSIVE", "raised", "lost"
@@ -56,8 +66,19 @@ class Library:
     """`MODULE:FUNCTION`, which yields further cases, or why there is none for some function."""
     keras: str = ""
     """The backend of Keras."""
+    order: int = 1
+    """The order of the derivatives that are checked."""
 
 
+WALKED = "walked"
+"""The ending in the last line of a library, with its version and its seconds."""
+REST = "what is left of the library"
+UNKNOWN = "not looked into"
+COMPILED_ONCE = {
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+}
+"""What this process compiled to see whether inputs work, the one that judges need not compile."""
 OURS = "sweep_cases:"
 LIBRARIES = {
     "torch.distributions": Library(
@@ -82,9 +103,12 @@ LIBRARIES = {
     ),
     "keras.layers on torch": Library("keras", "torch", "", OURS + "keras_layers", "torch"),
     "keras.layers on jax": Library("keras", "jax", "", OURS + "keras_layers", "jax"),
-    "numpyro": Library("numpyro", "jax", "numpyro.distributions.transforms", OURS + "numpyro"),
     "optax": Library("optax", "jax", "optax.losses optax.projections optax.tree", OURS + "optax"),
     "diffrax": Library("diffrax", "jax", "", OURS + "diffrax"),
+    "numpyro": Library("numpyro", "jax", "numpyro.distributions.transforms", OURS + "numpyro"),
+    "keras.ops on jax": Library(
+        "keras", "jax", "keras.ops keras.activations keras.losses", "", "jax"
+    ),
 }
 
 
@@ -105,110 +129,175 @@ Listener = Callable[[Outcome], None]
 # ---------------------------------------------------------------- one library, in its process
 
 
-def judge_found(name: str, library: Library, timeout: float, say: Listener) -> None:
-    """Says what `adjudge write` finds out about functions, modules and methods of a library."""
+@dataclass(frozen=True)
+class Again:
+    """A function that `adjudge write` found, as a function of the arrays of its call."""
 
-    def told(one: Found | LeftOut) -> None:
-        if isinstance(one, Found):
-            label = f"{one.subject.module}.{one.subject.label}"
-            say(Outcome(name, label, str(one.verdict), one.outline))
-        elif one.why is not Why.NOT_CALLED:
-            ending = OPEN if one.why is Why.INCONCLUSIVE else one.why.value
-            say(Outcome(name, f"{module}: {one.name}", ending, one.reason))
+    found: Found
 
-    options: Any = {"backend": library.backend, "recursive": True, "methods": True}
-    for module in library.modules.split():
-        try:
-            write(module, **options, timeout=timeout, on_result=told)
-        except AdjudgeError as error:  # it cannot be imported, or has no functions
-            say(Outcome(name, module, NO_INPUTS, error.found))
+    def __call__(self, *arrays: Any) -> Any:
+        """What it returns."""
+        call, function = self.found.call, self.found.subject.find()
+        if isinstance(function, type):
+            args, named = arguments(call.constructor, ()) if call.constructor else ([], {})
+            function = function_class(function).make(*args, **named)
+        return of_arrays(function, call)(*arrays)
+
+    def case(self, label: str, backend: str) -> Case:
+        """The check of its second derivatives, at the numbers of that of its first ones."""
+        engine, rng = backend_named(backend), np.random.default_rng(0)
+        arrays = [
+            placed(engine, one.drawn(rng), None, None, name) for name, one in self.found.call.arrays
+        ]
+        return Case(self, tuple(arrays), name=label, wrt=self.found.wrt or None)
 
 
-def judge_cases(name: str, library: Library, timeout: float, say: Listener) -> None:
-    """Says what checks make of the further cases of a library."""
+class Judging:
+    """Judges what is found in one library, and says each outcome as it comes."""
 
-    def told(one: Result) -> None:
+    def __init__(self, name: str, library: Library, timeout: float, say: Listener) -> None:
+        """Of the functions of `library`, each has `timeout` seconds."""
+        self.name, self.library, self.timeout, self.say = name, library, timeout, say
+
+    def found(self) -> Iterator[Case | str]:
+        """Says what `adjudge write` finds out about functions, modules and methods; yields those
+        of which the second derivatives are asked.
+        """
+        again = dict[str, Case]()
+
+        def told(one: Found | LeftOut) -> None:
+            if isinstance(one, Found):
+                label = f"{one.subject.module}.{one.subject.label}"
+                if self.library.order == 2 and not one.subject.derivative:
+                    again[label] = Again(one).case(label, self.library.backend)
+                else:
+                    self.say(Outcome(self.name, label, str(one.verdict), one.outline))
+            elif one.why is not Why.NOT_CALLED:
+                ending = OPEN if one.why is Why.INCONCLUSIVE else one.why.value
+                self.say(Outcome(self.name, f"{module}: {one.name}", ending, one.reason))
+
+        options: Any = {"backend": self.library.backend, "recursive": True, "methods": True}
+        for module in self.library.modules.split():
+            try:
+                write(module, **options, timeout=self.timeout, on_result=told)
+            except AdjudgeError as error:  # it cannot be imported, or has no functions
+                self.say(Outcome(self.name, module, NO_INPUTS, error.found))
+        yield from again.values()
+
+    def cases(self) -> Iterator[Case | str]:
+        """Yields the further cases of the library."""
+        module, _, function = self.library.cases.partition(":")
+        if module:
+            yield from getattr(import_module(module), function)()
+
+    def judge(self) -> None:
+        """Judges all of it."""
+        coming = itertools.chain(self.found(), self.cases())
+        while some := list(itertools.islice(coming, BATCH)):
+            for text in (one for one in some if isinstance(one, str)):
+                label, _, reason = text.partition(": ")
+                self.say(Outcome(self.name, label, NO_INPUTS, reason))
+            cases = [self.of_order(one) for one in some if isinstance(one, Case)]
+            if cases:
+                run(cases, timeout=self.timeout, seed=0, on_result=self.told)
+
+    def of_order(self, case: Case) -> Case:
+        """The case, in the order that is asked for."""
+        if self.library.order == 1:
+            return case
+        options = {name: one for name, one in case.options.items() if name == "wrt"}
+        return Case(case.f, case.inputs, name=case.name, order=2, **options)
+
+    def told(self, one: Result) -> None:
+        """Says the outcome of a case."""
         ending = {"timed out": LOST, "died": LOST}.get(one.kind, one.kind)
         findings = (one.report or {}).get("findings", [])
         if {found["status"] for found in findings if found["verdict"] == FAIL} == {"DETACHED"}:
             ending = NO_DERIVATIVE
-        say(Outcome(name, one.name, ending, one.headline))
-
-    module, _, function = library.cases.partition(":")
-    found = iter(getattr(import_module(module), function)())
-    while some := list(itertools.islice(found, BATCH)):
-        for text in (one for one in some if isinstance(one, str)):
-            label, _, reason = text.partition(": ")
-            say(Outcome(name, label, NO_INPUTS, reason))
-        cases = [one for one in some if isinstance(one, Case)]
-        if cases:
-            run(cases, timeout=timeout, seed=0, on_result=told)
+        self.say(Outcome(self.name, one.name, ending, one.headline))
 
 
 def judge_library(name: str, library: Library, timeout: float, out: Path) -> None:
     """Writes a line of JSON for each function, as soon as there is one."""
-    if library.backend == "jax":
-        import jax
-
-        jax.config.update("jax_enable_x64", True)
     with out.open("a", encoding="utf-8") as lines:
 
         def say(outcome: Outcome) -> None:
             lines.write(json.dumps(asdict(outcome)) + "\n")
             lines.flush()
 
-        judge_found(name, library, timeout, say)
-        if library.cases:
-            judge_cases(name, library, timeout, say)
+        Judging(name, library, timeout, say).judge()
 
 
 # ---------------------------------------------------------------- all of them
 
 
-def sweep(chosen: dict[str, Library], timeout: float, limit: float) -> Iterator[Outcome]:
-    """The outcomes of the libraries that are installed, each judged in a process of its own."""
+def sweep(chosen: dict[str, Library], timeout: float, limit: float, out: Path) -> None:
+    """Writes the outcomes of the libraries that are installed, each judged in a process of its own.
+
+    A library whose last line is there is not walked again; one that was begun is begun again.
+    """
+    before = outcomes_in(out)
+    done = {one.library for one in before if one.ending == WALKED}
+    out.write_text("".join(json.dumps(asdict(o)) + "\n" for o in before if o.library in done))
     for name, library in chosen.items():
+        if name in done:
+            continue
         if find_spec(library.root) is None:
             print(f"{name}: {library.root} is not installed", file=sys.stderr)
             continue
         start = time.perf_counter()
-        with tempfile.TemporaryDirectory() as folder:
-            out = Path(folder, "outcomes")
-            out.touch()
+        with tempfile.TemporaryDirectory() as cache:
             command = [sys.executable, __file__, "--one", json.dumps([name, asdict(library)])]
             command += ["--timeout", str(timeout), "--out", str(out)]
-            environment = {**os.environ, "JAX_ENABLE_X64": "1", "KERAS_BACKEND": library.keras}
+            environment = {"JAX_COMPILATION_CACHE_DIR": cache, **COMPILED_ONCE, **os.environ}
+            environment |= {"JAX_ENABLE_X64": "1", "KERAS_BACKEND": library.keras}
             try:
                 code = subprocess.run(command, env=environment, timeout=limit).returncode  # noqa: S603
                 ending = f"exit code {code}" if code else ""
             except subprocess.TimeoutExpired:
                 ending = f"it took more than {limit:g} s"
-            for line in out.read_text("utf-8").splitlines():
-                yield Outcome(**json.loads(line))
-            if ending:
-                yield Outcome(name, "what is left of the library", LOST, ending)
-        print(f"{name}: {time.perf_counter() - start:.0f} s", file=sys.stderr)
+        seconds = f"{time.perf_counter() - start:.0f} s"
+        last = [Outcome(name, REST, LOST, ending)] * bool(ending)
+        with out.open("a", encoding="utf-8") as lines:
+            for one in (*last, Outcome(name, version_of(library.root), WALKED, seconds)):
+                lines.write(json.dumps(asdict(one)) + "\n")
+        print(f"{name}: {seconds}", file=sys.stderr)
 
 
-def version_of(name: str) -> str:
+def outcomes_in(out: Path) -> list[Outcome]:
+    """What was written to a file; nothing where there is none."""
+    lines = out.read_text("utf-8").splitlines() if out.exists() else []
+    return [Outcome(**json.loads(line)) for line in lines]
+
+
+def version_of(root: str) -> str:
     """The version of the distribution that holds a library."""
-    root = LIBRARIES[name].root if name in LIBRARIES else name.partition(".")[0]
     names = metadata.packages_distributions().get(root, [])
     return metadata.version(names[0]) if names else ""
 
 
+def cause_of(one: Outcome) -> str:
+    """What was found out about a FAIL."""
+    label = f"{one.library}: {one.name}"
+    return next((cause for cause, known in CAUSES.items() if re.search(known, label)), UNKNOWN)
+
+
 def table(outcomes: list[Outcome]) -> str:
-    """One line for each library, and below it what did not pass."""
+    """One line for each library, the FAILs by cause, and what did not pass."""
+    judged = [one for one in outcomes if one.ending != WALKED]
+    walked = {one.library: (one.name, one.text) for one in outcomes if one.ending == WALKED}
     rows = [f"| library | functions | {' | '.join(COLUMNS)} |", "|---" * (len(COLUMNS) + 2) + "|"]
-    for name in dict.fromkeys(one.library for one in outcomes):
-        counts = Counter(one.ending for one in outcomes if one.library == name)
+    for name in (*dict.fromkeys(one.library for one in judged), ""):
+        counts = Counter(one.ending for one in judged if name in ("", one.library))
         numbers = " | ".join(str(counts[one]) for one in COLUMNS)
-        label = f"{name} {version_of(name)}".rstrip()
+        label = f"{name} {walked.get(name, ('', ''))[0]}".strip() or "all"
         rows.append(f"| {label} | {counts.total()} | {numbers} |")
-    counts = Counter(one.ending for one in outcomes)
-    rows.append(f"| all | {counts.total()} | {' | '.join(str(counts[one]) for one in COLUMNS)} |")
+    failing = Counter(cause_of(one) for one in judged if one.ending == FAIL)
+    if failing:
+        rows += ["", "| cause | FAILs |", "|---|---|"]
+        rows += [f"| {cause} | {count} |" for cause, count in failing.most_common()]
     for ending in (FAIL, OPEN, RAISED, LOST):
-        found = [o for o in outcomes if o.ending == ending]
+        found = [o for o in judged if o.ending == ending]
         rows += ["", f"{ending}:", ""] * bool(found)
         rows += [f"- {one.library}, `{one.name}`: {one.text}" for one in found]
     return "\n".join(rows)
@@ -220,9 +309,10 @@ def main() -> None:
     parser.add_argument("libraries", nargs="*", metavar="LIBRARY_OR_MODULE")
     parser.add_argument("--backend", default="torch", help="of a module that is not in LIBRARIES")
     parser.add_argument("--cases", default="", metavar="MODULE:FUNCTION", help="and its cases")
-    parser.add_argument("--timeout", type=float, default=30.0, help="seconds for each function")
-    parser.add_argument("--limit", type=float, default=3600.0, help="seconds for each library")
-    parser.add_argument("--out", type=Path, help="where to write the outcomes as JSON")
+    parser.add_argument("--timeout", type=float, default=60.0, help="seconds for each function")
+    parser.add_argument("--limit", type=float, default=1800.0, help="seconds for each library")
+    parser.add_argument("--order", type=int, choices=(1, 2), default=1, help="of the derivatives")
+    parser.add_argument("--out", type=Path, help="JSON lines; a sweep that was stopped goes on")
     parser.add_argument("--table", type=Path, help="print the table of outcomes that were written")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parsed = parser.parse_args()
@@ -232,18 +322,17 @@ def main() -> None:
         judge_library(name, Library(**fields), parsed.timeout, parsed.out)
         return
     if parsed.table:
-        outcomes = [Outcome(**one) for one in json.loads(parsed.table.read_text("utf-8"))]
-    else:
-        names = parsed.libraries or LIBRARIES
-        chosen = {
-            name: LIBRARIES.get(name)
-            or Library(name.partition(".")[0], parsed.backend, name, parsed.cases)
-            for name in names
-        }
-        outcomes = list(sweep(chosen, parsed.timeout, parsed.limit))
-    if parsed.out:
-        parsed.out.write_text(json.dumps([asdict(one) for one in outcomes], indent=1), "utf-8")
-    print(table(outcomes))
+        print(table(outcomes_in(parsed.table)))
+        return
+    chosen = dict[str, Library]()
+    for name in parsed.libraries or LIBRARIES:
+        own = Library(name.partition(".")[0], parsed.backend, name, parsed.cases)
+        library = replace(LIBRARIES.get(name, own), order=parsed.order)
+        chosen[name + ", second order" * (parsed.order == 2)] = library
+    with tempfile.TemporaryDirectory() as folder:
+        out = parsed.out or Path(folder, "outcomes")
+        sweep(chosen, parsed.timeout, parsed.limit, out)
+        print(table(outcomes_in(out)))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,24 @@ from adjudge import Case
 
 Inputs = tuple[Any, ...]
 
+CAUSES: dict[str, str] = {
+    "wrong: `kl_divergence` of two Wishart distributions": r"kl_divergence Wishart.* Wishart",
+    "wrong: `log_normal_cdf`, `dsmm` (GPyTorch)": r"^gpytorch.*\.(log_normal_cdf|dsmm)$",
+    "wrong: `zca_whiten` (Kornia)": r"^kornia.*zca_whiten$",
+    "wrong: `scale_by_lbfgs` (Optax)": r"^optax.*scale_by_lbfgs$",
+    "wrong: `DoublyTruncatedPowerLaw` (NumPyro)": r"DoublyTruncatedPowerLaw\.log_prob$",
+    "convention: steps of adaptive solvers count as constant, or an adjoint equation is solved": (
+        r"^torchdiffeq.*: odeint(_adjoint)?\(|^diffrax.*(, adaptive|BacksolveAdjoint)$"
+    ),
+    "convention: straight-through samples": r"StraightThrough\(.*\)\.sample$",
+    "inputs outside of what the function is for": (
+        r"functions\.(pivoted_cholesky|sqrt_inv_matmul)$|quaternion_to_angles$"
+        r"|CorrCholeskyTransform\.log_abs_det_jacobian$"
+    ),
+    "no derivative: the density of a mixture at its point mass": r": Hurdle\w+\.log_prob$",
+}
+"""What was found out about the FAILs: a cause, and a pattern of `LIBRARY: FUNCTION`."""
+
 
 def normal(*shape: int) -> Any:
     """Random numbers, the same in each run."""

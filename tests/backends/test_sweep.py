@@ -17,10 +17,12 @@ pytestmark = pytest.mark.backend("torch")
 
 
 def sweep(folder, *arguments):
-    command = [sys.executable, str(SCRIPT), *arguments, "--out", "out.json"]
+    command = [sys.executable, str(SCRIPT), *arguments, "--out", "out.jsonl"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    return done.stdout, json.loads((folder / "out.json").read_text("utf-8"))
+    return done.stdout, [
+        json.loads(line) for line in (folder / "out.jsonl").read_text("utf-8").splitlines()
+    ]
 
 
 def test_the_page_shows_what_the_sweep_prints(tmp_path):
@@ -74,9 +76,57 @@ def test_what_hangs_dies_or_is_absent_takes_nothing_else_along(tmp_path):
 
     assert {(one["library"], one["name"], one["ending"]) for one in outcomes} == {
         ("deadly", "what is left of the library", "lost"),
+        ("deadly", "", "walked"),
+        ("planted", "", "walked"),
         ("planted", "planted: hang", "lost"),
         ("planted", "planted: leave", "lost"),
         ("planted", "planted.cube", "PASS"),
         ("planted", "leave", "lost"),
         ("planted", "cube", "PASS"),
     }
+
+
+SQUARE = """
+    import torch
+
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, w):
+            (x,) = ctx.saved_tensors
+            return 2 * x.detach() * w  # wrong: the second derivative is missing
+
+    def cube(x: torch.Tensor):
+        return x**3
+"""
+
+
+def test_a_stopped_sweep_goes_on_and_another_order_is_another_library(tmp_path):
+    (tmp_path / "squares.py").write_text(textwrap.dedent(SQUARE))
+    fields = ("library", "name", "ending", "text")
+    before = [
+        ("finished", "finished.f", "PASS", "not asked again"),
+        ("finished", "1.0", "walked", "3 s"),
+        ("squares", "squares.cube", "FAIL", "of a library that is begun again"),
+    ]
+    lines = [json.dumps(dict(zip(fields, one, strict=True))) for one in before]
+    (tmp_path / "out.jsonl").write_text("\n".join(lines) + "\n")
+
+    sweep(tmp_path, "finished", "squares")
+    printed, outcomes = sweep(tmp_path, "squares", "--order", "2")
+
+    assert [tuple(one[name] for name in fields) for one in outcomes[:2]] == before[:2]
+    assert {(one["library"], one["name"], one["ending"]) for one in outcomes[2:]} == {
+        ("squares", "squares.Square", "PASS"),
+        ("squares", "squares.cube", "PASS"),
+        ("squares", "", "walked"),
+        ("squares, second order", "squares.Square", "FAIL"),
+        ("squares, second order", "squares.cube", "PASS"),
+        ("squares, second order", "", "walked"),
+    }
+    assert "| finished 1.0 | 1 | 1 |" in printed
+    assert "| not looked into | 1 |" in printed
