@@ -66,12 +66,13 @@ from adjudge.estimate import (
     dtype_inside,
     may_round_inside,
     moved_by,
+    narrow_noise,
     representable,
     rounded_dtype,
     sample_at,
 )
 from adjudge.findings import Scheme
-from adjudge.floats import EPS, Vector, norm, scale
+from adjudge.floats import Vector, norm, scale
 from adjudge.jacobian.column import ColumnBlock, Columns, ModeComparison, RowKind
 from adjudge.jacobian.comparison import Comparison, Tally, decide
 from adjudge.jacobian.rounding import (
@@ -722,7 +723,7 @@ class ThreeSteps(Stage):
         plain = [_beyond_doubt(c) & ~mask for (_, c, _), mask in zip(compared, fast, strict=True)]
         if not any(map(np.any, plain)) or _longer_step_disagrees(trial.columns, found, compared):
             return trial
-        if _rounds_to_sixteen_bits(trial.columns):
+        if _rounds_inside(trial.columns):
             return trial
         after = replace(trial, column=found, compared=compared, proved=True, decided_by=self.name)
         settled = all(
@@ -764,14 +765,12 @@ def _longer_step_disagrees(columns: Columns, found: Column, compared: list[ModeC
     return False
 
 
-def _rounds_to_sixteen_bits(columns: Columns) -> bool:
-    """Returns whether f in float64 rounds to sixteen bits inside, as the engine sees and its noise
-    shows: three steps may all lie between two of these roundings.
+def _rounds_inside(columns: Columns) -> bool:
+    """Returns whether f rounds to a narrower dtype inside, as the engine sees and its noise shows:
+    three steps may all lie between two of these roundings.
     """
-    problem, base = columns.problem, columns.base
-    if base.coarsest_eps > DOUBLE or problem.narrowest_eps <= EPS["float32"]:
-        return False
-    return dtype_inside(problem, base) is not None
+    noise, base = narrow_noise(columns.problem, columns.base), columns.base
+    return bool(np.any(noise > base.coarsest_eps * base.magnitude(base.values)))
 
 
 def _fast(comparison: Comparison, relative: float) -> NDArray[np.bool_]:
