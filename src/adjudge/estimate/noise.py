@@ -171,13 +171,16 @@ def narrow_noise(problem: Problem, base: Base) -> Vector:
     of it shows over shorter steps: slopes are precise there, and not those of the formula. Costs
     one evaluation that the engine watches, and twenty where it sees such a dtype, once for each x.
     """
+    if base.of is not None:
+        return narrow_noise(problem, base.of)[base.chosen]
     if "narrow noise" not in base.seen:
         eps, noise = _seen_eps(problem, base), np.zeros(base.whole.size)
         if eps > max(base.coarsest_eps, NARROW_EPS) and problem.counts.allows(20):
             over = partial(_noise_over, problem, base, problem.origin)
             noise = reduce(np.fmin, (over(eps**k)[0] for k in INSIDE_POWERS))
         base.seen["narrow noise"] = noise
-    return np.asarray(base.seen["narrow noise"])
+    found: Vector = base.seen["narrow noise"]
+    return found
 
 
 def _with_longer_steps(
@@ -288,7 +291,8 @@ def dtype_inside(problem: Problem, base: Base) -> str | None:
             if alike and (known or over(smaller, eps ** INSIDE_POWERS[0]) <= high):
                 found = next((name for name in SIGNIFICANT_BITS if EPS[name] == eps), None)
         base.seen["inside"] = found
-    return base.seen["inside"]
+    dtype: str | None = base.seen["inside"]
+    return dtype
 
 
 def _noise_of_leaves(problem: Problem, base: Base, x: Vector, step: float) -> float:

@@ -337,7 +337,7 @@ class Base:
     omitted: NDArray[np.bool_] | None = None
     """The outputs that take no part in any comparison, since they are not finite at x and keep
     that value beside x."""
-    seen: dict[str, str | None] = field(default_factory=dict)
+    seen: dict[str, Any] = field(default_factory=dict)
     """What the values of f beside x have shown so far, which need not be looked for again."""
     of: Base | None = None
     """All outputs, where these are a few of them."""
