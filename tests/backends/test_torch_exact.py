@@ -287,3 +287,13 @@ def test_the_hull_of_two_branches_does_not_excuse_a_second_derivative():
         report = adjudge.examine(smooth, (x,), modes=["RR"], seed=seed, blame=False)
 
         assert report.verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize(("count", "verdict"), [(3, PASS), (100, PASS), (1000, OPEN)])
+def test_the_derivative_of_a_gradient_is_replayed_where_that_is_little_work(count, verdict):
+    x = torch.linspace(0.5, 1.5, count, dtype=torch.float64)
+
+    report = adjudge.examine(lambda x: 1e12 * x + x.tanh(), x, modes=["RR"], seed=0)
+
+    assert report.verdict is verdict, str(report)
+    assert ("exact replay" in report.deciding) == (verdict is PASS)

@@ -16,7 +16,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.constants import LIKELY_UNITS, UNASKED_EXACT_WORK
+from adjudge.constants import LIKELY_UNITS, UNASKED_EXACT_WORK, UNASKED_GRADIENT_WORK
 from adjudge.errors import NotSupportedError, attempt
 from adjudge.estimate.directional import (
     Column,
@@ -263,7 +263,10 @@ def by_replay(problem: Problem, base: Base, rounding: float = 0.0) -> ByReferenc
         or not flint_is_installed()
     ):
         return None
-    exact = Exact(UNASKED_EXACT_WORK, Roundings(rounding) if rounding else None)
+    # Of the gradient of f each entry takes a replay of its own.
+    replays = 1 + base.Y.size if problem.modes_taken[:1] == "R" else 1
+    work = min(UNASKED_EXACT_WORK, UNASKED_GRADIENT_WORK // replays)
+    exact = Exact(work, Roundings(rounding) if rounding else None)
     found = attempt(lambda: by_reference(problem, base, exact), NotSupportedError)
     if found is None or not rounding:
         return found

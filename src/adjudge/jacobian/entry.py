@@ -176,6 +176,9 @@ def judge_entry(
     columns = EntryColumns(
         estimator, probes, table.tolerance, additive=additive, entry=entry, nearby=nearby
     )
+    columns.contradicted = table.columns.contradicted
+    if chosen is None:
+        columns.replay = table.columns.replay
     block, pushed = ColumnBlock(slice(coordinate, coordinate + 1)), None
     compared = list(columns.comparisons(found, block, pushed))
     trial = Trial(
