@@ -781,6 +781,10 @@ SMALLER_PROBES = (2.0**5, 2.0**10, 2.0**15)
 """The vjp of a matrix exponential is a block of the exponential of a larger matrix, whose rounding
 is that of the cotangent. For a large one the right rule would be called nonlinear. It loses digits
 at these factors as well, where a rule that clips changes nothing yet. The values are ours."""
+PERTURBED_PROBES = 1 / 8
+"""In sixteen bits the rounding of a vjp that cancels inside is the same at many points near x, and
+it was called not additive. At each point its probes differ by up to this part there. The value is
+ours."""
 SMALLER_PROBE_UNITS = 2.0**12
 """A rule that is far off for large probes would pass for one that rounds with their size. Rounding
 may be this many units times the factor; that of a matrix exponential of 316 rows was seen to be

@@ -38,6 +38,14 @@ LOSSY = {
                lambda xp, x: (x - xp.tanh(x)) / x**3),
     "a sine": ("float32", lambda s: np.array([1e-5, 1e-2, 1]) * (1 + 0.1 * normal(s, 3)),
                lambda xp, x: (x - xp.sin(x)) / x**2),
+    "a sine in sixteen bits": (
+        "bfloat16", lambda s: np.array([0.3, 0.1, 1, 2]) * (1 + 0.1 * normal(s, 4)),
+        lambda xp, x: (x - xp.sin(x)) / x**2,
+    ),
+    "a cosine in sixteen bits": (
+        "bfloat16", lambda s: np.array([0.3, 0.1, 1, 2]) * (1 + 0.1 * normal(s, 4)),
+        lambda xp, x: (1 - xp.cos(x)) / x**2,
+    ),
     "a complex sigmoid": ("complex64", lambda s: complex_numbers(s, real=20),
                           lambda xp, z: 1 / (1 + xp.exp(-z))),
     "a sigmoid of a sum": ("complex64", complex_numbers, lambda xp, z: 1 / (1 + xp.exp(-(z + 20)))),
@@ -94,6 +102,18 @@ def test_a_wrong_formula_fails_all_the_same(adjudge_backend, spoiled, name, fact
         x = adjudge_backend.array(draw(seed), dtype)
         report = examine(wrong, x, mode="full", seed=seed, blame=False)
         assert report.verdict is Verdict.FAIL, report
+
+
+@cells("clip", torch=[0.25, 1.0], jax=[0.5])
+def test_a_rule_that_clips_its_cotangent_in_sixteen_bits_is_not_linear(
+    adjudge_backend, spoiled, clip
+):
+    xp = adjudge_backend.xp
+    clipped = spoiled(lambda x: xp.sin(x) * x, lambda x, g: xp.clip(g, -clip, clip))
+    for seed in SEEDS[:5]:
+        x = adjudge_backend.array(normal(seed, 4), "bfloat16")
+        report = examine(clipped, x, seed=seed, blame=False)
+        assert "NONLINEAR" in {one.status.name for one in report.findings}, report
 
 
 @cells("dtype", torch=["float32"], jax=["float32"])

@@ -20,7 +20,7 @@ from adjudge.jacobian.column import Columns
 from adjudge.jacobian.comparison import Tally
 from adjudge.jacobian.rounding import is_systematic, perturbed, rounding_part
 from adjudge.jacobian.stages import Trial
-from adjudge.problem import Forward, Reverse, Stream, generator, undetectable_slope
+from adjudge.problem import Forward, Problem, Reverse, Stream, generator, undetectable_slope
 
 
 @dataclass
@@ -107,7 +107,7 @@ class AdjointTest:
 
         random = generator(probes.seed, Stream.NEAR_ADJOINT)
 
-        def gap_at(point: Vector) -> float:
+        def gap_at(problem: Problem, point: Vector) -> float:
             v, w = perturbed(found.vector, random), perturbed(probes.row(k), random)
             pushed = Forward(problem, point).column(base, v)[1]
             return float(w @ pushed - Reverse(problem, point).row(base, w) @ v)

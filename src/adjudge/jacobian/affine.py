@@ -134,7 +134,7 @@ class ModeValues:
     """The rounding that either of the two may be off by."""
     holds: NDArray[np.bool_]
     """Says, by entry, whether f is affine there."""
-    automatic_at: Callable[[int, Vector, Vector, Vector], float]
+    automatic_at: Callable[[Problem, Vector, Vector, Vector], float]
     """Gives an entry at another point, for other probes `w` and `d`."""
 
 
@@ -242,8 +242,8 @@ class Affine:
         size = np.maximum(norm(its * d), np.abs(automatic))
         bound = self._units * self.eps * size
 
-        def row_at(k: int, point: Vector, w: Vector, d: Vector) -> float:
-            return float(np.sum(Reverse(self.problem, point).row(self.base, w) * d))
+        def row_at(problem: Problem, point: Vector, w: Vector, d: Vector) -> float:
+            return float(np.sum(Reverse(problem, point).row(self.base, w) * d))
 
         error = self.probes.contract_error(secant.error)[:pulled]
         reference = self._contract(secant.value)[:pulled]
@@ -260,8 +260,8 @@ class Affine:
         automatic = forward.column(self.base, secant.direction)[1]
         bound = secant.error + self._units * self.eps * Y.largest(automatic)
 
-        def entry_at(k: int, point: Vector, w: Vector, d: Vector) -> float:
-            return float(w @ Forward(self.problem, point).column(self.base, d)[1])
+        def entry_at(problem: Problem, point: Vector, w: Vector, d: Vector) -> float:
+            return float(w @ Forward(problem, point).column(self.base, d)[1])
 
         holds = np.repeat(np.array(secant.holds, bool), [leaf.size for leaf in Y.leaves])
         values = ModeValues("F", True, automatic, secant.value, bound, holds, entry_at)
@@ -283,14 +283,14 @@ class Affine:
         random = generator(self.probes.seed, Stream.NEAR_SECANT)
         row = np.eye(1, self.base.Y.size, k)[0] if values.each else self.probes.row(k)
 
-        def gap_at(point: Vector) -> float:
+        def gap_at(problem: Problem, point: Vector) -> float:
             d, w = perturbed(secant.direction, random), perturbed(row, random)
             ahead, behind = (
-                evaluate(self.problem, self.base, point + sign * d, Purpose.NEAR_X)
+                evaluate(problem, self.base, point + sign * d, Purpose.NEAR_X)
                 for sign in (1.0, -1.0)
             )
             value = (ahead - behind)[: self.base.Y.size] / 2
-            return values.automatic_at(k, point, w, d) - float(np.sum(w * value))
+            return values.automatic_at(problem, point, w, d) - float(np.sum(w * value))
 
         difference = float(automatic[k] - reference[k])
         if not self.problem.counts.allows(32):

@@ -38,7 +38,7 @@ from adjudge.constants import (
     WORST_ENTRIES,
     WRONG_FACTOR,
 )
-from adjudge.errors import UnstableOutputError, attempt
+from adjudge.errors import NotSupportedError, UnstableOutputError, attempt
 from adjudge.estimate import representable
 from adjudge.floats import Vector, lowest_bit, norm, scale
 from adjudge.limits import limits
@@ -164,18 +164,20 @@ def _representable(problem: Problem, point: Vector) -> Vector:
 
 
 def is_systematic(
-    problem: Problem, eps: float, seed: int, gap: float, gap_at: Callable[[Vector], float]
+    problem: Problem, eps: float, seed: int, gap: float, gap_at: Callable[[Problem, Vector], float]
 ) -> bool:
     """Returns whether the difference `gap` of two numbers at x is there at points close to x as
-    well.
+    well, and where all numbers inside of f move by a spacing.
 
     Without this test the two modes of an ill-conditioned right derivative, a product with
-    cancelling factors, say, would be called inconsistent. A point where f or its derivative is not
-    defined is evidence of nothing.
+    cancelling factors, say, would be called inconsistent. Close to x some numbers are rounded
+    alike, as `cos x` is at a small x, so that moves inside of f show more. A point where f or its
+    derivative is not defined is evidence of nothing.
     """
     gaps = [gap]
-    for point in points_around(problem, seed, eps, NEAR_DISTANCES):
-        there = attempt(partial(gap_at, point), UnstableOutputError)
+    places = [(problem, point) for point in points_around(problem, seed, eps, NEAR_DISTANCES)]
+    for here, point in [*places, *((p, p.origin) for p in problem.moved_by_rounding(wide=True))]:
+        there = attempt(partial(gap_at, here, point), UnstableOutputError, NotSupportedError)
         if there is not None and np.isfinite(there):
             gaps.append(there)
             e = np.array(gaps)[:, None, None]

@@ -23,6 +23,7 @@ from adjudge.constants import (
     LARGE_PROBES,
     LARGE_PROBES_NARROW,
     MAP_OF_ZERO_UNITS,
+    PERTURBED_PROBES,
     RUNS_APART,
     SMALL_PROBES,
     SMALLER_PROBE_PART,
@@ -59,9 +60,10 @@ from adjudge.findings import (
     WrongAttribute,
 )
 from adjudge.floats import FORMATS, Vector
-from adjudge.jacobian import is_systematic
+from adjudge.jacobian import is_systematic, perturbed
 from adjudge.problem import (
     Forward,
+    Problem,
     Reverse,
     Space,
     Stream,
@@ -85,8 +87,8 @@ class LinearRule:
     checks: Identities
     rule: Rule
     apply: Callable[[Vector], Vector]
-    take_at: Callable[[Vector, Vector], Vector]
-    """Gives, at another point, the image of a probe."""
+    take_at: Callable[[Problem, Vector, Vector], Vector]
+    """Gives the image of a probe at another point, or by another problem of the same shapes."""
     image: Space
     likes: Arrays
     """Arrays of the shapes and dtypes of the image."""
@@ -282,10 +284,10 @@ class LinearRule:
         one, two = (np.where(term != 0, random_entries(random, whole.size), 0.0) for _ in "12")
         two = np.where(whole != 0, two, -one)
 
-        def gaps(apply: Callable[[Vector], Vector]) -> Vector:
+        def gaps(apply: Callable[[Vector], Vector], one: Vector, two: Vector) -> Vector:
             return apply(one + two) - apply(one) - apply(two)
 
-        here = gaps(self.apply)
+        here = gaps(self.apply, one, two)
         size = np.abs(self.apply(one)) + np.abs(self.apply(two))
         allowed = checks.tolerance.identity * size + (checks.tolerance.atol or 0.0)
         relative = np.abs(here) / (allowed + UNDERFLOW)
@@ -295,10 +297,15 @@ class LinearRule:
         if relative[k] <= 1:
             return False
 
-        def gap_at(point: Vector) -> float:
-            return float(gaps(partial(self.take_at, point))[k])
-
         eps, seed = checks.tolerance.eps, checks.probes.seed
+        # Points in sixteen bits have too few digits to round products with a probe in many ways.
+        far = PERTURBED_PROBES if eps > COARSE_EPS else 0.0
+
+        def gap_at(problem: Problem, point: Vector) -> float:
+            a, b = perturbed(one, random, far), perturbed(two, random, far)
+            b = np.where(whole != 0, b, -a)
+            return float(gaps(partial(self.take_at, problem, point), a, b)[k])
+
         return is_systematic(checks.problem, eps, seed, float(here[k]), gap_at)
 
     def raised_undefined(self, probed: str, error: BaseException) -> Finding:
@@ -778,11 +785,11 @@ def _pulled_turned(pullbacks: Pullbacks, w: Vector) -> Vector:
     return pullbacks.reverse.pull(pullbacks.laid(w, Layout.TURNED))[0]
 
 
-def _pulled_at(checks: Identities, point: Vector, w: Vector) -> Vector:
+def _pulled_at(checks: Identities, problem: Problem, point: Vector, w: Vector) -> Vector:
     """Returns `J* w` at another point."""
-    return Reverse(checks.problem, point).row(checks.base, w)
+    return Reverse(problem, point).row(checks.base, w)
 
 
-def _pushed_at(checks: Identities, point: Vector, v: Vector) -> Vector:
+def _pushed_at(checks: Identities, problem: Problem, point: Vector, v: Vector) -> Vector:
     """Returns `J v` at another point."""
-    return Forward(checks.problem, point).column(checks.base, v)[1]
+    return Forward(problem, point).column(checks.base, v)[1]

@@ -8,6 +8,7 @@ show. A wrong derivative that is symmetric is left to the differences.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from adjudge.constants import SYMMETRY_LEAVES
 from adjudge.findings import Asymmetric, Finding, Status
 from adjudge.floats import Vector, norm, scale
 from adjudge.jacobian import is_systematic, perturbed, rounding_part
-from adjudge.problem import Forward, Reverse, Stream, generator, random_entries
+from adjudge.problem import Base, Forward, Problem, Reverse, Stream, generator, random_entries
 from adjudge.properties.purity import Identities, restricted
 
 Hessian = Callable[[Vector], Vector]
@@ -61,7 +62,7 @@ def _of_output(
     together.
     """
     problem, count = checks.problem, checks.base.Y.size
-    hessian = hessian or _at(checks, mode, point)
+    hessian = hessian or _at(checks.base, mode, point)
     random = generator(checks.probes.seed, Stream.SYMMETRY)
     leaves = [j for j, leaf in enumerate(problem.X.leaves[: problem.primal_inputs]) if leaf.size]
     lengths = np.concatenate(
@@ -90,10 +91,11 @@ def _of_output(
         if not np.isfinite(gap) or abs(gap) <= bound or not problem.counts.allows(64):
             continue
 
-        def gap_at(there: Vector, part: Vector = part) -> float:
+        def gap_at(here: Problem, there: Vector, part: Vector = part) -> float:
             # What w leaves out stays out.
+            near = replace(checks.base, problem=here)
             moved = np.where(point == problem.origin, there, point)
-            H, a, b = _at(checks, mode, moved), perturbed(part, random), perturbed(two, random)
+            H, a, b = _at(near, mode, moved), perturbed(part, random), perturbed(two, random)
             return float(np.sum(b * H(a)) - np.sum(a * H(b)))
 
         if is_systematic(problem, checks.tolerance.eps, checks.probes.seed, gap, gap_at):
@@ -101,9 +103,9 @@ def _of_output(
             yield Finding(Status.INCONSISTENT, letter + problem.modes_taken, name, detail)
 
 
-def _at(checks: Identities, mode: Reverse | Forward, point: Vector) -> Hessian:
+def _at(base: Base, mode: Reverse | Forward, point: Vector) -> Hessian:
     """Returns `v -> H v` at another point `(x, w)`, by the same mode."""
-    problem, base = checks.problem, checks.base
+    problem = base.problem
     count, size = base.Y.size, problem.X.size
     if isinstance(mode, Reverse):
         reverse = mode if point is problem.origin else Reverse(problem, point)
