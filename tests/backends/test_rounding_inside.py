@@ -231,3 +231,39 @@ def test_a_saturated_function_passes_behind_a_checkpoint_which_counts_what_is_sa
     x = torch.tensor(normal(0, 3, 4), dtype=torch.float32, requires_grad=True)
 
     assert examine(f, (x,), seed=0, blame=False).verdict is not Verdict.FAIL
+
+
+LEAPING = {
+    "log(1 - tanh)": lambda xp, x: xp.log(1 - xp.tanh(x)),
+    "log(1 - sigmoid)": lambda xp, x: xp.log(1 - 1 / (1 + xp.exp(-2 * x))),
+    "sqrt(1 - tanh**2)": lambda xp, x: xp.sqrt(1 - xp.tanh(x) ** 2),
+}
+
+
+@cells("name", torch=[*LEAPING], jax=[*LEAPING][:1])
+def test_what_leaps_by_rounding_has_no_derivative_of_zero(adjudge_backend, spoiled, name):
+    """It stands still over short steps, as a staircase does, whose derivative is zero."""
+    xp = jnp if adjudge_backend.name == "jax" else torch
+
+    def f(x):
+        return LEAPING[name](xp, x)
+
+    zero = spoiled(f, lambda x, g: 0 * g)
+    for seed in SEEDS[:5]:
+        x = adjudge_backend.array(15 + 2 * np.random.default_rng(seed).random(1), "float64")
+        assert examine(zero, x, seed=seed, blame=False).verdict is not Verdict.PASS
+        assert examine(f, x, seed=seed, blame=False).verdict is not Verdict.FAIL
+
+
+@cells("height", torch=[1e-7, 1e-3], jax=[1e-3])
+def test_a_fine_staircase_has_a_derivative_of_zero(adjudge_backend, spoiled, height):
+    xp = jnp if adjudge_backend.name == "jax" else torch
+
+    def stairs(x):
+        return xp.floor(x / height) * height
+
+    for seed in SEEDS[:5]:
+        x = adjudge_backend.array(1 + normal(seed, 3), "float64")
+        assert examine(stairs, x, seed=seed, blame=False).verdict is Verdict.PASS
+        wrong = spoiled(stairs, lambda x, g: g + 1)
+        assert examine(wrong, x, seed=seed, blame=False).verdict is Verdict.FAIL

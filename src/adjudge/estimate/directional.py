@@ -266,6 +266,11 @@ def with_three_steps(problem: Problem, base: Base, first: Column) -> Column | No
     return replace(first, estimate=estimate, ladders=((far, middle, first.sample),))
 
 
+def _known_noise(base: Base, found: Column) -> float | Vector:
+    """Returns the noise of f as it was measured, or else what the caller allows."""
+    return base.noise if found.noise is None else found.noise
+
+
 def with_ladder(problem: Problem, base: Base, first: Column) -> Column:
     """Returns the same column from a ladder of steps, with an error bar that was measured.
 
@@ -292,7 +297,8 @@ def with_shorter_steps(problem: Problem, base: Base, found: Column) -> Column:
     if more is None:
         return found
     samples = (*before, *more.ladders[0])
-    estimate = ladder(samples, base.coarsest_eps, base.values, base.noise, base.whole.slices)
+    noise = _known_noise(base, found)
+    estimate = ladder(samples, base.coarsest_eps, base.values, noise, base.whole.slices)
     return replace(longer, estimate=estimate, ladders=(samples,))
 
 
@@ -324,8 +330,8 @@ def with_odd_powers(base: Base, found: Column, doubted: NDArray[np.bool_]) -> Co
     fewest = min((len(samples) for samples in found.ladders), default=0)
     if fewest < fewest_samples(one_sided=True) or found.one_sided:
         return found
-    u, parts = base.coarsest_eps, base.whole.slices
-    each = [ladder(s, u, base.values, base.noise, parts, odd=True) for s in found.ladders]
+    u, parts, noise = base.coarsest_eps, base.whole.slices, _known_noise(base, found)
+    each = [ladder(s, u, base.values, noise, parts, odd=True) for s in found.ladders]
     before, odd = found.estimate, reduce(combined, each)
     narrower = doubted & (odd.error < before.error)
     value = np.where(narrower, odd.value, before.value)
@@ -338,7 +344,8 @@ def of_projections(base: Base, found: Column, w: Vector, parts: Sequence[slice])
     taken as one function; `None` without ladders.
     """
     u, together = base.coarsest_eps, None
-    noise = base.noise if found.noise is None else found.noise[: w.size]
+    noise = _known_noise(base, found)
+    noise = noise[: w.size] if isinstance(noise, np.ndarray) else noise
     for samples in found.ladders:
         steps = np.array([sample.step for sample in samples])
         few = len(steps) < fewest_samples(one_sided=found.one_sided)
@@ -400,8 +407,8 @@ def with_steps(
         return None
     if len(samples) < fewest_samples(one_sided=found.one_sided):
         return replace(found, ladders=(tuple(samples),))
-    u = base.coarsest_eps
-    estimate = ladder(samples, u, base.values, base.noise, base.whole.slices)
+    u, noise = base.coarsest_eps, _known_noise(base, found)
+    estimate = ladder(samples, u, base.values, noise, base.whole.slices)
     return replace(found, estimate=estimate, ladders=(tuple(samples),))
 
 

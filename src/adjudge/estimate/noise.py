@@ -146,7 +146,7 @@ def _with_noise(
 ) -> Column:
     """Returns the ladders again, with this noise in place of what is usual."""
     u, ladders = base.coarsest_eps, found.ladders
-    noise = np.fmax(noise, narrow_noise(problem, base))
+    noise = np.fmax(noise, noise_inside(problem, base))
     if bool(np.any(noise[doubted] > u * base.magnitude(base.values)[doubted])):
         every = steps_around(problem, base, found, far=True)
         ladders = tuple(
@@ -163,23 +163,24 @@ def _with_noise(
     return replace(found, estimate=estimate, ladders=ladders, noise=noise)
 
 
-def narrow_noise(problem: Problem, base: Base) -> Vector:
-    """Returns the noise of each output over steps of some spacings of the narrowest dtype that the
-    engine sees f compute with; zeros where that is none narrower than the outputs.
+def noise_inside(problem: Problem, base: Base) -> Vector:
+    """Returns the noise of each output that short steps do not show: that over steps of some
+    spacings of the narrowest dtype that the engine sees f compute with, if one is narrower than the
+    outputs, and that of outputs that `may_round_inside` saw leap by rounding; else zeros.
 
-    Where rounding to that dtype is a small part of f, as in `sin x + x.bfloat16() / 1000`, nothing
-    of it shows over shorter steps: slopes are precise there, and not those of the formula. Costs
-    one evaluation that the engine watches, and twenty where it sees such a dtype, once for each x.
+    Where rounding to that dtype is a small part of f, as in `sin x + x.bfloat16() / 1000`, slopes
+    over short steps are precise, and not those of the formula. Costs one evaluation that the engine
+    watches, and twenty where it sees such a dtype, once for each x.
     """
     if base.of is not None:
-        return narrow_noise(problem, base.of)[base.chosen]
-    if "narrow noise" not in base.seen:
+        return noise_inside(problem, base.of)[base.chosen]
+    if "noise inside" not in base.seen:
         eps, noise = _seen_eps(problem, base), np.zeros(base.whole.size)
         if eps > max(base.coarsest_eps, NARROW_EPS) and problem.counts.allows(20):
             over = partial(_noise_over, problem, base, problem.origin)
             noise = reduce(np.fmin, (over(eps**k)[0] for k in INSIDE_POWERS))
-        base.seen["narrow noise"] = noise
-    found: Vector = base.seen["narrow noise"]
+        base.seen["noise inside"] = noise
+    found: Vector = base.seen["noise inside"]
     return found
 
 
@@ -341,16 +342,23 @@ def may_round_inside(
     do so because f rounds to a narrower dtype inside: it then moves by more than rounding farther
     off, as a staircase does.
 
-    The engine knows which dtypes f computes with, as far as it can see into f, and by how much
-    their rounding moves the outputs: `jumps`, the least that were seen farther off, may be
-    `ROUNDED_JUMP` times as high. Where it sees none
-    two things tell them apart, since rounding is relative and stairs are not: a rounded input near
-    zero moves f by as small a part of itself, and rounded values need as few bits at other
-    magnitudes. The rule is ours. It costs three evaluations, or up to 17.
+    The engine knows by how much the rounding of all numbers inside moves the outputs, as far as it
+    can see into f: `jumps`, the least that were seen farther off, may be `ROUNDED_JUMP` times as
+    high. It also knows which dtypes f computes with. Where it sees none that is narrower, two
+    things tell them apart, since rounding is relative and stairs are not: a rounded input near zero
+    moves f by as small a part of itself, and rounded values need as few bits at other magnitudes.
+    The rule is ours. It costs seven evaluations, or up to 21.
     """
+    rounding = base.rounding_of_all
+    if rounding is not None:
+        leaps = still & (jumps <= ROUNDED_JUMP * rounding)
+        if np.any(leaps):
+            noise = noise_inside(problem, base).copy()
+            noise[: still.size] = np.fmax(noise[: still.size], np.where(leaps, rounding, 0.0))
+            base.seen["noise inside"] = noise
+            return True
     if _seen_eps(problem, base) > NARROW_EPS:
-        rounding = base.rounding_inside
-        return rounding is None or bool(np.any((jumps <= ROUNDED_JUMP * rounding)[still]))
+        return rounding is None
     moves = found.tangent.vector != 0
 
     def values(factor: float, parts: Sequence[float]) -> list[Vector]:

@@ -66,7 +66,7 @@ from adjudge.estimate import (
     dtype_inside,
     may_round_inside,
     moved_by,
-    narrow_noise,
+    noise_inside,
     representable,
     rounded_dtype,
     sample_at,
@@ -251,15 +251,16 @@ class Trial:
         )
         return replace(found, estimate=estimate)
 
-    def with_finer(self, finest: Column, by: str) -> Trial:
+    def with_finer(self, finest: Column, by: str, *, refuted: bool = False) -> Trial:
         """Returns the trial with an estimate from more evaluations.
 
         A disagreement is judged by the first ladder, whatever that leaves open. Where nothing fails
-        an estimate that leaves more open does not take the place of the one before.
+        an estimate that leaves more open does not take the place of the one before, unless that is
+        `refuted`.
         """
         compared = list(self.columns.comparisons(finest, self.block, self.pushed, final=True))
         after = replace(self, column=finest, compared=compared, laddered=True, decided_by=by)
-        judged = self.fails or not (self.laddered or self.doubt is Doubt.OPEN)
+        judged = refuted or self.fails or not (self.laddered or self.doubt is Doubt.OPEN)
         return after if judged or after.open <= self.open else replace(self, laddered=True)
 
     def of_leaves(self, leaves: tuple[int, ...]) -> Trial:
@@ -458,7 +459,12 @@ class Standstill(Stage):
         if may_round_inside(problem, base, found, flat, reach, seen.jumps):
             # Else steps that are short beside the rounding agree on a derivative of zero.
             dtype = dtype_inside(problem, base) if trial.may_narrow else None
-            return trial if dtype is None else Again(dtype=dtype)
+            if dtype is not None:
+                return Again(dtype=dtype)
+            if not self.after_ladder:
+                return trial
+            noisy = trial.along(Effort.MEASURED_NOISE, doubted=flat)
+            return trial.with_finer(noisy, MeasuredNoise.name, refuted=True)
         unit = base.coarsest_eps * base.magnitude(base.values)[: base.Y.size]
         bars = unit / steps
         if base.alone:
@@ -769,7 +775,7 @@ def _rounds_inside(columns: Columns) -> bool:
     """Returns whether f rounds to a narrower dtype inside, as the engine sees and its noise shows:
     three steps may all lie between two of these roundings.
     """
-    noise, base = narrow_noise(columns.problem, columns.base), columns.base
+    noise, base = noise_inside(columns.problem, columns.base), columns.base
     return bool(np.any(noise > base.coarsest_eps * base.magnitude(base.values)))
 
 

@@ -441,18 +441,27 @@ class Base:
         """By how much each output moves where all that f computes in less than double precision
         moves by one spacing of its dtype; `None` where the engine does not know.
         """
+        return self._moves_by_rounding(wide=False)
+
+    @cached_property
+    def rounding_of_all(self) -> Vector | None:
+        """The same where numbers of double precision move by a spacing as well."""
+        return self._moves_by_rounding(wide=True)
+
+    def _moves_by_rounding(self, *, wide: bool) -> Vector | None:
+        """Returns the largest move of each output over a few draws."""
         if self.of is not None:
-            moves = self.of.rounding_inside
+            moves = self.of.rounding_of_all if wide else self.of.rounding_inside
             return None if moves is None else np.asarray(moves[self.chosen])
         problem, count, moves = self.problem, len(self.Y.leaves), np.zeros(self.Y.size)
-        others = problem.moved_by_rounding()
+        others = problem.moved_by_rounding(wide=wide)
         for other in others:
             outputs = attempt(other.evaluated, NotSupportedError)
             if outputs is None:
                 return None
             values = self.Y.vector(problem.backend, outputs[:count], self.arrays[:count])
             off = np.abs(values - self.values[: self.Y.size])
-            moves = np.fmax(moves, np.nan_to_num(off, nan=np.inf))
+            moves = np.fmax(moves, np.nan_to_num(off, nan=np.inf, posinf=np.inf))
         return moves if others else None
 
     @cached_property
