@@ -195,9 +195,9 @@ class Columns:
         """Returns the cotangent of row `k` of reverse mode."""
         return self.probes.row(k)
 
-    def reverse_at(self, point: Vector) -> Reverse:
-        """Returns reverse mode at another point."""
-        return Reverse(self.problem, point)
+    def reverse_at(self, point: Vector, problem: Problem) -> Reverse:
+        """Returns reverse mode at another point, or of the function that is moved by rounding."""
+        return Reverse(problem, point)
 
     def row_values(self, kind: RowKind, value: Vector) -> Vector:
         """Returns the values of rows from those of the outputs."""

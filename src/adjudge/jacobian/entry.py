@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +25,14 @@ from adjudge.jacobian.column import (
 from adjudge.jacobian.comparison import Comparison, Scales, decide
 from adjudge.jacobian.stages import STAGES, Again, Doubt, Trial
 from adjudge.jacobian.table import Table
-from adjudge.problem import Reverse, Tangent, largest
+from adjudge.problem import Problem, Reverse, Tangent, largest
 
 MOST_KEPT = 2**16
 """Reverse mode at a point keeps what f computed there. It is kept for inputs of up to this many
 coordinates."""
+Nearby: TypeAlias = dict[tuple[int, bytes], Reverse]
+"""Reverse mode of the function, or of one that is moved by rounding, at points beside x, by their
+bytes; entries of one leaf share these points."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +83,7 @@ class EntryColumns(Columns):
     """Makes the comparison of one entry, which is the only row of it."""
 
     entry: AutomaticEntry = field(kw_only=True)
-    nearby: dict[bytes, Reverse] = field(default_factory=dict)
-    """Reverse mode at points beside x, by their bytes; entries of one leaf share these points."""
+    nearby: Nearby = field(default_factory=dict)
 
     def comparisons(
         self, found: Column, block: ColumnBlock, pushed: Vector | None, *, final: bool = False
@@ -120,12 +123,12 @@ class EntryColumns(Columns):
     def cotangent(self, k: int) -> Vector:
         return super().cotangent(self.entry.row)
 
-    def reverse_at(self, point: Vector) -> Reverse:
+    def reverse_at(self, point: Vector, problem: Problem) -> Reverse:
         if point.size > MOST_KEPT:
-            return super().reverse_at(point)
-        key = point.tobytes()
+            return super().reverse_at(point, problem)
+        key = id(problem), point.tobytes()
         if key not in self.nearby:
-            self.nearby[key] = super().reverse_at(point)
+            self.nearby[key] = super().reverse_at(point, problem)
         return self.nearby[key]
 
     def row_values(self, kind: RowKind, value: Vector) -> Vector:
@@ -159,7 +162,7 @@ def judge_entry(
     estimator: Estimator,
     tangent: Tangent,
     entry: AutomaticEntry,
-    nearby: dict[bytes, Reverse],
+    nearby: Nearby,
 ) -> JudgedEntry | None:
     """Judges one entry of the table in the column of a unit tangent, by the stages, as if two
     evaluations of its `estimator` had found it to disagree. What reverse mode is at points beside x

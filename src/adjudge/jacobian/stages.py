@@ -1524,7 +1524,7 @@ def _moved_inside(
     alike at all points close to x. If two draws move the worst value by far less than it is off by,
     nothing more is asked.
     """
-    others = columns.problem.moved_by_rounding(wide=True)
+    others = columns.problem.moved_widely
 
     def apart(others: Sequence[Problem], rows: list[int]) -> Vector:
         """Returns how far these values are apart between some draws."""
@@ -1728,7 +1728,7 @@ def _automatic_at(
         forward = Forward(problem, point)
         image = forward.column(base, probe(v))[1]
         return np.concatenate([columns.pushed(image, k) for k in rows])
-    reverse = columns.reverse_at(point) if problem is columns.problem else Reverse(problem, point)
+    reverse = columns.reverse_at(point, problem)
     return np.array([reverse.row(base, probe(columns.cotangent(k))) @ v for k in rows])
 
 

@@ -199,6 +199,11 @@ class Problem:
         found = [move(self.function, draw, wide=wide) for draw in range(DRAWS_OF_ROUNDING)]
         return [replace(self, function=f) for f in found if f is not None]
 
+    @cached_property
+    def moved_widely(self) -> list[Problem]:
+        """The problem where numbers of float64 are moved as well."""
+        return self.moved_by_rounding(wide=True)
+
     def evaluated(self) -> Arrays:
         """Returns the outputs of f at x, and marks what it raises as its own."""
         with running(Source.FUNCTION):
