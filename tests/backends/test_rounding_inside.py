@@ -7,7 +7,7 @@ import pytest
 from frameworks import jax, jnp, torch
 from scenarios import cells
 
-from adjudge import Verdict, examine
+from adjudge import Verdict, examine, gradgradcheck
 from adjudge.engine import backend_named
 
 SEEDS = range(10)
@@ -267,3 +267,55 @@ def test_a_fine_staircase_has_a_derivative_of_zero(adjudge_backend, spoiled, hei
         assert examine(stairs, x, seed=seed, blame=False).verdict is Verdict.PASS
         wrong = spoiled(stairs, lambda x, g: g + 1)
         assert examine(wrong, x, seed=seed, blame=False).verdict is Verdict.FAIL
+
+
+def weighted_sum(weights, second):
+    """The sum of `weights * x` in single precision; `second` is the derivative of its gradient."""
+
+    class Gradient(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, w):
+            return (w.float() * weights).double()
+
+        @staticmethod
+        def backward(ctx, v):
+            return second(v.float()).double()
+
+    class Sum(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return (weights * x.float()).sum().double()
+
+        @staticmethod
+        def backward(ctx, w):
+            return Gradient.apply(w)
+
+    return Sum.apply
+
+
+WEIGHTS = torch.tensor([[0.3, -0.7, 1.1], [0.9, 0.2, -0.4]]) if torch else None
+SECOND = {
+    "right": lambda v: (v * WEIGHTS).sum(),
+    "off by a hundredth": lambda v: 1.01 * (v * WEIGHTS).sum(),
+    "in the order of memory": lambda v: torch.as_strided(v, (6,), (1,)) @ WEIGHTS.reshape(6),
+}
+
+
+@pytest.mark.backend("torch")
+@pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize("name", SECOND)
+def test_a_sum_in_a_backward_pass_may_be_added_in_another_order(name, mode):
+    for seed in SEEDS:
+        x = torch.tensor(normal(seed, 2, 3))
+        f = weighted_sum(WEIGHTS, SECOND[name])
+
+        report = gradgradcheck(f, x, raise_exception=False, mode=mode, seed=seed, blame=False)
+
+        assert report.verdict is (Verdict.PASS if name == "right" else Verdict.FAIL), report
+
+
+@pytest.mark.backend("torch")
+def test_the_second_derivative_of_a_mean_in_single_precision_passes():
+    for seed in SEEDS:
+        x = torch.tensor(normal(seed, 3, 4))
+        gradgradcheck(lambda x: x.float().mean().double(), x, seed=seed)
