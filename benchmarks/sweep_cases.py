@@ -32,7 +32,7 @@ CAUSES: dict[str, str] = {
     "convention: straight-through samples": r"StraightThrough\(.*\)\.sample$",
     "inputs outside of what the function is for": (
         r"functions\.(pivoted_cholesky|sqrt_inv_matmul)$|quaternion_to_angles$"
-        r"|CorrCholeskyTransform\.log_abs_det_jacobian$"
+        r"|quaternion_to_axis_angle$|CorrCholeskyTransform\.log_abs_det_jacobian$"
     ),
     "no derivative: the density of a mixture at its point mass": r": Hurdle\w+\.log_prob$",
 }

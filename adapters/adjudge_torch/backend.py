@@ -116,6 +116,9 @@ class _Torch(AutodiffBackend):
     def requires_grad(self, leaf: Array) -> bool | None:
         return bool(leaf.requires_grad)
 
+    def implicit_samplers(self, f: FlatFunction, x: Arrays) -> Sequence[str]:
+        return captured.implicit_samplers(f(tuple(map(_recording, x))))
+
 
 class TorchBackend(_Torch):
     """Eager mode: `torch.autograd.grad`, and dual tensors."""
@@ -214,9 +217,6 @@ class TorchBackend(_Torch):
 
     def recording_ends(self, y: Arrays, x: Arrays) -> RecordingEnds | None:
         return captured.recording_ends(y, x)
-
-    def implicit_samplers(self, y: Arrays) -> Sequence[str]:
-        return captured.implicit_samplers(y)
 
     def holding(self, captured: Arrays, values: Arrays) -> AbstractContextManager[None]:
         return holding(captured, values)

@@ -47,7 +47,7 @@ def recording_ends(y: Arrays, x: Arrays) -> RecordingEnds | None:
 
 
 def implicit_samplers(y: Arrays) -> list[str]:
-    """Contract: see `AutodiffBackend.implicit_samplers`."""
+    """Returns the samplers in the recording of `y`; see `AutodiffBackend.implicit_samplers`."""
     nodes: list[Any] = [output.grad_fn for output in y]
     seen: set[Any] = {None}
     found = []

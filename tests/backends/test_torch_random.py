@@ -143,6 +143,37 @@ def test_a_sample_by_implicit_reparametrisation_is_left_open_and_no_numbers_are_
         assert adjudge.examine(lambda z: z.sin(), IMPLICIT[name](x).sample(), seed=seed)
 
 
+@pytest.mark.parametrize("name", IMPLICIT)
+def test_second_derivatives_of_implicit_samples_are_left_open_in_every_way(name, x):
+    def f(x):
+        return IMPLICIT[name](x).rsample().sin()
+
+    for seed in range(10):
+        report = adjudge.gradgradcheck(f, x, raise_exception=False, seed=seed, blame=False)
+        assert report.verdict is Verdict.INCONCLUSIVE, report
+        assert Status.DRAWS_RANDOM in {one.status for one in report.findings if not one.note}
+    assert adjudge.examine(f, x, order=2, seed=0, blame=False).verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_wrong_rule_beside_samples_that_are_not_implicit_still_fails(x):
+    class Wrong(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.sin()
+
+        @staticmethod
+        def backward(ctx, w):
+            return 1.01 * w * ctx.saved_tensors[0].cos()
+
+    def f(x):
+        return Wrong.apply(torch.distributions.Normal(x, x.exp()).rsample())
+
+    for seed in range(10):
+        report = adjudge.gradgradcheck(f, x, raise_exception=False, seed=seed, blame=False)
+        assert report.verdict is Verdict.FAIL
+
+
 def test_every_way_sees_the_same_numbers(x):
     report = adjudge.examine(FUNCTIONS["dropout"], x, order=2, seed=0)
 

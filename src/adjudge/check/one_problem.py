@@ -807,9 +807,10 @@ class _Case:
         """The samplers in f whose derivative is not that with the drawn numbers held fixed. They
         matter only where these are held fixed.
         """
-        if self.problem.counts.before_evaluation is None or self.reverse is None:
+        if self.problem.counts.before_evaluation is None:
             return ()
-        return self.problem.backend.implicit_samplers(self.reverse.outputs)
+        f = self.problem.primal or self.problem
+        return attempt(partial(f.backend.implicit_samplers, f.function, f.x)) or ()
 
     def _tell_unfinished(self) -> None:
         """Tells what the budget has left undone; the modes that it concerns stay open."""

@@ -578,9 +578,9 @@ class AutodiffBackend(ABC):
         """
         return None
 
-    def implicit_samplers(self, y: Arrays) -> Sequence[str]:
-        """Returns the names of the samplers in the recording of `y`, the outputs of `vjp`, whose
-        derivative is not that with the drawn numbers held fixed: implicit reparametrisation.
+    def implicit_samplers(self, f: FlatFunction, x: Arrays) -> Sequence[str]:
+        """Returns the names of the samplers in `f` at `x` whose derivative is not that with the
+        drawn numbers held fixed: implicit reparametrisation.
         """
         return ()
 
