@@ -239,7 +239,36 @@ def rounded_dtype(problem: Problem, base: Base, found: Column) -> str | None:
         moved = [(v[out], h) for v, h in pairs if np.any(v[out] != base.values[out])]
         points = (moved_by(problem, found.tangent, h)[moving] for _, h in moved)
         names.add(carried_dtype([v for v, _ in moved], points) if moved else None)
-    return names.pop() if len(names) == 1 else None
+    name = names.pop() if len(names) == 1 else None
+    if name is None:
+        return None
+    far = _bits_farther_off(problem, base, found)
+    return None if far is not None and far[0] > SIGNIFICANT_BITS[name] else name
+
+
+def _bits_farther_off(
+    problem: Problem, base: Base, found: Column, still: NDArray[np.bool_] | None = None
+) -> tuple[int, float] | None:
+    """Returns the number of bits that the values of f need where x is larger, and by what factor it
+    is; `None` where f is not defined there. Rounded values need as many at any magnitude, and those
+    of stairs of one height need more.
+
+    The outputs are those that stand `still`, by default all that move.
+    """
+    moves, count = found.tangent.vector != 0, base.Y.size
+    for large in LARGER_MAGNITUDES:
+        needed = []
+        for part in (0.0, 0.1, 0.23, 0.37):
+            point = np.where(moves, large * (1 + part) * problem.origin, problem.origin)
+            move = describe_move(problem, found.tangent, found.tangent.length)
+            value = attempt(partial(evaluate, problem, base, problem.clipped(point), move))
+            if value is not None and defined(base, value):
+                value = value[:count]
+                some = value != base.values[:count] if still is None else still
+                needed.append(significant_bits(value[_some(np.flatnonzero(some))]))
+        if needed:
+            return max(needed), large
+    return None
 
 
 def _some(entries: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -400,8 +429,6 @@ def may_round_inside(
     if not FEWEST_BITS <= bits <= most:
         return False
     # A dtype of sixteen bits that has no part in the outputs may overflow farther off.
-    for large in LARGER_MAGNITUDES:
-        if far := values(large, (0.0, 0.1, 0.23, 0.37)):
-            fits = all(significant_bits(value) <= most for value in far)
-            return fits and bits + np.log2(large) > most
+    if (far := _bits_farther_off(problem, base, found, still)) is not None:
+        return far[0] <= most < bits + float(np.log2(far[1]))
     return not problem.narrowest_eps  # code that no engine sees may round

@@ -860,7 +860,9 @@ class ShorterSteps(Stage):
             return trial
         if _stops(trial, finest):
             # Over steps that none of the first ladder was short enough for.
-            stands = Standstill(after_ladder=True, least=NARROWEST_STAIR)
+            # Rounding on the way is told from stairs by what an engine knows of it, or by length.
+            known = trial.columns.base.rounding_of_all is not None
+            stands = Standstill(after_ladder=True, least=0.0 if known else NARROWEST_STAIR)
             after = stands.apply(replace(trial, column=finest))
             return after if isinstance(after, Again) or after.flat is not None else trial
         again = list(trial.columns.comparisons(finest, trial.block, trial.pushed, final=True))
