@@ -30,7 +30,7 @@ from adjudge.jacobian.comparison import (
     identity_findings,
     mode_verdict,
 )
-from adjudge.jacobian.entry import AutomaticEntry, Nearby, RememberingEstimator, judge_entry
+from adjudge.jacobian.entry import AutomaticEntry, RememberingEstimator, judge_entry
 from adjudge.jacobian.one_sided import compare_one_sided
 from adjudge.jacobian.rounding import (
     Array,
@@ -65,7 +65,6 @@ __all__ = [
     "Deviation",
     "Evaluator",
     "Failure",
-    "Nearby",
     "RememberingEstimator",
     "Sides",
     "Table",

@@ -34,6 +34,9 @@ from adjudge.floats import Vector, norm
 from adjudge.jacobian.comparison import Comparison, Scales, Tolerance
 from adjudge.problem import Base, Probes, Problem, Reverse, Space, Tangent, largest
 
+MOST_KEPT = 2**16
+"""Reverse mode at a point keeps what f computed there. It is kept for inputs of up to this many
+coordinates."""
 RowKind = Literal["each", "rows", "first"]
 """The kinds of entries of a comparison: "each" has one for each coordinate of the outputs (forward
 mode), "rows" one for each cotangent (reverse mode), and "first" is the first derivative alone,
@@ -89,6 +92,8 @@ class Columns:
     that was asked for."""
     contradicted: list[Tangent] = field(default_factory=list)
     """The tangents along which an exact replay said as differences do that something is wrong."""
+    moved: dict[int, Reverse] = field(default_factory=dict)
+    """Reverse mode of the functions that are moved by rounding, by the identity of these."""
     _blocks_of: tuple[object, dict[int, Vector]] = field(default_factory=lambda: (None, {}))
 
     def __post_init__(self) -> None:
@@ -98,8 +103,14 @@ class Columns:
     def over(self, base: Base, tolerance: Tolerance | None = None) -> Columns:
         """Returns the same with other magnitudes of the outputs, and another tolerance if given."""
         columns = Columns(self.estimator.over(base), self.probes, tolerance or self.tolerance)
-        columns.replay, columns.contradicted = self.replay, self.contradicted
+        columns.share(self)
         return columns
+
+    def share(self, other: Columns) -> None:
+        """Takes over what was found out about f with other outputs or entries of the same table."""
+        self.contradicted, self.moved = other.contradicted, other.moved
+        if self.base.chosen is None:
+            self.replay = other.replay
 
     def by_replay(self, *, rounded: bool = False) -> ByReference | None:
         """Returns the estimator that replays f exactly, or as `rounded` with error bars of what
@@ -196,8 +207,14 @@ class Columns:
         return self.probes.row(k)
 
     def reverse_at(self, point: Vector, problem: Problem) -> Reverse:
-        """Returns reverse mode at another point, or of the function that is moved by rounding."""
-        return Reverse(problem, point)
+        """Returns reverse mode at another point, or of the function that is moved by rounding,
+        which all columns ask at x.
+        """
+        if problem is self.problem or point.size > MOST_KEPT:
+            return Reverse(problem, point)
+        if id(problem) not in self.moved:
+            self.moved[id(problem)] = Reverse(problem, point)
+        return self.moved[id(problem)]
 
     def row_values(self, kind: RowKind, value: Vector) -> Vector:
         """Returns the values of rows from those of the outputs."""

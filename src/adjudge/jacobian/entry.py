@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from adjudge.estimate import Column, Effort, Estimator, Slopes
 from adjudge.findings import Enclosure
 from adjudge.floats import Vector
 from adjudge.jacobian.column import (
+    MOST_KEPT,
     ColumnBlock,
     Columns,
     ModeComparison,
@@ -26,13 +26,6 @@ from adjudge.jacobian.comparison import Comparison, Scales, decide
 from adjudge.jacobian.stages import STAGES, Again, Doubt, Trial
 from adjudge.jacobian.table import Table
 from adjudge.problem import Problem, Reverse, Tangent, largest
-
-MOST_KEPT = 2**16
-"""Reverse mode at a point keeps what f computed there. It is kept for inputs of up to this many
-coordinates."""
-Nearby: TypeAlias = dict[tuple[int, bytes], Reverse]
-"""Reverse mode of the function, or of one that is moved by rounding, at points beside x, by their
-bytes; entries of one leaf share these points."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +76,8 @@ class EntryColumns(Columns):
     """Makes the comparison of one entry, which is the only row of it."""
 
     entry: AutomaticEntry = field(kw_only=True)
-    nearby: Nearby = field(default_factory=dict)
+    nearby: dict[bytes, Reverse] = field(default_factory=dict)
+    """Reverse mode at points beside x, by their bytes; entries of one leaf share these points."""
 
     def comparisons(
         self, found: Column, block: ColumnBlock, pushed: Vector | None, *, final: bool = False
@@ -124,9 +118,9 @@ class EntryColumns(Columns):
         return super().cotangent(self.entry.row)
 
     def reverse_at(self, point: Vector, problem: Problem) -> Reverse:
-        if point.size > MOST_KEPT:
+        if problem is not self.problem or point.size > MOST_KEPT:
             return super().reverse_at(point, problem)
-        key = id(problem), point.tobytes()
+        key = point.tobytes()
         if key not in self.nearby:
             self.nearby[key] = super().reverse_at(point, problem)
         return self.nearby[key]
@@ -162,7 +156,7 @@ def judge_entry(
     estimator: Estimator,
     tangent: Tangent,
     entry: AutomaticEntry,
-    nearby: Nearby,
+    nearby: dict[bytes, Reverse],
 ) -> JudgedEntry | None:
     """Judges one entry of the table in the column of a unit tangent, by the stages, as if two
     evaluations of its `estimator` had found it to disagree. What reverse mode is at points beside x
@@ -179,9 +173,7 @@ def judge_entry(
     columns = EntryColumns(
         estimator, probes, table.tolerance, additive=additive, entry=entry, nearby=nearby
     )
-    columns.contradicted = table.columns.contradicted
-    if chosen is None:
-        columns.replay = table.columns.replay
+    columns.share(table.columns)
     block, pushed = ColumnBlock(slice(coordinate, coordinate + 1)), None
     compared = list(columns.comparisons(found, block, pushed))
     trial = Trial(

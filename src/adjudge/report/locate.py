@@ -30,13 +30,12 @@ from adjudge.jacobian import (
     ENTRY_WORK,
     AutomaticEntry,
     Failure,
-    Nearby,
     RememberingEstimator,
     Table,
     judge_entry,
 )
 from adjudge.limits import limits
-from adjudge.problem import Base, Counts, Tangent
+from adjudge.problem import Base, Counts, Reverse, Tangent
 
 Indices = NDArray[np.intp]
 
@@ -301,7 +300,7 @@ class _Search:
         self.w: Vector
         self.row = np.zeros(0)
         """The vector `J* w`. In forward mode there is a column for every tangent instead."""
-        self.nearby: Nearby = {}
+        self.nearby: dict[bytes, Reverse] = {}
         self.along_entry: tuple[int, RememberingEstimator] | None = None
         """The entry of x whose column was estimated last, and what estimates it."""
         base, count = self.base, self.base.Y.size
