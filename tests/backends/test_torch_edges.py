@@ -259,3 +259,12 @@ def test_zero_tensors_of_forward_mode_are_read_in_a_batch(scaled_sin):
 
     assert adjudge.gradcheck(lambda x: 2 * x, (x,), modes=["R", "RF"])
     assert not adjudge.examine(lambda x: 2 * x + scaled_sin(-1.0)(x), (x,), modes=["R", "RF"])
+
+
+def test_a_second_derivative_of_what_stands_still_at_x_is_judged():
+    x = torch.zeros(2, 2, dtype=torch.float64)
+
+    report = adjudge.examine(lambda x: torch.renorm(x, 2, 0, 1.0), x, modes=["R", "RR"], seed=0)
+
+    # PyTorch's rule of second order is not zero there, as it should be.
+    assert report.modes == {"R": adjudge.Verdict.PASS, "RR": adjudge.Verdict.FAIL}

@@ -463,7 +463,9 @@ class Standstill(Stage):
                 return Again(dtype=dtype)
             if not self.after_ladder:
                 return trial
-            noisy = trial.along(Effort.MEASURED_NOISE, doubted=flat)
+            doubted = np.zeros(base.whole.size, bool)  # what is only observed is not
+            doubted[: flat.size] = flat
+            noisy = trial.along(Effort.MEASURED_NOISE, doubted=doubted)
             return trial.with_finer(noisy, MeasuredNoise.name, refuted=True)
         unit = base.coarsest_eps * base.magnitude(base.values)[: base.Y.size]
         bars = unit / steps
