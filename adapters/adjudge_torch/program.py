@@ -129,7 +129,9 @@ def _copied(record: Recorder, out: Any, x: torch.Tensor, *args: Any, **kwargs: A
             return record.emit("real", (x,), out)
         if out.dtype.is_complex and not x.dtype.is_complex:
             return record.emit("complex", (x, 0.0), out)
-        return record.read(x) if wide else record.builder.rely(record.read(x))
+        if not wide:
+            return record.builder.rely(record.read(x))
+        return record.read(x) if out.dtype == x.dtype else record.emit("astype", (x,), out)
     if wide and not x.dtype.is_complex:
         if out.dtype is torch.bool:
             return record.emit("not_equal", (x, 0.0), out)

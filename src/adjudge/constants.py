@@ -689,6 +689,10 @@ INSIDE_FACTOR = 8
 """A derivative in a narrow dtype may be off by this many times what it moves by where all numbers
 inside of f move by one spacing, which each of them may be off by. As much is allowed of its
 conditioning by x. The value is ours."""
+LOST_PART = 1 / 4
+"""The right derivative `(x sin x - 2 (1 - cos x)) / x**3` has no digit in sixteen bits at 0.01, nor
+has its function. What is off is no error there if roundings of f can make so large a part of it; a
+smaller part would hide errors of well-conditioned rules. The value is ours."""
 ROUNDED_JUMP = 64
 """Stairs beside a number of float16, of which little or nothing gets into the outputs, passed for
 the rounding of that number. A jump that is rounding is about what the outputs move by where all
@@ -750,6 +754,10 @@ in for `WIDER_PROBES` where f does not run in double precision. The value is our
 COARSE_RESOLUTION = 0.1
 """Agreement to a quarter of the derivative accepts a missing term as readily as a right rule. A
 check that resolved less than this part is INCONCLUSIVE. The value is ours."""
+CLOSE_PART = 1 / 32
+"""A derivative in bfloat16 that is off by a tenth may agree with an exact one to what is no error
+for certain. It is right where no entry is off by more than this part, eight roundings of
+bfloat16. The value is ours."""
 STAIRS_APART = 2
 """The values of `(x + c) - c` with a large `c` lie on the steps of a staircase in a narrow dtype
 and not in double, and would be those of another function. They may be this many steps apart. One

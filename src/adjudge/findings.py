@@ -879,13 +879,15 @@ class NothingCompared(Detail):
 
 class TwoPrecisions(Detail):
     """Base of situations in which a number in a narrow dtype is off from that in double
-    precision.
+    precision, or from the exact one.
     """
 
     dtype: str
     narrow: float
     double: float
     ulps: float
+    replayed: bool
+    """Whether `double` comes from an exact replay, since the function does not run in double."""
 
 
 class NarrowWrong(TwoPrecisions):

@@ -512,7 +512,8 @@ def test_a_function_that_raises_leaves_nothing_behind():
 
 def test_the_spacing_of_a_narrow_dtype_is_kept():
     made = program(lambda x: x.to(torch.bfloat16).sin().double(), X)
-    (sine,) = made.operations
+    narrowed, sine, widened = made.operations
+    assert narrowed.name == widened.name == "astype"
     assert sine.eps == torch.finfo(torch.bfloat16).eps
     with precision(100):
         assert mistranslated(made) is None

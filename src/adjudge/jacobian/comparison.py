@@ -261,7 +261,8 @@ class Comparison:
         part = t.relative * self.largest
         if t.exact:  # what the rounding of f's own values makes of a derivative, within the usual
             known = EXACT_UNITS * t.eps * self.scales.secant
-            part = np.maximum(part, np.minimum(known, t.ordinary * self.largest))
+            # Values that are not finite say nothing of rounding.
+            part = np.maximum(part, np.fmin(known, t.ordinary * self.largest))
         allowed = self.error + part + UNDERFLOW
         return allowed + t.spread * self.scales.weight if t.spread else allowed
 

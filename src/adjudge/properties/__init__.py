@@ -8,7 +8,8 @@ Its modules, each of which may import those above it:
   shape, dtype, device and layout of derivatives.
 - `symmetry`: symmetry of second derivatives.
 - `sparsity`: which blocks of the inputs move which outputs.
-- `low_precision`: the derivative of a low precision against that in double.
+- `replayed`: f by exact replay, beside a derivative of low precision.
+- `low_precision`: the derivative of a low precision against that in double, or by exact replay.
 
 Invariant: a property is judged from values of the function and its derivatives alone, and
 answers with findings.
@@ -29,6 +30,7 @@ from adjudge.properties.purity import (
     open_for_cache,
     restricted,
 )
+from adjudge.properties.replayed import replayed
 from adjudge.properties.sparsity import SparsityPattern
 from adjudge.properties.symmetry import asymmetries
 
@@ -47,5 +49,6 @@ __all__ = [
     "explained_by_cache",
     "open_for_cache",
     "projected_entry",
+    "replayed",
     "restricted",
 ]

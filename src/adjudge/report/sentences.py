@@ -648,7 +648,8 @@ def _not_finite(detail: findings.NotFinite, finding: Finding) -> list[str]:
 
 
 def _two_precisions(detail: findings.TwoPrecisions) -> list[str]:
-    return [f"{detail.dtype:<9}{detail.narrow: .9g}", f"{'float64':<9}{detail.double: .9g}"]
+    wide = "exact" if detail.replayed else "float64"
+    return [f"{detail.dtype:<9}{detail.narrow: .9g}", f"{wide:<9}{detail.double: .9g}"]
 
 
 def _off(detail: findings.TwoPrecisions) -> str:
@@ -659,9 +660,11 @@ def _off(detail: findings.TwoPrecisions) -> str:
 def _narrow_wrong(detail: findings.NarrowWrong, finding: Finding) -> list[str]:
     off = relative_error(abs(detail.narrow - detail.double), detail.double)
     factor = f", all entries by the factor {detail.factor:.6g}" if detail.factor != 1 else ""
+    formula = f"float64 derivative {'right' if detail.right else 'undecided'}, "
+    wide = "by exact replay" if detail.replayed else "in float64"
     return [
-        f"{finding.entry}: float64 derivative {'right' if detail.right else 'undecided'}, "
-        f"{detail.dtype} derivative wrong: {detail.narrow:.6g}, in float64 {detail.double:.6g}"
+        f"{finding.entry}: {'' if detail.replayed else formula}"
+        f"{detail.dtype} derivative wrong: {detail.narrow:.6g}, {wide} {detail.double:.6g}"
         + (f", off by {part(off)}" if np.isfinite(off) else ""),
         *_two_precisions(detail),
         f"{_off(detail)}{factor}: at every point and probe alike, as rounding is not",
@@ -671,7 +674,8 @@ def _narrow_wrong(detail: findings.NarrowWrong, finding: Finding) -> list[str]:
 @said.register
 def _narrow_inaccurate(detail: findings.NarrowInaccurate, finding: Finding) -> list[str]:
     return [
-        f"{'formula PASS; ' if detail.right else ''}{detail.dtype} derivative {_off(detail)} at "
+        f"{'formula PASS; ' if detail.right and not detail.replayed else ''}"
+        f"{detail.dtype} derivative {_off(detail)} at "
         f"{finding.entry}",
         *_two_precisions(detail),
         LOSES_DIGITS,
