@@ -501,11 +501,50 @@ def libraries_on_torch() -> Iterator[tuple[Any, ...]]:
                each(lambda z: mpmath.log(mpmath.ncdf(z))))  # fmt: skip
         yield ("gpytorch.dsmm", "any, the sparse matrix",
                lambda x: gpytorch.dsmm(x.to_sparse(), scale), (FEW,))  # fmt: skip
+    if importlib.util.find_spec("linear_operator"):
+        yield from second_derivatives_of_operators()
     if importlib.util.find_spec("kornia"):
         import kornia
 
         yield ("kornia.enhance.zca_whiten", "fewer samples than features",
                kornia.enhance.zca_whiten, (FEW,), whitened)  # fmt: skip
+
+
+def second_derivatives_of_operators() -> Iterator[tuple[Any, ...]]:
+    """What GPyTorch computes with: gradients that are differentiated again."""
+    import linear_operator
+    import torch
+
+    b, c, w = map(torch.tensor, (B, *N242))
+    as_operator = linear_operator.to_linear_operator
+
+    def gradient(f: Function) -> Function:
+        def of(x: Any) -> Any:
+            x = x if x.requires_grad else x.detach().requires_grad_()
+            return torch.autograd.grad(f(x), x, create_graph=True)[0]
+
+        return of
+
+    def quadratic(x: Any) -> Any:
+        return linear_operator.functions.inv_quad(x @ x.mT + torch.eye(3).double(), b)
+
+    def quadratic_gradient(x: Any) -> Any:
+        z = inverse(x @ x.T + IDENTITY) @ B
+        return -2 * z @ z.T @ x
+
+    def product(x: Any) -> Any:
+        factors = as_operator(x @ x), as_operator(x)
+        return (linear_operator.operators.KroneckerProductLinearOperator(*factors) @ c * w).sum()
+
+    def product_gradient(x: Any) -> Any:
+        m = np.asarray(w @ c.mT).reshape(2, 2, 2, 2)  # rows and columns of both factors
+        square = np.einsum("ikjl,kl->ij", m, x)
+        return np.einsum("ikjl,ij->kl", m, x @ x) + square @ x.T + x.T @ square
+
+    yield ("gradient of linear_operator.inv_quad", "any, the matrix", gradient(quadratic), (A,),
+           quadratic_gradient)  # fmt: skip
+    yield ("gradient of KroneckerProductLinearOperator @ c", "any, the factors",
+           gradient(product), (A[:2, :2],), product_gradient)  # fmt: skip
 
 
 def libraries_on_jax() -> Iterator[tuple[Any, ...]]:
