@@ -377,3 +377,16 @@ def test_the_derivative_of_a_gradient_is_replayed_where_that_is_little_work(coun
 
     assert report.verdict is verdict, str(report)
     assert ("exact replay" in report.deciding) == (verdict is PASS)
+
+
+def test_a_branch_that_no_replay_can_decide_leaves_second_derivatives_to_differences():
+    def f(x):
+        undecided = (x.sin() - x.sin() > 0).any()
+        return (x**3).sum() * (2 if undecided else 1)
+
+    x = torch.tensor([0.7, 2.3], dtype=torch.float64)
+    assert adjudge.examine(f, x, order=2, seed=0).verdict is PASS
+    wrong = with_rule(f, lambda x: 3.3 * x**2)
+    report = adjudge.examine(wrong, x, order=2, seed=0)
+    assert report.verdict is FAIL
+    assert {"R", "RR"} <= {one.mode for one in report.findings}

@@ -111,7 +111,7 @@ class Exact(Reference):
             part = _replayed(program, tangents, rounded)
             return np.concatenate([part(3), part(2)]), np.concatenate([part(1), part(0)])
 
-        return self._refined(found, program, v.length)
+        return self._refined(found, program, v.length, before=_outputs(program))
 
     def gradient_along(self, link: Link, x: Vector, w: Vector, v: Direction) -> Estimate:
         n, program = x.size, link.program(x)
@@ -129,13 +129,15 @@ class Exact(Reference):
                 np.concatenate([_objects(values), part(0)]),
             )
 
-        return self._refined(found, program, v.length)
+        return self._refined(found, program, v.length, before=n)
 
     def _refined(
         self,
         found: Callable[[Roundings | None], tuple[Balls, Balls]],
         program: Program,
         length: float,
+        *,
+        before: int = 0,
     ) -> Estimate:
         """Returns the estimate with as many digits as show it.
 
@@ -144,8 +146,9 @@ class Exact(Reference):
                 roundings.
             program: The function.
             length: The scale of x along the tangent.
+            before: How many derivatives there are before those of the outputs.
         """
-        bits, before, stuck = EXACT_BITS, None, None
+        bits, last, stuck = EXACT_BITS, None, None
         while True:
             with precision(bits):
                 try:
@@ -154,15 +157,15 @@ class Exact(Reference):
                     if bits < MOST_EXACT_BITS:
                         bits *= 4
                         continue
-                    return _unknown(program, error)
+                    return _unknown(before + _outputs(program), error)
                 value, radius = _floats(balls)
             wide = ~(radius <= 2.0**-52 * np.abs(value)) & np.isfinite(value)
-            if before is not None:
-                stuck = wide & (radius > KINK_SHRINKING * before)
+            if last is not None:
+                stuck = wide & (radius > KINK_SHRINKING * last)
                 wide &= ~stuck
             if not wide.any() or bits >= MOST_EXACT_BITS:
                 break
-            before, bits = radius, 4 * bits
+            last, bits = radius, 4 * bits
         bar = np.where(np.isnan(value), np.nan, radius)
         half_gap = None
         if stuck is not None and stuck.any():  # the hull of two branches
@@ -176,7 +179,7 @@ class Exact(Reference):
                     # Where a rounded number may leave the domain, rounding may make anything of it.
                     bar = np.maximum(bar, np.where(np.isnan(loose), np.inf, loose))
                 except DoubtError as error:
-                    return _unknown(program, error)
+                    return _unknown(before + _outputs(program), error)
         method = _method(program, bits)
         moved = (value != 0) | (radius > 0)
         return Estimate(value, bar, moved, method, half_gap, balls=balls)
@@ -239,8 +242,11 @@ def _method(program: Program, bits: int) -> Method:
     return Method(Scheme.REFERENCE, reference=words)
 
 
-def _unknown(program: Program, error: DoubtError) -> Estimate:
-    size = sum(program.value(one).size for one in program.outputs)
+def _outputs(program: Program) -> int:
+    return sum(program.value(one).size for one in program.outputs)
+
+
+def _unknown(size: int, error: DoubtError) -> Estimate:
     doubt = error.doubt
     words = f"exact replay: {doubt.why}, in {_where(doubt.operation)}"
     nothing = np.full(size, np.nan)
