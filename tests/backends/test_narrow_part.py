@@ -26,7 +26,7 @@ JAX = {
 def test_a_part_in_a_narrower_dtype_is_no_error(adjudge_backend, spoiled, name):
     f = (JAX if adjudge_backend.name == "jax" else TORCH)[name]
     wrong = [spoiled(f, lambda x, g: 1.05 * g), spoiled(f, lambda x, g: -g)]
-    seeds = SEEDS if adjudge_backend.name == "torch" else SEEDS[:3]
+    seeds = SEEDS if adjudge_backend.name == "torch" else SEEDS[:2]
     for seed in seeds:
         dtype = "float64" if "float64" in name else "float32"
         x = adjudge_backend.array(np.random.default_rng(seed).standard_normal(4), dtype)

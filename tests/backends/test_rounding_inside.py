@@ -79,7 +79,7 @@ def test_digits_lost_inside_are_no_error(adjudge_backend, spoiled, name):
         return form(xp, x)
 
     wrong = spoiled(f, lambda x, g: -g)
-    for seed in SEEDS if adjudge_backend.name == "torch" else SEEDS[:3]:
+    for seed in SEEDS if adjudge_backend.name == "torch" else SEEDS[:2]:
         x = adjudge_backend.array(draw(seed), dtype)
         options = {"mode": "projected" if seed % 2 else "full", "seed": seed, "blame": False}
         right = examine(f, x, **options)
