@@ -155,19 +155,23 @@ def test_second_derivatives_of_implicit_samples_are_left_open_in_every_way(name,
     assert adjudge.examine(f, x, order=2, seed=0, blame=False).verdict is Verdict.INCONCLUSIVE
 
 
-def test_a_wrong_rule_beside_samples_that_are_not_implicit_still_fails(x):
-    class Wrong(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x.sin()
+def test_a_function_that_is_asked_for_its_samplers_writes_into_no_array_of_the_caller(x):
+    def f(x):
+        x.data.mul_(1.5)
+        return torch.distributions.Gamma(x, 1.0).rsample().sin()
 
-        @staticmethod
-        def backward(ctx, w):
-            return 1.01 * w * ctx.saved_tensors[0].cos()
+    before = x.detach().clone()
+    report = adjudge.examine(f, x, order=2, seed=0, blame=False)
+
+    assert Status.MUTATES_INPUT in {one.status for one in report.findings}
+    assert torch.equal(x, before)
+
+
+def test_a_wrong_rule_beside_samples_that_are_not_implicit_still_fails(x, scaled_sin):
+    wrong = scaled_sin(backward=1.01)
 
     def f(x):
-        return Wrong.apply(torch.distributions.Normal(x, x.exp()).rsample())
+        return wrong(torch.distributions.Normal(x, x.exp()).rsample())
 
     for seed in range(10):
         report = adjudge.gradgradcheck(f, x, raise_exception=False, seed=seed, blame=False)

@@ -810,7 +810,7 @@ class _Case:
         if self.problem.counts.before_evaluation is None:
             return ()
         f = self.problem.primal or self.problem
-        return attempt(partial(f.backend.implicit_samplers, f.function, f.x)) or ()
+        return attempt(lambda: f.backend.implicit_samplers(f.function, f.point())) or ()
 
     def _tell_unfinished(self) -> None:
         """Tells what the budget has left undone; the modes that it concerns stay open."""
