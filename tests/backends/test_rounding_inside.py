@@ -9,6 +9,8 @@ from scenarios import cells
 
 from adjudge import Verdict, examine, gradgradcheck
 from adjudge.engine import backend_named
+from adjudge.estimate import Differences, may_round_inside, noise_inside
+from adjudge.problem import Tangent, first_order, observe, read_arguments
 
 SEEDS = range(10)
 
@@ -319,3 +321,17 @@ def test_the_second_derivative_of_a_mean_in_single_precision_passes():
     for seed in SEEDS:
         x = torch.tensor(normal(seed, 3, 4))
         gradgradcheck(lambda x: x.float().mean().double(), x, seed=seed)
+
+
+@pytest.mark.backend("torch")
+def test_what_few_outputs_of_a_large_leaf_show_of_their_rounding_is_kept_for_all():
+    x = torch.linspace(15, 17, 70_000, dtype=torch.float64)
+    problem = first_order(lambda x: torch.log(1 - torch.tanh(x)), read_arguments((x,)))
+    base = observe(problem)
+    few, _ = base.few(12345, [])
+    column = Differences(problem, base).along(Tangent((0,), np.ones(x.numel()), 1.0))
+    leaps = np.ones(few.Y.size, bool)
+
+    assert may_round_inside(problem, few, column, leaps, 0.0, few.rounding_of_all)
+    assert np.array_equal(noise_inside(problem, few), few.rounding_of_all)
+    assert np.count_nonzero(noise_inside(problem, base)) == few.Y.size

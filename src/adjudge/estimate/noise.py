@@ -184,6 +184,15 @@ def noise_inside(problem: Problem, base: Base) -> Vector:
     return found
 
 
+def _add_noise(problem: Problem, base: Base, noise: Vector) -> None:
+    """Makes `noise_inside` at least this for the outputs that are differentiated."""
+    whole = base.of or base  # a few outputs share what was seen with all of them
+    here = np.arange(noise.size) if base.chosen is None else base.chosen
+    known = noise_inside(problem, whole).copy()
+    known[here] = np.fmax(known[here], noise)
+    whole.seen["noise inside"] = known
+
+
 def _with_longer_steps(
     problem: Problem, base: Base, found: Column, samples: tuple[Sample, ...], steps: Sequence[float]
 ) -> tuple[Sample, ...]:
@@ -224,7 +233,7 @@ def _noise_about(problem: Problem, base: Base, found: Column, step: float) -> Ve
 
 def rounded_dtype(problem: Problem, base: Base, found: Column) -> str | None:
     """Returns the dtype narrower than those of the outputs to which all samples of `found` are
-    rounded.
+    rounded. Costs up to sixteen evaluations where there seems to be one.
     """
     samples = [sample for samples in found.ladders for sample in samples]
     if not samples:
@@ -240,8 +249,8 @@ def rounded_dtype(problem: Problem, base: Base, found: Column) -> str | None:
         points = (moved_by(problem, found.tangent, h)[moving] for _, h in moved)
         names.add(carried_dtype([v for v, _ in moved], points) if moved else None)
     name = names.pop() if len(names) == 1 else None
-    if name is None:
-        return None
+    if name is None or not problem.counts.allows(16):
+        return name
     far = _bits_farther_off(problem, base, found)
     return None if far is not None and far[0] > SIGNIFICANT_BITS[name] else name
 
@@ -255,20 +264,30 @@ def _bits_farther_off(
 
     The outputs are those that stand `still`, by default all that move.
     """
-    moves, count = found.tangent.vector != 0, base.Y.size
     for large in LARGER_MAGNITUDES:
         needed = []
-        for part in (0.0, 0.1, 0.23, 0.37):
-            point = np.where(moves, large * (1 + part) * problem.origin, problem.origin)
-            move = describe_move(problem, found.tangent, found.tangent.length)
-            value = attempt(partial(evaluate, problem, base, problem.clipped(point), move))
-            if value is not None and defined(base, value):
-                value = value[:count]
-                some = value != base.values[:count] if still is None else still
-                needed.append(significant_bits(value[_some(np.flatnonzero(some))]))
+        for value in _scaled_values(problem, base, found, large, (0.0, 0.1, 0.23, 0.37)):
+            some = value != base.values[: value.size] if still is None else still
+            needed.append(significant_bits(value[_some(np.flatnonzero(some))]))
         if needed:
             return max(needed), large
     return None
+
+
+def _scaled_values(
+    problem: Problem, base: Base, found: Column, factor: float, parts: Sequence[float]
+) -> list[Vector]:
+    """Returns the differentiated outputs of f where the entries that move are multiplied by
+    `factor (1 + part)`, as far as f is defined there.
+    """
+    moves, some = found.tangent.vector != 0, []
+    for part in parts:
+        point = np.where(moves, factor * (1 + part) * problem.origin, problem.origin)
+        move = describe_move(problem, found.tangent, found.tangent.length)
+        value = attempt(partial(evaluate, problem, base, problem.clipped(point), move))
+        if value is not None and defined(base, value):
+            some.append(value[: base.Y.size])
+    return some
 
 
 def _some(entries: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -381,28 +400,18 @@ def may_round_inside(
     moves f by as small a part of itself, and rounded values need as few bits at other magnitudes.
     The rule is ours. It costs seven evaluations, or up to 21.
     """
-    rounding = base.rounding_of_all
-    if rounding is not None:
+    moved = bool(np.any(np.isfinite(jumps[still])))
+    if moved and (rounding := base.rounding_of_all) is not None:
         leaps = still & (jumps <= ROUNDED_JUMP * rounding)
         if np.any(leaps):
-            noise = noise_inside(problem, base).copy()
-            noise[: still.size] = np.fmax(noise[: still.size], np.where(leaps, rounding, 0.0))
-            base.seen["noise inside"] = noise
+            _add_noise(problem, base, np.where(leaps, rounding, 0.0))
             return True
     if _seen_eps(problem, base) > NARROW_EPS:
-        return rounding is None
+        return base.rounding_inside is None
     moves = found.tangent.vector != 0
 
     def values(factor: float, parts: Sequence[float]) -> list[Vector]:
-        """Returns f where the entries that move are multiplied, as far as it is defined there."""
-        some = []
-        for part in parts:
-            point = np.where(moves, factor * (1 + part) * problem.origin, problem.origin)
-            move = describe_move(problem, found.tangent, found.tangent.length)
-            value = attempt(partial(evaluate, problem, base, problem.clipped(point), move))
-            if value is not None and defined(base, value):
-                some.append(value[: still.size][still])
-        return some
+        return [value[still] for value in _scaled_values(problem, base, found, factor, parts)]
 
     small, smallest = OTHER_MAGNITUDES
     size = np.max(np.abs(problem.origin), initial=0.0, where=moves)

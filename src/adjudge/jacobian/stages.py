@@ -819,7 +819,8 @@ class RoundedValues(Stage):
     """Recognises code that rounds its values to a narrower dtype, which is judged by that dtype.
 
     Without it such code fails: its differences are right to seven digits where sixteen are
-    expected. Costs nothing, since the values are at hand. Ours.
+    expected. Costs up to sixteen evaluations where values look rounded, since those of stairs do,
+    too. Ours.
     """
 
     name = "values of a narrower dtype"
