@@ -122,6 +122,11 @@ class Outcome:
     """One of `COLUMNS`."""
     text: str
 
+    @property
+    def line(self) -> str:
+        """The line of JSON that it is written as."""
+        return json.dumps(asdict(self)) + "\n"
+
 
 Listener = Callable[[Outcome], None]
 
@@ -222,7 +227,7 @@ def judge_library(name: str, library: Library, timeout: float, out: Path) -> Non
     with out.open("a", encoding="utf-8") as lines:
 
         def say(outcome: Outcome) -> None:
-            lines.write(json.dumps(asdict(outcome)) + "\n")
+            lines.write(outcome.line)
             lines.flush()
 
         Judging(name, library, timeout, say).judge()
@@ -238,7 +243,7 @@ def sweep(chosen: dict[str, Library], timeout: float, limit: float, out: Path) -
     """
     before = outcomes_in(out)
     done = {one.library for one in before if one.ending == WALKED}
-    out.write_text("".join(json.dumps(asdict(o)) + "\n" for o in before if o.library in done))
+    out.write_text("".join(o.line for o in before if o.library in done))
     for name, library in chosen.items():
         if name in done:
             continue
@@ -260,7 +265,7 @@ def sweep(chosen: dict[str, Library], timeout: float, limit: float, out: Path) -
         last = [Outcome(name, REST, LOST, ending)] * bool(ending)
         with out.open("a", encoding="utf-8") as lines:
             for one in (*last, Outcome(name, version_of(library.root), WALKED, seconds)):
-                lines.write(json.dumps(asdict(one)) + "\n")
+                lines.write(one.line)
         print(f"{name}: {seconds}", file=sys.stderr)
 
 

@@ -4,6 +4,7 @@ differentiation of its own, and host arrays on any engine, with the same shape, 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
@@ -98,7 +99,7 @@ class PlainArrays(ArrayOperations):
         raise self.lacks_device(name)
 
 
-class ArraysByNumpy(ArrayOperations):
+class ArraysByNumpy(ArrayOperations, ABC):
     """The arrays of an engine whose functions are not those of the Array API, by way of NumPy.
 
     An adapter says in `numpy` how an array is read, in `tensor` how one is made, and in `floating`
@@ -110,10 +111,11 @@ class ArraysByNumpy(ArrayOperations):
     others: tuple[str, ...] = ("int64", "int32", "int16", "int8", "uint8", "bool")
     """The other dtypes that arrays can be made of."""
 
+    @abstractmethod
     def numpy(self, array: Array) -> NDArray[Any]:
         """Returns the values of `array`, which may be in its own memory."""
-        raise NotImplementedError
 
+    @abstractmethod
     def tensor(
         self, values: NDArray[Any], dtype: str, device: str | None, like: Array | None = None
     ) -> Array:
@@ -122,7 +124,6 @@ class ArraysByNumpy(ArrayOperations):
         `None` is the default device. `like` is an array of whose kind it is to be, where an engine
         has several kinds. The memory of `values` is not the new array's.
         """
-        raise NotImplementedError
 
     def info(self, array: Array) -> ArrayInfo:
         return ArrayInfo(tuple(array.shape), str(array.dtype).rpartition(".")[2], "cpu")

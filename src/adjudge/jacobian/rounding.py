@@ -176,7 +176,7 @@ def is_systematic(
     """
     gaps = [gap]
     places = [(problem, point) for point in points_around(problem, seed, eps, NEAR_DISTANCES)]
-    for here, point in [*places, *((p, p.origin) for p in problem.moved_by_rounding(wide=True))]:
+    for here, point in [*places, *((p, p.origin) for p in problem.moved_widely)]:
         there = attempt(partial(gap_at, here, point), UnstableOutputError, NotSupportedError)
         if there is not None and np.isfinite(there):
             gaps.append(there)

@@ -191,18 +191,23 @@ class Problem:
             self.recorded[key] = found
         return self.recorded[key]
 
-    def moved_by_rounding(self, *, wide: bool = False) -> list[Problem]:
-        """Returns the problem with all numbers that f computes moved by a spacing, for a few draws
-        of the signs; see `Environment.moved_by_rounding`. There are none where the engine cannot.
+    @cached_property
+    def moved_by_rounding(self) -> list[Problem]:
+        """The problem with all numbers that f computes in less than double precision moved by a
+        spacing, for a few draws of the signs; see `Environment.moved_by_rounding`. There are none
+        where the engine cannot.
         """
-        move = self.backend.environment.moved_by_rounding
-        found = [move(self.function, draw, wide=wide) for draw in range(DRAWS_OF_ROUNDING)]
-        return [replace(self, function=f) for f in found if f is not None]
+        return self._moved(wide=False)
 
     @cached_property
     def moved_widely(self) -> list[Problem]:
-        """The problem where numbers of float64 are moved as well."""
-        return self.moved_by_rounding(wide=True)
+        """The problem where numbers of double precision are moved as well."""
+        return self._moved(wide=True)
+
+    def _moved(self, *, wide: bool) -> list[Problem]:
+        move = self.backend.environment.moved_by_rounding
+        found = [move(self.function, draw, wide=wide) for draw in range(DRAWS_OF_ROUNDING)]
+        return [replace(self, function=f) for f in found if f is not None]
 
     def evaluated(self) -> Arrays:
         """Returns the outputs of f at x, and marks what it raises as its own."""
@@ -459,7 +464,7 @@ class Base:
             moves = self.of.rounding_of_all if wide else self.of.rounding_inside
             return None if moves is None else np.asarray(moves[self.chosen])
         problem, count, moves = self.problem, len(self.Y.leaves), np.zeros(self.Y.size)
-        others = problem.moved_by_rounding(wide=wide)
+        others = problem.moved_widely if wide else problem.moved_by_rounding
         for other in others:
             outputs = attempt(other.evaluated, NotSupportedError)
             if outputs is None:

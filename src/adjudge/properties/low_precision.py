@@ -187,7 +187,9 @@ class _LowPrecision:
             if np.any(value.ratio[moved] > WRONG_FACTOR):
                 return replace(self.nothing, different=Refusal.OTHER_VALUE_BEYOND_ROUNDING)
             if shifted:
-                self.nothing = replace(self.nothing, value=self._value(int(np.argmax(value.ratio))))
+                self.nothing = replace(
+                    self.nothing, value=self._value(close, int(np.argmax(value.ratio)))
+                )
             still = self.sides.persisting(around, found, suspects)
             by_leaf = self._factors(around, found, still.biases)
             if still.entries.size:
@@ -259,15 +261,9 @@ class _LowPrecision:
         """Measures how far the values of f are off."""
         return Sides(self.low.base.Y).apart(_values(at))
 
-    def _value(self, k: int) -> ValueInaccurate:
-        """Returns how inaccurate output `k` is at x."""
-        x = self.low.problem.origin
-        high = (
-            float(self.high.value(x)[k])
-            if isinstance(self.high, Replayed)
-            else float(self.high.base.values[k])
-        )
-        low = float(self.low.base.values[k])
+    def _value(self, at: AtPoints, k: int) -> ValueInaccurate:
+        """Returns how inaccurate output `k` is at x, the first of the points."""
+        low, high = (float(one.values[0, k]) for one in at)
         off = abs(low - high) / _ulp(high or low, self.eps)
         dtype, exact = self.nothing.dtype, self.nothing.replayed
         return ValueInaccurate(dtype, low, high, off, exact, self.low.base.Y.entry(k))
@@ -363,7 +359,7 @@ class _LowPrecision:
         """
         x, base = self.low.problem, self.low.base
         values, rows = [], []
-        for other in x.moved_by_rounding():
+        for other in x.moved_by_rounding:
             at = Evaluator(replace(base, problem=other), self.low.context)
             there = DerivativeAtPoints(at, self.letter, [x.origin], self.probes, from_x=False)
             values.append(there.values[0])

@@ -9,15 +9,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from adjudge.constants import MOST_TANGENTS
 from adjudge.errors import NotSupportedError, attempt
 from adjudge.estimate import ByReference, Direction, Estimate, by_replay
 from adjudge.floats import EPS, Vector
 from adjudge.jacobian import Array
 from adjudge.problem import Base
-
-MOST_TANGENTS = 16
-"""More columns of a Jacobian are not replayed, as they are at a dozen points: it would take
-seconds. The value is ours."""
 
 
 class Replayed:
