@@ -339,6 +339,9 @@ def _about(equation: Any) -> dict[str, Any]:
     traced = params.get("call_jaxpr", params.get("fun_jaxpr"))
     function, where = _source(traced.jaxpr)
     backward, at = _source(params.get("bwd"))
+    own = _called_by(traced.jaxpr, function, where)
+    if own is not None:
+        (function, where), backward, at = own, "", UNKNOWN
     if not backward or backward == "<lambda>":
         backward = f"the {'vjp' if 'bwd' in params else 'jvp'} of {function or name}"
     return {
@@ -392,6 +395,21 @@ def _source(traced: Any) -> tuple[str, Place]:
     held: Any = getattr(getattr(traced, "__self__", None), "f", None)
     code = getattr(inspect.unwrap(held), "__code__", None)
     return (code.co_name, Place(code.co_filename, code.co_firstlineno)) if code else (name, UNKNOWN)
+
+
+def _called_by(jaxpr: Any, name: str, where: Place) -> tuple[str, Place] | None:
+    """Returns the function of the user that a function of JAX calls, with the line in which it
+    computes first; `None` where there is none. `jax.custom_gradient` wraps one in its own.
+    """
+    for equation in jaxpr.eqns if where.file.startswith(ENGINE) else ():
+        inside = None
+        for frame in equation.source_info.traceback.frames:
+            function = frame.function_name.rpartition(".")[2]
+            if (function, frame.file_name) == (name, where.file):
+                return inside
+            if place_of([(frame.file_name, frame.line_num)], ENGINE).file:
+                inside = function, Place(frame.file_name, frame.line_num)
+    return None
 
 
 def _variables(atoms: Sequence[Any]) -> Iterator[Any]:

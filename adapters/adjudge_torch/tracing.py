@@ -211,8 +211,8 @@ class _Recorder(TorchFunctionMode):
     def _unseen(self, tensor: torch.Tensor) -> None:
         """Adds a tensor that was computed where this mode sees nothing."""
         reason = (
-            "was computed before, or by what cannot be recorded: a transform of torch.func, a "
-            "function that is scripted or compiled"
+            "was computed before, or by what cannot be recorded: torch.autograd.grad, a transform "
+            "of torch.func, a function that is scripted or compiled"
         )
         name = str(tensor.grad_fn.name()) if tensor.grad_fn is not None else ""
         place = place_of(stack(sys._getframe()), ENGINE)  # where it is used
@@ -291,6 +291,8 @@ class CallSeen:
         if not results and not self.written and not leaves_arrays:
             return returned, None  # a shape, a dtype
         self.kept = [*results, *(self.tensors[k] for k in self.written)]
+        if about.get("custom") and "rule_place" not in about:
+            about = about | {"rule_place": _formula_of(results)}
         call = _Call(self.again, self.leaves, self.spec, self.places, self.written)
         # no name holds a frame: it would hold itself, and with it all that the engine saved
         return returned, Step(
@@ -484,10 +486,27 @@ def rule_of(cls: Any) -> dict[str, Any]:
     if cls.__module__.startswith("torch."):  # under vmap PyTorch makes a class of the user's
         cls = inspect.getclosurevars(cls.backward).nonlocals.get("autograd_function", cls)
     backward = cls.backward if cls.backward is not torch.autograd.Function.backward else cls.vjp
-    code = getattr(inspect.unwrap(backward), "__code__", None)
     return {
         "name": f"{cls.__name__}.apply",
         "custom": not cls.__module__.startswith("torch."),
         "rule": f"{cls.__name__}.{backward.__name__}",
-        "rule_place": Place(code.co_filename, code.co_firstlineno) if code else UNKNOWN,
+        "rule_place": _defined(backward),
     }
+
+
+def _formula_of(results: Sequence[torch.Tensor]) -> Place:
+    """Returns where the backward pass of a custom operator is defined, which gave these results.
+    PyTorch makes an `autograd.Function` of it, which holds it.
+    """
+    for one in results:
+        cls = getattr(type(one.grad_fn), "_forward_cls", None)
+        if cls is not None:
+            held = inspect.getclosurevars(cls.backward).nonlocals.get("info")
+            return _defined(getattr(held, "_backward_fn", None))
+    return UNKNOWN
+
+
+def _defined(function: Any) -> Place:
+    """Returns where a function is defined."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return Place(code.co_filename, code.co_firstlineno) if code else UNKNOWN

@@ -238,6 +238,42 @@ def test_a_function_that_jax_cannot_trace_is_judged_as_a_whole(wide):
     assert "nothing was recorded: recording what this function does (trace)" in str(report)
 
 
+def test_a_rule_of_custom_gradient_has_the_line_of_the_users_function(wide):
+    jax = pytest.importorskip("jax")
+
+    def inner(x):
+        return jax.numpy.sin(x)
+
+    def sine(x):
+        return inner(x), lambda w: w
+
+    rule = jax.custom_gradient(sine)
+    report = adjudge.blame(lambda x: rule(jax.nn.relu(x)) * x, (jax.numpy.ones(3),), seed=0)
+
+    assert report.first.name.startswith("the vjp of sine (")
+    assert report.first.step.rule_place == (THIS, sine.__code__.co_firstlineno + 1)
+    assert report.first.step.custom
+    assert [one.name for one in report.steps if one.custom] == ["sine"]
+
+
+@pytest.mark.parametrize(("stopped", "verdict"), [(False, "INCONCLUSIVE"), (True, "FAIL")])
+def test_a_step_without_a_derivative_is_named_where_nothing_is_wrong(stopped, verdict, wide):
+    jax = pytest.importorskip("jax")
+
+    def f(x):
+        shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
+        y = jax.lax.stop_gradient(x) if stopped else x
+        return jax.pure_callback(lambda y: y * y, shape, y) * jax.numpy.sin(x)
+
+    report = adjudge.blame(f, (jax.numpy.asarray([0.3, 0.7]),), seed=0)
+
+    assert str(report.verdict) == verdict
+    line = f.__code__.co_firstlineno + 3
+    assert report.headline.startswith(f"{verdict}: the derivative ends in pure_callback at ")
+    assert report.headline.endswith(f"test_blame.py:{line}")
+    assert report.explained is (True if stopped else None)
+
+
 # ---------------------------------------------------------------- PyTorch alone
 
 
@@ -302,6 +338,104 @@ def test_a_rule_is_named_under_autocast(torch):
 
     assert lines(report) == {programs.line_of("torch", "tanh")}
     assert report.opaque == {}
+
+
+def test_a_custom_operator_has_the_line_of_its_backward_pass(torch):
+    @torch.library.custom_op("adjudge_blame::square", mutates_args=())
+    def square(x: torch.Tensor) -> torch.Tensor:
+        return x * x
+
+    def backward(ctx, w):
+        return w * ctx.saved_tensors[0]
+
+    def setup(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    square.register_autograd(backward, setup_context=setup)
+
+    report = adjudge.blame(
+        lambda x: square(x.sin()).sum(), (torch.rand(3, dtype=torch.float64),), seed=0
+    )
+
+    assert lines(report) == {backward.__code__.co_firstlineno}
+
+
+def test_a_rule_that_fails_as_the_whole_does_and_by_no_number_is_named(torch):
+    class Sine(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.sin()
+
+        @staticmethod
+        def backward(ctx, w):  # whatever the strides of w
+            (x,) = ctx.saved_tensors
+            return torch.as_strided(w, w.shape, (w.shape[1], 1)) * x.cos()
+
+    report = adjudge.blame(lambda x: Sine.apply(x) * 2, (torch.rand(2, 3).double(),), seed=0)
+
+    assert report.first.name.startswith("Sine.backward (")
+    assert "memory layout" in str(report)
+
+
+def test_a_second_derivative_that_was_never_recorded_is_named(torch):
+    class Sine(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.sin()
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable
+        def backward(ctx, w):
+            return w * ctx.saved_tensors[0].cos()
+
+    x = (torch.rand(3, dtype=torch.float64),)
+
+    report = adjudge.blame(lambda x: (Sine.apply(x.exp()) * x).sum(), x, order=2, seed=0)
+
+    assert report.first.name.startswith("Sine.backward (")
+    assert report.first.called == "called once"
+    assert "marked with @once_differentiable" in str(report)
+    assert adjudge.blame(lambda x: (x.exp().sin() * x).sum(), x, order=2, seed=0).first is None
+
+
+def test_what_the_whole_fails_by_is_said_where_no_step_is_at_fault(torch):
+    def f(x):
+        y = x.clone()
+        z = y.sin()
+        y.mul_(2)  # which PyTorch notices
+        return z * y
+
+    report = adjudge.blame(f, (torch.rand(3, dtype=torch.float64),), seed=0)
+
+    assert (report.verdict, report.at_fault) == (Verdict.FAIL, [])
+    assert "has been modified by an inplace operation" in str(report)
+
+
+def test_a_value_that_is_changed_on_each_turn_of_a_loop_is_told_once(torch):
+    kept = {}
+
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            kept["x"] = x.detach().clone()
+            return x * x
+
+        @staticmethod
+        def backward(ctx, w):
+            return 2 * w * kept["x"]
+
+    def f(x):
+        for _ in range(3):
+            x = Square.apply(x.cos())
+        return x
+
+    report = adjudge.blame(f, (torch.rand(3, dtype=torch.float64),), seed=0)
+
+    assert len(report.changed) > 1
+    (line,) = [line for line in str(report).splitlines() if "the gradient of" in line]
+    assert "Square.apply" in line
 
 
 def transformed(torch, f):

@@ -268,3 +268,33 @@ def test_a_second_derivative_of_what_stands_still_at_x_is_judged():
 
     # PyTorch's rule of second order is not zero there, as it should be.
     assert report.modes == {"R": adjudge.Verdict.PASS, "RR": adjudge.Verdict.FAIL}
+
+
+class SineAndExp(torch.autograd.Function):
+    """Both, whose derivative forgets the sine where there is a cotangent of each."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(x)
+        return x.sin(), x.exp()
+
+    @staticmethod
+    def backward(ctx, of_sin, of_exp):
+        (x,) = ctx.saved_tensors
+        if of_exp is not None:
+            return of_exp * x.exp()
+        return None if of_sin is None else of_sin * x.cos()
+
+
+@pytest.mark.parametrize("mode", ["projected", "full"])
+@pytest.mark.parametrize("seed", range(10))
+def test_a_rule_that_forgets_an_output_where_there_are_cotangents_of_several_fails(seed, mode, x):
+    def right(x):
+        return x.sin(), x.exp()
+
+    report = adjudge.examine(SineAndExp.apply, (x,), seed=seed, mode=mode)
+
+    assert "NONLINEAR" in report.headline
+    assert adjudge.examine(right, (x,), seed=seed, mode=mode)
+    assert adjudge.examine(lambda x: SineAndExp.apply(x)[0], (x,), seed=seed, mode=mode)

@@ -275,13 +275,15 @@ class LinearRule:
         differ, remedy = partial(NotAdditive, rule=self.rule), Remedy.APPLY_LINEAR_MAP
         yield from self.equal(Status.NONLINEAR, pair, differ, remedy, size)
 
-    def persists(self, term: Vector, whole: Vector) -> bool:
+    def persists(self, term: Vector, whole: Vector, rest: Vector | None = None) -> bool:
         """Returns whether the rule is not additive for two other probes either, by as much at
-        points near x. They are zero where `term` is, and so is their sum where `whole` is.
+        points near x. They are zero where `term` is, or the second one where `rest` is, and so is
+        their sum where `whole` is.
         """
         checks = self.checks
         random = generator(checks.probes.seed, Stream.TERMS_OF_PROBE)
-        one, two = (np.where(term != 0, random_entries(random, whole.size), 0.0) for _ in "12")
+        masks = (term, term if rest is None else rest)
+        one, two = (np.where(m != 0, random_entries(random, whole.size), 0.0) for m in masks)
         two = np.where(whole != 0, two, -one)
 
         def gaps(apply: Callable[[Vector], Vector], one: Vector, two: Vector) -> Vector:
@@ -447,10 +449,22 @@ class Pullbacks:
         return first, findings
 
     def additive_rows(self, together: Vector, rows: Vector) -> Iterator[Finding]:
-        """Compares `J*` of the sum of cotangents with the sum of the rows, which are at hand."""
+        """Compares `J*` of the sum of cotangents with the sum of the rows, which are at hand.
+
+        A row has a cotangent for one output, and so has each term by which a difference has to
+        persist: a rule may forget an output where there are cotangents of several.
+        """
         u = self.cotangent if self.checks.probes.full else np.ones(rows.shape[0])
         pair, size = (together, u @ rows), np.abs(u) @ np.abs(rows)
-        yield from self.rule.additive(self.cotangent, self.cotangent, pair, size)
+        found = list(self.rule.sums(pair, size))
+        rule = replace(self.rule, apply=partial(self.reverse.row, self.checks.base))
+        whole, parts = self.cotangent, self.checks.base.Y.slices
+        for part in parts if found else ():
+            rest = whole.copy()
+            rest[part] = 0.0
+            if rule.persists(whole - rest, whole, rest if len(parts) > 1 else None):
+                yield from found
+                return
 
     @cached_property
     def strided(self) -> tuple[int, ...]:

@@ -37,8 +37,11 @@ class Judged:
 
     @property
     def wrong(self) -> list[int]:
-        """The numbers of the calls that fail."""
-        return [k for k, report in self.reports.items() if report.verdict is Verdict.FAIL]
+        """The numbers of the calls that fail, or else, where it is at fault, that have none of the
+        derivatives asked for.
+        """
+        least = self.verdict if self.at_fault else Verdict.FAIL
+        return [k for k, report in self.reports.items() if report.verdict is least]
 
     @property
     def report(self) -> Report:
@@ -130,8 +133,8 @@ class BlameReport:
 
     @property
     def verdict(self) -> Verdict:
-        """FAIL where a step is at fault, or else the verdict on the whole."""
-        return Verdict.FAIL if self.at_fault else self.whole.verdict
+        """The worst verdict on the whole and on what is at fault."""
+        return worst([self.whole.verdict, *(one.verdict for one in self.at_fault)])
 
     def __bool__(self) -> bool:
         """Returns whether nothing is wrong."""
@@ -179,8 +182,12 @@ class BlameReport:
             told.add(judged.name)
             if judged.fault.rule:
                 lines.append(f"  first called{self._where(judged)}")
-            finding = next(iter(judged.report.ranked), None)
-            if finding is not None:
+            found = judged.report.ranked
+            failing = [one for one in found if self.whole.modes.get(one.mode) is Verdict.FAIL]
+            for finding in (failing or found)[:1]:
+                lines.append(indent(text_of(finding), "  "))
+        for finding in self.whole.ranked[:1] if not self.at_fault else ():
+            if finding.verdict is not Verdict.PASS:
                 lines.append(indent(text_of(finding), "  "))
         if self.explained is not None:
             lines.append(
@@ -193,7 +200,7 @@ class BlameReport:
                 "the engine's derivative of the whole is not what the rules of its steps give: "
                 "look for hooks, writes in place and values that are kept between calls"
             )
-        lines += [self._change(ref) for ref in self.changed]
+        lines += dict.fromkeys(map(self._change, self.changed))
         if self.outside:
             lines.append("the function follows its inputs in ways that were not recorded:")
             left = [step for step in self.steps if not step.results or step.opaque]

@@ -30,7 +30,7 @@ from adjudge.errors import (
     running,
     source_of,
 )
-from adjudge.findings import Fault, Verdict
+from adjudge.findings import Fault, Status, Verdict
 from adjudge.problem import Problem
 from adjudge.report import Report
 from adjudge.trace.alone import judged_alone, moving
@@ -40,7 +40,7 @@ from adjudge.trace.contributions import (
     changed_on_the_way,
     directions,
 )
-from adjudge.trace.report import BlameReport, Judged, is_cut
+from adjudge.trace.report import CUTS, BlameReport, Judged, is_cut
 
 PASSED_ON = ("mode", "seed", "equal_nan", "in_double", "highest_precision", "max_evaluations")
 """The options that hold for the check of each step as well."""
@@ -109,9 +109,9 @@ def blame(
         found = _found(problem, trace, seed, generators.put_back)
         of_steps = _of_steps(chosen, words)
         of_steps["thorough"] = False if raised.error is not None else None
-        judge = _Judge(problem.backend, trace, found or [], of_steps, samples)
+        judge = _Judge(problem.backend, trace, whole, found or [], of_steps, samples)
         judge.run(every=every or found is None or (words or ["R"]) != ["R"])
-        report = judge.report(function_name(f), whole, found)
+        report = judge.report(function_name(f), found)
         if report.between or report.outside:
             changed = attempt(lambda: changed_on_the_way(problem.backend, trace, seed))
             report = replace(report, changed=changed or [])
@@ -162,7 +162,7 @@ def _faults(
             return ()
         of_steps = _of_steps(chosen, None if words == ["R"] else words)
         of_steps["thorough"] = False
-        judge = _Judge(problem.backend, trace, found, of_steps, 3, budget)
+        judge = _Judge(problem.backend, trace, report, found, of_steps, 3, budget)
         judge.run(every="R" not in words, custom=False)
     faults: dict[str, Fault] = {}
     for one in judge.judged():
@@ -229,6 +229,7 @@ class _Judge:
 
     backend: AutodiffBackend
     trace: Trace
+    whole: Report
     found: Sequence[Direction]
     options: Options
     samples: int
@@ -297,13 +298,13 @@ class _Judge:
         self.reports[k] = found
         return ""
 
-    def report(self, function: str, whole: Report, found: list[Direction] | None) -> BlameReport:
+    def report(self, function: str, found: list[Direction] | None) -> BlameReport:
         """Returns what was found about the steps, and about the whole."""
         judged = self.judged()
         at_fault = [k for one in judged if one.at_fault for k in one.calls]
         said = [d.explained_by(at_fault) for d in self.found] if at_fault else []
         settled = [one for one in said if one is not None]
-        wrong = whole.verdict is not Verdict.PASS
+        wrong = self.whole.verdict is not Verdict.PASS
         outside = wrong and any(direction.outside.stands_out for direction in self.found)
         between = wrong and any(direction.between.stands_out for direction in self.found)
         note = ""
@@ -311,7 +312,7 @@ class _Judge:
             note = "what each adds to the error of the whole is not known"
         return BlameReport(
             function=function,
-            whole=whole,
+            whole=self.whole,
             judged=judged,
             steps=self.trace.steps,
             distinct=len(self.groups),
@@ -324,15 +325,20 @@ class _Judge:
         )
 
     def judged(self) -> list[Judged]:
-        """Returns what was judged so far, in the order of the program."""
-        return sorted(self._judgements(), key=lambda one: one.calls[0])
+        """Returns what was judged so far, in the order of the program. A step without a derivative
+        is at fault where no wrong one is.
+        """
+        found = list(self._judgements(lambda report: report.verdict is Verdict.FAIL))
+        if not any(one.at_fault for one in found):
+            found = list(self._judgements(self._fails_or_lacks_derivative))
+        return sorted(found, key=lambda one: one.calls[0])
 
-    def _judgements(self) -> Iterator[Judged]:
+    def _judgements(self, is_wrong: Callable[[Report], bool]) -> Iterator[Judged]:
         for calls in self.groups.values():
             reports = {k: self.reports[k] for k in calls if k in self.reports}
             if not reports:
                 continue
-            wrong = [k for k, report in reports.items() if report.verdict is Verdict.FAIL]
+            wrong = [k for k, report in reports.items() if is_wrong(report)]
             first = self.trace.steps[(wrong or [*reports])[0]]
             at_fault = any(self._is_at_fault(k, reports[k]) for k in wrong)
             yield Judged(first, calls, reports, at_fault)
@@ -342,14 +348,35 @@ class _Judge:
 
         Where its first derivative in reverse mode is wrong it has to add to the error of the whole:
         a Cholesky factorisation may be right for symmetric tangents alone, which are all that it
-        gets, and a `detach` may be meant. A parameter that it closes over gets no tangent.
+        gets, and a `detach` may be meant. A parameter that it closes over gets no tangent. What the
+        whole fails by beside its numbers, as by what a rule makes of a cotangent that is transposed
+        in memory, adds nothing along a direction.
         """
         opaque = any(step.opaque for step in self.trace.steps)
         if opaque and is_cut(self.trace.steps[k], report):  # it may be meant
             return False
-        first = report.modes.get("R") is Verdict.FAIL
+        if _beside_numbers(report) & _beside_numbers(self.whole):
+            return True
+        first = report.modes.get("R") in (Verdict.FAIL, Status.UNSUPPORTED)
         by_parameter = bool(self.trace.steps[k].marked)
         return not (first and self.found) or by_parameter or self.stands_out(k)
+
+    def _fails_or_lacks_derivative(self, report: Report) -> bool:
+        """Returns whether a step fails, or has no derivative in a mode in which the whole does not
+        pass, and which the engine has of others.
+        """
+        known = self.whole.modes
+        passed = {
+            mode
+            for one in self.reports.values()
+            for mode, outcome in one.modes.items()
+            if outcome is Verdict.PASS
+        }
+        return report.verdict is Verdict.FAIL or any(
+            outcome is Status.UNSUPPORTED
+            and (known.get(mode) is Verdict.FAIL or (mode in passed and known.get(mode) is outcome))
+            for mode, outcome in report.modes.items()
+        )
 
     @property
     def work(self) -> float:
@@ -357,6 +384,12 @@ class _Judge:
         sizes = self._sizes
         spent = sum(sizes[k] * _work_of(report) for k, report in self.reports.items())
         return spent / max(sum(sizes), 1) + 1 + PER_DIRECTION * len(self.found)
+
+
+def _beside_numbers(report: Report) -> set[Status]:
+    """Returns what a check fails by that is no number of the derivative."""
+    found = {one.status for one in report.findings if one.verdict is Verdict.FAIL}
+    return found - CUTS - {Status.RAISED}
 
 
 def _size(info: ArrayInfo) -> int:
