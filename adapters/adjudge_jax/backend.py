@@ -349,6 +349,10 @@ def _dtypes(jaxpr: Any) -> Iterator[Any]:
 
 # ---------------------------------------------------------------- derivatives
 
+IMPLICIT = ("random_gamma",)
+"""The samplers that are differentiated through the distribution function (Figurnov, Mohamed and
+Mnih, NeurIPS 2018). `jax.random.beta`, `dirichlet`, `t` and others are made of this one."""
+
 
 class JaxBackend(AutodiffBackend):
     """JAX's derivatives. Contract: see `AutodiffBackend`.
@@ -409,6 +413,10 @@ class JaxBackend(AutodiffBackend):
         except jax.errors.JAXTypeError as error:  # the function needs numbers
             said = str(error).partition("\n")[0]
             raise self.lacks("recording what this function does (trace)", said) from error
+
+    def implicit_samplers(self, f: FlatFunction, x: Arrays) -> Sequence[str]:
+        # what depends on no input is no step
+        return sorted({step.name for step in self.trace(f, x).steps if step.name in IMPLICIT})
 
     def program(self, f: FlatFunction, x: Arrays) -> Program:
         try:

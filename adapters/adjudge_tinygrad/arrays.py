@@ -54,12 +54,17 @@ class TinygradArrays(ArraysByNumpy):
 
     def numpy(self, array: Array) -> NDArray[Any]:
         # of a copy: what is computed forgets what it was computed from
-        values: NDArray[Any] = Tensor(array.uop).numpy()
+        alone = Tensor(array.uop)
+        if alone.uop.device is None:  # a constant, which tinygrad would compile for the CPU
+            alone = alone.clone(Device.DEFAULT)
+        values: NDArray[Any] = alone.numpy()
         return values
 
     def tensor(
         self, values: NDArray[Any], dtype: str, device: str | None, like: Array | None = None
     ) -> Array:
-        # tinygrad may keep the array that it is given
+        # tinygrad may keep the array that it is given, and takes one without axes for a constant;
+        # equal constants are one, also where one of them is differentiated
         host = np.array(values, dtype=dtype, order="C")
-        return Tensor(host, device=device, dtype=DTYPES[dtype]).realize()
+        vector = Tensor(host.reshape(-1), device=device, dtype=DTYPES[dtype]).realize()
+        return vector.reshape(host.shape).realize()

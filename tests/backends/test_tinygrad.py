@@ -57,4 +57,29 @@ def test_a_tensor_of_the_user_keeps_what_it_was_computed_from(x):
     assert adjudge.examine(lambda x: x.sin(), doubled, seed=1)
 
     (g,) = doubled.sum().gradient(x)
-    assert g.tolist() == [2.0, 2.0, 2.0]
+    assert (g * x).tolist() == (2 * X).tolist()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_numbers_without_axes_are_told_apart_where_they_are_equal(seed):
+    a, b = tinygrad.Tensor(np.array(0.75)), tinygrad.Tensor(np.array(0.75))
+
+    assert adjudge.examine(lambda a, b: a.exp() * b * 0.75, (a, b), seed=seed)
+    wrong = adjudge.examine(lambda a, b: a.exp() * b.detach() * 0.75, (a, b), seed=seed)
+    assert wrong.verdict is Verdict.FAIL
+
+
+def test_a_constant_is_read_on_the_default_device(monkeypatch):
+    read = []
+    clone = tinygrad.Tensor.clone
+    monkeypatch.setattr(
+        tinygrad.Tensor,
+        "clone",
+        lambda self, device=None: read.append(device) or clone(self, device),
+    )
+    constant = tinygrad.Tensor(np.array(0.75)) * 3
+
+    host = adjudge.engine.backend_named("tinygrad").arrays.to_host(constant)
+
+    assert host == 2.25
+    assert read == [tinygrad.Device.DEFAULT]

@@ -805,11 +805,12 @@ class _Case:
     @property
     def _implicit_samplers(self) -> Sequence[str]:
         """The samplers in f whose derivative is not that with the drawn numbers held fixed. They
-        matter only where these are held fixed.
+        matter only where these are held fixed: replayed, or drawn by keys from no global state.
         """
-        if self.problem.counts.before_evaluation is None:
-            return ()
         f = self.problem.primal or self.problem
+        replayed = self.problem.counts.before_evaluation is not None
+        if not replayed and f.backend.environment.random_state() is not None:
+            return ()
         return attempt(lambda: f.backend.implicit_samplers(f.function, f.point())) or ()
 
     def _tell_unfinished(self) -> None:
