@@ -48,7 +48,7 @@ def gradcheck(
 
     @functools.wraps(func)
     def scalar(*arguments: Any) -> Any:
-        first, *_ = _several(func(*arguments))
+        first, *_ = _outputs(func(*arguments))
         if math.prod(first.shape) != 1:
             raise ValueError(
                 f"gradcheck requires a scalar-valued function (got shape {tuple(first.shape)})"
@@ -95,7 +95,7 @@ def gradgradcheck(
         arguments = list(given)
         for k, one in zip(checked, leaves, strict=True):
             arguments[k] = one
-        return (_sum(_several(func(*arguments))),)
+        return (_sum(_outputs(func(*arguments))),)
 
     gradient = backend.vjp_map(total, len(checked))
 
@@ -154,6 +154,15 @@ def _in_double(
 
 def _several(values: Any) -> tuple[Any, ...]:
     return tuple(values) if isinstance(values, tuple | list) else (values,)
+
+
+def _outputs(values: Any) -> tuple[Any, ...]:
+    found = _several(values)
+    if not found or not all(hasattr(one, "shape") for one in found):
+        raise InputError(
+            f"func returned {values!r}", "return a tensor, or several; is a `return` missing?"
+        )
+    return found
 
 
 def _sum(tensors: Sequence[Any]) -> Any:

@@ -167,7 +167,9 @@ class TensorflowEnvironment(Environment):
         return "tf.config.experimental.enable_op_determinism()" if "GPU" in array.device else ""
 
 
+REFUSING = (AttributeError, LookupError, ValueError, tf.errors.InternalError)
 REFUSED = (
+    "'IndexedSlices' object has no attribute '_id'",  # forward mode twice of a gathered gradient
     "No gradient defined for",
     "gradient registry has no",
     "returned too few gradients",  # reverse mode over forward mode over a tf.function
@@ -202,7 +204,7 @@ class TensorflowBackend(AutodiffBackend):
     name = "tensorflow"
     xp = NAMESPACE
     compiled_way = "tf.function"
-    refusals = Refusals((LookupError, ValueError, tf.errors.InternalError), REFUSED)
+    refusals = Refusals(REFUSING, REFUSED)
 
     def owns(self, leaf: object) -> bool:
         return isinstance(leaf, tf.Tensor | tf.Variable)

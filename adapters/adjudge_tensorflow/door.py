@@ -59,7 +59,8 @@ def compute_gradient(
         problem = problem_of(called, tensors, {"backend": backend})
         base = observe(problem)
         if len(base.Y.leaves) != 1:
-            raise InputError(f"f returns {len(base.Y.leaves)} tensors", "return one of them")
+            said = f"f returns {len(base.Y.leaves)} tensors of floats"
+            raise InputError(said, "return one; what NumPy computes is none")
         reverse = Reverse(problem)
         rows = [reverse.pull(reverse.cotangent(base, w))[0] for w in np.eye(base.Y.size)]
         if not rows:

@@ -383,6 +383,11 @@ class TestGradcheck:
         with pytest.raises(ValueError, match=r"requires a scalar-valued function \(got shape"):
             adjudge_lucid.gradcheck(lambda x: x**3, [engine.tensor(X)])
 
+    def test_what_is_no_tensor_is_refused(self, engine):
+        for returned in (None, (), 3.0):
+            with pytest.raises(InputError, match=r"func returned .*\n.*return a tensor"):
+                adjudge_lucid.gradcheck(lambda x, y=returned: y, [engine.tensor(X)])
+
     def test_of_several_outputs_the_first_counts(self, engine):
         x = engine.tensor(X)
 

@@ -116,6 +116,16 @@ def test_gradients_of_what_is_gathered_are_dense(tf):
     assert adjudge.examine(lambda t: tf.gather(t, [0, 0, 3]) ** 2, table, order=2, seed=1)
 
 
+def test_forward_mode_twice_of_a_gradient_that_is_gathered_is_refused(tf, x):
+    """TensorFlow raises an AttributeError there, and a function that raises one itself is told."""
+    segments = adjudge.examine(lambda x: tf.math.segment_sum(x**2, [0, 1, 1]), x, order=2, seed=1)
+
+    assert segments.modes["FF"] is Status.UNSUPPORTED
+    assert {segments.modes[name] for name in ("R", "F", "RR", "FR", "RF")} == {Verdict.PASS}
+    with pytest.raises(AttributeError, match="sine"):
+        adjudge.examine(lambda x: tf.sine(x), x, seed=1)
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_wrong_rules_of_tensorflow_fail_and_their_neighbours_pass(tf, seed):
     """docs/findings.md has them, as functions of Keras."""
@@ -382,7 +392,7 @@ def test_what_tensorflow_refuses_is_refused(tf, door):
         "must be a list or tuple": (lambda x: x, tf.ones(2)),
         r"x\[0\] is of dtype int32": (lambda x: x, [1]),
         "f returns 2 tensors": (lambda x: (x, x), [1.0]),
-        "f returns 0 tensors": (tf.argmax, [tf.ones(2)]),
+        "f returns 0 tensors of floats": (tf.argmax, [tf.ones(2)]),
     }
 
     for words, (f, x) in refused.items():

@@ -43,8 +43,11 @@ def at_one_point(f: Callable[..., Any], inputs: Any, options: Options) -> Report
     def check(problem: Problem, extend: Extend) -> Report:
         def judge() -> tuple[list[Judgement], Matrix]:
             modes = named or list(settings.letters)
-            if named is None and isinstance(f, ByHand) and f.as_matrices:
-                modes = list(dict.fromkeys([*modes, *_further(f, problem)]))
+            if options.get("modes") is None and isinstance(f, ByHand) and f.as_matrices:
+                further = () if named else _further(f, problem)
+                # the jvp is made of the gradient, and so are its derivatives
+                own = [mode for mode in modes if mode == "F" or not mode.endswith("F")]
+                modes = list(dict.fromkeys([*own, *further]))
 
             def filled(problem: Problem, options: Options) -> Matrix:
                 # x is in double precision as a rule, and then there is nothing to ask

@@ -683,7 +683,7 @@ def require_outputs(base: Base) -> None:
         raise InputError(
             "the function returns nothing that can be differentiated: no floating or complex "
             f"array of {base.problem.backend.name}",
-            "return arrays of the same framework as the inputs",
+            "return arrays of the same framework as the inputs; is a `return` missing?",
         )
 
 

@@ -140,6 +140,19 @@ def test_a_hessian_is_the_second_derivative_in_reverse_mode_as_well(form):
     assert (right.verdict, wrong.verdict) == (Verdict.PASS, Verdict.FAIL)
 
 
+@pytest.mark.parametrize("form", HESSIANS)
+def test_an_order_asks_for_no_derivatives_of_a_jvp_that_nobody_wrote(form):
+    right, wrong = (
+        examine(ByHand(energy, grad=gradient, **HESSIANS[form](H)), X, order=2, seed=1)
+        for H in (hessian, off(hessian, 0, 1))
+    )
+    without = examine(ByHand(energy, grad=gradient), X, order=2, seed=1)
+
+    assert dict.fromkeys(["R", "F", "RR", "FR"], Verdict.PASS) == right.modes
+    assert (right.verdict, wrong.verdict) == (Verdict.PASS, Verdict.FAIL)
+    assert without.verdict is Verdict.INCONCLUSIVE
+
+
 def test_a_gradient_that_is_wrong_beside_its_own_hessian_fails():
     rule = ByHand(energy, grad=lambda x: 2 * gradient(x), hess=lambda x: 2 * hessian(x))
 

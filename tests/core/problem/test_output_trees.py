@@ -138,6 +138,7 @@ def test_a_function_that_returns_nothing_differentiable_is_refused(result):
 
     assert "returns nothing that can be differentiated" in caught.value.found
     assert "return arrays" in caught.value.remedy
+    assert "is a `return` missing?" in caught.value.remedy
 
 
 def test_an_output_whose_shape_changes_near_x_is_unstable():
