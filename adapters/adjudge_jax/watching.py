@@ -40,7 +40,11 @@ def _calls_shown_to(watcher: Watcher, kind: Any) -> Iterator[None]:
             return before(self, *args, **kwargs)
         values = [_value(leaf) for leaf in leaves]
         if any(isinstance(value, jax.core.Tracer) for value in values):
-            watcher.unseen(self, "made where JAX compiles or maps them (jit, vmap, scan)")
+            watcher.unseen(
+                self,
+                "made where JAX compiles or maps them (jit, vmap, scan), and not one by one as "
+                "under jax.disable_jit()",
+            )
             return before(self, *args, **kwargs)
         if not watcher.wanted(self):
             return before(self, *args, **kwargs)

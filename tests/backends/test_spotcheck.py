@@ -392,5 +392,6 @@ def test_rules_of_jax_that_are_compiled_are_listed(jax, clock, clipped, watching
         with jax.disable_jit():
             descend(jax, clock, loss, steps=1)
 
-    assert "made where JAX compiles or maps them (jit, vmap, scan) (" in str(watch.report)
+    assert "made where JAX compiles or maps them (jit, vmap, scan)" in str(watch.report)
+    assert "under jax.disable_jit()" in str(watch.report)
     assert watch.report.rules[0].judged == 1

@@ -138,6 +138,8 @@ class SpotcheckReport:
             return f"{self.verdict}: {which_rule(rule.fault)}"
         if not self.rules:
             return f"{self.verdict}: no call of a rule was seen"
+        if not any(rule.judged for rule in self.rules):
+            return f"{self.verdict}: no call was judged"
         some = "" if self else ", and some rules were not judged"
         return f"{self.verdict}: no call that was judged is wrong{some}"
 
@@ -152,6 +154,8 @@ class SpotcheckReport:
             module = f" in {rule.step.module}" if rule.step.module else ""
             lines.append(f"  first seen wrong at {short_place(*rule.step.place)}{module}")
             lines += [indent(text_of(finding), "  ") for finding in rule.report.ranked[:1]]
+        if not self.rules:
+            lines.append("code that was compiled before calls no rule; it does where it runs uncompiled")
         for rule in self.rules:
             reasons = [f"{reason} ({count})" for reason, count in rule.unseen.items()]
             if not rule.judged:

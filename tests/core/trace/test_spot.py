@@ -209,6 +209,7 @@ def test_calls_that_have_no_values_and_those_without_arrays_are_told_apart(engin
         assert not engine.watcher.wanted("shape")
 
     assert [rule.name for rule in watch.report.rules] == ["compiled"]
+    assert watch.report.headline == "INCONCLUSIVE: no call was judged"
     assert "not judged: calls of compiled: made in a compiled function (1)" in str(watch.report)
     assert not watch.report
 
@@ -221,6 +222,7 @@ def test_a_program_without_rules_passes_nothing(engine):
         engine.clock.now += 1
 
     assert watch.report.headline == "INCONCLUSIVE: no call of a rule was seen"
+    assert "code that was compiled before calls no rule" in str(watch.report)
 
 
 @pytest.mark.parametrize("share", [0, -0.1, 1.5])
