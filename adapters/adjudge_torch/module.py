@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ def functional(
     """
 
     def f(params: dict[str, torch.Tensor], *inputs: Any, **kwargs: Any) -> Any:
-        return torch.func.functional_call(module, params, inputs, kwargs)
+        return _called_with(module, params, inputs, kwargs)
 
     f.__qualname__ = type(module).__name__
     return f, dict(module.named_parameters())
@@ -42,9 +42,39 @@ def functional_of(f: object) -> Functional | None:
     module = f
 
     def call(values: Mapping[str, Array], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        return torch.func.functional_call(module, dict(values), tuple(args), dict(kwargs))
+        return _called_with(module, values, tuple(args), dict(kwargs))
 
     return Functional(parameters, buffers, call)
+
+
+def _called_with(
+    module: torch.nn.Module,
+    values: Mapping[str, torch.Tensor],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """Returns what a module gives with these values for some of its parameters and buffers, and for
+    all that are tied to them.
+
+    Where a module stands at two places, `functional_call` replaces its parameters twice when it
+    looks for what is tied, and puts back its own replacements (PyTorch 2.13).
+    """
+    whole = dict(values)
+    named = _arrays_of(module, distinct=True)
+    given = {id(one): whole[name] for name, one in named if name in whole}
+    for path, part in module.named_modules():  # each once, however often it is used
+        for name, one in _arrays_of(part, distinct=False):
+            if id(one) in given:
+                whole[f"{path}.{name}" if path else name] = given[id(one)]
+    return torch.func.functional_call(module, whole, args, kwargs, tie_weights=False)
+
+
+def _arrays_of(module: torch.nn.Module, *, distinct: bool) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yields the parameters and buffers of a module with their names: with those of its parts and
+    each once, or its own by all their names.
+    """
+    for named in (module.named_parameters, module.named_buffers):
+        yield from named(recurse=distinct, remove_duplicate=distinct)
 
 
 def buffers_of(f: object) -> Arrays:

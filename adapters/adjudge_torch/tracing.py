@@ -12,7 +12,7 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -52,7 +52,10 @@ APPLIED: Any = torch.autograd.Function.__base__
 """The class in which `Function.apply` looks up the call into C++, also where somebody has kept a
 reference to `apply`."""
 
-LEAVES_ARRAYS = ("item", "tolist", "numpy", "__float__", "__int__", "__bool__", "__array__")
+LEAVES_ARRAYS = (
+    *("item", "tolist", "numpy", "__array__", "__dlpack__"),
+    *("__bool__", "__int__", "__index__", "__float__", "__complex__"),
+)
 """The methods that hand a value to Python; what is computed from it there is not recorded."""
 
 
@@ -173,7 +176,7 @@ class _Recorder(TorchFunctionMode):
         for k, (one, ref) in enumerate(zip(seen.kept, refs, strict=True)):
             self._know(one, ref)
             if k >= results:
-                write = _Write(ref, one.detach(), one._version)
+                write = _Write(ref, one.detach(), version_of(one))
                 self._writes.setdefault(_memory(one), []).append(write)
         return returned
 
@@ -191,7 +194,7 @@ class _Recorder(TorchFunctionMode):
             else:
                 return self._constant(tensor)
         ref, version = self._known[tensor]
-        if tensor._version != version:
+        if version_of(tensor) != version:
             for write in self._writes.get(_memory(tensor), ()):
                 if write.version > version:
                     ref = self._overlaid(tensor, ref, write)
@@ -201,12 +204,12 @@ class _Recorder(TorchFunctionMode):
     def _constant(self, tensor: torch.Tensor) -> torch.Tensor:
         """Returns a copy of a tensor, which may be written into later; one for all its uses."""
         kept = self._constants.get(id(tensor))
-        if kept is None or kept[1] != tensor._version:
-            kept = self._constants[id(tensor)] = tensor, tensor._version, copied(tensor)
+        if kept is None or kept[1] != version_of(tensor):
+            kept = self._constants[id(tensor)] = tensor, version_of(tensor), copied(tensor)
         return kept[2]
 
     def _know(self, tensor: torch.Tensor, ref: Ref) -> None:
-        self._known[tensor] = ref, tensor._version
+        self._known[tensor] = ref, version_of(tensor)
 
     def _unseen(self, tensor: torch.Tensor) -> None:
         """Adds a tensor that was computed where this mode sees nothing."""
@@ -281,11 +284,11 @@ class CallSeen:
         `operands` stand for the tensors as they are before the call.
         """
         marked = _marked(operands, self.tensors)
-        versions = [one._version for one in self.tensors]
+        versions = [version_of(one) for one in self.tensors]
         random = environment.random_state()
         returned = run()
         drew = environment.random_state() != random
-        self.written = [k for k, one in enumerate(self.tensors) if one._version != versions[k]]
+        self.written = [k for k, one in enumerate(self.tensors) if version_of(one) != versions[k]]
         results = _tensors_in(returned)
         leaves_arrays = about["name"].rpartition(".")[2] in LEAVES_ARRAYS
         if not results and not self.written and not leaves_arrays:
@@ -375,8 +378,9 @@ def _tensors_in(returned: Any) -> list[torch.Tensor]:
 
 
 def copied(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns a copy without history."""
-    return tensor.detach().clone()
+    """Returns a copy without history, of which a derivative can be taken."""
+    with torch.inference_mode(False) if tensor.is_inference() else nullcontext():
+        return tensor.detach().clone()
 
 
 def _marked(operands: Sequence[Operand], tensors: Sequence[torch.Tensor]) -> tuple[int, ...]:
@@ -395,6 +399,11 @@ def _comparable(leaf: object) -> Hashable:
     if leaf is None or isinstance(leaf, bool | int | float | complex | str | torch.dtype):
         return leaf
     return str(leaf)
+
+
+def version_of(tensor: torch.Tensor) -> int:
+    """Returns how often a tensor was written into; one of inference mode does not count."""
+    return 0 if tensor.is_inference() else tensor._version
 
 
 def _memory(tensor: torch.Tensor) -> int:
@@ -427,6 +436,8 @@ def name_of(function: Any) -> str | None:
     if getattr(function, "namespace", None) is not None:
         return str(function)
     name: str | None = resolve_name(function)
+    if name is None and inspect.isbuiltin(function):  # `torch._foreach_mul` is not listed
+        name = f"torch.{function.__name__}"
     return name and name.removesuffix(".__get__")
 
 

@@ -1,6 +1,7 @@
 """Which rule of a program is wrong, and where it stands: programs with a rule that is planted."""
 
 import importlib
+import math
 import warnings
 
 import programs
@@ -487,15 +488,62 @@ def test_a_rule_beside_what_cannot_be_recorded_is_named(torch, wrapped):
     assert "a function that is scripted or compiled" in str(report)
 
 
-def test_a_value_that_leaves_the_tensors_is_named(torch):
-    def f(x):
-        return x * x.sum().item()
+@pytest.mark.parametrize(
+    ("left", "name"),
+    [
+        (lambda torch, x: x.sum().item(), "item"),
+        (lambda torch, x: math.exp(x[0].detach()), "__float__"),
+        (lambda torch, x: torch.from_dlpack(x.detach().sin()), "__dlpack__"),
+    ],
+)
+def test_a_value_that_leaves_the_tensors_is_named(torch, left, name):
+    x = torch.rand(3, dtype=torch.float64)
 
-    report = adjudge.blame(f, (torch.rand(3, dtype=torch.float64),), seed=0)
+    report = adjudge.blame(lambda x: x * left(torch, x), (x,), seed=0)
 
     assert report.verdict is Verdict.FAIL
     assert report.outside
-    assert "torch.Tensor.item at" in str(report)
+    assert f"torch.Tensor.{name} at" in str(report)
+
+
+def test_what_a_function_keeps_between_calls_is_said_where_nothing_else_explains_it(torch):
+    kept = [torch.zeros(3, dtype=torch.float64)]
+
+    def f(x):
+        before, kept[0] = kept[0], x.detach().clone()
+        return x * 2 + before
+
+    report = adjudge.blame(f, (torch.rand(3, dtype=torch.float64),), seed=0)
+
+    assert report.outside
+    assert "as by what it keeps between calls" in str(report)
+
+
+def test_a_value_of_inference_mode_ends_the_derivative(torch):
+    def f(x):
+        with torch.inference_mode():
+            s = x.square().sum()
+        return x * s.clone()
+
+    report = adjudge.blame(f, (torch.rand(3, dtype=torch.float64),), seed=0)
+
+    assert report.headline.startswith("FAIL: the derivative ends in torch.Tensor.sum at ")
+    assert report.explained
+
+
+def test_a_rule_of_pytorch_is_not_blamed_where_only_it_fails_and_all_else_is_unknown(torch):
+    def f(x):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch.jit is deprecated
+            y = torch.jit.trace(torch.sin, x.detach())(x)
+        return torch.linalg.eigvalsh(torch.outer(y, y) + torch.diag(torch.arange(3.0).double()))
+
+    report = adjudge.blame(f, (torch.tensor([0.3, 0.7, 0.2], dtype=torch.float64),), seed=0)
+
+    assert report.whole
+    assert report, str(report)
+    assert "cannot be told beside what is opaque: " in str(report)
+    assert "torch.linalg.eigvalsh" in str(report)
 
 
 def hook_on_a_tensor(torch, x):

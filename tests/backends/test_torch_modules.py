@@ -116,6 +116,37 @@ def test_the_module_keeps_its_parameters_buffers_and_gradients(x):
     assert all(parameter.grad is None for parameter in module.parameters())
 
 
+def twice(part):
+    """A module that stands at two places."""
+    return torch.nn.Sequential(part, torch.nn.Tanh(), part)
+
+
+def tied(part):
+    """Two modules with the same weight."""
+    other = torch.nn.Linear(4, 4)
+    other.weight = part.weight
+    return torch.nn.Sequential(part, torch.nn.Tanh(), other)
+
+
+@pytest.mark.parametrize("shared", [twice, tied])
+def test_parameters_that_are_used_twice_are_put_back(shared, x):
+    part = torch.nn.Linear(4, 4)
+    module = shared(part).double()
+    weight, bias, values = part.weight, part.bias, part.weight.detach().clone()
+
+    assert adjudge.gradcheck(module, (x,))
+
+    assert part.weight is weight
+    assert part.bias is bias
+    assert torch.equal(weight, values)
+    assert module[2].weight is weight
+
+
+def test_the_gradient_of_a_weight_that_is_used_twice_is_found_wrong(half_bias, x):
+    with pytest.raises(adjudge.GradcheckError, match=r"d inputs\['0.bias'\]|'0\.bias'"):
+        adjudge.gradcheck(twice(type(half_bias)(4, 4).double()), (x,))
+
+
 def test_frozen_parameters_are_not_checked(half_bias, x):
     half_bias.bias.requires_grad_(False)
     f, parameters = functional(half_bias)

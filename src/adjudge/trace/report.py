@@ -202,8 +202,11 @@ class BlameReport:
             )
         lines += dict.fromkeys(map(self._change, self.changed))
         if self.outside:
-            lines.append("the function follows its inputs in ways that were not recorded:")
             left = [step for step in self.steps if not step.results or step.opaque]
+            lines.append(
+                "the function follows its inputs in ways that were not recorded"
+                + (":" if left else ", as by what it keeps between calls")
+            )
             lines += [
                 f"  {step.name} at {_shown(step.place)} {step.opaque}".rstrip() for step in left
             ]

@@ -155,7 +155,9 @@ class SpotcheckReport:
             lines.append(f"  first seen wrong at {short_place(*rule.step.place)}{module}")
             lines += [indent(text_of(finding), "  ") for finding in rule.report.ranked[:1]]
         if not self.rules:
-            lines.append("code that was compiled before calls no rule; it does where it runs uncompiled")
+            lines.append(
+                "code that was compiled before calls no rule; it does where it runs uncompiled"
+            )
         for rule in self.rules:
             reasons = [f"{reason} ({count})" for reason, count in rule.unseen.items()]
             if not rule.judged:

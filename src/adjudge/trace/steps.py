@@ -352,14 +352,17 @@ class _Judge:
         whole fails by beside its numbers, as by what a rule makes of a cotangent that is transposed
         in memory, adds nothing along a direction.
         """
-        opaque = any(step.opaque for step in self.trace.steps)
-        if opaque and is_cut(self.trace.steps[k], report):  # it may be meant
+        step = self.trace.steps[k]
+        opaque = any(one.opaque for one in self.trace.steps)
+        if opaque and is_cut(step, report):  # it may be meant
             return False
         if _beside_numbers(report) & _beside_numbers(self.whole):
             return True
         first = report.modes.get("R") in (Verdict.FAIL, Status.UNSUPPORTED)
-        by_parameter = bool(self.trace.steps[k].marked)
-        return not (first and self.found) or by_parameter or self.stands_out(k)
+        if not first or step.marked or self.stands_out(k):
+            return True
+        # without contributions a rule of the engine has the benefit of the doubt
+        return not self.found and (step.custom or self.whole.verdict is not Verdict.PASS)
 
     def _fails_or_lacks_derivative(self, report: Report) -> bool:
         """Returns whether a step fails, or has no derivative in a mode in which the whole does not
