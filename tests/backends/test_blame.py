@@ -197,6 +197,19 @@ def test_a_rule_is_named_in_single_precision(adjudge_backend):
 
 
 @on_both
+def test_a_rule_is_named_in_sixteen_bits(adjudge_backend):
+    xp, name = adjudge_backend.xp, adjudge_backend.name
+    x = (xp.asarray([0.3, 0.7, -0.2], dtype=xp.bfloat16),)
+    wrong, right = programs.rules(name, "sigmoid", "1e-3"), programs.rules(name)
+
+    report = adjudge.blame(lambda x: wrong.sigmoid(right.tanh(x)) * x, x, seed=0)
+
+    assert lines(report) == {programs.line_of(name, "sigmoid")}
+    assert report.explained
+    assert not adjudge.blame(lambda x: right.sigmoid(right.tanh(x)) * x, x, seed=0).at_fault
+
+
+@on_both
 def test_a_rule_whose_derivative_raises_is_named(adjudge_backend, wide):
     name, xp = adjudge_backend.name, adjudge_backend.xp
 

@@ -106,10 +106,10 @@ def blame(
             return BlameReport(function_name(f), whole, [], [], 0, None, {}, note=reason)
         if isinstance(f, ByHand):  # the one step is the whole
             return _of_one_step(f, whole, trace)
-        found = _found(problem, trace, seed, generators.put_back)
+        found, wide = _found(problem, trace, seed, generators.put_back)
         of_steps = _of_steps(chosen, words)
         of_steps["thorough"] = False if raised.error is not None else None
-        judge = _Judge(problem.backend, trace, whole, found or [], of_steps, samples)
+        judge = _Judge(problem.backend, trace, wide, whole, found or [], of_steps, samples)
         judge.run(every=every or found is None or (words or ["R"]) != ["R"])
         report = judge.report(function_name(f), found)
         if report.between or report.outside:
@@ -157,12 +157,12 @@ def _faults(
         trace = replace(trace, cotangents=None)  # it keeps alive all that the engine saved
         if len(trace.steps) < 2:
             return ()
-        found = _found(problem, trace, seed, generators.put_back, count)
+        found, wide = _found(problem, trace, seed, generators.put_back, count)
         if found is None:  # then a cut that is meant looks like one that is not
             return ()
         of_steps = _of_steps(chosen, None if words == ["R"] else words)
         of_steps["thorough"] = False
-        judge = _Judge(problem.backend, trace, report, found, of_steps, 3, budget)
+        judge = _Judge(problem.backend, trace, wide, report, found, of_steps, 3, budget)
         judge.run(every="R" not in words, custom=False)
     faults: dict[str, Fault] = {}
     for one in judge.judged():
@@ -189,24 +189,24 @@ def _found(
     seed: int,
     put_back: Callable[[], None],
     count: int = DIRECTIONS,
-) -> list[Direction] | None:
-    """Returns the contributions of the steps; `None` where there are none to be had.
-
-    They are taken in double precision where the function runs in it and does the same there.
+) -> tuple[list[Direction] | None, Trace | None]:
+    """Returns the contributions of the steps, `None` where there are none to be had, and the
+    program in double precision where they are those of it: where the function runs in it and does
+    the same there.
     """
     if any(step.opaque for step in trace.steps):  # nothing moves behind it in a replay
-        return None
+        return None, None
     if problem.widened is not None:
         with problem.backend.environment.widening():
             found = attempt(lambda: _in_double(problem, trace, seed, put_back, count), AdjudgeError)
         if found is not None:
             return found
-    return attempt(lambda: directions(problem, trace, seed, put_back, count), AdjudgeError)
+    return attempt(lambda: directions(problem, trace, seed, put_back, count), AdjudgeError), None
 
 
 def _in_double(
     problem: Problem, trace: Trace, seed: int, put_back: Callable[[], None], count: int
-) -> list[Direction] | None:
+) -> tuple[list[Direction], Trace] | None:
     assert problem.widened is not None
     wide = problem.widened("float64")
     put_back()
@@ -214,7 +214,8 @@ def _in_double(
         same = wide.backend.trace(wide.function, wide.point())
     if [step.name for step in same.steps] != [step.name for step in trace.steps]:
         return None
-    return directions(wide, same, seed, put_back, count)
+    found = directions(wide, same, seed, put_back, count)
+    return found, replace(same, cotangents=None)  # which keep alive all that the engine saved
 
 
 def _of_one_step(f: Callable[..., Any], whole: Report, trace: Trace) -> BlameReport:
@@ -229,6 +230,8 @@ class _Judge:
 
     backend: AutodiffBackend
     trace: Trace
+    wide: Trace | None
+    """The program in double precision, for steps whose error a narrow dtype hides."""
     whole: Report
     found: Sequence[Direction]
     options: Options
@@ -288,15 +291,21 @@ class _Judge:
 
     def _judged(self, k: int) -> str:
         """Judges one step; returns why it cannot be judged, or nothing."""
-        recorded = self.trace.recorded
-        step = replace(self.trace.steps[k], operands=recorded.operands(k))
-        found = judged_alone(
-            self.backend, step, recorded.results(k), self.wrt.get(k, []), self.options
-        )
+        found = self._alone(self.trace, k)
         if isinstance(found, str):
             return found
+        if self.wide is not None and found.verdict is not Verdict.FAIL and self.stands_out(k):
+            # what was recorded of JAX takes the recorded dtype alone, which may hide an error
+            with self.backend.environment.widening():
+                wide = self._alone(self.wide, k)
+            found = found if isinstance(wide, str) else wide
         self.reports[k] = found
         return ""
+
+    def _alone(self, trace: Trace, k: int) -> Report | str:
+        step = replace(trace.steps[k], operands=trace.recorded.operands(k))
+        results = trace.recorded.results(k)
+        return judged_alone(self.backend, step, results, self.wrt.get(k, []), self.options)
 
     def report(self, function: str, found: list[Direction] | None) -> BlameReport:
         """Returns what was found about the steps, and about the whole."""
