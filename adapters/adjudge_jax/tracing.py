@@ -200,7 +200,9 @@ class Walk:
 
     def _while(
         self, params: Mapping[str, Any], operands: Atoms, place: Place, scope: str
-    ) -> list[Known]:
+    ) -> list[Known] | None:
+        if params["cond_jaxpr"].out_avals[0].shape:  # under vmap each entry stops by itself
+            return None
         first = params["cond_nconsts"]
         second = first + params["body_nconsts"]
         carry = list(operands[second:])

@@ -507,6 +507,8 @@ def _sorted(one: _Equation) -> Any:
     keys, order = jax.lax.sort((one.values[0], places), dimension=axis, num_keys=1)
     indices = np.asarray(order).astype(np.int64)
     found = [one.emit("sort", one.operands[0], result=keys, axis=axis, indices=indices)]
+    if len(one.operands) > 1:  # the others have the order of the first, which may be read nowhere
+        one.builder.rely(found[0])
     whole = np.take_along_axis(np.arange(prod(shape)).reshape(shape), indices, axis)
     for operand, value, result in zip(
         one.operands[1:], one.values[1:], one.results[1:], strict=True
@@ -521,9 +523,12 @@ def _largest(one: _Equation) -> Any:
     axis = one.params.get("axis", one.params.get("reduction_dimension", -1))
     order = np.asarray(indices).astype(np.int64)
     if not one.params.get("is_max_k", True):
-        return [one.emit("sort", operand, result=values, axis=axis, indices=order), indices]
+        made = one.emit("sort", operand, result=values, axis=axis, indices=order)
+        one.builder.rely(made)
+        return [made, indices]
     negative = one.emit("negative", operand, result=-one.builder.value(operand))
     made = one.emit("sort", negative, result=-one.builder.host(values), axis=axis, indices=order)
+    one.builder.rely(made)  # the indices may be read alone
     return [one.emit("negative", made, result=values), indices]
 
 

@@ -910,7 +910,13 @@ def _c2c(record: Recorder, out: Any, x: Any, dim: Any, normalization: int, forwa
 
 def _frexp(record: Recorder, out: Any, x: Any) -> Any:
     factors = np.exp2(-record.builder.host(out[1]).astype(float))
-    return [record.emit("multiply", (x, factors), out[0]), record.builder.host(out[1])]
+    mantissa = record.emit("multiply", (x, factors), out[0])
+    size = np.abs(record.builder.host(out[0]))
+    whole = record.emit("abs", (mantissa,), size)
+    bounds = (("greater", 0.0), ("greater_equal", 0.5), ("less", 1.0))
+    for name, bound in bounds:  # beyond these it is multiplied by another power of two
+        record.builder.rely(record.emit(name, (whole, bound), getattr(np, name)(size, bound)))
+    return [mantissa, record.builder.host(out[1])]
 
 
 def _ctc(

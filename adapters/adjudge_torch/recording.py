@@ -204,8 +204,13 @@ class Recorder(TorchDispatchMode):
         """
         kwargs = dict(kwargs or {})
         known = [one for one in tensors_in((args, kwargs)) if self.knows(one)]
-        if not known or func.is_view or torch.Tag.inplace_view in func.tags:
+        if not known:
             return func(*args, **kwargs)
+        if func.is_view or torch.Tag.inplace_view in func.tags:
+            values = func(*args, **kwargs)
+            # `to` and `reshape` may return a view, and may copy: then they are operations.
+            if all(self.knows(one) or not one.numel() for one in tensors_in(values)):
+                return values
         if self._place is not None:
             return self._run(func, args, kwargs, known)
         self._place = place_of(stack(sys._getframe()), ENGINE)
@@ -218,8 +223,9 @@ class Recorder(TorchDispatchMode):
     def _run(self, func: Any, args: Any, kwargs: Any, known: Sequence[torch.Tensor]) -> Any:
         name = name_of(func)
         random = torch.Tag.nondeterministic_seeded in func.tags
-        if name == "_local_scalar_dense":
-            self.leaves(known[0])
+        if torch.Tag.data_dependent_output in func.tags:  # `item`, `equal`: numbers of Python
+            for one in known:
+                self.leaves(one)
             return func(*args, **kwargs)
         written = _written_by(func, args, kwargs)
         functional = functional_of(func) if written else None

@@ -726,6 +726,26 @@ NARROW_BIAS_UNITS = 1.25
 """A scalar that multiplies a whole derivative is itself rounded, by up to one unit. In sixteen bits
 a leaf may be off by one factor that differs from 1 by this many units of rounding; with
 `DERIVATIVE_UNITS` a factor of 1.05 would pass in bfloat16. The value is ours."""
+SINGLE_BIAS_UNITS = 10.0
+"""Beside an exact replay an entry of a derivative in float32 may be off to one side by this many
+units of rounding at all points, as constants that are rounded, and approximations of the functions
+inside, put it. Of 15 kernels one does so by one; 1e-6 are 17 units. The value is ours."""
+SIDE_POINTS = 64
+"""At a few points rounding puts an entry to one side by chance. It is asked at this many for its
+side before that counts as an error. The value is ours."""
+SIDE_DISTANCE = 1 / 2
+"""Close to x roundings are the same, and put an entry to one side at all points. The points at
+which it is asked for its side lie up to this part of its entries from x. The value is ours."""
+FEW_SIDES = 10
+"""Most derivatives are not off to one side at a few points, and no more need be taken. The value is
+ours."""
+ENOUGH_SIDES = 32
+"""Points beyond the domain of f, and those where it loses its digits, are no evidence. An entry is
+off only if so many are left. The value is ours."""
+ONE_SIDE = 3 / 4
+"""An error puts an entry to one side at this part of the points at least. Rounding that is off by
+as much as is allowed in the middle does so once in 300 times at 32 points; that of 15 kernels is
+off by a fifth of it. The value is ours."""
 BIAS_DRIFTS = 2
 """A function whose values are off by a factor in the narrow dtype has a derivative that is, and its
 rule is right. A common factor of the derivative has to exceed that of the values this many times.

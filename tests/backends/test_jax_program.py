@@ -14,7 +14,7 @@ from jax import lax  # noqa: E402
 import adjudge  # noqa: E402
 from adjudge import Verdict  # noqa: E402
 from adjudge.engine import OPAQUE, OPERATIONS, backend_named  # noqa: E402
-from adjudge.estimate.replay import mistranslated, precision, replay  # noqa: E402
+from adjudge.estimate.replay import DoubtError, mistranslated, precision, replay  # noqa: E402
 from adjudge_jax.translation import RULES  # noqa: E402
 
 
@@ -258,3 +258,41 @@ def test_an_opaque_step_makes_the_mode_unsupported_with_its_name():
     assert "nextafter" in str(report)
     assert not report.certified
     assert not adjudge.examine(jnp.sin, jnp.ones(2)).certified
+
+
+TIES = {
+    "order": lambda x: x[jnp.argsort(x)],
+    "order alone": lambda x: x * jnp.argsort(x),
+    "largest": lambda x: x[lax.top_k(x, 1)[1]],
+    "sorted by another": lambda x: lax.sort((x, 2 * x), num_keys=1)[1],
+}
+
+
+@pytest.mark.parametrize("name", TIES)
+def test_a_tie_is_seen_where_only_the_order_is_read(name):
+    tie, order = (translated(TIES[name], (jnp.array(x),)) for x in ([1.0, 1.0], [2.0, 1.0]))
+    with precision(128):
+        with pytest.raises(DoubtError):
+            replay(tie, [[np.ones(2)]])
+        replay(order, [[np.ones(2)]])
+
+
+def test_the_end_of_a_domain_is_not_decided_by_what_is_undefined_beyond():
+    program = translated(
+        lambda x: jnp.where(jnp.isnan(jnp.sqrt(x - 0.5)), x, 2 * x), (jnp.full(1, 0.5),)
+    )
+    with precision(128):
+        found = replay(program, [[np.ones(1)]])[0]
+    assert not found.parts[1][0].is_finite()
+
+
+def test_a_loop_that_each_entry_leaves_by_itself_is_one_step():
+    def f(x):
+        return jax.vmap(lambda a: lax.while_loop(lambda c: c < 1.0, lambda c: 2 * c, a))(x)
+
+    x = jnp.array([0.3, 0.7])
+    assert translated(f, (x,)).opaque
+    options = {"check_forward_ad": True, "check_backward_ad": False}
+    report = adjudge.examine(f, x, **options, reference="exact")
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert adjudge.examine(f, x, **options).verdict is Verdict.PASS

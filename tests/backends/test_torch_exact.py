@@ -237,6 +237,48 @@ def test_what_is_infinite_at_x_does_not_fail_by_a_bound_that_is_no_number():
         assert adjudge.examine(wrong, x, seed=0, mode="full").verdict is not PASS
 
 
+KERNELS = {
+    "sigmoid": (torch.sigmoid, lambda x: torch.sigmoid(x) * (1 - torch.sigmoid(x))),
+    "gelu": (
+        F.gelu,
+        lambda x: (1 + (x / 2**0.5).erf()) / 2 + x * (-x * x / 2).exp() / 6.283185**0.5,
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "error"), [(torch.float32, 1e-6), (torch.bfloat16, 1e-2)], ids=["float32", "bfloat16"]
+)
+@pytest.mark.parametrize("name", KERNELS)
+def test_an_error_of_some_units_of_a_narrow_dtype_is_seen_at_many_points(name, dtype, error):
+    f, slope = KERNELS[name]
+
+    def inside(g):  # in single precision, as kernels of sixteen bits compute
+        return lambda x: g(x.float()).to(dtype)
+
+    for seed in range(10):
+        draw = torch.Generator().manual_seed(seed)
+        x = (0.2 + 2 * torch.rand(3, generator=draw)).to(dtype)
+        alone = only_in(dtype, inside(f))
+        # what is wrong is asked about at sixty points
+        for factor, verdict in ((1.0, PASS), (1 + error, FAIL))[: 1 + (seed < 3)]:
+            rule = with_rule(alone, inside(lambda x, by=factor: slope(x) * by))
+            report = adjudge.examine(rule, x, seed=seed, mode="full")
+            assert report.verdict is verdict, str(report)
+
+
+@pytest.mark.parametrize("name", ["i0e", "i1e", "digamma", "erfinv"])
+def test_an_approximation_of_a_function_alone_in_single_precision_does_not_fail(name):
+    dtype = torch.float32
+    for seed in range(10):
+        draw = torch.Generator().manual_seed(seed)
+        x = torch.rand(3, generator=draw) * (0.9 if name == "erfinv" else 9)
+        report = adjudge.examine(
+            only_in(dtype, getattr(torch.special, name)), x.to(dtype), seed=seed, mode="full"
+        )
+        assert report.verdict is not FAIL, str(report)
+
+
 ROUNDED = {
     "sigmoid": torch.sigmoid,
     "tanh": torch.tanh,

@@ -653,3 +653,41 @@ def test_a_function_that_draws_is_recorded_with_the_numbers_that_it_has():
         assert adjudge.examine(f, (x,), reference="exact").verdict is Verdict.PASS
         wrong = adjudge.examine(lambda a: f(a, 1 + 1e-9), (x,), reference="exact")
         assert wrong.verdict is Verdict.FAIL
+
+
+JUMPS = {
+    "an integer of a number": (lambda x: x * x.long(), (2.0, 2.5)),
+    "a power of two": (lambda x: torch.frexp(x).mantissa, (1.0, 0.3)),
+    "no power of zero": (lambda x: torch.frexp(x).mantissa, (0.0, 0.3)),
+}
+
+
+@pytest.mark.parametrize("name", JUMPS)
+def test_what_jumps_at_x_is_not_decided(name):
+    f, given = JUMPS[name]
+    x = torch.tensor(given, dtype=torch.float64)
+    made = program(f, x)
+    with precision(128), pytest.raises(DoubtError):
+        replay(made, [[np.ones(2)]])
+    made = program(f, x + 0.1)
+    with precision(128):
+        replay(made, [[np.ones(2)]])
+
+
+def test_a_comparison_that_python_reads_is_seen():
+    def f(x):
+        return 2 * x if torch.equal(x, x.round()) else 3 * x
+
+    assert program(f, torch.tensor([1.0, 2.0], dtype=torch.float64)).opaque
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("f", [torch.special.entr, torch.logit, F.mse_loss, torch.lerp])
+def test_decompositions_convert_sixteen_bits_and_keep_what_goes_in(f, dtype):
+    x = torch.tensor([0.3, 0.7], dtype=dtype)
+    more = {F.mse_loss: (x * x,), torch.lerp: (x * x, 0.3)}.get(f, ())
+    made = program(lambda x: f(x, *more), x)
+    assert made.operations
+    with precision(128):
+        found = replay(made, [[np.ones(2)]])[0]
+    assert found.moves.any()

@@ -246,11 +246,10 @@ def judge_in_double(
                 double.refused = error.detail
     outcome = judge_here_or_nearby(base, settings, provenance)
     outcome = with_more_probes(outcome, base, settings, provenance, NATIVE_PROBES)
-    if outcome.verdict is Verdict.PASS:
-        return outcome
+    agreed = outcome.verdict is Verdict.PASS or _agrees_coarsely(outcome)
     # before anything else is blamed: f may cast to less than its inputs have
     eps = base.problem.narrowest_eps
-    if not _agrees_coarsely(outcome) and eps > base.coarsest_eps:
+    if not agreed and eps > base.coarsest_eps:
         assert double.refused is not None
         double.refused = replace(double.refused, eps=eps)
         outcome = judge_here_or_nearby(_narrower(base, eps), settings, provenance)
@@ -385,21 +384,24 @@ def _agrees_coarsely(outcome: Judgement) -> bool:
 
 
 def _beside_replay(outcome: Judgement, base: Base, settings: Settings) -> Judgement:
-    """Returns what differences in sixteen bits say, settled by a comparison with the derivative by
-    exact replay, as it is settled elsewhere by one in double precision; the same where f cannot be
-    replayed.
+    """Returns what differences in a narrow dtype say, settled by a comparison with the derivative
+    by exact replay, as it is settled elsewhere by one in double precision; the same where f cannot
+    be replayed.
 
-    Without it right derivatives of kernels that take no float64 stay open, and wrong ones of a few
-    percent. What is apart by more than a few percent is not proved to be right by that. Where the
-    values of f have lost their digits, what fails by no more than roundings of f can make is open.
+    Without it wrong derivatives of kernels that take no float64 pass where f does not show them,
+    and in sixteen bits right ones stay open. What is apart by more than a few percent is not proved
+    to be right by that. Where the values of f have lost their digits, what fails by no more than
+    roundings of f can make is open.
     """
     doubtful = [one for one in outcome.findings if one.verdict is not Verdict.PASS]
     others = {one.status for one in doubtful} - {
         Status.UNRESOLVED, Status.MISMATCH, Status.SPURIOUS, Status.NONSMOOTH,
     }  # fmt: skip
     leaves = (*base.problem.X.leaves, *base.whole.leaves)
-    coarse = all(leaf.eps > COARSE_EPS for leaf in leaves)  # other outputs are judged apart
-    exact = replayed(base) if coarse and doubtful and not others else None
+    narrow = all(leaf.eps > EPS["float64"] for leaf in leaves)  # other outputs are judged apart
+    coarse = all(leaf.eps > COARSE_EPS for leaf in leaves)
+    failed = outcome.verdict is Verdict.FAIL
+    exact = replayed(base) if narrow and not others else None
     if exact is None:
         return outcome
     modes = list(outcome.modes)
@@ -409,15 +411,14 @@ def _beside_replay(outcome: Judgement, base: Base, settings: Settings) -> Judgem
     if any(one.different is not None for one in results):
         return outcome
     lost = any(one.value is not None for one in results)
-    close = all(one.apart <= CLOSE_PART for one in results)
+    close = (failed or (coarse and doubtful)) and all(one.apart <= CLOSE_PART for one in results)
     wrong = any(one.wrong for one in results)
-    failed = outcome.verdict is Verdict.FAIL
-    if failed and lost and not wrong:
+    if failed and lost and not wrong and not close:
         outcome.findings = [
             replace(one, open=True) if one in doubtful else one for one in outcome.findings
         ]
         outcome.modes = dict.fromkeys(modes, Verdict.INCONCLUSIVE)
-    elif not failed and (wrong or close):
+    elif (wrong and not failed) or (close and not wrong):
         outcome.findings = [one for one in outcome.findings if one not in doubtful]
         for count in (outcome.reached, outcome.decided):
             count[exact.name] += base.problem.X.size

@@ -26,6 +26,10 @@ Balls: TypeAlias = NDArray[Any]
 """An object array of `arb` or `acb`."""
 
 
+NEARLY_ZERO = "0 +/- 1e-10000"
+"""A motion that is zero of what moves nevertheless, far below all numbers of every dtype."""
+
+
 def flint() -> Any:
     """Returns python-flint, or raises `ImportError`."""
     return importlib.import_module("flint")
@@ -92,6 +96,14 @@ class Jets:
         """Returns a real-linear function of them."""
         return Jets({key: linear(part) for key, part in self.parts.items()})
 
+    def moving(self, moves: NDArray[np.bool_]) -> Jets:
+        """Returns these as sums of which terms move there: a motion that is zero is none that says
+        that nothing moves.
+        """
+        return Jets({
+            key: _moving(part, moves) if key else part for key, part in self.parts.items()
+        })  # fmt: skip
+
     def split(self) -> tuple[Jets, Jets, int] | None:
         """Returns `a`, `b` and the number of ε for these as `a + b ε` in the last tangent; `None`
         where nothing moves.
@@ -126,7 +138,8 @@ class Jets:
         parts = {0: value}
         for key in (self.parts.keys() | other.parts.keys()) - {0}:
             both = [one.parts[key] for one in (self, other) if key in one.parts]
-            parts[key] = np.broadcast_to(np.asarray(sum(both[1:], both[0]), object), value.shape)
+            added = np.broadcast_to(np.asarray(sum(both[1:], both[0]), object), value.shape)
+            parts[key] = added if len(both) == 1 else _moving(added, ~_is_zero(both[0]))
         return Jets(parts)
 
     def __mul__(self, other: Operand) -> Jets:
@@ -181,13 +194,31 @@ def _is_zero(balls: Balls) -> NDArray[np.bool_]:
     return _marks(lambda one: one.is_zero(), balls)
 
 
+def _moving(motion: Any, moves: NDArray[np.bool_]) -> Any:
+    """Returns a motion, and where it is zero although something moves, a ball around zero.
+
+    The zero says that nothing moves, and `x * x` moves at 0 though its derivative is zero there:
+    without this its square root had the derivative 0 and not none, since what does not move has one
+    everywhere.
+    """
+    still = np.broadcast_to(moves, np.shape(motion))
+    if not still.any() or not (still := still & _is_zero(motion)).any():
+        return motion
+    return np.where(still, flint().arb(NEARLY_ZERO), motion)
+
+
 def bilinear(product: Callable[[Balls, Balls], Any], x: Jets, y: Jets) -> Jets:
     """Returns a product of two jets: the rule of Leibniz over the sets of tangents."""
     parts: dict[int, Any] = {}
+    values = [_moving(one.value, one.moves) for one in (x, y)]
     for left, a in x.parts.items():
         for right, b in y.parts.items():
             if not left & right:
-                term = product(a, b)
+                a_, b_ = (
+                    values[k] if not own and other else part
+                    for k, own, other, part in ((0, left, right, a), (1, right, left, b))
+                )
+                term = product(a_, b_)
                 key = left | right
                 parts[key] = parts[key] + term if key in parts else term
     return Jets(parts)
@@ -220,9 +251,36 @@ def function_of(
     return apply
 
 
+def _off(
+    beside: Callable[[Any], bool], slope: Callable[[Jets], Jets], across: str = "imag"
+) -> Callable[[Jets], Jets]:
+    """Returns the derivative of a function of complex numbers, undefined on its branch cut, where
+    the balls of python-flint go on.
+
+    Args:
+        beside: Says of the part along the axis of the cut whether it is certainly beside the cut.
+        slope: The derivative elsewhere.
+        across: The other part, which is zero on the cut.
+    """
+    along = "real" if across == "imag" else "imag"
+
+    def on(z: Any) -> bool:
+        is_complex = isinstance(z, flint().acb)
+        return is_complex and getattr(z, across).contains(0) and not beside(getattr(z, along))
+
+    def apply(x: Jets) -> Jets:
+        marked = _marks(on, x.value)
+        rate, nan = slope(x), flint().arb.nan()
+        return rate.map(lambda part: np.where(marked, nan, part)) if marked.any() else rate
+
+    return apply
+
+
 def _times(rate: Any, motion: Any) -> Any:
     """Returns the product, and zero where nothing moves, even if the rate is not defined."""
-    return motion if motion.is_zero() else rate * motion
+    if motion.is_zero():
+        return motion
+    return flint().arb(NEARLY_ZERO) if rate.is_zero() else rate * motion
 
 
 # -------------------------------------------------------------------- comparisons and selections
@@ -316,8 +374,13 @@ def real(x: Jets) -> Jets:
 
 
 def imaginary(x: Jets) -> Jets:
-    """Returns the imaginary part."""
-    return x.map(partial(each, lambda one: one.imag))
+    """Returns the imaginary part, undefined where the number is."""
+    return x.map(partial(each, imaginary_part))
+
+
+def imaginary_part(one: Any) -> Any:
+    """Returns the imaginary part of a ball; that of a real one that is undefined is, too."""
+    return one if isinstance(one, flint().arb) and one.is_nan() else one.imag
 
 
 def conjugate(x: Jets) -> Jets:
@@ -389,6 +452,20 @@ def _f(name: str) -> Callable[..., Jets]:
 
 def _pi() -> Jets:
     return lifted(np.asarray(flint().arb.pi(), object))
+
+
+def _positive(x: Any) -> bool:
+    return bool(x > 0)
+
+
+def _inside(x: Any) -> bool:
+    return bool(x > -1) and bool(x < 1)
+
+
+def _off_line(square: Jets, y: Jets, x: Jets) -> Jets:
+    """Returns jets, undefined where the angle of the point (x, y) jumps as y moves."""
+    at = _marks(lambda a, b: a.contains(0) and not b > 0, *np.broadcast_arrays(y.value, x.value))
+    return square.map(lambda part: np.where(at, flint().arb.nan(), part))
 
 
 def _gauss(x: Jets) -> Jets:
@@ -514,36 +591,40 @@ FUNCTIONS: dict[str, Callable[..., Jets]] = {
     "reciprocal": function_of(lambda x: 1 / x, lambda x: -_f("square")(_f("reciprocal")(x))),
     "square": lambda x: lifted(x) * x,
     "pow": power,
-    "sqrt": function_of(_call("sqrt"), lambda x: _f("rsqrt")(x) / 2),
-    "rsqrt": function_of(_call("rsqrt"), lambda x: _f("rsqrt")(x) / (-2 * x)),
+    "sqrt": function_of(_call("sqrt"), _off(_positive, lambda x: _f("rsqrt")(x) / 2)),
+    "rsqrt": function_of(_call("rsqrt"), _off(_positive, lambda x: _f("rsqrt")(x) / (-2 * x))),
     "cbrt": function_of(
         lambda x: -(-x).root(3) if x < 0 else x.root(3), lambda x: _f("cbrt")(x) / (3 * x)
     ),
     "exp": function_of(_call("exp"), _f("exp")),
     "exp2": lambda x: _exp(x * _f("log")(lifted(2))),
     "expm1": function_of(_call("expm1"), _f("exp")),
-    "log": function_of(_call("log"), _f("reciprocal")),
-    "log1p": function_of(_call("log1p"), lambda x: _f("reciprocal")(1 + x)),
+    "log": function_of(_call("log"), _off(_positive, _f("reciprocal"))),
+    "log1p": function_of(_call("log1p"), _off(lambda x: x > -1, lambda x: _f("reciprocal")(1 + x))),
     "log2": lambda x: _f("log")(x) / _f("log")(2),
     "log10": lambda x: _f("log")(x) / _f("log")(10),
     "logaddexp": lambda x, y: _f("log")(_exp(x) + _exp(y)),
     "sin": function_of(_call("sin"), _f("cos")),
     "cos": function_of(_call("cos"), lambda x: -_f("sin")(x)),
     "tan": function_of(_call("tan"), lambda x: 1 + _f("square")(_f("tan")(x))),
-    "asin": function_of(_call("asin"), lambda x: _f("rsqrt")(1 - x * x)),
-    "acos": function_of(_call("acos"), lambda x: -_f("rsqrt")(1 - x * x)),
-    "atan": function_of(_call("atan"), lambda x: _f("reciprocal")(1 + x * x)),
+    "asin": function_of(_call("asin"), _off(_inside, lambda x: _f("rsqrt")(1 - x * x))),
+    "acos": function_of(_call("acos"), _off(_inside, lambda x: -_f("rsqrt")(1 - x * x))),
+    "atan": function_of(
+        _call("atan"), _off(_inside, lambda x: _f("reciprocal")(1 + x * x), "real")
+    ),
     "atan2": function_of(
         lambda y, x: flint().arb.atan2(y, x),
-        lambda y, x: x / (x * x + y * y),
+        lambda y, x: x / _off_line(x * x + y * y, y, x),
         lambda y, x: -y / (x * x + y * y),
     ),
     "sinh": function_of(_call("sinh"), _f("cosh")),
     "cosh": function_of(_call("cosh"), _f("sinh")),
     "tanh": function_of(_call("tanh"), lambda x: _f("square")(_f("reciprocal")(_f("cosh")(x)))),
-    "asinh": function_of(_call("asinh"), lambda x: _f("rsqrt")(1 + x * x)),
-    "acosh": function_of(_call("acosh"), lambda x: _f("rsqrt")(x - 1) * _f("rsqrt")(x + 1)),
-    "atanh": function_of(_call("atanh"), lambda x: _f("reciprocal")(1 - x * x)),
+    "asinh": function_of(_call("asinh"), _off(_inside, lambda x: _f("rsqrt")(1 + x * x), "real")),
+    "acosh": function_of(
+        _call("acosh"), _off(lambda x: x > 1, lambda x: _f("rsqrt")(x - 1) * _f("rsqrt")(x + 1))
+    ),
+    "atanh": function_of(_call("atanh"), _off(_inside, lambda x: _f("reciprocal")(1 - x * x))),
     "hypot": lambda x, y: _sqrt(lifted(x) * x + lifted(y) * y),
     "abs": modulus,
     "sign": sign,
@@ -607,8 +688,12 @@ FUNCTIONS: dict[str, Callable[..., Jets]] = {
 
 
 def isnan(x: Jets) -> Truth:
-    """Returns whether the values are undefined."""
-    return known(_marks(lambda one: one.real.is_nan() or one.imag.is_nan(), x.value))
+    """Returns whether the values are undefined; at an end of the domain it is not decided."""
+    nan, *ends = (
+        _marks(lambda one: one.real.is_nan() or one.imag.is_nan(), part)
+        for _, part in sorted(x.parts.items())
+    )
+    return Truth(reduce(or_, ends, nan), ~nan, max(x.parts))
 
 
 # -------------------------------------------------------------------- arrays
@@ -665,7 +750,8 @@ def total(x: Jets, *, axis: Any, keepdims: bool) -> Jets:
     rows, shape = along_last(x, axis, keepdims=keepdims)
     if not rows.shape[-1]:
         return lifted(np.zeros(shape))
-    return rows.map(lambda part: np.asarray(np.add.reduce(part, axis=-1), object).reshape(shape))
+    added = rows.map(lambda part: np.asarray(np.add.reduce(part, axis=-1), object))
+    return added.moving(np.asarray(rows.moves.any(axis=-1))).map(lambda part: part.reshape(shape))
 
 
 def cumulative(x: Jets, fold: Callable[[Jets, Jets], Jets], *, axis: int) -> Jets:
@@ -697,7 +783,10 @@ def segment_sum(*xs: Operand, segments: NDArray[np.int64], shape: tuple[int, ...
         np.add.at(sums, np.ravel(segments)[inside], part[inside])
         return sums.reshape(shape)
 
-    return entries(xs).map(added)
+    flat = entries(xs)
+    counts = np.zeros(int(np.prod(shape, dtype=int)), int)
+    np.add.at(counts, np.ravel(segments)[inside], flat.moves[inside])
+    return flat.map(added).moving(counts.reshape(shape) > 0)
 
 
 def sort(x_: Operand, *, axis: int, indices: NDArray[np.int64]) -> Jets:
@@ -739,7 +828,12 @@ def extreme_index(
 
 def matmul(x: Operand, y: Operand) -> Jets:
     """Returns the product of matrices, as NumPy's."""
-    return bilinear(lambda a, b: np.asarray(np.matmul(a, b), object), lifted(x), lifted(y))
+    a, b = lifted(x), lifted(y)
+    found = bilinear(lambda a, b: np.asarray(np.matmul(a, b), object), a, b)
+    if not max(found.parts):
+        return found
+    one, two = ((jets.moves, jets.moves | ~_is_zero(jets.value)) for jets in (a, b))
+    return found.moving(np.asarray((one[0] @ two[1]) | (one[1] @ two[0])))
 
 
 def fft(x_: Operand, *, axis: int, inverse: bool) -> Jets:
@@ -748,4 +842,5 @@ def fft(x_: Operand, *, axis: int, inverse: bool) -> Jets:
     n = x.shape[axis]
     roots = [(module.acb(2 * k if inverse else -2 * k) / n).exp_pi_i() for k in range(n)]
     whole = np.array(roots, object)[np.outer(range(n), range(n)) % n]
-    return x.map(lambda part: np.moveaxis(np.moveaxis(part, axis, -1) @ whole, -1, axis))
+    found = x.map(lambda part: np.moveaxis(np.moveaxis(part, axis, -1) @ whole, -1, axis))
+    return found.moving(np.asarray(x.moves.any(axis=axis, keepdims=True)))

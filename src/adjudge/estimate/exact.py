@@ -27,7 +27,7 @@ from adjudge.constants import (
 )
 from adjudge.engine import Operation, Program
 from adjudge.errors import InputError, NotSupportedError
-from adjudge.estimate.balls import flint, zeros
+from adjudge.estimate.balls import flint, imaginary_part, zeros
 from adjudge.estimate.reference import Direction, Link, Reference
 from adjudge.estimate.replay import DoubtError, Roundings, mistranslated, precision, replay
 from adjudge.estimate.stencils import Estimate
@@ -276,7 +276,7 @@ def _replayed(
         for jets, recorded in zip(outputs, map(program.value, program.outputs), strict=True):
             complex_ = recorded.dtype.kind == "c"
             for one in jets.parts.get(key, zeros(jets.shape)).flat:
-                found += [one.real, one.imag] if complex_ else [one.real]
+                found += [one.real, imaginary_part(one)] if complex_ else [one.real]
         return _objects(found)
 
     return part

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from adjudge.constants import MOST_TANGENTS
+from adjudge.constants import COARSE_EPS, MOST_TANGENTS
 from adjudge.errors import NotSupportedError, attempt
 from adjudge.estimate import ByReference, Direction, Estimate, by_replay
 from adjudge.floats import EPS, Vector
@@ -83,17 +83,23 @@ class ReplayedAtPoints:
 
 def replayed(base: Base) -> Replayed | None:
     """Returns the function of a problem in exact arithmetic; `None` where it cannot be replayed, or
-    that is much work.
+    that is much work, and in single precision where it may follow its input in steps, which
+    differences tell there.
     """
     if base.problem.modes_taken or base.problem.X.size > MOST_TANGENTS:
         return None
     asked = by_replay(base.problem, base)
+    if base.coarsest_eps <= COARSE_EPS and by_replay(base.problem, base, base.coarsest_eps) is None:
+        return None
     return None if asked is None else attempt(lambda: Replayed(base, asked), NotSupportedError)
 
 
-def rounding_of(base: Base, letter: str, probes: Sequence[Vector]) -> Vector | None:
-    """Returns what roundings of the program can do to the derivative for these probes, at most and
-    by entry; `None` where f cannot be replayed, or follows its input in steps.
+def rounding_of(
+    base: Base, letter: str, probes: Sequence[Vector], x: Vector | None = None
+) -> Vector | None:
+    """Returns what roundings of the program can do to the derivative for these probes at a point,
+    by default that of `base`, at most and by entry; `None` where f cannot be replayed, or follows
+    its input in steps.
     """
     problem = base.problem
     if problem.modes_taken or (letter == "R" and problem.X.size > MOST_TANGENTS):
@@ -102,8 +108,9 @@ def rounding_of(base: Base, letter: str, probes: Sequence[Vector]) -> Vector | N
     asked = found.rounded(base.coarsest_eps) if found is not None else None
     if asked is None:
         return None
+    point = problem.origin if x is None else x
     along = [
-        _along(asked, base, problem.origin, v, length).error
+        _along(asked, base, point, v, length).error
         for v, length in (
             zip(np.eye(problem.X.size), problem.length_scales, strict=True)
             if letter == "R"

@@ -1,5 +1,7 @@
 """Every elementwise function of the vocabulary against mpmath in 60 digits."""
 
+import operator
+
 import mpmath
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ import pytest
 flint = pytest.importorskip("flint")
 
 from adjudge.engine import OPERATIONS, SECTIONS  # noqa: E402
+from adjudge.estimate import balls  # noqa: E402
 from adjudge.estimate.balls import FUNCTIONS, Jets, lifted  # noqa: E402
 from adjudge.estimate.replay import RULES, WITH_RECORDED, precision  # noqa: E402
 
@@ -257,3 +260,79 @@ def test_a_jump_has_no_derivative(name, x):
 def test_zero_that_does_not_move_has_no_slope_where_the_rate_is_infinite():
     still = Jets({0: lifted(0.0).value, 1: lifted(0.0).value})
     assert FUNCTIONS["sqrt"](still).parts[1][()].is_zero()
+
+
+def moved_at(x, tangent=1.0):
+    return Jets({0: lifted(x).value, 1: lifted(tangent).value})
+
+
+def cancelled(x):
+    """x - sin x, whose derivative at 0 is 1 - 1."""
+    return x - FUNCTIONS["sin"](x)
+
+
+STILL_MOVING = {
+    "a product": lambda x: x * x,
+    "a power": lambda x: FUNCTIONS["pow"](x, 2.0),
+    "a difference": cancelled,
+    "a sum": lambda x: balls.total(
+        balls.joined([as_line(x), as_line(-FUNCTIONS["sin"](x))], 0), axis=None, keepdims=False
+    ),
+    "a segment": lambda x: balls.segment_sum(
+        x, -FUNCTIONS["sin"](x), segments=np.zeros(2, int), shape=()
+    ),
+    "a matrix product": lambda x: balls.matmul(
+        balls.joined([as_line(x), as_line(FUNCTIONS["sin"](x))], 0), np.array([1.0, -1.0])
+    ),
+    "a transform": lambda x: balls.take(
+        balls.fft(
+            balls.joined([as_line(x), as_line(-FUNCTIONS["sin"](x))], 0), axis=0, inverse=False
+        ),
+        indices=np.array(0),
+        fill=0.0,
+    ),
+}
+
+
+def as_line(x):
+    return x.map(lambda part: np.reshape(part, 1))
+
+
+@pytest.mark.parametrize("name", STILL_MOVING)
+def test_a_derivative_of_zero_does_not_say_that_nothing_moves(name):
+    x = STILL_MOVING[name](moved_at(0.0))
+    assert float(x.parts[1][()].abs_upper()) == 0.0
+    root = FUNCTIONS["sqrt"](x).parts[1][()]
+    assert not root.is_finite()
+    assert balls.compared(x, 0.0, operator.eq).may_not.all()
+
+
+CUTS = {
+    "sqrt": -1 + 0j, "rsqrt": -1 + 0j, "log": -2 + 0j, "log1p": -3 + 0j, "pow": -2 + 0j,
+    "asin": 2 + 0j, "acos": -2 + 0j, "atanh": 2 + 0j, "acosh": 0.5 + 0j, "atan": 2j, "asinh": 2j,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CUTS)
+def test_there_is_no_derivative_on_a_branch_cut(name):
+    others = [0.5] if name == "pow" else []
+    on = FUNCTIONS[name](moved_at(CUTS[name], 1 + 1j), *others).parts[1][()]
+    assert not on.is_finite()
+    beside = CUTS[name] + (1e-3 if CUTS[name].imag else 1e-3j)
+    found = FUNCTIONS[name](moved_at(beside, 1 + 1j), *others)
+    assert found.parts[1][()].is_finite()
+    assert FUNCTIONS[name](CUTS[name], *others).value[()].is_finite()
+
+
+def test_an_angle_jumps_on_the_negative_half_line():
+    def slope(y, x):
+        return FUNCTIONS["atan2"](moved_at(y), x).parts[1][()]
+
+    assert not slope(0.0, -1.0).is_finite()
+    assert slope(0.0, 1.0).is_finite()
+    assert slope(1e-3, -1.0).is_finite()
+
+
+def test_what_is_undefined_has_no_imaginary_part():
+    number = FUNCTIONS["sqrt"](moved_at(-1 + 0j, 1.0))
+    assert balls.imaginary(number).parts[1][()].is_nan()
