@@ -42,6 +42,9 @@ CUSTOM = ("custom_vjp_call", "custom_vjp_call_jaxpr", "custom_jvp_call")
 OF_PAIRS = ("reduce", "reduce_window")
 """The names of the primitives whose parameters hold the function of two numbers that they apply."""
 
+WHOLE = ("sign", "floor", "ceil", "round")
+"""The names of the primitives whose results are whole numbers, which nothing has rounded."""
+
 MOST_STEPS = 5000
 """A loop that has run so many steps becomes one step. Without a limit, a loop of a million
 iterations would fill the memory with its values. The value is ours."""
@@ -301,7 +304,9 @@ class _Moving(Walk):
     def _add(self, *, run: FlatFunction, operands: Atoms, **about: Any) -> list[Known]:
         results = run(tuple([one.value for one in operands]))
         linear = next((one for one in operands if isinstance(one.operand, Ref)), None)
-        moved = [self._moved(value, linear=linear is not None) for value in results]
+        moved = results
+        if about["name"] not in WHOLE:  # two signs that are compared stay equal
+            moved = tuple([self._moved(value, linear=linear is not None) for value in results])
         return [Known(linear.operand if linear else value, value) for value in moved]
 
     @property

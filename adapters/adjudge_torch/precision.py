@@ -18,6 +18,10 @@ PATTERN = 10007
 take more memory than the numbers. The value is ours."""
 
 
+WHOLE = ("sign", "sgn", "floor", "ceil", "trunc", "fix", "floor_divide", "__floordiv__")
+"""The operators whose results are whole numbers, which nothing has rounded."""
+
+
 class Widening(TorchFunctionMode):
     """Tensors of lower precision become double where they meet double ones in an operator.
 
@@ -96,6 +100,9 @@ class _Moving(TorchFunctionMode):
         }
         result = func(*args, **kwargs)
         operands = [*_tensors(args), *_tensors(kwargs)]
+        if name in WHOLE:  # two signs that are compared stay equal
+            self.made.update((_address(one), one) for one in _tensors(result))
+            return result
         if not operands:  # it may share memory with an array of the user
             return _mapped(result, self._as_read)
         return _mapped(result, partial(self._as_made, operands))

@@ -335,3 +335,27 @@ def test_what_few_outputs_of_a_large_leaf_show_of_their_rounding_is_kept_for_all
     assert may_round_inside(problem, few, column, leaps, 0.0, few.rounding_of_all)
     assert np.array_equal(noise_inside(problem, few), few.rounding_of_all)
     assert np.count_nonzero(noise_inside(problem, base)) == few.Y.size
+
+
+@cells("stop", torch=[lambda x: x.detach()], jax=[lambda x: jax.lax.stop_gradient(x)])
+def test_a_quotient_that_is_rounded_down_is_told_from_rounding_inside(
+    adjudge_backend, stop, monkeypatch
+):
+    """Signs that are compared stay equal where all numbers are moved; that the quotient is the same
+    at every magnitude of both, or fades for a large divisor, says nothing; and about a small one
+    its stairs are narrow. Exact replay would decide here.
+    """
+    monkeypatch.setattr("adjudge.estimate.estimator.flint_is_installed", lambda: False)
+    xp = adjudge_backend.xp
+
+    def quotient(x, y):
+        q = (x - xp.fmod(x, y)) / y
+        return xp.round(xp.where(xp.sign(x) == xp.sign(y), q, q - 1)) + 0 * x * y
+
+    for seed in SEEDS:
+        x, y = np.random.default_rng(seed).uniform(-2, 2, (2, 150))
+        y[0] = 1e-3
+        inputs = tuple(adjudge_backend.array(one, "float64") for one in (x, y))
+        right = examine(quotient, inputs, seed=seed, blame=False)
+        wrong = examine(lambda x, y: quotient(x, y) + stop(x), inputs, seed=seed, blame=False)
+        assert (right.verdict, wrong.verdict) == (Verdict.PASS, Verdict.FAIL), str(right)

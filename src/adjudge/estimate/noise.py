@@ -256,31 +256,49 @@ def rounded_dtype(problem: Problem, base: Base, found: Column) -> str | None:
 
 
 def _bits_farther_off(
-    problem: Problem, base: Base, found: Column, still: NDArray[np.bool_] | None = None
+    problem: Problem,
+    base: Base,
+    found: Column,
+    still: NDArray[np.bool_] | None = None,
+    least: int = 0,
 ) -> tuple[int, float] | None:
     """Returns the number of bits that the values of f need where x is larger, and by what factor it
-    is; `None` where f is not defined there. Rounded values need as many at any magnitude, and those
-    of stairs of one height need more.
+    is; `None` where f is not defined there, or they need less than `least`. Rounded values need as
+    many at any magnitude, and those of stairs of one height need more, or less where f fades.
 
-    The outputs are those that stand `still`, by default all that move.
+    The outputs are those that stand `still`, by default all that move. A quotient of what moves is
+    the same at every magnitude, stairs and all: about half of it is made larger then.
     """
+    moves = found.tangent.vector != 0
     for large in LARGER_MAGNITUDES:
         needed = []
-        for value in _scaled_values(problem, base, found, large, (0.0, 0.1, 0.23, 0.37)):
+        parts = (0.0, 0.1, 0.23, 0.37)
+        values = _scaled_values(problem, base, found, large, parts, moves)
+        if still is not None and all(
+            np.array_equal(value[still], base.values[: still.size][still]) for value in values
+        ):
+            half = moves & (0.6180339887 * np.arange(moves.size) % 1 < 0.5)
+            values = _scaled_values(problem, base, found, large, parts, half)
+        for value in values:
             some = value != base.values[: value.size] if still is None else still
             needed.append(significant_bits(value[_some(np.flatnonzero(some))]))
-        if needed:
+        if needed and max(needed) >= least:
             return max(needed), large
     return None
 
 
 def _scaled_values(
-    problem: Problem, base: Base, found: Column, factor: float, parts: Sequence[float]
+    problem: Problem,
+    base: Base,
+    found: Column,
+    factor: float,
+    parts: Sequence[float],
+    moves: NDArray[np.bool_],
 ) -> list[Vector]:
-    """Returns the differentiated outputs of f where the entries that move are multiplied by
+    """Returns the differentiated outputs of f where the entries marked in `moves` are multiplied by
     `factor (1 + part)`, as far as f is defined there.
     """
-    moves, some = found.tangent.vector != 0, []
+    some = []
     for part in parts:
         point = np.where(moves, factor * (1 + part) * problem.origin, problem.origin)
         move = describe_move(problem, found.tangent, found.tangent.length)
@@ -398,7 +416,7 @@ def may_round_inside(
     high. It also knows which dtypes f computes with. Where it sees none that is narrower, two
     things tell them apart, since rounding is relative and stairs are not: a rounded input near zero
     moves f by as small a part of itself, and rounded values need as few bits at other magnitudes.
-    The rule is ours. It costs seven evaluations, or up to 21.
+    The rule is ours. It costs ten evaluations, or up to 37.
     """
     moved = bool(np.any(np.isfinite(jumps[still])))
     if moved and (rounding := base.rounding_of_all) is not None:
@@ -411,7 +429,8 @@ def may_round_inside(
     moves = found.tangent.vector != 0
 
     def values(factor: float, parts: Sequence[float]) -> list[Vector]:
-        return [value[still] for value in _scaled_values(problem, base, found, factor, parts)]
+        scaled = _scaled_values(problem, base, found, factor, parts, moves)
+        return [value[still] for value in scaled]
 
     small, smallest = OTHER_MAGNITUDES
     size = np.max(np.abs(problem.origin), initial=0.0, where=moves)
@@ -422,6 +441,9 @@ def may_round_inside(
         near_zero = values(factor, (0.0, part, -part))
         if not any(np.any(value != near_zero[0]) for value in near_zero[1:]):
             return False
+        # About a pole stairs are as narrow as one likes, and rounded values need no more bits.
+        if significant_bits(near_zero[0]) > bits - np.log2(factor) / 2:
+            return False
         # A stair is wider than this move, and one that lies here by chance is no motion: half of
         # the move jumps by as much, or by nothing.
         halves = values(factor, (part / 2, -part / 2))
@@ -430,14 +452,14 @@ def may_round_inside(
             for whole, half in zip(near_zero[1:], halves, strict=False)
         )
 
-    if moves_near_zero(small) and moves_near_zero(smallest):
-        return True
     here = values(1.0, (0.0, 0.0163, -0.0147))
     bits = max((significant_bits(value) for value in here), default=0)
+    if moves_near_zero(small) and moves_near_zero(smallest):
+        return True
     most = min((had for had in SIGNIFICANT_BITS.values() if had >= bits), default=0)
     if not FEWEST_BITS <= bits <= most:
         return False
     # A dtype of sixteen bits that has no part in the outputs may overflow farther off.
-    if (far := _bits_farther_off(problem, base, found, still)) is not None:
+    if (far := _bits_farther_off(problem, base, found, still, bits - 2)) is not None:
         return far[0] <= most < bits + float(np.log2(far[1]))
     return not problem.narrowest_eps  # code that no engine sees may round
