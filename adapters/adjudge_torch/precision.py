@@ -48,9 +48,15 @@ class Widening(TorchFunctionMode):
 
 
 class _Watching(TorchFunctionMode):
-    """A mode that keeps the largest spacing at 1 of the dtypes that operators return."""
+    """A mode that keeps the dtypes that operators return.
 
-    eps: float = 0.0
+    `torch.compile` looks into it, and would make a symbol of a number that it keeps.
+    """
+
+    def __init__(self) -> None:
+        """Nothing was returned yet."""
+        super().__init__()
+        self.dtypes: set[torch.dtype] = set()
 
     def __torch_function__(
         self,
@@ -62,7 +68,7 @@ class _Watching(TorchFunctionMode):
         result = func(*args, **(kwargs or {}))
         for leaf in _tensors(result):
             if leaf.dtype.is_floating_point or leaf.dtype.is_complex:
-                self.eps = max(self.eps, float(torch.finfo(leaf.dtype).eps))
+                self.dtypes.add(leaf.dtype)
         return result
 
 
@@ -196,7 +202,7 @@ def narrowest(run: Callable[[], Any]) -> float:
     watching = _Watching()
     with watching:
         run()
-    return watching.eps
+    return max((torch.finfo(dtype).eps for dtype in watching.dtypes), default=0.0)
 
 
 def widening() -> TorchFunctionMode:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import optree
 import torch
+from torch._subclasses import FakeTensor
 from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils.weak import WeakTensorKeyDictionary
 
@@ -159,6 +160,8 @@ class _Recorder(TorchFunctionMode):
             return function(*args, **kwargs)
         seen = CallSeen(again, args, kwargs)
         if not any(one in self._known or one.requires_grad for one in seen.tensors):
+            return function(*args, **kwargs)
+        if any(isinstance(one, FakeTensor) for one in seen.tensors):  # the compiler looks at shapes
             return function(*args, **kwargs)
         self._inside = True  # what runs from here on is part of this step
         try:
@@ -493,9 +496,17 @@ def applications_through(handle: Callable[..., Any]) -> Iterator[None]:
 
 
 def rule_of(cls: Any) -> dict[str, Any]:
-    """Returns the name of a custom function, and where its derivative is defined."""
-    if cls.__module__.startswith("torch."):  # under vmap PyTorch makes a class of the user's
-        cls = inspect.getclosurevars(cls.backward).nonlocals.get("autograd_function", cls)
+    """Returns what a step says of a custom function: its name, and where its derivative is defined.
+
+    PyTorch makes classes of others: under vmap one of the user's, and of a custom operator one that
+    holds its backward pass.
+    """
+    if cls.__module__.startswith("torch."):
+        held = inspect.getclosurevars(cls.backward).nonlocals
+        if "op" in held and "info" in held:
+            place = _defined(getattr(held["info"], "_backward_fn", None))
+            return {**about_call(held["op"], str(held["op"])), "rule_place": place}
+        cls = held.get("autograd_function", cls)
     backward = cls.backward if cls.backward is not torch.autograd.Function.backward else cls.vjp
     return {
         "name": f"{cls.__name__}.apply",
@@ -506,15 +517,10 @@ def rule_of(cls: Any) -> dict[str, Any]:
 
 
 def _formula_of(results: Sequence[torch.Tensor]) -> Place:
-    """Returns where the backward pass of a custom operator is defined, which gave these results.
-    PyTorch makes an `autograd.Function` of it, which holds it.
-    """
-    for one in results:
-        cls = getattr(type(one.grad_fn), "_forward_cls", None)
-        if cls is not None:
-            held = inspect.getclosurevars(cls.backward).nonlocals.get("info")
-            return _defined(getattr(held, "_backward_fn", None))
-    return UNKNOWN
+    """Returns where the backward pass of a custom operator is defined, which gave these results."""
+    classes = (getattr(type(one.grad_fn), "_forward_cls", None) for one in results)
+    rules = (rule_of(cls) for cls in classes if cls is not None)
+    return next((rule["rule_place"] for rule in rules if rule["custom"]), UNKNOWN)
 
 
 def _defined(function: Any) -> Place:

@@ -61,9 +61,13 @@ class _Calls:
             name = cls.__name__.removesuffix("Generated")
             self.watcher.unseen(name, "made under a transform of torch.func")
             return function(*args)
-        if cls.__module__.startswith("torch."):  # machinery, as of hooks and checkpoints
-            return function(*args)
-        if not self.watcher.wanted(cls):
+        rule = cls
+        if cls.__module__.startswith("torch."):  # of a custom operator, or of hooks and checkpoints
+            about = rule_of(cls)
+            if not about["custom"]:
+                return function(*args)
+            rule = about["name"]
+        if not self.watcher.wanted(rule):
             return function(*args)
         seen = CallSeen(cls.apply, args, {})
         return self.shown(seen, partial(function, *args), rule_of(cls))

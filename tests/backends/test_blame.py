@@ -467,12 +467,22 @@ def behind_what_is_scripted(torch, f):
     return lambda x: f(scripted(x))
 
 
-def compiled(torch, f):
-    return torch.compile(f, backend="eager")
-
-
 @pytest.mark.filterwarnings("ignore")  # those of torch.compile
-@pytest.mark.parametrize("wrapped", [transformed, of_a_gradient, behind_what_is_scripted, compiled])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_what_the_compiler_only_looks_at_is_no_step(torch, dynamic):
+    rules = programs.rules("torch", "tanh", "factor")
+    x = torch.rand(3, 4, dtype=torch.float64)
+    torch.compiler.reset()
+    f = torch.compile(lambda x: rules.tanh(x.cos()).exp(), backend="eager", dynamic=dynamic)
+
+    report = adjudge.blame(lambda x: f(x) * 2, (x,), seed=0)
+
+    assert lines(report) == {programs.line_of("torch", "tanh")}
+    assert isinstance(report.work, float)
+    assert "of 4 in all" in str(report)
+
+
+@pytest.mark.parametrize("wrapped", [transformed, of_a_gradient, behind_what_is_scripted])
 def test_a_rule_beside_what_cannot_be_recorded_is_named(torch, wrapped):
     class Tanh(torch.autograd.Function):
         generate_vmap_rule = True

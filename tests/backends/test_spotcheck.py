@@ -257,6 +257,31 @@ def test_calls_of_which_no_derivative_is_taken_are_not_judged(torch, norm, watch
     assert not watch.report.rules
 
 
+def test_a_custom_operator_is_judged_as_a_rule_is(torch, clock, watching):
+    @torch.library.custom_op("adjudge_spotcheck::cube", mutates_args=())
+    def cube(x: torch.Tensor) -> torch.Tensor:
+        return x**3
+
+    def backward(ctx, w):
+        return 3 * w * ctx.saved_tensors[0] ** (2 if cube.right else 1)
+
+    def setup(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    cube.register_autograd(backward, setup_context=setup)
+    x = torch.tensor([0.3, 0.7], dtype=torch.float64, requires_grad=True)
+
+    for cube.right in (True, False):
+        with watching() as watch:
+            clock.now += 1000
+            cube(x).sum().backward()
+
+        (rule,) = watch.report.rules
+        assert rule.name == "adjudge_spotcheck.cube.default"
+        assert rule.verdict is (Verdict.PASS if cube.right else Verdict.FAIL)
+        assert (rule.fault.file, rule.fault.line) == (__file__, backward.__code__.co_firstlineno)
+
+
 def test_calls_under_a_transform_are_listed(torch, watching):
     class Twice(torch.autograd.Function):
         generate_vmap_rule = True
