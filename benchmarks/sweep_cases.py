@@ -23,6 +23,10 @@ Inputs = tuple[Any, ...]
 CAUSES: dict[str, str] = {
     "wrong: `kl_divergence` of two Wishart distributions": r"kl_divergence Wishart.* Wishart",
     "wrong: `log_normal_cdf`, `dsmm` (GPyTorch)": r"^gpytorch.*\.(log_normal_cdf|dsmm)$",
+    "wrong in second order: rules of linear_operator, and GPyTorch's kernels by these": (
+        r"^gpytorch, second order: kernels\.(LCM|Multitask|RBF)Kernel"
+        r"|^gpytorch, second order: functions.*, definite$"
+    ),
     "wrong: `zca_whiten` (Kornia)": r"^kornia.*zca_whiten$",
     "wrong: `scale_by_lbfgs` (Optax)": r"^optax.*scale_by_lbfgs$",
     "wrong: `DoublyTruncatedPowerLaw` (NumPyro)": r"DoublyTruncatedPowerLaw\.log_prob$",
@@ -30,6 +34,7 @@ CAUSES: dict[str, str] = {
         r"^torchdiffeq.*: odeint(_adjoint)?\(|^diffrax.*(, adaptive|BacksolveAdjoint)$"
     ),
     "convention: straight-through samples": r"StraightThrough\(.*\)\.sample$",
+    "draws other numbers in each call": r"^keras.*\.elastic_transform$",
     "inputs outside of what the function is for": (
         r"functions\.(pivoted_cholesky|sqrt_inv_matmul)$|quaternion_to_angles$"
         r"|quaternion_to_axis_angle$|CorrCholeskyTransform\.log_abs_det_jacobian$"

@@ -67,6 +67,7 @@ REFUSALS = Refusals(
         "Reverse-mode differentiation does not work for",
         "callbacks do not support JVP",
         "Differentiation rule for",
+        "gradient with respect to a and b not supported",  # of betainc
         "Transpose rule (for reverse-mode differentiation) for",
     ),
 )

@@ -42,6 +42,16 @@ def test_forward_and_reverse_that_disagree_are_named(sin, x, forward, backward, 
     assert "forward and reverse mode disagree on d out[0] / d inputs[0][0]" in str(report)
 
 
+def test_a_derivative_that_jax_refuses_is_unsupported_and_that_beside_it_is_judged(jax, jnp, x):
+    def f(a, x):
+        return jax.scipy.special.betainc(a, 2.0, x)
+
+    numbers = jnp.asarray([0.5, 1.5, 2.5]), jnp.asarray([0.2, 0.4, 0.7])
+
+    assert examine(f, numbers, modes=["R"], seed=0).modes["R"] is Status.UNSUPPORTED
+    assert examine(f, numbers, wrt=1, modes=["R"], seed=0).verdict is Verdict.PASS
+
+
 def test_a_while_loop_has_forward_mode_only_and_the_report_says_so(jax, jnp, x):
     def goes_on(c):  # one function for all evaluations: JAX compiles anew for every other
         return c[0] < 3
