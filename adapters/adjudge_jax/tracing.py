@@ -203,16 +203,17 @@ class Walk:
 
     def _while(
         self, params: Mapping[str, Any], operands: Atoms, place: Place, scope: str
-    ) -> list[Known] | None:
-        if params["cond_jaxpr"].out_avals[0].shape:  # under vmap each entry stops by itself
-            return None
+    ) -> list[Known]:
         first = params["cond_nconsts"]
         second = first + params["body_nconsts"]
+        condition, body, read = params["cond_jaxpr"], params["body_jaxpr"], first
+        if condition.out_avals[0].shape:
+            condition, body = _until_all_stop(condition, body, first, second, operands)
+            read = 0
         carry = list(operands[second:])
         start = self._taken
-        while self._goes_on(params["cond_jaxpr"], [*operands[:first], *carry], place):
-            inputs = [*operands[first:second], *carry]
-            carry = self.through(params["body_jaxpr"], inputs, place, scope)
+        while self._goes_on(condition, [*operands[:first], *carry], place):
+            carry = self.through(body, [*operands[read:second], *carry], place, scope)
             self._within_limit(start)
         return carry
 
@@ -337,6 +338,30 @@ class _Moving(Walk):
         return self.sign * jnp.where(turns % 1 < 0.5, 1, -1).reshape(jnp.shape(value))
 
 
+def _until_all_stop(
+    condition: Any, body: Any, first: int, second: int, operands: Atoms
+) -> tuple[Any, Any]:
+    """Returns the condition and the body of a loop under `jax.vmap`, which goes on until each entry
+    has stopped: with one answer for all, and with what has stopped kept.
+    """
+    values = [one.value for one in operands]
+    asks, turns = jex.jaxpr_as_fun(condition), jex.jaxpr_as_fun(body)
+
+    def goes_on(*given: Any) -> Any:
+        return jnp.any(asks(*given)[0])
+
+    def turn(*given: Any) -> list[Any]:
+        goes, carry = asks(*given[:first], *given[second:])[0], given[second:]
+        made = turns(*given[first:])
+        shapes = [goes.shape + (1,) * (jnp.ndim(one) - goes.ndim) for one in carry]
+        return [
+            jnp.where(goes.reshape(shape), new, old)
+            for shape, new, old in zip(shapes, made, carry, strict=True)
+        ]
+
+    return jax.make_jaxpr(goes_on)(*values[:first], *values[second:]), jax.make_jaxpr(turn)(*values)
+
+
 def _about(equation: Any) -> dict[str, Any]:
     """Returns the name, the parameters and the rule of an equation that is one step."""
     name, params = equation.primitive.name, equation.params
@@ -417,6 +442,11 @@ def _called_by(jaxpr: Any, name: str, where: Place) -> tuple[str, Place] | None:
             if place_of([(frame.file_name, frame.line_num)], ENGINE).file:
                 inside = function, Place(frame.file_name, frame.line_num)
     return None
+
+
+def is_of_engine(traced: Any) -> bool:
+    """Returns whether the function that was traced is one of JAX."""
+    return _source(traced.jaxpr)[1].file.startswith(ENGINE)
 
 
 def _variables(atoms: Sequence[Any]) -> Iterator[Any]:

@@ -34,7 +34,7 @@ from adjudge.engine import (
     windows,
 )
 from adjudge_jax.recording import CONFIG
-from adjudge_jax.tracing import CUSTOM, Atoms, Known, Walk
+from adjudge_jax.tracing import CUSTOM, Atoms, Known, Walk, is_of_engine
 
 SAME_MEANING = {
     **{
@@ -118,6 +118,12 @@ class _Translation(Walk):
             first = counts.matvec + counts.vecmat
             given = [*operands[first : first + counts.solve], *operands[sum(counts) :]]
             return self.through(params["jaxprs"].solve, given, place, scope)
+        if params.get("name") == "signbit" and is_of_engine(params["jaxpr"]):  # it reads the bits
+            (x,) = operands
+            made = jnp.signbit(x.value)
+            return [
+                Known(self.builder.emit("less", [x.operand, 0.0], made, place, "signbit"), made)
+            ]
         if name in CUSTOM:
             called = params.get("call_jaxpr", params.get("fun_jaxpr"))
             closed = called if isinstance(called, jex.ClosedJaxpr) else jex.ClosedJaxpr(called, [])

@@ -43,6 +43,9 @@ def convolution(x, kernel):
 
 
 CASES = {
+    "sign bit": (lambda x: jnp.copysign(x, -x[::-1]) * jnp.where(jnp.signbit(x), x, 2.0), LINE),
+    "gamma": (jax.scipy.special.gamma, np.array([-1.3, 0.4, 2.5])),
+    "expi": (jax.scipy.special.expi, np.array([0.3, 1.4])),
     "gelu": (jax.nn.gelu, LINE),
     "log_softmax": (jax.nn.log_softmax, LINE),
     "custom rule": (jax.nn.relu6, LINE),
@@ -286,13 +289,29 @@ def test_the_end_of_a_domain_is_not_decided_by_what_is_undefined_beyond():
     assert not found.parts[1][0].is_finite()
 
 
-def test_a_loop_that_each_entry_leaves_by_itself_is_one_step():
-    def f(x):
-        return jax.vmap(lambda a: lax.while_loop(lambda c: c < 1.0, lambda c: 2 * c, a))(x)
+def test_a_loop_that_each_entry_leaves_by_itself_is_replayed():
+    def turned(a, b):
+        return lax.while_loop(lambda c: (c < b).all(), lambda c: (1 + b) * c, a)
 
-    x = jnp.array([0.3, 0.7])
-    assert translated(f, (x,)).opaque
-    options = {"check_forward_ad": True, "check_backward_ad": False}
-    report = adjudge.examine(f, x, **options, reference="exact")
+    def f(x):
+        return jax.vmap(turned)(x, 1 + 0.01 * x)
+
+    x = jnp.array([[0.3, 0.2], [0.7, 0.6], [2.0, 0.1]])
+    for reference in (None, "exact"):
+        options = {"check_forward_ad": True, "check_backward_ad": False, "reference": reference}
+        report = adjudge.examine(f, x, **options)
+        assert report.verdict is Verdict.PASS, str(report)
+    assert report.certified
+
+
+def test_what_orders_complex_numbers_is_left_open():
+    z = jnp.array([0.3 + 1j, 0.7 - 0.2j])
+    report = adjudge.examine(jax.nn.log_softmax, z, reference="exact", seed=0)
     assert report.verdict is Verdict.INCONCLUSIVE
-    assert adjudge.examine(f, x, **options).verdict is Verdict.PASS
+    assert "an order of complex numbers" in str(report)
+
+
+def test_the_sign_bit_of_zero_is_no_comparison():
+    at_zero = translated(lambda x: jnp.where(jnp.signbit(x), x, 2 * x), (jnp.array([-0.0, 1.0]),))
+    with precision(64):
+        assert mistranslated(at_zero) is not None

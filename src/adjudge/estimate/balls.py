@@ -291,9 +291,11 @@ def compared(x_: Operand, y_: Operand, certainly: Callable[[Any, Any], bool]) ->
     of the balls nor of none in them, and where the numbers are equal and move.
 
     `certainly` is one of Python's comparisons, which python-flint answers with true only where it
-    holds for all points of both balls.
+    holds for all points of both balls. Raises `UndecidedError` for an order of complex numbers.
     """
     x, y = lifted(x_), lifted(y_)
+    if certainly is not eq and (x.is_complex or y.is_complex):
+        raise UndecidedError("an order of complex numbers")
     gap = x - y
     yes = _marks(certainly, x.value, y.value)
     same = _marks(lambda a, b: a.is_exact() and b.is_exact() and bool(a == b), x.value, y.value)

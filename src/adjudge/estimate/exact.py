@@ -243,7 +243,9 @@ def _method(program: Program, bits: int) -> Method:
 
 
 def _outputs(program: Program) -> int:
-    return sum(program.value(one).size for one in program.outputs)
+    """Returns how many real coordinates the outputs have."""
+    values = [program.value(one) for one in program.outputs]
+    return sum(one.size * (2 if one.dtype.kind == "c" else 1) for one in values)
 
 
 def _unknown(size: int, error: DoubtError) -> Estimate:
