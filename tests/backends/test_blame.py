@@ -341,6 +341,25 @@ def test_a_rule_that_raises_and_is_not_needed_does_not_stand_in_the_way(torch):
     assert list(report.opaque.values()) == ["cannot be judged: there is none"]
 
 
+def test_a_rule_that_raises_in_a_function_that_draws_is_named(torch):
+    class Raises(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x + 1
+
+        @staticmethod
+        def backward(ctx, w):
+            raise RuntimeError("there is none")
+
+    def f(x):
+        return torch.nn.functional.dropout(Raises.apply(x), 0.5)
+
+    report = adjudge.blame(f, (torch.rand(8, dtype=torch.float64),), seed=0)
+
+    assert report.first.name.startswith("Raises.backward (")
+    assert "the derivative raises RuntimeError: there is none" in str(report)
+
+
 def test_a_rule_is_named_under_autocast(torch):
     rules = programs.rules("torch", "tanh", "factor")
 

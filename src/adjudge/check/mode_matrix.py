@@ -29,7 +29,7 @@ from adjudge.check.one_problem import (
 from adjudge.check.options import Settings
 from adjudge.constants import COARSE_EPS, NATIVE_PROBES, WIDER_PROBES
 from adjudge.engine import AutodiffBackend
-from adjudge.errors import Catching, InputError, NotSupportedError
+from adjudge.errors import Catching, InputError, NotSupportedError, Source, source_of
 from adjudge.estimate import Exact
 from adjudge.findings import (
     DerivativeRaised,
@@ -388,6 +388,7 @@ def judge_or_report(
     error, taken = caught.error, composition.taken
     assert error is not None
     differentiating = composition.problem.counts.purpose in DIFFERENTIATING
+    differentiating |= source_of(error) is Source.DERIVATIVE  # between two evaluations of f, say
     if not taken and not optional and not differentiating:
         raise error
     if len(settings.letters) > 1:
