@@ -43,11 +43,8 @@ def at_one_point(f: Callable[..., Any], inputs: Any, options: Options) -> Report
     def check(problem: Problem, extend: Extend) -> Report:
         def judge() -> tuple[list[Judgement], Matrix]:
             modes = named or list(settings.letters)
-            if options.get("modes") is None and isinstance(f, ByHand) and f.as_matrices:
-                further = () if named else _further(f, problem)
-                # the jvp is made of the gradient, and so are its derivatives
-                own = [mode for mode in modes if mode == "F" or not mode.endswith("F")]
-                modes = list(dict.fromkeys([*own, *further]))
+            if options.get("modes") is None and isinstance(f, ByHand):
+                modes = _given_by_hand(f, problem, modes, ordered=named is not None)
 
             def filled(problem: Problem, options: Options) -> Matrix:
                 # x is in double precision as a rule, and then there is nothing to ask
@@ -79,8 +76,24 @@ def at_one_point(f: Callable[..., Any], inputs: Any, options: Options) -> Report
     return with_all_inputs(check, f, problem_of(f, inputs, options), options)
 
 
+def _given_by_hand(
+    f: ByHand, problem: Problem, modes: Sequence[str], *, ordered: bool
+) -> Sequence[str]:
+    """Returns these modes with those that what was given by hand asks for at x. A derivative that
+    somebody wrote and nobody compares would pass unseen. With `ordered` an order named the modes.
+    """
+    if not f.as_matrices:
+        if ordered:
+            return modes
+        own = modes if not f.only_forward else []
+        return own if "F" in own or f.jvp is None else [*own, "F"]
+    # the jvp is made of the gradient, and so are its derivatives
+    own = [mode for mode in modes if mode == "F" or not mode.endswith("F")]
+    return own if ordered else list(dict.fromkeys([*own, *_further(f, problem)]))
+
+
 def _further(f: ByHand, problem: Problem) -> tuple[str, ...]:
-    """Returns the compositions of modes that what was given by hand asks for at x."""
+    """Returns the compositions of modes that a Jacobian or a Hessian by hand asks for at x."""
     x = problem.point()
     calls = problem.calls
     assert calls is not None  # the problem is of first order

@@ -658,9 +658,15 @@ class _Case:
             if not self.probes.full:
                 self._trace_failures(self.work)
             self._trace_suspects(self.work)
-            # The first input leads, by its worst entry.
+            traced = {id(entry) for found in self.traced.values() for entry in found.entries}
+
+            def order(entry: Entry) -> tuple[int, bool, bool, float]:
+                place = self._place(entry.input)
+                return place, entry.projected, id(entry) not in traced, -entry.excess
+
+            # The first input leads, by its worst entry, and an entry leads what is along all.
             for tally in self.table.tallies.values():
-                tally.wrong.sort(key=lambda e: (self._place(e.input), e.projected, -e.excess))
+                tally.wrong.sort(key=order)
 
     def _place(self, name: str) -> int:
         """Returns the place of an input in the order of inputs; what belongs to none comes last."""

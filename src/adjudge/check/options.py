@@ -61,7 +61,8 @@ class TorchOptions(TypedDict, total=False):
         check_batched_grad: Whether the vjp under `vmap` has to equal the loop. Default: `False`.
         check_batched_forward_grad: Whether the jvp under `vmap` has to equal the loop. Default:
             `False`.
-        check_forward_ad: Whether forward mode is checked. Default: `False`.
+        check_forward_ad: Whether forward mode is checked; the `jvp` of a `ByHand` is checked in any
+            case. Default: `False`.
         check_backward_ad: Whether reverse mode is checked; one of the two modes has to be.
             Default: `True`.
         fast_mode: `True` stands for `mode="projected"`, `False` for `mode="full"`. By default

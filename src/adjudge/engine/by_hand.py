@@ -31,6 +31,7 @@ class ByHand:
       several inputs a tuple of gradients, one per positional input (`None`: no dependence).
     - `pullback(*x) -> (y, backward)` with `backward(w)` as above; `forward` may then be omitted.
     - `jvp(*x, *v)`: tangents `v` have the structure of the inputs. Returns the tangent of `y`.
+      A check judges what is given: reverse mode, forward mode, or both.
 
     Second order: `double_vjp(*x, w, u)` is the vjp of `(x, w) -> vjp(x, w)`, with `u` of the
     structure of the gradients; it returns one gradient per positional input and one for `w`.
@@ -153,6 +154,11 @@ class ByHand:
         """
         names = ("hess", "hessp") if len(mode) == 2 else ("grad", "jac") if len(mode) < 2 else ()
         return next((name for name in names if name in self.given), "")
+
+    @property
+    def only_forward(self) -> bool:
+        """Whether `jvp` is the only derivative that was given."""
+        return self.vjp is None and self.pullback is None
 
     def further(self, *args: Any, **kwargs: Any) -> tuple[str, ...]:
         """The compositions of modes that a check of what was given has beside its usual ones."""

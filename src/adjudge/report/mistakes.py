@@ -620,18 +620,19 @@ def likely_mistake(table: Table, failure: Failure, located: Located | None = Non
     numbers show it.
 
     The gradient `J* w` of one input, for a random `w` on one output, is compared with differences
-    along every entry of the input. Of a large input there are only the entries that were `located`
-    behind the failure.
+    along every entry of the input; forward mode gives an entry of it as `<w, J e_k>`. Of a large
+    input there are only the entries that were `located` behind the failure.
     """
-    reverse, problem, base = table.reverse, table.problem, table.base
-    if failure.kind != "rows" or reverse is None:
+    reverse, forward, problem, base = table.reverse, table.forward, table.problem, table.base
+    pushed = failure.kind == "each"
+    if failure.kind == "first" or (forward if pushed else reverse) is None:
         return None
     if len(failure.tangent.leaves) > 1:
         return None
     j, i = failure.tangent.leaves[0], _output(table, failure)
     leaf, part = problem.X.leaves[j], problem.X.slices[j]
     x = problem.origin[part]
-    if not (leaf.size and reverse.attached[i]):
+    if not leaf.size or (reverse is not None and not (pushed or reverse.attached[i])):
         return None
     subject = "the automatic derivative"
     if len(problem.X.leaves) > 1 or len(base.Y.leaves) > 1:
@@ -644,7 +645,7 @@ def likely_mistake(table: Table, failure: Failure, located: Located | None = Non
     w[base.Y.slices[i]] = drawn[base.Y.slices[i]]
     if base.Y.leaves[i].complex:
         w[base.Y.slices[i].start + 1 : base.Y.slices[i].stop : 2] = 0.0
-    reference, error = np.empty(leaf.size), np.empty(leaf.size)
+    automatic, reference, error = (np.empty(leaf.size) for _ in "123")
     units = [*replace(table.probes, full=True).tangents(problem.origin, part)]
     if problem.counts.ahead is not None:
         table.estimator.begin(units)
@@ -652,12 +653,15 @@ def likely_mistake(table: Table, failure: Failure, located: Located | None = Non
         found = table.estimator.along(unit)
         reference[k] = w @ found.estimate.value[: base.Y.size]
         error[k] = norm(w * found.estimate.error[: base.Y.size])
-    shape = (*leaf.host_shape, 2 if leaf.complex else 1)
-    automatic, other = (reverse.row(base, k * w)[part].reshape(shape) for k in (1.0, -2.0))
+        if forward is not None and pushed:
+            automatic[k] = w @ forward.column(base, unit.vector)[1]
+    shape, other = (*leaf.host_shape, 2 if leaf.complex else 1), None
+    if reverse is not None and not pushed:
+        automatic, twice = (reverse.row(base, k * w)[part] for k in (1.0, -2.0))
+        other = twice.reshape(shape)
+    numbers = (automatic.reshape(shape), reference.reshape(shape), error.reshape(shape))
     return diagnose(
-        DerivativePair(
-            automatic, reference.reshape(shape), error.reshape(shape), table.tolerance.relative
-        ),
+        DerivativePair(*numbers, table.tolerance.relative),
         x=None if leaf.complex else x,
         output_shape=base.Y.leaves[i].host_shape,
         other=other,
@@ -698,4 +702,5 @@ def _directions(problem: Problem, j: int) -> str:
 
 def _output(table: Table, failure: Failure) -> int:
     """Returns the output leaf of the row that failed."""
-    return table.base.Y.leaf_of(failure.row) if table.probes.full else failure.row
+    entries = table.probes.full or failure.kind == "each"
+    return table.base.Y.leaf_of(failure.row) if entries else failure.row

@@ -154,3 +154,26 @@ def test_the_vjp_gets_the_keyword_arguments_too():
     report = examine(rule, X, kwargs={"k": 3})
 
     assert report.verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("given", [("jvp",), ("vjp", "jvp"), ("pullback", "jvp")])
+def test_every_derivative_that_is_given_is_checked(given, seed):
+    def rules(factor):
+        return {
+            "vjp": lambda x, w: w * np.cos(x),
+            "pullback": lambda x: (np.sin(x), lambda w: w * np.cos(x)),
+            "jvp": lambda x, v: factor * v * np.cos(x),
+        }
+
+    def report(factor):
+        rule = ByHand(np.sin, **{name: rules(factor)[name] for name in given})
+        return examine(rule, X, seed=seed)
+
+    assert report(1).verdict is Verdict.PASS
+    assert set(report(1).modes) == {"R", "F"} - ({"R"} if given == ("jvp",) else set())
+    wrong = report(1.001)
+    assert wrong.modes["F"] is Verdict.FAIL
+    assert wrong.modes.get("R") is not Verdict.FAIL
+    only = ByHand(np.sin, vjp=rules(1)["vjp"], jvp=rules(1.001)["jvp"])
+    assert examine(only, X, seed=seed, modes=["R"]).verdict is Verdict.PASS

@@ -262,3 +262,20 @@ def test_the_search_tests_nothing_where_the_residual_is_noise():
 
     assert [] == search.wrong
     assert not search.many
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize(
+    "jvp, said",
+    [
+        (lambda x, v: -v * np.cos(x), "has the opposite sign in 6 of 6 entries"),
+        (lambda x, v: 1.1 * v * np.cos(x), "is 1.1 times the reference in 6 of 6 entries"),
+        (lambda x, v: v * np.where(np.arange(6) == 2, 0, np.cos(x)), r"at [2]: it is zero"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["projected", "full"])
+def test_forward_mode_names_an_entry_and_the_likely_mistake_too(jvp, said, mode, seed):
+    report = examine(ByHand(np.sin, jvp=jvp), np.linspace(-2, 2, 6), seed=seed, mode=mode)
+
+    assert said in str(report)
+    assert "along one random direction" not in report.headline
