@@ -142,6 +142,13 @@ class TorchEnvironment(Environment):
         assert isinstance(state, _RandomState)
         _set_states(state)
 
+    def generator_state(self, one: object) -> Hashable:
+        return one.get_state().numpy().tobytes() if isinstance(one, torch.Generator) else None
+
+    def set_generator_state(self, one: Any, state: Hashable) -> None:
+        assert isinstance(state, bytes)
+        one.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
+
     def widening(self) -> AbstractContextManager[None]:
         return precision.widening()
 

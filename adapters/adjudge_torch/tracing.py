@@ -288,9 +288,10 @@ class CallSeen:
         """
         marked = _marked(operands, self.tensors)
         versions = [version_of(one) for one in self.tensors]
-        random = environment.random_state()
+        generators = [one for one in self.leaves if isinstance(one, torch.Generator)]
+        random = _RandomStates(environment, generators)
         returned = run()
-        drew = environment.random_state() != random
+        drew = random != _RandomStates(environment, generators)
         self.written = [k for k, one in enumerate(self.tensors) if version_of(one) != versions[k]]
         results = _tensors_in(returned)
         leaves_arrays = about["name"].rpartition(".")[2] in LEAVES_ARRAYS
@@ -302,7 +303,7 @@ class CallSeen:
         call = _Call(self.again, self.leaves, self.spec, self.places, self.written)
         # no name holds a frame: it would hold itself, and with it all that the engine saved
         return returned, Step(
-            run=_replaying(call, environment, random) if drew else call,
+            run=_replaying(call, random) if drew else call,
             operands=operands,
             results=len(self.kept),
             static=_static(self.spec, self.leaves),
@@ -355,18 +356,41 @@ class _Call:
         return (*_tensors_in(returned), *written)
 
 
-def _replaying(call: FlatFunction, environment: Environment, state: Hashable) -> FlatFunction:
-    """Returns a call that draws what it drew in the random state `state`, and puts the state back
-    that it finds.
+class _RandomStates:
+    """The global random state, and those of generators that a call is passed, as they are now."""
+
+    def __init__(self, environment: Environment, generators: Sequence[torch.Generator]) -> None:
+        """The states are read."""
+        self.environment, self.generators = environment, generators
+        self.common = environment.random_state()
+        self.own = [environment.generator_state(one) for one in generators]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _RandomStates):
+            return NotImplemented
+        return self.common == other.common and self.own == other.own
+
+    __hash__ = None  # type: ignore[assignment] # it is compared, and no key
+
+    def put_back(self) -> None:
+        """Goes back to these states."""
+        self.environment.set_random_state(self.common)
+        for one, state in zip(self.generators, self.own, strict=True):
+            self.environment.set_generator_state(one, state)
+
+
+def _replaying(call: FlatFunction, states: _RandomStates) -> FlatFunction:
+    """Returns a call that draws what it drew in these random states, and puts the states back that
+    it finds.
     """
 
     def run(operands: Arrays) -> Arrays:
-        now = environment.random_state()
-        environment.set_random_state(state)
+        now = _RandomStates(states.environment, states.generators)
+        states.put_back()
         try:
             return call(operands)
         finally:
-            environment.set_random_state(now)
+            now.put_back()
 
     return run
 

@@ -73,7 +73,7 @@ class Status(StrEnum):
     INACCURATE = "INACCURATE"
     """A derivative right in formula, and off by more than rounding explains in its dtype."""
     DRAWS_RANDOM = "DRAWS_RANDOM"
-    """The function advances the global random state."""
+    """The function draws random numbers."""
     SEQUENTIAL = "SEQUENTIAL"
     """Evaluations were made one after another though an executor was given. Always a note."""
     UNCHECKED = "UNCHECKED"
@@ -734,7 +734,7 @@ class AdditionOrder(Detail):
 
 
 class DrawsRandom(Detail):
-    """The function advances the global random state."""
+    """The function draws random numbers."""
 
     agreed: bool
     """Whether its results agreed where they were compared."""

@@ -101,11 +101,17 @@ def test_an_output_made_under_no_grad_is_called_detached(x):
     assert {Status.DETACHED} == statuses(adjudge.examine(f, (x,)))
 
 
-def test_dropout_with_a_generator_of_its_own_is_nondeterministic_with_its_spread():
-    x = torch.linspace(1, 2, 50, dtype=torch.float64).requires_grad_()
+def stream():
+    """Random numbers from a generator that is out of sight."""
     generator = torch.Generator().manual_seed(0)
+    return iter(lambda: torch.rand(50, generator=generator, dtype=torch.float64), None)
 
-    report = adjudge.examine(lambda x: x * torch.rand(50, generator=generator), (x,))
+
+def test_dropout_with_a_generator_out_of_sight_is_nondeterministic_with_its_spread():
+    x = torch.linspace(1, 2, 50, dtype=torch.float64).requires_grad_()
+    numbers = stream()
+
+    report = adjudge.examine(lambda x: x * next(numbers), (x,))
 
     assert not report
     assert {Status.NONDETERMINISTIC} == statuses(report)
@@ -123,13 +129,20 @@ def test_dropout_that_is_seeded_inside_passes_with_a_note(x):
     assert statuses(report) <= {Status.DRAWS_RANDOM}
 
 
-def test_random_numbers_from_a_generator_of_the_user_are_found(x):
-    generator = torch.Generator().manual_seed(0)
+@pytest.mark.parametrize("seed", range(10))
+def test_random_numbers_from_a_generator_of_the_user_are_held_fixed(scaled_sin, x, seed):
+    generator = torch.Generator().manual_seed(seed)
+    before = generator.get_state()
 
-    def f(x):
-        return x * torch.rand(3, dtype=torch.float64, generator=generator)
+    def f(factor):
+        sin = scaled_sin(factor)
+        return lambda x: sin(x) * torch.rand(3, dtype=torch.float64, generator=generator)
 
-    assert Status.NONDETERMINISTIC in statuses(adjudge.examine(f, (x,)))
+    assert {Status.DRAWS_RANDOM} == statuses(adjudge.examine(f(1.0), (x,), seed=seed))
+    wrong = adjudge.examine(f(1.01), (x,), seed=seed)
+    assert Status.MISMATCH in statuses(wrong)
+    assert "the rule at fault: Rule.backward" in str(wrong)
+    assert torch.equal(generator.get_state(), before)
 
 
 def test_the_wrong_input_is_named_by_its_position_among_all_arguments(gradcheck, scaled_sin, x):

@@ -52,6 +52,7 @@ from adjudge.findings import (
     CarriesLess,
     CoarseAgreement,
     Disagreement,
+    Entry,
     Finding,
     ImplicitSamples,
     LayoutMatters,

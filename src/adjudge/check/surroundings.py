@@ -13,6 +13,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -52,8 +53,8 @@ from adjudge.problem import (
     Move,
     Problem,
     Reverse,
-    buffers_held_by,
     contents_reached_by,
+    held_by,
     observe,
     set_around,
 )
@@ -79,9 +80,12 @@ def surroundings(problem: Problem, f: object, *, highest: bool = False) -> Itera
         environment.highest_precision() if highest else nullcontext(),
         ExitStack() as buffers,
     ):
-        for backend, arrays in buffers_held_by(f):
+        held = held_by(f, partial(_is_generator, environment))
+        for backend, arrays in held.buffers:
             buffers.enter_context(backend.holding(arrays, tuple(map(backend.arrays.copy, arrays))))
-        seen = Generators(environment)
+        inputs = () if problem.calls is None else problem.calls.arguments.tree.leaves
+        passed = [one for one in inputs if _is_generator(environment, one)]
+        seen = Generators(environment, [*held.generators, *passed])
         if problem.counts.ahead is not None:
             _watch(problem.counts.ahead, f, seen)
         try:
@@ -140,8 +144,8 @@ def _point_to_sets(problem: Problem, error: Exception) -> None:
 
 
 class Generators:
-    """The global random generators of Python, of NumPy and of the engine, as they are when this is
-    made.
+    """The global random generators of Python, of NumPy and of the engine, and those that f closes
+    over or is passed, as they are when this is made.
 
     NumPy copies its state number by number, which takes as long as ten evaluations of a small
     function. Whether a Mersenne Twister has changed is therefore seen in memory.
@@ -150,8 +154,9 @@ class Generators:
     drawn: bool = False
     """Whether f or its derivative advanced a random state; known when it was judged."""
 
-    def __init__(self, environment: Environment) -> None:
-        """The states are read."""
+    def __init__(self, environment: Environment, own: Sequence[Any] = ()) -> None:
+        """The states are read; `own` are generators that are not global."""
+        self.own = [(one, _state_of(environment, one)) for one in own]
         self.environment, self.engine = environment, environment.random_state()
         self.python = random.getstate()
         self.generator = np.random.get_bit_generator()  # type: ignore[attr-defined] # not in stubs
@@ -172,15 +177,56 @@ class Generators:
                 return True
         elif not _same(self.numpy, np.random.get_state(legacy=False)):  # noqa: NPY002
             return True
-        return self.environment.random_state() != self.engine
+        if self.environment.random_state() != self.engine:
+            return True
+        return not all(_same(_state_of(self.environment, one), state) for one, state in self.own)
+
+    def again(self) -> Generators:
+        """Returns the same generators as they are now."""
+        return Generators(self.environment, [one for one, _ in self.own])
 
     def put_back(self) -> None:
         """Sets the generators and their states to what they were."""
+        for one, state in self.own:
+            _set_state(self.environment, one, state)
         random.setstate(self.python)
         if np.random.get_bit_generator() is not self.generator:  # type: ignore[attr-defined]
             np.random.set_bit_generator(self.generator)  # type: ignore[attr-defined]
         np.random.set_state(self.numpy)  # noqa: NPY002 the global state is what is kept
         self.environment.set_random_state(self.engine)
+
+
+def _is_generator(environment: Environment, one: object) -> bool:
+    """Returns whether `one` is a random generator whose state can be read and set."""
+    if isinstance(one, random.Random):
+        return not isinstance(one, random.SystemRandom)
+    numpy = isinstance(one, np.random.Generator | np.random.RandomState | np.random.BitGenerator)
+    return numpy or environment.generator_state(one) is not None
+
+
+def _state_of(environment: Environment, one: Any) -> Any:
+    if isinstance(one, random.Random):
+        return one.getstate()
+    if isinstance(one, np.random.RandomState):
+        return one.get_state(legacy=False)
+    bits = one.bit_generator if isinstance(one, np.random.Generator) else one
+    if isinstance(bits, np.random.BitGenerator):
+        return bits.state
+    return environment.generator_state(one)
+
+
+def _set_state(environment: Environment, one: Any, state: Any) -> None:
+    if isinstance(one, random.Random):
+        one.setstate(state)
+        return
+    if isinstance(one, np.random.RandomState):
+        one.set_state(state)
+        return
+    bits = one.bit_generator if isinstance(one, np.random.Generator) else one
+    if isinstance(bits, np.random.BitGenerator):
+        bits.state = state
+    else:
+        environment.set_generator_state(one, state)
 
 
 def _words(generator: Any) -> bytes:
@@ -227,7 +273,7 @@ def judged_with_replay(
         seen.drawn = tried > 0 or _has_drawn(problem, letters, seen)
         if settled or tried == DRAWS or not seen.drawn:
             return found
-        now = Generators(problem.backend.environment) if tried else seen
+        now = seen.again() if tried else seen
         counts.before_evaluation = now.put_back
         tried += 1
 

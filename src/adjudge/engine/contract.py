@@ -349,6 +349,15 @@ class Environment:
         repeatable then.
         """
 
+    def generator_state(self, one: object) -> Hashable:
+        """Returns the state of `one` where that is a random generator of this framework, an object
+        of its own beside the global state; else `None`, as the default does.
+        """
+        return None
+
+    def set_generator_state(self, one: Any, state: Hashable) -> None:
+        """Sets the generator `one` to a state that `generator_state` returned."""
+
     def widening(self) -> AbstractContextManager[None]:
         """Returns a context in which a function of narrow arrays can be run on wide ones.
 

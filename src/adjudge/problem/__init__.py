@@ -37,11 +37,11 @@ from adjudge.problem.calls import (
     read_arguments,
 )
 from adjudge.problem.captured import (
-    buffers_held_by,
     captured_by,
     captured_inputs,
     contents_reached_by,
     graded_numbers,
+    held_by,
     names_of,
     with_captured,
 )
@@ -130,7 +130,6 @@ __all__ = [
     "at_once",
     "base_of",
     "bounds_of",
-    "buffers_held_by",
     "captured_by",
     "captured_inputs",
     "colored_tangents",
@@ -146,6 +145,7 @@ __all__ = [
     "graded_numbers",
     "gradient_problem",
     "halves",
+    "held_by",
     "largest",
     "leave_out",
     "lies_in",

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -137,15 +137,29 @@ def names_of(problem: Problem, f: Callable[..., Any], captured: Arrays) -> tuple
     )
 
 
-def buffers_held_by(f: object) -> list[tuple[AutodiffBackend, Arrays]]:
-    """Returns what objects that a function closes over may write into when they are called, such as
-    the running statistics of a normalisation, with the engine of each.
-    """
-    found = []
-    for _, _, buffers in _reachable(f, buffers_of):
-        if buffers is not None:
-            found.append(buffers)
-    return found
+class Held(NamedTuple):
+    """What a call of a function may change, of the objects that it closes over."""
+
+    buffers: list[tuple[AutodiffBackend, Arrays]]
+    """Arrays that objects may write into, such as the running statistics of a normalisation, with
+    the engine of each."""
+    generators: list[Any]
+    """Random generators that are no part of a global state."""
+
+
+def held_by(f: object, is_generator: Callable[[object], bool]) -> Held:
+    """Returns what a call of `f` may change; `is_generator` knows random generators."""
+    held = Held([], [])
+
+    def ending(one: object) -> Any:
+        return one if is_generator(one) else buffers_of(one)
+
+    for _, one, end in _reachable(f, ending):
+        if end is one:
+            held.generators.append(one)
+        elif end is not None:
+            held.buffers.append(end)
+    return held
 
 
 def contents_reached_by(f: object) -> list[bytes]:
@@ -191,11 +205,16 @@ def _reachable(f: object, ending: Callable[[Any], Any]) -> list[tuple[str, Any, 
     for name, one, depth in looked_into:  # it grows on the way
         end = None if type(one).__module__ == "builtins" else ending(one)
         found.append((name, one, end))
-        if end is None and depth < DEPTH and not isinstance(getattr(one, "__self__", None), type):
+        bound = type(one) is MethodType  # it stands for its object, which is as deep
+        of_class = isinstance(getattr(one, "__self__", None), type)
+        if end is None and depth < DEPTH + bound and not of_class:
+            below = depth + (not bound)
             for key, value in _variables(one).items():
+                if type(value) is BuiltinFunctionType:  # the method of an object, or of a module
+                    value = value.__self__
                 if type(value) not in _PLAIN and id(value) not in known:
                     known.add(id(value))
-                    looked_into.append((f"{name}.{key}" if name else key, value, depth + 1))
+                    looked_into.append((f"{name}.{key}" if name else key, value, below))
     return found
 
 

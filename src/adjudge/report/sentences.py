@@ -607,7 +607,7 @@ def _looks(detail: findings.Unrepeatable) -> str:
 
 @said.register
 def _draws_random(detail: findings.DrawsRandom, finding: Finding) -> list[str]:
-    lines = ["the function advances the global random state"]
+    lines = ["the function draws random numbers"]
     if detail.replayed:
         lines.append("which was put back before each evaluation, so that all drew the same numbers")
     if detail.agreed and not detail.replayed:
@@ -757,8 +757,9 @@ def advice(remedy: Advice, finding: Finding) -> str:
         if detail.rounding:
             return f"fix the randomness or hidden state of the function, or {allow}"
         return (
-            "draw from the global random state, which a check replays, or from a generator that is "
-            f"made with a fixed seed at each call; keep no state between calls; or {allow}"
+            "draw from the global random state, or from a generator that the function holds or is "
+            "passed, which a check replays, or from one that is made with a fixed seed at each "
+            f"call; keep no state between calls; or {allow}"
         )
     if isinstance(remedy, IfItIterates):
         return (

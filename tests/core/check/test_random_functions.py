@@ -71,6 +71,66 @@ def test_a_right_rule_passes_with_a_note_and_a_wrong_one_fails(draw, mode, x):
         assert before == states()
 
 
+class Holder:
+    """A generator as an attribute."""
+
+    def __init__(self, seed):
+        self.random = np.random.default_rng(seed)
+
+    def __call__(self, x):
+        return self.random.random(x.shape) < 0.5
+
+
+def own_generators(seed):
+    generator, old = np.random.default_rng(seed), np.random.RandomState(seed)
+    python, bound = random.Random(seed), np.random.default_rng(seed).random  # noqa: S311
+    return {
+        "a generator of NumPy": (generator, lambda x: generator.random(x.shape) < 0.5),
+        "an old one": (old, lambda x: old.rand(*x.shape) < 0.5),
+        "one of Python": (python, lambda x: np.asarray([python.random() < 0.5 for _ in x])),
+        "a bound method": (bound.__self__, lambda x: bound(x.shape) < 0.5),
+        "an attribute": ((holder := Holder(seed)).random, holder),
+    }
+
+
+def number_of(generator):
+    return float(generator.random())
+
+
+@pytest.mark.parametrize("kind", own_generators(0))
+def test_generators_that_a_function_closes_over_are_put_back_too(kind):
+    for seed in SEEDS:
+        generator, draw = own_generators(seed)[kind]
+        untouched, _ = own_generators(seed)[kind]
+
+        right = examine(multiplied(draw), X, seed=seed)
+        wrong = examine(multiplied(draw, 0.5), X, seed=seed)
+        again = examine(multiplied(draw, again=True), X, seed=seed)
+
+        assert right.verdict is Verdict.PASS, str(right)
+        assert statuses(right) == [Status.DRAWS_RANDOM]
+        assert Status.MISMATCH in statuses(wrong)
+        assert Status.NONDETERMINISTIC in statuses(again)
+        assert number_of(generator) == number_of(untouched)
+
+
+def test_a_generator_that_is_passed_as_an_input_is_put_back_too():
+    def function(factor):
+        return ByHand(
+            lambda x, random: np.sin(x) * (noise := random.normal()) / noise * random.random(),
+            vjp=lambda x, random, w: (factor * w * np.cos(x) * drawn, None),
+        )
+
+    for seed in SEEDS:
+        generator = np.random.default_rng(seed)
+        (first := np.random.default_rng(seed)).normal()
+        drawn = first.random()
+
+        assert examine(function(1.0), (X, generator), seed=seed).verdict is Verdict.PASS
+        assert examine(function(1.01), (X, generator), seed=seed).verdict is Verdict.FAIL
+        assert number_of(generator) == number_of(np.random.default_rng(seed))
+
+
 def test_a_rule_that_draws_other_numbers_than_its_function_fails():
     vjp = ByHand(
         lambda x: np.sin(x) * mask_of_numpy(x),
@@ -124,33 +184,40 @@ def test_a_result_whose_shape_is_drawn_is_judged():
         assert examine(ByHand(pullback=pullback), X, seed=seed)
 
 
-@pytest.mark.parametrize("count", [2, 12])
-def test_a_generator_of_its_own_cannot_be_replayed(count):
-    for seed in SEEDS:
-        own = np.random.default_rng(seed)
+def stream(seed):
+    """Random numbers one after another, from a generator that is out of sight."""
+    generator = np.random.default_rng(seed)
+    return iter(generator.random, None)
 
-        report = examine(multiplied(lambda x, own=own: own.random(x.shape)), X[:count], seed=seed)
+
+@pytest.mark.parametrize("count", [2, 12])
+def test_numbers_from_a_generator_out_of_sight_cannot_be_replayed(count):
+    for seed in SEEDS:
+        own = stream(seed)
+        draw = lambda x, own=own: np.asarray([next(own) for _ in x])  # noqa: E731
+
+        report = examine(multiplied(draw), X[:count], seed=seed)
 
         assert report.verdict is Verdict.FAIL
         assert statuses(report) == [Status.NONDETERMINISTIC]
         assert report.counts["comparisons"] == 0
         assert report.counts["evaluations"] < 5
-        assert "draw from the global random state" in str(report)
+        assert "draw from the global random state, or from a generator" in str(report)
 
 
 def test_runs_that_agree_by_chance_are_repeated_before_anything_is_left_open():
     found = []
     for seed in range(20):
-        own = np.random.default_rng(seed)
-        rule = multiplied(lambda x, own=own: 1.0 + (own.random() < 0.5))
+        own = stream(seed)
+        rule = multiplied(lambda x, own=own: 1.0 + (next(own) < 0.5))
         found.append(statuses(examine(rule, X, seed=seed)))
 
     assert sum(seen == [Status.NONDETERMINISTIC] for seen in found) >= 14
 
 
 def test_what_differs_beside_the_global_state_is_not_measured_either():
-    own = np.random.default_rng(0)
-    rule = multiplied(lambda x: own.random(x.shape) + mask_of_numpy(x))
+    own = stream(0)
+    rule = multiplied(lambda x: next(own) + mask_of_numpy(x))
 
     report = examine(rule, X, seed=0)
 

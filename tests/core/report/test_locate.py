@@ -266,7 +266,7 @@ def test_the_search_tests_nothing_where_the_residual_is_noise():
 
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize(
-    "jvp, said",
+    ("jvp", "said"),
     [
         (lambda x, v: -v * np.cos(x), "has the opposite sign in 6 of 6 entries"),
         (lambda x, v: 1.1 * v * np.cos(x), "is 1.1 times the reference in 6 of 6 entries"),
