@@ -23,10 +23,14 @@ def recording_ends(y: Arrays, x: Arrays) -> RecordingEnds | None:
     own = {leaf.grad_fn: leaf for leaf in reversed(x)}  # of one that is no leaf the tape goes on
     memory = [_memory(leaf) for leaf in x]  # x is recorded by an alias of it
     seen: set[Any] = {None}
+    forward_rules: list[str] = []
     for node in nodes:  # it grows on the way
         if node in seen:
             continue
         seen.add(node)
+        written = getattr(type(node), "_forward_cls", torch.autograd.Function)
+        if written.jvp is not torch.autograd.Function.jvp:
+            forward_rules.append(f"{written.__qualname__.rpartition('<locals>.')[2]}.jvp")
         if node in own:
             ends.append(own[node])
         elif type(node) is _Leaf:
@@ -43,7 +47,7 @@ def recording_ends(y: Arrays, x: Arrays) -> RecordingEnds | None:
             reached[places[place]] = True
         else:
             captured.append(end)
-    return RecordingEnds(tuple(reached), tuple(captured))
+    return RecordingEnds(tuple(reached), tuple(captured), tuple(dict.fromkeys(forward_rules)))
 
 
 def implicit_samplers(y: Arrays) -> list[str]:

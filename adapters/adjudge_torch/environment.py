@@ -125,7 +125,7 @@ class TorchEnvironment(Environment):
 
     def carried_settings(self) -> Callable[[], AbstractContextManager[object]] | None:
         modes = torch.overrides._get_current_function_mode_stack()
-        known = all(isinstance(mode, precision.Widening) for mode in modes)
+        known = all(type(mode) is precision.Widening for mode in modes)
         if not known or torch.cuda.is_initialized():  # streams belong to threads
             return None
         on, dtype = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
@@ -150,7 +150,10 @@ class TorchEnvironment(Environment):
         one.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
 
     def widening(self) -> AbstractContextManager[None]:
-        return precision.widening()
+        return precision.Widening()
+
+    def widening_past_casts(self) -> AbstractContextManager[None]:
+        return precision.WideningPastCasts()
 
     def highest_precision(self) -> AbstractContextManager[None]:
         return highest()
@@ -176,7 +179,7 @@ class TorchEnvironment(Environment):
 @contextmanager
 def _carried(widening: bool, autocast: bool, dtype: torch.dtype) -> Iterator[None]:
     with (
-        precision.widening() if widening else nullcontext(),
+        precision.Widening() if widening else nullcontext(),
         torch.autocast("cpu", dtype) if autocast else nullcontext(),
     ):
         yield

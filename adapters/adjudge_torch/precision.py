@@ -47,6 +47,41 @@ class Widening(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
+class WideningPastCasts(Widening):
+    """Double tensors also stay double where a function converts them, and nothing is cast by
+    autocast: what is asked for is the function without its roundings.
+    """
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        kwargs, operands = dict(kwargs or {}), [*_tensors(args), *_tensors(kwargs or {})]
+        double = any(leaf.dtype in DOUBLE for leaf in operands)
+        if double and _is_narrow(kwargs.get("dtype")):
+            kwargs["dtype"] = torch.complex128 if kwargs["dtype"].is_complex else torch.float64
+        result = super().__torch_function__(func, types, args, kwargs)
+        name = getattr(func, "__name__", "")
+        if double and name in CONVERSIONS and _is_narrow(getattr(result, "dtype", None)):
+            wide = torch.complex128 if result.is_complex() else torch.float64
+            # not the operand itself: what is written into a converted tensor leaves that alone
+            return args[0].to(device=result.device, dtype=wide, copy=True)
+        return result
+
+
+CONVERSIONS = frozenset({"to", "type", "type_as", "float", "half", "bfloat16", "cfloat", "chalf"})
+"""The methods that convert a tensor to another dtype."""
+
+
+def _is_narrow(dtype: Any) -> bool:
+    """Returns whether this is a floating or complex dtype, and no double one."""
+    floating = isinstance(dtype, torch.dtype) and (dtype.is_floating_point or dtype.is_complex)
+    return floating and dtype not in DOUBLE
+
+
 class _Watching(TorchFunctionMode):
     """A mode that keeps the dtypes that operators return.
 
@@ -203,11 +238,6 @@ def narrowest(run: Callable[[], Any]) -> float:
     with watching:
         run()
     return max((torch.finfo(dtype).eps for dtype in watching.dtypes), default=0.0)
-
-
-def widening() -> TorchFunctionMode:
-    """Returns the mode for `Environment.widening`."""
-    return Widening()
 
 
 def _in_place(name: str) -> bool:

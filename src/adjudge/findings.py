@@ -138,6 +138,7 @@ class Remedy(Enum):
     PASS_SAMPLES = auto()
     CHECK_CAPTURED = auto()
     NAME_INPUTS = auto()
+    CHECK_FORWARD = auto()
     PASS_ARRAYS = auto()
     NAME_OUTPUTS = auto()
     FIND_CUT = auto()
@@ -784,6 +785,12 @@ class ClosesOver(Detail):
 
 class Unmarked(Detail):
     """Inputs are not checked, since they are not marked for differentiation and others are."""
+
+    names: tuple[str, ...]
+
+
+class RulesLeftOut(Detail):
+    """Derivatives that somebody wrote are not checked, since nothing asks for their mode."""
 
     names: tuple[str, ...]
 

@@ -130,12 +130,12 @@ def test_dropout_that_is_seeded_inside_passes_with_a_note(x):
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_random_numbers_from_a_generator_of_the_user_are_held_fixed(scaled_sin, x, seed):
+def test_random_numbers_from_a_generator_of_the_user_are_held_fixed(rule, x, seed):
     generator = torch.Generator().manual_seed(seed)
     before = generator.get_state()
 
     def f(factor):
-        sin = scaled_sin(factor)
+        sin = rule(lambda x: x.sin(), lambda x, w: factor * w * x.cos())
         return lambda x: sin(x) * torch.rand(3, dtype=torch.float64, generator=generator)
 
     assert {Status.DRAWS_RANDOM} == statuses(adjudge.examine(f(1.0), (x,), seed=seed))
@@ -203,3 +203,18 @@ def test_the_function_is_named_in_one_line(rule, x):
 
     assert "Sequential" == adjudge.examine(module, (x,)).function
     assert adjudge.examine(rule(torch.sin, torch.mul), (x,)).function.endswith("Rule.apply")
+
+
+@pytest.mark.parametrize("jvp", [1.0, 1.01])
+def test_a_jvp_that_somebody_wrote_and_nobody_asks_for_is_said_not_to_be_checked(
+    scaled_sin, x, jvp
+):
+    plain = adjudge.examine(scaled_sin(1.0, jvp), (x,))
+    asked = adjudge.examine(scaled_sin(1.0, jvp), (x,), check_forward_ad=True)
+
+    assert plain
+    assert "not checked, since forward mode is not asked for: Rule.jvp" in str(plain)
+    assert "check_forward_ad=True" in str(plain)
+    assert asked.verdict is (adjudge.Verdict.PASS if jvp == 1 else adjudge.Verdict.FAIL)
+    assert Status.UNCHECKED not in statuses(asked)
+    assert Status.UNCHECKED not in statuses(adjudge.examine(torch.sin, (x,)))

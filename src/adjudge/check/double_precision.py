@@ -80,7 +80,12 @@ class DoublePrecision:
     """Modes whose derivatives were compared with those in double precision already."""
     precision: str = "float64"
     """The widest precision in which f was found to compute, where it runs in double."""
-    _problem: Problem | None = None
+    past_casts: bool = False
+    """Whether f is run without its own conversions to narrower dtypes."""
+    judged_past_casts: bool = False
+    """Whether the last judgement was one without them."""
+    problem: Problem | None = None
+    """The problem in double precision, once it was asked for."""
 
     @property
     def coarsest(self) -> float:
@@ -94,7 +99,8 @@ class DoublePrecision:
         """How the check was made, for the line of provenance."""
         if self.refused is not None:
             return f"judged natively: in float64 {why_not_in_double(self.refused)}"
-        return f"formula judged in {self.precision}"
+        casts = ", past its conversions to narrower dtypes" if self.judged_past_casts else ""
+        return f"formula judged in {self.precision}{casts}"
 
     def refusal(self, settings: Settings) -> list[Finding]:
         """What is open where the caller insists on double precision."""
@@ -108,12 +114,14 @@ class DoublePrecision:
         coarse = self.low.X.coarsest_eps > COARSE_EPS
         if not (raised and coarse and self.precision == "float64" and not self.compared):
             return False
-        self.precision, self._problem = "float32", None
+        self.precision, self.problem = "float32", None
         return True
 
     def widening(self) -> AbstractContextManager[None]:
         """The context in which everything is evaluated in double precision."""
-        return self.low.backend.environment.widening()
+        environment = self.low.backend.environment
+        past = environment.widening_past_casts() if self.past_casts else None
+        return environment.widening() if past is None else past
 
     def derived(self, derive: Derive) -> Base:
         """The derivative in double precision, observed at x; to be called within `widening`.
@@ -121,10 +129,10 @@ class DoublePrecision:
         Raises `RefusedError` where it cannot be, or is not in double precision.
         """
         with Catching(AdjudgeError) as caught:
-            if self._problem is None:
+            if self.problem is None:
                 assert self.low.widened is not None
-                self._problem = self.low.widened(self.precision)
-            base = observe(derive(self._problem))
+                self.problem = self.low.widened(self.precision)
+            base = observe(derive(self.problem))
         if isinstance(caught.error, NotSupportedError):
             words = _first_line(caught.error)
             raise _refused(Refusal.NOT_SUPPORTED, words=words) from caught.error
@@ -237,13 +245,14 @@ def judge_in_double(
     Where the function does not run there, or is another one, `double.refused` says so afterwards.
     """
     provenance = composition.provenance
-    while double.refused is None:
-        try:
-            return _in_double(composition, double, base, settings)
-        except RefusedError as error:
-            # Kernels of sixteen bits that compute in float32 inside may take no float64.
-            if not double.narrows(error.detail):
-                double.refused = error.detail
+    outcome = _where_it_runs(composition, double, base, settings)
+    if outcome is not None and outcome.verdict is Verdict.PASS:
+        return outcome
+    found = _past_its_casts(composition, double, base, settings)
+    if found is not None:
+        return found
+    if outcome is not None:
+        return outcome
     outcome = judge_here_or_nearby(base, settings, provenance)
     outcome = with_more_probes(outcome, base, settings, provenance, NATIVE_PROBES)
     agreed = outcome.verdict is Verdict.PASS or _agrees_coarsely(outcome)
@@ -254,6 +263,56 @@ def judge_in_double(
         double.refused = replace(double.refused, eps=eps)
         outcome = judge_here_or_nearby(_narrower(base, eps), settings, provenance)
     return _beside_replay(outcome, base, settings)
+
+
+def _past_its_casts(
+    composition: Composition, double: DoublePrecision, base: Base, settings: Settings
+) -> Judgement | None:
+    """Returns the judgement of a function that converts numbers to sixteen bits, whatever their
+    dtype: without its conversions, or in float32 where that is all that comes out of it. Returns
+    `None` where f is no such function, or runs in neither way.
+
+    Under autocast, or with a layer in sixteen bits, hardly a mistake shows in values of float32.
+    The derivative of a conversion is that of the identity in every framework, which is what it is
+    here; that f is the same function but for rounding is seen by its values.
+    """
+    low, refused = double.low, double.refused
+    stays = refused and refused.refusal in (Refusal.STAYS_NARROW, Refusal.NARROW_INSIDE)
+    if double.problem is None or (refused and not stays):
+        return None
+    with double.widening():
+        inside = double.problem.narrowest_eps
+    eps = max(inside, base.coarsest_eps, base.problem.narrowest_eps if refused else 0.0)
+    converts = inside > COARSE_EPS  # and not autocast, which leaves double precision as it is
+    if eps <= COARSE_EPS or not (converts or refused):
+        return None
+    ways = [True] if low.backend.environment.widening_past_casts() is not None else []
+    if not converts and eps > base.coarsest_eps:
+        ways.append(False)
+    for past_casts in ways:
+        again = DoublePrecision(_with_eps(low, eps), past_casts=past_casts)
+        found = _where_it_runs(composition, again, _narrower(base, eps), settings)
+        if found is not None:
+            double.refused, double.precision = None, again.precision
+            double.judged_past_casts = past_casts
+            return found
+    return None
+
+
+def _where_it_runs(
+    composition: Composition, double: DoublePrecision, base: Base, settings: Settings
+) -> Judgement | None:
+    """Returns the judgement in double precision, or in the widest one in which f runs; `None` where
+    `double.refused` says why there is none.
+    """
+    while double.refused is None:
+        try:
+            return _in_double(composition, double, base, settings)
+        except RefusedError as error:
+            # Kernels of sixteen bits that compute in float32 inside may take no float64.
+            if not double.narrows(error.detail):
+                double.refused = error.detail
+    return None
 
 
 def _in_double(
@@ -430,12 +489,16 @@ def _beside_replay(outcome: Judgement, base: Base, settings: Settings) -> Judgem
 
 def _narrower(base: Base, eps: float) -> Base:
     """The same, known to compute with the spacing `eps` at 1."""
+    whole, Y = _coarser(base.whole, eps), _coarser(base.Y, eps)
+    return replace(base, problem=_with_eps(base.problem, eps), whole=whole, Y=Y)
 
-    def space(wide: Space) -> Space:
-        return Space(tuple(replace(leaf, eps=max(leaf.eps, eps)) for leaf in wide.leaves))
 
-    problem = replace(base.problem, X=space(base.problem.X))
-    return replace(base, problem=problem, whole=space(base.whole), Y=space(base.Y))
+def _with_eps(problem: Problem, eps: float) -> Problem:
+    return replace(problem, X=_coarser(problem.X, eps))
+
+
+def _coarser(space: Space, eps: float) -> Space:
+    return Space(tuple(replace(leaf, eps=max(leaf.eps, eps)) for leaf in space.leaves))
 
 
 def _consequence(found: LowPrecisionResult, formula: Judgement, mode: str) -> None:

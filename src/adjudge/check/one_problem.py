@@ -735,7 +735,8 @@ class _Case:
         found, table = self.found, self.table
         for tally in table.tallies.values():
             if tally.mode == "identity":
-                found.findings += identity_findings(tally)
+                # two rules of which one has another value at each call disagree for that
+                found.findings += [] if self._noisy_modes else identity_findings(tally)
                 self.identities.compared += tally.compared
             else:
                 found.findings += self._findings_of(tally, provenance)

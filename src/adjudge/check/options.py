@@ -298,7 +298,7 @@ def problem_of(
     """
     if not callable(f):
         raise InputError(
-            f"the function to check is a {type(f).__name__}, which cannot be called",
+            f"the function to check is of type {type(f).__name__}, which cannot be called",
             "pass the function first, then its inputs",
         )
     reference = reference_of(options)

@@ -273,6 +273,8 @@ def judged_with_replay(
         seen.drawn = tried > 0 or _has_drawn(problem, letters, seen)
         if settled or tried == DRAWS or not seen.drawn:
             return found
+        if not tried and not _draws(problem, "", seen):  # a rule does, which is no part of f
+            return found
         now = seen.again() if tried else seen
         counts.before_evaluation = now.put_back
         tried += 1

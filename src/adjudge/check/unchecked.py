@@ -23,6 +23,7 @@ from adjudge.findings import (
     Finding,
     Hides,
     Remedy,
+    RulesLeftOut,
     SpecialNumbers,
     Status,
     Unmarked,
@@ -116,6 +117,9 @@ def unchecked(
             unreached = tuple(name for name, here in pairs if not here)
             detail = ClosesOver(names_of(problem, f, left), unreached)
             yield Finding(Status.UNCHECKED, "", "", detail, Remedy.CHECK_CAPTURED, note=True)
+    if calls.ends is not None and calls.ends.forward_rules and {*report.modes} == {"R"}:
+        detail = RulesLeftOut(calls.ends.forward_rules)
+        yield Finding(Status.UNCHECKED, "", "", detail, Remedy.CHECK_FORWARD, note=True)
     several = options.get("points") is not None
     if report.verdict is Verdict.PASS and not several and not problem.constraints:
         for hides, of in _special_numbers(problem).items():

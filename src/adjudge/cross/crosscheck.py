@@ -368,7 +368,8 @@ def _engines(
     for name, function in functions.items():
         if not callable(function):
             raise InputError(
-                f"the function for {name!r} is a {type(function).__name__}, which cannot be called",
+                f"the function for {name!r} is of type {type(function).__name__}, which cannot be "
+                "called",
                 "pass the function first, then its inputs",
             )
     engines = [engine_of(backend, functions[backend.name], inputs, options) for backend in backends]

@@ -108,6 +108,9 @@ class RecordingEnds:
     """For each leaf of x, whether it is one of them."""
     captured: Arrays
     """The others, marked for differentiation: what the function closes over."""
+    forward_rules: tuple[str, ...] = ()
+    """Forward derivatives that somebody wrote for functions in the recording, by name: reverse mode
+    uses none of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,6 +368,15 @@ class Environment:
         double precision is widened, as type promotion does (a captured weight, say).
         """
         return contextlib.nullcontext()
+
+    def widening_past_casts(self) -> AbstractContextManager[None] | None:
+        """Returns a context as `widening` does in which an array of double precision also stays one
+        where the function converts it to a narrower dtype; `None`, the default, where the engine
+        has no such context.
+
+        What a function computes is then known to more digits than it leaves itself.
+        """
+        return None
 
     def highest_precision(self) -> AbstractContextManager[None]:
         """Returns a context in which arithmetic is as exact as the dtype: no TF32, no autocast."""

@@ -250,6 +250,7 @@ SENTENCES: dict[type[Detail], Sequence[str]] = {
     findings.Unmarked: (
         "not checked, since other inputs are marked (requires_grad) and not these: {names}",
     ),
+    findings.RulesLeftOut: ("not checked, since forward mode is not asked for: {names}",),
     findings.Constants: ("not checked, since numbers and integers count as constants: {names}",),
     findings.SpecialNumbers: ("{names}: {hides}",),
     findings.ImplicitSamples: (
@@ -827,6 +828,7 @@ REMEDIES = {
     Remedy.ACCEPT_DOUBLE: "let the function accept float64, or leave out in_double=True",
     Remedy.PASS_SAMPLES: "pass the sample in as an input to check what is made of it",
     Remedy.CHECK_CAPTURED: "check them as well: captured=True; or pass them as inputs",
+    Remedy.CHECK_FORWARD: "check forward mode as well: check_forward_ad=True",
     Remedy.NAME_INPUTS: "mark them, or name all that is to be checked: wrt=",
     Remedy.PASS_ARRAYS: "pass them as floating arrays to check their derivatives",
     Remedy.NAME_OUTPUTS: "compute it by what the engine records; or, where an output is detached "

@@ -107,7 +107,7 @@ def test_a_rule_without_the_mode_asked_for_is_unsupported_and_no_pass():
     only_jvp = ByHand(np.sin, jvp=lambda x, v: v * np.cos(x))
 
     forward = examine(only_vjp, X, **FORWARD)
-    reverse = examine(only_jvp, X)
+    reverse = examine(only_jvp, X, modes=["R"])
 
     for report in (forward, reverse):
         assert Verdict.INCONCLUSIVE is report.verdict

@@ -252,9 +252,10 @@ def test_a_pole_at_a_large_entry_stays_open(dtype):
 
 def test_infinities_at_random_places_are_nondeterministic():
     random = np.random.default_rng(3)
+    numbers = (random.random(8) for _ in range(1000))
 
     def f(x):
-        return np.where(random.random(8) < 0.3, -np.inf, np.sin(x))
+        return np.where(next(numbers) < 0.3, -np.inf, np.sin(x))
 
     report = examine(ByHand(f, vjp=lambda x, w: w * np.cos(x)), drawn(8), seed=0)
 

@@ -171,7 +171,7 @@ def test_a_word_of_unknown_letters_is_refused(modes):
 def test_a_function_that_cannot_be_called_is_refused():
     error = refused(InputError, lambda: gradcheck((X,), np.sin))
 
-    assert "a tuple, which cannot be called" in error.found
+    assert "of type tuple, which cannot be called" in error.found
 
 
 @pytest.mark.parametrize(

@@ -117,10 +117,11 @@ def jittering(where, size, factor=1.0, offset=0.0):
     """`sin` of which the function or the rules differ by a part `size` from call to call, with
     rules that are off by a factor, or not linear by an offset.
     """
-    own = np.random.default_rng(0)
+    # a generator in sight would be put back before each evaluation
+    own = iter(np.random.default_rng(0).standard_normal, None)
 
     def noise(here, x):
-        return 1 + size * own.standard_normal(x.shape) * (here in where)
+        return 1 + size * np.asarray([next(own) for _ in x]) * (here in where)
 
     def rule(x, probe):
         return noise("rule", x) * factor * probe * np.cos(x) + offset * (probe > 0)

@@ -20,13 +20,15 @@ def gathered(seed, *, factor=1.0, jitter=0.0, forward=False):
     """`sin(c x[i])` with a backward that adds into x in another order at every call, as atomic
     additions do; `jitter`: a random factor at every call; `forward`: sums f like that as well.
     """
-    fixed, order = np.random.default_rng(0), np.random.default_rng(seed)
+    fixed, own = np.random.default_rng(0), np.random.default_rng(seed)
+    # a generator in sight would be put back before each evaluation
+    draws = iter(lambda: (own.permutation(LENGTH), own.normal()), None)
     i, c = fixed.integers(0, 5, LENGTH), fixed.normal(size=LENGTH)
 
     def scattered(terms):
-        total, shuffled = np.zeros(5, terms.dtype), order.permutation(LENGTH)
+        total, (shuffled, drawn) = np.zeros(5, terms.dtype), next(draws)
         np.add.at(total, i[shuffled], terms[shuffled])
-        return total * terms.dtype.type(1 + jitter * order.normal())
+        return total * terms.dtype.type(1 + jitter * drawn)
 
     def f(x):
         y = np.sin(c.astype(x.dtype) * x[i])
