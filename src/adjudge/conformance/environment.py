@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -56,8 +57,8 @@ def isolation(subject: Subject) -> None:
             "random_state() after isolation", environment.random_state() == state, True,
             "isolation must not draw random numbers",
         )  # fmt: skip
-    for name in ("widening", "highest_precision"):
-        with getattr(environment, name)():
+    for name in ("widening", "widening_past_casts", "highest_precision"):
+        with getattr(environment, name)() or nullcontext():
             pass
         subject.equal(
             f"after {name}(): the default dtype", default_dtype(subject.backend), before,

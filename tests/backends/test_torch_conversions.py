@@ -1,0 +1,153 @@
+"""Functions that convert numbers to sixteen bits inside, under autocast or by themselves, are
+judged past these conversions.
+"""
+
+import pytest
+from frameworks import torch
+
+import adjudge
+from adjudge import Verdict
+from adjudge.findings import NarrowWrong
+
+pytestmark = pytest.mark.backend("torch")
+
+SEEDS = range(10)
+FEW = range(2)
+"""The functions differ in how they convert, and not in what is drawn."""
+
+
+def autocast():
+    return torch.autocast("cpu", dtype=torch.bfloat16)
+
+
+def sine(rule, factor):
+    """A rule that is off by a factor in every precision."""
+    return rule(lambda x: x.sin(), lambda x, w: factor * w * x.cos())
+
+
+def layers():
+    return torch.nn.Linear(6, 8), torch.nn.Linear(8, 4), torch.nn.LayerNorm(8)
+
+
+def result_in_sixteen_bits(f, x, first, second, norm):
+    with autocast():
+        return second(f(first(x)))
+
+
+def result_in_single(f, x, first, second, norm):
+    with autocast():
+        return second(f(first(x))).float()
+
+
+def norm_in_single(f, x, first, second, norm):
+    with autocast():
+        return second(f(norm(first(x).float())))
+
+
+def loss(f, x, first, second, norm):
+    with autocast():
+        y = second(f(first(x)))
+    return torch.nn.functional.mse_loss(y.float(), torch.ones(len(x), 4))
+
+
+def attention(f, x, first, second, norm):
+    with autocast():
+        h = f(first(x))
+        return ((h @ h.T / 8**0.5).float().softmax(-1).to(h.dtype) @ h).float()
+
+
+def layer_in_sixteen_bits(f, x, first, second, norm):
+    return f(first.bfloat16()(x.bfloat16()).float())
+
+
+def product_in_half(f, x, first, second, norm):
+    return f((x.half() @ first.weight.detach().half().T).to(torch.float32))
+
+
+def small_part(f, x, first, second, norm):
+    return f(x) + 1e-3 * x.type(torch.bfloat16).type_as(x)
+
+
+FUNCTIONS = [
+    result_in_sixteen_bits, result_in_single, norm_in_single, loss, attention,
+    layer_in_sixteen_bits, product_in_half, small_part,
+]  # fmt: skip
+
+
+def judged(function, f, seed, scale=1.0):
+    torch.manual_seed(seed)
+    held = layers()
+    x = scale * torch.randn(3, 6)
+    return adjudge.examine(lambda x: function(f, x, *held), (x,), seed=seed)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_a_right_derivative_passes_and_a_wrong_one_fails(rule, function):
+    for seed in FEW:
+        right = judged(function, sine(rule, 1.0), seed)
+
+        assert right.verdict is Verdict.PASS, str(right)
+        for factor in (1.05, -1.0):
+            assert judged(function, sine(rule, factor), seed).verdict is Verdict.FAIL
+
+
+def test_ten_seeds_of_one(rule):
+    for seed in SEEDS:
+        assert judged(loss, sine(rule, 1.0), seed).verdict is Verdict.PASS
+        assert judged(loss, sine(rule, 0.97), seed).verdict is Verdict.FAIL
+
+
+def test_the_report_says_that_it_looked_past_the_conversions(rule):
+    report = judged(layer_in_sixteen_bits, sine(rule, 1.0), 0)
+
+    assert "formula judged in float64, past its conversions to narrower dtypes" in str(report)
+
+
+@pytest.mark.parametrize("factor", [1.1, -1.0])
+def test_a_rule_that_is_wrong_in_sixteen_bits_alone_fails_there(rule, factor):
+    def backward(x, w):
+        return w * x.cos() * (factor if x.dtype is torch.bfloat16 else 1.0)
+
+    for seed in FEW:
+        report = judged(result_in_single, rule(lambda x: x.sin(), backward), seed)
+
+        assert report.verdict is Verdict.FAIL
+        assert any(isinstance(finding.detail, NarrowWrong) for finding in report.findings)
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.PASS), (1.05, Verdict.FAIL)])
+def test_a_result_of_sixteen_bits_whatever_the_input_has(rule, factor, verdict):
+    def kernel(x):
+        return x.float().sin().to(torch.bfloat16)
+
+    def backward(x, w):
+        return (factor * w.float() * x.float().cos()).to(torch.bfloat16)
+
+    f = rule(kernel, backward)
+    for seed in FEW:
+        torch.manual_seed(seed)
+        assert adjudge.examine(f, (torch.randn(40).bfloat16(),), seed=seed).verdict is verdict
+
+
+def test_what_is_written_into_a_converted_number_leaves_the_input_alone():
+    def f(x):
+        half = x.half()
+        half.mul_(2)
+        return (half.float() * x).sin()
+
+    for seed in FEW:
+        torch.manual_seed(seed)
+        report = adjudge.examine(f, (torch.rand(20),), seed=seed)
+
+        assert report.verdict is Verdict.PASS, str(report)
+
+
+@pytest.mark.parametrize("slope", [0.0, 1.0])
+def test_stairs_that_the_function_makes_are_no_conversion(rule, slope):
+    stairs = rule(lambda x: (8 * x).round() / 8, lambda x, w: slope * w)
+
+    for seed in FEW:
+        torch.manual_seed(seed)
+        report = adjudge.examine(lambda x: stairs(x.bfloat16().float()), (3 * torch.randn(10),))
+
+        assert report.verdict is not (Verdict.FAIL if slope == 0 else Verdict.PASS)
