@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from adjudge.engine import Arrays, FlatFunction
 
@@ -48,32 +49,40 @@ class Widening(TorchFunctionMode):
 
 
 class WideningPastCasts(Widening):
-    """Double tensors also stay double where a function converts them, and nothing is cast by
-    autocast: what is asked for is the function without its roundings.
+    """Double tensors also stay double where a function converts them, and autocast leaves double
+    ones alone: what is asked for is the function without its roundings.
     """
 
-    def __torch_function__(
+    def __init__(self) -> None:
+        """The mode below is entered and left together with this one."""
+        super().__init__()  # type: ignore[no-untyped-call] # in PyTorch
+        self._below: Any = _PastCasts()  # type: ignore[no-untyped-call]
+
+    def __enter__(self) -> Any:
+        self._below.__enter__()
+        return super().__enter__()  # type: ignore[no-untyped-call]
+
+    def __exit__(self, *raised: Any) -> None:
+        super().__exit__(*raised)  # type: ignore[no-untyped-call]
+        self._below.__exit__(*raised)
+
+
+class _PastCasts(TorchDispatchMode):
+    """A mode below autograd, which also sees what a backward pass converts: a mode of functions is
+    left while `torch.autograd.grad` runs.
+    """
+
+    def __torch_dispatch__(
         self,
-        func: Callable[..., Any],
+        func: Any,
         types: Any,
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        kwargs, operands = dict(kwargs or {}), [*_tensors(args), *_tensors(kwargs or {})]
-        double = any(leaf.dtype in DOUBLE for leaf in operands)
-        if double and _is_narrow(kwargs.get("dtype")):
-            kwargs["dtype"] = torch.complex128 if kwargs["dtype"].is_complex else torch.float64
-        result = super().__torch_function__(func, types, args, kwargs)
-        name = getattr(func, "__name__", "")
-        if double and name in CONVERSIONS and _is_narrow(getattr(result, "dtype", None)):
-            wide = torch.complex128 if result.is_complex() else torch.float64
-            # not the operand itself: what is written into a converted tensor leaves that alone
-            return args[0].to(device=result.device, dtype=wide, copy=True)
-        return result
-
-
-CONVERSIONS = frozenset({"to", "type", "type_as", "float", "half", "bfloat16", "cfloat", "chalf"})
-"""The methods that convert a tensor to another dtype."""
+        given = dict(kwargs or {})
+        if _is_narrow(given.get("dtype")) and any(one.dtype in DOUBLE for one in _tensors(args)):
+            given["dtype"] = torch.complex128 if given["dtype"].is_complex else torch.float64
+        return func(*args, **given)
 
 
 def _is_narrow(dtype: Any) -> bool:
