@@ -55,7 +55,7 @@ class WideningPastCasts(Widening):
 
     def __init__(self) -> None:
         """The mode below is entered and left together with this one."""
-        super().__init__()  # type: ignore[no-untyped-call] # in PyTorch
+        super().__init__()
         self._below: Any = _PastCasts()  # type: ignore[no-untyped-call]
 
     def __enter__(self) -> Any:

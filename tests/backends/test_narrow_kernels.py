@@ -95,15 +95,18 @@ KERNELS = {
 }
 
 
-def kernel(name, whole=1.0, inside=torch.float32, output=None, gradient=None):
+def kernel(name, whole=1.0, inside=torch.float32, output=None, gradient=None, *, compiled=False):
     """The kernel in the dtype `inside`; a missing term has `whole=0`. An output or a gradient
-    whose dtype is written into it has that in any precision.
+    whose dtype is written into it has that in any precision. One that is `compiled` takes no
+    double.
     """
     value, rule = KERNELS[name]
 
     class Kernel(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x):
+            if compiled and x.dtype is torch.float64:
+                raise RuntimeError("not implemented for 'Double'")
             out, ctx.saved = value(x.to(inside or x.dtype))
             return out.to(output or x.dtype)
 
@@ -199,12 +202,22 @@ def test_a_wrong_term_of_many_numbers_fails_in_float32(compiled):
     assert {judged(2.0, seed) for seed in SEEDS[1::2]} == {Verdict.FAIL}
 
 
+@pytest.mark.parametrize("name", KERNELS)
+def test_an_output_of_bfloat16_in_any_precision_is_judged_in_double(name):
+    for seed in SEEDS[::5]:
+        for whole, verdict in ((1.0, Verdict.PASS), (0.0, Verdict.FAIL)):
+            rule = kernel(name, whole, output=torch.bfloat16)
+
+            assert examine(rule, point(torch.bfloat16), seed=seed).verdict is verdict, seed
+
+
 @pytest.mark.parametrize("name", ["rms norm", "softmax", "gelu"])
 def test_agreement_to_a_fifth_in_bfloat16_decides_nothing(name):
-    """An output of bfloat16 in any precision, whose differences could not see a missing term."""
+    """A compiled kernel, whose differences could not see a missing term."""
+    given = {"output": torch.bfloat16, "compiled": True}
     for seed in SEEDS[::5]:
-        right = examine(kernel(name, output=torch.bfloat16), point(torch.bfloat16), seed=seed)
-        wrong = kernel(name, whole=0.0, output=torch.bfloat16)
+        right = examine(kernel(name, **given), point(torch.bfloat16), seed=seed)
+        wrong = kernel(name, whole=0.0, **given)
 
         assert right.verdict is Verdict.INCONCLUSIVE
         statuses = {finding.status for finding in right.findings}

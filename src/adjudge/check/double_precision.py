@@ -457,7 +457,8 @@ def _beside_replay(outcome: Judgement, base: Base, settings: Settings) -> Judgem
         Status.UNRESOLVED, Status.MISMATCH, Status.SPURIOUS, Status.NONSMOOTH,
     }  # fmt: skip
     leaves = (*base.problem.X.leaves, *base.whole.leaves)
-    narrow = all(leaf.eps > EPS["float64"] for leaf in leaves)  # other outputs are judged apart
+    precisions = {leaf.eps for leaf in base.whole.leaves}  # of several, each is judged apart
+    narrow = len(precisions) == 1 and all(leaf.eps > EPS["float64"] for leaf in leaves)
     coarse = all(leaf.eps > COARSE_EPS for leaf in leaves)
     failed = outcome.verdict is Verdict.FAIL
     exact = replayed(base) if narrow and not others else None
