@@ -22,6 +22,7 @@ from adjudge.engine import (
     AutodiffBackend,
     Environment,
     Expansion,
+    FlatByHand,
     FlatFunction,
     HostArray,
     MaybeArrays,
@@ -35,7 +36,7 @@ from adjudge.engine import (
     restored,
 )
 from adjudge_jax.recording import compilations, equations_of, recording
-from adjudge_jax.tracing import moved_by_rounding, trace
+from adjudge_jax.tracing import moved_by_rounding, past_casts, trace
 from adjudge_jax.translation import program
 from adjudge_jax.watching import watching
 
@@ -236,6 +237,12 @@ class JaxEnvironment(Environment):
 
     def widening(self) -> AbstractContextManager[None]:
         return _x64()
+
+    def widening_past_casts(self) -> AbstractContextManager[None]:
+        return _x64()
+
+    def past_casts(self, f: FlatFunction, likes: Arrays) -> FlatFunction:
+        return f if isinstance(f, FlatByHand) else past_casts(f, likes)
 
     def highest_precision(self) -> AbstractContextManager[None]:
         highest: AbstractContextManager[None] = jax.default_matmul_precision("highest")

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 import jax
 import jax.extend.core as jex
 import jax.numpy as jnp
+import numpy as np
 
 from adjudge.engine import (
     EPS,
@@ -360,6 +361,86 @@ def _until_all_stop(
         ]
 
     return jax.make_jaxpr(goes_on)(*values[:first], *values[second:]), jax.make_jaxpr(turn)(*values)
+
+
+class _PastCasts(Walk):
+    """Runs a program in double precision, past its conversions to narrower dtypes."""
+
+    def _walked_into(
+        self, equation: Any, operands: Atoms, place: Place, scope: str
+    ) -> list[Known] | None:
+        params = equation.params
+        if equation.primitive.name in CUSTOM:
+            called = params.get("call_jaxpr", params.get("fun_jaxpr"))
+            return self.through(called, operands, place, scope)
+        return super()._walked_into(equation, operands, place, scope)
+
+    def _step(
+        self,
+        equation: Any,
+        outputs: Sequence[Any],
+        run: FlatFunction,
+        operands: Atoms,
+        place: Place,
+        scope: str,
+    ) -> list[Known]:
+        primitive, params = equation.primitive, equation.params
+        values = [one.value for one in operands]
+        if primitive.name != "bitcast_convert_type":
+            values = list(map(_widened, values))
+            params = {name: _wide_dtype(value) for name, value in params.items()}
+        if primitive.name == "reduce_precision":
+            return [constant(values[0])]
+        try:  # what calls a function is walked into
+            found = primitive.bind(*values, **params)
+        except (TypeError, ValueError, NotImplementedError) as error:
+            what = f"{primitive.name} past its conversions"
+            raise NotSupportedError(f"{what} is not supported by JAX", "") from error
+        found = found if primitive.multiple_results else [found]
+        pairs = zip(equation.outvars, found, strict=True)
+        return [Known(value, value) for variable, value in pairs if variable in outputs]
+
+    def _add(self, *, run: FlatFunction, operands: Atoms, **about: Any) -> list[Known]:
+        return [Known(value, value) for value in run(tuple([one.value for one in operands]))]
+
+
+def _widened(value: Any) -> Any:
+    dtype = jnp.result_type(value)
+    wide = _wide_dtype(dtype)
+    return value if wide is dtype else jnp.asarray(value).astype(wide)
+
+
+def _wide_dtype(value: Any) -> Any:
+    """Returns double precision for a narrower dtype, and anything else as it is."""
+    if not isinstance(value, np.dtype) or not jnp.issubdtype(value, jnp.inexact):
+        return value
+    wide = np.dtype(np.complex128 if jnp.issubdtype(value, jnp.complexfloating) else np.float64)
+    return value if value == wide else wide
+
+
+def past_casts(f: FlatFunction, likes: Arrays) -> FlatFunction:
+    """Contract: see `Environment.past_casts`. The program is that of the dtypes of `likes`, and the
+    derivative that of `f`, by the rules that `f` has, run in the same way.
+    """
+    dtypes = [leaf.dtype for leaf in likes]
+
+    def run(g: FlatFunction, x: Arrays) -> Arrays:
+        narrow = [leaf.astype(dtype) for leaf, dtype in zip(x, dtypes, strict=False)]
+        closed = jax.make_jaxpr(lambda *leaves: g(leaves))(*narrow, *x[len(narrow) :])
+        found = _PastCasts(x).through(closed, list(map(constant, x)), UNKNOWN, "")
+        return tuple([_widened(one.value) for one in found])
+
+    @jax.custom_vjp
+    def past(x: Arrays) -> Arrays:
+        return run(f, x)
+
+    def pulled(arrays: Arrays) -> Arrays:
+        outputs, pull = jax.vjp(lambda *leaves: f(leaves), *arrays[: len(dtypes)])
+        cotangents = zip(arrays[len(dtypes) :], outputs, strict=True)
+        return tuple(pull(tuple([w.astype(y.dtype) for w, y in cotangents])))
+
+    past.defvjp(lambda x: (past(x), x), lambda x, w: (run(pulled, (*x, *w)),))
+    return past
 
 
 def _about(equation: Any) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -131,7 +132,12 @@ class DoublePrecision:
         with Catching(AdjudgeError) as caught:
             if self.problem is None:
                 assert self.low.widened is not None
-                self.problem = self.low.widened(self.precision)
+                problem = self.low.widened(self.precision)
+                if self.past_casts:
+                    past = partial(problem.backend.environment.past_casts, likes=self.low.x)
+                    function, evaluate = past(problem.function), past(problem.evaluate)
+                    problem = replace(problem, function=function, evaluate=evaluate)
+                self.problem = problem
             base = observe(derive(self.problem))
         if isinstance(caught.error, NotSupportedError):
             words = _first_line(caught.error)
@@ -277,14 +283,19 @@ def _past_its_casts(
     here; that f is the same function but for rounding is seen by its values.
     """
     low, refused = double.low, double.refused
+    within = base.problem.narrowest_eps if refused else 0.0
+    raises = refused is not None and refused.refusal is Refusal.RAISES
     stays = refused and refused.refusal in (Refusal.STAYS_NARROW, Refusal.NARROW_INSIDE)
-    if double.problem is None or (refused and not stays):
+    if double.problem is None or (refused and not (stays or raises)):
         return None
-    with double.widening():
-        inside = double.problem.narrowest_eps
-    eps = max(inside, base.coarsest_eps, base.problem.narrowest_eps if refused else 0.0)
+    if raises:  # a loop that converts what it carries, say
+        inside = within if within > base.coarsest_eps else 0.0
+    else:
+        with double.widening():
+            inside = double.problem.narrowest_eps
+    eps = max(inside, base.coarsest_eps, within)
     converts = inside > COARSE_EPS  # and not autocast, which leaves double precision as it is
-    if eps <= COARSE_EPS or not (converts or refused):
+    if eps <= COARSE_EPS or not (converts or stays):
         return None
     ways = [True] if low.backend.environment.widening_past_casts() is not None else []
     if not converts and eps > base.coarsest_eps:

@@ -378,6 +378,12 @@ class Environment:
         """
         return None
 
+    def past_casts(self, f: FlatFunction, likes: Arrays) -> FlatFunction:
+        """Returns `f`, a function of arrays such as `likes`, as it is to be run and differentiated
+        within `widening_past_casts`: itself, where the context is all that it takes.
+        """
+        return f
+
     def highest_precision(self) -> AbstractContextManager[None]:
         """Returns a context in which arithmetic is as exact as the dtype: no TF32, no autocast."""
         return contextlib.nullcontext()

@@ -97,10 +97,16 @@ def test_what_is_offered_is_named_where_nothing_else_is_left():
 
 def test_the_modes_that_are_named_can_be_checked():
     x, offered = np.asarray([0.3, -0.8]), ["R", "F", "RR", "FR"]
-    right, wrong = (
-        ByHand(lambda x: np.sum(np.sin(x)), grad=np.cos, hess=lambda x, s=s: s * np.diag(np.sin(x)))
-        for s in (-1, 1)
-    )
+
+    def rule(sign):
+        vjp = ByHand(
+            lambda x, w: w * np.cos(x),
+            vjp=lambda x, w, u: (sign * u * w * np.sin(x), u * np.cos(x)),
+            jvp=lambda x, w, v, u: u * np.cos(x) + sign * w * v * np.sin(x),
+        )
+        return ByHand(np.sin, vjp=vjp, jvp=lambda x, v: v * np.cos(x))
+
+    right, wrong = rule(-1), rule(1)
 
     assert f"modes={offered} checks what is offered" in str(examine(right, x, order=2, seed=1))
     assert examine(right, x, modes=offered, seed=1)

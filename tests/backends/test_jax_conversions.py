@@ -1,0 +1,85 @@
+"""Functions that convert numbers to sixteen bits inside are judged past these conversions; see
+`test_torch_conversions`. Their programs are run in double precision, equation by equation.
+"""
+
+import numpy as np
+import pytest
+from frameworks import jax, jnp
+
+import adjudge
+from adjudge import Verdict
+
+pytestmark = pytest.mark.backend("jax")
+
+RANDOM = np.random.default_rng(0)
+A, B = RANDOM.normal(size=(6, 8)) / 2.4, RANDOM.normal(size=(8, 4)) / 2.8
+
+
+def sine(factor):
+    @jax.custom_vjp
+    def f(x):
+        return jnp.sin(x)
+
+    def backward(x, w):
+        return (w * jnp.cos(x) * jnp.asarray(factor, x.dtype),)
+
+    f.defvjp(lambda x: (jnp.sin(x), x), backward)
+    return f
+
+
+def narrow(x):
+    return jnp.asarray(x).astype(jnp.bfloat16)
+
+
+def wide(x):
+    return x.astype(jnp.float32)
+
+
+def layers(f, x):
+    return wide(jax.jit(lambda x: f(narrow(x) @ narrow(A)) @ narrow(B))(x))
+
+
+def recurrent(f, x):
+    def step(carry, row):
+        carry = f(carry @ narrow(A[:4, :4]) + narrow(row[:4]))
+        return carry, carry
+
+    return wide(jax.lax.scan(step, jnp.zeros(4, jnp.bfloat16), x)[1])
+
+
+def loop_in_two_precisions(f, x):
+    return jax.lax.fori_loop(0, 3, lambda k, c: wide(f(narrow(c) * 1.1)), x)
+
+
+def small_part(f, x):
+    return f(x) + 1e-3 * wide(narrow(x))
+
+
+def judged(function, factor, seed):
+    x = jnp.asarray(np.random.default_rng(seed).normal(size=(3, 6)), jnp.float32)
+    return adjudge.examine(lambda x: function(sine(factor), x), (x,), seed=seed)
+
+
+@pytest.mark.parametrize("function", [layers, recurrent, loop_in_two_precisions, small_part])
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.PASS), (1.05, Verdict.FAIL)])
+def test_a_right_derivative_passes_and_a_wrong_one_fails(function, factor, verdict):
+    report = judged(function, factor, 1)
+
+    assert report.verdict is verdict, str(report)
+
+
+def test_it_does_not_depend_on_what_is_drawn():
+    for seed in range(3):
+        right = judged(layers, 1.0, seed)
+
+        assert right.verdict is Verdict.PASS, str(right)
+        assert "past its conversions to narrower dtypes" in right.provenance.note
+        assert judged(layers, 0.97, seed).verdict is Verdict.FAIL
+
+
+def test_a_step_that_does_not_run_past_its_conversions_decides_nothing():
+    def scattered(f, x):
+        return wide(jnp.zeros((5, 6), jnp.bfloat16).at[jnp.asarray([0, 1, 1])].add(narrow(f(x))))
+
+    assert judged(scattered, 1.0, 0).verdict is not Verdict.FAIL
+    assert judged(scattered, -1.0, 0).verdict is not Verdict.PASS
