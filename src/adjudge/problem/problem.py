@@ -680,10 +680,8 @@ def base_of(problem: Problem, outputs: Arrays) -> Base:
 def require_outputs(base: Base) -> None:
     """Raises `InputError` where the function returns nothing that has a derivative."""
     if not base.Y.leaves:
-        calls, kind = (
-            base.problem.calls,
-            f"floating or complex array of {base.problem.backend.name}",
-        )
+        calls = base.problem.calls
+        kind = f"floating or complex array of {base.problem.backend.name}"
         arrays = () if calls is None or calls.signature is None else calls.signature.arrays
         found = [f"{one[0]} ({one[2]} of shape {one[1]})" for one in arrays if one is not None]
         what = f"{', '.join(found)} is no {kind}" if found else f"no {kind}"
