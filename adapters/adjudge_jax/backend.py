@@ -242,7 +242,11 @@ class JaxEnvironment(Environment):
         return _x64()
 
     def past_casts(self, f: FlatFunction, likes: Arrays) -> FlatFunction:
-        return f if isinstance(f, FlatByHand) else past_casts(f, likes)
+        if isinstance(f, FlatByHand):
+            return f
+        # The program is the one of the user's mode, in which random numbers have other digits.
+        wide = any(jnp.finfo(leaf.dtype).bits == 64 for leaf in likes)
+        return past_casts(f, likes, partial(_x64, wide))
 
     def highest_precision(self) -> AbstractContextManager[None]:
         highest: AbstractContextManager[None] = jax.default_matmul_precision("highest")

@@ -9,7 +9,8 @@ with a custom derivative is one step, whose derivative is the custom one.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -418,15 +419,23 @@ def _wide_dtype(value: Any) -> Any:
     return value if value == wide else wide
 
 
-def past_casts(f: FlatFunction, likes: Arrays) -> FlatFunction:
-    """Contract: see `Environment.past_casts`. The program is that of the dtypes of `likes`, and the
-    derivative that of `f`, by the rules that `f` has, run in the same way.
+def past_casts(
+    f: FlatFunction, likes: Arrays, traced_in: Callable[[], AbstractContextManager[Any]]
+) -> FlatFunction:
+    """Contract: see `Environment.past_casts`. The program is that of the dtypes of `likes`, traced
+    in the context `traced_in`. The derivative is that of `f`, by the rules that `f` has, run in the
+    same way.
     """
     dtypes = [leaf.dtype for leaf in likes]
 
+    def dtype_of(cotangent: Any) -> Any:
+        return jnp.result_type(complex if jnp.iscomplexobj(cotangent) else float)
+
     def run(g: FlatFunction, x: Arrays) -> Arrays:
-        narrow = [leaf.astype(dtype) for leaf, dtype in zip(x, dtypes, strict=False)]
-        closed = jax.make_jaxpr(lambda *leaves: g(leaves))(*narrow, *x[len(narrow) :])
+        with traced_in():
+            given = [*dtypes, *map(dtype_of, x[len(dtypes) :])]
+            like = [jax.ShapeDtypeStruct(one.shape, d) for one, d in zip(x, given, strict=True)]
+            closed = jax.make_jaxpr(lambda *leaves: g(leaves))(*like)
         found = _PastCasts(x).through(closed, list(map(constant, x)), UNKNOWN, "")
         return tuple([_widened(one.value) for one in found])
 

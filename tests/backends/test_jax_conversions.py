@@ -51,6 +51,11 @@ def loop_in_two_precisions(f, x):
     return jax.lax.fori_loop(0, 3, lambda k, c: wide(f(narrow(c) * 1.1)), x)
 
 
+def dropout(f, x):
+    kept = jax.random.bernoulli(jax.random.key(0), 0.5, x.shape)
+    return wide(f(narrow(jnp.where(kept, x + jax.random.normal(jax.random.key(1)), 0.0))))
+
+
 def small_part(f, x):
     return f(x) + 1e-3 * wide(narrow(x))
 
@@ -60,7 +65,9 @@ def judged(function, factor, seed):
     return adjudge.examine(lambda x: function(sine(factor), x), (x,), seed=seed)
 
 
-@pytest.mark.parametrize("function", [layers, recurrent, loop_in_two_precisions, small_part])
+@pytest.mark.parametrize(
+    "function", [layers, recurrent, loop_in_two_precisions, dropout, small_part]
+)
 @pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.PASS), (1.05, Verdict.FAIL)])
 def test_a_right_derivative_passes_and_a_wrong_one_fails(function, factor, verdict):
     report = judged(function, factor, 1)
