@@ -389,7 +389,7 @@ class _PastCasts(Walk):
         values = [one.value for one in operands]
         if primitive.name != "bitcast_convert_type":
             values = list(map(_widened, values))
-            params = {name: _wide_dtype(value) for name, value in params.items()}
+            params = {name: _wide_parameter(value) for name, value in params.items()}
         if primitive.name == "reduce_precision":
             return [constant(values[0])]
         try:  # what calls a function is walked into
@@ -417,6 +417,17 @@ def _wide_dtype(value: Any) -> Any:
         return value
     wide = np.dtype(np.complex128 if jnp.issubdtype(value, jnp.complexfloating) else np.float64)
     return value if value == wide else wide
+
+
+def _wide_parameter(value: Any) -> Any:
+    """Returns a parameter of an equation for double precision: a dtype, or the function of two
+    numbers by which entries are added up.
+    """
+    if not isinstance(value, jex.Jaxpr):
+        return _wide_dtype(value)
+    given: list[Any] = [one.aval for one in value.invars]
+    like = [jax.ShapeDtypeStruct(one.shape, _wide_dtype(one.dtype)) for one in given]
+    return jax.make_jaxpr(jex.jaxpr_as_fun(jex.ClosedJaxpr(value, [])))(*like).jaxpr
 
 
 def past_casts(
