@@ -94,6 +94,9 @@ class _TooLongError(Exception):
 class Walk:
     """The steps of a program, as they are found."""
 
+    into_custom = False
+    """Whether a function with a custom derivative is walked into, and is no step of its own."""
+
     def __init__(self, x: Arrays) -> None:
         """There are no steps at first; `x` are the inputs."""
         self.steps: list[Step] = []
@@ -160,8 +163,8 @@ class Walk:
                 self.recorded.cut(start)
                 del self.steps[start:]
                 return None
-        called = params.get("jaxpr", params.get("call_jaxpr"))
-        if name in CUSTOM or name in OF_PAIRS:
+        called = params.get("jaxpr", params.get("call_jaxpr", params.get("fun_jaxpr")))
+        if name in OF_PAIRS or (name in CUSTOM and not self.into_custom):
             return None
         if isinstance(called, jex.Jaxpr):  # rematerialised
             called = jex.ClosedJaxpr(called, [])
@@ -275,6 +278,8 @@ class Walk:
 class _Moving(Walk):
     """Moves what is read and each result by one spacing. Custom rules are walked into."""
 
+    into_custom = True
+
     def __init__(self, x: Arrays, draw: int, wide: bool) -> None:
         """`draw` chooses what is moved up; doubles are moved where `wide`."""
         super().__init__(x)
@@ -295,10 +300,7 @@ class _Moving(Walk):
     def _walked_into(
         self, equation: Any, operands: Atoms, place: Place, scope: str
     ) -> list[Known] | None:
-        name, params = equation.primitive.name, equation.params
-        if name in CUSTOM:
-            called = params.get("call_jaxpr", params.get("fun_jaxpr"))
-            return self.through(called, operands, place, scope)
+        name = equation.primitive.name
         results = super()._walked_into(equation, operands, place, scope)
         if results is None and name in CONTROL_FLOW:
             raise NotSupportedError(f"{name} of more than {MOST_STEPS} steps", "")
@@ -367,14 +369,7 @@ def _until_all_stop(
 class _PastCasts(Walk):
     """Runs a program in double precision, past its conversions to narrower dtypes."""
 
-    def _walked_into(
-        self, equation: Any, operands: Atoms, place: Place, scope: str
-    ) -> list[Known] | None:
-        params = equation.params
-        if equation.primitive.name in CUSTOM:
-            called = params.get("call_jaxpr", params.get("fun_jaxpr"))
-            return self.through(called, operands, place, scope)
-        return super()._walked_into(equation, operands, place, scope)
+    into_custom = True
 
     def _step(
         self,
@@ -391,7 +386,7 @@ class _PastCasts(Walk):
             values = list(map(_widened, values))
             params = {name: _wide_parameter(value) for name, value in params.items()}
         if primitive.name == "reduce_precision":
-            return [constant(values[0])]
+            return [Known(value, value) for value in values]
         try:  # what calls a function is walked into
             found = primitive.bind(*values, **params)
         except (TypeError, ValueError, NotImplementedError) as error:

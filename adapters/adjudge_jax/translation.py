@@ -15,7 +15,6 @@ from math import prod
 from typing import Any
 
 import jax
-import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +33,7 @@ from adjudge.engine import (
     windows,
 )
 from adjudge_jax.recording import CONFIG
-from adjudge_jax.tracing import CUSTOM, Atoms, Known, Walk, is_of_engine
+from adjudge_jax.tracing import Atoms, Known, Walk, is_of_engine
 
 SAME_MEANING = {
     **{
@@ -100,6 +99,8 @@ def program(f: FlatFunction, x: Arrays, arrays: ArrayOperations) -> Program:
 class _Translation(Walk):
     """The operations of a program, as they are found."""
 
+    into_custom = True
+
     def __init__(self, x: Arrays, builder: ProgramBuilder) -> None:
         """There are no operations at first; `x` are the inputs."""
         super().__init__(x)
@@ -124,10 +125,6 @@ class _Translation(Walk):
             return [
                 Known(self.builder.emit("less", [x.operand, 0.0], made, place, "signbit"), made)
             ]
-        if name in CUSTOM:
-            called = params.get("call_jaxpr", params.get("fun_jaxpr"))
-            closed = called if isinstance(called, jex.ClosedJaxpr) else jex.ClosedJaxpr(called, [])
-            return self.through(closed, operands, place, scope)
         return super()._walked_into(equation, operands, place, scope)
 
     def _goes_on(self, condition: Any, operands: Atoms, place: Place) -> bool:

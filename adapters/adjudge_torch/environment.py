@@ -142,12 +142,12 @@ class TorchEnvironment(Environment):
         assert isinstance(state, _RandomState)
         _set_states(state)
 
-    def generator_state(self, one: object) -> Hashable:
-        return one.get_state().numpy().tobytes() if isinstance(one, torch.Generator) else None
-
-    def set_generator_state(self, one: Any, state: Hashable) -> None:
-        assert isinstance(state, bytes)
-        one.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
+    def generator(self, one: object) -> Setting | None:
+        if not isinstance(one, torch.Generator):
+            return None
+        return Setting(
+            lambda: one.get_state().numpy().tobytes(), lambda state: one.set_state(_bytes(state))
+        )
 
     def widening(self) -> AbstractContextManager[None]:
         return precision.Widening()
@@ -207,11 +207,15 @@ class _RandomState(tuple[bytes, ...]):
         return hash(self[0])
 
 
+def _bytes(state: bytes) -> torch.Tensor:
+    return torch.frombuffer(bytearray(state), dtype=torch.uint8)
+
+
 def _set_states(states: _RandomState) -> None:
     """Sets the generators of the CPU and the GPUs. A GPU that was used for the first time since
     then goes back to the beginning of its seed, where it was.
     """
-    cpu, *gpus = (torch.frombuffer(bytearray(state), dtype=torch.uint8) for state in states)
+    cpu, *gpus = map(_bytes, states)
     torch.default_generator.set_state(cpu)
     if torch.cuda.is_initialized():
         for k, generator in enumerate(torch.cuda.default_generators):

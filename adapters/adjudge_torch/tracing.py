@@ -33,6 +33,7 @@ from adjudge.engine import (
     Operand,
     Place,
     Ref,
+    Setting,
     Step,
     Trace,
     place_of,
@@ -288,7 +289,8 @@ class CallSeen:
         """
         marked = _marked(operands, self.tensors)
         versions = [version_of(one) for one in self.tensors]
-        generators = [one for one in self.leaves if isinstance(one, torch.Generator)]
+        found = map(environment.generator, self.leaves)
+        generators = [setting for setting in found if setting is not None]
         random = _RandomStates(environment, generators)
         returned = run()
         drew = random != _RandomStates(environment, generators)
@@ -359,11 +361,11 @@ class _Call:
 class _RandomStates:
     """The global random state, and those of generators that a call is passed, as they are now."""
 
-    def __init__(self, environment: Environment, generators: Sequence[torch.Generator]) -> None:
+    def __init__(self, environment: Environment, generators: Sequence[Setting]) -> None:
         """The states are read."""
         self.environment, self.generators = environment, generators
         self.common = environment.random_state()
-        self.own = [environment.generator_state(one) for one in generators]
+        self.own = [one.read() for one in generators]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, _RandomStates):
@@ -376,7 +378,7 @@ class _RandomStates:
         """Goes back to these states."""
         self.environment.set_random_state(self.common)
         for one, state in zip(self.generators, self.own, strict=True):
-            self.environment.set_generator_state(one, state)
+            one.write(state)
 
 
 def _replaying(call: FlatFunction, states: _RandomStates) -> FlatFunction:

@@ -319,7 +319,10 @@ def test_a_parameter_that_is_closed_over_is_judged_in_its_rule(torch):
     assert lines(report) == {programs.line_of("torch", "product")}
 
 
-def test_a_rule_that_raises_and_is_not_needed_does_not_stand_in_the_way(torch):
+@pytest.fixture
+def raises(torch):
+    """A function whose derivative raises."""
+
     class Raises(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x):
@@ -329,10 +332,14 @@ def test_a_rule_that_raises_and_is_not_needed_does_not_stand_in_the_way(torch):
         def backward(ctx, w):
             raise RuntimeError("there is none")
 
+    return Raises.apply
+
+
+def test_a_rule_that_raises_and_is_not_needed_does_not_stand_in_the_way(torch, raises):
     rules = programs.rules("torch", "tanh", "factor")
 
     def f(x):
-        return rules.tanh(x) + 0 * Raises.apply(x.detach())
+        return rules.tanh(x) + 0 * raises(x.detach())
 
     report = adjudge.blame(f, (torch.rand(3, dtype=torch.float64),), seed=0)
 
@@ -341,18 +348,9 @@ def test_a_rule_that_raises_and_is_not_needed_does_not_stand_in_the_way(torch):
     assert list(report.opaque.values()) == ["cannot be judged: there is none"]
 
 
-def test_a_rule_that_raises_in_a_function_that_draws_is_named(torch):
-    class Raises(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x + 1
-
-        @staticmethod
-        def backward(ctx, w):
-            raise RuntimeError("there is none")
-
+def test_a_rule_that_raises_in_a_function_that_draws_is_named(torch, raises):
     def f(x):
-        return torch.nn.functional.dropout(Raises.apply(x), 0.5)
+        return torch.nn.functional.dropout(raises(x), 0.5)
 
     report = adjudge.blame(f, (torch.rand(8, dtype=torch.float64),), seed=0)
 

@@ -84,7 +84,7 @@ class DoublePrecision:
     past_casts: bool = False
     """Whether f is run without its own conversions to narrower dtypes."""
     judged_past_casts: bool = False
-    """Whether the last judgement was one without them."""
+    """Whether a derivative was judged without them."""
     problem: Problem | None = None
     """The problem in double precision, once it was asked for."""
 

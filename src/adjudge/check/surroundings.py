@@ -13,11 +13,11 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 
+from adjudge import engine
 from adjudge.check.one_problem import Judgement
 from adjudge.engine import Array, Environment
 from adjudge.errors import (
@@ -54,6 +54,7 @@ from adjudge.problem import (
     Problem,
     Reverse,
     contents_reached_by,
+    generator_of,
     held_by,
     observe,
     set_around,
@@ -80,12 +81,12 @@ def surroundings(problem: Problem, f: object, *, highest: bool = False) -> Itera
         environment.highest_precision() if highest else nullcontext(),
         ExitStack() as buffers,
     ):
-        held = held_by(f, partial(_is_generator, environment))
+        held = held_by(f, environment)
         for backend, arrays in held.buffers:
             buffers.enter_context(backend.holding(arrays, tuple(map(backend.arrays.copy, arrays))))
         inputs = () if problem.calls is None else problem.calls.arguments.tree.leaves
-        passed = [one for one in inputs if _is_generator(environment, one)]
-        seen = Generators(environment, [*held.generators, *passed])
+        passed = (generator_of(one, environment) for one in inputs)
+        seen = Generators(environment, [*held.generators, *filter(None, passed)])
         if problem.counts.ahead is not None:
             _watch(problem.counts.ahead, f, seen)
         try:
@@ -154,9 +155,9 @@ class Generators:
     drawn: bool = False
     """Whether f or its derivative advanced a random state; known when it was judged."""
 
-    def __init__(self, environment: Environment, own: Sequence[Any] = ()) -> None:
-        """The states are read; `own` are generators that are not global."""
-        self.own = [(one, _state_of(environment, one)) for one in own]
+    def __init__(self, environment: Environment, own: Sequence[engine.Setting]) -> None:
+        """The states are read; those of `own` are not global."""
+        self.own = [(one, one.read()) for one in own]
         self.environment, self.engine = environment, environment.random_state()
         self.python = random.getstate()
         self.generator = np.random.get_bit_generator()  # type: ignore[attr-defined] # not in stubs
@@ -179,7 +180,7 @@ class Generators:
             return True
         if self.environment.random_state() != self.engine:
             return True
-        return not all(_same(_state_of(self.environment, one), state) for one, state in self.own)
+        return not all(_same(one.read(), state) for one, state in self.own)
 
     def again(self) -> Generators:
         """Returns the same generators as they are now."""
@@ -188,45 +189,12 @@ class Generators:
     def put_back(self) -> None:
         """Sets the generators and their states to what they were."""
         for one, state in self.own:
-            _set_state(self.environment, one, state)
+            one.write(state)
         random.setstate(self.python)
         if np.random.get_bit_generator() is not self.generator:  # type: ignore[attr-defined]
             np.random.set_bit_generator(self.generator)  # type: ignore[attr-defined]
         np.random.set_state(self.numpy)  # noqa: NPY002 the global state is what is kept
         self.environment.set_random_state(self.engine)
-
-
-def _is_generator(environment: Environment, one: object) -> bool:
-    """Returns whether `one` is a random generator whose state can be read and set."""
-    if isinstance(one, random.Random):
-        return not isinstance(one, random.SystemRandom)
-    numpy = isinstance(one, np.random.Generator | np.random.RandomState | np.random.BitGenerator)
-    return numpy or environment.generator_state(one) is not None
-
-
-def _state_of(environment: Environment, one: Any) -> Any:
-    if isinstance(one, random.Random):
-        return one.getstate()
-    if isinstance(one, np.random.RandomState):
-        return one.get_state(legacy=False)
-    bits = one.bit_generator if isinstance(one, np.random.Generator) else one
-    if isinstance(bits, np.random.BitGenerator):
-        return bits.state
-    return environment.generator_state(one)
-
-
-def _set_state(environment: Environment, one: Any, state: Any) -> None:
-    if isinstance(one, random.Random):
-        one.setstate(state)
-        return
-    if isinstance(one, np.random.RandomState):
-        one.set_state(state)
-        return
-    bits = one.bit_generator if isinstance(one, np.random.Generator) else one
-    if isinstance(bits, np.random.BitGenerator):
-        bits.state = state
-    else:
-        environment.set_generator_state(one, state)
 
 
 def _words(generator: Any) -> bytes:

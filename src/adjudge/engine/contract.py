@@ -352,14 +352,11 @@ class Environment:
         repeatable then.
         """
 
-    def generator_state(self, one: object) -> Hashable:
-        """Returns the state of `one` where that is a random generator of this framework, an object
-        of its own beside the global state; else `None`, as the default does.
+    def generator(self, one: object) -> Setting | None:
+        """Returns what reads and sets the state of `one` where that is a random generator of this
+        framework, an object beside the global state; else `None`, as the default does.
         """
         return None
-
-    def set_generator_state(self, one: Any, state: Hashable) -> None:
-        """Sets the generator `one` to a state that `generator_state` returned."""
 
     def widening(self) -> AbstractContextManager[None]:
         """Returns a context in which a function of narrow arrays can be run on wide ones.
@@ -784,7 +781,7 @@ with its strides would allocate the large thing again. The factor is ours; nothi
 
 
 class Setting(NamedTuple):
-    """A piece of an engine's global state."""
+    """A piece of state that can be read and set, such as a global one of an engine."""
 
     read: Callable[[], Any]
     write: Callable[[Any], object]

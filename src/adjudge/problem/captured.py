@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -15,7 +16,9 @@ import numpy as np
 from adjudge.engine import (
     Arrays,
     AutodiffBackend,
+    Environment,
     FlatFunction,
+    Setting,
     backend_of,
     buffers_of,
     functional_of,
@@ -143,23 +146,38 @@ class Held(NamedTuple):
     buffers: list[tuple[AutodiffBackend, Arrays]]
     """Arrays that objects may write into, such as the running statistics of a normalisation, with
     the engine of each."""
-    generators: list[Any]
-    """Random generators that are no part of a global state."""
+    generators: list[Setting]
+    """The states of random generators that are no part of a global state."""
 
 
-def held_by(f: object, is_generator: Callable[[object], bool]) -> Held:
-    """Returns what a call of `f` may change; `is_generator` knows random generators."""
+def held_by(f: object, environment: Environment) -> Held:
+    """Returns what a call of `f` may change; `environment` knows the generators of its engine."""
     held = Held([], [])
 
     def ending(one: object) -> Any:
-        return one if is_generator(one) else buffers_of(one)
+        return generator_of(one, environment) or buffers_of(one)
 
-    for _, one, end in _reachable(f, ending):
-        if end is one:
-            held.generators.append(one)
+    for _, _, end in _reachable(f, ending):
+        if isinstance(end, Setting):
+            held.generators.append(end)
         elif end is not None:
             held.buffers.append(end)
     return held
+
+
+def generator_of(one: object, environment: Environment) -> Setting | None:
+    """Returns what reads and sets the state of a random generator; `None` where `one` is none, or
+    has no state that can be set.
+    """
+    if isinstance(one, random.Random):
+        has_none = isinstance(one, random.SystemRandom)
+        return None if has_none else Setting(one.getstate, one.setstate)
+    if isinstance(one, np.random.RandomState):
+        return Setting(partial(one.get_state, legacy=False), one.set_state)
+    bits = one.bit_generator if isinstance(one, np.random.Generator) else one
+    if isinstance(bits, np.random.BitGenerator):
+        return Setting(partial(getattr, bits, "state"), partial(setattr, bits, "state"))
+    return environment.generator(one)
 
 
 def contents_reached_by(f: object) -> list[bytes]:
