@@ -155,7 +155,33 @@ class _Moving(TorchFunctionMode):
             return result
         if not operands:  # it may share memory with an array of the user
             return _mapped(result, self._as_read)
+        given = set(map(_address, operands))
+        self._move_backward([one for one in _tensors(result) if _address(one) not in given])
         return _mapped(result, partial(self._as_made, operands))
+
+    def _move_backward(self, results: Sequence[torch.Tensor]) -> None:
+        """Moves what the vjp of an operator gives to each of its operands, as its result is moved.
+
+        Products with a cotangent are rounded alike for all x close by, and cotangents of sixteen
+        bits stay the same: without this the right derivative of `(x**3 + x) - x**3` fails there.
+        """
+        own = [one for one in results if not _is_wrapped(one)]
+        node = next((one.grad_fn for one in own if one.grad_fn is not None), None)
+        if node is None:
+            return
+        self.moves += 1
+        number = self.moves
+
+        def move(gradients: Sequence[Any], _: Any) -> tuple[Any, ...]:
+            """Returns these vjps with real factors, so that they stay linear in the cotangent."""
+            return tuple(
+                one * (1 + self._signs(one, number).to(one.dtype))
+                if isinstance(one, torch.Tensor) and self._moves(one)
+                else one
+                for one in gradients
+            )
+
+        node.register_hook(move)
 
     def _as_made(self, operands: Sequence[torch.Tensor], result: torch.Tensor) -> torch.Tensor:
         """Returns a result that is moved, unless it shares memory with an operand."""
@@ -189,19 +215,18 @@ class _Moving(TorchFunctionMode):
         """Returns the part of each number by which it moves: a spacing at 1, up or down."""
         self.moves += 1
         if not tensor.dtype.is_complex:
-            return self._signs(tensor).to(tensor.dtype)
+            return self._signs(tensor, self.moves).to(tensor.dtype)
         # Complex arithmetic rounds both parts by the size of the number, whichever is small.
         number = tensor.detach()
-        moved = torch.complex(
-            self._signs(number) * (number.real != 0), self._signs(number, 0.25) * (number.imag != 0)
-        )
+        signs = (self._signs(number, self.moves, turned) for turned in (0.0, 0.25))
+        moved = torch.complex(next(signs) * (number.real != 0), next(signs) * (number.imag != 0))
         return torch.where(number != 0, moved * number.abs() / number, 0)
 
-    def _signs(self, tensor: torch.Tensor, turned: float = 0.0) -> torch.Tensor:
+    def _signs(self, tensor: torch.Tensor, move: int, turned: float = 0.0) -> torch.Tensor:
         count, eps = tensor.numel(), self.sign * torch.finfo(tensor.dtype).eps
         order = torch.arange(min(count, PATTERN), device=tensor.device, dtype=torch.float64)
         # Multiples of irrational numbers follow no pattern of a function.
-        turns = 0.6180339887 * order + 0.4142135624 * self.moves**2 + turned
+        turns = 0.6180339887 * order + 0.4142135624 * move**2 + turned
         signs = torch.where(turns % 1 < 0.5, eps, -eps)
         return signs.repeat(-(-count // PATTERN))[:count].reshape(tensor.shape)
 

@@ -105,6 +105,18 @@ def test_a_wrong_custom_jvp_fails_in_both_modes(error, layer, tangent, point, wi
     assert report.modes == {"R": Verdict.FAIL, "F": Verdict.FAIL}
 
 
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("off", [0.0, 1e-6])
+def test_a_factor_of_a_few_spacings_in_single_precision_is_no_rounding(off, seed, with_jvp, jnp):
+    factor = jnp.float32(1 + off)
+    f = with_jvp(lambda x: jnp.cosh(x), lambda x, t: t * jnp.sinh(x) * factor)
+    x = jnp.asarray(np.random.default_rng(seed).uniform(0.5, 2, 5), jnp.float32)
+
+    report = examine(f, (x,), seed=seed, check_forward_ad=True)
+
+    assert report.verdict is (Verdict.FAIL if off else Verdict.PASS)
+
+
 def test_the_wrong_entry_is_named(layer, gradients, point, with_vjp, jax):
     def backward(*xw):
         return BACKWARD["one entry"](*gradients(*xw))

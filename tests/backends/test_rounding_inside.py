@@ -40,6 +40,10 @@ LOSSY = {
                lambda xp, x: (x - xp.tanh(x)) / x**3),
     "a sine": ("float32", lambda s: np.array([1e-5, 1e-2, 1]) * (1 + 0.1 * normal(s, 3)),
                lambda xp, x: (x - xp.sin(x)) / x**2),
+    "a difference": (
+        "float32", lambda s: np.array([1e-4, 3e-4, 6e-4, 1e-3]) * (1 + 0.1 * normal(s, 4)),
+        lambda xp, x: x - xp.sin(x),
+    ),
     "a sine in sixteen bits": (
         "bfloat16", lambda s: np.array([0.3, 0.1, 1, 2]) * (1 + 0.1 * normal(s, 4)),
         lambda xp, x: (x - xp.sin(x)) / x**2,
@@ -54,6 +58,11 @@ LOSSY = {
 }  # fmt: skip
 
 OF_TORCH = {
+    "a cube": (
+        "float16",
+        lambda s: np.random.default_rng(s).uniform(4, 9, 6),
+        lambda xp, x: (x**3 + x) - x**3,
+    ),
     "sigmoid": ("complex64", lambda s: complex_numbers(s, real=20), lambda xp, z: xp.sigmoid(z)),
     "tanh": ("complex64", lambda s: complex_numbers(s, real=12), lambda xp, z: xp.tanh(z)),
     "tan": ("complex64", lambda s: complex_numbers(s, imag=12), lambda xp, z: xp.tan(z)),

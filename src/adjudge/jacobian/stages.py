@@ -1513,7 +1513,8 @@ def allow_automatic_rounding(
     # Who gives a reference wants to know of a tail that has lost its digits.
     given = found.from_reference and not columns.tolerance.exact
     if left and kind != "first" and not given:
-        slack[left] = np.fmax(slack[left], _moved_inside(columns, after, kind, left, found))
+        inside = _moved_inside(columns, after, kind, left, found)
+        slack[left] = np.fmax(slack[left], INSIDE_FACTOR / NEIGHBOUR_FACTOR * inside)
         slack[tried] = np.where(alone, 0.0, slack[tried])
         after = replace(comparison, error=comparison.error + NEIGHBOUR_FACTOR * slack)
     return ModeComparison(letter, after, kind)

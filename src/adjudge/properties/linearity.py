@@ -60,7 +60,7 @@ from adjudge.findings import (
     WrongAttribute,
 )
 from adjudge.floats import FORMATS, Vector
-from adjudge.jacobian import is_systematic, perturbed
+from adjudge.jacobian import is_systematic
 from adjudge.problem import (
     Forward,
     Problem,
@@ -300,13 +300,12 @@ class LinearRule:
             return False
 
         eps, seed = checks.tolerance.eps, checks.probes.seed
-        # Points in sixteen bits have too few digits to round products with a probe in many ways.
-        far = PERTURBED_PROBES if eps > COARSE_EPS else 0.0
 
         def gap_at(problem: Problem, point: Vector) -> float:
-            a, b = perturbed(one, random, far), perturbed(two, random, far)
-            b = np.where(whole != 0, b, -a)
-            return float(gaps(partial(self.take_at, problem, point), a, b)[k])
+            # With factors by entry other entries could be the largest, which a rule may select.
+            factor = 1 + PERTURBED_PROBES * random.uniform(-1, 1)
+            apply = partial(self.take_at, problem, point)
+            return float(gaps(apply, factor * one, factor * two)[k])
 
         return is_systematic(checks.problem, eps, seed, float(here[k]), gap_at)
 

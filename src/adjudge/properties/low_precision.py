@@ -9,7 +9,7 @@ dtype. The method is ours; docs/numerics.md has its measured rates.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -20,20 +20,18 @@ from adjudge.constants import (
     BIAS_DRIFTS,
     COARSE_EPS,
     DERIVATIVE_UNITS,
-    DOUBLINGS,
     ENOUGH_SIDES,
     EXPLAINED_PART,
     FEW_SIDES,
     INSIDE_FACTOR,
-    LOST_PART,
     NARROW_BIAS_UNITS,
     NEAR_DISTANCES,
     ONE_SIDE,
+    RULE_FACTOR,
     SIDE_DISTANCE,
     SIDE_POINTS,
     SINGLE_BIAS_UNITS,
     SMALL_NARROW_PROBES,
-    STAIRS_APART,
     STANDARD_ERRORS,
     WRONG_FACTOR,
 )
@@ -64,6 +62,7 @@ from adjudge.jacobian import (
     points_within_rounding,
     random_probes,
     relative_bias,
+    scatter,
 )
 from adjudge.problem import Space, Stream, generator
 from adjudge.properties.replayed import Replayed, ReplayedAtPoints, rounding_of
@@ -194,6 +193,8 @@ class _LowPrecision:
             if moved.size:
                 inside, _ = self._rounding_inside
                 moved = moved[value.off[moved] > INSIDE_FACTOR * inside[moved]]
+                if moved.size and not isinstance(self.high, Replayed):
+                    moved = moved[value.off[moved] > self._scatter(self.high.value)[moved]]
             if np.any(value.ratio[moved] > WRONG_FACTOR):
                 return replace(self.nothing, different=Refusal.OTHER_VALUE_BEYOND_ROUNDING)
             if shifted:
@@ -214,8 +215,8 @@ class _LowPrecision:
             if wrong and not np.any(found.not_finite):
                 _, inside = self._rounding_inside
                 beyond = found.off > INSIDE_FACTOR * inside
-                if shifted and np.any(beyond):
-                    beyond &= ~self._lost(found)
+                if np.any(beyond):
+                    beyond &= found.off > self._rounding_of_rule
                 wrong = bool(np.any(beyond[suspects] if factor == 1 else beyond))
                 suspects = suspects[beyond[suspects]] if wrong else suspects
             factor = factor if wrong else 1.0
@@ -351,34 +352,7 @@ class _LowPrecision:
             return np.zeros(0, np.intp)
         sides, pair = Sides(self.low.base.Y), _values(at)
         value = sides.allowing_spacing(pair, value)
-        moved = sides.persisting(pair, value, value.suspects(1.0)).entries
-        low, high = (derivative.values[:, moved] for derivative in at)
-        still = np.all(low[: len(NEAR_DISTANCES)] == low[0], axis=0)
-        stuck = still & np.any(high != high[0], axis=0)
-        return moved[~(stuck & self._on_stairs()[moved])] if np.any(stuck) else moved
-
-    def _on_stairs(self) -> NDArray[np.bool_]:
-        """Marks the outputs that stand still near x because f computes through larger numbers.
-
-        Where these first move, farther off, the values are within `STAIRS_APART` such steps of one
-        another.
-        The values of `(x + c) - c` with a large `c`, for instance, lie on steps in a narrow dtype
-        and not in double, and without this rule the function in double would count as another one.
-        """
-        x = self.low.problem
-        start = self.low.value(x.origin)
-        stairs, open_ = np.zeros(start.size, bool), np.ones(start.size, bool)
-        for k in range(1, DOUBLINGS + 1):
-            point = x.X.vector(x.backend, x.point(x.clipped(x.origin * 2.0**k)), x.x)
-            low, high = self.low.value(point), self.high.value(point)
-            step = np.abs(low - start)
-            rounding = DERIVATIVE_UNITS * self.u * np.abs(high)
-            near_by = np.abs(low - high) <= STAIRS_APART * step + rounding
-            stairs |= open_ & (step > 0) & near_by
-            open_ &= step == 0
-            if not np.any(open_):
-                break
-        return stairs
+        return sides.persisting(pair, value, value.suspects(1.0)).entries
 
     def _f_is_off(self, points: Sequence[Vector], at: AtPoints) -> bool:
         """Returns whether f itself is off by what its derivative is off by: between points far
@@ -444,18 +418,36 @@ class _LowPrecision:
         apart = np.ptp(values, axis=0), np.max(np.ptp(rows, axis=0), axis=0)
         return np.nan_to_num(apart[0], posinf=0.0), np.nan_to_num(apart[1], posinf=0.0)
 
-    def _lost(self, found: Deviation) -> NDArray[np.bool_]:
-        """Marks the entries that are off by what roundings of f can do, where these leave few
-        digits. It is asked where the values of f have lost digits.
+    @property
+    def _rounding_of_rule(self) -> Vector:
+        """What the derivative may be off by its own rounding, by entry.
 
         A rule that is written by hand computes with other numbers than f, of which
-        `_rounding_inside` knows nothing: without this `(x sin x - 2 (1 - cos x)) / x**3` fails in
-        sixteen bits at a small x.
+        `_rounding_inside` knows nothing.
         """
-        bound = rounding_of(self.low.base, self.letter, self.probes)
-        if bound is None:
-            return np.zeros(found.off.size, bool)
-        return np.asarray((found.off <= bound) & (bound > LOST_PART * found.size))
+        high = self.high
+        if isinstance(high, Replayed):
+            bound = rounding_of(self.low.base, self.letter, self.probes)
+            return np.zeros(self.of.size) if bound is None else bound
+
+        def take(point: Vector) -> Vector:
+            at = DerivativeAtPoints(high, self.letter, [point], self.probes, from_x=False)
+            return np.array([at.take(k)[0] for k in range(len(self.probes))])
+
+        return np.asarray(np.max(np.atleast_2d(self._scatter(take)), axis=0))
+
+    def _scatter(self, take: Callable[[Vector], Vector]) -> Vector:
+        """Returns what numbers may be off by their rounding, which are as many units of it as they
+        scatter by in double.
+
+        A narrow dtype may round alike at all points close to x: without this the right rule
+        `1 - cos x` of `x - sin x` fails in single precision at 1e-4. In double there are digits
+        enough between x and points near it.
+        """
+        assert isinstance(self.high, Evaluator)
+        eps = self.high.base.coarsest_eps
+        apart = scatter(self.high.problem, eps, self.seed, None, take)
+        return RULE_FACTOR * self.eps / eps * apart
 
     # -- a whole leaf
 

@@ -159,6 +159,41 @@ def test_digits_lost_by_rounding_do_not_hide_a_wrong_formula(name, seed):
     assert report.verdict is Verdict.FAIL, report
 
 
+CANCELLING = {
+    "x - sin x": (lambda x: x - np.sin(x), lambda x: 1 - np.cos(x)),
+    "tanh x - x": (lambda x: np.tanh(x) - x, lambda x: (1 - np.tanh(x) ** 2) - 1),
+    "(1 - cos x) / x**2": (
+        lambda x: (1 - np.cos(x)) / x**2,
+        lambda x: (x * np.sin(x) - 2 * (1 - np.cos(x))) / x**3,
+    ),
+    "(x - sin x) / x**2": (
+        lambda x: (x - np.sin(x)) / x**2,
+        lambda x: ((1 - np.cos(x)) * x - 2 * (x - np.sin(x))) / x**3,
+    ),
+    "sin x / x": (lambda x: np.sin(x) / x, lambda x: (x * np.cos(x) - np.sin(x)) / x**2),
+    "exp x - 1 - x": (lambda x: np.exp(x) - 1 - x, lambda x: np.exp(x) - 1),
+}
+"""Functions of small numbers, and their derivatives, which a narrow dtype rounds alike near x."""
+
+
+@pytest.mark.parametrize(("dtype", "least"), [("float32", 1e-4), ("float16", 1e-2)])
+@pytest.mark.parametrize("name", CANCELLING)
+def test_a_rule_that_loses_its_digits_alike_around_x_is_right(name, dtype, least):
+    f, derivative = CANCELLING[name]
+    for seed in range(10):
+        random = np.random.default_rng(seed)
+        x = (random.uniform(1, 10, 6) * least * random.choice([-1, 1], 6)).astype(dtype)
+
+        def vjp(x, w, off=1.0):
+            return (w * x.dtype.type(off) * derivative(x)).astype(x.dtype)
+
+        right = examine(ByHand(f, vjp=vjp), x, seed=seed)
+        wrong = examine(ByHand(f, vjp=lambda x, w: vjp(x, w, 1.05)), x, seed=seed)
+
+        assert right.verdict is not Verdict.FAIL, right
+        assert wrong.verdict is not Verdict.PASS, wrong
+
+
 STEPS = {
     "a large offset": (
         ByHand(lambda x: (x + np.float32(1e7)) - np.float32(1e7), vjp=lambda x, w: w),
