@@ -66,7 +66,7 @@ def small_part(f, x):
 
 def judged(function, factor, seed):
     x = jnp.asarray(np.random.default_rng(seed).normal(size=(3, 6)), jnp.float32)
-    return adjudge.examine(lambda x: function(sine(factor), x), (x,), seed=seed)
+    return adjudge.examine(lambda x: function(sine(factor), x), (x,), seed=seed, blame=False)
 
 
 @pytest.mark.parametrize(
@@ -80,12 +80,12 @@ def test_a_right_derivative_passes_and_a_wrong_one_fails(function, factor, verdi
 
 
 def test_it_does_not_depend_on_what_is_drawn():
-    for seed in range(3):
-        right = judged(layers, 1.0, seed)
+    for seed in range(2):
+        right = judged(small_part, 1.0, seed)
 
         assert right.verdict is Verdict.PASS, str(right)
         assert "past its conversions to narrower dtypes" in right.provenance.note
-        assert judged(layers, 0.97, seed).verdict is Verdict.FAIL
+        assert judged(small_part, 0.97, seed).verdict is Verdict.FAIL
 
 
 def test_a_step_that_does_not_run_past_its_conversions_decides_nothing():

@@ -13,7 +13,7 @@ SEEDS = range(10)
 
 def seeds_of(backend):
     """Fewer on JAX, which takes ten times as long: what is drawn is drawn by the core."""
-    return SEEDS[:3] if backend.name == "jax" else SEEDS
+    return SEEDS[:2] if backend.name == "jax" else SEEDS
 
 
 def numbers(seed, size, count=3):
@@ -102,7 +102,7 @@ def test_an_output_is_judged_by_its_own_precision(adjudge_backend, spoiled, name
     by = {"float64": (1.05, 1 + 1e-5), "float32": (1.05, 0.98)}
     for dtype, factors in by.items():
         wrong = [spoiled(xp.sin, lambda x, g, k=k: k * g) for k in factors]
-        for seed in seeds_of(adjudge_backend)[: 10 if dtype == "float64" else 3]:
+        for seed in seeds_of(adjudge_backend)[: 10 if dtype == "float64" else 4]:
             values = np.random.default_rng(seed).normal(size=6)
             x = adjudge_backend.array(values, dtype)
             mode = "projected" if seed % 2 else "full"
@@ -111,10 +111,11 @@ def test_an_output_is_judged_by_its_own_precision(adjudge_backend, spoiled, name
             assert right.verdict is not Verdict.FAIL, right
             if name != "one number of bfloat16":  # whose own derivative is open by rights
                 assert right.verdict is Verdict.PASS or "float16" in name, right
-            for sine in wrong:
-                report = examine(beside(sine), x, **options)
-                assert report.verdict is Verdict.FAIL, report
-                assert "out[0]" in report.worst.output
+            report = examine(
+                beside(wrong[(seed + seed // 2) % 2]), x, **options
+            )  # each in both modes
+            assert report.verdict is Verdict.FAIL, report
+            assert "out[0]" in report.worst.output
 
 
 @on_both

@@ -133,8 +133,9 @@ def test_a_missing_term_fails_where_f_computes_in_float32(name, dtype, fixed):
     gradient = dtype if fixed else None
     several = name == "rms norm" and fixed
     for seed in SEEDS[::2] if several else SEEDS[:1]:
-        right = examine(kernel(name, gradient=gradient), point(dtype), seed=seed)
-        wrong = examine(kernel(name, whole=0.0, gradient=gradient), point(dtype), seed=seed)
+        x, options = point(dtype), {"seed": seed, "blame": False}
+        right = examine(kernel(name, gradient=gradient), x, **options)
+        wrong = examine(kernel(name, whole=0.0, gradient=gradient), x, **options)
 
         assert right.verdict is Verdict.PASS, seed
         assert right.resolution < 0.05
@@ -176,7 +177,7 @@ def test_a_kernel_that_takes_no_float64_is_judged_in_float32(name):
 
         return examine(narrow, point(torch.bfloat16), seed=seed)
 
-    for seed in SEEDS if name == "rms norm" else SEEDS[:1]:
+    for seed in SEEDS[::2] if name == "rms norm" else SEEDS[:1]:
         right, wrong = judged(1.0, seed), judged(0.0, seed)
 
         assert [Verdict.PASS, Verdict.FAIL] == [right.verdict, wrong.verdict], seed
@@ -265,7 +266,7 @@ CASTS = {
 @pytest.mark.parametrize("name", CASTS)
 def test_what_casts_float64_to_sixteen_bits_inside_is_judged_by_that(name):
     """Steps of float64 lie between two roundings, and agree on a derivative without that part."""
-    for seed in SEEDS[::2]:
+    for seed in SEEDS[::3]:
         x = torch.linspace(-1.3, 1.1, 6, dtype=torch.float64) * (1 + seed / 50)
 
         def scaled(x, factor):
@@ -273,7 +274,9 @@ def test_what_casts_float64_to_sixteen_bits_inside_is_judged_by_that(name):
             return factor * y - ((factor - 1) * y).detach()
 
         right = examine(CASTS[name], x, seed=seed)
-        sign, zero = (examine(partial(scaled, factor=f), x, seed=seed) for f in (-1, 0))
+        sign, zero = (
+            examine(partial(scaled, factor=f), x, seed=seed, blame=False) for f in (-1, 0)
+        )
 
         assert right.verdict is not Verdict.FAIL, str(right)
         assert Status.IMPRECISE in {finding.status for finding in right.findings}

@@ -15,6 +15,11 @@ from adjudge.problem import Tangent, first_order, observe, read_arguments
 SEEDS = range(10)
 
 
+def seeds_of(backend):
+    """Fewer on JAX, which takes ten times as long: what is drawn is drawn by the core."""
+    return SEEDS[:2] if backend.name == "jax" else SEEDS[:5]
+
+
 def small(seed):
     return np.array([1e-6, 1e-3, 0.1, 2.0]) * (1 + 0.1 * normal(seed, 4))
 
@@ -81,7 +86,7 @@ OF_JAX = {
 }  # fmt: skip
 
 
-@cells("name", torch=[*LOSSY, *OF_TORCH], jax=[*[*LOSSY][::3], *OF_JAX, "tanh", "tan"])
+@cells("name", torch=[*LOSSY, *OF_TORCH], jax=[*[*LOSSY][::5], *OF_JAX, "tan"])
 def test_digits_lost_inside_are_no_error(adjudge_backend, spoiled, name):
     xp = jnp if adjudge_backend.name == "jax" else torch
     dtype, draw, form = (LOSSY | OF_TORCH | OF_JAX)[name]
@@ -95,7 +100,7 @@ def test_digits_lost_inside_are_no_error(adjudge_backend, spoiled, name):
         options = {"mode": "projected" if seed % 2 else "full", "seed": seed, "blame": False}
         right = examine(f, x, **options)
         assert right.verdict is not Verdict.FAIL, right
-        if seed > 3:
+        if seed > 1:
             continue
         report = examine(wrong, x, **options)
         if name not in ("tan", "tanh"):  # where next to nothing of it is above rounding
@@ -121,7 +126,7 @@ def test_a_rule_that_clips_its_cotangent_in_sixteen_bits_is_not_linear(
 ):
     xp = adjudge_backend.xp
     clipped = spoiled(lambda x: xp.sin(x) * x, lambda x, g: xp.clip(g, -clip, clip))
-    for seed in SEEDS[:5]:
+    for seed in seeds_of(adjudge_backend):
         x = adjudge_backend.array(normal(seed, 4), "bfloat16")
         report = examine(clipped, x, seed=seed, blame=False)
         assert "NONLINEAR" in {one.status.name for one in report.findings}, report
@@ -135,7 +140,7 @@ def test_a_rule_that_is_wrong_in_a_narrow_dtype_alone_still_fails(adjudge_backen
         return g * (1.01 if "32" in str(x.dtype) else 1.0)
 
     wrong = spoiled(lambda x: xp.tanh(x) / (1 + x * x), worse)
-    for seed in SEEDS[:5]:
+    for seed in seeds_of(adjudge_backend):
         x = adjudge_backend.array(normal(seed, 4), dtype)
         assert examine(wrong, x, seed=seed, blame=False).verdict is Verdict.FAIL
 
@@ -260,7 +265,7 @@ def test_what_leaps_by_rounding_has_no_derivative_of_zero(adjudge_backend, spoil
         return LEAPING[name](xp, x)
 
     zero = spoiled(f, lambda x, g: 0 * g)
-    for seed in SEEDS[:5]:
+    for seed in seeds_of(adjudge_backend):
         x = adjudge_backend.array(15 + 2 * np.random.default_rng(seed).random(1), "float64")
         assert examine(zero, x, seed=seed, blame=False).verdict is not Verdict.PASS
         assert examine(f, x, seed=seed, blame=False).verdict is not Verdict.FAIL
@@ -273,7 +278,7 @@ def test_a_fine_staircase_has_a_derivative_of_zero(adjudge_backend, spoiled, hei
     def stairs(x):
         return xp.round(x / height) * height
 
-    for seed in SEEDS[:5]:
+    for seed in seeds_of(adjudge_backend):
         x = adjudge_backend.array(1 + normal(seed, 3), "float64")
         assert examine(stairs, x, seed=seed, blame=False).verdict is Verdict.PASS
         wrong = spoiled(stairs, lambda x, g: g + 1)
@@ -361,7 +366,7 @@ def test_a_quotient_that_is_rounded_down_is_told_from_rounding_inside(
         q = (x - xp.fmod(x, y)) / y
         return xp.round(xp.where(xp.sign(x) == xp.sign(y), q, q - 1)) + 0 * x * y
 
-    for seed in SEEDS:
+    for seed in SEEDS if adjudge_backend.name == "torch" else SEEDS[:2]:
         x, y = np.random.default_rng(seed).uniform(-2, 2, (2, 150))
         y[0] = 1e-3
         inputs = tuple(adjudge_backend.array(one, "float64") for one in (x, y))

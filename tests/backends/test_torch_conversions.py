@@ -78,7 +78,7 @@ def judged(function, f, seed, scale=1.0):
     torch.manual_seed(seed)
     held = layers()
     x = scale * torch.randn(3, 6)
-    return adjudge.examine(lambda x: function(f, x, *held), (x,), seed=seed)
+    return adjudge.examine(lambda x: function(f, x, *held), (x,), seed=seed, blame=False)
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -87,8 +87,8 @@ def test_a_right_derivative_passes_and_a_wrong_one_fails(rule, function):
         right = judged(function, sine(rule, 1.0), seed)
 
         assert right.verdict is Verdict.PASS, str(right)
-        for factor in (1.05, -1.0):
-            assert judged(function, sine(rule, factor), seed).verdict is Verdict.FAIL
+        wrong = judged(function, sine(rule, -1.0 if seed % 2 else 1.05), seed)
+        assert wrong.verdict is Verdict.FAIL
 
 
 def test_ten_seeds_of_one(rule):

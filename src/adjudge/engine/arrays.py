@@ -41,6 +41,8 @@ class PlainArrays(ArrayOperations):
         return [str(device) for device in self.xp.__array_namespace_info__().devices()]
 
     def to_host(self, array: Array, like: Array | None = None) -> HostArray:
+        if isinstance(array, np.ndarray) and array.dtype.kind in "fc":  # as most are
+            return np.array(array, np.complex128 if array.dtype.kind == "c" else np.float64)
         if not isinstance(array, np.ndarray | np.generic):
             # other devices may refuse the conversion to NumPy
             default = self.xp.__array_namespace_info__().default_device()
@@ -49,6 +51,8 @@ class PlainArrays(ArrayOperations):
         return super().to_host(array, like)
 
     def from_host(self, host: HostArray, like: Array) -> Array:
+        if type(like) is np.ndarray and like.dtype.kind in "fc":  # as most are
+            return np.array(host, like.dtype)
         # rounded on the host first: a device without float64 refuses wider host arrays
         dtype = like.dtype if isinstance(like.dtype, np.dtype) else str(like.dtype).split(".")[-1]
         rounded = host.astype(dtype, order="K", copy=False)  # the next line copies

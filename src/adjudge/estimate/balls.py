@@ -66,10 +66,11 @@ class Jets:
 
     def __init__(self, parts: Mapping[int, Balls]) -> None:
         """All parts are broadcast to the shape of the values."""
-        self.shape = np.shape(parts[0])
-        self.parts = {
-            key: np.broadcast_to(np.asarray(part, object), self.shape)
-            for key, part in parts.items()
+        self.shape = shape = np.shape(parts[0])
+        arrays = {key: np.asarray(part, object) for key, part in parts.items()}
+        self.parts = {  # NumPy takes as long to broadcast a few balls as they take to be multiplied
+            key: part if part.shape == shape else np.broadcast_to(part, shape)
+            for key, part in arrays.items()
         }
 
     @property
@@ -190,8 +191,11 @@ def _marks(question: Callable[..., bool], *arrays: Balls) -> NDArray[np.bool_]:
     return np.asarray(np.frompyfunc(question, len(arrays), 1)(*arrays), bool)
 
 
+_ARE_ZERO = np.frompyfunc(lambda one: one.is_zero(), 1, 1)
+
+
 def _is_zero(balls: Balls) -> NDArray[np.bool_]:
-    return _marks(lambda one: one.is_zero(), balls)
+    return np.asarray(_ARE_ZERO(balls), bool)
 
 
 def _moving(motion: Any, moves: NDArray[np.bool_]) -> Any:
@@ -201,8 +205,10 @@ def _moving(motion: Any, moves: NDArray[np.bool_]) -> Any:
     without this its square root had the derivative 0 and not none, since what does not move has one
     everywhere.
     """
+    if not moves.any():
+        return motion
     still = np.broadcast_to(moves, np.shape(motion))
-    if not still.any() or not (still := still & _is_zero(motion)).any():
+    if not (still := still & _is_zero(motion)).any():
         return motion
     return np.where(still, flint().arb(NEARLY_ZERO), motion)
 

@@ -178,11 +178,11 @@ def test_a_derivative_by_hand_is_judged_by_an_exact_reference():
         right = adjudge.examine(ByHand(softmax, vjp=pulled), x, reference="exact", seed=seed)
         assert right.verdict is Verdict.PASS, str(right)
         assert right.certified
-        for part in (1e-8, 1e-11):
-            off = ByHand(softmax, vjp=lambda x, w, part=part: pulled(x, w) * (1 + part))
-            wrong = adjudge.examine(off, x, reference="exact", seed=seed)
-            assert wrong.verdict is Verdict.FAIL
-            assert wrong.entries[0].enclosure
+        part = 1e-11 if seed % 2 else 1e-8
+        off = ByHand(softmax, vjp=lambda x, w, part=part: pulled(x, w) * (1 + part))
+        wrong = adjudge.examine(off, x, reference="exact", seed=seed)
+        assert wrong.verdict is Verdict.FAIL
+        assert wrong.entries[0].enclosure
 
 
 def test_a_function_of_numpy_is_not_recorded_unless_that_is_asked():

@@ -79,17 +79,13 @@ def test_what_rounds_to_float32_inside_is_judged_by_that(name, seed):
     def double(rule):
         return lambda *a: np.asarray(rule(*a), float)
 
-    right, planted = (
-        examine(ByHand(f, vjp=double(rule), jvp=double(jvp)), x, check_forward_ad=True, seed=seed)
-        for rule in (vjp, wrong)
-    )
-    backwards = examine(ByHand(f, vjp=double(wrong)), x, seed=seed)
+    def judged(rule, *, forward):
+        given = {"jvp": double(jvp)} if forward else {}
+        f_by_hand = ByHand(f, vjp=double(rule), **given)
+        return examine(f_by_hand, x, check_forward_ad=forward, seed=seed).verdict
 
-    assert (Verdict.PASS, Verdict.FAIL, Verdict.FAIL) == (
-        right.verdict,
-        planted.verdict,
-        backwards.verdict,
-    )
+    assert judged(vjp, forward=True) is Verdict.PASS
+    assert judged(wrong, forward=seed % 2 == 0) is Verdict.FAIL
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -134,7 +134,8 @@ def judged(function, factor, dtype, modes, mode, seed):
 @variants
 @pytest.mark.parametrize("factor", FACTORS)
 def test_small_outputs_that_are_wrong_fail(function, dtype, modes, mode, factor):
-    for seed in SEEDS[:: 1 if factor == -1.0 and dtype is np.float64 and modes == "R" else 5]:
+    # ten seeds of the wrong sign
+    for seed in SEEDS if factor == -1.0 and dtype is np.float64 and modes == "R" else SEEDS[3:4]:
         report = judged(function, factor, dtype, modes, mode, seed)
 
         assert report.verdict is Verdict.FAIL, seed
@@ -302,7 +303,7 @@ def transform(value, slope, factors):
 def test_outputs_in_which_terms_cancel_do_not_fail(x, mode):
     wrong = np.where(np.arange(32) == 20, 1.01, 1.0)
     for value, slope in ((np.copy, np.ones_like), (np.square, lambda x: 2 * x), (np.exp, np.exp)):
-        for seed in SEEDS[:3]:
+        for seed in SEEDS[:3] if mode == "projected" else SEEDS[:1]:
             right = transform(value, slope, np.ones(32))
             off = transform(value, slope, wrong)
 

@@ -54,8 +54,9 @@ def points(f, low, high, size):
 @pytest.mark.parametrize("name", STAIRS)
 def test_zero_passes_on_a_staircase_and_a_straight_through_gradient_does_not(name, low, high, mode):
     f = STAIRS[name]
-    # four of the ten points: the cells of this table make 216 of them
-    for seed, x in enumerate(points(f, low, high, 1 + 2 * (mode == "projected"))[:4]):
+    # some of the ten points: the cells of this table make 162 of them
+    count = 4 if mode == "projected" else 2
+    for seed, x in enumerate(points(f, low, high, 1 + 2 * (mode == "projected"))[:count]):
         right = examine(ByHand(f, vjp=zero), x, seed=seed, mode=mode)
         wrong = examine(ByHand(f, vjp=straight_through), x, seed=seed, mode=mode)
 
@@ -101,7 +102,7 @@ def test_stairs_that_are_low_beside_x_are_no_narrower_dtype(height, low, size):
     def f(x):
         return np.round(x / height) * height
 
-    for seed in SEEDS:
+    for seed in SEEDS if size > 1 else SEEDS[:3]:
         random = np.random.default_rng(seed)
         steps = random.integers(low / height, 1.8 * low / height, size)
         x = (steps + random.uniform(-0.3, 0.3, size)) * height
@@ -113,7 +114,7 @@ def test_stairs_that_are_low_beside_x_are_no_narrower_dtype(height, low, size):
 @pytest.mark.parametrize("slope", [1e-8, 1e-9, 1e-10, 1e-11])
 def test_what_moves_by_units_of_rounding_is_no_staircase(slope, size):
     """Over the shortest steps such a function stands still, and over others it moves by more."""
-    for seed in SEEDS:
+    for seed in SEEDS if size > 1 else SEEDS[:3]:
         x = np.random.default_rng(seed).uniform(-1.2, 1.2, size)
         right, flat = (
             examine(ByHand(lambda x: 1 + slope * np.sin(x), vjp=vjp), x, seed=seed)

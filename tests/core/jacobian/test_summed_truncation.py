@@ -61,10 +61,9 @@ def kernel(x):
     return np.tanh(3 * x)
 
 
-@pytest.mark.parametrize("seed", [0, 7])
 @pytest.mark.parametrize("factor", [1.0, 1.001])
-def test_a_right_rule_of_many_outputs_in_single_precision_passes(factor, seed):
-    """Without the ladder of the sum it fails at seed 7."""
+def test_a_right_rule_of_many_outputs_in_single_precision_passes(factor):
+    seed = 7  # where it fails without the ladder of the sum
     x = np.random.default_rng(seed).normal(size=60_000).astype(np.float32)
 
     def vjp(x, w):

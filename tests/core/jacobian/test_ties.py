@@ -12,8 +12,6 @@ FEW = range(2)
 """The seeds where little is drawn at random: full mode has the tangents of the entries, and
 float32 is judged in double precision."""
 MODES = ("projected", "full")
-CELLS = [("projected", "float64", SEEDS), ("full", "float64", FEW), ("projected", "float32", FEW)]
-cells = pytest.mark.parametrize(("mode", "dtype", "seeds"), CELLS)
 
 TIED = np.array([1.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0, 0.5])
 ZEROS = np.array([0.0, 1.0, -2.0, 0.0, 3.0, 0.0])
@@ -288,18 +286,25 @@ RIGHT = {
 }
 
 
+def cells(rules):
+    """Each rule in projected mode, and in full mode; and every fourth in float32."""
+    for k, name in enumerate(rules):
+        yield name, "projected", "float64", SEEDS
+        yield name, "full", "float64", FEW[k % 2 :][:1]
+        if k % 4 == 0:
+            yield name, "projected", "float32", FEW
+
+
 def verdicts(f, x, mode, dtype, seeds):
     return {examine(f, x.astype(dtype), mode=mode, seed=seed).verdict for seed in seeds}
 
 
-@cells
-@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize(("name", "mode", "dtype", "seeds"), [*cells(WRONG)])
 def test_a_rule_outside_of_the_generalised_derivative_fails_at_every_seed(name, mode, dtype, seeds):
     assert verdicts(*WRONG[name], mode, dtype, seeds) == {Verdict.FAIL}
 
 
-@cells
-@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize(("name", "mode", "dtype", "seeds"), [*cells(RIGHT)])
 def test_a_choice_within_the_generalised_derivative_fails_at_no_seed(name, mode, dtype, seeds):
     found = verdicts(*RIGHT[name], mode, dtype, seeds)
 

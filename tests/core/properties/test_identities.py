@@ -133,7 +133,7 @@ def jittering(where, size, factor=1.0, offset=0.0):
 @pytest.mark.parametrize(("size", "x"), [(1e-6, X), (1e-6, np.linspace(0.5, 2, 50)), (1e-9, X)])
 def test_nondet_tol_holds_for_identities(where, size, x):
     both = {"check_forward_ad": True, "nondet_tol": 100 * size}
-    for seed in range(3):
+    for seed in range(2):
         right = examine(jittering(where, size), x, seed=seed, **both)
         wrong = examine(jittering(where, size, 1.01), x, seed=seed, **both)
         bent = examine(jittering(where, size, offset=1000 * size), x, seed=seed, **both)

@@ -46,6 +46,12 @@ dies = Case(ByHand(die, vjp=die), X, name="dies")
 """
 
 
+@pytest.fixture(autouse=True)
+def plain_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that judge cases of NumPy import no framework that other tests have imported."""
+    monkeypatch.setattr("adjudge.suites.suite.entries", list)
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, with files that declare cases; what is imported from it is forgotten."""
