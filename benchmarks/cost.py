@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import functools
 import importlib.util
+import itertools
 import json
 import os
 import statistics
@@ -91,31 +92,31 @@ class Pair:
     reset: Callable[[], object] = dict
 
 
-def formulas(exp: Function) -> tuple[Function, Function]:
-    """`y = x exp(-x²)` and its pullback `w (1 - 2x²) exp(-x²)`."""
+def formulas(exp: Function, factor: float) -> tuple[Function, Function]:
+    """`y = x exp(-x²)` and its pullback `w (1 - 2x²) exp(-x²)`, times the factor."""
 
     def forward(x: Any) -> Any:
         return x * exp(-x * x)
 
     def backward(x: Any, w: Any) -> Any:
-        return w * (1 - 2 * x * x) * exp(-x * x)
+        return factor * w * (1 - 2 * x * x) * exp(-x * x)
 
     return forward, backward
 
 
-def numpy_pair(x: np.ndarray, _device: str) -> Pair:
+def numpy_pair(x: np.ndarray, _device: str, factor: float) -> Pair:
     """Expressions of NumPy, with `ByHand`."""
     import adjudge
 
-    forward, backward = formulas(np.exp)
+    forward, backward = formulas(np.exp, factor)
     return Pair(x, forward, backward, adjudge.ByHand(forward, vjp=backward))
 
 
-def torch_pair(x: np.ndarray, device: str) -> Pair:
+def torch_pair(x: np.ndarray, device: str, factor: float) -> Pair:
     """A `torch.autograd.Function`."""
     import torch
 
-    forward, backward = formulas(torch.exp)
+    forward, backward = formulas(torch.exp, factor)
 
     class Kernel(torch.autograd.Function):
         @staticmethod
@@ -142,14 +143,14 @@ def torch_pair(x: np.ndarray, device: str) -> Pair:
     )
 
 
-def jax_pair(x: np.ndarray, device: str) -> Pair:
+def jax_pair(x: np.ndarray, device: str, factor: float) -> Pair:
     """A jitted `jax.custom_vjp`."""
     import jax
     import jax.numpy as jnp
 
     jax.config.update("jax_enable_x64", True)
 
-    forward, backward = formulas(jnp.exp)
+    forward, backward = formulas(jnp.exp, factor)
     kernel = jax.custom_vjp(forward)
     kernel.defvjp(lambda x: (forward(x), x), lambda x, w: (backward(x, w),))
     kind, _, number = device.partition(":")
@@ -162,7 +163,7 @@ def jax_pair(x: np.ndarray, device: str) -> Pair:
     )
 
 
-def cupy_pair(x: np.ndarray, device: str) -> Pair:
+def cupy_pair(x: np.ndarray, device: str, factor: float) -> Pair:
     """Two CUDA kernels, with `ByHand`."""
     import adjudge
 
@@ -172,7 +173,7 @@ def cupy_pair(x: np.ndarray, device: str) -> Pair:
     pool = cupy.get_default_memory_pool()  # it keeps what it got: its size is a peak
     bump = cupy.ElementwiseKernel("T x", "T y", "y = x * exp(-x * x)", "bump")
     slope = cupy.ElementwiseKernel(
-        "T x, T w", "T g", "g = w * (1 - 2 * x * x) * exp(-x * x)", "slope"
+        "T x, T w", "T g", f"g = T({factor}) * w * (1 - 2 * x * x) * exp(-x * x)", "slope"
     )
 
     def forward(x: Any) -> Any:
@@ -189,18 +190,20 @@ def cupy_pair(x: np.ndarray, device: str) -> Pair:
     )
 
 
-def pair_of(engine: str, n: int, dtype: str, device: str) -> Pair:
-    """The kernels of an engine at n normal numbers."""
+def pair_of(engine: str, n: int, dtype: str, device: str, factor: float) -> Pair:
+    """The kernels of an engine at n normal numbers; the factor of a right backward is 1."""
     makers = {"numpy": numpy_pair, "torch": torch_pair, "jax": jax_pair, "cupy": cupy_pair}
     x = np.random.default_rng(0).standard_normal(n).astype(dtype)
-    return makers[engine](x, device)
+    return makers[engine](x, device, factor)
 
 
-def measure(engine: str, n: int, dtype: str, device: str, repeats: int) -> dict[str, Any]:
-    """Times and memory of a right pair, and the verdict on it."""
+def measure(
+    engine: str, n: int, dtype: str, device: str, repeats: int, factor: float = 1.0
+) -> dict[str, Any]:
+    """Times and memory of a pair, and the verdict on it; with another `factor` it is wrong."""
     import adjudge
 
-    pair = pair_of(engine, n, dtype, device)
+    pair = pair_of(engine, n, dtype, device, factor)
     w = 0 * pair.x + 1
     own = timed(lambda: pair.backward(pair.forward(pair.x), w), pair.wait, max(repeats, 5))
     adjudge.examine(pair.checked, pair.x[:100], seed=0)  # imports
@@ -246,13 +249,14 @@ def large_cells(row: dict[str, Any]) -> tuple[object, ...]:
 
 
 def large(asked: argparse.Namespace) -> str:
-    """A check of a large elementwise pair of kernels, as a multiple of the pair's own time."""
+    """A check of a large elementwise pair of kernels, right and 1 % off, as a multiple of the
+    pair's own time.
+    """
     rows = []
-    for engine in asked.engines:
-        for dtype in DTYPES:
-            for n in map(int, asked.sizes):
-                rows.append(measure(engine, n, dtype, asked.device, asked.repeats))
-                told(*large_cells(rows[-1]))
+    cases = itertools.product(asked.engines, DTYPES, map(int, asked.sizes), (1.0, 1.01))
+    for engine, dtype, n, factor in cases:
+        rows.append(measure(engine, n, dtype, asked.device, asked.repeats, factor))
+        told(*large_cells(rows[-1]))
     note = (
         "The pair is `x exp(-x²)` and its pullback, forward and backward once each, warm and "
         "synchronised. Memory is the peak during the first check above what was held before.\n"

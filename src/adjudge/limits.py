@@ -31,7 +31,8 @@ class Limits:
     large: int = 2**17
     """From this many coordinates of x on a difference is extrapolated before a ladder of steps is
     taken. The truncation of so many entries adds up to more than two evaluations may be off by, and
-    a ladder would take eight times as long and as much memory."""
+    a ladder would take eight times as long and as much memory. From this many outputs on estimates
+    are made again from values of f wherever they are asked for, and take no memory in between."""
     many: int = 2**20
     """From this many coordinates on two probes a leaf compare a narrow derivative with the wide
     one, since a large leaf has many entries that show the same error. A problem of one large leaf

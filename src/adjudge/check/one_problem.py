@@ -440,8 +440,9 @@ class _Case:
             findings.append(unsupported("R" + self.problem.modes_taken, error))
             return
         likes = base.arrays[: len(base.Y.leaves)]
-        value = base.Y.vector(self.problem.backend, reverse.outputs, likes)
-        findings += self.identities.value_under(Rule.VJP, value)
+        findings += self.identities.value_under(
+            Rule.VJP, base.Y.vector(self.problem.backend, reverse.outputs, likes)
+        )
         try:  # some engines find out on the way back only
             pullbacks = Pullbacks(self.identities, reverse)
             row, found = pullbacks.at_cotangent()
@@ -473,14 +474,14 @@ class _Case:
         They are judged afterwards, when it is known how precise f is.
         """
         pullbacks, findings = self.pullbacks, self.found.findings
-        if pullbacks is None or self.row is None or not any(pullbacks.reverse.attached):
+        if pullbacks is None or (row := self.row) is None or not any(pullbacks.reverse.attached):
             return
         # A rule that writes into its cotangent is told that, and cannot write into an expanded one.
         writes = any(finding.status is Status.MUTATES_INPUT for finding in findings)
         # A small budget is for the comparison first, and for this afterwards.
         room = self.table.budget.allows(ROOM_FOR_LAYOUTS)
         if room and any(pullbacks.strided) and not (writes or self._layout_matters):
-            self.in_life = pullbacks.as_in_life()
+            self.in_life = pullbacks.as_in_life(row)
 
     @property
     def _layout_matters(self) -> bool:
@@ -503,7 +504,7 @@ class _Case:
             and (rows > 1 or (not undefined and not table.probes.full))
             and budget.affords(Task.ADDITIVITY, 2)
         ):
-            self.in_life = pullbacks.as_in_life()
+            self.in_life = pullbacks.as_in_life(row)
         if self.in_life is not None:
             findings += pullbacks.additive_pair(row, self.in_life)
         if undefined and budget.affords(Task.UNDEFINED_COTANGENTS, 1 + len(self.base.Y.leaves)):

@@ -56,7 +56,7 @@ from adjudge.estimate.reference import (
     Referenced,
     bind,
 )
-from adjudge.estimate.stencils import Estimate, Sample
+from adjudge.estimate.stencils import Estimate, Sample, in_parts
 
 __all__ = [
     "SIGNIFICANT_BITS",
@@ -84,6 +84,7 @@ __all__ = [
     "dtype_inside",
     "enclosure_of",
     "half_gaps",
+    "in_parts",
     "irregularity",
     "may_round_inside",
     "moved_by",

@@ -336,7 +336,7 @@ def with_odd_powers(base: Base, found: Column, doubted: NDArray[np.bool_]) -> Co
     narrower = doubted & (odd.error < before.error)
     value = np.where(narrower, odd.value, before.value)
     error = np.where(narrower, odd.error, before.error)
-    return replace(found, estimate=replace(before, value=value, error=error))
+    return replace(found, estimate=before.but(value=value, error=error))
 
 
 def of_projections(base: Base, found: Column, w: Vector, parts: Sequence[slice]) -> Estimate | None:
@@ -420,23 +420,24 @@ def with_jumps(problem: Problem, base: Base, found: Column) -> Column:
     bar is too wide for rounding.
     """
     estimate, eps = found.estimate, base.coarsest_eps
-    size = base.magnitude(base.values)
-    wide = np.fmax(JUMP_BAR_PART * np.abs(estimate.value), JUMP_BAR_UNITS * eps * size / found.step)
-    suspects = estimate.moved & (estimate.error > wide)
+    size, (value, error, moved) = base.magnitude(base.values), estimate.vectors()
+    wide = np.fmax(JUMP_BAR_PART * np.abs(value), JUMP_BAR_UNITS * eps * size / found.step)
+    suspects = moved & (error > wide)
+    del value, error, moved, wide
     if found.step == 0 or not np.any(suspects):
         return found
     ratio = 2.0**-2 if eps > COARSE_EPS else 2.0**-8 if eps < NARROW_EPS else 2.0**-4
     sides = []
     for sign in (1.0, -1.0):
-        moves = [sign * found.step * ratio**k * found.vector for k in range(3)]
-        points = [problem.clipped(problem.origin + move) for move in moves]
+        steps = [sign * found.step * ratio**k for k in range(3)]
+        points = (problem.clipped(problem.origin + step * found.vector) for step in steps)
         values = [evaluate(problem, base, point, Purpose.JUMP) for point in points]
         sides.append(np.array(values) - base.values)
     seen = suspects & jumps(sides[0], sides[1], eps * size + base.noise)
     if not seen.any():
         return found
     before = 0.0 if estimate.half_gap is None else estimate.half_gap
-    return replace(found, estimate=replace(estimate, half_gap=np.where(seen, np.inf, before)))
+    return replace(found, estimate=estimate.but(half_gap=np.where(seen, np.inf, before)))
 
 
 def with_defects(
@@ -463,28 +464,38 @@ def with_defects(
     def names() -> str:
         return problem.X.names(range(len(problem.X.leaves)))
 
-    def slope(tangent: Vector, h: float) -> Vector:
-        point = problem.clipped(problem.origin + h * tangent)
-        values = evaluate(problem, base, point, Move(names, h, tangent=True))
+    def moved(side: float, beside: Vector | None, h: float) -> Vector:
+        move = side * v
+        if beside is not None:
+            move += beside
+        move *= h
+        move += problem.origin
+        return problem.clipped(move)
+
+    def slope(side: float, beside: Vector | None, h: float) -> Vector:
+        move = Move(names, h, tangent=True)
+        values = evaluate(problem, base, moved(side, beside, h), move)
         return np.asarray((values[doubted] - base.values[doubted]) / h)
 
     unit = (base.coarsest_eps * base.magnitude(base.values) + base.noise)[doubted]
-    unit = unit / (step * DEFECT_STEPS[-1])
+    unit /= step * DEFECT_STEPS[-1]
     # Beside the largest of equal numbers, one that grows shows nothing, and one that shrinks does.
     # A random tangent has both in it.
-    sides = [(side, [slope(side, h) for h in steps]) for side in (v, -v)]
+    sides = [(side, [slope(side, None, h) for h in steps]) for side in (1.0, -1.0)]
     largest = np.zeros(base.whole.size)
     for k in range(2 if unit_tangent else BESIDE_TANGENTS):
         # The tangents are the same in every check, so that no verdict depends on them.
         random = generator(0, Stream.BESIDE_TANGENTS, 0 if unit_tangent else k)
-        u = random.integers(-(2**12), 2**12, lengths.size, endpoint=True) / 2**12 * lengths
-        u = -u if unit_tangent and k else u
-        along_u = [slope(u, h) for h in steps]
+        u = random.integers(-(2**12), 2**12, lengths.size, endpoint=True) / 2**12
+        u *= lengths
+        if unit_tangent and k:
+            u *= -1.0
+        along_u = [slope(0.0, u, h) for h in steps]
         for side, along in sides if unit_tangent else (sides[k % 2],):
-            together = [slope(side + u, h) for h in steps]
+            together = [slope(side, u, h) for h in steps]
             defect = defects(list(zip(along_u, along, together, strict=True)), steps, unit)
             largest[doubted] = np.fmax(largest[doubted], defect)
-    return replace(found, estimate=replace(found.estimate, defect=largest))
+    return replace(found, estimate=found.estimate.but(defect=largest))
 
 
 def _drowned_in_rounding(estimate: Estimate) -> bool:
@@ -581,14 +592,16 @@ def sample_at(
         return None
     direction -= other
     direction /= step if one_sided else 2 * step
-    del other
-    plus = evaluate(problem, base, ahead, move)
-    minus = base.values if one_sided else evaluate(problem, base, behind, back)
-    if tangent.coordinate is None:
-        return Sample(step, plus, minus, base.magnitude, one_sided), direction
+    points = [behind, ahead]  # large ones are let go of once f was there
+    del other, behind, ahead
+    unit = None if tangent.coordinate is None else float(direction[tangent.coordinate])
+    if unit is not None:
+        direction = vector
+    plus = evaluate(problem, base, points.pop(), move)
+    minus = base.values if one_sided else evaluate(problem, base, points.pop(), back)
     # A unit tangent stays one, and the step is what was really taken.
-    taken = step * float(direction[tangent.coordinate])
-    return Sample(taken, plus, minus, base.magnitude, one_sided), vector
+    taken = step if unit is None else step * unit
+    return Sample(taken, plus, minus, base.magnitude, one_sided), direction
 
 
 def representable(problem: Problem, point: Vector, leaves: Iterable[int]) -> Vector:

@@ -31,7 +31,7 @@ from adjudge.constants import (
 )
 from adjudge.errors import attempt
 from adjudge.findings import Reason, Silence
-from adjudge.floats import Vector, scale
+from adjudge.floats import Vector, chunks, scale
 from adjudge.problem import (
     Base,
     Purpose,
@@ -94,11 +94,15 @@ def defects(
     `slopes` are those along the three, for each of these steps, as rows of outputs, and `unit` is
     the rounding of each output over the last step.
     """
-    gaps = np.array([both - one - other for one, other, both in slopes])
-    one, other, _ = slopes[-1]
-    visible = VISIBLE_KINK * np.fmax(np.abs(one), np.abs(other))
-    bent = _kinks(gaps, steps, np.fmax(visible, LASTING_UNITS * unit))
-    return np.where(bent, np.abs(gaps[-1]), 0.0)
+    found = np.empty_like(unit)
+    for part in chunks(unit.size):
+        own = [[side[part] for side in three] for three in slopes]
+        gaps = np.array([both - one - other for one, other, both in own])
+        one, other, _ = own[-1]
+        visible = VISIBLE_KINK * np.fmax(np.abs(one), np.abs(other))
+        bent = _kinks(gaps, steps, np.fmax(visible, LASTING_UNITS * unit[part]))
+        found[part] = np.where(bent, np.abs(gaps[-1]), 0.0)
+    return found
 
 
 @dataclass(frozen=True)

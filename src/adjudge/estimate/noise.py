@@ -175,7 +175,8 @@ def noise_inside(problem: Problem, base: Base) -> Vector:
     if base.of is not None:
         return noise_inside(problem, base.of)[base.chosen]
     if "noise inside" not in base.seen:
-        eps, noise = _seen_eps(problem, base), np.zeros(base.whole.size)
+        # one zero, broadcast, takes no memory
+        eps, noise = _seen_eps(problem, base), np.broadcast_to(0.0, base.whole.size)
         if eps > max(base.coarsest_eps, NARROW_EPS) and problem.counts.allows(20):
             over = partial(_noise_over, problem, base, problem.origin)
             noise = reduce(np.fmin, (over(eps**k)[0] for k in INSIDE_POWERS))

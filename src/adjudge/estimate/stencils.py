@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ from adjudge.constants import (
 from adjudge.estimate.kinks import Slopes, half_gaps
 from adjudge.findings import Method, Scheme
 from adjudge.floats import CHUNK, Vector, chunks, lowest_bit, norm
+from adjudge.limits import limits
 
 
 @dataclass(frozen=True)
@@ -68,10 +69,110 @@ class Estimate:
         half_gap = np.zeros_like(self.value) if self.half_gap is None else self.half_gap
         return Slopes(self.value, half_gap, self.defect)
 
+    @property
+    def count(self) -> int:
+        """The number of outputs."""
+        return self.value.size
 
-def larger(plus: Vector, minus: Vector) -> Vector:
-    """Returns the larger magnitude of two numbers, entry by entry."""
-    return np.asarray(np.fmax(np.abs(plus), np.abs(minus)))
+    def vectors(self) -> tuple[Vector, Vector, NDArray[np.bool_]]:
+        """Returns the value, the error and what moved, which are made together."""
+        return self.value, self.error, self.moved
+
+    def of(self, part: slice) -> Estimate:
+        """Returns the estimate of some of the outputs."""
+        own = [(name, getattr(self, name)) for name in BY_OUTPUT]
+        return self.but(**{name: one if one is None else one[part] for name, one in own})
+
+    def but(self, **changes: Any) -> Estimate:
+        """Returns the estimate with other values of these fields."""
+        return replace(self, **changes)
+
+
+ALL = slice(None)
+"""The part of the outputs that is all of them."""
+BY_OUTPUT = ("value", "error", "moved", "half_gap", "steps", "size", "defect", "balls")
+"""The fields of an estimate that have an entry for each output."""
+
+
+class InParts(Estimate):
+    """The estimate of many outputs, of which nothing is kept: what is asked for is made again from
+    the values of f. A check of a large array has several estimates at a time, and each would take
+    three arrays of that size.
+    """
+
+    def __init__(self, make: Callable[[slice], Estimate], count: int) -> None:
+        """The estimate that `make` gives of some of the `count` outputs."""
+        method = make(slice(0, 1)).method
+        absent = dict.fromkeys(("half_gap", "steps", "defect", "balls"))
+        vars(self).update(make=make, outputs=count, method=method, **absent)
+
+    make: Callable[[slice], Estimate]
+    outputs: int
+
+    @property
+    def count(self) -> int:
+        return self.outputs
+
+    def vectors(self) -> tuple[Vector, Vector, NDArray[np.bool_]]:
+        value, error, moved = self._made("value", "error", "moved")
+        return value, error, moved
+
+    def _made(self, *names: str) -> list[NDArray[Any]]:
+        """Returns these vectors."""
+        found = [np.empty(self.outputs, bool if name == "moved" else float) for name in names]
+        for part in chunks(self.outputs):
+            own = self.make(part)
+            for name, vector in zip(names, found, strict=True):
+                vector[part] = getattr(own, name)
+        return found
+
+    @property
+    def value(self) -> Vector:
+        return self._made("value")[0]
+
+    @property
+    def error(self) -> Vector:
+        return self._made("error")[0]
+
+    @property
+    def moved(self) -> NDArray[np.bool_]:
+        return self._made("moved")[0]
+
+    @property
+    def size(self) -> Vector:
+        return self._made("size")[0]
+
+    def of(self, part: slice) -> Estimate:
+        start, stop, _ = part.indices(self.outputs)
+        if (start, stop) == (0, self.outputs):
+            return self
+        return in_parts(lambda own: self.make(_inside(own, start, stop)), stop - start)
+
+    def but(self, **changes: Any) -> Estimate:
+        make = self.make
+
+        def changed(part: slice) -> Estimate:
+            return make(part).but(**{name: _of(one, part) for name, one in changes.items()})
+
+        found = InParts(changed, self.outputs)
+        vars(found).update({name: changes[name] for name in changes if name in vars(found)})
+        return found
+
+
+def _inside(part: slice, start: int, stop: int) -> slice:
+    """Returns a part of what lies from `start` to `stop` as a part of the whole."""
+    first, last, _ = part.indices(stop - start)
+    return slice(start + first, start + last)
+
+
+def in_parts(make: Callable[[slice], Estimate], count: int) -> Estimate:
+    """Returns the estimate that `make` gives of some of so many outputs."""
+    return make(ALL) if count < limits().large else InParts(make, count)
+
+
+def larger(plus: Vector, minus: Vector, part: slice) -> Vector:
+    """Returns the larger magnitude of two numbers, entry by entry of a part of them."""
+    return np.asarray(np.fmax(np.abs(plus[part]), np.abs(minus[part])))
 
 
 @dataclass(frozen=True)
@@ -81,9 +182,9 @@ class Sample:
     step: float
     plus: Vector
     minus: Vector
-    modulus: Callable[[Vector, Vector], Vector] = larger
-    """Gives the magnitude that rounding is relative to, the larger one of both values: the modulus
-    of a complex entry, for both of its coordinates."""
+    modulus: Callable[[Vector, Vector, slice], Vector] = larger
+    """Gives the magnitude that rounding is relative to, the larger one of both values, for a part
+    of the outputs: the modulus of a complex entry, for both of its coordinates."""
     one_sided: bool = False
     """Says whether `minus` is f(x), because x has a neighbour on one side only. The step then has
     the sign of that side."""
@@ -97,10 +198,11 @@ class Sample:
     @property
     def size(self) -> Vector:
         """The magnitude of the larger of the two values."""
-        return self.modulus(self.plus, self.minus)
+        return self.modulus(self.plus, self.minus, ALL)
 
-    def of(self, some: slice, size: Vector) -> Sample:
-        """Returns the values of some outputs, which have this size."""
+    def of(self, some: slice) -> Sample:
+        """Returns the values of some outputs."""
+        size = self.modulus(self.plus, self.minus, some)
         plus, minus = self.plus[some], self.minus[some]
         return replace(self, plus=plus, minus=minus, modulus=lambda *_: size)
 
@@ -112,11 +214,24 @@ def central_difference(sample: Sample, eps: float, noise: float | Vector = 0.0) 
     For the rounding see `SPACINGS_OF_A_VALUE`. Truncation is left out, since it spoils an agreement
     and produces one only by accident.
     """
+    return in_parts(partial(_central, sample, eps, noise), sample.plus.size)
+
+
+def _central(whole: Sample, eps: float, noise: float | Vector, part: slice) -> Estimate:
+    """Returns the central difference of some outputs."""
+    sample = whole
+    if part is not ALL:
+        sample, noise = whole.of(part), _of(noise, part)
     value, size = sample.slope, sample.size
     error = np.asarray((SPACINGS_OF_A_VALUE * eps * size + noise) / sample.step)
     np.copyto(error, np.nan, where=np.isnan(value))
     moved = ~((sample.plus == sample.minus) & np.isfinite(sample.plus))
     return Estimate(value, error, moved, Method(Scheme.CENTRAL, 2), size=size)
+
+
+def _of(one: Any, part: slice) -> Any:
+    """Returns what belongs to some outputs, of what may be one for all of them."""
+    return one[part] if isinstance(one, np.ndarray) and one.ndim else one
 
 
 def extrapolated(near: Sample, far: Sample, eps: float, noise: float = 0.0) -> Estimate:
@@ -126,11 +241,16 @@ def extrapolated(near: Sample, far: Sample, eps: float, noise: float = 0.0) -> E
     The error bar covers rounding alone, as that of one difference does: what is left of truncation
     spoils an agreement, and produces one only by accident.
     """
-    plain = central_difference(near, eps, noise)
+    return in_parts(partial(_extrapolated, near, far, eps, noise), near.plus.size)
+
+
+def _extrapolated(near: Sample, far: Sample, eps: float, noise: float, part: slice) -> Estimate:
+    """Returns the two central differences of some outputs."""
+    plain, far = _central(near, eps, noise, part), far.of(part)
     removed = (far.slope - plain.value) / ((far.step / near.step) ** 2 - 1)
     error = plain.error * EXTRAPOLATED_ROUNDING
     moved = plain.moved | ~((far.plus == far.minus) & np.isfinite(far.plus))
-    size = np.fmax(near.size, far.size)
+    size = None if plain.size is None else np.fmax(plain.size, far.size)
     method = Method(Scheme.CENTRAL_LADDER, 4)
     return Estimate(plain.value - removed, error, moved, method, size=size)
 
@@ -150,31 +270,35 @@ def three_steps(
     slopes to both sides of x, which is that of a kink. A ladder takes the narrowest of its bars,
     which may be narrow by chance, and so has to be confirmed; here no step is left out.
     """
-    value, error, moved = np.empty_like(at_x), np.empty_like(at_x), plain.moved.copy()
+    return in_parts(partial(_three_steps, plain, near, middle, far, at_x), at_x.size)
+
+
+def _three_steps(
+    plain: Estimate, near: Sample, middle: Sample, far: Sample, at_x: Vector, part: slice
+) -> Estimate:
+    """Returns the three central differences of some outputs."""
+    plain, here = plain.of(part), at_x[part]
     outer, inner = (far.step / near.step) ** 2 - 1, (far.step / middle.step) ** 2 - 1
     ratio = far.step / middle.step
-    for part in chunks(at_x.size):
-        one, here = plain.value[part], at_x[part]
-        (m_plus, m_minus), (f_plus, f_minus) = (
-            (sample.plus[part], sample.minus[part]) for sample in (middle, far)
+    (m_plus, m_minus), (f_plus, f_minus) = (
+        (sample.plus[part], sample.minus[part]) for sample in (middle, far)
+    )
+    two = (m_plus - m_minus) / (2 * middle.step)
+    three = (f_plus - f_minus) / (2 * far.step)
+    best = two - (three - two) / inner
+    disagreement = np.abs(plain.value - (three - plain.value) / outer - best)
+    bends = [
+        ((plus + minus) / 2 - here) / step
+        for plus, minus, step in (
+            (m_plus, m_minus, middle.step),
+            (f_plus, f_minus, far.step),
         )
-        two = (m_plus - m_minus) / (2 * middle.step)
-        three = (f_plus - f_minus) / (2 * far.step)
-        best = two - (three - two) / inner
-        disagreement = np.abs(one - (three - one) / outer - best)
-        bends = [
-            ((plus + minus) / 2 - here) / step
-            for plus, minus, step in (
-                (m_plus, m_minus, middle.step),
-                (f_plus, f_minus, far.step),
-            )
-        ]
-        half_gap = np.abs((ratio * bends[0] - bends[1]) / (ratio - 1))
-        bar = LADDER_BAR_FACTOR * (disagreement + plain.error[part])
-        bar = np.fmax(bar, np.abs(three - best) / PLAIN_TRUNCATION) + half_gap
-        value[part], error[part] = best, bar
-        moved[part] &= (m_plus != m_minus) & (f_plus != f_minus)
-    return Estimate(value, error, moved, Method(Scheme.CENTRAL_LADDER, 6), size=plain.size)
+    ]
+    half_gap = np.abs((ratio * bends[0] - bends[1]) / (ratio - 1))
+    bar = LADDER_BAR_FACTOR * (disagreement + plain.error)
+    bar = np.fmax(bar, np.abs(three - best) / PLAIN_TRUNCATION) + half_gap
+    moved = plain.moved & (m_plus != m_minus) & (f_plus != f_minus)
+    return Estimate(best, bar, moved, Method(Scheme.CENTRAL_LADDER, 6), size=plain.size)
 
 
 def ladder_ratio(eps: float) -> float:
@@ -235,15 +359,15 @@ def ladder(
     count = samples[0].plus.size
     if count <= CHUNK:
         return _of_chunk(samples, eps, at_x, noise, parts, odd=odd)
-    sizes, found = [sample.size for sample in samples], []
+    found = []
     for here in chunks(count):
         bounds = [np.clip(part.indices(count)[:2], here.start, here.stop) for part in parts]
         found.append(
             _of_chunk(
-                [sample.of(here, size[here]) for sample, size in zip(samples, sizes, strict=True)],
+                [sample.of(here) for sample in samples],
                 eps,
                 None if at_x is None else at_x[here],
-                noise[here] if isinstance(noise, np.ndarray) else noise,
+                _of(noise, here),
                 [slice(*(bound - here.start)) for bound in bounds if bound[0] < bound[1]],
                 odd=odd,
             )

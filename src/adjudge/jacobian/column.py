@@ -235,7 +235,7 @@ class Columns:
         return Scales(
             self._secant(found, slice(0, count)),
             self._quantum(found, base.Y, kept[:count]),
-            base.Y.largest(self._kept(found)[0]),
+            base.Y.largest(self._left_in(found.estimate.value)),
             1.0 if self.probes.full else float(norm(found.vector)),
         )
 
@@ -301,13 +301,17 @@ class Columns:
         """Returns an estimate with its error bars, and where f moved; with zeros at the outputs
         that are not compared.
         """
-        base, estimate, count = self.base, found.estimate, self.base.Y.size
-        value, error = estimate.value[:count], estimate.error[:count]
-        moved, out = estimate.moved[:count], base.uncompared
-        if out is None:
-            return value, error, moved
-        value, error = np.where(out[:count], 0.0, value), np.where(out[:count], 0.0, error)
-        return value, error, moved if base.hiding is None else moved & ~base.hiding[:count]
+        base, count = self.base, self.base.Y.size
+        value, error, moved = found.estimate.vectors()
+        if base.uncompared is None:
+            return value[:count], error[:count], moved[:count]
+        moved = moved[:count] if base.hiding is None else moved[:count] & ~base.hiding[:count]
+        return self._left_in(value), self._left_in(error), moved
+
+    def _left_in(self, vector: Vector) -> Vector:
+        """Returns what belongs to the outputs, with zeros where they are not compared."""
+        count, out = self.base.Y.size, self.base.uncompared
+        return vector[:count] if out is None else np.where(out[:count], 0.0, vector[:count])
 
     def _known(
         self, found: Column, automatic: Vector, value: Vector, error: Vector
@@ -404,7 +408,7 @@ class Columns:
         scale of x.
         """
         modulus = self.base.whole.modulus(self.base.values)
-        if found.estimate.size is not None:
+        if (modulus == 0).any() and found.estimate.size is not None:
             modulus = np.where(modulus == 0, found.estimate.size, modulus)
         return np.asarray(modulus[part] / found.tangent.length)
 

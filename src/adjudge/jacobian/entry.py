@@ -91,14 +91,15 @@ class EntryColumns(Columns):
         here, estimate = self.outputs(self.entry.kind, 0), found.estimate
         leaf = self.base.Y.slices[self.base.Y.leaf_of(self.entry.place)]
         automatic = np.array([self.entry.value])
-        value, error = self._known(found, automatic, estimate.value[here], estimate.error[here])
-        size = 0.0 if final else ENTRY_FLOOR * largest(estimate.value[leaf])
+        value, error, moved = estimate.of(here).vectors()
+        value, error = self._known(found, automatic, value, error)
+        size = 0.0 if final else ENTRY_FLOOR * largest(estimate.of(leaf).value)
         comparison = Comparison(
             automatic,
             value,
             error,
             np.array([size]),
-            estimate.moved[here],
+            moved,
             self.tolerance,
             partial(self._entry_scales, found),
             from_reference=found.from_reference,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from adjudge.constants import CHANCE_PART, HIDDEN_PART, ONSET_UNITS
 from adjudge.estimate import Column
-from adjudge.floats import Vector, lowest_bit, norm
+from adjudge.floats import Vector, chunks, lowest_bit, norm
 from adjudge.jacobian.column import ColumnBlock, Columns, RowKind
 from adjudge.jacobian.comparison import Comparison
 from adjudge.jacobian.stages import Trial
@@ -39,9 +39,11 @@ def hidden_outputs(trial: Trial) -> NDArray[np.bool_] | None:
         sizes, bound = parts_of_outputs(columns, comparison, found, kind)
         if not (HIDDEN_PART * sizes < bound).any():
             continue
+        del sizes  # it may be large
         sizes = _natural(columns, found)
         if kind == "rows" and not columns.probes.full:
-            sizes *= np.abs(columns.probes.cotangent)
+            sizes *= columns.probes.cotangent
+            np.abs(sizes, out=sizes)
         small = (sizes > 0) & (HIDDEN_PART * sizes < bound)
         which = np.flatnonzero(small)
         by_output = kind == "each" or columns.probes.full
@@ -68,7 +70,8 @@ def parts_of_outputs(
     Y, probes = columns.base.Y, columns.probes
     if kind == "each" or probes.full:
         return np.abs(comparison.reference), comparison.allowed
-    sizes = np.abs(probes.cotangent * found.estimate.value[: Y.size])
+    sizes = found.estimate.value[: Y.size] * probes.cotangent
+    np.abs(sizes, out=sizes)
     bound = comparison.significance_bound
     return sizes, bound if bound.size == 1 else bound[Y.owner]
 
@@ -101,11 +104,12 @@ def _residues(
 
 def _natural(columns: Columns, found: Column) -> Vector:
     """Returns the size of the derivative of each output, or what it might have been."""
-    base, estimate = columns.base, found.estimate
-    count = base.Y.size
-    size = np.abs(estimate.value[:count])
-    secant = np.abs(base.values[:count]) / found.tangent.length
-    return np.where(size <= estimate.error[:count], np.fmax(size, secant), size)
+    values, sizes = columns.base.values, np.empty(columns.base.Y.size)
+    for part in chunks(sizes.size):
+        own = found.estimate.of(part)
+        size, secant = np.abs(own.value), np.abs(values[part]) / found.tangent.length
+        sizes[part] = np.where(size <= own.error, np.fmax(size, secant), size)
+    return sizes
 
 
 def _beyond_chance(sizes: Vector, small: NDArray[np.bool_]) -> float:

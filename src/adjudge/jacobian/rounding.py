@@ -71,14 +71,17 @@ def points_within_rounding(
     off those of x. `eps` is the least spacing at 1 that a unit is taken from.
     """
     random, X, x = generator(seed, Stream.ROUNDING_NEIGHBOURS), problem.X, problem.origin
-    unit = np.zeros(X.size)
-    for j in range(len(X.leaves)) if leaves is None else leaves:
-        part = X.slices[j]
-        unit[part] = 2.0 ** np.floor(np.log2(np.abs(x[part]))) * max(X.leaves[j].eps, eps)
-    unit[~np.isfinite(unit)] = 0.0
     steps = np.array([-NEAR_ULPS, -1, 1, NEAR_ULPS])
     for _ in range(2):
-        yield _representable(problem, x + random.choice(steps, X.size) * unit)
+        point, drawn = x.copy(), random.choice(steps, X.size)
+        for j in range(len(X.leaves)) if leaves is None else leaves:
+            part = X.slices[j]
+            unit = 2.0 ** np.floor(np.log2(np.abs(x[part]))) * max(X.leaves[j].eps, eps)
+            unit[~np.isfinite(unit)] = 0.0
+            unit *= drawn[part]
+            point[part] += unit
+        del drawn, unit
+        yield _representable(problem, point)
 
 
 def points_around(
@@ -432,9 +435,9 @@ class Sides:
         """Returns the deviation for some of the probes."""
         space, huge = self.space, _huge(self.space)
         u, finest = max(side.eps for side in pair) / 2, min(side.eps for side in pair)
-        squares = np.zeros((3, space.size))
+        squares = [np.zeros(space.size) for _ in range(3)]
         motion, largest = np.zeros(space.size), np.zeros(space.size)
-        probe = np.full(space.size, group[0])
+        probe = np.broadcast_to(np.intp(group[0]), space.size)
         not_finite, absent = np.zeros(space.size, bool), np.ones(space.size, bool)
         biases, compared = [], 0
         for k in group:
@@ -445,16 +448,24 @@ class Sides:
             not_finite |= only[0]
             compared += int(np.count_nonzero(held[0] | only[0]))
             low, high = rows = [np.where(held, row, 0.0) for row in rows]
-            squares += [np.mean(row**2, axis=0) for row in (low - high, low, high)]
-            biases.append(relative_bias(low - high, high, space))
+            off = low - high
+            for total, row in zip(squares, (off, *rows), strict=True):
+                total += np.mean(row**2, axis=0)
+            biases.append(relative_bias(off, high, space))
+            del off
             absent &= np.all((low == 0) & (high != 0), axis=0)
             for side, row in zip(pair, rows, strict=True):
                 if side.eps == finest:
                     motion = np.maximum(motion, np.max(np.abs(row - row[0]), axis=0))
+            if len(group) == 1:
+                continue
             gap = np.where(only[0], np.inf, np.abs(low[0] - high[0]))
             probe, largest = np.where(gap > largest, k, probe), np.fmax(gap, largest)
-        off, *sizes = np.sqrt(squares / len(group))
-        size = space.modulus(*sizes)
+        for total in squares:
+            total /= len(group)
+            np.sqrt(total, out=total)
+        off, size = squares[0], space.modulus(squares[1], squares[2])
+        del squares
         # Zeros throughout are no matter of conditioning.
         motion = np.where(absent, 0.0, motion)
         allowed = rounding_allowance(u, size, motion, space)
@@ -600,7 +611,7 @@ def _rms_held(values: Array, held: NDArray[np.bool_]) -> Vector:
 def _huge(space: Space) -> Vector:
     """Returns from where on numbers are infinite in the dtype of each coordinate."""
     largest = [np.inf if leaf.double else leaf.huge for leaf in space.leaves]
-    return np.repeat(largest, [leaf.size for leaf in space.leaves])
+    return space.by_leaf(largest)
 
 
 def finite_deviation(low: Array, high: Array) -> tuple[Array, Array]:
@@ -626,11 +637,10 @@ def rounding_allowance(u: float, size: Vector, motion: Vector, space: Space) -> 
     rounding; and the smallest number of the dtype, below which values are flushed. The factors are
     ours; they were chosen in the design study (docs/numerics.md).
     """
-    typical = np.zeros(space.size)
-    for part in space.slices:
-        if part.stop > part.start:
-            typical[part] = rms(size[part])
-    tiny = np.repeat([leaf.tiny for leaf in space.leaves], [leaf.size for leaf in space.leaves])
+    typical = space.by_leaf(
+        [float(rms(size[p])) if p.stop > p.start else 0.0 for p in space.slices]
+    )
+    tiny = space.by_leaf([leaf.tiny for leaf in space.leaves])
     return np.asarray(DERIVATIVE_UNITS * u * (size + typical / 4) + 8 * motion + tiny)
 
 

@@ -242,8 +242,7 @@ class Trial:
         flat, half_gap = ~np.isnan(bars), estimate.half_gap
         if half_gap is not None:
             half_gap = np.where(flat, 0.0, half_gap)
-        estimate = replace(
-            estimate,
+        estimate = estimate.but(
             value=np.where(flat, 0.0, estimate.value),
             error=np.where(flat, bars, estimate.error),
             moved=estimate.moved & ~flat,

@@ -759,7 +759,9 @@ class UserCalls:
         if self.signature is None:
             backend = self.arguments.backend
             # What an engine recorded would stay alive as long as the leaves of its result.
-            kept = tree.leaves if isinstance(backend, HandBackend) else (None,) * len(tree.leaves)
+            kept: tuple[Any, ...] = (None,) * len(tree.leaves)
+            if isinstance(backend, HandBackend):
+                kept = tuple([_without_memory(backend, leaf) for leaf in tree.leaves])
             self.result = replace(tree, leaves=kept)
             found = [
                 k
@@ -909,6 +911,14 @@ class Recordable:
             to_host = backend.arrays.to_host
             same = all(np.array_equal(to_host(a), to_host(b), equal_nan=True) for a, b in pairs)
         return recording if same else None
+
+
+def _without_memory(backend: AutodiffBackend, leaf: Any) -> Any:
+    """Returns an array of the same shape and dtype that is one number, where there are such: no
+    value of it is asked for.
+    """
+    one = backend.arrays.expanded(leaf) if backend.owns(leaf) else None
+    return leaf if one is None else one
 
 
 def _chosen(tree: Tree, floating: Sequence[int], wanted: Sequence[Path]) -> tuple[int, ...]:

@@ -157,7 +157,7 @@ class Problem:
     def length_scales(self) -> Vector:
         """The scale of every coordinate of x, as a vector of X."""
         scales = [scale(self.origin[part]) for part in self.X.slices]
-        return np.concatenate([*scales, np.zeros(0)])
+        return scales[0] if len(scales) == 1 else np.concatenate([*scales, np.zeros(0)])
 
     @cached_property
     def finite(self) -> bool:
@@ -407,17 +407,20 @@ class Base:
         """
         return max(self.problem.X.coarsest_eps, self.whole.coarsest_eps)
 
-    def magnitude(self, values: Vector, other: Vector | None = None) -> Vector:
+    def magnitude(
+        self, values: Vector, other: Vector | None = None, part: slice = slice(None)
+    ) -> Vector:
         """Returns the magnitudes that the rounding of the outputs `values` is relative to; the
-        larger ones of two evaluations where `other` is given.
+        larger ones of two evaluations where `other` is given, and a `part` of them.
 
         Each is the modulus of the output, or the median modulus of its leaf at x where that is
         larger. Small outputs may be computed from larger numbers, as in `1 - erfc(x)` and `a @ b`,
         and without the median their rounding would be underestimated. The rule is ours. Outputs
         that are `uncompared` have the magnitude 0.
         """
-        size = np.fmax(self.whole.modulus(values, other), self._typical)
-        return np.asarray(size if self.uncompared is None else np.where(self.uncompared, 0.0, size))
+        size, out = self.whole.modulus(values, other, part), self.uncompared
+        size = np.fmax(size, self._typical[part])
+        return np.asarray(size if out is None else np.where(out[part], 0.0, size))
 
     def few(self, k: int, more: Sequence[int]) -> tuple[Base, int]:
         """Returns some outputs of the leaf of output `k`: this one, `more` of them, and others at
@@ -495,9 +498,7 @@ class Base:
             if finite.size:
                 finite.partition(finite.size // 2)
                 usual[-1] = finite[finite.size // 2]
-        if len(usual) == 1:  # one number, broadcast, takes no memory
-            return np.broadcast_to(usual[0], size.shape)
-        return np.repeat(usual, [leaf.size for leaf in self.whole.leaves])
+        return self.whole.by_leaf(usual)
 
 
 def undetectable_slope(base: Base, vector: Vector, eps: float) -> Vector:
@@ -536,11 +537,13 @@ def evaluate(problem: Problem, base: Base, x: Vector, purpose: Purpose | Move) -
         ahead.key = _key(problem, x)
     point = X.arrays(backend, x, problem.x)
     counts.keep(point, 8 * X.size)
+    del x  # it may be large, and nobody else's
     try:
         outputs = problem.evaluate(point)
     finally:
         if ahead is not None:
             ahead.key = None
+    del point
     values = base.whole.vector(backend, outputs, base.arrays)
     return values if base.raw is None else base.compared(values)
 
@@ -727,6 +730,7 @@ class Reverse:
             where = "adjudge: raised in the vjp (the backward pass), not in the function"
             mark(error, Source.DERIVATIVE, f"{where}, at call {problem.counts.vjps}")
             raise
+        del w
         for j, gradient in enumerate(g):
             self.present[j] |= gradient is not None
         return problem.X.vector(problem.backend, g, problem.x) if read else np.zeros(0), g
@@ -757,11 +761,15 @@ class Reverse:
 
         Where `w` is zero the engine is spared the work, unless `zeros` is set.
         """
-        cotangent = self.cotangent(base, w, zeros=zeros)
-        for array in cotangent:
+        handed = [self.cotangent(base, w, zeros=zeros)]
+        del w  # it may be large, and nobody else's
+        for array in handed[0]:
             if array is not None or zeros:
-                return self.pull(cotangent)[0]
-        return np.zeros(self.problem.X.size)
+                break
+        else:
+            return np.zeros(self.problem.X.size)
+        del array
+        return self.pull(handed.pop())[0]
 
     def blocks(
         self,

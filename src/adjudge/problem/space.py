@@ -224,29 +224,45 @@ class Space:
 
     def largest(self, vector: Vector) -> Vector:
         """Returns for each coordinate the largest finite magnitude in its leaf."""
-        size = np.zeros_like(vector)
-        for part in self.slices:
-            size[part] = largest(vector[part])
-        return size
+        return self.by_leaf([largest(vector[part]) for part in self.slices])
 
-    def modulus(self, vector: Vector, other: Vector | None = None) -> Vector:
+    def by_leaf(self, numbers: Sequence[float]) -> Vector:
+        """Returns for each coordinate the number of its leaf; not to be written to."""
+        if len(numbers) == 1:  # broadcast, it takes no memory
+            return np.broadcast_to(np.float64(numbers[0]), self.size)
+        return np.repeat(np.array(numbers, float), [leaf.size for leaf in self.leaves])
+
+    def modulus(
+        self, vector: Vector, other: Vector | None = None, part: slice = slice(None)
+    ) -> Vector:
         """Returns the modulus of the entry that each coordinate belongs to; the larger one of two
-        vectors where `other` is given.
+        vectors where `other` is given, and a `part` of them.
 
         Both coordinates of a complex entry have the modulus of that, which its rounding errors
         follow, unless they are seen `apart`.
         """
         if other is not None:
             if self.complex and not self.apart:
-                return np.asarray(np.fmax(self.modulus(vector), self.modulus(other)))
-            return np.asarray(np.fmax(np.abs(vector), np.abs(other)))
+                return np.asarray(
+                    np.fmax(self.modulus(vector, None, part), self.modulus(other, None, part))
+                )
+            return np.asarray(np.fmax(np.abs(vector[part]), np.abs(other[part])))
         if self.apart or not self.complex:
-            return np.asarray(np.abs(vector))
-        parts = []
-        for leaf, part in zip(self.leaves, self.slices, strict=True):
-            size = np.abs(leaf.host(vector[part])).reshape(-1)
-            parts.append(np.repeat(size, 2) if leaf.complex else size)
-        return _joined(parts)
+            return np.asarray(np.abs(vector[part]))
+        sizes, (first, last, _) = [], part.indices(vector.size)
+        for leaf, own in zip(self.leaves, self.slices, strict=True):
+            start, stop = max(own.start, first), min(own.stop, last)
+            if start >= stop:
+                continue
+            if not leaf.complex:
+                sizes.append(np.abs(vector[start:stop]))
+                continue
+            # Entries that begin or end outside of the part are taken whole.
+            before, after = (start - own.start) % 2, (own.stop - stop) % 2
+            entries = np.ascontiguousarray(vector[start - before : stop + after])
+            size = np.repeat(np.abs(entries.view(np.complex128)), 2)
+            sizes.append(size[before : size.size - after])
+        return _joined(sizes)
 
     def arrays(self, backend: AutodiffBackend, vector: Vector, like: Arrays) -> Arrays:
         """Returns new arrays of the engine with these coordinates, rounded to their dtype.

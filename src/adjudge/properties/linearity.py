@@ -59,7 +59,7 @@ from adjudge.findings import (
     Unequal,
     WrongAttribute,
 )
-from adjudge.floats import FORMATS, Vector
+from adjudge.floats import FORMATS, Vector, chunks
 from adjudge.jacobian import is_systematic
 from adjudge.problem import (
     Forward,
@@ -211,7 +211,8 @@ class LinearRule:
         largest = FORMATS["float32"].largest
         if not self.image.double:
             largest = min(leaf.huge for leaf in self.image.leaves)
-        size = float(np.max(np.abs(np.concatenate([u, first])), initial=0.0))
+        of_u, of_image = np.max(np.abs(u), initial=0.0), np.max(np.abs(first), initial=0.0)
+        size = float(np.maximum(of_u, of_image))
         for factor in (LARGE_PROBES, LARGE_PROBES_NARROW):
             if size * factor**2 < largest:
                 return factor
@@ -380,11 +381,11 @@ class LinearRule:
 class Images(NamedTuple):
     """What a vjp makes of cotangents as they come in life."""
 
-    laid: list[tuple[Layout, Vector]]
-    """The cotangents with their memory layouts; the last one is the sum of the others and u."""
     of: list[Vector]
+    """The images; the last one is that of the sum of the others and u. There are none where that
+    is the sum of the images, as in most checks."""
     size: float
-    """How large they are beside u."""
+    """How large the cotangents are beside u."""
     error: BaseException | None = None
     """What it raises for one of them."""
 
@@ -443,8 +444,9 @@ class Pullbacks:
             *metadata(checks, gradients),
             *checks.unchanged(handed, likes, base.Y, before, Culprit.VJP),
             *checks.unchanged(reverse.x, problem.x, problem.X, problem.origin, Culprit.FUNCTION),
-            *self.rule.homogeneous(u, first),
         ]
+        del handed, gradients, before  # each may be as large as x
+        findings += self.rule.homogeneous(u, first)
         return first, findings
 
     def additive_rows(self, together: Vector, rows: Vector) -> Iterator[Finding]:
@@ -512,8 +514,8 @@ class Pullbacks:
         omitted = self.checks.base.omitted_of_Y
         return omitted is None or not omitted[self.checks.base.Y.slices[k]].any()
 
-    def as_in_life(self, *, small: bool = True) -> Images:
-        """Returns what the rule makes of cotangents as they come in life.
+    def as_in_life(self, one: Vector, *, small: bool = True) -> Images:
+        """Returns what the rule makes of cotangents as they come in life; `one` is `J* u`.
 
         The first is a single number, expanded to the shape of its output as the cotangent of a sum
         is, and the second a single row, as that of a sum over the first axis is. Their sum with u
@@ -521,14 +523,35 @@ class Pullbacks:
         All are `small`, as that of a mean over a million entries is. Without strides there is one,
         and it is random.
         """
-        checks, reverse, base = self.checks, self.reverse, self.checks.base
-        size = SMALL_PROBES if small and self._may_be_small else 1.0
-        v = random_cotangent(base.Y, checks.probes.seed, Stream.SECOND_COTANGENT)
-        terms, whole = [], self.cotangent
-        for layout, least in ((Layout.EXPANDED, 0), (Layout.ROWS, 2)):
-            if max(self.strided, default=0) < least:
-                break
-            term = v.copy()
+        reverse, size = self.reverse, SMALL_PROBES if small and self._may_be_small else 1.0
+        images: list[Vector] = []
+        with Catching(UnstableOutputError) as caught:
+            for layout, w in self._in_life(size):
+                handed = self.laid(w, layout)
+                del w
+                images.append(reverse.pull(handed)[0])
+                del handed
+        if caught.error is not None:
+            if not any(self.strided):
+                raise caught.error
+            # what a contiguous cotangent raises as well is raised
+            reverse.row(self.checks.base, [*self._in_life(size)][len(images)][1])
+        elif self._add_up(one, images, size):
+            images = []
+        return Images(images, size, caught.error)
+
+    def _in_life(self, size: float) -> Iterator[tuple[Layout, Vector]]:
+        """Yields the cotangents of that size beside u with their memory layouts; the last one is
+        the sum of the others and u.
+        """
+        base, lies = self.checks.base, max(self.strided, default=0)
+        v = random_cotangent(base.Y, self.checks.probes.seed, Stream.SECOND_COTANGENT)
+        whole = [self.cotangent]
+        layouts = [
+            layout for layout, least in ((Layout.EXPANDED, 0), (Layout.ROWS, 2)) if lies >= least
+        ]
+        for layout in layouts:
+            term = v if layout is layouts[-1] else v.copy()
             for k, part in enumerate(base.Y.slices):
                 shape = base.Y.leaves[k].host_shape
                 width = 2 if base.Y.leaves[k].complex else 1
@@ -537,23 +560,26 @@ class Pullbacks:
                     continue
                 few = self.strided[k] < 2 or layout is Layout.EXPANDED
                 table = term[part].reshape(-1, width) if few else term[part].reshape(rows, -1)
-                table[0] = -whole[part].reshape(table.shape)[0]
+                table[0] = -whole[0][part].reshape(table.shape)[0]
                 if self.strided[k] and self._may_repeat(k):
                     table[:] = table[0]
             term = self._without_detached(term)
-            terms.append((layout, size * term))
-            whole = whole + term
-        laid = [*terms, (Layout.WITH_GAPS, size * whole)]
-        images = []
-        with Catching(UnstableOutputError) as caught:
-            for layout, w in laid:
-                images.append(reverse.pull(self.laid(w, layout))[0])
-        if caught.error is not None:
-            if not any(self.strided):
-                raise caught.error
-            # what a contiguous cotangent raises as well is raised
-            reverse.row(base, laid[len(images)][1])
-        return Images(laid, images, size, caught.error)
+            whole[0] = whole[0] + term
+            yield layout, size * term
+        del v, term
+        yield Layout.WITH_GAPS, size * whole.pop()
+
+    def _add_up(self, one: Vector, images: Sequence[Vector], size: float) -> bool:
+        """Returns whether the last image is the sum of the others and `one` to rounding, whatever
+        more precision allows later on. Nothing has to be kept of images that are.
+        """
+        for part in chunks(one.size):
+            *terms, together = [image[part] / size for image in images]
+            off = np.abs(together - (one[part] + sum(terms)))
+            whole = np.sum(np.abs([one[part], *terms]), axis=0)
+            if not (off <= self.checks.tolerance.identity * whole).all():
+                return False
+        return True
 
     @property
     def _may_be_small(self) -> bool:
@@ -568,6 +594,9 @@ class Pullbacks:
         if images.error is not None:
             yield rule.raised_for_layout(images.error)
             return
+        if not images.of:
+            self.checks.compared += one.size
+            return
         if (atol := self.checks.tolerance.atol) is not None:
             # what the caller allows is that much of the small images
             tolerance = replace(self.checks.tolerance, atol=atol / images.size)
@@ -579,24 +608,25 @@ class Pullbacks:
         if images.size < 1:
             eps = max(self.checks.tolerance.eps, narrowest_eps(self.checks.problem, base))
             if eps > COARSE_EPS:  # small numbers underflow in float16
-                yield from self.additive_pair(one, self.as_in_life(small=False))
+                yield from self.additive_pair(one, self.as_in_life(one, small=False))
                 return
-        plain = [reverse.row(base, w) / images.size for _, w in images.laid]
-        for (layout, _), strided, other in zip(images.laid, of, plain, strict=True):
+        laid = [*self._in_life(images.size)]
+        plain = [reverse.row(base, w) / images.size for _, w in laid]
+        for (layout, _), strided, other in zip(laid, of, plain, strict=True):
             found = list(rule.layout_matters(strided, other, layout)) if any(self.strided) else []
             if found:
                 yield from found
                 return
         if images.size < 1:
             differ = partial(NotHomogeneous, rule=rule.rule, factor=images.size)
-            for (_, w), small in zip(images.laid, plain, strict=True):
+            for (_, w), small in zip(laid, plain, strict=True):
                 pair = small, -rule.apply(-w / images.size)
                 found = list(rule.equal(Status.NONLINEAR, pair, differ, Remedy.MULTIPLY_BY_PROBE))
                 if found:
                     yield from found
                     return
         *terms, together = plain
-        whole = images.laid[-1][1]
+        whole = laid[-1][1]
         yield from rule.additive(self.cotangent, whole, (together, one + sum(terms)), size)
 
     def undefined(self) -> Iterator[Finding]:

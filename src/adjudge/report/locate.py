@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from adjudge.constants import (
     TRUNCATION_FACTOR,
     VJP_UNITS,
 )
-from adjudge.estimate import Column, Effort
+from adjudge.estimate import Column, Effort, Estimate, in_parts
 from adjudge.findings import AlsoWrong, Entry, along_random
 from adjudge.floats import Vector, chunks, norm
 from adjudge.jacobian import (
@@ -38,6 +38,8 @@ from adjudge.limits import limits
 from adjudge.problem import Base, Counts, Reverse, Tangent
 
 Indices = NDArray[np.intp]
+Block: TypeAlias = "Indices | range"
+"""Some of many candidates; consecutive ones take no memory as a range."""
 
 MOST_NAMED = 8
 """The search ends with this many wrong candidates, because nobody reads a longer list."""
@@ -75,7 +77,8 @@ class Residual:
 class Search:
     """Finds the wrong candidates among `size`.
 
-    `measure(weights)` gives the weights that were really taken and the residual of that sum.
+    `measure(weights)` gives the weights that were really taken and the residual of that sum; it may
+    write into the weights, which are as many as the candidates.
     `test(k)` gives the residual of candidate `k` alone, with weight 1, and whether it is wrong by
     itself. Where all of a block are wrong, the largest by `magnitude` stands for it.
 
@@ -87,7 +90,7 @@ class Search:
     size: int
     measure: Callable[[Vector], tuple[Vector, Residual]]
     test: Callable[[int], tuple[Residual, bool]]
-    magnitude: Vector
+    magnitude: Callable[[], Vector]
     enough: Callable[[int], bool] = lambda wrong: wrong >= MOST_NAMED
     """Says whether the search may end with so many found."""
     wrong: list[int] = field(default_factory=list)
@@ -101,14 +104,14 @@ class Search:
 
     def run(self, total: Residual) -> None:
         """Searches; `total` is the residual under equal weights."""
-        everything: Indices = np.arange(self.size)
-        rest = self._remove_single(everything, total)
+        everything = range(self.size)
+        rest: tuple[Block, Residual] | None = self._remove_single(everything, total)
         if rest is not None and not self.wrong and not self._done():
             # Of many errors the largest part of the sum is one as likely as any other.
-            k = int(np.argmax(np.nan_to_num(self.magnitude)))
+            k = int(np.argmax(np.nan_to_num(self.magnitude(), copy=False)))
             alone = self._test(k)
             if alone.significant:
-                rest = everything[everything != k], total - alone
+                rest = _without(everything, k), total - alone
                 # It would take more such entries than are named to explain the rest.
                 if self.wrong and abs(rest[1].value) > MOST_NAMED * abs(alone.value):
                     self.many = True
@@ -138,7 +141,7 @@ class Search:
                 self.wrong.append(k)
         return self.tested[k]
 
-    def _remove_single(self, block: Indices, total: Residual) -> tuple[Indices, Residual] | None:
+    def _remove_single(self, block: Block, total: Residual) -> tuple[Block, Residual] | None:
         """Returns the block and its residual without the only wrong candidate; `None` if that
         explains all of it.
         """
@@ -149,71 +152,89 @@ class Search:
             return block, total
         alone = self._test(k)
         rest = total - alone
-        if block.size == 1 or (np.isfinite(rest.value) and not rest.significant):
+        if len(block) == 1 or (np.isfinite(rest.value) and not rest.significant):
             return None
-        return (block[block != k], rest) if alone.significant else (block, total)
+        return (_without(block, k), rest) if alone.significant else (block, total)
 
-    def _only_candidate(self, block: Indices, total: Residual) -> int | None:
+    def _only_candidate(self, block: Block, total: Residual) -> int | None:
         """Returns the only wrong candidate of the block, if there is but one."""
         if not np.isfinite(total.value):
-            return None if block.size > 1 else int(block[0])
-        while block.size > 1 and not self._done():
-            weights = np.asarray(np.linspace(1, 2, block.size), np.float64)
-            kept = self._candidates(block, weights, total)
+            return None if len(block) > 1 else int(block[0])
+        while (count := len(block)) > 1 and not self._done():
+            kept = self._candidates(block, np.linspace(1, 2, count), total)
             # The weights may be too coarse, or their differences drowned by the error bar: then two
             # weights tell the halves apart.
-            if 2 * kept.size > block.size:
-                kept = self._candidates(
-                    block, (np.arange(block.size) < block.size // 2).astype(np.float64), total
-                )
-            if not 0 < 2 * kept.size <= block.size + 1:
+            if 2 * len(kept) > count:
+                halved = np.zeros(count)
+                halved[: count // 2] = 1.0
+                kept = self._candidates(block, halved, total)
+            if not 0 < 2 * len(kept) <= count + 1:
                 return None
             block = kept
-        return int(block[0]) if block.size == 1 else None
+        return int(block[0]) if len(block) == 1 else None
 
-    def _candidates(self, block: Indices, weights: Vector, total: Residual) -> Indices:
+    def _candidates(self, block: Block, weights: Vector, total: Residual) -> Block:
         """Returns the candidates that would have caused this residual alone."""
         taken, found = self._measured(block, weights)
-        gap = np.abs(taken * total.value - found.value)
-        return block[gap <= SIGNIFICANT_BARS / 2 * (found.error + np.abs(taken) * total.error)]
+        alone = np.empty(taken.size, bool)
+        for part in chunks(taken.size):
+            bar = found.error + np.abs(taken[part]) * total.error
+            gap = np.abs(taken[part] * total.value - found.value)
+            alone[part] = gap <= SIGNIFICANT_BARS / 2 * bar
+        if alone.all():
+            return block
+        return np.flatnonzero(alone) + block.start if isinstance(block, range) else block[alone]
 
-    def _measured(self, block: Indices, weights: Vector) -> tuple[Vector, Residual]:
+    def _measured(self, block: Block, weights: Vector) -> tuple[Vector, Residual]:
         """Returns the weights that were really taken within the block, and the residual."""
-        if block.size == self.size:
+        if len(block) == self.size:
             return self.measure(weights)
         whole = np.zeros(self.size)
-        whole[block] = weights
+        whole[_places(block)] = weights
         taken, found = self.measure(whole)
-        return taken[block], found
+        return taken[_places(block)], found
 
-    def _halves(self, block: Indices, total: Residual) -> list[tuple[Indices, Residual]]:
+    def _halves(self, block: Block, total: Residual) -> list[tuple[Block, Residual]]:
         """Returns the halves with a significant residual."""
-        if block.size == 1:
+        if len(block) == 1:
             self._test(int(block[0]))
             return []
-        one, two = block[: block.size // 2], block[block.size // 2 :]
-        first = self._measured(one, np.ones(one.size))[1]
+        one, two = block[: len(block) // 2], block[len(block) // 2 :]
+        first = self._measured(one, np.ones(len(one)))[1]
         second = total - first
         if not np.isfinite(second.value):
-            second = self._measured(two, np.ones(two.size))[1]
+            second = self._measured(two, np.ones(len(two)))[1]
         return [(half, r) for half, r in ((one, first), (two, second)) if r.significant]
 
-    def _sample(self, blocks: list[tuple[Indices, Residual]]) -> None:
+    def _sample(self, blocks: list[tuple[Block, Residual]]) -> None:
         """Tests one candidate of each of the worst blocks, and halves the worst block where all of
         these are right.
         """
         blocks = sorted(blocks, key=lambda b: -abs(np.nan_to_num(b[1].value, nan=np.inf)))
         for block, _ in blocks[:MOST_NAMED]:
             if not self._done():
-                self._test(int(block[np.argmax(np.nan_to_num(self.magnitude[block]))]))
+                sizes = np.nan_to_num(self.magnitude()[_places(block)])
+                self._test(int(block[np.argmax(sizes)]))
         block, total = blocks[0]
-        while not self.wrong and block.size > 1 and not self._done():
+        while not self.wrong and len(block) > 1 and not self._done():
             halves = self._halves(block, total)
             if not halves:
                 return
             block, total = max(halves, key=lambda b: abs(np.nan_to_num(b[1].value, nan=np.inf)))
         if not self.wrong and not self._done():
             self._test(int(block[0]))
+
+
+def _places(block: Block) -> Indices | slice:
+    """Returns what picks these candidates out of a vector of all."""
+    return slice(block.start, block.stop) if isinstance(block, range) else block
+
+
+def _without(block: Block, k: int) -> Indices:
+    """Returns the block without candidate `k`."""
+    every: Indices = np.array(block, np.intp)
+    kept: Indices = every[every != k]
+    return kept
 
 
 @dataclass
@@ -295,7 +316,7 @@ class _Search:
         self.base, self.estimator, self.tolerance = columns.base, columns.estimator, table.tolerance
         self.found = Located()
         vector = failure.tangent.vector
-        self.support: Indices = np.flatnonzero(vector)
+        self.support = _support(vector)
         self.v: Vector = _at(vector, self.support)
         self.w: Vector
         self.row = np.zeros(0)
@@ -314,7 +335,10 @@ class _Search:
             self.w[failure.row] = 1.0
             return
         part = base.Y.slices[failure.row]
-        self.w[part] = columns.probes.cotangent[part]
+        if part == slice(0, count):
+            self.w = columns.probes.cotangent
+        else:
+            self.w[part] = columns.probes.cotangent[part]
         if table.rows is not None and not base.alone:
             self.row = np.asarray(table.rows[failure.row])
         else:
@@ -325,22 +349,29 @@ class _Search:
         """Searches for entries of x."""
         entry = self.failure.entry
         total = Residual(entry.reference - entry.automatic, entry.error)
-        size = np.abs(self.v)
         if self.failure.kind == "each":
             total = self._all_outputs()
         else:
-            size = _at(self.row, self.support) * self.v
-            lost = np.flatnonzero(~np.isfinite(size))
-            np.abs(np.nan_to_num(size, copy=False), out=size)
+            lost = np.flatnonzero(~np.isfinite(self._terms()))
             # Entries that are not finite are seen without a search.
             if lost.size:
                 for k in lost[:MOST_NAMED]:
                     self._test_input(int(k))
                 self.found.many |= lost.size > MOST_NAMED
                 return
-        search = Search(self.support.size, self._measured, self._test_input, size, self._done)
+        count = len(self.support)
+        search = Search(count, self._measured, self._test_input, self._sizes, self._done)
         search.run(total)
         self.found.many |= search.many
+
+    def _terms(self) -> Vector:
+        """Returns the terms that the entries of x have in the projection by reverse mode."""
+        return np.asarray(_at(self.row, self.support) * self.v)
+
+    def _sizes(self) -> Vector:
+        """Returns how much each entry of x has a part in the projection."""
+        each = self.failure.kind == "each"
+        return np.asarray(np.abs(self.v if each else np.nan_to_num(self._terms(), copy=False)))
 
     def _done(self, _: int) -> bool:
         """Returns whether as many entries as are named were found, or there is no room for
@@ -355,8 +386,8 @@ class _Search:
         """Returns the residual of all outputs that are off in forward mode, which are searched for
         together.
         """
-        found, pushed = self._column(np.ones(self.support.size))
-        value, error = found.estimate.value[self.part], found.estimate.error[self.part]
+        found, pushed = self._column(np.ones(len(self.support)))
+        value, error = self._values(found).value, self._values(found).error
         bar = error + _truncation(found) * np.abs(value)
         gap = np.abs(value - pushed)
         off = (gap > self._allowed(pushed, value, bar)) & np.isfinite(gap) & (bar > 0)
@@ -370,9 +401,11 @@ class _Search:
         return self._residual(found, pushed)
 
     def _column(self, weights: Vector) -> tuple[Column, Vector]:
-        """Differences along the weighted tangent, and the image of the same by forward mode."""
+        """Differences along the weighted tangent, and the image of the same by forward mode. It
+        writes into the weights.
+        """
         tangent = self.failure.tangent
-        part = weights * self.v
+        part = np.multiply(weights, self.v, out=weights)
         if part.size < tangent.vector.size:
             part, moved = np.zeros_like(tangent.vector), part
             part[self.support] = moved
@@ -397,12 +430,12 @@ class _Search:
 
     def _residual(self, found: Column, pushed: Vector) -> Residual:
         """Differences less the automatic value, contracted with `w`."""
-        each, value, error = self.failure.kind == "each", *self._values(found)
+        each, values = self.failure.kind == "each", self._values(found)
         gap, total, bars, sizes = 0.0, 0.0, [], []
         for part in chunks(self.w.size):
-            here = self.w[part] != 0
-            w, own = self.w[part][here], value[part][here]
-            bars.append(norm(w * error[part][here]))
+            here, some = self.w[part] != 0, values.of(part)
+            w, own = self.w[part][here], some.value[here]
+            bars.append(norm(w * some.error[here]))
             gap += float(w @ (own - pushed[part][here] if each else own))
             if each:
                 total += float(w @ own)
@@ -417,29 +450,41 @@ class _Search:
         bar = norm(np.array(bars)) + _truncation(found) * size
         return Residual(gap if each else gap - total, float(bar))
 
-    def _values(self, found: Column) -> tuple[Vector, Vector]:
+    def _values(self, found: Column) -> Estimate:
         """The derivative of the outputs that are searched, with its error bars."""
-        return found.estimate.value[self.part], found.estimate.error[self.part]
+        return found.estimate.of(self.part)
+
+    def _projected(self, found: Column, w: Vector) -> tuple[float, float, float]:
+        """Returns `<w, J v>` by differences, its error bar, and the root of the sum of the squares
+        of its terms.
+        """
+        values, total, bars, sizes = self._values(found), 0.0, [], []
+        for part in chunks(w.size):
+            some, here = values.of(part), w[part] != 0
+            total += float(w[part] @ some.value)
+            bars.append(norm((w[part] * some.error)[here]))
+            sizes.append(norm((w[part] * some.value)[here]))
+        return total, float(norm(np.array(bars))), float(norm(np.array(sizes)))
 
     def _test_input(self, k: int) -> tuple[Residual, bool]:
         """Returns the residual of one entry of x, and whether any output is wrong at it."""
         coordinate, before = int(self.support[k]), len(self.found.entries)
         found, unit = self._along_entry(coordinate)
-        value, error = found.estimate.value[self.part], found.estimate.error[self.part]
         pushed = self._pushed(unit)
-        if self.failure.kind == "each":
+        total, bar, _ = self._projected(found, self.w)
+        each = self.failure.kind == "each"
+        value = self._values(found).value if each else np.zeros(0)
+        if each:
             gap = float(np.where(self.w != 0, self.w * (value - pushed), 0.0).sum())
         else:
-            gap = float(self.w @ value - self.row[coordinate])
-        bar = float(norm(np.where(self.w != 0, self.w * error, 0.0)))
+            gap = total - float(self.row[coordinate])
         residual = Residual(gap * float(self.v[k]), bar * abs(float(self.v[k])))
         if self.failure.kind == "first":
-            self._compare_alone(
-                found, coordinate, None, self.row[coordinate], float(self.w @ value), bar
-            )
+            self._compare_alone(found, coordinate, None, self.row[coordinate], total, bar)
         elif self.failure.kind == "rows":
             self._locate_outputs(found, coordinate, Residual(gap, bar))
         else:
+            error = self._values(found).error
             gaps = np.nan_to_num(np.abs(value - pushed), nan=np.inf)
             if self.base.hiding is not None:
                 gaps[self.base.hiding[: gaps.size]] = 0.0
@@ -466,32 +511,40 @@ class _Search:
         table, Y = self.table, self.base.Y
         reverse, backend = table.reverse, table.problem.backend
         assert reverse is not None
-        support = np.flatnonzero(self.w)
-        value, error = found.estimate.value[self.part], found.estimate.error[self.part]
+        support, values = _support(self.w), self._values(found)
         likes = self.base.arrays[: len(Y.leaves)]
-
-        def rounding(w: Vector) -> float:
-            return VJP_UNITS * self.tolerance.eps * float(norm((w * value)[w != 0]))
+        unit_of_rounding = VJP_UNITS * self.tolerance.eps
 
         def measure(weights: Vector) -> tuple[Vector, Residual]:
-            w = np.zeros(Y.size)
-            w[support] = weights * self.w[support]
+            w = weights
+            if len(support) < Y.size:
+                w = np.zeros(Y.size)
+                w[support] = weights
+            w *= self.w
             if not Y.double:  # the cotangent counts as it is rounded to its dtype
                 w = Y.vector(backend, Y.arrays(backend, w, likes), likes)
-            gap = float(w @ value - reverse.row(self.base, w)[coordinate])
-            bar = float(norm((w * error)[w != 0])) + rounding(w)
-            return w[support] / self.w[support], Residual(gap, bar)
+            reference, bar, size = self._projected(found, w)
+            gap = reference - float(reverse.row(self.base, w)[coordinate])
+            taken = np.divide(_at(w, support), _at(self.w, support))
+            return taken, Residual(gap, bar + unit_of_rounding * size)
 
         def test(k: int) -> tuple[Residual, bool]:
             row, w = int(support[k]), float(self.w[support[k]])
             unit = np.zeros(Y.size)
             unit[row] = 1.0
             automatic = float(reverse.row(self.base, unit)[coordinate])
-            wrong = self._compare_alone(found, coordinate, row, automatic, value[row], error[row])
-            return Residual(w * (value[row] - automatic), abs(w) * error[row]), wrong
+            del unit
+            own = values.of(slice(row, row + 1))
+            (value,), (error,) = own.value, own.error
+            wrong = self._compare_alone(found, coordinate, row, automatic, value, error)
+            return Residual(w * (value - automatic), abs(w) * error), wrong
 
-        search = Search(support.size, measure, test, np.abs(value[support]), self._done)
-        search.run(Residual(total.value, total.error + rounding(self.w)))
+        def magnitude() -> Vector:
+            return np.abs(_at(values.value, support))
+
+        search = Search(len(support), measure, test, magnitude, self._done)
+        rounding = unit_of_rounding * self._projected(found, self.w)[2]
+        search.run(Residual(total.value, total.error + rounding))
         self.found.many |= search.many
 
     def _compare_alone(
@@ -544,8 +597,10 @@ class _Search:
                 method=judged.column.estimate.method,
                 slopes=None,
                 projected=entry.projected and row is None,
-                output="" if row is None else self.base.Y.leaves[self.base.Y.owner[int(row)]].name,
-                input=table.problem.X.leaves[table.problem.X.owner[coordinate]].name,
+                output=""
+                if row is None
+                else self.base.Y.leaves[self.base.Y.leaf_of(int(row))].name,
+                input=table.problem.X.leaves[table.problem.X.leaf_of(coordinate)].name,
                 steps=() if row is None else judged.steps,
                 enclosure=judged.enclosure,
             )
@@ -564,9 +619,11 @@ class _Search:
         measured = along.along(found.tangent, Effort.THREE_STEPS, found)
         if not measured.ladders:
             measured = along.along(found.tangent, Effort.LADDER, found)
-        value, error = measured.estimate.value[self.part], measured.estimate.error[self.part]
-        reference = float(self.w @ value) if row is None else float(value[row])
-        bar = float(norm(self.w * error)) if row is None else float(error[row])
+        if row is None:
+            reference, bar, _ = self._projected(measured, self.w)
+        else:
+            own = self._values(measured).of(slice(row, row + 1))
+            reference, bar = float(own.value[0]), float(own.error[0])
         return bool(abs(automatic - reference) <= self._allowed(automatic, reference, bar))
 
     def _column_of(self, coordinate: int) -> RememberingEstimator:
@@ -582,19 +639,29 @@ class _Search:
         return bar + self.tolerance.relative * np.maximum(abs(automatic), abs(reference))
 
 
-def _at(vector: Vector, support: Indices) -> Vector:
+def _support(vector: Vector) -> Block:
+    """Returns the entries that are not zero."""
+    nonzero = vector != 0
+    return range(vector.size) if nonzero.all() else np.flatnonzero(nonzero)
+
+
+def _at(vector: Vector, support: Block) -> Vector:
     """Returns these entries of a vector, which is not copied where they are all of it."""
-    return vector if support.size == vector.size else vector[support]
+    return vector[_places(support)]
 
 
 def _with_truncation(found: Column) -> Column:
     """Returns two evaluations with an error bar that covers truncation."""
-    near = found.estimate
+    near, part = found.estimate, _truncation(found)
     # To one side a ladder was taken already.
     if found.step == 0.0 or found.one_sided:
         return found
-    error = near.error + _truncation(found) * np.abs(near.value)
-    return replace(found, estimate=replace(near, error=error))
+
+    def wider(some: slice) -> Estimate:
+        own = near.of(some)
+        return own.but(error=own.error + part * np.abs(own.value))
+
+    return replace(found, estimate=in_parts(wider, near.count))
 
 
 def _truncation(found: Column) -> float:

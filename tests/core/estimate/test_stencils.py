@@ -4,8 +4,18 @@ import numpy as np
 import pytest
 
 from adjudge.estimate.kinks import Slopes
-from adjudge.estimate.stencils import Sample, central_difference, ladder, ladder_ratio, ladder_steps
-from adjudge.floats import norm, relative_step, scale
+from adjudge.estimate.stencils import (
+    Sample,
+    central_difference,
+    extrapolated,
+    in_parts,
+    ladder,
+    ladder_ratio,
+    ladder_steps,
+    three_steps,
+)
+from adjudge.floats import CHUNK, norm, relative_step, scale
+from adjudge.limits import limited
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -203,3 +213,67 @@ def test_an_entry_of_zero_among_very_different_ones_takes_the_root_mean_square()
     found = scale(np.asarray([1e-6, 0.0, 1.0]))
 
     assert [1e-6, pytest.approx(3**-0.5), 1.0] == found.tolist()
+
+
+@pytest.fixture
+def many():
+    """Limits with which the outputs of these tests are many."""
+    with limited(large=CHUNK):
+        yield
+
+
+@pytest.mark.usefixtures("many")
+def test_the_estimate_of_many_outputs_is_that_of_its_parts():
+    x = np.linspace(1, 2, 2 * CHUNK + 7)
+    near, middle, far = (Sample(h, np.sin(x + h), np.sin(x - h)) for h in (1e-5, 2e-5, 5e-5))
+    noise = 1e-12 * x
+    plain = central_difference(near, EPS, noise)
+
+    def each(part):
+        own = [sample.of(part) for sample in (near, middle, far)]
+        one = central_difference(own[0], EPS, noise[part])
+        return one, extrapolated(own[0], own[1], EPS), three_steps(one, *own, np.sin(x[part]))
+
+    whole = plain, extrapolated(near, middle, EPS), three_steps(plain, near, middle, far, np.sin(x))
+    part = slice(CHUNK - 3, CHUNK + 4)
+    for many, few in zip(whole, each(part), strict=True):
+        assert many.count == x.size
+        assert many.method == few.method
+        for name in ("value", "error", "moved", "size"):
+            assert np.array_equal(getattr(many, name)[part], getattr(few, name))
+            assert np.array_equal(getattr(many.of(part), name), getattr(few, name))
+
+
+@pytest.mark.usefixtures("many")
+def test_what_is_changed_of_the_estimate_of_many_outputs_is_kept():
+    x = np.linspace(1, 2, CHUNK + 7)
+    plain = central_difference(Sample(1e-5, np.sin(x + 1e-5), np.sin(x - 1e-5)), EPS)
+    bent = plain.but(half_gap=x, error=2 * x)
+
+    assert np.array_equal(bent.value, plain.value)
+    assert np.array_equal(bent.error, 2 * x)
+    assert np.array_equal(bent.of(slice(CHUNK, None)).half_gap, x[CHUNK:])
+    assert np.array_equal(bent.slopes.half_gap, x)
+    assert plain.slopes is None
+
+
+@pytest.mark.usefixtures("many")
+def test_a_part_of_a_part_of_many_outputs_is_where_it_was():
+    x = np.linspace(1, 2, 3 * CHUNK)
+    sample = Sample(1e-5, np.sin(x + 1e-5), np.sin(x - 1e-5))
+    some = central_difference(sample, EPS).of(slice(5, 2 * CHUNK + 9))
+
+    assert some.count == 2 * CHUNK + 4
+    assert np.array_equal(some.value, sample.slope[5 : 2 * CHUNK + 9])
+    assert np.array_equal(some.of(slice(CHUNK, CHUNK + 3)).value, sample.slope[5:][CHUNK:][:3])
+
+
+def test_few_outputs_are_estimated_at_once():
+    asked = []
+
+    def make(part):
+        asked.append(part)
+        return central_difference(Sample(1e-5, np.ones(3), np.zeros(3)), EPS)
+
+    assert in_parts(make, 3).value.size == 3
+    assert asked == [slice(None)]

@@ -53,6 +53,20 @@ def test_the_product_of_vectors_is_the_real_inner_product():
     assert product == pytest.approx(np.sum(np.conj(a) * b).real)
 
 
+@pytest.mark.parametrize("start", range(9))
+def test_the_moduli_of_a_part_are_those_of_the_whole(start):
+    arrays = np.arange(3.0), np.asarray([3 + 4j, -5 + 12j]), np.asarray([-8.0])
+    space = Space.at(BACKEND, arrays, NAMES[:3])[0]  # complex entries begin at an odd coordinate
+    vector = space.vector(BACKEND, arrays, arrays)
+
+    assert [0, 1, 2, 5, 5, 13, 13, 8] == space.modulus(vector).tolist()
+    for stop in range(start, 9):
+        part = slice(start, stop)
+        assert np.array_equal(space.modulus(vector)[part], space.modulus(vector, None, part))
+        larger = space.modulus(vector, 2 * vector, part)
+        assert np.array_equal(2 * space.modulus(vector)[part], larger)
+
+
 @pytest.mark.parametrize(
     ("coordinate", "name"),
     [

@@ -231,7 +231,7 @@ def searched(errors, noise=0.0, seed=0):
     def alone(k):
         return Residual(float(errors[k] * v[k]), noise), bool(errors[k] != 0)
 
-    search = Search(errors.size, measure, alone, np.abs(v))
+    search = Search(errors.size, measure, alone, lambda: np.abs(v))
     search.run(Residual(float(errors @ v), noise))
     return search, len(sums)
 
