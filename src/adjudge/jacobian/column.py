@@ -306,7 +306,9 @@ class Columns:
         if base.uncompared is None:
             return value[:count], error[:count], moved[:count]
         moved = moved[:count] if base.hiding is None else moved[:count] & ~base.hiding[:count]
-        return self._left_in(value), self._left_in(error), moved
+        value = self._left_in(value)  # one after the other: they may be large
+        error = self._left_in(error)
+        return value, error, moved
 
     def _left_in(self, vector: Vector) -> Vector:
         """Returns what belongs to the outputs, with zeros where they are not compared."""
@@ -421,7 +423,8 @@ class Columns:
         """
         if found.step == 0:
             return np.zeros_like(values)
-        return self.tolerance.eps * space.largest(values) / found.step
+        eps = self.tolerance.eps
+        return space.by_leaf([eps * largest(values[part]) / found.step for part in space.slices])
 
     def _block_size(self, leaf: int, block: ColumnBlock) -> Vector:
         """Returns the largest entry of reverse mode between each output leaf and this input

@@ -483,7 +483,7 @@ class Base:
         outputs are `alone`.
         """
         if self.alone:
-            return np.zeros(self.whole.size)
+            return np.broadcast_to(0.0, self.whole.size)
         if self.of is not None:
             return self.of._typical[self.chosen]
         usual, size = [], self.whole.modulus(self.values)
