@@ -1,7 +1,11 @@
-"""Every differentiable primitive of JAX, right and with planted errors, through the checkers.
+"""Every differentiable primitive of JAX, right and with planted errors, through the checkers; with
+`functions` for a first argument, the public functions of its numerical modules.
 
 The cases are the harnesses of JAX's own tests, of which the first of each group that JAX can
 differentiate stands for the group. One column of the Jacobian is multiplied by 1 + delta.
+
+A function has no sample of its own in JAX: it is judged at the first of `CALLS` at which its value
+is finite and its derivative, too, and not zero.
 
 The tables of ratios compare the times of the checkers: at a first check, before which the caches of
 JAX are cleared, and at the fastest of the following ones.
@@ -11,7 +15,9 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import re
+import sys
 import types
 import unittest
 import warnings
@@ -41,9 +47,13 @@ WRONG = {
     r"^sign_shape_complex": "declares the derivative zero, though z/|z| turns with z",
     r"^digamma_": "is that of polygamma(1, x), which is wrong at some x < -8",
     r"^eigh_": "is given a triangular matrix, which jvp and vjp take for its symmetric part",
+    r"^jax.scipy.linalg.(cholesky|cho_factor)$": (
+        "reads one triangle, and has the derivative by the symmetric part"
+    ),
     r"^reduce_gen_add_.*initvalue_[1-9]": "loses the initial value in the primal of jvp and vjp",
 }
-"""Harnesses whose derivative in JAX 0.10.2 is not that of the function: a FAIL is right."""
+"""Harnesses and functions whose derivative in JAX 0.10.2 is not that of the function: a FAIL is
+right."""
 Function = Callable[..., Any]
 Arrays = tuple[Any, ...]
 
@@ -226,15 +236,28 @@ def of_group(harnesses: Sequence[Any], dtype: str, deltas: Sequence[float]) -> I
             continue
         label, options = harness.fullname, {"seed": 0}
         options |= {"check_forward_ad": "fwd" in modes, "check_backward_ad": "rev" in modes}
-        site = site_of(label, f, args) if "rev" in modes else None
-        kind = kind_of(label, f, args)
-        for delta in (0.0, *deltas) if site else (0.0,):
-            g = scaled(f, args[site[0]], site, delta) if site and delta else f
-            make = functools.partial(_made, g, args)
-            plant = f"{delta:g}" if delta else RIGHT
-            yield Case(f"{label} {dtype}", dtype, make, plant, kind, options)
+        yield from planted(f"{label} {dtype}", dtype, f, args, options, deltas)
         return
     raise reasons[0]
+
+
+def planted(
+    name: str,
+    group: str,
+    f: Function,
+    args: Arrays,
+    options: dict[str, Any],
+    deltas: Sequence[float],
+) -> Iterator[Case]:
+    """The function as it is and with errors, where it has a derivative in reverse mode."""
+    label = name.split(" ")[0]
+    site = site_of(label, f, args) if options["check_backward_ad"] else None
+    kind = kind_of(label, f, args)
+    for delta in (0.0, *deltas) if site else (0.0,):
+        g = scaled(f, args[site[0]], site, delta) if site and delta else f
+        make = functools.partial(_made, g, args)
+        plant = f"{delta:g}" if delta else RIGHT
+        yield Case(name, group, make, plant, kind, options)
 
 
 def _made(f: Function, args: Arrays, _engine: str) -> tuple[Function, Arrays]:
@@ -244,5 +267,133 @@ def _made(f: Function, args: Arrays, _engine: str) -> tuple[Function, Arrays]:
 FAMILY = Family(units, prepare)
 
 
+# ---------------------------------------------------------------- public functions
+
+MODULES = (
+    *("jax.numpy", "jax.numpy.linalg", "jax.numpy.fft", "jax.nn", "jax.lax", "jax.lax.linalg"),
+    *("jax.scipy.linalg", "jax.scipy.signal", "jax.scipy.fft", "jax.scipy.special"),
+)
+NOT_CALLED = "save|load|from|print|set_printoptions|vectorize|while_loop|map$"
+V, W, U = (np.array(one) for one in ((0.3, 0.7, 0.45), (1.2, 0.6, 0.9), (0.55, 0.25, 0.8)))
+M = np.array([[2.0, 0.3, 0.1], [0.4, 1.7, 0.2], [0.25, 0.15, 1.4]])
+N = np.array([[0.3, 1.1, 0.7], [0.2, 0.9, 0.4], [1.3, 0.8, 0.6]])
+S, K = (M + M.T) / 2, np.array([1, 2, 1])
+IMAGES, KERNEL, FOUR = N.reshape(1, 1, 3, 3), M[:2, :2].reshape(1, 1, 2, 2), np.eye(4) + 0.1
+CALLS: tuple[tuple[Callable[[Function], Function], Arrays], ...] = (
+    *((lambda f: f, args) for args in ((V,), (V, W), (V, W, U), (S,), (M, N), (S, V), (V + 1,))),
+    *((lambda f: f, args) for args in ((V + 1j * W,), (V + 2, W), (V, W, U, V + 1))),
+    *((lambda f: f, args) for args in ((V, W, U, V + 1, W + U), (V, W, S), (IMAGES, KERNEL))),
+    (lambda f: lambda a, b: f([a, b]), (V, W)),
+    (lambda f: lambda a, b: f([a, b], 0), (V, W)),
+    (lambda f: lambda a: f([a, a @ a, a]), (M,)),
+    (lambda f: lambda a: f(a, a), (V,)),
+    *((lambda f, k=k: lambda a: f(a, k), (V,)) for k in (1, 0.35, (3, 1), (2, 3), K, (0,), (0, 1))),
+    *((lambda f, k=k: lambda a: f(k, a), (V,)) for k in (1, K, 1.5)),
+    *((lambda f, k=k: lambda a: f(a, *k), (M,)) for k in ((1,), (0, 1), ((0,),), ((1, 0),))),
+    *((lambda f, k=k: lambda a: f(a, *k), (M,)) for k in (((0, 0), (2, 2)), (0, 2, 1), ((2, 1),))),
+    (lambda f: lambda a: f(a, axis=0), (N,)),
+    (lambda f: lambda a: f(a, jnp.array([[0], [2], [1]]), 1), (M,)),
+    (lambda f: lambda a, b: f(K, a, b), (V, W)),
+    (lambda f: lambda a: f(K, 5, a), (V,)),
+    (lambda f: lambda a, b: f(jnp.array([True, False, True]), a, b), (V, W)),
+    (lambda f: lambda a: f(jnp.array([True, False, True]), a, size=2), (V,)),
+    (lambda f: lambda a: f(a, length=4, weights=a), (V,)),
+    (lambda f: lambda a: f(K, weights=a, length=4), (V,)),
+    (lambda f: lambda a: f(V, bins=jnp.array([0.0, 0.4, 1.0]), weights=a), (W,)),
+    (lambda f: lambda a, b: f(K - 1, [a, b, a], mode="clip"), (V, W)),
+    (lambda f: lambda a, b: f([a < 0.5, a > 0.6], [a, b]), (V, W)),
+    (lambda f: lambda a: f(a, [a < 0.5], [jnp.sin, jnp.cos]), (V,)),
+    (lambda f: lambda a, b: f(a, 1, b[0]), (V, W)),
+    (lambda f: lambda a, b: f(a, jnp.array([0]), b[:1], inplace=False), (V, W)),
+    (lambda f: lambda a: f(a, jnp.array([[0], [1], [2]]), a[:, :1], 1, inplace=False), (N,)),
+    (lambda f: lambda a, b: f(a, b, inplace=False), (N, W)),
+    (lambda f: lambda a, b: f("ij,jk->ik", a, b), (M, N)),
+    (lambda f: lambda a: f(jnp.sin, 0, a), (M,)),
+    (lambda f: lambda a: f(jnp.sum, a, 0), (M,)),
+    (lambda f: lambda a: f(jnp.sum, a, (0,)), (M,)),
+    (lambda f: lambda a: f(lambda x, y: x * y, a), (V,)),
+    (lambda f: lambda a, b: f((jnp.linalg.cholesky(a @ a.T), True), b), (M, V)),
+    (lambda f: lambda a, b: f(jax.scipy.linalg.lu_factor(a), b), (M, V)),
+    (lambda f: lambda a: f(a.reshape(2, 2, 2, 2)), (FOUR,)),
+    (lambda f: lambda a, b: f(a.reshape(2, 2, 2, 2), b), (FOUR, N[:2, :2])),
+    (lambda f: lambda a: f(a, (1, 1), mode="reflect"), (V,)),
+    (lambda f: lambda a: f(a, 0.0, ((1, 1, 0),)), (V,)),
+    (lambda f: lambda a, b: f(a, jnp.array([0.0, 0.5, 1.0]), b), (V, W)),
+    (lambda f: lambda a: f(a, [jnp.array([0.3, 1.2]), jnp.array([1.1, 0.4])], 1), (N,)),
+    (lambda f: lambda a: f(a, jnp.array([0, 1, 2])), (N,)),
+    (lambda f: lambda a, b: f(K, jnp.array([0, 1, 1]), a, b, n_max=2), (V, W)),
+    (lambda f: lambda a, b: f(a, b, (1, 1), "SAME"), (IMAGES, KERNEL)),
+    (lambda f: lambda a, b: f(a, b, (((1,), (0,)), ((), ()))), (M, N)),
+    (lambda f: lambda a: f(a[None], a[None] + 1, a[None] * 2), (np.stack([M, N]),)),
+)
+"""How a function is called in turn, and at which arrays."""
+
+
+def function_units() -> list[str]:
+    """Every public function of `MODULES`."""
+    found = []
+    for module in MODULES:
+        for name, one in sorted(vars(importlib.import_module(module)).items()):
+            is_class = inspect.isclass(one) or inspect.ismodule(one)
+            skipped = name.startswith("_") or re.match(NOT_CALLED, name)
+            if callable(one) and not is_class and not skipped:
+                found.append(f"float64 {module}.{name}")
+    return found
+
+
+def prepare_functions(deltas: Sequence[float]) -> Callable[[str], Iterator[Case]]:
+    """The cases of a public function: at its sample, with each error."""
+    warnings.simplefilter("ignore")
+
+    def cases(unit: str) -> Iterator[Case]:
+        module, _, name = unit.split(" ")[1].rpartition(".")
+        function = getattr(importlib.import_module(module), name)
+        jax.clear_caches()
+        with jax.enable_x64(True):
+            for form, arrays in CALLS:
+                f, args = inexact_of(form(function)), tuple(map(jnp.asarray, arrays))
+                modes = modes_at(f, args)
+                if modes:
+                    options = {"seed": 0, "check_forward_ad": "rev" not in modes}
+                    options |= {"check_backward_ad": "rev" in modes}
+                    yield from planted(f"{module}.{name}", module, f, args, options, deltas)
+                    return
+        raise SkippedError("no sample with a derivative")
+
+    return cases
+
+
+def inexact_of(f: Function) -> Function:
+    """A function of which the floating-point results count."""
+    return lambda *args: tuple(value for value in jax.tree.leaves(f(*args)) if is_inexact(value))
+
+
+def modes_at(f: Function, args: Arrays) -> list[str]:
+    """The modes in which JAX differentiates, where value and derivative are finite and not zero."""
+    modes = []
+    try:
+        shapes = jax.tree.leaves(jax.eval_shape(f, *args))  # it can be traced
+        if not shapes or not all(np.isfinite(np.asarray(one)).all() for one in f(*args)):
+            return []
+    except Exception:  # any refusal is one
+        return []
+    for mode in ("fwd", "rev"):
+        try:
+            found = push_forward(f, args)[1] if mode == "fwd" else pull_back(f, args)
+            moves = [np.asarray(one) for one in found]
+        except Exception:  # noqa: S112
+            continue
+        if all(np.isfinite(one).all() for one in moves) and any(one.any() for one in moves):
+            modes.append(mode)
+    return modes
+
+
+FUNCTIONS = Family(function_units, prepare_functions)
+
+
 if __name__ == "__main__":
-    compare(FAMILY, "JAX's primitives", ("adjudge", "check_grads"), DTYPES)
+    if sys.argv[1:2] == ["functions"]:
+        judges = ("adjudge", "adjudge exact")
+        compare(FUNCTIONS, "JAX's functions", judges, ("float64",), sys.argv[2:])
+    else:
+        compare(FAMILY, "JAX's primitives", ("adjudge", "check_grads"), DTYPES)

@@ -59,6 +59,9 @@ COARSE = {
 }
 """The spacing at 1 of what other presets round factors to, by how their names begin."""
 
+NEEDS_NUMBERS = (jax.errors.JAXTypeError, jax.errors.JAXIndexError)
+"""What JAX raises where a function reads the numbers of its arrays, or indexes with a mask."""
+
 DETERMINISTIC = "--xla_gpu_deterministic_ops"
 
 REFUSALS = Refusals(
@@ -274,7 +277,7 @@ class JaxEnvironment(Environment):
     def narrowest_eps(self, f: FlatFunction, x: Arrays) -> float:
         try:
             traced = jax.make_jaxpr(lambda *leaves: f(leaves))(*x)
-        except jax.errors.JAXTypeError:  # the function needs numbers: what it does is not known
+        except NEEDS_NUMBERS:  # what it does is not known
             return 0.0
         return max((float(jnp.finfo(dtype).eps) for dtype in _dtypes(traced.jaxpr)), default=0.0)
 
@@ -422,7 +425,7 @@ class JaxBackend(AutodiffBackend):
     def trace(self, f: FlatFunction, x: Arrays) -> Trace:
         try:
             return trace(f, x)
-        except jax.errors.JAXTypeError as error:  # the function needs numbers
+        except NEEDS_NUMBERS as error:
             said = str(error).partition("\n")[0]
             raise self.lacks("recording what this function does (trace)", said) from error
 
@@ -433,7 +436,7 @@ class JaxBackend(AutodiffBackend):
     def program(self, f: FlatFunction, x: Arrays) -> Program:
         try:
             return program(f, x, self.arrays)
-        except jax.errors.JAXTypeError as error:  # the function needs numbers
+        except NEEDS_NUMBERS as error:
             said = str(error).partition("\n")[0]
             raise self.lacks("translating what this function does (program)", said) from error
 

@@ -18,6 +18,7 @@ import jax
 import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 
 from adjudge.engine import (
     EPS,
@@ -88,7 +89,7 @@ Atoms: TypeAlias = Sequence[Known]
 
 
 class _TooLongError(Exception):
-    """A loop has run more than `MOST_STEPS` steps."""
+    """A loop has run more steps than are kept."""
 
 
 class Walk:
@@ -96,6 +97,9 @@ class Walk:
 
     into_custom = False
     """Whether a function with a custom derivative is walked into, and is no step of its own."""
+
+    most_steps = MOST_STEPS
+    """From how many steps on a loop is one step."""
 
     def __init__(self, x: Arrays) -> None:
         """There are no steps at first; `x` are the inputs."""
@@ -197,6 +201,8 @@ class Walk:
         order: Sequence[int] = range(params["length"])
         rows: dict[int, list[Known]] = {}
         start = self._taken
+        if params["length"] > self.most_steps:
+            raise _TooLongError
         for k in reversed(order) if params["reverse"] else order:
             slices = [self._row(one, k, place, scope) for one in stacked]
             inputs = [*operands[:constants], *carry, *slices]
@@ -211,14 +217,16 @@ class Walk:
     ) -> list[Known]:
         first = params["cond_nconsts"]
         second = first + params["body_nconsts"]
-        condition, body, read = params["cond_jaxpr"], params["body_jaxpr"], first
-        if condition.out_avals[0].shape:
-            condition, body = _until_all_stop(condition, body, first, second, operands)
-            read = 0
-        carry = list(operands[second:])
+        condition, body = params["cond_jaxpr"], params["body_jaxpr"]
+        carry, keep = list(operands[second:]), None
         start = self._taken
-        while self._goes_on(condition, [*operands[:first], *carry], place):
-            carry = self.through(body, [*operands[read:second], *carry], place, scope)
+        while (goes := self._goes_on(condition, [*operands[:first], *carry], place)).any():
+            made = self.through(body, [*operands[first:second], *carry], place, scope)
+            if not goes.all():  # under `jax.vmap`, which keeps what has stopped
+                values = [goes, *(one.value for one in (*made, *carry))]
+                keep = keep or jax.make_jaxpr(_kept)(*values)
+                made = self.through(keep, [constant(goes), *made, *carry], place, scope)
+            carry = made
             self._within_limit(start)
         return carry
 
@@ -228,16 +236,16 @@ class Walk:
         which = min(max(int(operands[0].value), 0), len(params["branches"]) - 1)
         return self.through(params["branches"][which], operands[1:], place, scope)
 
-    def _goes_on(self, condition: Any, operands: Atoms, place: Place) -> bool:
-        """Returns whether a loop takes another turn."""
-        return bool(jex.jaxpr_as_fun(condition)(*(one.value for one in operands))[0])
+    def _goes_on(self, condition: Any, operands: Atoms, place: Place) -> NDArray[np.bool_]:
+        """Returns whether a loop takes another turn: under `jax.vmap`, which entries do."""
+        return np.asarray(jex.jaxpr_as_fun(condition)(*(one.value for one in operands))[0])
 
     @property
     def _taken(self) -> int:
         return len(self.steps)
 
     def _within_limit(self, start: int) -> None:
-        if self._taken - start > MOST_STEPS:
+        if self._taken - start > self.most_steps:
             raise _TooLongError
 
     def _row(self, stacked: Known, k: int, place: Place, scope: str) -> Known:
@@ -303,7 +311,7 @@ class _Moving(Walk):
         name = equation.primitive.name
         results = super()._walked_into(equation, operands, place, scope)
         if results is None and name in CONTROL_FLOW:
-            raise NotSupportedError(f"{name} of more than {MOST_STEPS} steps", "")
+            raise NotSupportedError(f"{name} of more than {self.most_steps} steps", "")
         return results
 
     def _add(self, *, run: FlatFunction, operands: Atoms, **about: Any) -> list[Known]:
@@ -342,28 +350,16 @@ class _Moving(Walk):
         return self.sign * jnp.where(turns % 1 < 0.5, 1, -1).reshape(jnp.shape(value))
 
 
-def _until_all_stop(
-    condition: Any, body: Any, first: int, second: int, operands: Atoms
-) -> tuple[Any, Any]:
-    """Returns the condition and the body of a loop under `jax.vmap`, which goes on until each entry
-    has stopped: with one answer for all, and with what has stopped kept.
+def _kept(goes: Any, *carries: Any) -> list[Any]:
+    """Returns what a turn of a loop under `jax.vmap` made, the first half of `carries`, where an
+    entry goes on, and what it was made of elsewhere.
     """
-    values = [one.value for one in operands]
-    asks, turns = jex.jaxpr_as_fun(condition), jex.jaxpr_as_fun(body)
-
-    def goes_on(*given: Any) -> Any:
-        return jnp.any(asks(*given)[0])
-
-    def turn(*given: Any) -> list[Any]:
-        goes, carry = asks(*given[:first], *given[second:])[0], given[second:]
-        made = turns(*given[first:])
-        shapes = [goes.shape + (1,) * (jnp.ndim(one) - goes.ndim) for one in carry]
-        return [
-            jnp.where(goes.reshape(shape), new, old)
-            for shape, new, old in zip(shapes, made, carry, strict=True)
-        ]
-
-    return jax.make_jaxpr(goes_on)(*values[:first], *values[second:]), jax.make_jaxpr(turn)(*values)
+    half = len(carries) // 2
+    shapes = [goes.shape + (1,) * (jnp.ndim(one) - goes.ndim) for one in carries[:half]]
+    return [
+        jnp.where(goes.reshape(shape), new, old)
+        for shape, new, old in zip(shapes, carries[:half], carries[half:], strict=True)
+    ]
 
 
 class _PastCasts(Walk):

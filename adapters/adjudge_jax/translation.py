@@ -87,6 +87,11 @@ POOLED = {
 }
 
 
+MOST_OPERATIONS = 25_000
+"""A loop of so many operations is one step, which has no translation: they take some ten seconds to
+run one by one. The value is ours."""
+
+
 def program(f: FlatFunction, x: Arrays, arrays: ArrayOperations) -> Program:
     """Contract: see `AutodiffBackend.program`; `arrays` are the operations of the engine."""
     closed = jax.make_jaxpr(lambda *leaves: f(leaves))(*x)
@@ -100,6 +105,7 @@ class _Translation(Walk):
     """The operations of a program, as they are found."""
 
     into_custom = True
+    most_steps = MOST_OPERATIONS
 
     def __init__(self, x: Arrays, builder: ProgramBuilder) -> None:
         """There are no operations at first; `x` are the inputs."""
@@ -119,17 +125,15 @@ class _Translation(Walk):
             first = counts.matvec + counts.vecmat
             given = [*operands[first : first + counts.solve], *operands[sum(counts) :]]
             return self.through(params["jaxprs"].solve, given, place, scope)
-        if params.get("name") == "signbit" and is_of_engine(params["jaxpr"]):  # it reads the bits
-            (x,) = operands
-            made = jnp.signbit(x.value)
-            return [
-                Known(self.builder.emit("less", [x.operand, 0.0], made, place, "signbit"), made)
-            ]
+        if params.get("name") in OF_BITS and is_of_engine(params["jaxpr"]):
+            found = OF_BITS[params["name"]](self.builder, operands, place)
+            if found is not None:
+                return found
         return super()._walked_into(equation, operands, place, scope)
 
-    def _goes_on(self, condition: Any, operands: Atoms, place: Place) -> bool:
+    def _goes_on(self, condition: Any, operands: Atoms, place: Place) -> NDArray[np.bool_]:
         (asked,) = self.through(condition, operands, place, "")
-        return bool(self.builder.rely(asked.operand))
+        return self.builder.follow(asked.operand)
 
     def _step(
         self,
@@ -166,6 +170,38 @@ class _Translation(Walk):
         given = [one.operand for one in operands]
         moved = _Equation(self.builder, about["name"], given, values, results, about["place"])
         return [Known(*one) for one in zip(moved.moved(lambda *a: run(a)), results, strict=True)]
+
+
+def _signbit(builder: ProgramBuilder, operands: Atoms, place: Place) -> list[Known]:
+    (x,) = operands
+    made = jnp.signbit(x.value)
+    return [Known(builder.emit("less", [x.operand, 0.0], made, place, "signbit"), made)]
+
+
+def _ldexp(builder: ProgramBuilder, operands: Atoms, place: Place) -> list[Known] | None:
+    x, power = operands
+    made, factor = jnp.ldexp(x.value, power.value), np.ldexp(1.0, builder.rely(power.operand))
+    if not np.isfinite(factor).all() or not factor.all():
+        return None
+    return [Known(builder.emit("multiply", [x.operand, factor], made, place, "ldexp"), made)]
+
+
+def _frexp(builder: ProgramBuilder, operands: Atoms, place: Place) -> list[Known] | None:
+    """Returns the mantissa as a multiple of x, and the power, which jumps where |x| is one of 2."""
+    (x,) = operands
+    mantissa, power = jnp.frexp(x.value)
+    above = np.ldexp(1.0, np.asarray(power))
+    if not np.isfinite(above).all() or not np.all(x.value):
+        return None
+    size = builder.emit("abs", [x.operand], jnp.abs(x.value), place, "frexp")
+    for name, end in (("less", above), ("greater_equal", above / 2)):
+        builder.rely(builder.emit(name, [size, end], np.ones(end.shape, bool), place, "frexp"))
+    made = builder.emit("divide", [x.operand, above], mantissa, place, "frexp")
+    return [Known(made, mantissa), Known(power, power)]
+
+
+OF_BITS = {"signbit": _signbit, "ldexp": _ldexp, "frexp": _frexp}
+"""Functions of JAX that read the bits of numbers, by the names of their traces."""
 
 
 @dataclass
@@ -301,7 +337,7 @@ def _selected(one: _Equation) -> Any:
         return one.emit("where", which, cases[1], cases[0])
     shape = one.results[0].shape
     size = prod(shape)
-    at = np.broadcast_to(one.builder.rely(which), shape)
+    at = np.clip(np.broadcast_to(one.builder.rely(which), shape), 0, len(cases) - 1)
     return one.take(cases, at * size + np.arange(size).reshape(shape))
 
 
@@ -560,11 +596,24 @@ def _triangular_solved(one: _Equation) -> Any:
     return made if left else _transposed(one, made)
 
 
+def _of_triangle(one: _Equation, *, lower: bool = True) -> Any:
+    """Adds the Hermitian matrix of which one triangle is read."""
+    operand, shape = one.operands[0], one.values[0].shape
+    there, size = np.tri(shape[-1], dtype=bool), prod(shape)
+    numbers = np.arange(size).reshape(shape)
+    other = operand
+    if _is_complex(one.values[0]):
+        other = one.emit("conj", operand, result=one.builder.value(operand).conj())
+    read = there if lower else there.T
+    return one.take([operand, other], np.where(read, numbers, size + numbers.swapaxes(-1, -2)))
+
+
 def _eigh(one: _Equation) -> Any:
     vectors, values = one.results
     if one.params.get("subset_by_index") is not None:
         return None
-    found = one.emit("eigh", one.operands[0], result=[values, vectors])
+    matrix = _of_triangle(one, lower=one.params["lower"])
+    found = one.emit("eigh", matrix, result=[values, vectors])
     return [found[1], found[0]]
 
 
@@ -682,7 +731,7 @@ RULES: Mapping[str, Callable[[_Equation], Any]] = {
     "convert_element_type": _converted,
     "dot_general": _product,
     "cholesky": lambda one: one.emit(
-        "cholesky", one.operands[0], result=np.tril(one.builder.host(one.results[0]))
+        "cholesky", _of_triangle(one), result=np.tril(one.builder.host(one.results[0]))
     ),
     "eig": _eig,
     "eigh": _eigh,

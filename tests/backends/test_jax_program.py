@@ -304,6 +304,82 @@ def test_a_loop_that_each_entry_leaves_by_itself_is_replayed():
     assert report.certified
 
 
+@pytest.mark.parametrize("batch", [False, True])
+def test_a_loop_has_the_turns_that_it_took_unless_it_ends_at_a_tie(batch):
+    def doubled(x, step):  # without rounding ten steps of 0.1 reach 1
+        return lax.while_loop(
+            lambda c: c[1] < 1.0, lambda c: (2 * c[0], c[1] + step * x), (x, 0.0 * x)
+        )[0]
+
+    def f(x):
+        if batch:
+            return jax.vmap(doubled)(x, jnp.array([0.1, 0.3]))
+        return doubled(x[0], 0.1)
+
+    with precision(128):
+        slope = replay(translated(f, (jnp.ones(2),)), [[np.ones(2)]])[0].parts[1]
+        with pytest.raises(DoubtError, match="whether a loop goes on"):
+            replay(translated(lambda x: doubled(x[0], 0.125), (jnp.ones(1),)), [[np.ones(1)]])
+    assert [float(one.mid()) for one in slope.flat] == ([2.0**11, 2.0**4] if batch else [2.0**11])
+
+
+def test_a_continued_fraction_is_replayed_to_its_end():
+    x = jnp.array([0.9, 1.45])
+    report = adjudge.examine(jax.scipy.special.exp1, x, reference="exact", seed=0)
+    assert report.certified
+    assert report.verdict is Verdict.PASS
+
+
+def test_a_cholesky_factor_is_that_of_the_triangle_that_is_read():
+    """The primitive's derivative is that of the symmetric part, and so it fails."""
+    a = jnp.array([[2.0, 0.3], [0.3, 1.5]])
+    lower = jnp.array([[0.0, 0.0], [1.0, 0.0]])
+
+    def f(x):
+        return lax.linalg.cholesky(x, symmetrize_input=False)
+
+    slopes = {}
+    with precision(128):
+        for name, tangent in (("lower", lower), ("upper", lower.T)):
+            (found,) = replay(translated(f, (a,)), [[np.asarray(tangent)]])
+            slopes[name] = [float(one.mid()) for one in found.parts[1].flat]
+    step = 1e-6
+    both = (f(a + step * (lower + lower.T)) - f(a - step * (lower + lower.T))) / (2 * step)
+    np.testing.assert_allclose(slopes["lower"], both.ravel(), rtol=1e-8)
+    assert not any(slopes["upper"])
+    report = adjudge.examine(f, a, reference="exact", seed=0)
+    assert report.verdict is Verdict.FAIL
+    right = adjudge.examine(lax.linalg.cholesky, a, reference="exact", seed=0)
+    assert right.verdict is Verdict.PASS, str(right)
+    assert right.certified
+
+
+def test_functions_that_split_numbers_into_bits_are_replayed():
+    x = jnp.array([0.3, -5.0, 24.5])
+    for f in (lambda x: jnp.ldexp(x, jnp.array([1, -3, 200])), lambda x: jnp.frexp(x)[0]):
+        report = adjudge.examine(f, x, reference="exact", seed=0)
+        assert report.verdict is Verdict.PASS, str(report)
+        assert report.certified
+    power_of_two = adjudge.examine(
+        lambda x: jnp.frexp(x)[0], jnp.array([0.3, 4.0]), reference="exact", seed=0
+    )
+    assert not power_of_two.certified
+
+
+def test_an_index_beyond_the_cases_is_the_last_one():
+    which = jnp.array([0, 5, 1])
+    f = lambda x: lax.select_n(which, x, 2 * x)  # noqa: E731
+    report = adjudge.examine(f, jnp.array([0.3, 0.7, 1.1]), reference="exact", seed=0)
+    assert report.certified
+
+
+def test_a_mask_of_unknown_length_cannot_be_translated():
+    x = jnp.array([0.3, 0.7, 1.1])
+    report = adjudge.examine(lambda x: x[x > 0.5], x, reference="exact", seed=0)
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert "boolean" in str(report)
+
+
 def test_what_orders_complex_numbers_is_left_open():
     z = jnp.array([0.3 + 1j, 0.7 - 0.2j])
     report = adjudge.examine(jax.nn.log_softmax, z, reference="exact", seed=0)

@@ -127,7 +127,7 @@ def test_loops_are_unrolled_and_branches_taken_with_the_values_at_hand():
 
 
 def test_a_long_loop_is_one_step(monkeypatch):
-    monkeypatch.setattr("adjudge_jax.tracing.MOST_STEPS", 10)
+    monkeypatch.setattr("adjudge_jax.tracing.Walk.most_steps", 10)
 
     program = traced(
         lambda x: (lax.scan(lambda c, t: (sine(c), None), x, None, 20)[0],), jnp.ones(2)

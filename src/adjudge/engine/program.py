@@ -265,6 +265,9 @@ class Program:
     relied_on: frozenset[Ref]
     """The booleans and integers whose recorded values went into constants, indices or control flow:
     the program holds only where these are as they were recorded."""
+    followed: frozenset[Ref] = frozenset()
+    """The booleans that say whether a loop went on: the program has the turns that were taken. A
+    loop that ends by rounding would end elsewhere without it; only a tie is a kink or a jump."""
     asked: list[Operation | None] = field(default_factory=list)
     """The first operation that is not what was recorded, or `None`, once that was asked."""
 
@@ -348,6 +351,7 @@ class ProgramBuilder:
             Ref(INPUT, k): arrays.eps(one) for k, one in enumerate(inputs)
         }
         self._relied: set[Ref] = set()
+        self._followed: set[Ref] = set()
 
     # ---------------------------------------------------------------- operations
 
@@ -510,7 +514,7 @@ class ProgramBuilder:
         It has the operations that these, or what was relied on, depend on.
         """
         known = tuple([one if isinstance(one, Ref) else self.host(one) for one in outputs])
-        kept = {ref.step for ref in (*_refs(known), *self._relied)}
+        kept = {ref.step for ref in (*_refs(known), *self._relied, *self._followed)}
         for number in reversed(range(len(self.operations))):
             if number in kept:
                 kept.update(ref.step for ref in _refs(self.operations[number].operands))
@@ -526,8 +530,10 @@ class ProgramBuilder:
             for number, one in enumerate(self.operations)
             if number in kept
         ]
-        relied_on = frozenset(map(moved, self._relied))
-        return Program(self.inputs, operations, tuple(map(moved, known)), relied_on)
+        relied_on, followed = (
+            frozenset(map(moved, refs)) for refs in (self._relied, self._followed)
+        )
+        return Program(self.inputs, operations, tuple(map(moved, known)), relied_on, followed)
 
     # ---------------------------------------------------------------- values
 
@@ -545,6 +551,14 @@ class ProgramBuilder:
         """
         if isinstance(operand, Ref):
             self._relied.add(operand)
+        return self.value(operand)
+
+    def follow(self, operand: Any) -> NDArray[Any]:
+        """Returns what was recorded of booleans that say whether a loop goes on: the replay takes
+        the same turns, where it can decide them.
+        """
+        if isinstance(operand, Ref):
+            self._followed.add(operand)
         return self.value(operand)
 
     def host(self, array: Any) -> NDArray[Any]:

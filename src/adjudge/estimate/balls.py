@@ -16,7 +16,8 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
-from operator import eq, ge, gt, le, lt, or_
+from math import factorial
+from operator import and_, eq, ge, gt, le, lt, or_
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -28,6 +29,10 @@ Balls: TypeAlias = NDArray[Any]
 
 NEARLY_ZERO = "0 +/- 1e-10000"
 """A motion that is zero of what moves nevertheless, far below all numbers of every dtype."""
+
+MOST_TERMS = 20_000
+"""A series of huge numbers would be added up for minutes. With so many terms, some milliseconds,
+what has not converged is undefined. The value is ours."""
 
 
 def flint() -> Any:
@@ -540,6 +545,21 @@ def polygamma(n: Operand, x_: Operand) -> Jets:
     )
 
 
+def _zeta(k: int) -> Callable[..., Jets]:
+    """Returns the derivative of order k, by s, of the zeta function of Hurwitz."""
+
+    def value(s: Any, q: Any) -> Any:
+        return flint().acb_series([s, 1], k + 1).zeta(q)[k].real * factorial(k)
+
+    def by_q(s: Jets, q: Jets) -> Jets:
+        rate = -s * _zeta(k)(s + 1, q)
+        return rate - k * _zeta(k - 1)(s + 1, q) if k else rate
+
+    return function_of(
+        value if k else lambda s, q: s.zeta(q), lambda s, q: _zeta(k + 1)(s, q), by_q
+    )
+
+
 def _gammaln(x: Any) -> Any:
     if not x < 0:
         return x.lgamma()
@@ -555,15 +575,76 @@ def _within(value: Any, *positive: Any) -> Any:
 
 
 def _gamma_density(a: Jets, x: Jets) -> Jets:
-    positive = function_of(lambda a, x: _within(flint().arb(0), a, x), None, None)
-    inside = positive(Jets({0: a.value}), Jets({0: x.value}))
-    return _exp((a - 1) * _f("log")(x) - x - _f("gammaln")(a)) + inside
+    return _exp((a - 1) * _f("log")(x) - x - _f("gammaln")(a)) + _of_positive(a, x)
+
+
+def rate_by_series(function: Callable[..., Any], k: int) -> Callable[..., Jets]:
+    """Returns the derivative of an elementwise function by its operand k, from what the function
+    makes of power series of python-flint; it is undefined where an operand may not be positive.
+
+    Its own derivative along a tangent t comes from the coefficients c of ε² along the sum and the
+    difference of t and the axis e of the operand: `D²f[e, t] = (c(e + t) - c(e - t)) / 2`.
+    """
+
+    def coefficient(n: int, *given: Any) -> Any:
+        pairs = zip(given[: len(given) // 2], given[len(given) // 2 :], strict=True)
+        return function(*(flint().acb_series([x, t], n + 1) for x, t in pairs))[n].real
+
+    def apply(*xs: Jets) -> Jets:
+        values = [x.value for x in xs]
+        axis = [lifted(float(j == k)).value for j in range(len(xs))]
+        parts = {0: each(partial(coefficient, 1), *values, *axis)}
+        for key in {key for x in xs for key in x.parts} - {0}:
+            along = [x.parts.get(key, zeros(())) for x in xs]
+            ends = []
+            for sign in (1, -1):
+                tangents = [e + sign * t for e, t in zip(axis, along, strict=True)]
+                ends.append(each(partial(coefficient, 2), *values, *tangents))
+            still = reduce(and_, map(_is_zero, along))
+            parts[key] = np.where(still, flint().arb(0), _moving((ends[0] - ends[1]) / 2, ~still))
+        return Jets(parts) + _of_positive(*xs)
+
+    return apply
+
+
+def _gammainc_series(a: Any, x: Any) -> Any:
+    """Returns gammainc of power series (DLMF 8.5.1)."""
+    front = (a * x.log() - x - (a + 1).lgamma()).exp()
+    return front * _hypergeometric([], a + 1, x)
+
+
+def _betainc_series(a: Any, b: Any, x: Any) -> Any:
+    """Returns betainc of power series (DLMF 8.17.8), from the end that is nearer."""
+    if not x[0].real < 1:
+        return flint().acb_series([flint().arb.nan()] * x.prec, x.prec)
+    if x[0].real > 0.5:
+        return 1 - _betainc_series(b, a, 1 - x)
+    beta = (a + 1).lgamma() + b.lgamma() - (a + b).lgamma()
+    front = (a * x.log() + b * (1 - x).log() - beta).exp()
+    return front * _hypergeometric([a + b], a + 1, x)
+
+
+def _hypergeometric(above: Sequence[Any], below: Any, x: Any) -> Any:
+    """Returns the hypergeometric function of power series, with a 1 above. So many terms are asked
+    for as converge; what those left out can make is in the balls.
+    """
+    module = flint()
+    sizes = [float(abs(one[0]).mid()) for one in (*above, below, x)]
+    terms = 2 * (module.ctx.prec + sum(sizes))
+    one = module.acb_series([1], x.prec)
+    return module.acb_series.hypgeom([*above, one], [below], x, int(min(terms, MOST_TERMS)))
 
 
 def _beta_density(a: Jets, b: Jets, x: Jets) -> Jets:
     gammaln = _f("gammaln")
     beta = gammaln(a) + gammaln(b) - gammaln(a + b)
-    return _exp((a - 1) * _f("log")(x) + (b - 1) * _f("log1p")(-x) - beta)
+    return _exp((a - 1) * _f("log")(x) + (b - 1) * _f("log1p")(-x) - beta) + _of_positive(a, b)
+
+
+def _of_positive(*xs: Jets) -> Jets:
+    """Returns zeros, which are undefined where one of the operands is not positive for certain."""
+    zero = function_of(lambda *xs: _within(flint().arb(0), *xs), *(None for _ in xs))
+    return zero(*(Jets({0: x.value}) for x in xs))
 
 
 def _sinc(x_: Operand) -> Jets:
@@ -670,17 +751,22 @@ FUNCTIONS: dict[str, Callable[..., Jets]] = {
     "gammaln": function_of(_gammaln, _f("digamma")),
     "digamma": _polygamma(0),
     "polygamma": polygamma,
-    "zeta": function_of(lambda s, q: s.zeta(q), None, lambda s, q: -s * _f("zeta")(s + 1, q)),
+    "zeta": _zeta(0),
     "gammainc": function_of(
-        lambda a, x: _within(x.gamma_lower(a, regularized=1), a, x), None, _gamma_density
+        lambda a, x: _within(x.gamma_lower(a, regularized=1), a, x),
+        rate_by_series(_gammainc_series, 0),
+        _gamma_density,
     ),
     "gammaincc": function_of(
         lambda a, x: _within(x.gamma_upper(a, regularized=1), a, x),
-        None,
+        rate_by_series(lambda a, x: -_gammainc_series(a, x), 0),
         lambda a, x: -_gamma_density(a, x),
     ),
     "betainc": function_of(
-        lambda a, b, x: x.beta_lower(a, b, regularized=True), None, None, _beta_density
+        lambda a, b, x: x.beta_lower(a, b, regularized=True),
+        rate_by_series(_betainc_series, 0),
+        rate_by_series(_betainc_series, 1),
+        _beta_density,
     ),
     **{f"{kind}{n}": _bessel(kind, n) for kind in "ijyk" for n in (0, 1)},
     "i0e": lambda x: _exp(-modulus(x)) * _f("i0")(x),

@@ -391,6 +391,8 @@ def replay(
             relied = Ref(number, k) in program.relied_on and not decided
             if relied and not _as_recorded(one, operation.recorded[k]):
                 raise DoubtError(Doubt(operation, "the branch taken is not decided"))
+            if Ref(number, k) in program.followed and (one.may & one.may_not).any():
+                raise DoubtError(Doubt(operation, "it is not decided whether a loop goes on"))
         results.append(found)
     outputs = [lifted(value(one)) for one in program.outputs]
     return outputs if roundings is None else [roundings.of_output(one) for one in outputs]

@@ -16,6 +16,7 @@ from adjudge.estimate.replay import RULES, WITH_RECORDED, precision  # noqa: E40
 mp = mpmath.mp
 DIGITS = 60
 ANY, POSITIVE, UNIT, ABOVE = (-8.0, 8.0), (0.05, 30.0), (-0.95, 0.95), (1.05, 9.0)
+SHAPE = (0.1, 20.0)
 
 
 def ratio(y, x):
@@ -95,14 +96,20 @@ TRUTH = {
     "k0e": (lambda x: mpmath.exp(x) * mpmath.besselk(0, x), POSITIVE),
     "k1e": (lambda x: mpmath.exp(x) * mpmath.besselk(1, x), POSITIVE),
     "airy_ai": (mpmath.airyai, ANY),
+    "zeta": (mpmath.zeta, ABOVE, POSITIVE),
+    "gammainc": (lambda a, x: mpmath.gammainc(a, 0, x, regularized=True), SHAPE, POSITIVE),
+    "gammaincc": (lambda a, x: mpmath.gammainc(a, x, mp.inf, regularized=True), SHAPE, POSITIVE),
+    "betainc": (
+        lambda a, b, x: mpmath.betainc(a, b, 0, x, regularized=True),
+        SHAPE,
+        SHAPE,
+        (0.05, 0.95),
+    ),
 }
 """For each function of one or two numbers that move: its truth, and where each of them lies."""
 
 FIXED = {
     "polygamma": (2, lambda x: mpmath.polygamma(2, x), POSITIVE),
-    "zeta": (2.5, lambda q: mpmath.zeta(mp.mpf(2.5), q), POSITIVE),
-    "gammainc": (1.5, lambda x: mpmath.gammainc(1.5, 0, x, regularized=True), POSITIVE),
-    "gammaincc": (1.5, lambda x: mpmath.gammainc(1.5, x, mp.inf, regularized=True), POSITIVE),
 }
 """Those whose first argument is held, since there is no derivative by it."""
 
@@ -181,7 +188,7 @@ def digits():
 def test_every_operation_has_a_rule_and_a_test():
     assert set(OPERATIONS) == {*RULES, *WITH_RECORDED}
     one_by_one = [name for section in list(SECTIONS)[:2] for name in SECTIONS[section]]
-    apart = {"real", "imag", "conj", "complex", "betainc"}
+    apart = {"real", "imag", "conj", "complex"}
     assert set(one_by_one) == {*TRUTH, *FIXED, *apart}
 
 
@@ -200,10 +207,58 @@ def test_a_function_by_its_last_argument_lies_in_its_balls(name):
         assert contains(FUNCTIONS[name](held, values[0]).value[()], truth(mp.mpf(values[0])))
 
 
-def test_the_incomplete_beta_function_lies_in_its_balls():
-    for (x,) in points((0.05, 0.95), count=3):
-        truth = lambda t: mpmath.betainc(1.5, 2.5, 0, t, regularized=True)  # noqa: E731
-        asked("betainc", truth, [x], [1.5, 2.5])
+@pytest.mark.parametrize(
+    ("name", "x", "kinds"),
+    [
+        ("zeta", (2.5, 0.7), (0, 1)),
+        ("gammaincc", (2.5, 7.0), (0, 1)),
+        ("betainc", (2.5, 1.5, 0.7), (0, 1)),
+    ],
+)
+def test_mixed_derivatives_by_shapes_lie_in_their_balls(name, x, kinds):
+    truth, at = TRUTH[name][0], [mp.mpf(one) for one in x]
+    given = [
+        Jets({0: lifted(one).value, **{k + 1: lifted(1.0).value for k in kinds if k == i}})
+        for i, one in enumerate(x)
+    ]
+    true = mpmath.diff(truth, at, tuple(int(i in kinds) for i in range(len(x))))
+    ball = FUNCTIONS[name](*given).parts[3][()]
+    assert contains(ball, true, mp.mpf(10) ** -18)
+    assert exact(ball)[1] < mp.mpf(10) ** -20
+
+
+@pytest.mark.parametrize(
+    ("name", "x"),
+    [
+        ("gammainc", (-1.5, 2.0)),
+        ("gammainc", (1.5, 0.0)),
+        ("gammaincc", (1.5, -2.0)),
+        ("betainc", (1.5, -0.5, 0.2)),
+        ("betainc", (-1.5, 0.5, 0.2)),
+        ("betainc", (1.5, 0.5, 1.2)),
+        ("betainc", (1.5, 0.5, 0.0)),
+        ("gammaincc", (2.0, 1e6)),  # it takes more terms than are added up
+    ],
+)
+def test_there_is_no_derivative_by_a_shape_off_the_domain_or_of_huge_numbers(name, x):
+    given = [Jets({0: lifted(one).value, 1: lifted(float(not i)).value}) for i, one in enumerate(x)]
+    assert not FUNCTIONS[name](*given).parts[1][()].is_finite()
+
+
+@pytest.mark.parametrize(
+    ("name", "x", "truth"),
+    [
+        ("gammaincc", (500.0, 480.0), lambda a: mpmath.gammainc(a, 480, mp.inf, regularized=True)),
+        ("gammainc", (1e-3, 1.0), lambda a: mpmath.gammainc(a, 0, 1, regularized=True)),
+        ("betainc", (2.0, 3.0, 1 - 1e-9), None),
+    ],
+)
+def test_a_derivative_by_a_shape_is_narrow(name, x, truth):
+    given = [Jets({0: lifted(one).value, 1: lifted(float(not i)).value}) for i, one in enumerate(x)]
+    ball = FUNCTIONS[name](*given).parts[1][()]
+    slope, radius = exact(ball)
+    assert radius < abs(slope) * mp.mpf(10) ** -15
+    assert truth is None or contains(ball, mpmath.diff(truth, mp.mpf(x[0])), mp.mpf(10) ** -30)
 
 
 @pytest.mark.parametrize("name", COMPLEX)
