@@ -183,6 +183,20 @@ def test_sixteen_bits_are_judged_by_exact_replay_where_f_takes_no_others(name, s
         assert report_of(0.1).verdict is not PASS
 
 
+@pytest.mark.parametrize("size", [20, 120])
+def test_more_numbers_are_judged_so_too_as_long_as_that_is_little_work(size):
+    f, slope = NARROW["log(1 - tanh)"]
+    for seed in range(5 if size < 100 else 1):
+        x = torch.from_numpy(np.random.default_rng(seed).uniform(1, 4, size)).to(torch.float16)
+        verdicts = [
+            adjudge.examine(
+                with_rule(only_in(torch.float16, f), lambda x, k=k: slope(x) * k), x, seed=seed
+            ).verdict
+            for k in (1, 1.05)
+        ]
+        assert verdicts == [PASS, FAIL]
+
+
 def test_in_sixteen_bits_a_kink_is_not_judged_by_the_middle_of_its_slopes():
     for dtype in (torch.float16, torch.bfloat16):
         f = only_in(dtype, lambda x: x.abs() + x.sin())

@@ -16,7 +16,13 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.constants import LIKELY_UNITS, UNASKED_EXACT_WORK, UNASKED_GRADIENT_WORK
+from adjudge.constants import (
+    FEW_TANGENTS,
+    LIKELY_UNITS,
+    UNASKED_EXACT_WORK,
+    UNASKED_GRADIENT_WORK,
+    UNASKED_JACOBIAN_WORK,
+)
 from adjudge.errors import NotSupportedError, attempt
 from adjudge.estimate.directional import (
     Column,
@@ -245,9 +251,11 @@ def by_reference(problem: Problem, base: Base, reference: Reference) -> ByRefere
     return ByReference(problem, base, reference=bound)
 
 
-def by_replay(problem: Problem, base: Base, rounding: float = 0.0) -> ByReference | None:
+def by_replay(
+    problem: Problem, base: Base, rounding: float = 0.0, *, tangents: int = 1
+) -> ByReference | None:
     """Returns the estimator that replays f exactly, as far as f can be replayed and that is little
-    work; else `None`. Records what f does at x.
+    work for so many `tangents` at a time; else `None`. Records what f does at x.
 
     With a spacing at 1 as `rounding` its error bars are what rounding can do. There is none then
     for a program that compares or rounds numbers: a bisection has another derivative than its root.
@@ -266,6 +274,8 @@ def by_replay(problem: Problem, base: Base, rounding: float = 0.0) -> ByReferenc
     # Of the gradient of f each entry takes a replay of its own.
     replays = 1 + base.Y.size if problem.modes_taken[:1] == "R" else 1
     work = min(UNASKED_EXACT_WORK, UNASKED_GRADIENT_WORK // replays)
+    if tangents > FEW_TANGENTS:
+        work = min(work, UNASKED_JACOBIAN_WORK // tangents)
     exact = Exact(work, Roundings(rounding) if rounding else None)
     found = attempt(lambda: by_reference(problem, base, exact), NotSupportedError)
     if found is None or not rounding:

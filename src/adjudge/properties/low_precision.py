@@ -23,6 +23,7 @@ from adjudge.constants import (
     ENOUGH_SIDES,
     EXPLAINED_PART,
     FEW_SIDES,
+    FEW_TANGENTS,
     INSIDE_FACTOR,
     NARROW_BIAS_UNITS,
     NEAR_DISTANCES,
@@ -283,9 +284,9 @@ class _LowPrecision:
         of f may leave few digits are no evidence: a saturated value is off to one side at all of
         them. The test is the sign test (Conover 1999, section 3.4), the rest is ours.
         """
-        if not self.of.size or not self.by.size:
-            return found
         x = self.low.problem
+        if not self.of.size or not self.by.size or x.X.size > FEW_TANGENTS:
+            return found
         at_x = self._pair([x.origin], from_x=True)
         if not np.any(self._beyond(at_x)[0]):
             return found

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from adjudge.constants import COARSE_EPS, MOST_TANGENTS
+from adjudge.constants import COARSE_EPS
 from adjudge.errors import NotSupportedError, attempt
 from adjudge.estimate import ByReference, Direction, Estimate, by_replay
 from adjudge.floats import EPS, Vector
@@ -86,12 +86,13 @@ def replayed(base: Base) -> Replayed | None:
     that is much work, and in single precision where it may follow its input in steps, which
     differences tell there.
     """
-    if base.problem.modes_taken or base.problem.X.size > MOST_TANGENTS:
+    problem, eps = base.problem, base.coarsest_eps
+    if problem.modes_taken:
         return None
-    asked = by_replay(base.problem, base)
-    if base.coarsest_eps <= COARSE_EPS and by_replay(base.problem, base, base.coarsest_eps) is None:
+    asked = by_replay(problem, base, tangents=problem.X.size)
+    if asked is None or (eps <= COARSE_EPS and by_replay(problem, base, eps) is None):
         return None
-    return None if asked is None else attempt(lambda: Replayed(base, asked), NotSupportedError)
+    return attempt(lambda: Replayed(base, asked), NotSupportedError)
 
 
 def rounding_of(
@@ -102,9 +103,10 @@ def rounding_of(
     its input in steps.
     """
     problem = base.problem
-    if problem.modes_taken or (letter == "R" and problem.X.size > MOST_TANGENTS):
+    if problem.modes_taken:
         return None
-    found = by_replay(problem, base, base.coarsest_eps)
+    tangents = problem.X.size if letter == "R" else len(probes)
+    found = by_replay(problem, base, base.coarsest_eps, tangents=tangents)
     asked = found.rounded(base.coarsest_eps) if found is not None else None
     if asked is None:
         return None
