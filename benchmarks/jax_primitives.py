@@ -27,6 +27,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jax.scipy.stats
 import numpy as np
 from harness import ORDINARY, RIGHT, Case, Family, SkippedError, compare, first_line, stand_in
 
@@ -272,6 +273,7 @@ FAMILY = Family(units, prepare)
 MODULES = (
     *("jax.numpy", "jax.numpy.linalg", "jax.numpy.fft", "jax.nn", "jax.lax", "jax.lax.linalg"),
     *("jax.scipy.linalg", "jax.scipy.signal", "jax.scipy.fft", "jax.scipy.special"),
+    *(f"jax.scipy.stats.{k}" for k, v in vars(jax.scipy.stats).items() if inspect.ismodule(v)),
 )
 NOT_CALLED = "save|load|from|print|set_printoptions|vectorize|while_loop|map$"
 V, W, U = (np.array(one) for one in ((0.3, 0.7, 0.45), (1.2, 0.6, 0.9), (0.55, 0.25, 0.8)))
