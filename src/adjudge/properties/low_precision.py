@@ -25,6 +25,7 @@ from adjudge.constants import (
     FEW_SIDES,
     FEW_TANGENTS,
     INSIDE_FACTOR,
+    LOST_PART,
     NARROW_BIAS_UNITS,
     NEAR_DISTANCES,
     ONE_SIDE,
@@ -217,7 +218,7 @@ class _LowPrecision:
                 _, inside = self._rounding_inside
                 beyond = found.off > INSIDE_FACTOR * inside
                 if np.any(beyond):
-                    beyond &= found.off > self._rounding_of_rule
+                    beyond &= found.off > self._rounding_of_rule(found, shifted=shifted)
                 wrong = bool(np.any(beyond[suspects] if factor == 1 else beyond))
                 suspects = suspects[beyond[suspects]] if wrong else suspects
             factor = factor if wrong else 1.0
@@ -419,9 +420,10 @@ class _LowPrecision:
         apart = np.ptp(values, axis=0), np.max(np.ptp(rows, axis=0), axis=0)
         return np.nan_to_num(apart[0], posinf=0.0), np.nan_to_num(apart[1], posinf=0.0)
 
-    @property
-    def _rounding_of_rule(self) -> Vector:
-        """What the derivative may be off by its own rounding, by entry.
+    def _rounding_of_rule(self, found: Deviation, *, shifted: bool) -> Vector:
+        """Returns what the derivative may be off by its own rounding, by entry. What roundings of a
+        replayed program can do is more than they do: it counts where the values of f are `shifted`
+        and it leaves few digits, else 5 % of a kernel of float16 pass for rounding.
 
         A rule that is written by hand computes with other numbers than f, of which
         `_rounding_inside` knows nothing.
@@ -429,7 +431,9 @@ class _LowPrecision:
         high = self.high
         if isinstance(high, Replayed):
             bound = rounding_of(self.low.base, self.letter, self.probes)
-            return np.zeros(self.of.size) if bound is None else bound
+            if bound is None or not shifted:
+                return np.zeros(self.of.size)
+            return np.where(bound > LOST_PART * found.size, bound, 0.0)
 
         def take(point: Vector) -> Vector:
             at = DerivativeAtPoints(high, self.letter, [point], self.probes, from_x=False)
