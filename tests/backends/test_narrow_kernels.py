@@ -214,7 +214,7 @@ def test_an_output_of_bfloat16_in_any_precision_is_judged_in_double(name):
 
 @pytest.mark.parametrize("name", ["rms norm", "softmax", "gelu"])
 def test_agreement_to_a_fifth_in_bfloat16_decides_nothing(name):
-    """A compiled kernel too large to be replayed, whose differences could not see a missing term."""
+    """A compiled kernel, too large to replay, whose differences could not see a missing term."""
     given = {"output": torch.bfloat16, "compiled": True}
     for seed in SEEDS[::5]:
         right = examine(kernel(name, **given), point(torch.bfloat16, 64, 64), seed=seed)
