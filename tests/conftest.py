@@ -3,8 +3,10 @@
 What NumPy, PyTorch and JAX read once, when they are imported, is set here before they are.
 """
 
+import atexit
 import importlib.metadata
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,6 +46,15 @@ def xla_flags() -> Iterator[str]:
 # processes of pytest-xdist, which inherit this.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *xla_flags()]).strip()
+
+# Half of what JAX compiles in the tests it has compiled before, in this process or in another of
+# pytest-xdist, which inherits the folder.
+if PINNED_JAXLIB and "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    COMPILED = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+    atexit.register(COMPILED.cleanup)
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = COMPILED.name
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
 from adjudge_pytest import engines  # noqa: E402
 
