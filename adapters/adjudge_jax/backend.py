@@ -36,7 +36,7 @@ from adjudge.engine import (
     restored,
 )
 from adjudge_jax.recording import compilations, equations_of, recording
-from adjudge_jax.tracing import moved_by_rounding, past_casts, trace
+from adjudge_jax.tracing import PastCasts, moved_by_rounding, past_casts, trace
 from adjudge_jax.translation import program
 from adjudge_jax.watching import watching
 
@@ -411,9 +411,10 @@ class JaxBackend(AutodiffBackend):
         return y, pullback
 
     def jvp(self, f: FlatFunction, x: Arrays, v: MaybeArrays) -> tuple[Arrays, MaybeArrays]:
+        g = f.forward if isinstance(f, PastCasts) else f
         with self.refusing("forward mode (jvp)"):
             filled = self.arrays.zeros_for_absent(v, x)
-            y, jv = jax.jvp(lambda *leaves: f(leaves), x, filled)
+            y, jv = jax.jvp(lambda *leaves: g(leaves), x, filled)
             return y, tuple(map(_at_home, jv, y))
 
     def compilations(self) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -421,6 +422,20 @@ def _wide_parameter(value: Any) -> Any:
     return jax.make_jaxpr(jex.jaxpr_as_fun(jex.ClosedJaxpr(value, [])))(*like).jaxpr
 
 
+@dataclass(frozen=True)
+class PastCasts:
+    """A function that is run past its conversions, once with the vjp of its own rules and once with
+    their jvp: JAX gives no function both.
+    """
+
+    reverse: FlatFunction
+    forward: FlatFunction
+
+    def __call__(self, x: Arrays) -> Arrays:
+        """Returns the outputs at `x`."""
+        return self.reverse(x)
+
+
 def past_casts(
     f: FlatFunction, likes: Arrays, traced_in: Callable[[], AbstractContextManager[Any]]
 ) -> FlatFunction:
@@ -441,17 +456,35 @@ def past_casts(
         found = _PastCasts(x).through(closed, list(map(constant, x)), UNKNOWN, "")
         return tuple([_widened(one.value) for one in found])
 
-    @jax.custom_vjp
-    def past(x: Arrays) -> Arrays:
-        return run(f, x)
+    count = len(dtypes)
+
+    def of(arrays: Arrays, alike: Arrays) -> Arrays:
+        return tuple([one.astype(y.dtype) for one, y in zip(arrays, alike, strict=True)])
 
     def pulled(arrays: Arrays) -> Arrays:
-        outputs, pull = jax.vjp(lambda *leaves: f(leaves), *arrays[: len(dtypes)])
-        cotangents = zip(arrays[len(dtypes) :], outputs, strict=True)
-        return tuple(pull(tuple([w.astype(y.dtype) for w, y in cotangents])))
+        outputs, pull = jax.vjp(lambda *leaves: f(leaves), *arrays[:count])
+        return tuple(pull(of(arrays[count:], outputs)))
 
-    past.defvjp(lambda x: (past(x), x), lambda x, w: (run(pulled, (*x, *w)),))
-    return past
+    def pushed(arrays: Arrays) -> Arrays:
+        x, tangents = arrays[:count], of(arrays[count:], arrays[:count])
+        outputs, along = jax.jvp(lambda *leaves: f(leaves), x, tangents)
+        return (*outputs, *along)
+
+    @jax.custom_vjp
+    def reverse(x: Arrays) -> Arrays:
+        return run(f, x)
+
+    @jax.custom_jvp
+    def forward(x: Arrays) -> Arrays:
+        return run(f, x)
+
+    @forward.defjvp
+    def _(x: tuple[Arrays], v: tuple[Arrays]) -> tuple[Arrays, Arrays]:
+        both = run(pushed, (*x[0], *v[0]))
+        return both[: len(both) // 2], both[len(both) // 2 :]
+
+    reverse.defvjp(lambda x: (reverse(x), x), lambda x, w: (run(pulled, (*x, *w)),))
+    return PastCasts(reverse, forward)
 
 
 def _about(equation: Any) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 `test_torch_conversions`. Their programs are run in double precision, equation by equation.
 """
 
+from functools import partial
+
 import numpy as np
 import pytest
 from frameworks import jax, jnp
@@ -64,19 +66,48 @@ def small_part(f, x):
     return f(x) + 1e-3 * wide(narrow(x))
 
 
+def one_branch(f, x):
+    return jax.lax.cond(x[0, 0] < 9, lambda x: wide(f(narrow(x))), lambda x: x, x)
+
+
 def judged(function, factor, seed):
     x = jnp.asarray(np.random.default_rng(seed).normal(size=(3, 6)), jnp.float32)
     return adjudge.examine(lambda x: function(sine(factor), x), (x,), seed=seed, blame=False)
 
 
 @pytest.mark.parametrize(
-    "function", [layers, recurrent, loop_in_two_precisions, dropout, embedding, small_part]
+    "function",
+    [layers, recurrent, loop_in_two_precisions, dropout, embedding, small_part, one_branch],
 )
 @pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.PASS), (1.05, Verdict.FAIL)])
 def test_a_right_derivative_passes_and_a_wrong_one_fails(function, factor, verdict):
     report = judged(function, factor, 1)
 
     assert report.verdict is verdict, str(report)
+
+
+def sine_by_its_jvp(factor):
+    @jax.custom_jvp
+    def f(x):
+        return jnp.sin(x)
+
+    @f.defjvp
+    def _(x, v):
+        return jnp.sin(x[0]), v[0] * jnp.cos(x[0]) * jnp.asarray(factor, x[0].dtype)
+
+    return f
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.PASS), (1.05, Verdict.FAIL)])
+@pytest.mark.parametrize("function", [layers, small_part])
+def test_so_it_is_in_forward_mode(function, factor, verdict):
+    for seed in range(2):
+        x = jnp.asarray(np.random.default_rng(seed).normal(size=(3, 6)), jnp.float32)
+        f = partial(function, sine_by_its_jvp(factor))
+
+        report = adjudge.examine(f, (x,), modes=["R", "F"], seed=seed, blame=False)
+
+        assert report.modes == {"R": verdict, "F": verdict}, str(report)
 
 
 def test_it_does_not_depend_on_what_is_drawn():

@@ -290,6 +290,14 @@ def test_a_function_that_branches_on_values_is_checked_as_ever(power, x):
     assert not report.findings
 
 
+def test_a_wrong_derivative_of_a_function_that_cannot_be_traced_fails(x, with_vjp, jnp):
+    sine = with_vjp(jnp.sin, lambda x, w: 1.05 * w * jnp.cos(x))
+
+    report = examine(lambda x: sine(x) if x[0] > -9 else x, x, seed=0)
+
+    assert report.verdict is Verdict.FAIL
+
+
 def test_a_function_that_is_another_one_under_a_tracer_is_not_recorded(jax, power, x):
     def f(x):
         y = power(x)

@@ -820,7 +820,8 @@ class _Case:
         replayed = self.problem.counts.before_evaluation is not None
         if not replayed and f.backend.environment.random_state() is not None:
             return ()
-        return attempt(lambda: f.backend.implicit_samplers(f.function, f.point())) or ()
+        ask = partial(f.backend.implicit_samplers, f.function, f.point())
+        return attempt(ask, NotSupportedError) or ()
 
     def _tell_unfinished(self) -> None:
         """Tells what the budget has left undone; the modes that it concerns stay open."""
