@@ -30,6 +30,7 @@ from adjudge.constants import (
     NEAR_DISTANCES,
     ONE_SIDE,
     RULE_FACTOR,
+    RULE_UNITS,
     SIDE_DISTANCE,
     SIDE_POINTS,
     SINGLE_BIAS_UNITS,
@@ -196,7 +197,8 @@ class _LowPrecision:
                 inside, _ = self._rounding_inside
                 moved = moved[value.off[moved] > INSIDE_FACTOR * inside[moved]]
                 if moved.size and not isinstance(self.high, Replayed):
-                    moved = moved[value.off[moved] > self._scatter(self.high.value)[moved]]
+                    lost = self._scatter(self.high.value, value.size)
+                    moved = moved[value.off[moved] > lost[moved]]
             if np.any(value.ratio[moved] > WRONG_FACTOR):
                 return replace(self.nothing, different=Refusal.OTHER_VALUE_BEYOND_ROUNDING)
             if shifted:
@@ -439,11 +441,12 @@ class _LowPrecision:
             at = DerivativeAtPoints(high, self.letter, [point], self.probes, from_x=False)
             return np.array([at.take(k)[0] for k in range(len(self.probes))])
 
-        return np.asarray(np.max(np.atleast_2d(self._scatter(take)), axis=0))
+        return self._scatter(take, found.size)
 
-    def _scatter(self, take: Callable[[Vector], Vector]) -> Vector:
-        """Returns what numbers may be off by their rounding, which are as many units of it as they
-        scatter by in double.
+    def _scatter(self, take: Callable[[Vector], Vector], size: Vector) -> Vector:
+        """Returns what numbers of this size may be off by their rounding, which are as many units
+        of it as they scatter by in double. It is zero where they scatter by a few units of
+        themselves: a factor that all entries have shows below the rounding of each.
 
         A narrow dtype may round alike at all points close to x: without this the right rule
         `1 - cos x` of `x - sin x` fails in single precision at 1e-4. In double there are digits
@@ -452,7 +455,8 @@ class _LowPrecision:
         assert isinstance(self.high, Evaluator)
         eps = self.high.base.coarsest_eps
         apart = scatter(self.high.problem, eps, self.seed, None, take)
-        return RULE_FACTOR * self.eps / eps * apart
+        apart = np.max(apart, axis=0) if apart.ndim == 2 else apart
+        return np.where(apart > RULE_UNITS * eps * size, RULE_FACTOR * self.eps / eps * apart, 0.0)
 
     # -- a whole leaf
 
