@@ -80,6 +80,12 @@ def _noise_of(values: Sequence[Vector], points: Sequence[float]) -> Vector:
     # A single move is a jump and not a staircase.
     flat &= np.count_nonzero(moves, axis=0) > 1
     noise = np.where(flat, np.fmax(noise, unit / 2), noise)
+    # What scatters on a lattice is rounded to it, evenly over a step of it, however small the
+    # residuals are by chance: moves of almost whole numbers of steps follow a polynomial.
+    size = np.max(np.abs(values), axis=0)
+    scattered = noise > np.finfo(np.float64).eps * size
+    lattice = np.min(lowest_bit(np.array(values)), axis=0)
+    noise = np.where(scattered, np.fmax(noise, lattice / 12**0.5), noise)
     return np.asarray(np.where(np.isfinite(noise), noise, 0.0))
 
 
