@@ -56,6 +56,37 @@ def test_a_right_rule_that_cancels_does_not_fail(name, at, mode):
         assert report.verdict is not Verdict.FAIL, (seed, str(report))
 
 
+CHANCE = [
+    # f, its derivative, the range of x, its seed, and seeds of checks that measure too little noise
+    ("1 - cos x", (lambda x: 1 - np.cos(x), np.sin), (2e-3, 1e-2), 13, (1, 13)),
+    ("x - sin x", (lambda x: x - np.sin(x), lambda x: 1 - np.cos(x)), (1e-4, 1e-3), 42, (42,)),
+    (
+        "(1 - cos x) / x^2",
+        (
+            lambda x: (1 - np.cos(x)) / x**2,
+            lambda x: (x * np.sin(x) - 2 * (1 - np.cos(x))) / x**3,
+        ),
+        (2e-3, 1e-2),
+        48,
+        (48,),
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "both", "bounds", "drawn", "seeds"), CHANCE)
+def test_noise_that_is_measured_too_small_by_chance_fails_no_right_rule(
+    name, both, bounds, drawn, seeds
+):
+    (f, slope), random = both, np.random.default_rng(drawn)
+    x = random.uniform(*bounds, 6) * np.where(random.random(6) < 0.3, -1, 1)
+    for seed in {*seeds, *SEEDS}:
+        right = examine(ByHand(f, vjp=lambda x, w: w * slope(x)), x, seed=seed)
+        wrong = examine(ByHand(f, vjp=lambda x, w: w * slope(x) * 1.01), x, seed=seed)
+
+        assert right.verdict is not Verdict.FAIL, (seed, str(right))
+        assert wrong.verdict is Verdict.FAIL, (seed, str(wrong))
+
+
 TERM_BY_TERM = {
     "(1 - cos x) / x^2": lambda x, w: w * np.sin(x) / x**2 - 2 * w * (1 - np.cos(x)) / x**3,
     "(exp x - 1 - x) / x^2": lambda x, w: (

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from adjudge import ByHand, Status, Verdict, examine
-from adjudge.constants import NOISE_POINTS
+from adjudge.constants import NOISE_POINTS, UNEVEN_NOISE_POINTS
 from adjudge.estimate.noise import (
     carried_dtype,
     computational_noise,
@@ -197,6 +197,18 @@ def test_a_staircase_has_half_a_step_of_noise_and_a_single_jump_none_of_its_own(
     t = np.asarray(NOISE_POINTS)[:, None] / 32
 
     assert computational_noise(np.floor(5 * t), NOISE_POINTS)[0] >= 0.5
+
+
+def test_scatter_on_a_lattice_is_at_least_that_of_rounding_to_it():
+    t = np.asarray(UNEVEN_NOISE_POINTS)[:, None] / 32
+    exact = t * np.linspace(0.2, 3.0, 300) + 1e-3 * np.sin(t)
+    lattice = 2.0**-4
+
+    noise = computational_noise(np.round(exact / lattice) * lattice, UNEVEN_NOISE_POINTS)
+
+    assert np.min(noise) >= lattice / 12**0.5
+    even = np.asarray(NOISE_POINTS)[:, None]
+    assert np.max(computational_noise(6.0 * even, NOISE_POINTS)) < 1e-12  # nothing is rounded
 
 
 def test_bits_and_the_dtype_carried():
