@@ -703,9 +703,6 @@ single precision are another function's at one seed of eight. The value is ours.
 RULE_UNITS = 8
 """That counts where numbers scatter by more than this many spacings of themselves. Without it a
 rule that is 10 % off in bfloat16 alone passes. The value is ours."""
-SCATTERED_IN_DOUBLE = 2.0**-10
-"""And by less than this part of themselves. A kernel of float32 that is handed float64 reads bits
-of something else, which scatter, and would be taken for the same function. The value is ours."""
 LOST_PART = 1 / 4
 """The right derivative `(x sin x - 2 (1 - cos x)) / x**3` has no digit in sixteen bits at 0.01, nor
 has its function. What is off is no error there if roundings of f can make so large a part of it; a

@@ -31,7 +31,6 @@ from adjudge.constants import (
     ONE_SIDE,
     RULE_FACTOR,
     RULE_UNITS,
-    SCATTERED_IN_DOUBLE,
     SIDE_DISTANCE,
     SIDE_POINTS,
     SINGLE_BIAS_UNITS,
@@ -447,8 +446,9 @@ class _LowPrecision:
     def _scatter(self, take: Callable[[Vector], Vector], size: Vector) -> Vector:
         """Returns what numbers of this size may be off by their rounding, which are as many units
         of it as they scatter by in double. It is zero where they scatter by a few units, since a
-        factor that all entries have shows below the rounding of each, and where they scatter by
-        more than any rounding does.
+        factor that all entries have shows below the rounding of each, and where they scatter by a
+        spacing of the narrow dtype: a kernel of float32 that is handed float64 reads bits of
+        something else, and is no function in double.
 
         A narrow dtype may round alike at all points close to x: without this the right rule
         `1 - cos x` of `x - sin x` fails in single precision at 1e-4. In double there are digits
@@ -458,7 +458,7 @@ class _LowPrecision:
         eps = self.high.base.coarsest_eps
         apart = scatter(self.high.problem, eps, self.seed, None, take)
         apart = np.max(apart, axis=0) if apart.ndim == 2 else apart
-        counts = (apart > RULE_UNITS * eps * size) & (apart < SCATTERED_IN_DOUBLE * size)
+        counts = (apart > RULE_UNITS * eps * size) & (apart < self.eps * size)
         return np.where(counts, RULE_FACTOR * self.eps / eps * apart, 0.0)
 
     # -- a whole leaf
