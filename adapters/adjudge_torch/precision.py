@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -157,7 +157,7 @@ class _Moving(TorchFunctionMode):
             return _mapped(result, self._as_read)
         given = set(map(_address, operands))
         self._move_backward([one for one in _tensors(result) if _address(one) not in given])
-        return _mapped(result, partial(self._as_made, operands))
+        return _mapped(result, partial(self._as_made, operands, given))
 
     def _move_backward(self, results: Sequence[torch.Tensor]) -> None:
         """Moves what the vjp of an operator gives to each of its operands, as its result is moved.
@@ -183,10 +183,14 @@ class _Moving(TorchFunctionMode):
 
         node.register_hook(move)
 
-    def _as_made(self, operands: Sequence[torch.Tensor], result: torch.Tensor) -> torch.Tensor:
-        """Returns a result that is moved, unless it shares memory with an operand."""
+    def _as_made(
+        self, operands: Sequence[torch.Tensor], given: Container[int], result: torch.Tensor
+    ) -> torch.Tensor:
+        """Returns a result that is moved, unless it shares memory with an operand; `given` are the
+        addresses of these.
+        """
         made = result
-        if self._moves(result) and _address(result) not in map(_address, operands):
+        if self._moves(result) and _address(result) not in given:
             if any(map(_is_wrapped, (result, *operands))):
                 made = result * (1 + self._parts(result))
             else:
@@ -218,8 +222,8 @@ class _Moving(TorchFunctionMode):
             return self._signs(tensor, self.moves).to(tensor.dtype)
         # Complex arithmetic rounds both parts by the size of the number, whichever is small.
         number = tensor.detach()
-        signs = (self._signs(number, self.moves, turned) for turned in (0.0, 0.25))
-        moved = torch.complex(next(signs) * (number.real != 0), next(signs) * (number.imag != 0))
+        real, imag = (self._signs(number, self.moves, turned) for turned in (0.0, 0.25))
+        moved = torch.complex(real * (number.real != 0), imag * (number.imag != 0))
         return torch.where(number != 0, moved * number.abs() / number, 0)
 
     def _signs(self, tensor: torch.Tensor, move: int, turned: float = 0.0) -> torch.Tensor:

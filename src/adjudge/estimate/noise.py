@@ -69,11 +69,11 @@ def _noise_of(values: Sequence[Vector], points: Sequence[float]) -> Vector:
     """Returns the noise of some outputs."""
     t = np.array(points) / 8 - 3
     q = np.linalg.qr(np.vander(t, NOISE_DEGREE + 1))[0]
-    centred = np.array(values)
-    centred -= np.mean(centred, axis=0)
+    table = np.array(values)
+    centred = table - np.mean(table, axis=0)
     left = centred - q @ (q.T @ centred)
     noise = np.sqrt(np.sum(left**2, axis=0) / (len(t) - NOISE_DEGREE - 1))
-    moves = np.abs(np.diff(values, axis=0))
+    moves = np.abs(np.diff(table, axis=0))
     unit = np.min(np.where(moves > 0, moves, np.inf), axis=0, initial=np.inf)
     # On a staircase most neighbours are equal, and residuals say less than the height of a
     # step.
@@ -83,9 +83,8 @@ def _noise_of(values: Sequence[Vector], points: Sequence[float]) -> Vector:
     noise = np.where(flat, np.fmax(noise, unit / 2), noise)
     # What scatters on a lattice is rounded to it, evenly over a step of it, however small the
     # residuals are by chance: moves of almost whole numbers of steps follow a polynomial.
-    size = np.max(np.abs(values), axis=0)
-    scattered = noise > np.finfo(np.float64).eps * size
-    lattice = np.min(lowest_bit(np.array(values)), axis=0)
+    scattered = noise > np.finfo(np.float64).eps * np.max(np.abs(table), axis=0)
+    lattice = np.min(lowest_bit(table), axis=0)
     noise = np.where(scattered, np.fmax(noise, lattice / 12**0.5), noise)
     return np.asarray(np.where(np.isfinite(noise), noise, 0.0))
 
