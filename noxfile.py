@@ -157,10 +157,10 @@ def add_engine(engine: str, python: str = "3.12", **environment: str) -> None:
 
     @nox.session(name=engine, python=python, tags=["tests", engine])
     def tests(session: nox.Session) -> None:
-        """Runs the tests of the adapter of this engine, of its mutations and of its findings."""
+        """Runs the tests of this engine: its adapter, its mutations, its findings and its doors."""
         install(session, engine, "test")
         session.env.update(environment)
-        names = (engine, "conformance_mutations", "engine_findings")
+        names = (engine, "conformance_mutations", "engine_findings", "doors")
         run_tests(session, engine, paths=tuple(f"tests/backends/test_{name}.py" for name in names))
 
 

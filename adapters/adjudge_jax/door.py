@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import adjudge
+from adjudge.check import checked_signature
 from adjudge.errors import InputError
 from adjudge.findings import Detail, Remedy
 from adjudge.report import said
@@ -29,11 +30,12 @@ of tolerances does not name (jax 0.10.2, `jax._src.public_test_util`)."""
 Tolerance = float | Mapping[Any, float] | None
 
 
+@checked_signature
 def check_grads(
     f: Callable[..., Any],
-    args: Sequence[Any],
+    args: Iterable[Any],
     order: int,
-    modes: Sequence[str] = ("fwd", "rev"),
+    modes: Iterable[str] = ("fwd", "rev"),
     atol: Tolerance = None,
     rtol: Tolerance = None,
     eps: float | None = None,
@@ -62,10 +64,11 @@ def check_grads(
     _require(report, f)
 
 
+@checked_signature
 def check_vjp(
     f: Callable[..., Any],
     f_vjp: Callable[..., Any],
-    args: Sequence[Any],
+    args: Iterable[Any],
     atol: Tolerance = None,
     rtol: Tolerance = None,
     eps: float | None = None,
@@ -89,10 +92,11 @@ def check_vjp(
     _require(adjudge.examine(rule, inputs, atol=atol, rtol=rtol, eps=eps), f, err_msg)
 
 
+@checked_signature
 def check_jvp(
     f: Callable[..., Any],
     f_jvp: Callable[..., Any],
-    args: Sequence[Any],
+    args: Iterable[Any],
     atol: Tolerance = None,
     rtol: Tolerance = None,
     eps: float | None = None,
@@ -198,7 +202,7 @@ def _compositions(letters: Sequence[str], order: int) -> list[str]:
     return found
 
 
-def _arrays(args: Sequence[Any]) -> tuple[Any, ...]:
+def _arrays(args: Iterable[Any]) -> tuple[Any, ...]:
     """Returns the arguments with NumPy arrays and Python floats as arrays, as JAX takes them."""
 
     def convert(leaf: Any) -> Any:

@@ -15,14 +15,16 @@ import numpy as np
 
 import adjudge
 import adjudge.reference
+from adjudge.check import checked_signature
 from adjudge.engine import EPS, Arrays, AutodiffBackend, backend_of
 from adjudge.errors import InputError, installed_by
 from adjudge_lucid.importing import imported
 
 
+@checked_signature
 def gradcheck(
     func: Callable[..., Any],
-    inputs: Sequence[Any],
+    inputs: Any,
     eps: float = 1e-6,
     atol: float = 1e-5,
     rtol: float = 1e-3,
@@ -58,10 +60,11 @@ def gradcheck(
     return _answer(scalar, _several(inputs), eps, atol, rtol, raise_exception)
 
 
+@checked_signature
 def gradgradcheck(
     func: Callable[..., Any],
-    inputs: Sequence[Any],
-    grad_outputs: Sequence[Any] | None = None,
+    inputs: Any,
+    grad_outputs: Any = None,
     eps: float = 1e-6,
     atol: float = 1e-5,
     rtol: float = 1e-3,
@@ -86,7 +89,7 @@ def gradgradcheck(
         warnings.warn(
             "grad_outputs is ignored, as Lucid ignores it: the outputs are summed. "
             "adjudge.gradgradcheck(func, inputs, grad_outputs) heeds it",
-            stacklevel=2,
+            stacklevel=3,
         )
     given = _several(inputs)
     checked, backend = _floating(given)

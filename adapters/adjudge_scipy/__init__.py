@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 import adjudge
-from adjudge.check import problem_of
+from adjudge.check import checked_signature, problem_of
+from adjudge.engine import described
 from adjudge.errors import InputError
 from adjudge.estimate import Differences, at_fixed_step
 from adjudge.problem import Tangent, observe
@@ -17,6 +18,7 @@ from adjudge.problem import Tangent, observe
 __all__ = ["check_grad"]
 
 
+@checked_signature
 def check_grad(
     func: Callable[..., Any],
     grad: Callable[..., Any],
@@ -53,7 +55,11 @@ def check_grad(
         raise InputError(
             f"direction={direction!r} is not a valid string", 'give direction="all" or "random"'
         )
-    x = np.atleast_1d(np.asarray(x0, np.float64))
+    generator = np.random.default_rng(seed if rng is None else rng)
+    try:
+        x = np.atleast_1d(np.asarray(x0).astype(np.float64, casting="same_kind"))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"x0= is {described(x0)}", "give real numbers, or an array") from error
     several = np.size(func(x.copy(), *args)) > 1
     if several and direction == "random":
         raise InputError(
@@ -62,14 +68,13 @@ def check_grad(
         )
     name = "jac" if several else "grad"
     f, derivative = _Bound(func, args), _Bound(grad, args)
-    generator = np.random.default_rng(seed if rng is None else rng)
     rule = adjudge.ByHand(f, **{name: derivative})
     report = adjudge.examine(rule, x, eps=epsilon, seed=int(generator.integers(2**32)))
     if not report:
         warnings.warn(
             f"{report.headline}\n  the whole report, in an exception: "
             f"adjudge.gradcheck(adjudge.ByHand(func, {name}=grad), x0)",
-            stacklevel=2,
+            stacklevel=3,
         )
     found = derivative(x.copy())
     at_x = adjudge.ByHand(f, **{name: lambda x: found})

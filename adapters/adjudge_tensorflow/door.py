@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.check import problem_of
+from adjudge.check import checked_signature, problem_of
 from adjudge.errors import InputError
 from adjudge.estimate import Differences, at_fixed_step
 from adjudge.floats import Vector
@@ -18,6 +18,7 @@ from adjudge_tensorflow.backend import TensorflowBackend, tf
 Jacobians = tuple[NDArray[Any], ...]
 
 
+@checked_signature
 def compute_gradient(
     f: Callable[..., Any], x: Sequence[Any], delta: float | None = None
 ) -> tuple[Jacobians, Jacobians]:

@@ -11,7 +11,7 @@ import torch
 from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 
 import adjudge
-from adjudge.check import function_name
+from adjudge.check import checked_signature, function_name
 from adjudge.errors import FlagError
 from adjudge.findings import ClosesOver
 from adjudge_torch import words
@@ -35,6 +35,7 @@ class ContradictionError(FlagError, AssertionError):
     """Two flags contradict one another; PyTorch's check raises an `AssertionError` for that."""
 
 
+@checked_signature
 def gradcheck(
     func: Callable[..., Any],
     inputs: Any,
@@ -89,6 +90,7 @@ def gradcheck(
     return _answer(check, function, inputs, raise_exception, nondet_tol)
 
 
+@checked_signature
 def gradgradcheck(
     func: Callable[..., Any],
     inputs: Any,
@@ -171,7 +173,7 @@ def _answer(
         # PyTorch has nothing to object to a function without outputs, and says nothing either.
         warnings.warn(
             f"{function.__qualname__} returns no output: nothing is checked, as in PyTorch",
-            stacklevel=3,
+            stacklevel=4,
         )
         return True
     _warn_of_unused(report)
@@ -189,7 +191,7 @@ def _answer(
         return True  # inputs or outputs without entries: PyTorch has nothing to object
     statuses = {(finding.status, finding.mode[:1]) for finding in problems}
     if statuses == {(adjudge.Status.UNDEFINED, "R")}:
-        warnings.warn(words.UNDEFINED, stacklevel=3)
+        warnings.warn(words.UNDEFINED, stacklevel=4)
     if not report and raise_exception:
         numbering = function.numbering(inputs)
         raise GradcheckError(report, list(words.words_of(report, numbering, nondet_tol)))
@@ -212,7 +214,7 @@ def _warn_of_unused(report: adjudge.Report) -> None:
                 f"{report.function} does not use {', '.join(finding.detail.unreached)}: the "
                 "derivatives with respect to them are zero. It closes over "
                 f"{', '.join(finding.detail.names)}, which are not checked: pass those as inputs",
-                stacklevel=4,
+                stacklevel=5,
             )
 
 

@@ -38,6 +38,29 @@ def test_a_door_has_the_signature_of_its_peer_and_finds_out_its_numbers(engine, 
     assert {door[key].default for key in AUTOMATIC[engine]} == {None}
 
 
+OTHERS = [
+    ("scipy", "check_grad"),
+    on("tensorflow", "compute_gradient"),
+    on("lucid", "gradcheck"),
+    on("lucid", "gradgradcheck"),
+]
+
+
+@pytest.mark.parametrize(
+    ("engine", "name"), [*OTHERS, *(on(engine, name) for engine, _, name in DOORS)]
+)
+def test_a_door_says_before_any_work_what_it_cannot_take(engine, name):
+    door = getattr(importlib.import_module(f"adjudge_{engine}"), name)
+    function, *parameters = inspect.signature(door).parameters.values()
+    optional = [p.name for p in parameters if p.default is not p.empty]
+
+    with pytest.raises(TypeError, match=f"Did you mean {optional[0]!r}"):
+        door(**{optional[0] + "s": 1})
+    required = [() for p in parameters if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]
+    with pytest.raises(adjudge.InputError, match=f"{function.name}= is None"):
+        door(None, *required)
+
+
 ANSWERS = {"torch": ("gradcheck", {}), "jax": ("check_grads", {"order": 1})}
 
 

@@ -3,6 +3,7 @@
 Its modules, each of which may import those above it:
 
 - `options`: the options of all verbs, with their meaning, and the settings made of them.
+- `signature`: the same told by the functions that have the signature of another library.
 - `one_problem`: one problem judged, from its probes to its findings; beside x where x is on a kink.
 - `double_precision`: a function of low precision judged in double, and low against that.
 - `special_points`: points that random inputs miss.
@@ -33,6 +34,7 @@ from adjudge.check.options import (
     settings_of,
 )
 from adjudge.check.points import at_points, silence
+from adjudge.check.signature import checked_signature
 from adjudge.check.special_points import PATTERNS, Given, SpecialPoint, special_points
 from adjudge.check.surroundings import surroundings
 
@@ -50,6 +52,7 @@ __all__ = [
     "TorchOptions",
     "at_one_point",
     "at_points",
+    "checked_signature",
     "function_name",
     "known_options",
     "of_second_order",

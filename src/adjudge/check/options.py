@@ -6,7 +6,7 @@ option; a group is a `TypedDict`, so that a type checker knows the keywords of a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -259,6 +259,13 @@ DEFAULTS: Mapping[str, Any] = {
     "blame": True,
 }
 """The value of every option that is not given."""
+FLAGS = tuple(name for name, kind in Options.__annotations__.items() if "bool" in str(kind))
+"""The options that are `True` or `False`, and some of them `None`."""
+MODES_OF_SECOND_ORDER = {
+    "check_backward_ad": "check_rev_over_rev",
+    "check_forward_ad": "check_fwd_over_rev",
+}
+"""The names that `gradgradcheck` has for two options."""
 
 
 def known_options(
@@ -276,17 +283,20 @@ def known_options(
             f"{name}() takes the inputs as one argument: several are a tuple, {name}(f, (x, y))"
         )
     for option in given:
-        if option in group.__annotations__:
-            continue
-        takes = {*group.__annotations__, *(verb.__kwdefaults__ or ())}
-        hint = did_you_mean(option, takes, before=". ")
-        if option in Options.__annotations__:
-            hint = ", as examine() and gradcheck() have it"
-        elif option == "raise_exception":
-            hint = ": it returns a report, whatever the verdict, and gradcheck() raises"
-        raise TypeError(f"{name}() got an unexpected keyword argument {option!r}{hint}")
+        if option not in group.__annotations__:
+            raise unexpected(name, option, {*group.__annotations__, *(verb.__kwdefaults__ or ())})
     known: Any = dict(given)  # every group is a part of `Options`
     return known  # type: ignore[no-any-return]
+
+
+def unexpected(function: str, option: str, takes: Iterable[str]) -> TypeError:
+    """Returns the error to raise for a keyword that is none of those that a function takes."""
+    hint = did_you_mean(option, takes, before=". ")
+    if option in Options.__annotations__:
+        hint = ", as examine() and gradcheck() have it"
+    elif option == "raise_exception":
+        hint = ": gradcheck() raises for a wrong derivative, and examine() returns a report"
+    return TypeError(f"{function}() got an unexpected keyword argument {option!r}{hint}")
 
 
 def problem_of(
@@ -411,6 +421,12 @@ def settings_of(options: Options, *, second: bool = False) -> Settings:
     modes are those of `gradgradcheck`, for the names in messages.
     """
     chosen: Any = {**DEFAULTS, **options}
+    for name in FLAGS:
+        flag = chosen[name]
+        if flag is True or flag is False or flag is None or isinstance(flag, int | np.bool_):
+            continue
+        told = MODES_OF_SECOND_ORDER.get(name, name) if second else name
+        raise InputError(f"{told}={flag!r}", "give True or False")
     modes = requested_modes(chosen["order"], chosen["modes"])
     settings = Settings(
         letters="R" * chosen["check_backward_ad"] + "F" * chosen["check_forward_ad"],
@@ -460,8 +476,8 @@ def _validate(settings: Settings, *, second: bool) -> None:
     seed: Any = settings.seed
     if not isinstance(seed, int | np.integer) or seed < 0:
         raise InputError(f"seed={seed!r}", "give a non-negative integer, or None")
-    backward = "check_rev_over_rev" if second else "check_backward_ad"
-    forward = "check_fwd_over_rev" if second else "check_forward_ad"
+    names = MODES_OF_SECOND_ORDER
+    backward, forward = names.values() if second else names
     if not settings.letters:
         raise FlagError(
             f"{backward}=False and {forward}=False leave nothing to check",

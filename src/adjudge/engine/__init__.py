@@ -57,7 +57,7 @@ from adjudge.engine.contract import (
     replaced,
     restored,
 )
-from adjudge.engine.jacobians import misfit
+from adjudge.engine.jacobians import described, misfit
 from adjudge.engine.program import (
     OPAQUE,
     OPERATIONS,
@@ -146,6 +146,7 @@ __all__ = [
     "backend_of",
     "buffers_of",
     "common_backend",
+    "described",
     "entries",
     "expand",
     "functional_of",

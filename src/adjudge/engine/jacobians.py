@@ -326,7 +326,7 @@ def described(thing: Any) -> str:
     kind = type(thing).__name__
     if hasattr(thing, "shape"):
         return f"{kind} of shape {tuple(thing.shape)}, {getattr(thing, 'dtype', 'no dtype')}"
-    return "None" if thing is None else f"a {kind}"
+    return "None" if thing is None else f"{'an' if kind[0] in 'aeioAEIO' else 'a'} {kind}"
 
 
 def _product(M: Any, v: Any, shape: tuple[int, ...], *, conjugate: bool = False) -> Any:

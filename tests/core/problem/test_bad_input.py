@@ -160,6 +160,17 @@ def test_the_flags_of_second_order_are_called_by_their_own_names():
     assert "check_rev_over_rev=False and check_fwd_over_rev=False" in error.found
 
 
+@pytest.mark.parametrize("value", ["no", -1.0, [True]])
+def test_a_flag_that_is_neither_true_nor_false_is_refused_under_its_own_name(value):
+    for flag in ("check_forward_ad", "thorough", "equal_nan"):
+        error = refused(InputError, lambda flag=flag: gradcheck(RULE, X, **{flag: value}))
+        assert f"{flag}={value!r}" == error.found
+
+    error = refused(InputError, lambda: gradgradcheck(RULE, X, check_fwd_over_rev=value))
+    assert f"check_fwd_over_rev={value!r}" == error.found
+    assert gradcheck(RULE, X, check_forward_ad=0, thorough=np.False_, raise_exception=False)
+
+
 @pytest.mark.parametrize("modes", [[], [""], ["X"], ["RG"], "RX"])
 def test_a_word_of_unknown_letters_is_refused(modes):
     error = refused(InputError, lambda: examine(RULE, X, modes=modes))
@@ -183,7 +194,7 @@ def test_a_function_that_cannot_be_called_is_refused():
         (gradgradcheck, "tol", "Did you mean 'rtol'?"),
         (gradgradcheck, "order", "as examine() and gradcheck() have it"),
         (examine, "check_forward", "Did you mean 'check_forward_ad'?"),
-        (examine, "raise_exception", "it returns a report"),
+        (examine, "raise_exception", "examine() returns a report"),
         (partial(crosscheck, backends=["numpy", "torch"]), "sed", "Did you mean 'seed'?"),
     ],
 )

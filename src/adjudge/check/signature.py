@@ -1,0 +1,63 @@
+"""What is told of a call before any work: options that nothing has, arguments of another kind."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from types import NoneType, UnionType
+from typing import Any, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from adjudge.check.options import unexpected
+from adjudge.engine import described
+from adjudge.errors import InputError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+KINDS: Mapping[Any, tuple[tuple[type, ...], str]] = {
+    bool: ((int, np.bool_), "True or False"),
+    int: ((int, np.integer), "an integer"),
+    float: ((int, float, np.number), "a number"),
+    Callable: ((Callable,), "a function"),  # type: ignore[dict-item]  # isinstance takes it
+    Iterable: ((Iterable,), "a tuple"),
+    Mapping: ((Mapping,), "a dict"),
+    NoneType: ((NoneType,), "None"),
+}
+"""For each annotation: what fits it, and in words. All others, such as `Any`, are fitted by all."""
+
+
+def require_kind(name: str, value: object, hint: Any) -> None:
+    """Raises `InputError` where the argument `name` is of none of the kinds of its annotation."""
+    hints = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    kinds = [KINDS.get(get_origin(one) or one, ((object,), "")) for one in hints]
+    if not any(isinstance(value, fitting) for fitting, _ in kinds):
+        raise InputError(
+            f"{name}= is {described(value)}", f"give {' or '.join(words for _, words in kinds)}"
+        )
+
+
+def checked_signature(door: Callable[P, R]) -> Callable[P, R]:
+    """Returns `door`, a function with the signature of another library's check, which says before
+    any work which option it does not have, and which argument is of another kind than annotated.
+    """
+    signature = inspect.signature(door)
+
+    @functools.wraps(door)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        __tracebackhide__ = True
+        for option in kwargs:
+            if option not in signature.parameters:
+                raise unexpected(door.__name__, option, signature.parameters)
+        try:
+            given = signature.bind(*args, **kwargs).arguments
+        except TypeError:
+            return door(*args, **kwargs)  # Python says which argument is missing, or too many
+        hints = get_type_hints(door)
+        for name, value in given.items():
+            require_kind(name, value, hints[name])
+        return door(*args, **kwargs)
+
+    return checked
