@@ -32,7 +32,6 @@ from adjudge.engine import (
     Setting,
     restored,
 )
-from adjudge.errors import NotSupportedError
 
 tf: Any = importlib.import_module("tensorflow")  # its types are those of Python 2
 
@@ -61,9 +60,11 @@ COMPOSITE: Mapping[Any, tuple[str, Callable[[Any, Any], Any]]] = {
 }
 """The tensors that consist of several: which one has the entries, and one like it with others."""
 NAMESPACE = SimpleNamespace(
-    **{name: getattr(tf, name) for name in ("zeros", "zeros_like", "sin", "exp", "matmul")},
-    **{name: getattr(tf, name) for name in ("where", "reshape", "stack", "abs")},
+    **{name: getattr(tf, name) for name in ("zeros", "sin", "exp", "matmul", "where")},
+    **{name: getattr(tf, name) for name in ("reshape", "abs")},
     **{name: getattr(tf.math, name) for name in ("log", "conj", "real", "imag")},
+    zeros_like=lambda x: _at_home(tf.zeros_like(x), x),
+    stack=lambda arrays, axis=0: _at_home(tf.stack(arrays, axis), arrays[0]),
     concat=lambda arrays, axis=0: tf.concat(arrays, axis),
     argmax=lambda x, axis=0: tf.argmax(x, axis),
     sum=lambda x, axis=None, keepdims=False: tf.reduce_sum(x, axis, keepdims),
@@ -108,15 +109,6 @@ class TensorflowArrays(ArraysByNumpy):
             if isinstance(like, tf.Variable):
                 return tf.Variable(host, trainable=like.trainable, dtype=known)
             return tf.constant(host, known)
-
-    def stack(self, arrays: Sequence[Array]) -> Array:
-        return _at_home(tf.stack(arrays), arrays[0])
-
-    def zeros_for_absent(self, values: MaybeArrays, like: Arrays) -> Arrays:
-        return tuple(
-            _at_home(tf.zeros_like(leaf), leaf) if value is None else value
-            for value, leaf in zip(values, like, strict=True)
-        )
 
     def expand(self, node: object) -> Expansion | None:
         kind = next((kind for kind in COMPOSITE if isinstance(node, kind)), None)
@@ -292,24 +284,16 @@ class TensorflowBackend(AutodiffBackend):
     def vmap(self, function: Callable[[MaybeArrays], MaybeArrays]) -> Callable[..., MaybeArrays]:
         def mapped(*stacks: Array) -> MaybeArrays:
             present: list[bool] = []
-            refusals: list[NotSupportedError] = []
 
             def one(arrays: Arrays) -> Arrays:
-                try:
-                    values = function(tuple(arrays))
-                except NotSupportedError as error:
-                    refusals.append(error)
-                    raise
+                values = function(tuple(arrays))
                 present[:] = [value is not None for value in values]
                 # something must come back where all are absent
                 return (*(value for value in values if value is not None), arrays[0])
 
-            try:
-                results = iter(tf.vectorized_map(one, stacks))
-            except Exception as error:  # of a class of TensorFlow's, whatever was raised in there
-                if refusals:
-                    raise refusals[0] from error
-                raise
+            # AutoGraph would change what it raises
+            plain = tf.autograph.experimental.do_not_convert(one)
+            results = iter(tf.vectorized_map(plain, stacks))
             return tuple(next(results) if here else None for here in present)
 
         return mapped
