@@ -30,6 +30,7 @@ from pathlib import Path
 from statistics import median
 from types import FrameType
 from typing import Any
+from unittest import mock
 
 RIGHT = "right"
 """The name of a case into which no error was planted."""
@@ -173,6 +174,12 @@ def by_adjudge(f: Any, inputs: Any, case: Case, **more: Any) -> Answer:
     return Answer(str(report.verdict), report.headline, counts.get("evaluations"))
 
 
+def by_differences(f: Any, inputs: Any, case: Case) -> Answer:
+    """adjudge where python-flint is not installed: it replays nothing, asked or not."""
+    with mock.patch("adjudge.estimate.estimator.flint_is_installed", return_value=False):
+        return by_adjudge(f, inputs, case)
+
+
 def by_torch(f: Any, inputs: Any, case: Case, *, fast_mode: bool) -> Answer:
     """`torch.autograd.gradcheck` with its own tolerances."""
     from torch.autograd.gradcheck import GradcheckError, gradcheck
@@ -201,6 +208,7 @@ def by_jax(f: Any, inputs: Any, case: Case) -> Answer:
 JUDGES = {
     "adjudge": Judge(by_adjudge),
     "adjudge full": Judge(functools.partial(by_adjudge, fast_mode=False), slow=True),
+    "adjudge differences": Judge(by_differences),
     "adjudge exact": Judge(functools.partial(by_adjudge, reference="exact")),
     "adjudge on jax": Judge(by_adjudge, "jax"),
     "torch slow": Judge(functools.partial(by_torch, fast_mode=False), slow=True),
@@ -441,6 +449,7 @@ def report(rows: Sequence[Row], skipped: Mapping[str, int], judges: Sequence[str
         own = [row for row in rows if row.group == group]
         parts += [f"### {group}\n", verdict_table(own, judges), ratio_table(own, judges)]
         parts.append(planted_table(own, judges))
+    parts.append(decided_table(rows))
     head = ("case", "kind", "planted", "judge", "verdict", "first line")
     ours = [row for row in rows if row.judge.startswith("adjudge")]
     for title, chosen in (
@@ -489,6 +498,21 @@ def verdict_table(rows: Sequence[Row], judges: Sequence[str]) -> str:
                 lines.append((kind, judge, len(own), *verdicts, middle, *spent))
     head = ("kind", "judge", "cases", "PASS", "FAIL", "INCONCLUSIVE", "CRASH")
     return table((*head, "median evaluations", "first s", "least s"), lines)
+
+
+def decided_table(rows: Sequence[Row]) -> str:
+    """What exact replay makes of the cases as they are that differences alone leave open."""
+    verdicts = {(row.judge, row.name): row.verdict for row in rows if row.plant == RIGHT}
+    judges = [name for name in ("adjudge", "adjudge exact") if any(name == j for j, _ in verdicts)]
+    names = [
+        n for (j, n), v in verdicts.items() if (j, v) == ("adjudge differences", "INCONCLUSIVE")
+    ]
+    if not judges or not names:
+        return ""
+    counts = Counter(tuple(verdicts.get((judge, name), "-") for judge in judges) for name in names)
+    lines = [(*key, count) for key, count in counts.most_common()]
+    title = f"### Open by differences alone: {len(names)}\n"
+    return f"{title}\n{table((*judges, 'cases'), lines)}"
 
 
 def ratio_table(rows: Sequence[Row], judges: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
     python benchmarks/sweep.py                              # all of LIBRARIES that are installed
     python benchmarks/sweep.py kornia torchdiffeq --out sweep.jsonl
     python benchmarks/sweep.py optax --order 2
+    python benchmarks/sweep.py torch.special torch.distributions --exact
     python benchmarks/sweep.py my_package --backend torch --cases my_cases:cases
     python benchmarks/sweep.py --table sweep.jsonl
 
@@ -68,6 +69,8 @@ class Library:
     """The backend of Keras."""
     order: int = 1
     """The order of the derivatives that are checked."""
+    exact: bool = False
+    """Whether they are compared with exact references."""
 
 
 WALKED = "walked"
@@ -149,7 +152,7 @@ class Again:
         return of_arrays(function, call)(*arrays)
 
     def case(self, label: str, backend: str) -> Case:
-        """The check of its second derivatives, at the numbers of that of its first ones."""
+        """Another check of it, at the numbers of that of its first derivatives."""
         engine, rng = backend_named(backend), np.random.default_rng(0)
         arrays = [
             placed(engine, one.drawn(rng), None, None, name) for name, one in self.found.call.arrays
@@ -166,14 +169,15 @@ class Judging:
 
     def found(self) -> Iterator[Case | str]:
         """Says what `adjudge write` finds out about functions, modules and methods; yields those
-        of which the second derivatives are asked.
+        of which second derivatives or exact references are asked.
         """
         again = dict[str, Case]()
 
         def told(one: Found | LeftOut) -> None:
             if isinstance(one, Found):
                 label = f"{one.subject.module}.{one.subject.label}"
-                if self.library.order == 2 and not one.subject.derivative:
+                further = self.library.order == 2 or self.library.exact
+                if further and not one.subject.derivative:
                     again[label] = Again(one).case(label, self.library.backend)
                 else:
                     self.say(Outcome(self.name, label, str(one.verdict), one.outline))
@@ -202,16 +206,19 @@ class Judging:
             for text in (one for one in some if isinstance(one, str)):
                 label, _, reason = text.partition(": ")
                 self.say(Outcome(self.name, label, NO_INPUTS, reason))
-            cases = [self.of_order(one) for one in some if isinstance(one, Case)]
+            cases = [self.as_asked(one) for one in some if isinstance(one, Case)]
             if cases:
                 run(cases, timeout=self.timeout, seed=0, on_result=self.told)
 
-    def of_order(self, case: Case) -> Case:
-        """The case, in the order that is asked for."""
-        if self.library.order == 1:
-            return case
-        options = {name: one for name, one in case.options.items() if name == "wrt"}
-        return Case(case.f, case.inputs, name=case.name, order=2, **options)
+    def as_asked(self, case: Case) -> Case:
+        """The case, in the order and beside the reference that are asked for."""
+        options: dict[str, Any] = dict(case.options)
+        if self.library.exact:
+            options["reference"] = "exact"
+        if self.library.order == 2:
+            options = {k: one for k, one in options.items() if k in ("wrt", "reference")}
+            options["order"] = 2
+        return Case(case.f, case.inputs, name=case.name, **options)
 
     def told(self, one: Result) -> None:
         """Says the outcome of a case."""
@@ -317,6 +324,7 @@ def main() -> None:
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds for each function")
     parser.add_argument("--limit", type=float, default=1800.0, help="seconds for each library")
     parser.add_argument("--order", type=int, choices=(1, 2), default=1, help="of the derivatives")
+    parser.add_argument("--exact", action="store_true", help="beside exact references")
     parser.add_argument("--out", type=Path, help="JSON lines; a sweep that was stopped goes on")
     parser.add_argument("--table", type=Path, help="print the table of outcomes that were written")
     parser.add_argument("--one", help=argparse.SUPPRESS)
@@ -332,8 +340,9 @@ def main() -> None:
     chosen = dict[str, Library]()
     for name in parsed.libraries or LIBRARIES:
         own = Library(name.partition(".")[0], parsed.backend, name, parsed.cases)
-        library = replace(LIBRARIES.get(name, own), order=parsed.order)
-        chosen[name + ", second order" * (parsed.order == 2)] = library
+        library = replace(LIBRARIES.get(name, own), order=parsed.order, exact=parsed.exact)
+        label = name + ", second order" * (parsed.order == 2) + ", exact" * parsed.exact
+        chosen[label] = library
     with tempfile.TemporaryDirectory() as folder:
         out = parsed.out or Path(folder, "outcomes")
         sweep(chosen, parsed.timeout, parsed.limit, out)

@@ -70,9 +70,10 @@ def one_branch(f, x):
     return jax.lax.cond(x[0, 0] < 9, lambda x: wide(f(narrow(x))), lambda x: x, x)
 
 
-def judged(function, factor, seed):
+def judged(function, factor, seed, **options):
     x = jnp.asarray(np.random.default_rng(seed).normal(size=(3, 6)), jnp.float32)
-    return adjudge.examine(lambda x: function(sine(factor), x), (x,), seed=seed, blame=False)
+    options = {"seed": seed, "blame": False, **options}
+    return adjudge.examine(lambda x: function(sine(factor), x), (x,), **options)
 
 
 @pytest.mark.parametrize(
@@ -84,6 +85,17 @@ def test_a_right_derivative_passes_and_a_wrong_one_fails(function, factor, verdi
     report = judged(function, factor, 1)
 
     assert report.verdict is verdict, str(report)
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.PASS), (1.05, Verdict.FAIL)])
+@pytest.mark.parametrize("function", [layers, small_part])
+def test_so_it_is_beside_an_exact_reference(function, factor, verdict):
+    pytest.importorskip("flint")
+
+    report = judged(function, factor, 1, reference="exact")
+
+    assert report.verdict is verdict, str(report)
+    assert report.certified
 
 
 def sine_by_its_jvp(factor):

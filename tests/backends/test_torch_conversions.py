@@ -60,6 +60,10 @@ def layer_in_sixteen_bits(f, x, first, second, norm):
     return f(first.bfloat16()(x.bfloat16()).float())
 
 
+def layer_in_double(f, x, first, second, norm):
+    return f(first.bfloat16()(x.bfloat16()).double())
+
+
 def product_in_half(f, x, first, second, norm):
     return f((x.half() @ first.weight.detach().half().T).to(torch.float32))
 
@@ -74,11 +78,11 @@ FUNCTIONS = [
 ]  # fmt: skip
 
 
-def judged(function, f, seed, scale=1.0):
+def judged(function, f, seed, scale=1.0, dtype=torch.float32, **options):
     torch.manual_seed(seed)
-    held = layers()
-    x = scale * torch.randn(3, 6)
-    return adjudge.examine(lambda x: function(f, x, *held), (x,), seed=seed, blame=False)
+    held = [layer.to(dtype) for layer in layers()]
+    x = scale * torch.randn(3, 6, dtype=dtype)
+    return adjudge.examine(lambda x: function(f, x, *held), (x,), seed=seed, blame=False, **options)
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -89,6 +93,36 @@ def test_a_right_derivative_passes_and_a_wrong_one_fails(rule, function):
         assert right.verdict is Verdict.PASS, str(right)
         wrong = judged(function, sine(rule, -1.0 if seed % 2 else 1.05), seed)
         assert wrong.verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("function", [result_in_sixteen_bits, product_in_half, small_part])
+def test_so_it_is_beside_an_exact_reference(rule, function):
+    pytest.importorskip("flint")
+    right, wrong = (
+        judged(function, sine(rule, factor), 0, reference="exact") for factor in (1.0, 1.05)
+    )
+
+    assert right.verdict is Verdict.PASS, str(right)
+    assert right.certified
+    assert wrong.verdict is Verdict.FAIL
+    assert "past its conversions to narrower dtypes" in str(wrong)
+
+
+@pytest.mark.parametrize("reference", [None, "exact"])
+def test_so_it_is_with_inputs_in_double_precision(rule, reference):
+    if reference:
+        pytest.importorskip("flint")
+
+    def in_half(f, x, *_):
+        return f(x.half()).to(x.dtype) * x
+
+    for seed in FEW if reference else SEEDS:
+        for function in (layer_in_double, in_half):
+            for factor, verdict in ((1.0, Verdict.PASS), (1.05, Verdict.FAIL)):
+                f = sine(rule, factor)
+                report = judged(function, f, seed, dtype=torch.float64, reference=reference)
+
+                assert report.verdict is verdict, str(report)
 
 
 def test_ten_seeds_of_one(rule):

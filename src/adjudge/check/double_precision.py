@@ -59,6 +59,9 @@ Derive: TypeAlias = Callable[[Problem], Problem]
 """Takes a derivative: the problem of a function becomes the problem of its vjp, jvp and so on."""
 
 
+PAST_CASTS = ", past its conversions to narrower dtypes"
+
+
 class RefusedError(Exception):
     """The function does not run in double precision, or is another one there."""
 
@@ -100,8 +103,7 @@ class DoublePrecision:
         """How the check was made, for the line of provenance."""
         if self.refused is not None:
             return f"judged natively: in float64 {why_not_in_double(self.refused)}"
-        casts = ", past its conversions to narrower dtypes" if self.judged_past_casts else ""
-        return f"formula judged in {self.precision}{casts}"
+        return f"formula judged in {self.precision}{PAST_CASTS if self.judged_past_casts else ''}"
 
     def refusal(self, settings: Settings) -> list[Finding]:
         """What is open where the caller insists on double precision."""
@@ -252,7 +254,7 @@ def judge_in_double(
     """
     provenance = composition.provenance
     outcome = _where_it_runs(composition, double, base, settings)
-    if outcome is not None and outcome.verdict is Verdict.PASS:
+    if outcome is not None and not outcome.coarse:
         return outcome
     found = _past_its_casts(composition, double, base, settings)
     if found is not None:
@@ -308,6 +310,32 @@ def _past_its_casts(
             double.judged_past_casts = past_casts
             return found
     return None
+
+
+def judge_past_casts(composition: Composition, base: Base, settings: Settings) -> Judgement | None:
+    """Returns the judgement, past its conversions, of a function that converts numbers to sixteen
+    bits whose inputs are in double precision, or that has an exact reference; `None` where it does
+    no such thing, or does not run so.
+
+    An exact reference has no roundings. Beside derivatives that are rounded to sixteen bits it is
+    another function, or proves to be right what is off by several percent.
+    """
+    problem, anew = composition.problem, composition.problem.anew
+    past = settings.in_double is not False and not settings.fixed
+    eps = base.problem.narrowest_eps if past else 0.0
+    if eps <= max(COARSE_EPS, base.problem.X.coarsest_eps):
+        return None
+    widened = problem.widened
+    if anew is not None:
+        widened = lambda _: replace(anew(), backend=problem.backend)  # noqa: E731
+    if widened is None or problem.backend.environment.widening_past_casts() is None:
+        return None
+    low = replace(_with_eps(problem, eps), widened=widened)
+    double = DoublePrecision(low, past_casts=True)
+    found = _where_it_runs(composition, double, _narrower(base, eps), settings)
+    if found is not None:
+        found.past_casts = True
+    return found
 
 
 def _where_it_runs(

@@ -18,6 +18,7 @@ from adjudge.check.double_precision import (
     DoublePrecision,
     double_precision_of,
     judge_in_double,
+    judge_past_casts,
     with_more_probes,
 )
 from adjudge.check.one_problem import (
@@ -443,7 +444,15 @@ def judged(composition: Composition, base: Base, settings: Settings) -> Judgemen
     where something in it is narrower.
     """
     if composition.double is None:
+        exact = isinstance(settings.reference, Exact)
+        found = judge_past_casts(composition, base, settings) if exact else None
+        if found is not None:
+            return found
         outcome = judge_here_or_nearby(base, settings, composition.provenance)
+        if settings.reference is None and base.problem.widened is None and outcome.coarse:
+            found = judge_past_casts(composition, base, settings)
+            if found is not None:
+                return found
         t = outcome.tolerance
         # Where the caller wants x in its narrow dtype, differences of right functions may be off.
         of_outputs = t.automatic and base.problem.widened is None

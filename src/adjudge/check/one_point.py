@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from adjudge.check.double_precision import (
+    PAST_CASTS,
     Composition,
     DoublePrecision,
     double_precision_of,
@@ -69,7 +70,7 @@ def at_one_point(f: Callable[..., Any], inputs: Any, options: Options) -> Report
         outcomes[0].findings += noticed(problem, seen, outcomes)
         if matrix.double is not None:
             outcomes[-1].findings += matrix.double.refusal(settings)
-        note = _note_of(settings, matrix.double)
+        note = _note_of(settings, matrix.double, outcomes)
         report = report_of(f, problem, settings, outcomes, note, matrix.rows)
         return with_flat_inputs(report, problem, outcomes)
 
@@ -102,11 +103,16 @@ def _further(f: ByHand, problem: Problem) -> tuple[str, ...]:
         return f.further(*args, **kwargs)
 
 
-def _note_of(settings: Settings, double: DoublePrecision | None) -> str:
+def _note_of(
+    settings: Settings, double: DoublePrecision | None, outcomes: Sequence[Judgement]
+) -> str:
     """How the check was made, for the line of provenance."""
+    casts = any(outcome.past_casts for outcome in outcomes)
     if settings.reference is not None:
-        return f"judged by a reference ({settings.reference.name})"
-    return "" if double is None else double.note
+        return f"judged by a reference ({settings.reference.name}){PAST_CASTS if casts else ''}"
+    if double is None:
+        return f"formula judged{PAST_CASTS}" if casts else ""
+    return double.note
 
 
 def _other_ways(
@@ -158,7 +164,7 @@ def of_second_order(
         outcomes[0].findings += noticed(problem, seen, outcomes)
         if double is not None:
             outcomes[0].findings += double.refusal(settings)
-        rows, note = {"": rows_of(outcomes)}, _note_of(settings, double)
+        rows, note = {"": rows_of(outcomes)}, _note_of(settings, double, outcomes)
         return report_of(f, problem, settings, outcomes, note, rows)
 
     return with_all_inputs(check, f, problem_of(f, inputs, options), options)

@@ -135,6 +135,8 @@ class Judgement:
     """Each stage decided this many columns."""
     beyond: set[Beyond] = field(default_factory=set)
     """What was looked at that nobody asked for by name."""
+    past_casts: bool = False
+    """Whether f was judged without its own conversions to narrower dtypes, unasked by `double`."""
     pairs: list[Pair] = field(default_factory=list)
     """The pairs of outputs and inputs of each mode in which some comparison does not agree."""
 
@@ -142,6 +144,12 @@ class Judgement:
         """Adds the stages that another judgement went through."""
         self.reached.update(other.reached)
         self.decided.update(other.decided)
+
+    @property
+    def coarse(self) -> bool:
+        """Whether this did not pass, or shows no more than numbers of sixteen bits would."""
+        shown = max([0.0, *(one.resolution for one in self.tallies)])
+        return shown > COARSE_EPS or self.verdict is not Verdict.PASS
 
     @property
     def verdict(self) -> Verdict:

@@ -94,6 +94,15 @@ class Exact(Reference):
         except DoubtError:
             return None
 
+    def value_slack(self, link: Link, x: Vector, eps: float) -> Vector | float:
+        program = link.program(x)
+        try:
+            with precision(EXACT_BITS):
+                wide, exact = (_replayed(program, [], r)(0) for r in (Roundings(eps), None))
+                return _floats(wide, _floats(exact)[0])[1]
+        except DoubtError:
+            return 0.0
+
     def along(self, link: Link, x: Vector, v: Direction) -> Estimate:
         program, tangents = link.program(x), [link.inputs(v.vector)]
 

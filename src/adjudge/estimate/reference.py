@@ -94,6 +94,12 @@ class Reference(ABC):
     def values(self, link: Link, x: Vector) -> Vector | None:
         """f(x) by the reference, rounded to float64; `None` where it has derivatives only."""
 
+    def value_slack(self, link: Link, x: Vector, eps: float) -> Vector | float:
+        """How far f(x) may be from these values by what f itself rounds, to numbers with the
+        spacing `eps` at 1; 0 where that is not known.
+        """
+        return 0.0
+
     @abstractmethod
     def along(self, link: Link, x: Vector, v: Direction) -> Estimate:
         """Returns `J v`, and how far off it may be."""
@@ -212,6 +218,10 @@ class Referenced:
         only.
         """
         return self.reference.values(self._at(Y), origin[: self.X.size])
+
+    def value_slack(self, Y: Space, origin: Vector, eps: float) -> Vector | float:
+        """Returns by how much f may differ from these values by its own rounding, if known."""
+        return self.reference.value_slack(self._at(Y), origin[: self.X.size], eps)
 
     def _in_all_outputs(self, size: int) -> Callable[[Vector], Vector]:
         """Makes cotangents of all outputs from those of the attached ones."""

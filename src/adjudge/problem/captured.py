@@ -113,6 +113,7 @@ def _extended(
         function=function,
         evaluate=function,
         widened=None,
+        anew=None,
     )
 
 

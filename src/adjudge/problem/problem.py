@@ -109,6 +109,9 @@ class Problem:
     """The lowest and the highest point of X, between which every evaluation stays."""
     widened: Callable[[str], Problem] | None = None
     """The function that makes this problem in double precision, where x has a leaf of less."""
+    anew: Callable[[], Problem] | None = None
+    """The function that makes this problem once more, where x is in double precision. Its outputs
+    may have other dtypes, as those of f have past its conversions."""
     constraints: tuple[str, ...] = ()
     """Texts that say which inputs are checked along which set; `x` holds their coordinates."""
     recorded: dict[Hashable, Program] = field(default_factory=dict)
@@ -243,7 +246,7 @@ def first_order(
     # Without leaves of its own, what f closes over may be narrow.
     wide = all(problem.backend.arrays.eps(leaf) <= DOUBLE for leaf in problem.x)
     if problem.x and (problem.X.double or wide):
-        return problem
+        return replace(problem, anew=partial(user.at, arguments))
     given = [leaf.eps for leaf in problem.X.leaves]
     return replace(problem, widened=lambda to: user.at(arguments.widened(to), given=given))
 
