@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import adjudge
+from adjudge import ByHand, Verdict
 from adjudge.engine import registry
 from adjudge.engine.arrays import PlainArrays, PlainBackend, placed, placed_tree
 from adjudge.engine.contract import replaced
@@ -119,3 +120,61 @@ def test_listeners_are_told_of_every_report_once_and_no_more_afterwards():
     adjudge.gradcheck(square, np.ones(2))
 
     assert seen == [report, several]
+
+
+def sines(c=1.0):
+    """Rules in NumPy, whatever array comes in: the function, its vjp and its Jacobian."""
+    return [
+        ByHand(
+            lambda x: np.sin(np.asarray(x)),
+            vjp=lambda x, w: np.asarray(w) * c * np.cos(np.asarray(x)),
+        ),
+        ByHand(lambda x: np.sin(np.asarray(x)), jac=lambda x: np.diag(c * np.cos(np.asarray(x)))),
+        ByHand(lambda x: np.sin(np.asarray(x)).sum(), grad=lambda x: c * np.cos(np.asarray(x))),
+        ByHand(
+            lambda x: {"y": np.sin(np.asarray(x))},
+            vjp=lambda x, w: np.asarray(w["y"]) * c * np.cos(np.asarray(x)),
+        ),
+        ByHand(
+            lambda x: np.sin(np.asarray(x)),
+            jvp=lambda x, v: np.asarray(v) * c * np.cos(np.asarray(x)),
+        ),
+    ]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("engine", ENGINES[2:])
+@pytest.mark.parametrize("k", range(len(sines())))
+def test_rules_that_compute_in_numpy_take_arrays_of_every_engine(engine, dtype, k):
+    x = placed(registry.backend_named(engine), np.linspace(0.2, 1.2, 4), dtype)
+
+    right, wrong = (adjudge.examine(sines(c)[k], x, seed=0) for c in (1.0, 1.02))
+
+    assert (right.verdict, wrong.verdict) == (Verdict.PASS, Verdict.FAIL)
+
+
+@pytest.mark.backend("torch")
+def test_a_rule_on_an_engine_takes_arrays_of_numpy():
+    torch = importlib.import_module("torch")
+
+    def rule(c):
+        f = lambda x: torch.sin(torch.as_tensor(x))  # noqa: E731
+        return ByHand(f, vjp=lambda x, w: torch.as_tensor(w) * c * torch.cos(torch.as_tensor(x)))
+
+    x = np.linspace(0.2, 1.2, 4)
+    assert adjudge.examine(rule(1.0), x, seed=0).verdict is Verdict.PASS
+    assert adjudge.examine(rule(1.02), x, seed=0).verdict is Verdict.FAIL
+
+
+class Quantity(np.ndarray):
+    """An array with a unit, say."""
+
+
+@pytest.mark.parametrize("kind", [np.ma.MaskedArray, Quantity])
+def test_a_kind_of_array_that_a_function_would_not_see_is_refused(kind):
+    x = np.asarray([1.0, 2.0]).view(kind)
+    rule = ByHand(lambda x: (x**2).sum(), grad=lambda x: 2 * x)
+
+    with pytest.raises(UnknownFrameworkError, match="would see a plain array in its place"):
+        adjudge.examine(rule, x)
+    assert adjudge.examine(rule, np.asarray(x), seed=0).verdict is Verdict.PASS

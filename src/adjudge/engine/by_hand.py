@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Never, Protocol
 
-from adjudge.engine.arrays import of_numbers
+from adjudge.engine.arrays import host_array, of_numbers
 from adjudge.engine.contract import (
+    Array,
     Arrays,
     AutodiffBackend,
     FlatFunction,
@@ -18,6 +20,7 @@ from adjudge.engine.contract import (
 from adjudge.engine.jacobians import FORMS, Hessian, Jacobian, called, described
 from adjudge.engine.program import Program
 from adjudge.engine.recording import recorded
+from adjudge.engine.registry import is_array_like
 from adjudge.engine.trace import INPUT, UNKNOWN, Evaluation, Place, Ref, Step, Trace
 from adjudge.errors import InputError, Source, did_you_mean, running
 
@@ -43,6 +46,7 @@ class ByHand:
     - `grad(*x)`: the gradient of a function of one number, of the shape of x.
     - `jac(*x)`: the Jacobian, with a row for each output and a column for each input: an array, a
       sparse matrix, or a linear operator (`shape`, `@` and `.T` are used).
+    - `grad=True` or `jac=True`: `forward(*x)` returns the value and the derivative.
     - `hess(x)`: the Hessian, in the same forms; or `hessp(x, p)`: its product with `p`. It is
       compared with differences of the gradient, and every check asks for it (mode `RR` or `FR`).
 
@@ -60,8 +64,8 @@ class ByHand:
         jvp: Callable[..., Any] | None = None,
         pullback: Callable[..., Any] | None = None,
         double_vjp: Callable[..., Any] | None = None,
-        grad: Callable[..., Any] | None = None,
-        jac: Callable[..., Any] | None = None,
+        grad: Callable[..., Any] | bool | None = None,
+        jac: Callable[..., Any] | bool | None = None,
         hess: Callable[..., Any] | None = None,
         hessp: Callable[..., Any] | None = None,
         **unknown: Any,
@@ -72,7 +76,7 @@ class ByHand:
         for name in unknown:
             hint = did_you_mean(name, (*FORMS, "pullback"), before=". ")
             raise TypeError(f"ByHand() got an unexpected keyword argument {name!r}{hint}")
-        given = {
+        given: dict[str, Any] = {
             name: function
             for name, function in {
                 "forward": forward, "vjp": vjp, "jvp": jvp, "pullback": pullback,
@@ -80,15 +84,15 @@ class ByHand:
             }.items()
             if function is not None
         }  # fmt: skip
-        for name, function in given.items():
-            if not callable(function):
+        function = forward
+        pair = next((name for name in ("grad", "jac") if given.get(name) is True), None)
+        if pair and callable(forward):
+            function, given[pair] = (partial(_half, forward, pair, k) for k in (0, 1))
+        for name, one in given.items():
+            if not callable(one):
                 raise InputError(
-                    f"{name}= is {described(function)}, which cannot be called",
-                    "where f returns the value and the gradient, give pullback="
-                    if function is True
-                    else f"give a function: {name}(x)"
-                    if name in FORMS
-                    else "pass the function first",
+                    f"{name}= is {described(one)}, which cannot be called",
+                    f"give a function: {name}(x)" if name in FORMS else "pass the function first",
                 )
         if forward is None and pullback is None:
             raise InputError(
@@ -127,8 +131,8 @@ class ByHand:
         self._forward = forward
         self._forms: list[Jacobian | Hessian] = []
         if self.as_matrices:
-            assert forward is not None  # there is no pullback
-            jacobian = Jacobian(first[0], given[first[0]], forward, repr(self))
+            assert function is not None  # there is no pullback
+            jacobian = Jacobian(first[0], given[first[0]], function, repr(self))
             self._forward, vjp, jvp = jacobian.value, jacobian.vjp, jacobian.jvp
             self._forms.append(jacobian)
             if second:
@@ -142,11 +146,24 @@ class ByHand:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """`forward(*args, **kwargs)`, with an array for a number of Python or a list of numbers."""
         if self._forward is None:
-            assert self.pullback is not None  # the constructor saw to it
-            y = self.pullback(*args, **kwargs)[0]
+            y, _ = self._pulled(args, kwargs)
         else:
             y = self._forward(*args, **kwargs)
         return y if hasattr(y, "shape") else of_numbers(y, args)
+
+    def _pulled(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
+        """Returns the value and the backward pass. Raises `InputError` where those are not what the
+        pullback returns.
+        """
+        assert self.pullback is not None  # the constructor saw to it
+        found = self.pullback(*args, **kwargs)
+        if not isinstance(found, tuple | list) or len(found) != 2 or not callable(found[1]):
+            raise InputError(
+                f"pullback of {self!r} returned {described(found)}",
+                "return (y, backward), where backward(w) is the gradient; a function that returns "
+                "the value and the gradient itself is ByHand(f, grad=True)",
+            )
+        return found[0], found[1]
 
     def name_of(self, mode: str) -> str:
         """Returns under which name the derivative of this mode was given as optimisers take it; the
@@ -168,6 +185,18 @@ class ByHand:
         """`ByHand(softmax)`."""
         function = self.given.get("forward", self.given.get("pullback"))
         return f"ByHand({getattr(function, '__name__', function)!s})"
+
+
+def _half(function: Callable[..., Any], name: str, k: int, *args: Any, **kwargs: Any) -> Any:
+    """Returns the value (0) or the derivative (1) that a function returns beside each other."""
+    found = function(*args, **kwargs)
+    if not isinstance(found, tuple | list) or len(found) != 2:
+        raise InputError(
+            f"the function returned {described(found)}, and {name}=True",
+            f"return the value and the {'gradient' if name == 'grad' else 'Jacobian'}, or give "
+            f"{name}= a function",
+        )
+    return found[k]
 
 
 class Calls(Protocol):
@@ -223,8 +252,7 @@ class FlatByHand:
             captured: list[Callable[..., Any]] = []
 
             def value_only(*args: Any, **kwargs: Any) -> Any:
-                assert rule.pullback is not None
-                y, backward = rule.pullback(*args, **kwargs)
+                y, backward = rule._pulled(args, kwargs)
                 captured.append(backward)
                 return of_numbers(y, args)
 
@@ -403,9 +431,19 @@ class HandBackend(OtherDerivatives):
     def jvp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:
         raise self.lacks("derivatives of a hand-written jvp")
 
+    def own(self, value: Any, like: Array) -> Any:
+        """Returns an array of another framework, as a rule in NumPy makes it of any array, as one
+        of this engine, where `like` is; all else as it is.
+        """
+        if self.owns(value) or not is_array_like(value):
+            return value
+        host = host_array(value)
+        return self.arrays.make(host, host.dtype.name, self.arrays.info(like).device)
+
     def _shaped_as(
         self, like: Arrays, values: MaybeArrays, rule: str, names: Sequence[str]
     ) -> MaybeArrays:
+        values = tuple(map(self.own, values, like))
         for value, leaf, name in zip(values, like, names, strict=True):
             if value is None:
                 continue

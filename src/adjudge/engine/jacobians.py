@@ -151,7 +151,8 @@ class Jacobian:
             raise InputError(
                 f"{self.name}= is for a function that returns one array or number, and {self.of} "
                 f"returns a {type(w).__name__}",
-                "give vjp=, whose cotangent has the structure of the output",
+                f"give {self.name}=True where that is the value and the derivative, or else vjp=, "
+                "whose cotangent has the structure of the output",
             )
         return tuple(w.shape)
 
@@ -172,7 +173,7 @@ class Jacobian:
             blocks: list[Any] = [None] * len(x)
             blocks[alone] = self._block(found, shape, x[alone])
             return blocks
-        if not isinstance(found, tuple) or len(found) != len(x):
+        if not isinstance(found, tuple | list) or len(found) != len(x):
             raise InputError(
                 f"{self.name} of {self.of} returned {described(found)} for {len(x)} inputs",
                 "return a tuple with one entry per positional input, None where there is none",
@@ -300,12 +301,15 @@ def fitted(
             f"{name}= is for inputs that are arrays, and one of {of} is a {type(x).__name__}",
             "return None for it, or give vjp=, whose gradients have the structure of the inputs",
         )
-    if isinstance(found, list | tuple):
+    if isinstance(found, list | tuple) or str(getattr(found, "dtype", "")) == "object":
         with suppress(ValueError):  # of rows of several lengths
-            found = np.asarray(found).tolist()  # rows may be arrays
-    found = of_numbers(found, (x,))
+            found = of_numbers(np.asarray(found).tolist(), (x,))  # rows may be arrays
+    else:
+        found = of_numbers(found, (x,))
     if array_api_compat.is_array_api_obj(found):
-        xp = array_api_compat.array_namespace(found)
+        xp = array_api_compat.array_namespace(x)
+        if array_api_compat.array_namespace(found) is not xp:
+            found = xp.asarray(np.asarray(found))
         if xp.isdtype(found.dtype, ("bool", "integral")):
             found = xp.astype(found, x.dtype)
         if tuple(found.shape) in accepted or prod(found.shape) == prod(shape) == 1:

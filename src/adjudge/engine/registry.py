@@ -12,6 +12,7 @@ from functools import cache, lru_cache
 from typing import Any, Protocol
 
 import array_api_compat
+import numpy as np
 
 from adjudge.engine.arrays import PlainBackend
 from adjudge.engine.contract import ArrayOperations, Arrays, AutodiffBackend, Expansion, Functional
@@ -173,6 +174,12 @@ def backend_of(leaf: object, name: str) -> AutodiffBackend | None:
         backend = _loaded(entry)
         if backend.owns(leaf):
             return backend
+    if isinstance(leaf, np.ndarray) and type(leaf) not in (np.ndarray, np.memmap):
+        raise UnknownFrameworkError(
+            f"{name} is a {type(leaf).__module__}.{type(leaf).__qualname__}, and the function "
+            "would see a plain array in its place",
+            "pass a plain array (numpy.asarray), of which the function makes what it needs",
+        )
     if array_api_compat.is_array_api_obj(leaf):
         return _plain(array_api_compat.array_namespace(leaf))
     if is_array_like(leaf) and not isinstance(leaf, type):

@@ -755,6 +755,9 @@ class UserCalls:
         ):
             return (result,)
         tree = flatten(result, "out")
+        if isinstance(self.arguments.backend, HandBackend):
+            own, like = self.arguments.backend.own, self.arguments.leaves[0]
+            tree = replace(tree, leaves=tuple([own(leaf, like) for leaf in tree.leaves]))
         signature = Signature(tree.signature, tuple(map(_described, tree.names, tree.leaves)))
         if self.signature is None:
             backend = self.arguments.backend
@@ -798,7 +801,7 @@ class UserCalls:
         args, kwargs = arguments.tree.rebuild(arguments.tree.leaves)
         if result is None:
             return (None,) * len(arguments.checked)
-        per_input = result if isinstance(result, tuple) and len(args) != 1 else (result,)
+        per_input = result if isinstance(result, tuple | list) and len(args) != 1 else (result,)
         if isinstance(result, tuple) and len(args) == 1 and not isinstance(args[0], tuple):
             per_input = result
         if len(per_input) != len(args):

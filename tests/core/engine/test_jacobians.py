@@ -420,7 +420,8 @@ def test_a_hessian_is_that_of_one_array():
         ({"hess": hessian}, "hess= without the gradient"),
         ({"vjp": gradient, "hessp": hessian}, "hessp= without the gradient"),
         ({"grad": gradient(X)}, "grad= is ndarray of shape (3,), float64, which cannot be called"),
-        ({"jac": True}, "jac= is a bool"),
+        ({"hess": True, "grad": gradient}, "hess= is a bool"),
+        ({"jac": "2-point"}, "jac= is a str"),
     ],
 )
 def test_a_rule_of_too_many_derivatives_or_of_none_is_refused(given, found):
@@ -431,9 +432,64 @@ def test_a_rule_of_too_many_derivatives_or_of_none_is_refused(given, found):
     assert caught.value.remedy
 
 
-def test_the_value_and_the_gradient_by_one_function_are_a_pullback():
-    with pytest.raises(InputError, match="give pullback="):
-        ByHand(lambda x: (energy(x), gradient(x)), jac=True)
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize(
+    ("value", "derivative", "name"),
+    [(energy, gradient, "grad"), (energy, gradient, "jac"), (residuals, jacobian, "jac")],
+)
+@pytest.mark.parametrize("pair", [tuple, list])
+def test_one_function_may_return_the_value_and_the_derivative(value, derivative, name, pair, seed):
+    right = ByHand(lambda x: pair((value(x), derivative(x))), **{name: True})
+    wrong = ByHand(lambda x: pair((value(x), off(derivative, 0)(x))), **{name: True})
+
+    assert examine(right, X, seed=seed).verdict is Verdict.PASS
+    assert examine(wrong, X, seed=seed).verdict is Verdict.FAIL
+    assert right(X) == pytest.approx(value(X))
+
+
+def test_a_hessian_may_stand_beside_a_function_that_returns_its_gradient():
+    both = lambda x: (energy(x), gradient(x))  # noqa: E731
+
+    right = examine(ByHand(both, grad=True, hess=hessian), X, seed=0)
+    wrong = examine(ByHand(both, grad=True, hess=off(hessian, 1, 0)), X, seed=0)
+
+    assert (right.verdict, wrong.verdict) == (Verdict.PASS, Verdict.FAIL)
+    assert "RR" in right.modes
+
+
+def test_a_function_that_returns_no_derivative_beside_its_value_is_told_so():
+    with pytest.raises(InputError, match=r"float64 of shape .*, and grad=True") as caught:
+        examine(ByHand(energy, grad=True), X)
+    assert "return the value and the gradient" in caught.value.remedy
+
+    pair = lambda x: (energy(x), gradient(x))  # noqa: E731
+    with pytest.raises(InputError, match="give grad=True"):
+        examine(ByHand(pair, grad=gradient), X)
+    for pullback in (pair, energy):
+        with pytest.raises(InputError, match="grad=True"):
+            examine(ByHand(pullback=pullback), X)
+
+
+def test_gradients_of_python_numbers_come_in_lists_and_in_arrays_of_objects():
+    def given(make, c=1.0):
+        return ByHand(energy, grad=lambda x: make([float(c * one) for one in gradient(x)]))
+
+    for make in (list, tuple, lambda row: np.array(row, dtype=object)):
+        assert examine(given(make), X, seed=0).verdict is Verdict.PASS
+        assert examine(given(make, 1.01), X, seed=0).verdict is Verdict.FAIL
+    with pytest.raises(InputError, match="returned a list for x"):
+        examine(ByHand(energy, grad=lambda x: [1.0, [2.0, 3.0], 4.0]), X)
+
+
+@pytest.mark.parametrize("form", ["vjp", "grad"])
+def test_the_gradients_of_several_inputs_may_be_a_list(form):
+    def rule(c=1.0):
+        if form == "grad":
+            return ByHand(lambda a, b: a @ b, grad=lambda a, b: [b, c * a])
+        return ByHand(lambda a, b: a @ b, vjp=lambda a, b, w: [w * b, c * w * a])
+
+    assert examine(rule(), SEVERAL, seed=0).verdict is Verdict.PASS
+    assert examine(rule(1.01), SEVERAL, seed=0).verdict is Verdict.FAIL
 
 
 def test_a_ufunc_of_two_arguments_may_be_a_vjp():
