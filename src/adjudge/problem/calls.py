@@ -473,10 +473,12 @@ def _selected(
             f"{name}: {getattr(leaf, 'dtype', type(leaf).__name__)}"
             for name, leaf in zip(tree.names, tree.leaves, strict=True)
         )
+        objects = (type(leaf).__name__ for leaf in tree.leaves if hasattr(leaf, "__dict__"))
+        contents = (f"what the {one} holds as a dict of arrays" for one in objects)
         raise InputError(
             f"no input has a floating or complex array to check ({kinds or 'no inputs'})",
-            "pass floating-point arrays (Python and NumPy scalars count as constants); what the "
-            "function closes over is checked with captured=True",
+            f"pass {next(contents, 'floating-point arrays')} (Python and NumPy scalars count as "
+            "constants); what the function closes over is checked with captured=True",
         )
     return (*floating, *held), ()
 

@@ -8,7 +8,7 @@ import optree
 import pytest
 from numpy.lib.stride_tricks import as_strided
 
-from adjudge import ByHand, Verdict, examine, gradcheck
+from adjudge import ByHand, InputError, Verdict, examine, gradcheck
 
 Pair = namedtuple("Pair", ["w", "b"])
 W = np.asarray([[0.5, -1.0], [2.0, 0.3]])
@@ -83,6 +83,13 @@ def test_arrays_inside_an_unregistered_object_are_constants():
 
     assert report.verdict is Verdict.PASS
     assert report.counts["comparisons"] == 4 * 2
+
+
+def test_an_unregistered_object_alone_is_asked_for_what_it_holds():
+    rule = ByHand(lambda h: h.w.sum(), vjp=lambda h, w: Unregistered(w + 0 * h.w))
+
+    with pytest.raises(InputError, match="pass what the Unregistered holds as a dict of arrays"):
+        examine(rule, (Unregistered(W),))
 
 
 CONSTANTS = [None, True, 3, "name", 2.5, 1 + 2j, np.float64(1.5), b"bytes", np.asarray([1, 2])]
