@@ -257,6 +257,11 @@ def _log_softmax(x: Any, dim: int, half_to_float: bool = False) -> Any:
     return x - x.logsumexp(dim, True)
 
 
+def _safe_softmax(x: Any, dim: int, dtype: Any = None) -> Any:
+    empty = (x == -math.inf).all(dim, keepdim=True)
+    return torch.where(empty, 0.0, _softmax(x, dim))
+
+
 def _softmax(x: Any, dim: int, half_to_float: bool = False) -> Any:
     return (x - x.logsumexp(dim, True)).exp()
 
@@ -440,7 +445,7 @@ FORMULAS: Mapping[str, Formula] = {
     "relu": lambda x: x.clamp_min(0.0),
     "_log_softmax": _log_softmax,
     "_softmax": _softmax,
-    "_safe_softmax": lambda x, dim, dtype=None: _softmax(x, dim),
+    "_safe_softmax": _safe_softmax,
     "logaddexp2": lambda x, y: (x.exp2() + y.exp2()).log2(),
     "native_layer_norm": _layer_norm,
     "native_group_norm": _group_norm,

@@ -567,6 +567,14 @@ def _median(record: Recorder, out: Any, x: Any, dim: Any = None, keepdim: bool =
     return _kth(record, out, x, middles, dim, keepdim)
 
 
+def _nonzero(record: Recorder, out: Any, x: Any) -> Any:
+    """Translates where a number is not zero, of which Python also sees how often that is."""
+    if not is_wide(x):
+        return Untranslated("it is of integers")
+    record.builder.rely(record.emit("not_equal", (x, 0.0), x != 0))
+    return record.builder.host(out)
+
+
 def _mode(record: Recorder, out: Any, x: Any, dim: int = -1, keepdim: bool = False) -> Any:
     ascending = x.detach().sort(dim)[0] if x.dim() else x.detach().reshape(1)
     if (ascending.diff(dim=dim if x.dim() else 0) == 0).any():
@@ -1005,6 +1013,7 @@ TRANSLATIONS: Mapping[str, Translation] = {
     "_linalg_eigvals": _eig,
     "linalg_eigvals": _eig,
     "linalg_matrix_exp": lambda record, out, a: record.emit("matrix_exp", (a,), out),
+    "nonzero": _nonzero,
     "mode": _mode,
     "fractional_max_pool2d": _fractional_max_pool,
     "fractional_max_pool3d": _fractional_max_pool,

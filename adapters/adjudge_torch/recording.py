@@ -240,7 +240,9 @@ class Recorder(TorchDispatchMode):
             for one, operand in zip(written, operands, strict=True):
                 self._write(one, operand)
             return values
+        running = [(one, one.clone()) for one in _running(func, args, kwargs)]
         values = func(*args, **kwargs)
+        written += [one for one, before in running if not one.equal(before)]
         results = [one for one in tensors_in(values) if not self.knows(one)]
         if results and name not in CONSTANT:
             found: Any = Untranslated("it draws random numbers")
@@ -252,6 +254,9 @@ class Recorder(TorchDispatchMode):
                 ):
                     self.builder.computed(operand, one, first)
             if isinstance(found, Untranslated):
+                if torch.Tag.dynamic_output_shape in func.tags:  # Python sees the shape
+                    for one in known:
+                        self.leaves(one)
                 part = "" if self._step == str(func) else f"{func}, a part of it: "
                 found = self._left_out(known, results, part + found.why)
             for one, operand in zip(results, found, strict=True):
@@ -509,6 +514,20 @@ def _written_by(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> li
         return []
     given = [args[k] if k < len(args) else kwargs.get(name) for k, name in _written_names(func)]
     return tensors_in(given)
+
+
+@cache
+def _running_names(func: Any) -> tuple[tuple[int, str], ...]:
+    arguments = enumerate(func._schema.arguments)
+    return tuple((k, one.name) for k, one in arguments if one.name.startswith("running_"))
+
+
+def _running(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
+    """Returns the statistics into which an operation may write, though its schema says nothing of
+    that: those of a batch normalisation in training.
+    """
+    names = () if func._schema.is_mutable else _running_names(func)
+    return tensors_in([args[k] if k < len(args) else kwargs.get(name) for k, name in names])
 
 
 def is_wide(tensor: torch.Tensor) -> bool:

@@ -262,15 +262,31 @@ def function_of(
     return apply
 
 
+def _cut(at: Callable[..., bool], function: Callable[..., Jets]) -> Callable[..., Jets]:
+    """Returns a function that jumps across a branch cut, where the balls of python-flint go on:
+    undefined at points of the cut, for which `at` holds, whose first coordinate moves.
+    """
+
+    def apply(*given: Operand) -> Jets:
+        xs = [lifted(one) for one in given]
+        y, nan = function(*xs), flint().arb.nan()
+        if len(y.parts) == 1:
+            return y
+        on = _marks(at, *np.broadcast_arrays(*(x.value for x in xs)))
+        on &= np.broadcast_to(xs[0].moves, on.shape)
+        return y.map(lambda part: np.where(on, nan, part)) if on.any() else y
+
+    return apply
+
+
 def _off(
-    beside: Callable[[Any], bool], slope: Callable[[Jets], Jets], across: str = "imag"
-) -> Callable[[Jets], Jets]:
-    """Returns the derivative of a function of complex numbers, undefined on its branch cut, where
-    the balls of python-flint go on.
+    beside: Callable[[Any], bool], function: Callable[..., Jets], across: str = "imag"
+) -> Callable[..., Jets]:
+    """Returns a function of complex numbers, undefined on its branch cut.
 
     Args:
         beside: Says of the part along the axis of the cut whether it is certainly beside the cut.
-        slope: The derivative elsewhere.
+        function: The function elsewhere.
         across: The other part, which is zero on the cut.
     """
     along = "real" if across == "imag" else "imag"
@@ -279,12 +295,7 @@ def _off(
         is_complex = isinstance(z, flint().acb)
         return is_complex and getattr(z, across).contains(0) and not beside(getattr(z, along))
 
-    def apply(x: Jets) -> Jets:
-        marked = _marks(on, x.value)
-        rate, nan = slope(x), flint().arb.nan()
-        return rate.map(lambda part: np.where(marked, nan, part)) if marked.any() else rate
-
-    return apply
+    return _cut(on, function)
 
 
 def _times(rate: Any, motion: Any) -> Any:
@@ -307,12 +318,19 @@ def compared(x_: Operand, y_: Operand, certainly: Callable[[Any, Any], bool]) ->
     x, y = lifted(x_), lifted(y_)
     if certainly is not eq and (x.is_complex or y.is_complex):
         raise UndecidedError("an order of complex numbers")
-    gap = x - y
-    yes = _marks(certainly, x.value, y.value)
-    same = _marks(lambda a, b: a.is_exact() and b.is_exact() and bool(a == b), x.value, y.value)
-    apart = ~_marks(_overlap, x.value, y.value)
-    settled = apart | (same & ~gap.moves)
+    gap, a, b = x - y, each(_at_infinity, x.value), each(_at_infinity, y.value)
+    yes = _marks(certainly, a, b)
+    same = _marks(lambda a, b: a.is_exact() and b.is_exact() and bool(a == b), a, b)
+    apart = ~_marks(_overlap, a, b)
+    still = ~gap.moves | _marks(lambda one: not one.is_finite(), a)  # what is infinite stays so
+    settled = apart | (same & still)
     return Truth(yes | ~settled, ~yes | ~settled, reduce(or_, gap.parts))
+
+
+def _at_infinity(ball: Any) -> Any:
+    """Returns a ball around infinity without its radius, and any other as it is."""
+    infinite = not ball.is_finite() and isinstance(ball, flint().arb) and ball.rad().is_finite()
+    return ball.mid() if infinite else ball
 
 
 def chosen(condition: Truth, x_: Operand, y_: Operand) -> Jets:
@@ -415,6 +433,11 @@ def stairs(step: Callable[[Any], Any], jumps: Callable[[Any], bool]) -> Callable
         value = each(step, x.value)
         at_jump = _marks(lambda n, one: not n.is_exact() or jumps(one), value, x.value)
         nan, zero = flint().arb.nan(), flint().arb(0)
+        leaps = at_jump & x.moves  # what is made of the value follows both sides
+        if leaps.any():
+            beside = x.value[leaps] + flint().arb(NEARLY_ZERO)
+            value = np.array(value, object)
+            value[leaps] = each(step, beside)
         parts = {
             key: np.where(at_jump & ~_is_zero(part), nan, zero) if key else value
             for key, part in x.parts.items()
@@ -473,12 +496,6 @@ def _positive(x: Any) -> bool:
 
 def _inside(x: Any) -> bool:
     return bool(x > -1) and bool(x < 1)
-
-
-def _off_line(square: Jets, y: Jets, x: Jets) -> Jets:
-    """Returns jets, undefined where the angle of the point (x, y) jumps as y moves."""
-    at = _marks(lambda a, b: a.contains(0) and not b > 0, *np.broadcast_arrays(y.value, x.value))
-    return square.map(lambda part: np.where(at, flint().arb.nan(), part))
 
 
 def _gauss(x: Jets) -> Jets:
@@ -680,40 +697,44 @@ FUNCTIONS: dict[str, Callable[..., Jets]] = {
     "reciprocal": function_of(lambda x: 1 / x, lambda x: -_f("square")(_f("reciprocal")(x))),
     "square": lambda x: lifted(x) * x,
     "pow": power,
-    "sqrt": function_of(_call("sqrt"), _off(_positive, lambda x: _f("rsqrt")(x) / 2)),
-    "rsqrt": function_of(_call("rsqrt"), _off(_positive, lambda x: _f("rsqrt")(x) / (-2 * x))),
+    "sqrt": _off(_positive, function_of(_call("sqrt"), lambda x: _f("rsqrt")(x) / 2)),
+    "rsqrt": _off(_positive, function_of(_call("rsqrt"), lambda x: _f("rsqrt")(x) / (-2 * x))),
     "cbrt": function_of(
         lambda x: -(-x).root(3) if x < 0 else x.root(3), lambda x: _f("cbrt")(x) / (3 * x)
     ),
     "exp": function_of(_call("exp"), _f("exp")),
     "exp2": lambda x: _exp(x * _f("log")(lifted(2))),
     "expm1": function_of(_call("expm1"), _f("exp")),
-    "log": function_of(_call("log"), _off(_positive, _f("reciprocal"))),
-    "log1p": function_of(_call("log1p"), _off(lambda x: x > -1, lambda x: _f("reciprocal")(1 + x))),
+    "log": _off(_positive, function_of(_call("log"), _f("reciprocal"))),
+    "log1p": _off(lambda x: x > -1, function_of(_call("log1p"), lambda x: _f("reciprocal")(1 + x))),
     "log2": lambda x: _f("log")(x) / _f("log")(2),
     "log10": lambda x: _f("log")(x) / _f("log")(10),
     "logaddexp": lambda x, y: _f("log")(_exp(x) + _exp(y)),
     "sin": function_of(_call("sin"), _f("cos")),
     "cos": function_of(_call("cos"), lambda x: -_f("sin")(x)),
     "tan": function_of(_call("tan"), lambda x: 1 + _f("square")(_f("tan")(x))),
-    "asin": function_of(_call("asin"), _off(_inside, lambda x: _f("rsqrt")(1 - x * x))),
-    "acos": function_of(_call("acos"), _off(_inside, lambda x: -_f("rsqrt")(1 - x * x))),
-    "atan": function_of(
-        _call("atan"), _off(_inside, lambda x: _f("reciprocal")(1 + x * x), "real")
+    "asin": _off(_inside, function_of(_call("asin"), lambda x: _f("rsqrt")(1 - x * x))),
+    "acos": _off(_inside, function_of(_call("acos"), lambda x: -_f("rsqrt")(1 - x * x))),
+    "atan": _off(
+        _inside, function_of(_call("atan"), lambda x: _f("reciprocal")(1 + x * x)), "real"
     ),
-    "atan2": function_of(
-        lambda y, x: flint().arb.atan2(y, x),
-        lambda y, x: x / _off_line(x * x + y * y, y, x),
-        lambda y, x: -y / (x * x + y * y),
+    "atan2": _cut(
+        lambda y, x: y.contains(0) and not x > 0,
+        function_of(
+            lambda y, x: flint().arb.atan2(y, x),
+            lambda y, x: x / (x * x + y * y),
+            lambda y, x: -y / (x * x + y * y),
+        ),
     ),
     "sinh": function_of(_call("sinh"), _f("cosh")),
     "cosh": function_of(_call("cosh"), _f("sinh")),
     "tanh": function_of(_call("tanh"), lambda x: _f("square")(_f("reciprocal")(_f("cosh")(x)))),
-    "asinh": function_of(_call("asinh"), _off(_inside, lambda x: _f("rsqrt")(1 + x * x), "real")),
-    "acosh": function_of(
-        _call("acosh"), _off(lambda x: x > 1, lambda x: _f("rsqrt")(x - 1) * _f("rsqrt")(x + 1))
+    "asinh": _off(_inside, function_of(_call("asinh"), lambda x: _f("rsqrt")(1 + x * x)), "real"),
+    "acosh": _off(
+        lambda x: x > 1,
+        function_of(_call("acosh"), lambda x: _f("rsqrt")(x - 1) * _f("rsqrt")(x + 1)),
     ),
-    "atanh": function_of(_call("atanh"), _off(_inside, lambda x: _f("reciprocal")(1 - x * x))),
+    "atanh": _off(_inside, function_of(_call("atanh"), lambda x: _f("reciprocal")(1 - x * x))),
     "hypot": lambda x, y: _sqrt(lifted(x) * x + lifted(y) * y),
     "abs": modulus,
     "sign": sign,
