@@ -43,8 +43,9 @@ ENGINE = str(Path(jax.__file__).parent)
 CUSTOM = ("custom_vjp_call", "custom_vjp_call_jaxpr", "custom_jvp_call")
 """The names of the primitives that stand for a function with a custom derivative (0.4.36 on)."""
 
-OF_PAIRS = ("reduce", "reduce_window")
-"""The names of the primitives whose parameters hold the function of two numbers that they apply."""
+ONE_STEP = ("reduce", "reduce_window", "shard_map")
+"""The names of the primitives whose parameters hold a function of something else than what they are
+given: of two numbers, or of the part that each device has."""
 
 WHOLE = ("sign", "floor", "ceil", "round")
 """The names of the primitives whose results are whole numbers, which nothing has rounded."""
@@ -169,7 +170,7 @@ class Walk:
                 del self.steps[start:]
                 return None
         called = params.get("jaxpr", params.get("call_jaxpr", params.get("fun_jaxpr")))
-        if name in OF_PAIRS or (name in CUSTOM and not self.into_custom):
+        if name in ONE_STEP or (name in CUSTOM and not self.into_custom):
             return None
         if isinstance(called, jex.Jaxpr):  # rematerialised
             called = jex.ClosedJaxpr(called, [])
@@ -495,18 +496,26 @@ def _about(equation: Any) -> dict[str, Any]:
         return {"name": name, "static": static}
     traced = params.get("call_jaxpr", params.get("fun_jaxpr"))
     function, where = _source(traced.jaxpr)
-    backward, at = _source(params.get("bwd"))
+    backward = "bwd" in params
+    rule, at = _source(params["bwd"] if backward else params.get("jvp_jaxpr_fun"))
     own = _called_by(traced.jaxpr, function, where)
     if own is not None:
-        (function, where), backward, at = own, "", UNKNOWN
-    if not backward or backward == "<lambda>":
-        backward = f"the {'vjp' if 'bwd' in params else 'jvp'} of {function or name}"
+        (function, where), rule, at = own, "", UNKNOWN
+    if at.file.startswith(ENGINE):  # `defjvps`, which holds a function for each operand
+        rule, at = "", UNKNOWN
+    if not rule or rule == "<lambda>":
+        rule = f"the {'vjp' if backward else 'jvp'} of {function or name}"
+    at = at if at.file else where
+    custom = not at.file.startswith(ENGINE)
+    if not custom:  # the line of the call says more
+        at = UNKNOWN
     return {
         "name": function or name,
         "static": {"function": str(traced)},
-        "custom": not where.file.startswith(ENGINE),
-        "rule": backward,
-        "rule_place": at if at.file else where,
+        "custom": custom,
+        "rule": rule,
+        "rule_place": at,
+        **({} if backward else {"forward_rule": rule, "forward_place": at}),
     }
 
 
@@ -534,6 +543,8 @@ def _run_of(equation: Any, jaxpr: Any, outputs: Sequence[Any]) -> FlatFunction:
         atom: k for k, atom in enumerate(equation.invars) if not isinstance(atom, jex.Literal)
     }
     program = jex.jaxpr_as_fun(part_of(jaxpr, [*places], outputs, [equation]))
+    if equation.primitive.name == "shard_map":  # operation by operation it takes seconds
+        program = jax.jit(program)
 
     def run(operands: Arrays) -> Arrays:
         return tuple(program(*(operands[k] for k in places.values())))

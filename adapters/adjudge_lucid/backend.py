@@ -125,6 +125,9 @@ class LucidBackend(AutodiffBackend):
     def buffers(self, f: object) -> Arrays:
         return modules.buffers_of(f)
 
+    def parts(self, f: object) -> Sequence[object]:
+        return modules.parts_of(f)
+
     def holding(self, captured: Arrays, values: Arrays) -> AbstractContextManager[None]:
         return modules.holding(captured, values)
 

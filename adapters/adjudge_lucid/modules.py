@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any, NamedTuple
 
 from adjudge.engine import Array, Arrays, Functional
@@ -43,6 +44,11 @@ def functional_of(f: object) -> Functional | None:
 def buffers_of(f: object) -> Arrays:
     """Contract: see `AutodiffBackend.buffers`."""
     return tuple(_tensors(dict(_held(f, "_buffers"))).values()) if _is_module(f) else ()
+
+
+def parts_of(f: Any) -> list[object]:
+    """Contract: see `AutodiffBackend.parts`."""
+    return [f, *chain(*map(parts_of, f._modules.values()))] if _is_module(f) else []
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import mlx.core as mx
+from mlx import nn
 
 from adjudge.engine import (
     EPS,
@@ -109,6 +110,9 @@ class MlxBackend(AutodiffBackend):
 
     def functional(self, f: object) -> Functional | None:
         return functional_of(f)
+
+    def parts(self, f: object) -> Sequence[object]:
+        return tuple(f.modules()) if isinstance(f, nn.Module) else ()
 
     def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
         compiled: Callable[..., Any] = mx.compile(function)

@@ -54,6 +54,7 @@ REFUSALS = Refusals(
         "differentiate twice a function that was marked with @once_differentiable",
         "does not currently support double backward",
         "must override the setup_context",
+        "torch.utils.checkpoint is incompatible with .grad()",
         "Nested autograd.function",
     ),
 )
@@ -112,6 +113,9 @@ class _Torch(AutodiffBackend):
 
     def buffers(self, f: object) -> Arrays:
         return buffers_of(f)
+
+    def parts(self, f: object) -> Sequence[object]:
+        return tuple(f.modules()) if isinstance(f, torch.nn.Module) else ()
 
     def requires_grad(self, leaf: Array) -> bool | None:
         return bool(leaf.requires_grad)

@@ -61,12 +61,32 @@ def _called_with(
     """
     whole = dict(values)
     named = _arrays_of(module, distinct=True)
-    given = {id(one): whole[name] for name, one in named if name in whole}
+    given = {id(one): _hooked(whole[name], one) for name, one in named if name in whole}
     for path, part in module.named_modules():  # each once, however often it is used
         for name, one in _arrays_of(part, distinct=False):
             if id(one) in given:
                 whole[f"{path}.{name}" if path else name] = given[id(one)]
     return torch.func.functional_call(module, whole, args, kwargs, tie_weights=False)
+
+
+def _hooked(value: torch.Tensor, held: torch.Tensor) -> torch.Tensor:
+    """Returns a value that stands for a tensor of a module, with the hooks of that, which are part
+    of its gradient. They stand at an alias, since one value may be used in several calls.
+    """
+    hooks = held._backward_hooks
+    if not hooks or value is held or not value.requires_grad:
+        return value
+    alias = value.view_as(value)
+    for hook in hooks.values():
+        alias.register_hook(functools.partial(_unless_absent, hook))
+    return alias
+
+
+def _unless_absent(hook: Callable[[Array], Array | None], gradient: Array | None) -> Array | None:
+    """Returns what a hook makes of a gradient; of a parameter it is never handed one that is
+    absent.
+    """
+    return None if gradient is None else hook(gradient)
 
 
 def _arrays_of(module: torch.nn.Module, *, distinct: bool) -> Iterator[tuple[str, torch.Tensor]]:

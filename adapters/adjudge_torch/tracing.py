@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import optree
 import torch
+import torch.utils.checkpoint
 from torch._subclasses import FakeTensor
 from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils.weak import WeakTensorKeyDictionary
@@ -123,8 +124,9 @@ class _Recorder(TorchFunctionMode):
         self._constants: dict[int, tuple[torch.Tensor, int, torch.Tensor]] = {}
         self._writes: dict[int, list[_Write]] = {}
         """What was written into memory, by its address."""
-        self._inside = False
-        self._thread = threading.get_ident()
+        self._lock = threading.Lock()
+        self._inside: set[int] = set()
+        """The threads in which a step runs. What is called there is part of it."""
         for k, leaf in enumerate(x):
             self._know(leaf, Ref(INPUT, k))
 
@@ -134,13 +136,17 @@ class _Recorder(TorchFunctionMode):
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Records a call of PyTorch. Inside of it this mode is off."""
-        name = None if self._inside or torch.compiler.is_compiling() else name_of(func)
+        inside = threading.get_ident() in self._inside or torch.compiler.is_compiling()
+        name = None if inside else name_of(func)
         if name is None:
             return func(*args, **(kwargs or {}))
         return self.call(func, func, tuple(args), dict(kwargs or {}), about_call(func, name))
 
     def application(self, function: Callable[..., Any], cls: Any, args: tuple[Any, ...]) -> Any:
-        """Records a call of an `autograd.Function`."""
+        """Records a call of an `autograd.Function`. A reentrant checkpoint is walked into."""
+        if cls is torch.utils.checkpoint.CheckpointFunction:
+            called, _, *operands = args
+            return called(*operands)
         return self.call(function, cls.apply, args, {}, rule_of(cls))
 
     def call(
@@ -156,19 +162,19 @@ class _Recorder(TorchFunctionMode):
 
         `again` is the same function, as it is called in a replay.
         """
-        here = not self._inside and self._thread == threading.get_ident()
-        if not here or transformed():
+        thread = threading.get_ident()
+        if thread in self._inside or transformed():
             return function(*args, **kwargs)
         seen = CallSeen(again, args, kwargs)
         if not any(one in self._known or one.requires_grad for one in seen.tensors):
             return function(*args, **kwargs)
         if any(isinstance(one, FakeTensor) for one in seen.tensors):  # the compiler looks at shapes
             return function(*args, **kwargs)
-        self._inside = True  # what runs from here on is part of this step
+        self._inside.add(thread)
         try:
             return self._step(partial(function, *args, **kwargs), seen, about)
         finally:
-            self._inside = False
+            self._inside.discard(thread)
 
     def _step(self, run: Callable[[], Any], seen: CallSeen, about: dict[str, Any]) -> Any:
         operands = tuple(map(self.operand, seen.tensors))
@@ -250,10 +256,11 @@ class _Recorder(TorchFunctionMode):
 
     def _add(self, step: Step, results: Sequence[torch.Tensor]) -> list[Ref]:
         """Adds a step, and returns what stands for its results."""
-        here = len(self.steps)
-        self.edges.append(tuple(map(_edge, results)))
-        self.steps.append(step)
-        self.recorded.add(here, tuple(map(copied, results)))
+        with self._lock:
+            here = len(self.steps)
+            self.edges.append(tuple(map(_edge, results)))
+            self.steps.append(step)
+            self.recorded.add(here, tuple(map(copied, results)))
         return [Ref(here, k) for k in range(len(results))]
 
 
@@ -454,7 +461,8 @@ def transformed() -> bool:
 
 def about_call(func: Any, name: str) -> dict[str, Any]:
     """Returns what a step says of a function that PyTorch calls by this name."""
-    if getattr(func, "namespace", "aten") == "aten":
+    overload = getattr(func, func.overloads()[0]) if hasattr(func, "overloads") else func
+    if getattr(overload, "namespace", "aten") == "aten":
         return {"name": name}
     return {"name": name, "custom": True, "rule": f"the backward pass of {name}"}
 
@@ -534,12 +542,15 @@ def rule_of(cls: Any) -> dict[str, Any]:
             return {**about_call(held["op"], str(held["op"])), "rule_place": place}
         cls = held.get("autograd_function", cls)
     backward = cls.backward if cls.backward is not torch.autograd.Function.backward else cls.vjp
-    return {
+    about = {
         "name": f"{cls.__name__}.apply",
         "custom": not cls.__module__.startswith("torch."),
         "rule": f"{cls.__name__}.{backward.__name__}",
         "rule_place": _defined(backward),
     }
+    if cls.jvp is not torch.autograd.Function.jvp:
+        about |= {"forward_rule": f"{cls.__name__}.jvp", "forward_place": _defined(cls.jvp)}
+    return about
 
 
 def _formula_of(results: Sequence[torch.Tensor]) -> Place:

@@ -2,6 +2,7 @@
 
 import importlib
 import math
+import threading
 import warnings
 
 import programs
@@ -289,6 +290,31 @@ def test_a_step_without_a_derivative_is_named_where_nothing_is_wrong(stopped, ve
     assert report.explained is (True if stopped else None)
 
 
+def test_what_runs_in_parts_on_devices_is_one_step(wide):
+    jax = pytest.importorskip("jax")
+    if not hasattr(jax, "shard_map"):
+        pytest.skip("this JAX has no jax.shard_map")
+    mesh = jax.make_mesh((1,), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
+    part = jax.sharding.PartitionSpec("i")
+
+    def blamed(tanh):
+
+        def f(x):
+            return tanh(x) * jax.lax.axis_index("i") + tanh(x)
+
+        mapped = jax.shard_map(f, mesh=mesh, in_specs=part, out_specs=part)
+        x = (jax.numpy.asarray([[0.3], [0.7]]),)
+        return adjudge.blame(lambda x: 2 * mapped(x), x, seed=0)
+
+    wrong = blamed(programs.rules("jax", "tanh", "factor").tanh)
+    right = blamed(programs.rules("jax").tanh)
+
+    assert [one.step.name for one in wrong.at_fault] == ["shard_map"]
+    assert wrong.first.step.place.file == THIS
+    assert wrong.explained
+    assert right, str(right)
+
+
 # ---------------------------------------------------------------- PyTorch alone
 
 
@@ -390,6 +416,95 @@ def test_a_custom_operator_has_the_line_of_its_backward_pass(torch):
     )
 
     assert lines(report) == {backward.__code__.co_firstlineno}
+
+
+def test_an_operator_of_a_library_has_the_line_of_its_backward_pass(torch):
+    with torch.library._scoped_library("adjudge_blame", "FRAGMENT") as library:
+        library.define("sine(Tensor x) -> Tensor")
+        library.impl("sine", lambda x: x.sin(), "CompositeExplicitAutograd")
+
+        def backward(ctx, w):
+            return factor * w * ctx.saved_tensors[0].cos()
+
+        def setup(ctx, inputs, output):
+            ctx.save_for_backward(*inputs)
+
+        name = "adjudge_blame::sine"
+        torch.library.register_autograd(name, backward, setup_context=setup, lib=library)
+        sine, x = torch.ops.adjudge_blame.sine, (torch.rand(3, dtype=torch.float64),)
+        factor = 1.5
+        wrong = adjudge.blame(lambda x: sine(x.exp()) * 2, x, seed=0)
+        factor = 1.0
+        right = adjudge.blame(lambda x: sine(x.exp()) * 2, x, seed=0)
+
+    assert lines(wrong) == {backward.__code__.co_firstlineno}
+    assert wrong.first.step.custom
+    assert right
+
+
+def in_another_thread(torch, rule):
+    def f(x):
+        found = []
+        thread = threading.Thread(target=lambda: found.append(rule(x.sin())))
+        thread.start()
+        thread.join()
+        return found[0] * x
+
+    return f
+
+
+def in_a_reentrant_checkpoint(torch, rule):
+    return lambda x: torch.utils.checkpoint.checkpoint(rule, x.sin(), use_reentrant=True) * x
+
+
+def under_a_gradient(torch, rule):
+    def f(x):
+        y = x.sin()
+        if not y.requires_grad:
+            y.requires_grad_()
+        (gradient,) = torch.autograd.grad(rule(y).sum(), y, create_graph=True)
+        return gradient * rule(x)
+
+    return f
+
+
+@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")
+@pytest.mark.parametrize("where", [in_another_thread, in_a_reentrant_checkpoint, under_a_gradient])
+def test_a_rule_is_named_where_another_part_of_the_engine_calls_it(torch, where):
+    x = (torch.rand(3, dtype=torch.float64),)
+    wrong, right = programs.rules("torch", "tanh", "factor").tanh, programs.rules("torch").tanh
+
+    report = adjudge.blame(where(torch, wrong), x, seed=0)
+
+    assert report.verdict is Verdict.FAIL
+    assert lines(report) == {programs.line_of("torch", "tanh")}
+    assert not adjudge.blame(where(torch, right), x, seed=0).at_fault
+
+
+def test_a_right_rule_is_not_called_at_fault_for_the_mode_that_it_lacks(torch):
+    tanh, x = programs.rules("torch").tanh, (torch.rand(3, dtype=torch.float64),)
+
+    report = adjudge.blame(lambda x: tanh(x.exp()).sum(), x, order=2, seed=0)
+
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert report.headline.startswith("INCONCLUSIVE: the derivative ends in tanh.apply at ")
+    assert programs.line_of("torch", "tanh") != report.first.fault.line
+
+
+@pytest.mark.parametrize("factor", [1.0, 2.0])
+def test_a_hook_of_a_parameter_is_part_of_the_gradient(torch, factor):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Tanh()).double()
+    model[0].weight.register_hook(lambda gradient: factor * gradient)
+    before = dict(model[0].weight._backward_hooks)
+
+    report = adjudge.blame(model, (torch.rand(2, 3, dtype=torch.float64),), seed=0)
+
+    assert bool(report) is (factor == 1)
+    assert report.between is (factor != 1)
+    said = "the gradient of parameters['0.weight'] is not what comes back from "
+    assert (said in str(report)) is (factor != 1)
+    assert dict(model[0].weight._backward_hooks) == before
 
 
 def test_a_rule_that_fails_as_the_whole_does_and_by_no_number_is_named(torch):

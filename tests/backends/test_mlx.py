@@ -103,3 +103,5 @@ def test_a_module_is_checked_with_its_parameters_and_keeps_its_statistics(nn, x)
     assert wrong.verdict is Verdict.FAIL
     assert "parameters['weight']" in str(wrong)
     assert {name: array.tolist() for name, array in flatten(model.parameters())} == before
+    assert adjudge.examine(lambda x: model(x), inputs, seed=1)  # which binds its statistics anew
+    assert {name: array.tolist() for name, array in flatten(model.parameters())} == before

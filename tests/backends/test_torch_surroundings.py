@@ -317,3 +317,55 @@ def test_running_statistics_are_as_before(holder, made):
         assert buffer.data_ptr() == place
     norm(x)
     assert not torch.equal(kept[0][0], kept[0][2])
+
+
+class Binding(torch.nn.Module):
+    """A module whose call binds tensors anew, and draws from a generator of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(3, dtype=torch.float64))
+        self.register_buffer("mean", torch.zeros(3, dtype=torch.float64))
+        self.register_buffer("last", None)
+        self.attribute = torch.zeros(2)
+        self.generator = torch.Generator().manual_seed(0)
+        self.calls = 0
+
+    def forward(self, x):
+        torch.rand(3, generator=self.generator)
+        self.mean = 0.9 * self.mean + 0.1 * x.detach().mean(0)
+        self.last, self.attribute, self.new = x, x.sin(), x.cos()
+        self.calls += 1
+        return x.sin() * self.weight
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+@pytest.mark.parametrize("verb", [adjudge.examine, adjudge.blame])
+def test_what_a_module_binds_anew_is_as_before(holder, verb):
+    module = Binding()
+    whole = torch.nn.Sequential(torch.nn.Tanh(), module)
+    f, calls = HOLDERS[holder](whole), []
+    x = torch.linspace(0.5, 2, 12, dtype=torch.float64).reshape(4, 3)
+    weight, mean, attribute = module.weight, module.mean, module.attribute
+    state = module.generator.get_state()
+
+    def raising(x):
+        calls.append(f(x))
+        if len(calls) == 3:
+            raise ZeroDivisionError
+        return calls[-1]
+
+    assert verb(f, x, seed=0)
+    with pytest.raises(ZeroDivisionError):
+        verb(raising, x, seed=0)
+
+    assert module.calls > 3  # numbers of Python are the user's own
+    assert module.weight is weight
+    assert module.attribute is attribute
+    assert module.last is None
+    assert module.mean is mean
+    assert mean.tolist() == [0, 0, 0]
+    assert not hasattr(module, "new")
+    assert torch.equal(module.generator.get_state(), state)
+    module(x)
+    assert module.mean is not mean

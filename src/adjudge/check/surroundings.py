@@ -56,6 +56,7 @@ from adjudge.problem import (
     contents_reached_by,
     generator_of,
     held_by,
+    keeping_arrays,
     observe,
     set_around,
 )
@@ -67,7 +68,7 @@ Rest = TypeVar("Rest")
 def surroundings(problem: Problem, f: object, *, highest: bool = False) -> Iterator[Generators]:
     """Restores the global state afterwards, also when the user's function raises, and yields the
     random generators. The state is that of Python, of NumPy and of the engine, and what the modules
-    that `f` is or closes over may write into (running statistics, say).
+    that `f` is or closes over may write into or bind anew (running statistics, say).
 
     With `highest` the engine computes in its highest precision within this context, instead of
     the user's.
@@ -82,6 +83,7 @@ def surroundings(problem: Problem, f: object, *, highest: bool = False) -> Itera
         ExitStack() as buffers,
     ):
         held = held_by(f, environment)
+        buffers.enter_context(keeping_arrays(held.parts))
         for backend, arrays in held.buffers:
             buffers.enter_context(backend.holding(arrays, tuple(map(backend.arrays.copy, arrays))))
         inputs = () if problem.calls is None else problem.calls.arguments.tree.leaves

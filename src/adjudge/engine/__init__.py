@@ -80,6 +80,7 @@ from adjudge.engine.registry import (
     imported_backends,
     is_array_like,
     names,
+    parts_of,
 )
 from adjudge.engine.trace import (
     INPUT,
@@ -159,6 +160,7 @@ __all__ = [
     "misfit",
     "names",
     "of_numbers",
+    "parts_of",
     "place_of",
     "placed",
     "placed_tree",

@@ -594,6 +594,12 @@ class AutodiffBackend(ABC):
         """
         return ()
 
+    def parts(self, f: object) -> Sequence[object]:
+        """Returns the objects that may bind the arrays they hold anew when `f` is called, an object
+        of this framework: a module and those in it, say.
+        """
+        return ()
+
     def recording_ends(self, y: Arrays, x: Arrays) -> RecordingEnds | None:
         """Returns in which arrays the recording of `y`, the outputs of `vjp` at `x`, ends.
 
@@ -755,6 +761,7 @@ class WrappedBackend(OtherDerivatives):
     functional = _of_inner("functional")
     function_class = _of_inner("function_class")
     buffers = _of_inner("buffers")
+    parts = _of_inner("parts")
     recording_ends = _of_inner("recording_ends")
     implicit_samplers = _of_inner("implicit_samplers")
     holding = _of_inner("holding")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, Protocol
@@ -239,6 +239,12 @@ def buffers_of(f: object) -> tuple[AutodiffBackend, Arrays] | None:
         if buffers := _loaded(entry).buffers(f):
             return _loaded(entry), buffers
     return None
+
+
+def parts_of(f: object) -> Sequence[object]:
+    """Returns the objects that may bind their arrays anew: see `AutodiffBackend.parts`."""
+    parts = (_loaded(entry).parts(f) for entry in _entries_of(type(f).__mro__, entries()))
+    return next(filter(None, parts), ())
 
 
 @lru_cache(maxsize=64)

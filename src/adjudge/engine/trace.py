@@ -78,6 +78,10 @@ class Step:
     """The name of what computes its derivative, where it is custom: `SafeNorm.backward`."""
     rule_place: Place = UNKNOWN
     """Where that is defined."""
+    forward_rule: str = ""
+    """The same for forward mode, where it has a rule of its own: `SafeNorm.jvp`."""
+    forward_place: Place = UNKNOWN
+    """Where that is defined."""
     marked: tuple[int, ...] = ()
     """The operands that are values and marked for differentiation: parameters closed over."""
     opaque: str = ""

@@ -43,6 +43,7 @@ from adjudge.problem.captured import (
     generator_of,
     graded_numbers,
     held_by,
+    keeping_arrays,
     names_of,
     with_captured,
 )
@@ -148,6 +149,7 @@ __all__ = [
     "gradient_problem",
     "halves",
     "held_by",
+    "keeping_arrays",
     "largest",
     "leave_out",
     "lies_in",

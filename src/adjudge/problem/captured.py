@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
@@ -23,6 +24,7 @@ from adjudge.engine import (
     buffers_of,
     functional_of,
     is_array_like,
+    parts_of,
 )
 from adjudge.errors import (
     AdjudgeError,
@@ -147,23 +149,56 @@ class Held(NamedTuple):
     buffers: list[tuple[AutodiffBackend, Arrays]]
     """Arrays that objects may write into, such as the running statistics of a normalisation, with
     the engine of each."""
+    parts: list[object]
+    """What may bind arrays anew, as a module its buffers."""
     generators: list[Setting]
     """The states of random generators that are no part of a global state."""
 
 
 def held_by(f: object, environment: Environment) -> Held:
     """Returns what a call of `f` may change; `environment` knows the generators of its engine."""
-    held = Held([], [])
+    buffers: list[tuple[AutodiffBackend, Arrays]] = []
+    parts: dict[int, object] = {}
+    generators: dict[int, Setting | None] = {}
+    known: set[int] = set()
+    for _, one, end in _reachable(f, partial(generator_of, environment=environment)):
+        generators[id(one)] = end
+        if (found := buffers_of(one)) is not None:
+            backend, arrays = found
+            buffers.append((backend, tuple([array for array in arrays if id(array) not in known])))
+            known.update(map(id, arrays))
+        for part in parts_of(one):  # however deep they stand
+            parts[id(part)] = part
+            for value in vars(part).values():
+                if type(value) not in _PLAIN:
+                    generators[id(value)] = generator_of(value, environment)
+    return Held(buffers, list(parts.values()), [one for one in generators.values() if one])
 
-    def ending(one: object) -> Any:
-        return generator_of(one, environment) or buffers_of(one)
 
-    for _, _, end in _reachable(f, ending):
-        if isinstance(end, Setting):
-            held.generators.append(end)
-        elif end is not None:
-            held.buffers.append(end)
-    return held
+@contextmanager
+def keeping_arrays(parts: Sequence[object]) -> Iterator[None]:
+    """Binds the arrays that these objects hold afterwards as they are bound now, both those of
+    their attributes and those in the dictionaries that stand there.
+    """
+    namespaces = [one for part in parts for one in _namespaces(part)]
+    before = [dict(one) for one in namespaces]
+    try:
+        yield
+    finally:
+        for now, then in zip(namespaces, before, strict=True):
+            for name in {**then, **now}:
+                bound, held = now.get(name), then.get(name)
+                if bound is not held and (is_array_like(bound) or is_array_like(held)):
+                    if name in then:
+                        now[name] = held
+                    else:
+                        del now[name]
+
+
+def _namespaces(part: object) -> Iterator[MutableMapping[Any, Any]]:
+    for one in (part, vars(part), *vars(part).values()):
+        if isinstance(one, dict):
+            yield one
 
 
 def generator_of(one: object, environment: Environment) -> Setting | None:

@@ -50,20 +50,32 @@ class Judged:
 
     @property
     def cuts(self) -> bool:
-        """Whether the derivative ends in it: see `is_cut`."""
-        return is_cut(self.step, self.report)
+        """Whether the derivative ends in it: see `is_cut`. So it does where a rule is missing."""
+        return is_cut(self.step, self.report) or (self._lacks and not self._rule[0])
+
+    @property
+    def _lacks(self) -> bool:
+        """Whether it is at fault by having none of the derivatives asked for."""
+        return self.at_fault and self.verdict is not Verdict.FAIL
+
+    @property
+    def _rule(self) -> tuple[str, Place]:
+        """The rule that is wrong, or whose own derivative is, with its line."""
+        step, outcome = self.step, Status.UNSUPPORTED if self._lacks else Verdict.FAIL
+        wrong = [word for word, found in self.report.modes.items() if found is outcome]
+        # The last letter of a word is the rule, and those before it are what is taken of it.
+        forward = all("F" in word for word in wrong) and min(wrong, key=len, default="R")[-1] == "F"
+        return (step.forward_rule, step.forward_place) if forward else (step.rule, step.rule_place)
 
     @property
     def fault(self) -> Fault:
         """The step as data, for the report of a check."""
         step = self.step
-        wrong = [word for word, found in self.report.modes.items() if found is Verdict.FAIL]
-        # The rule is the vjp where there is one. Where it is right, that of forward mode is not.
-        named = bool(step.rule) and not (wrong and all(word[-1] == "F" for word in wrong))
-        place = step.rule_place if named else step.place
+        rule, place = self._rule
+        place = place if rule and place.file else step.place
         return Fault(
             step=step.name,
-            rule=step.rule if named else "",
+            rule=rule,
             file=place.file,
             line=place.line,
             module=step.module,
@@ -116,6 +128,8 @@ class BlameReport:
     changed: Sequence[Ref] = ()
     """Where that is so: the values whose gradient is not what the rules of the steps that use them
     give, the last one first. It is empty where the engine does not show this."""
+    inputs: Sequence[str] = ()
+    """The names of the inputs that are checked."""
     work: float = 0.0
     """The work of finding this out in calls of the function, by the entries read and written."""
     note: str = ""
@@ -162,11 +176,11 @@ class BlameReport:
     def _change(self, ref: Ref) -> str:
         """Returns which value has another gradient than it should, and between which lines."""
         users = [step for step in self.steps if ref in step.operands]
-        to = ", ".join(f"{step.name} at {_shown(step.place)}" for step in users) or "the outputs"
-        value = f"inputs[{ref.number}]"
-        if ref.step != INPUT:
+        to = ", ".join(_called(step) for step in users) or "the outputs"
+        value = self.inputs[ref.number] if ref.step == INPUT else ""
+        if not value:
             made = self.steps[ref.step]
-            value = f"the result of {made.name} at {_shown(made.place)}"
+            value = f"the result of {_called(made)}"
         return f"  the gradient of {value} is not what comes back from {to}"
 
     def __str__(self) -> str:
@@ -256,9 +270,9 @@ class BlameReport:
             "judged": [
                 {
                     "name": one.step.name,
-                    "rule": one.step.rule,
-                    "file": (one.step.rule_place.file or one.step.place.file),
-                    "line": (one.step.rule_place.line or one.step.place.line),
+                    "rule": one.fault.rule,
+                    "file": (one.fault.file or one.step.place.file),
+                    "line": (one.fault.line or one.step.place.line),
                     "called_at": str(one.step.place),
                     "module": one.step.module,
                     "calls": list(one.calls),
@@ -288,6 +302,10 @@ def is_cut(step: Step, report: Report) -> bool:
     found = {one.status for one in report.findings if one.verdict is Verdict.FAIL}
     zero = all(not entry.automatic for entry in report.entries)
     return zero and not step.rule and found <= CUTS
+
+
+def _called(step: Step) -> str:
+    return f"{step.name} at {_shown(step.place)}" if step.place.file else step.name
 
 
 def _shown(place: Place) -> str:

@@ -114,7 +114,8 @@ def blame(
         report = judge.report(function_name(f), found)
         if report.between or report.outside:
             changed = attempt(lambda: changed_on_the_way(problem.backend, trace, seed))
-            report = replace(report, changed=changed or [])
+            names = [leaf.name for leaf in problem.X.leaves]
+            report = replace(report, changed=changed or [], inputs=names)
     return report
 
 
@@ -158,15 +159,14 @@ def _faults(
         if len(trace.steps) < 2:
             return ()
         found, wide = _found(problem, trace, seed, generators.put_back, count)
-        if found is None:  # then a cut that is meant looks like one that is not
-            return ()
         of_steps = _of_steps(chosen, None if words == ["R"] else words)
         of_steps["thorough"] = False
-        judge = _Judge(problem.backend, trace, wide, report, found, of_steps, 3, budget)
-        judge.run(every="R" not in words, custom=False)
+        judge = _Judge(problem.backend, trace, wide, report, found or [], of_steps, 3, budget)
+        judge.run(every=found is not None and "R" not in words, custom=found is None)
     faults: dict[str, Fault] = {}
     for one in judge.judged():
-        if one.at_fault:
+        # without contributions a cut that is meant looks like one that is not
+        if one.at_fault and (found is not None or (one.step.custom and not one.cuts)):
             faults.setdefault(one.name, one.fault)  # the same with arrays of other shapes follows
     return tuple(faults.values())
 
@@ -175,7 +175,9 @@ def _of_steps(options: Options, words: Sequence[str] | None) -> Options:
     """Returns the options for the check of a step."""
     of_steps: Any = {name: one for name, one in options.items() if name in PASSED_ON}
     if words is not None:
-        of_steps["modes"] = list(dict.fromkeys(["R", *words]))
+        # A rule of forward mode that is wrong itself is not taken for the derivative of another.
+        first = ["R", *("F" for word in words if "F" in word)]
+        of_steps["modes"] = list(dict.fromkeys([*first, *words]))
     return of_steps  # type: ignore[no-any-return]
 
 
