@@ -453,3 +453,50 @@ def test_a_branch_that_no_replay_can_decide_leaves_second_derivatives_to_differe
     report = adjudge.examine(wrong, x, order=2, seed=0)
     assert report.verdict is FAIL
     assert {"R", "RR"} <= {one.mode for one in report.findings}
+
+
+class GradientOfSigmoid(torch.autograd.Function):
+    """`(x, w) -> w s (1 - s)`, whose derivative by x is multiplied by a factor."""
+
+    @staticmethod
+    def forward(ctx, x, w, factor):
+        s = torch.sigmoid(x)
+        ctx.save_for_backward(s, w)
+        ctx.factor = factor
+        return w * s * (1 - s)
+
+    @staticmethod
+    def backward(ctx, u):
+        s, w = ctx.saved_tensors
+        return ctx.factor * u * w * s * (1 - s) * (1 - 2 * s), u * s * (1 - s), None
+
+
+class Sigmoid(torch.autograd.Function):
+    """A sigmoid, whose second derivative is multiplied by a factor."""
+
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.save_for_backward(x)
+        ctx.factor = factor
+        return torch.sigmoid(x)
+
+    @staticmethod
+    def backward(ctx, w):
+        (x,) = ctx.saved_tensors
+        return GradientOfSigmoid.apply(x, w, ctx.factor), None
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize(
+    ("size", "f"), [(26.0, torch.sigmoid), (30.0, torch.sigmoid), (20.0, torch.tanh)]
+)
+def test_a_second_derivative_of_what_saturates_is_rounded_with_the_function(size, f, seed):
+    x = size * torch.as_tensor(np.random.default_rng(seed).uniform(0.9, 1.1, 3))
+    x.requires_grad_()
+    options = {"raise_exception": False, "seed": seed, "blame": False}
+
+    right = adjudge.gradgradcheck(f, (x,), **options)
+    wrong = adjudge.gradgradcheck(lambda x: Sigmoid.apply(x, 1.05), (x,), **options)
+
+    assert right.verdict is not FAIL
+    assert wrong.verdict is FAIL

@@ -279,7 +279,8 @@ class Roundings:
             if not isinstance(one, Jets):
                 found.append(one)
                 continue
-            rates = {} if operation.name in PLAIN or normwise else _rates(operands, one.shape)
+            plain = operation.name in PLAIN or normwise
+            rates = {} if plain else _grown(_rates(operands, one.shape), one)
             wide = self._widened(one, off, eps, rates, normwise=normwise)
             found.append(self._overflowed(wide, recorded))
         return tuple(found)
@@ -351,6 +352,20 @@ def _rates(operands: Sequence[Any], shape: tuple[int, ...]) -> dict[int, NDArray
             whole = np.broadcast_to(rate if fits else np.max(rate, initial=0.0), shape)
             found[key] = np.fmax(found.get(key, 0.0), whole)
     return found
+
+
+def _grown(rates: dict[int, NDArray[np.float64]], found: Jets) -> dict[int, NDArray[np.float64]]:
+    """Returns the rates, with that of the second order of a result that saturates: its derivative
+    moves over a scale of its own, `p_1 / p_3`, which may be far less than that of the operand.
+
+    Without it `s (1 - s) (1 - 2 s)`, the second derivative of a sigmoid, fails at 26 by rounding:
+    its error is that of s over 1, the scale of the sigmoid, and not over 26.
+    """
+    if 3 in found.parts and 1 in rates:
+        first, second = (_sizes(found.parts[key]) for key in (1, 3))
+        own = np.divide(second, first, out=np.zeros_like(second), where=first > 0)
+        rates[3] = np.fmax(rates.get(3, 0.0), rates[1] * own)
+    return rates
 
 
 def replay(
