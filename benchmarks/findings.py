@@ -228,6 +228,34 @@ def power_law(bounds: Any) -> Any:
     return mpmath.log(power * mpmath.mpf(1.7) ** mpmath.mpf(0.5) / (high**power - low**power))
 
 
+def erfcx(t: Any) -> Any:
+    """`exp(t²) erfc(t)`."""
+    return mpmath.exp(t * t) * mpmath.erfc(t)
+
+
+def dawson(t: Any) -> Any:
+    """The integral of Dawson."""
+    return mpmath.sqrt(mpmath.pi) / 2 * mpmath.exp(-t * t) * mpmath.erfi(t)
+
+
+def log_ndtr(t: Any) -> Any:
+    """The logarithm of the normal distribution function."""
+    return mpmath.log(mpmath.erfc(-t / mpmath.sqrt(2)) / 2)
+
+
+def ctc_loss(x: Any) -> Any:
+    """The CTC loss of the label 1, of which `x` has the log-probabilities, the blank ones first: a
+    path has blanks, then ones, then blanks.
+    """
+    count = len(x)
+    paths = [
+        sum(x[t, 0, int(start <= t < stop)] for t in range(count))
+        for start in range(count)
+        for stop in range(start + 1, count + 1)
+    ]
+    return -logsumexp(np.array(paths, dtype=object))
+
+
 # ---------------------------------------------------------------- engines
 
 
@@ -239,6 +267,8 @@ def torch_findings() -> Iterator[tuple[Any, ...]]:
 
     chunked = LinearCrossEntropyOptions(allow_retain_graph=True, batch_chunk_size=2)
     double, at = torch.float64, torch.tensor([0, 0, 1, 2])
+    one, count = torch.tensor([[1]]), torch.tensor([3])
+    ahead = torch.tensor([1.0, 2.0], dtype=double)
     yield from [
         ("torch.logdet", "any", torch.logdet, (A,), lambda x: mpmath.log(determinant(x))),
         ("torch.linalg.slogdet", "any", lambda x: torch.linalg.slogdet(x)[1], (A,),
@@ -301,6 +331,13 @@ def torch_findings() -> Iterator[tuple[Any, ...]]:
         ("F.poisson_nll_loss full", "target 0",
          lambda x, t: F.poisson_nll_loss(x, t, full=True, reduction="none"),
          ([0.3, -0.8], [0.0, 0.0]), lambda x, t: exp(x) - t * x),
+        ("F.ctc_loss", "log-probabilities that no log_softmax is differentiated through",
+         lambda x: F.ctc_loss(x, one, count, one, reduction="sum"),
+         ([[[-0.9, -0.6]], [[-0.4, -1.3]], [[-1.1, -0.5]]],), ctc_loss),
+        ("torch.special.erfcx", "x = 1e6", torch.special.erfcx, ([1e6],), each(erfcx)),
+        ("torch.special.log_ndtr", "x = -1e8", torch.special.log_ndtr, ([-1e8],), each(log_ndtr)),
+        ("F.cosine_similarity", "eps = 1", lambda x: F.cosine_similarity(x, ahead, 0, 1.0),
+         ([0.3, 0.4],), lambda x: (x[0] + 2 * x[1]) / mpmath.sqrt(5)),
         ("F.hardsigmoid", "any", F.hardsigmoid, ([0.4, -1.3],), lambda x: (x + 3) / 6),
         ("F.gaussian_nll_loss", "variance below eps",
          lambda x, t, v: F.gaussian_nll_loss(x, t, v, reduction="none"), ([0.3], [0.8], [0.0]),
@@ -336,6 +373,11 @@ def jax_findings() -> Iterator[tuple[Any, ...]]:
         ("jnp.sinc", jnp.sinc, [1e-5, -2e-9], sinc),
         ("jax.scipy.special.log_ndtr", special.log_ndtr, [-30.0],
          lambda t: mpmath.log(mpmath.ncdf(t))),
+        ("jax.scipy.special.log_ndtr", special.log_ndtr, [-1e8], log_ndtr),
+        ("jax.scipy.special.erfcx", special.erfcx, [1e6], erfcx),
+        ("jax.scipy.special.dawsn", special.dawsn, [1e6], dawson),
+        ("jax.scipy.special.wofz", lambda x: special.wofz(x).imag, [1e6],
+         lambda t: 2 / mpmath.sqrt(mpmath.pi) * dawson(t)),
     ]  # fmt: skip
     for name, f, x, twin in scalars:
         yield name, f"x = {', '.join(map(str, x))}", f, (x,), each(twin)

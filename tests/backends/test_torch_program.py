@@ -691,6 +691,21 @@ def test_what_jumps_at_x_is_not_decided(name):
         replay(made, [[np.ones(2)]])
 
 
+def test_what_was_only_moved_is_equal_to_itself():
+    def f(x):
+        triangle = x.tril(-1) + x.diagonal().exp().diag_embed()
+        assert (triangle.tril() == triangle).all()  # as distributions validate their parameters
+        return triangle.sum(1)
+
+    assert adjudge.examine(f, (numbers(3, 3),), reference="exact").certified
+
+    def jumps(x):
+        return x if x[0] == x[1] else 2 * x
+
+    x = torch.full((2,), 0.7, dtype=torch.float64)
+    assert not adjudge.examine(jumps, (x,), reference="exact").certified
+
+
 def test_running_statistics_are_no_constants():
     norm = torch.nn.BatchNorm1d(1).double()
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial, reduce
+from functools import cache, partial, reduce
 from math import factorial
 from operator import and_, eq, ge, gt, le, lt, or_
 from typing import Any, NamedTuple, TypeAlias
@@ -35,6 +35,7 @@ MOST_TERMS = 20_000
 what has not converged is undefined. The value is ours."""
 
 
+@cache
 def flint() -> Any:
     """Returns python-flint, or raises `ImportError`."""
     return importlib.import_module("flint")
@@ -952,10 +953,16 @@ def matmul(x: Operand, y: Operand) -> Jets:
 
 
 def fft(x_: Operand, *, axis: int, inverse: bool) -> Jets:
-    """Returns the discrete Fourier transform along an axis, by its sums."""
+    """Returns the discrete Fourier transform along an axis."""
     x, module = lifted(x_), flint()
     n = x.shape[axis]
-    roots = [(module.acb(2 * k if inverse else -2 * k) / n).exp_pi_i() for k in range(n)]
-    whole = np.array(roots, object)[np.outer(range(n), range(n)) % n]
-    found = x.map(lambda part: np.moveaxis(np.moveaxis(part, axis, -1) @ whole, -1, axis))
-    return found.moving(np.asarray(x.moves.any(axis=axis, keepdims=True)))
+
+    def transformed(part: Balls) -> Balls:
+        rows = np.moveaxis(part, axis, -1)
+        out = np.empty(rows.shape, object)
+        for k in np.ndindex(rows.shape[:-1]):
+            row = module.acb.dft([module.acb(one) for one in rows[k]], inverse)
+            out[k] = [n * one for one in row] if inverse else row  # the inverse has the factor 1/n
+        return np.moveaxis(out, -1, axis)
+
+    return x.map(transformed).moving(np.asarray(x.moves.any(axis=axis, keepdims=True)))

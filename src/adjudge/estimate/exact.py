@@ -234,8 +234,10 @@ def work_of(program: Program) -> int:
         depth = 1
         if one.name in ("matmul", "solve", "solve_triangular", "inv", "det", "slogdet", "cholesky"):
             depth = program.value(one.operands[0]).shape[-1]
-        elif one.name in ("lu", "qr", "eigh", "eig", "svd", "matrix_exp", "fft"):
+        elif one.name in ("lu", "qr", "eigh", "eig", "svd", "matrix_exp"):
             depth = max(one.recorded[0].shape, default=1)
+        elif one.name == "fft":
+            depth = one.recorded[0].shape[one.params["axis"]].bit_length()
         work += depth * max(sum(sizes), *(program.value(o).size for o in one.operands))
     return work
 

@@ -80,7 +80,19 @@ def _equal(x: Any, y: Any) -> Truth:
         return _or(_and(a, b), _and(_not(a), _not(b)))
     if x is y:  # whatever it is, unless it is undefined
         return _finite(x)
-    return compared(x, y, eq)
+    found = compared(x, y, eq)
+    if not isinstance(x, Jets) or not isinstance(y, Jets):
+        return found
+    # entries that were only moved and chosen are the same objects
+    if x.parts.keys() != y.parts.keys() or x.shape != y.shape:
+        return found
+    own = ~_finite(x).may_not
+    for key, part in x.parts.items():
+        own &= np.asarray(_SAME(part, y.parts[key]), bool)
+    return Truth(found.may, found.may_not & ~own, found.along)
+
+
+_SAME = np.frompyfunc(lambda a, b: a is b, 2, 1)
 
 
 def _where(condition: Any, x: Any, y: Any) -> Any:
