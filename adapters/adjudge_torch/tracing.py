@@ -138,6 +138,11 @@ class _Recorder(TorchFunctionMode):
         """Records a call of PyTorch. Inside of it this mode is off."""
         inside = threading.get_ident() in self._inside or torch.compiler.is_compiling()
         name = None if inside else name_of(func)
+        if func is torch.autograd.grad and not inside:
+            place = place_of(stack(sys._getframe()), ENGINE)
+            self._add(
+                Step("torch.autograd.grad", _nothing, (), 0, place=place, differentiates=True), ()
+            )
         if name is None:
             return func(*args, **(kwargs or {}))
         return self.call(func, func, tuple(args), dict(kwargs or {}), about_call(func, name))
@@ -536,7 +541,8 @@ def rule_of(cls: Any) -> dict[str, Any]:
     holds its backward pass.
     """
     if cls.__module__.startswith("torch."):
-        held = inspect.getclosurevars(cls.backward).nonlocals
+        backward = inspect.getclosurevars(cls.backward).nonlocals.get("orig_backward", cls.backward)
+        held = inspect.getclosurevars(backward).nonlocals  # of an operator that takes lists as well
         if "op" in held and "info" in held:
             place = _defined(getattr(held["info"], "_backward_fn", None))
             return {**about_call(held["op"], str(held["op"])), "rule_place": place}

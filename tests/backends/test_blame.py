@@ -7,7 +7,7 @@ import warnings
 
 import programs
 import pytest
-from scenarios import on_both
+from scenarios import on_both, torch_function
 
 import adjudge
 from adjudge import Verdict
@@ -334,6 +334,51 @@ def test_a_wrong_second_derivative_of_pytorch_is_found_in_a_model(torch):
     assert len(report.first.calls) == 2
 
 
+def lower(torch, x):
+    return x.sin().tril() + 2 * torch.eye(3, dtype=torch.float64)
+
+
+def positive(torch, x):
+    return x @ x.mT + 3 * torch.eye(3, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("mode", "f", "name"),
+    [
+        ("F", lambda torch, x: torch.cholesky_inverse(lower(torch, x)), "torch.cholesky_inverse"),
+        ("RF", lambda torch, x: torch.linalg.eigh(positive(torch, x))[1] ** 2, "torch.linalg.eigh"),
+    ],
+)
+def test_a_rule_that_is_right_in_reverse_mode_for_what_it_gets_is_judged_in_other_modes_for_it(
+    torch, mode, f, name, seed
+):
+    torch.manual_seed(seed)
+
+    report = adjudge.blame(
+        lambda x: f(torch, x).tanh(), (torch.randn(3, 3).double(),), modes=[mode], seed=seed
+    )
+
+    assert report.verdict is Verdict.FAIL
+    assert [one.step.name for one in report.at_fault] == [name]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_rule_that_is_right_in_forward_mode_for_what_it_gets_is_not_blamed(torch, seed):
+    wrong = torch_function(lambda x: x.sin(), lambda x, w: w * x.cos(), lambda x, v: -v * x.cos())
+    torch.manual_seed(seed)
+
+    def f(x):
+        return wrong(torch.linalg.cholesky(positive(torch, x)))
+
+    report = adjudge.blame(f, (torch.randn(3, 3).double(),), modes=["F"], seed=seed)
+
+    cholesky = next(one for one in report.judged if one.step.name == "torch.linalg.cholesky")
+    assert cholesky.report.modes["F"] is Verdict.FAIL
+    assert [one.step.name for one in report.at_fault] == ["Rule.apply"]
+    assert report.first.fault.rule == "Rule.jvp"
+
+
 def test_a_parameter_that_is_closed_over_is_judged_in_its_rule(torch):
     weight = torch.rand(4, 3, dtype=torch.float64, requires_grad=True)
     rules = programs.rules("torch", "product", "missing term")  # the gradient of b alone
@@ -479,6 +524,27 @@ def test_a_rule_is_named_where_another_part_of_the_engine_calls_it(torch, where)
     assert report.verdict is Verdict.FAIL
     assert lines(report) == {programs.line_of("torch", "tanh")}
     assert not adjudge.blame(where(torch, right), x, seed=0).at_fault
+
+
+@pytest.mark.parametrize("part", [0, 1])
+def test_of_a_derivative_that_the_function_takes_the_second_one_of_a_rule_is_judged(torch, part):
+    def blamed(verb, mistake, item=False):
+        wrong = "tanh" if mistake else ""
+        if item:  # a rule of which nobody takes the second derivative
+            tanh = programs.rules("torch", wrong, mistake).tanh
+            return verb(lambda x: tanh(x) * x.sum().item(), torch.rand(3).double(), seed=0)
+        f = under_a_gradient(torch, programs.rules("torch", wrong, mistake).tanh)
+        x = (torch.rand(3, dtype=torch.float64),)
+        return verb(lambda x: f(x) + part * x.sum(), x, seed=0)
+
+    wrong, right = blamed(adjudge.blame, programs.SECOND), blamed(adjudge.blame, "")
+
+    assert lines(wrong) == {programs.line_of("torch", "tanh")}
+    assert wrong.explained is None
+    assert not right.at_fault
+    assert not blamed(adjudge.blame, programs.SECOND, item=True).at_fault
+    (fault,) = blamed(adjudge.examine, programs.SECOND).faults
+    assert fault.line == programs.line_of("torch", "tanh")
 
 
 def test_a_right_rule_is_not_called_at_fault_for_the_mode_that_it_lacks(torch):

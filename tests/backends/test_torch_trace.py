@@ -217,7 +217,8 @@ def test_a_program_shows_what_the_engine_hands_back_hooks_included():
 def test_what_the_mode_does_not_see_is_opaque():
     program = traced(lambda x: (torch.func.grad(lambda y: y.sin().sum())(x) * 2,), torch.rand(3))
 
-    assert [bool(step.opaque) for step in program.steps] == [True, False]
+    assert [bool(step.opaque) for step in program.steps] == [False, True, False]
+    assert [step.differentiates for step in program.steps] == [True, False, False]
 
 
 def test_what_is_computed_from_a_parameter_is_a_step_and_what_is_computed_from_constants_is_not():

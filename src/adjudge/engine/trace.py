@@ -84,6 +84,9 @@ class Step:
     """Where that is defined."""
     marked: tuple[int, ...] = ()
     """The operands that are values and marked for differentiation: parameters closed over."""
+    differentiates: bool = False
+    """Whether it is where the function takes a derivative of its own. It has no results then: what
+    the derivative consists of is not recorded."""
     opaque: str = ""
     """Why it cannot be run again, in words that follow its name; empty where it can."""
 

@@ -184,6 +184,34 @@ def _along(
     return Direction(whole, steps, between, outside)
 
 
+def on_its_way(
+    problem: Problem, trace: Trace, k: int, wrt: Sequence[int], seed: int
+) -> tuple[Callable[[Array], Arrays], Array]:
+    """Returns step `k` as a function of one number, with which its operands `wrt` move as they do
+    along a random direction of the inputs, and the number at which they are as recorded.
+    """
+    base, backend = observe(problem), problem.backend
+    arrays, step, operands = backend.arrays, trace.steps[k], trace.recorded.operands(k)
+    v, _ = _drawn(problem, base, generator(seed, Stream.BLAME))
+    h = min(_step(base), problem.longest_step(v))
+    points = [problem.origin + s * h * v for s in (1, -1)]
+    inputs = [tuple(map(arrays.copy, problem.X.arrays(backend, x, problem.x))) for x in points]
+    plus, minus = (trace.replay(x).operands(k) for x in inputs)
+    slopes = {
+        j: arrays.from_host((arrays.to_host(plus[j]) - arrays.to_host(minus[j])) / (2 * h), one)
+        for j, one in enumerate(operands)
+        if j in wrt
+    }
+
+    def function(t: Array) -> Arrays:
+        moved = [one + (t - 1) * slopes[j] if j in wrt else one for j, one in enumerate(operands)]
+        return results_of(backend, step, tuple(moved))
+
+    like = arrays.info(operands[wrt[0]])
+    real = {"complex128": "float64", "complex64": "float32"}.get(like.dtype, like.dtype)
+    return function, arrays.make(np.ones(()), real, like.device)
+
+
 def _step(base: Base) -> float:
     """Returns the longer of two steps whose differences are extrapolated once, relative to the
     scale of x: `eps^(1/5)`, which balances `h^4` against `eps / h`.

@@ -39,6 +39,7 @@ from adjudge.trace.contributions import (
     Direction,
     changed_on_the_way,
     directions,
+    on_its_way,
 )
 from adjudge.trace.report import CUTS, BlameReport, Judged, is_cut
 
@@ -109,7 +110,7 @@ def blame(
         found, wide = _found(problem, trace, seed, generators.put_back)
         of_steps = _of_steps(chosen, words)
         of_steps["thorough"] = False if raised.error is not None else None
-        judge = _Judge(problem.backend, trace, wide, whole, found or [], of_steps, samples)
+        judge = _Judge(problem.backend, trace, wide, whole, found or [], of_steps, samples, problem)
         judge.run(every=every or found is None or (words or ["R"]) != ["R"])
         report = judge.report(function_name(f), found)
         if report.between or report.outside:
@@ -161,10 +162,13 @@ def _faults(
         found, wide = _found(problem, trace, seed, generators.put_back, count)
         of_steps = _of_steps(chosen, None if words == ["R"] else words)
         of_steps["thorough"] = False
-        judge = _Judge(problem.backend, trace, wide, report, found or [], of_steps, 3, budget)
+        judge = _Judge(
+            problem.backend, trace, wide, report, found or [], of_steps, 3, problem, budget
+        )
         judge.run(every=found is not None and "R" not in words, custom=found is None)
+        judged = judge.judged()
     faults: dict[str, Fault] = {}
-    for one in judge.judged():
+    for one in judged:
         # without contributions a cut that is meant looks like one that is not
         if one.at_fault and (found is not None or (one.step.custom and not one.cuts)):
             faults.setdefault(one.name, one.fault)  # the same with arrays of other shapes follows
@@ -238,6 +242,7 @@ class _Judge:
     found: Sequence[Direction]
     options: Options
     samples: int
+    problem: Problem
     budget: float = math.inf
     """The work after which no further step is judged."""
 
@@ -248,6 +253,10 @@ class _Judge:
         self.groups: dict[Hashable, list[int]] = {}
         self.wrt: dict[int, list[int]] = {}
         """The operands by which a step is judged; none where no result has a derivative."""
+        self.taken_inside = False
+        """Whether rules were judged for a derivative that the function takes of its own."""
+        self._on_their_way: dict[int, Verdict] = {}
+        """What was found of steps whose operands move as they do with the inputs."""
         self._sizes: list[int] = []
         """Each step reads and writes this many numbers."""
         arrays, recorded = self.backend.arrays, self.trace.recorded
@@ -290,6 +299,13 @@ class _Judge:
             reason = steps[k].opaque or self._judged(k)
             if reason:
                 self.opaque[k] = reason
+        taken = self.whole.verdict is Verdict.FAIL and any(step.differentiates for step in steps)
+        if taken and not any(one.at_fault for one in self.judged()):
+            # What is wrong there is the second derivative of a rule.
+            self.taken_inside, self.options = True, {**self.options, "modes": ["R", "RR"]}
+            for k in [calls[0] for calls in self.groups.values() if steps[calls[0]].custom]:
+                if self.work < self.budget:
+                    self._judged(k)
 
     def _judged(self, k: int) -> str:
         """Judges one step; returns why it cannot be judged, or nothing."""
@@ -313,7 +329,8 @@ class _Judge:
         """Returns what was found about the steps, and about the whole."""
         judged = self.judged()
         at_fault = [k for one in judged if one.at_fault for k in one.calls]
-        said = [d.explained_by(at_fault) for d in self.found] if at_fault else []
+        some = () if self.taken_inside or not at_fault else self.found
+        said = [d.explained_by(at_fault) for d in some]
         settled = [one for one in said if one is not None]
         wrong = self.whole.verdict is not Verdict.PASS
         outside = wrong and any(direction.outside.stands_out for direction in self.found)
@@ -372,8 +389,30 @@ class _Judge:
         first = report.modes.get("R") in (Verdict.FAIL, Status.UNSUPPORTED)
         if not first or step.marked or self.stands_out(k):
             return True
+        if self.found:
+            return self._fails_on_its_way(k, report)
         # without contributions a rule of the engine has the benefit of the doubt
-        return not self.found and (step.custom or self.whole.verdict is not Verdict.PASS)
+        return step.custom or self.whole.verdict is not Verdict.PASS
+
+    def _fails_on_its_way(self, k: int, report: Report) -> bool:
+        """Returns whether a step that is wrong alone, and adds nothing to the error of reverse
+        mode, is wrong in another mode in which the whole is, where its operands move as they do
+        with the inputs.
+        """
+        words = [
+            word
+            for word, outcome in self.whole.modes.items()
+            if word != "R" and outcome is Verdict.FAIL and report.modes.get(word) is outcome
+        ]
+        if not words:
+            return False
+        if k not in self._on_their_way:
+            options: Options = {**self.options, "modes": words, "backend": self.backend}
+            with Catching(AdjudgeError):
+                seed = self.whole.provenance.seed
+                function, t = on_its_way(self.problem, self.trace, k, self.wrt[k], seed)
+                self._on_their_way[k] = at_one_point(function, (t,), options).verdict
+        return self._on_their_way.get(k) is Verdict.FAIL
 
     def _fails_or_lacks_derivative(self, report: Report) -> bool:
         """Returns whether a step fails, or has no derivative in a mode in which the whole does not
