@@ -500,3 +500,22 @@ def test_a_second_derivative_of_what_saturates_is_rounded_with_the_function(size
 
     assert right.verdict is not FAIL
     assert wrong.verdict is FAIL
+
+
+@pytest.mark.backend("torch")
+@pytest.mark.parametrize("gap", [1e-15, 1e-14])
+def test_what_rounding_may_reorder_is_no_proof(gap):
+    """Numbers that are close to a tie are sorted exactly, and may be sorted otherwise where they
+    are rounded: then rounding may make anything of a derivative that has no digits.
+    """
+    x = torch.tensor([1.0, 1.0 + gap, 1.7], dtype=torch.float64)
+
+    negated = with_rule(lambda y: y.clone(), lambda y: -1.0)
+
+    def waves(factor, rule=torch.clone):
+        return lambda x: torch.cos(factor * rule(torch.sort(1.1 * x).values))
+
+    for seed in range(5):
+        assert adjudge.examine(waves(1e9), (x,), seed=seed).verdict is not FAIL
+        assert adjudge.examine(waves(1e3), (x,), seed=seed).verdict is PASS
+        assert adjudge.examine(waves(1e3, negated), (x,), seed=seed).verdict is FAIL

@@ -231,6 +231,14 @@ class ByReference(Estimator):
         exact = replace(exact, rounding=Roundings(eps, LIKELY_UNITS))
         return replace(self, reference=replace(self.reference, reference=exact))
 
+    @property
+    def compares(self) -> bool:
+        """Whether the program that is replayed compares or rounds numbers. A bisection has another
+        derivative than its root, so that nothing is proved to be wrong then.
+        """
+        primal = self.reference.primal
+        return any(one.name in STEPS for one in primal.program(primal.origin).operations)
+
     def _first(self, v: Tangent) -> Column:
         problem = self.problem
         unknown = not_movable(problem, self.base, v)
@@ -257,8 +265,7 @@ def by_replay(
     """Returns the estimator that replays f exactly, as far as f can be replayed and that is little
     work for so many `tangents` at a time; else `None`. Records what f does at x.
 
-    With a spacing at 1 as `rounding` its error bars are what rounding can do. There is none then
-    for a program that compares or rounds numbers: a bisection has another derivative than its root.
+    With a spacing at 1 as `rounding` its error bars are what rounding can do.
     """
     # A recording holds every value of the program, and one of large arrays would be dropped anyway.
     large = problem.X.size + base.Y.size > UNASKED_EXACT_WORK // 10
@@ -277,9 +284,4 @@ def by_replay(
     if tangents > FEW_TANGENTS:
         work = min(work, UNASKED_JACOBIAN_WORK // tangents)
     exact = Exact(work, Roundings(rounding) if rounding else None)
-    found = attempt(lambda: by_reference(problem, base, exact), NotSupportedError)
-    if found is None or not rounding:
-        return found
-    origin = found.reference.primal.origin
-    steps = any(one.name in STEPS for one in found.reference.primal.program(origin).operations)
-    return None if steps else found
+    return attempt(lambda: by_reference(problem, base, exact), NotSupportedError)

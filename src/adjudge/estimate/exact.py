@@ -182,13 +182,14 @@ class Exact(Reference):
             bar = np.where(stuck, 2.0**-52 * (np.abs(value) + radius), bar)
         if self.rounding is not None:
             with precision(EXACT_BITS):
+                # Where a rounded number may leave the domain or change a decision, rounding may
+                # make anything of it.
                 try:
                     wide, values = found(self.rounding)
                     loose = _floats(wide, value)[1] + _floats(values)[1] / length
-                    # Where a rounded number may leave the domain, rounding may make anything of it.
                     bar = np.maximum(bar, np.where(np.isnan(loose), np.inf, loose))
-                except DoubtError as error:
-                    return _unknown(before + _outputs(program), error)
+                except DoubtError:
+                    bar = np.where(np.isnan(bar), bar, np.inf)
         method = _method(program, bits)
         moved = (value != 0) | (radius > 0)
         return Estimate(value, bar, moved, method, half_gap, balls=balls)

@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.constants import (
+    CANCELLATION_UNITS,
     ENTRY_FLOOR,
     SHARED_SIGNIFICANT,
     SIGNIFICANT_PART,
     SUMMED_OUTPUTS,
+    USUAL_CONSTANT,
 )
 from adjudge.errors import attempt
 from adjudge.estimate import (
@@ -126,6 +128,12 @@ class Columns:
         estimator = self.by_replay(rounded=rounded)
         return None if estimator is None else attempt(partial(estimator.along, tangent))
 
+    @property
+    def compares(self) -> bool:
+        """Whether an exact replay of f compares or rounds numbers; see `ByReference.compares`."""
+        estimator = self.by_replay()
+        return estimator is not None and estimator.compares
+
     def comparisons(
         self,
         found: Column,
@@ -193,9 +201,12 @@ class Columns:
         return np.array([bool(outputs[part].all()) for part in self.base.Y.slices])
 
     def touching(self, kind: RowKind, outputs: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Marks the rows any of whose outputs is marked."""
+        """Marks the rows any of whose outputs is marked, of those that are not left out."""
         if self.probes.full or kind == "each":
             return outputs
+        left_out = self.base.uncompared
+        if left_out is not None:
+            outputs = outputs & ~left_out[: outputs.size]
         return np.array([bool(outputs[part].any()) for part in self.base.Y.slices])
 
     def pushed(self, image: Vector, k: int) -> Vector:
@@ -360,6 +371,14 @@ class Columns:
         for p in self.base.Y.slices:
             still[p] &= np.any(moved[p])
         return still
+
+    def usual_rounding(self, found: Column) -> float:
+        """Returns the derivative that may be left of terms that cancel, where f computes with
+        numbers of a `USUAL_CONSTANT`. What f is does not show these where all of it cancels.
+        """
+        eps = self.base.coarsest_eps  # of sixteen bits a few units are a large part already
+        unit = min(CANCELLATION_UNITS, eps**-0.5) * eps
+        return float(unit * USUAL_CONSTANT / found.tangent.length)
 
     def rounding_of_still(self, found: Column, k: int) -> float:
         """Returns the derivative that row `k` of reverse mode would have if the outputs that stand

@@ -391,6 +391,8 @@ class Comparison:
             # reference never moves.
         ):
             wide &= ((self.automatic != 0) | self.moved) & ~self._rounded_zero
+            if self.residue is not None:
+                wide &= ~self.residue
             return np.asarray(reference_missing | (self.agrees & wide & ~self.equal_nans))
         # In sixteen bits the error bar exceeds every small derivative, and nearly all checks
         # would stay open.

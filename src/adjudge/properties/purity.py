@@ -51,6 +51,7 @@ from adjudge.findings import (
 from adjudge.floats import Vector
 from adjudge.jacobian import Table, Tally, Tolerance, points_around
 from adjudge.problem import (
+    DOUBLE,
     Base,
     Probes,
     Problem,
@@ -291,13 +292,17 @@ class Identities:
         entry = self.base.whole.entry(k)
         return Finding(Status.NONFINITE, self.problem.modes_taken, entry, detail)
 
-    def residue(self, space: Space) -> Vector:
-        """Returns the rounding that a derivative inherits from the values it is computed through.
+    def residue(self, space: Space, *, inside: bool = False) -> Vector:
+        """Returns the rounding that a derivative inherits from the values it is computed through,
+        as large as those of f, or with `inside` as the numbers inside of f that cancel in these.
 
         It stays where the derivative itself is zero, so a comparison that is relative to the
         derivative alone would call two residues of rounding unequal.
         """
         size = largest(self.base.values)
+        moves = self.base.rounding_of_all if inside else None
+        if moves is not None:
+            size = max(size, largest(moves) / self.tolerance.eps)
         x = self.problem.length_scales
         eps = self.tolerance.eps
         # In sixteen bits a few units are a large part of a derivative already.
@@ -334,6 +339,10 @@ class Identities:
             bound = bound + (leaf.tiny or UNDERFLOW_MARGIN * UNDERFLOW)
             bound = bound + RUNS_APART * self.tolerance.spread + (self.tolerance.atol or 0.0)
             apart = finite & ~(np.abs(one[part] - two[part]) <= bound)
+            if apart.any() and self.base.coarsest_eps <= DOUBLE:
+                # Numbers that are all rounding of terms which cancel agree in no digit.
+                most = np.fmax(np.abs(one[part]), np.abs(two[part]))
+                apart &= ~(most <= self.residue(space, inside=True)[part])
             if apart.any() and (eps := narrowest_eps(self.problem, self.base)) > self.tolerance.eps:
                 # What computes in a narrower dtype inside agrees to the rounding of that.
                 tolerance = replace(self.tolerance, eps=eps)

@@ -90,7 +90,7 @@ def replayed(base: Base) -> Replayed | None:
     if problem.modes_taken:
         return None
     asked = by_replay(problem, base, tangents=problem.X.size)
-    if asked is None or (eps <= COARSE_EPS and by_replay(problem, base, eps) is None):
+    if asked is None or (eps <= COARSE_EPS and asked.compares):
         return None
     return attempt(lambda: Replayed(base, asked), NotSupportedError)
 
@@ -107,7 +107,7 @@ def rounding_of(
         return None
     tangents = problem.X.size if letter == "R" else len(probes)
     found = by_replay(problem, base, base.coarsest_eps, tangents=tangents)
-    asked = found.rounded(base.coarsest_eps) if found is not None else None
+    asked = found.rounded(base.coarsest_eps) if found is not None and not found.compares else None
     if asked is None:
         return None
     point = problem.origin if x is None else x
