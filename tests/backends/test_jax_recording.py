@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from adjudge import Status, Verdict, examine
+from adjudge import Status, Verdict, examine, gradgradcheck
 from adjudge.engine import backend_named
 
 pytestmark = [pytest.mark.backend("jax"), pytest.mark.usefixtures("x64")]
@@ -104,6 +104,33 @@ def test_a_scan_over_a_closure_is_compiled_once_and_judged_as_if_it_were_compile
     assert recorded.verdict is plain.verdict
     assert recorded.modes == plain.modes
     assert recorded.counts == plain.counts
+
+
+def test_a_second_derivative_of_a_scan_calls_the_function_a_few_times(
+    backend, network, arrays, with_vjp, jnp
+):
+    calls = []
+
+    def counted(f):
+        def called(*x):
+            calls.append(1)
+            return f(*x)
+
+        return called
+
+    slope = lambda c: lambda x, w: w * (1 - jnp.tanh(x) ** 2) * (1 + (c - 1) * x)  # noqa: E731
+    wrong = network(cell=with_vjp(jnp.tanh, slope(1.05)))
+    verdicts = {}
+    for name, f in (("right", network()), ("wrong", wrong)):
+        compiled = backend.compilations()
+        report = gradgradcheck(
+            counted(f), arrays, mode="full", wrt=0, seed=1, raise_exception=False, blame=False
+        )
+        verdicts[name] = report.verdict
+        assert len(calls) < 10 < report.counts["evaluations"]
+        assert backend.compilations() - compiled < report.counts["evaluations"] / 2
+        calls.clear()
+    assert verdicts == {"right": Verdict.PASS, "wrong": Verdict.FAIL}
 
 
 @pytest.mark.parametrize("loop", ["while", "cond", "constants"])

@@ -869,8 +869,8 @@ class Recordable:
     records the function (see `AutodiffBackend.recording`), and the recording takes its place.
     Compiling takes a hundred times as long as an evaluation of a small function. A recording is
     used only if it has the outputs of the function at x to the last bit, which it has not where the
-    function is another one at its next call, or under a tracer. The call that is recorded is not
-    counted, since nothing is evaluated in it.
+    function is another one at its next call, or under a tracer. Calls for a recording are not
+    counted.
     """
 
     calls: UserCalls
@@ -910,8 +910,12 @@ class Recordable:
 
         with running(Source.FUNCTION):
             recording = backend.recording(outputs, x)
-            if recording is None:
-                return None
+            if recording is None:  # x may be traced, as the x of a second derivative is
+                x = tuple(map(backend.arrays.copy, arguments.leaves))
+                recording = backend.recording(outputs, x)
+                if recording is None:
+                    return None
+                y = outputs(x)
             pairs = zip(y, recording(x), strict=True)
             to_host = backend.arrays.to_host
             same = all(np.array_equal(to_host(a), to_host(b), equal_nan=True) for a, b in pairs)
