@@ -99,8 +99,9 @@ def prepare(_deltas: Sequence[float] = ()) -> Callable[[str], Iterator[Case]]:
 
     def cases(unit: str) -> Iterator[Case]:
         _, module, name, k = unit.split(" ")
-        f, point = function(module, name), POINTS[int(k)]
+        point = POINTS[int(k)]
         try:
+            f = function(module, name)
             with deadline(PATIENCE):
                 found = [np.asarray(one.tolist(), float) for one in slope(f, placed(module, point))]
         except OutOfTimeError:
