@@ -243,6 +243,11 @@ def log_ndtr(t: Any) -> Any:
     return mpmath.log(mpmath.erfc(-t / mpmath.sqrt(2)) / 2)
 
 
+def logsigmoid(t: Any) -> Any:
+    """The logarithm of the logistic function."""
+    return -mpmath.log1p(mpmath.exp(-t))
+
+
 def ctc_loss(x: Any) -> Any:
     """The CTC loss of the label 1, of which `x` has the log-probabilities, the blank ones first: a
     path has blanks, then ones, then blanks.
@@ -336,6 +341,7 @@ def torch_findings() -> Iterator[tuple[Any, ...]]:
          ([[[-0.9, -0.6]], [[-0.4, -1.3]], [[-1.1, -0.5]]],), ctc_loss),
         ("torch.special.erfcx", "x = 1e6", torch.special.erfcx, ([1e6],), each(erfcx)),
         ("torch.special.log_ndtr", "x = -1e8", torch.special.log_ndtr, ([-1e8],), each(log_ndtr)),
+        ("F.logsigmoid", "x = 30", F.logsigmoid, ([30.0],), each(logsigmoid)),
         ("F.cosine_similarity", "eps = 1", lambda x: F.cosine_similarity(x, ahead, 0, 1.0),
          ([0.3, 0.4],), lambda x: (x[0] + 2 * x[1]) / mpmath.sqrt(5)),
         ("F.hardsigmoid", "any", F.hardsigmoid, ([0.4, -1.3],), lambda x: (x + 3) / 6),
