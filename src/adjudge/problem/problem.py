@@ -471,12 +471,16 @@ class Base:
             return None if moves is None else np.asarray(moves[self.chosen])
         problem, count, moves = self.problem, len(self.Y.leaves), np.zeros(self.Y.size)
         others = problem.moved_widely if wide else problem.moved_by_rounding
+        first = None
         for other in others:
             outputs = attempt(other.evaluated, NotSupportedError)
             if outputs is None:
                 return None
             values = self.Y.vector(problem.backend, outputs[:count], self.arrays[:count])
-            off = np.abs(values - self.values[: self.Y.size])
+            # Where numbers are moved f may be another function, as under a tracer of JAX. All that
+            # it is off by would count as rounding then, also of an identity that it violates.
+            first = values if first is None else first
+            off = np.abs(values - (first if wide else self.values[: self.Y.size]))
             moves = np.fmax(moves, np.nan_to_num(off, nan=np.inf, posinf=np.inf))
         return moves if others else None
 
