@@ -39,6 +39,25 @@ def fails(engine: str, status: str, reason: str) -> pytest.MarkDecorator:
     return pytest.mark.adjudge_xfail(engine, status=status, reason=reason)
 
 
+def kept_tanh() -> Any:
+    """The `autograd.Function` of a tanh whose result is kept for both modes, to derive a class with
+    rules of its own from. They are named by that class, and by their lines.
+    """
+    torch = importlib.import_module("torch")
+
+    class Kept(torch.autograd.Function):
+        @staticmethod
+        def forward(x: Any) -> Any:
+            return x.tanh()
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            ctx.save_for_backward(output)
+            ctx.save_for_forward(output)
+
+    return Kept
+
+
 def torch_function(forward: Any, backward: Any, jvp: Any = None, *, undefined: bool = False) -> Any:
     """An `autograd.Function` of PyTorch by hand: `forward(*x)`, `backward(*x, *w)`, `jvp(*x, *v)`.
 

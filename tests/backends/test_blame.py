@@ -7,7 +7,7 @@ import warnings
 
 import programs
 import pytest
-from scenarios import on_both, torch_function
+from scenarios import kept_tanh, on_both, torch_function
 
 import adjudge
 from adjudge import Verdict
@@ -683,16 +683,8 @@ def test_what_the_compiler_only_looks_at_is_no_step(torch, dynamic):
 
 @pytest.mark.parametrize("wrapped", [transformed, of_a_gradient, behind_what_is_scripted])
 def test_a_rule_beside_what_cannot_be_recorded_is_named(torch, wrapped):
-    class Tanh(torch.autograd.Function):
+    class Tanh(kept_tanh()):
         generate_vmap_rule = True
-
-        @staticmethod
-        def forward(x):
-            return x.tanh()
-
-        @staticmethod
-        def setup_context(ctx, inputs, output):
-            ctx.save_for_backward(output)
 
         @staticmethod
         def backward(ctx, w):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from types import NoneType, UnionType
 from typing import Any, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
@@ -44,6 +45,8 @@ def checked_signature(door: Callable[P, R]) -> Callable[P, R]:
     any work which option it does not have, and which argument is of another kind than annotated.
     """
     signature = inspect.signature(door)
+    # Looked up once, at the first call: to read them takes as long as a part of a small check.
+    hints = functools.cache(partial(get_type_hints, door))
 
     @functools.wraps(door)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -55,9 +58,8 @@ def checked_signature(door: Callable[P, R]) -> Callable[P, R]:
             given = signature.bind(*args, **kwargs).arguments
         except TypeError:
             return door(*args, **kwargs)  # Python says which argument is missing, or too many
-        hints = get_type_hints(door)
         for name, value in given.items():
-            require_kind(name, value, hints[name])
+            require_kind(name, value, hints()[name])
         return door(*args, **kwargs)
 
     return checked

@@ -1275,11 +1275,7 @@ class Residues(Stage):
         for one in trial.compared:
             comparison = one.comparison
             candidates = comparison.undecided & comparison.may_be_residue(_beside(trial, one))
-            steady = _steady(trial.columns, one, trial.column, candidates)
-            if np.any(steady):  # no more is known of the entries that were not among the worst
-                candidates = _marked(True, worst_entries(comparison, candidates), steady.size)
-            after = replace(comparison, residue=candidates & ~steady)
-            accepted.append(one._replace(comparison=after))
+            accepted.append(_without_residue(trial, one, candidates))
         return trial.with_compared(accepted, self.name)
 
 
@@ -1685,11 +1681,20 @@ def _without_residues(trial: Trial) -> Trial:
         comparison = one.comparison
         zero = comparison.undecided & (comparison.reference == 0)
         zero &= np.abs(comparison.automatic) <= bound
-        candidates = _marked(True, worst_entries(comparison, zero), zero.size)
-        steady = _steady(trial.columns, one, trial.column, candidates)
-        after = replace(comparison, residue=candidates & ~steady)
-        accepted.append(one._replace(comparison=after))
+        tried = _marked(True, worst_entries(comparison, zero), zero.size)
+        accepted.append(_without_residue(trial, one, tried))
     return trial.with_compared(accepted, trial.decided_by)
+
+
+def _without_residue(
+    trial: Trial, one: ModeComparison, candidates: NDArray[np.bool_]
+) -> ModeComparison:
+    """Returns the comparison with zero for those candidates that are not steady beside x."""
+    steady = _steady(trial.columns, one, trial.column, candidates)
+    if np.any(steady):  # no more is known of the entries that were not among the worst
+        candidates = _marked(True, worst_entries(one.comparison, candidates), steady.size)
+    after = replace(one.comparison, residue=candidates & ~steady)
+    return one._replace(comparison=after)
 
 
 def _steady(

@@ -106,7 +106,7 @@ def rounding_of(
     if problem.modes_taken:
         return None
     tangents = problem.X.size if letter == "R" else len(probes)
-    found = by_replay(problem, base, base.coarsest_eps, tangents=tangents)
+    found = by_replay(problem, base, tangents=tangents)
     asked = found.rounded(base.coarsest_eps) if found is not None and not found.compares else None
     if asked is None:
         return None
