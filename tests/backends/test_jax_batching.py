@@ -55,6 +55,30 @@ def test_a_vjp_that_is_wrong_under_vmap_alone_is_found(jnp, x, batched_cos, with
     assert "the vmapped vjp for out is not the loop over the batch" in wrong.headline
 
 
+def test_rounding_that_differs_between_a_batch_and_the_loop_is_no_error(jnp, x, with_vjp):
+    """Kernels for a batch add in another order, which an ill-conditioned rule makes more of."""
+    batching = importlib.import_module("jax.custom_batching")
+
+    def rule(factor):
+        @batching.custom_vmap
+        def times(x, w):
+            large = 1e12 * jnp.sin(w)
+            return (jnp.cos(x) * w + large) - large
+
+        @times.def_vmap
+        def batch(size, batched, x, w):
+            return factor * jnp.cos(x) * w, True
+
+        return with_vjp(jnp.sin, lambda x, w: (times(x, w),))
+
+    right, wrong = rule(1.0), rule(1.01)
+    for seed in range(10):
+        found = examine(right, (x,), check_batched_grad=True, seed=seed)
+        assert not [f for f in found.findings if f.status is Status.INCONSISTENT], found
+    report = examine(wrong, (x,), check_batched_grad=True, seed=0)
+    assert "the vmapped vjp for out is not the loop" in str(report)
+
+
 def test_a_jvp_that_is_wrong_under_vmap_alone_is_found(jnp, x, batched_cos, with_jvp):
     def rule(factor):
         return with_jvp(jnp.sin, batched_cos(factor))

@@ -350,7 +350,8 @@ class Identities:
                 yield from narrow.equal(status, letter, space, both, differ, remedy)
                 return
             if apart.any():
-                k = part.start + int(np.argmax(_differences(one[part], two[part])))
+                gaps = np.where(apart, np.abs(one[part] - two[part]), -1.0)
+                k = part.start + int(np.argmax(gaps))
                 others = int(apart.sum()) - 1
                 yield Finding(
                     status,
