@@ -83,8 +83,8 @@ class TorchArrays(ArrayOperations):
             tensor = self._in_layout(tensor, like)
         elif tensor.stride() != like.stride():
             tensor = _in_strides(tensor, like)
-        if not plain:
-            tensor = tensor.as_subclass(type(like))
+        if type(like) is not torch.Tensor:
+            tensor = of_class_of(like, tensor)
         if not like.requires_grad:
             return tensor
         tensor.requires_grad_()
@@ -110,23 +110,24 @@ class TorchArrays(ArrayOperations):
 
     def copy(self, array: Array) -> Array:
         copied = array.detach().clone()
-        if type(copied) is not torch.Tensor or copied.layout is not torch.strided:
-            return copied
-        # clone keeps the strides of dense memory only
-        return copied if copied.stride() == array.stride() else _in_strides(copied, array)
+        if type(copied) is torch.Tensor and copied.layout is torch.strided:
+            # clone keeps the strides of dense memory only
+            copied = _in_strides(copied, array)
+        return of_class_of(array, copied) if isinstance(array, torch.nn.Parameter) else copied
 
     def place(self, array: Array, device: str) -> Array:
         there = self._device(device)
         if array.is_meta:
             raise self.lacks("copying a tensor from device 'meta'", VALUELESS)
         # detached, in place of the leaf: the mark is kept, the history is not
-        return array.detach().clone().to(there).requires_grad_(array.requires_grad)
+        copied = of_class_of(array, array.detach().clone().to(there))
+        return copied.requires_grad_(array.requires_grad)
 
     def widen(self, array: Array) -> Array:
         wide = torch.complex128 if array.dtype.is_complex else torch.float64
         if is_wrapper(array):
             return array.detach().to(wide).requires_grad_(array.requires_grad)
-        widened = _in_strides(array.detach().to(wide), array)
+        widened = of_class_of(array, _in_strides(array.detach().to(wide), array))
         return widened.requires_grad_(array.requires_grad)
 
     def noncontiguous(self, array: Array) -> Array:
@@ -151,6 +152,19 @@ class TorchArrays(ArrayOperations):
         if name in known or f"{name}:0" in known:
             return name
         raise self.lacks_device(name, VALUELESS if name == "meta" else "")
+
+
+def of_class_of(like: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+    """Returns `tensor`, which is new, with the class of `like` and the attributes given to that.
+
+    A module registers an `nn.Parameter` that is assigned to it, and takes any other tensor for a
+    constant; what PyTorch makes of a parameter (`detach`, `clone`) is a plain tensor.
+    """
+    if type(tensor) is type(like):
+        return tensor
+    made = tensor.as_subclass(type(like))
+    vars(made).update(vars(like))
+    return made
 
 
 def is_wrapper(tensor: torch.Tensor) -> bool:

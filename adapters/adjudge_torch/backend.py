@@ -32,7 +32,7 @@ from adjudge.engine import (
 )
 from adjudge.errors import NotSupportedError
 from adjudge_torch import captured
-from adjudge_torch.arrays import TorchArrays
+from adjudge_torch.arrays import TorchArrays, of_class_of
 from adjudge_torch.captured import edges, holding
 from adjudge_torch.environment import TorchEnvironment
 from adjudge_torch.module import buffers_of, function_class, functional_of
@@ -181,7 +181,7 @@ class TorchBackend(_Torch):
     def jvp(self, f: FlatFunction, x: Arrays, v: MaybeArrays) -> tuple[Arrays, MaybeArrays]:
         try:
             with self.refusing("forward mode (jvp)"):
-                still = tuple(leaf.detach() for leaf in x)
+                still = tuple(of_class_of(leaf, leaf.detach()) for leaf in x)
                 y, jv = self._duals(f, still, tuple(None if t is None else t.detach() for t in v))
         except NotSupportedError:
             raise
@@ -253,7 +253,8 @@ class TorchBackend(_Torch):
             if leaf.layout is torch.strided:
                 raise
             raise self.lacks(f"forward mode (jvp) of {leaf.layout} tensors", str(error)) from error
-        return dual
+        # a module takes no parameter that was recorded
+        return dual if dual.grad_fn is not None else of_class_of(leaf, dual)
 
 
 class ClosureBackend(TorchBackend):
@@ -378,7 +379,9 @@ def _recording(leaf: torch.Tensor) -> torch.Tensor:
     try:
         # an alias of a dual tensor would have no tangent
         inside = forward_ad._current_level >= 0
-        return leaf.requires_grad_() if inside else leaf.detach().requires_grad_()
+        return (
+            leaf.requires_grad_() if inside else of_class_of(leaf, leaf.detach()).requires_grad_()
+        )
     except RuntimeError as error:
         # inside torch.func.vmap tensors cannot be marked; a batched jvp does not need it
         if "functorch transform" in str(error):

@@ -187,9 +187,10 @@ def source_of(error: BaseException) -> Source:
 
 
 def attempt(call: Callable[[], Value], *expected: type[Exception]) -> Value | None:
-    """`call()`; `None` where the code of others raises in it, or one of `expected` is raised.
+    """`call()`; `None` where the code of others raises in it or its outputs change their shape, or
+    where one of `expected` is raised.
 
-    Errors of adjudge that are not expected come through, and so do interrupts.
+    Other errors of adjudge come through, and so do interrupts.
     """
     with Catching(*expected):
         return call()
@@ -197,10 +198,10 @@ def attempt(call: Callable[[], Value], *expected: type[Exception]) -> Value | No
 
 
 class Catching:
-    """A context that ends where the code of others raises, or one of `expected` is raised.
+    """A context that ends where the code of others raises or its outputs change their shape, or
+    where one of `expected` is raised.
 
-    The exception is then in `error`. Errors of adjudge that are not expected come through, and
-    so do interrupts.
+    The exception is then in `error`. Other errors of adjudge come through, and so do interrupts.
     """
 
     def __init__(self, *expected: type[Exception]) -> None:
@@ -225,4 +226,4 @@ class Catching:
 
 def _caught(error: Exception, expected: tuple[type[Exception], ...]) -> bool:
     foreign = source_of(error) is not Source.ADJUDGE and not isinstance(error, AdjudgeError)
-    return foreign or isinstance(error, expected)
+    return foreign or isinstance(error, (UnstableOutputError, *expected))

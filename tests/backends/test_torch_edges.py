@@ -48,6 +48,43 @@ def test_a_single_array_and_a_list_of_inputs_are_taken_as_inputs(gradcheck, x):
     assert gradcheck(torch.mul, [x, x.detach().clone().requires_grad_()])
 
 
+class Scaled(torch.nn.Module):
+    """Multiplies by what it finds among its parameters."""
+
+    def __init__(self, weight):
+        super().__init__()
+        self.weight = weight
+
+    def forward(self, x, rule):
+        held = dict(self.named_parameters()).get("weight", torch.zeros(()))
+        return rule(x.sin() * held)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_parameter_among_the_inputs_stays_one(gradcheck, gradgradcheck, scaled_sin, dtype):
+    x = torch.tensor([0.3, -1.2], dtype=dtype, requires_grad=True)
+    weight = torch.nn.Parameter(torch.tensor([1.1, 0.6], dtype=dtype))
+
+    def f(weight, x, rule=torch.sin):
+        return Scaled(weight)(x, rule)
+
+    assert gradcheck(f, (weight, x), check_forward_ad=True)
+    assert gradgradcheck(f, (weight, x))
+    assert gradgradcheck(f, (weight, x), check_fwd_over_rev=True, check_rev_over_rev=False)
+    with pytest.raises(adjudge.GradcheckError, match=r"inputs\[0\]"):
+        gradcheck(lambda weight, x: f(weight, x, scaled_sin(1.01)), (weight, x))
+
+
+def test_a_subclass_of_parameter_keeps_what_it_was_given(gradcheck):
+    class Angle(torch.nn.Parameter):
+        pass
+
+    angle = Angle(torch.tensor([0.3, -1.2], dtype=torch.float64))
+    angle.period = 2.0
+
+    assert gradcheck(lambda angle: (angle * angle.period).sin(), (angle,))
+
+
 def test_an_unused_input_has_the_gradient_zero(gradcheck, x):
     y = x.detach().clone().requires_grad_()
 

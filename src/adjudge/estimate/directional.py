@@ -5,7 +5,7 @@ them exact and within bounds, evaluates f, and leaves the arithmetic to `stencil
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 
@@ -32,7 +32,7 @@ from adjudge.constants import (
     STEP_REDUCTIONS,
     UNEVEN_STEP,
 )
-from adjudge.errors import InputError, attempt
+from adjudge.errors import Catching, InputError, attempt
 from adjudge.estimate.kinks import defects, jumps
 from adjudge.estimate.stencils import (
     Estimate,
@@ -125,8 +125,8 @@ def at_fixed_step(problem: Problem, base: Base, tangent: Tangent, eps: float) ->
 def two_evaluations(problem: Problem, base: Base, tangent: Tangent) -> Column:
     """Returns a column from two evaluations along `tangent`.
 
-    Where a neighbour of x is not finite or out of bounds, shorter steps are tried, and then a
-    ladder to one side.
+    Where f is not finite at a neighbour of x or refuses it, or where it is out of bounds, shorter
+    steps are tried, and then a ladder to one side.
     """
     u = base.coarsest_eps
     relative = relative_step(u)
@@ -134,6 +134,7 @@ def two_evaluations(problem: Problem, base: Base, tangent: Tangent) -> Column:
     if unknown is not None:
         return unknown
     best: Column | None = None
+    refusal: Exception | None = None
     room = problem.longest_step(tangent.vector)
     for factor in STEP_REDUCTIONS if u <= COARSE_EPS else SHORT_STEP_REDUCTIONS:
         step = power_of_two(relative * factor * tangent.length)
@@ -147,7 +148,11 @@ def two_evaluations(problem: Problem, base: Base, tangent: Tangent) -> Column:
         steps = _within(ladder_steps(step, relative * factor, u, finer=finer), room)
         exact = _quantised(problem, tangent, steps)
         as_it_is = exact is tangent and bool(tangent.units) and problem.bounds is None
-        taken = sample_at(problem, base, exact, step, exact=as_it_is)
+        take = partial(sample_at, problem, base, exact, step, exact=as_it_is)
+        taken, refused = unless_refused(take)
+        if refused is not None:
+            refusal = refusal or refused
+            continue
         if taken is None:
             break
         sample, vector = taken
@@ -165,7 +170,26 @@ def two_evaluations(problem: Problem, base: Base, tangent: Tangent) -> Column:
             return best
     # No step has finite values on both sides.
     one = _one_sided(problem, base, tangent, u)
+    if one is None and best is None and refusal is not None:
+        raise refusal
     return one or best or _unknown(base, tangent, relative, room)
+
+
+def unless_refused(
+    take: Callable[[], tuple[Sample, Vector] | None],
+) -> tuple[tuple[Sample, Vector] | None, Exception | None]:
+    """Returns what `take` does and `None`, or `None` and the exception where f refuses a point.
+
+    A check of arguments, a factorisation or an output whose size depends on values may refuse a
+    neighbour of x and take a closer one. Whether f is defined there is a matter of the point then,
+    and it refuses that again; what it raises just once comes through.
+    """
+    with Catching() as refused:
+        return take(), None
+    assert refused.error is not None
+    if attempt(take) is not None:
+        raise refused.error
+    return None, refused.error
 
 
 def defined(base: Base, *values: Vector) -> bool:
@@ -195,7 +219,8 @@ def _one_sided(problem: Problem, base: Base, tangent: Tangent, u: float) -> Colu
         if not steps:
             continue
         exact = _quantised(problem, tangent, steps)
-        first = sample_at(problem, base, exact, side * steps[tried], one_sided=True)
+        take = partial(sample_at, problem, base, exact, side * steps[tried], one_sided=True)
+        first, _ = unless_refused(take)
         if first is None or not defined(base, first[0].plus):
             continue
         vector, found = (
@@ -395,8 +420,8 @@ def with_steps(
     for step in steps:
         signed = float(np.copysign(step, found.step))
         take = partial(sample_at, problem, base, found.tangent, signed, one_sided=found.one_sided)
-        # farther off than the step that worked f need not be defined
-        taken = attempt(take) if step > abs(found.step) else take()
+        # f need not be defined wherever it was not evaluated yet
+        taken = attempt(take) if step > abs(found.step) else unless_refused(take)[0]
         if taken is None:
             continue
         sample = taken[0]
@@ -427,12 +452,16 @@ def with_jumps(problem: Problem, base: Base, found: Column) -> Column:
     if found.step == 0 or not np.any(suspects):
         return found
     ratio = 2.0**-2 if eps > COARSE_EPS else 2.0**-8 if eps < NARROW_EPS else 2.0**-4
-    sides = []
-    for sign in (1.0, -1.0):
+
+    def side(sign: float) -> Vector:
         steps = [sign * found.step * ratio**k for k in range(3)]
         points = (problem.clipped(problem.origin + step * found.vector) for step in steps)
         values = [evaluate(problem, base, point, Purpose.JUMP) for point in points]
-        sides.append(np.array(values) - base.values)
+        return np.array(values) - base.values
+
+    sides = attempt(lambda: (side(1.0), side(-1.0)))
+    if sides is None:  # f refuses points so close to x
+        return found
     seen = suspects & jumps(sides[0], sides[1], eps * size + base.noise)
     if not seen.any():
         return found
@@ -477,12 +506,17 @@ def with_defects(
         values = evaluate(problem, base, moved(side, beside, h), move)
         return np.asarray((values[doubted] - base.values[doubted]) / h)
 
+    def slopes(side: float, beside: Vector | None) -> list[Vector]:
+        return [slope(side, beside, h) for h in steps]
+
     unit = (base.coarsest_eps * base.magnitude(base.values) + base.noise)[doubted]
     unit /= step * DEFECT_STEPS[-1]
     # Beside the largest of equal numbers, one that grows shows nothing, and one that shrinks does.
     # A random tangent has both in it.
-    sides = [(side, [slope(side, None, h) for h in steps]) for side in (1.0, -1.0)]
+    sides = attempt(lambda: [(side, slopes(side, None)) for side in (1.0, -1.0)])
     largest = np.zeros(base.whole.size)
+    if sides is None:  # f refuses points so far from x
+        return found
     for k in range(2 if unit_tangent else BESIDE_TANGENTS):
         # The tangents are the same in every check, so that no verdict depends on them.
         random = generator(0, Stream.BESIDE_TANGENTS, 0 if unit_tangent else k)
@@ -490,9 +524,11 @@ def with_defects(
         u *= lengths
         if unit_tangent and k:
             u *= -1.0
-        along_u = [slope(0.0, u, h) for h in steps]
+        along_u = attempt(partial(slopes, 0.0, u))
         for side, along in sides if unit_tangent else (sides[k % 2],):
-            together = [slope(side, u, h) for h in steps]
+            together = attempt(partial(slopes, side, u))
+            if along_u is None or together is None:
+                return found
             defect = defects(list(zip(along_u, along, together, strict=True)), steps, unit)
             largest[doubted] = np.fmax(largest[doubted], defect)
     return replace(found, estimate=found.estimate.but(defect=largest))

@@ -30,7 +30,7 @@ from adjudge.constants import (
     SUM_ROOT_UNITS,
     THIRD_POINT,
 )
-from adjudge.errors import NotSupportedError, UnstableOutputError, attempt
+from adjudge.errors import NotSupportedError, attempt
 from adjudge.estimate import Column, Sample, describe_move, moved_by
 from adjudge.findings import AffineOff, Finding, Remedy, Status, along_random, entry_name
 from adjudge.floats import Vector, norm, scale
@@ -205,10 +205,7 @@ class Affine:
         words = describe_move(problem, tangent, length)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            values = attempt(
-                lambda: [evaluate(problem, base, point, words) for point in points],
-                UnstableOutputError,
-            )
+            values = attempt(lambda: [evaluate(problem, base, point, words) for point in points])
         if values is None:  # so far from x f need not be defined
             return None
         at_x = base.values

@@ -64,6 +64,8 @@ class Tolerance:
     """Says how far an automatic value may differ from its reference.
 
     Where the caller fixes neither `rtol` nor `atol`, both follow from the dtype and the error bar.
+    What a caller allows comes on top of that: a difference within the error bar is no error,
+    whatever is allowed, and neither is what rounding leaves of a zero.
     """
 
     eps: float
@@ -108,6 +110,9 @@ class Tolerance:
     is in the error bar."""
     ordinary: float = field(init=False)
     """What `relative` is beside a derivative that is not `exact`."""
+    least: float = field(init=False)
+    """The part of the derivative's size that is allowed beyond the error bar where `rtol` is larger
+    than follows from the dtype, or where `atol` is given alone."""
     usual: float = field(init=False)
     """What `relative` is where f computes in the dtypes that are seen."""
     resolution: float = field(init=False)
@@ -126,11 +131,13 @@ class Tolerance:
         """Computes what follows from the rest."""
         double, usual, coarsest = self.eps <= DOUBLE, self.rtol, max(self.eps, self.rounded)
         automatic = usual is None and self.atol is None
-        ordinary = usual or 0.0
+        ordinary = part = (self.eps / 2) ** (RTOL_EXPONENT if double else NARROW_RTOL_EXPONENT)
+        part = min(part, EXACT_UNITS * coarsest) if self.exact else part
+        least = max(part, ROUNDED_UNITS * self.rounded)
         if usual is None:
-            ordinary = part = (self.eps / 2) ** (RTOL_EXPONENT if double else NARROW_RTOL_EXPONENT)
-            part = min(part, EXACT_UNITS * coarsest) if self.exact else part
-            usual = max(part, ROUNDED_UNITS * self.rounded) if automatic else 0.0
+            usual = least
+        else:
+            ordinary, least = usual, min(usual, least)
         sharp = (self.eps / 2) ** RTOL_EXPONENT
         vars(self).update(
             automatic=automatic,
@@ -140,6 +147,7 @@ class Tolerance:
             coarsest=coarsest,
             relative=min(sharp, usual) if self.seen is not None and automatic else usual,
             ordinary=ordinary,
+            least=least,
             usual=usual,
             resolution=(self.eps / 2) ** RESOLUTION_EXPONENT,
             identity=max(math.sqrt(coarsest), self.rtol or 0.0),
@@ -257,7 +265,8 @@ class Comparison:
         """The largest `difference` that is accepted."""
         t = self.tolerance
         if not t.automatic:
-            return (t.atol or 0.0) * self.scales.weight + t.relative * np.abs(self.reference)
+            unseen = self.error + t.least * self.largest + UNDERFLOW
+            return np.asarray(np.fmax(self.given, unseen))
         part = t.relative * self.largest
         if t.exact:  # what the rounding of f's own values makes of a derivative, within the usual
             known = EXACT_UNITS * t.eps * self.scales.secant
@@ -265,6 +274,13 @@ class Comparison:
             part = np.maximum(part, np.fmin(known, t.ordinary * self.largest))
         allowed = self.error + part + UNDERFLOW
         return allowed + t.spread * self.scales.weight if t.spread else allowed
+
+    @cached_property
+    def given(self) -> Vector:
+        """The difference that the caller accepts, however well it shows: `atol` and `rtol`."""
+        t = self.tolerance
+        part = (t.rtol or 0.0) * np.abs(self.reference)
+        return np.asarray((t.atol or 0.0) * self.scales.weight + part)
 
     @cached_property
     def equal_nans(self) -> NDArray[np.bool_]:
@@ -280,11 +296,10 @@ class Comparison:
         close = self.difference <= self.allowed
         # An automatic value that is too small to move a rounded output agrees with an output
         # that stood still.
-        if self.tolerance.automatic:
-            close |= ~self.moved & (np.abs(self.automatic) <= self.scales.quantum)
+        close |= ~self.moved & (np.abs(self.automatic) <= self.scales.quantum)
         # A tangent with huge entries multiplies numbers that have underflowed, so the smallest
         # number is scaled with it.
-        if self.tolerance.automatic and not np.all(close):
+        if not np.all(close):
             close |= self.difference <= UNDERFLOW * self.scales.weight
         if self.tolerance.exact and not np.all(close):
             close |= self.difference <= self.allowed + self.tolerance.relative * self._beside
@@ -382,9 +397,9 @@ class Comparison:
             # Where f is not finite along this column, its derivative need not be finite either.
             missing = missing | ~np.isfinite(self.automatic)
         reference_missing = missing & ~self.equal_nans
-        if not t.automatic:
-            return reference_missing & ~np.isfinite(self.automatic)
         wide = self.error > t.resolution * self.largest
+        if not t.automatic:
+            reference_missing &= ~np.isfinite(self.automatic)
         if (
             self.from_reference
             # A given reference resolves every entry, however small. A zero stands where the
@@ -393,7 +408,7 @@ class Comparison:
             wide &= ((self.automatic != 0) | self.moved) & ~self._rounded_zero
             if self.residue is not None:
                 wide &= ~self.residue
-            return np.asarray(reference_missing | (self.agrees & wide & ~self.equal_nans))
+            return np.asarray(reference_missing | (self._left_to_bars & wide))
         # In sixteen bits the error bar exceeds every small derivative, and nearly all checks
         # would stay open.
         small = self.negligible | (t.eps > COARSE_EPS)
@@ -409,7 +424,15 @@ class Comparison:
             wide &= ~self.residue
         if self.left_open is not None:
             wide = wide | self.left_open
-        return np.asarray(reference_missing | (self.agrees & wide & ~self.equal_nans))
+        return np.asarray(reference_missing | (self._left_to_bars & wide))
+
+    @property
+    def _left_to_bars(self) -> NDArray[np.bool_]:
+        """The entries that agree, where the caller accepts no difference as large as theirs."""
+        agreeing = self.agrees & ~self.equal_nans
+        if self.tolerance.automatic:
+            return agreeing
+        return np.asarray(agreeing & ~(self.difference <= self.given))
 
     @cached_property
     def significance_bound(self) -> Vector:

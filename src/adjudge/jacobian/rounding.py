@@ -38,7 +38,7 @@ from adjudge.constants import (
     WORST_ENTRIES,
     WRONG_FACTOR,
 )
-from adjudge.errors import NotSupportedError, UnstableOutputError, attempt
+from adjudge.errors import NotSupportedError, attempt
 from adjudge.estimate import representable
 from adjudge.floats import Vector, lowest_bit, norm, scale
 from adjudge.limits import limits
@@ -136,7 +136,7 @@ def scatter(
             break
         for point in (problem.origin + distance * move, problem.origin - distance * move):
             if np.array_equal(problem.clipped(point), point):
-                there = attempt(partial(take, _representable(problem, point)), UnstableOutputError)
+                there = attempt(partial(take, _representable(problem, point)))
                 pair += [] if there is None else [there]
         if len(pair) < 2:
             break  # f is not defined farther off
@@ -180,7 +180,7 @@ def is_systematic(
     gaps = [gap]
     places = [(problem, point) for point in points_around(problem, seed, eps, NEAR_DISTANCES)]
     for here, point in [*places, *((p, p.origin) for p in problem.moved_widely)]:
-        there = attempt(partial(gap_at, here, point), UnstableOutputError, NotSupportedError)
+        there = attempt(partial(gap_at, here, point), NotSupportedError)
         if there is not None and np.isfinite(there):
             gaps.append(there)
             e = np.array(gaps)[:, None, None]
@@ -313,7 +313,7 @@ class DerivativeAtPoints:
         return known[:count]
 
     def _attempt(self, k: int, call: Callable[[], T]) -> T | None:
-        return call() if k == 0 and self.from_x else attempt(call, UnstableOutputError)
+        return call() if k == 0 and self.from_x else attempt(call)
 
     def _row(self, place: Reverse | Forward | None, probe: Vector) -> Vector | None:
         base = self.at.base

@@ -34,6 +34,7 @@ from adjudge.constants import (
     ISOLATED_TOLERANCES,
     JUMP_BEYOND,
     JUMP_REACH,
+    KINKED_PART,
     LADDER_COLUMNS,
     LADDER_ZERO_UNITS,
     LOUD_UNITS,
@@ -59,7 +60,7 @@ from adjudge.constants import (
     USUAL_CONSTANT,
     WEIGHED_BARS,
 )
-from adjudge.errors import NotSupportedError, UnstableOutputError, attempt
+from adjudge.errors import NotSupportedError, attempt
 from adjudge.estimate import (
     Column,
     Effort,
@@ -965,20 +966,30 @@ def _stands_on_steps(trial: Trial, again: list[ModeComparison]) -> bool:
     That of `tanh(x.astype(float32)) * x` between two roundings of x lacks a term: a rule without it
     would pass, and the right one fail. The longer steps show the slope of all of it. Steps that
     cross several periods, or reorderings, do not agree.
+
+    A kink close to x is something else. Steps beyond it agree on the mean of two slopes, of which
+    the shorter ones show one, and so half of the gap between their slopes to both sides is what
+    they are off by, at each of them. A rounded value makes no such gap, and curvature makes one
+    that grows with the step.
     """
-    count, samples = trial.columns.base.Y.size, trial.column.ladders[0]
+    base, samples = trial.columns.base, trial.column.ladders[0]
+    count = base.Y.size
     for before, after in zip(trial.compared, again, strict=True):
         if before.kind == "first":
             continue
         each = [trial.columns.row_values(before.kind, sample.slope[:count]) for sample in samples]
+        even = [(one.plus + one.minus - 2 * base.values) / (2 * one.step) for one in samples]
+        gaps = [trial.columns.row_values(before.kind, gap[:count]) for gap in even]
         new, old = after.comparison.reference, np.array(each)[:, : after.comparison.reference.size]
+        half_gap = np.abs(np.array(gaps)[:, : new.size])
         doubted = before.comparison.fails | before.comparison.undecided
         for k in range(len(old) - 2):
-            three = old[k : k + 3]
+            three, off = old[k : k + 3], np.abs(old[k : k + 3] - new)
             spread = np.ptp(three, axis=0)
             agree = spread < np.max(np.abs(three), axis=0) / AGREEING_STEPS
-            apart = spread < np.min(np.abs(three - new), axis=0) / NARROWER_BAR
-            if np.any(doubted & agree & apart):
+            apart = spread < np.min(off, axis=0) / NARROWER_BAR
+            kink = np.all(np.abs(half_gap[k : k + 3] - off) <= KINKED_PART * off, axis=0)
+            if np.any(doubted & agree & apart & ~kink):
                 return True
     return False
 
@@ -1547,7 +1558,7 @@ def _moved_inside(
         draws = []
         for other in others:
             take = partial(_automatic_at, columns, other.origin, kind, rows, found, problem=other)
-            values = attempt(take, UnstableOutputError, NotSupportedError)
+            values = attempt(take, NotSupportedError)
             if values is None:
                 return np.zeros(len(rows))
             draws.append(values)
@@ -1662,7 +1673,7 @@ def _underflows(trial: Trial, one: ModeComparison, entries: NDArray[np.bool_]) -
                 continue
             point = moved_by(columns.problem, found.tangent, step)
             take = partial(_automatic_at, columns, point, one.kind, tried, found)
-            values = attempt(take, UnstableOutputError)
+            values = attempt(take)
             if values is not None:
                 size = np.abs(values)
                 underflows[tried] |= (size > 0) & (size <= least[tried])
@@ -1727,7 +1738,7 @@ def _steady(
     for point in points_around(columns.problem, probes.seed, eps, RESIDUE_DISTANCES):
         rows = [k for k in tried if steady[k]]
         take = partial(_automatic_at, columns, point, one.kind, rows, found, random)
-        values = attempt(take, UnstableOutputError) if rows else None
+        values = attempt(take) if rows else None
         if values is not None:
             compare(rows, values)
     return steady

@@ -39,7 +39,6 @@ from adjudge.errors import (
     InputError,
     NotSupportedError,
     Source,
-    UnstableOutputError,
     attempt,
     mark,
     running,
@@ -601,7 +600,7 @@ def at_once(problem: Problem, base: Base, call: Callable[[], object]) -> None:
     if not known:
         ahead.trusted.add(id(problem.calls))
         again = partial(outputs_at, at_x, base, at_x.origin, Purpose.AGAIN_AT_X)
-        value = attempt(again, UnstableOutputError)
+        value = attempt(again)
         wait(ahead.begun.values())
         same = value is not None and bool(base.same_as_raw(value).all())
         reason = ahead.disturbed() or (None if same else InSequence.ELSEWHERE)

@@ -32,7 +32,7 @@ from adjudge.constants import (
     UNDERFLOW,
 )
 from adjudge.engine import DENSE, UNDEFINED, Array, Arrays, HandBackend, MaybeArrays
-from adjudge.errors import AdjudgeError, Catching, Source, UnstableOutputError, running
+from adjudge.errors import AdjudgeError, Catching, Source, running
 from adjudge.estimate import narrowest_eps
 from adjudge.findings import (
     Advice,
@@ -129,7 +129,7 @@ class LinearRule:
         checks.compared += first.size
         scaled = None
         if self.apply_turned is not None:
-            with Catching(UnstableOutputError) as caught:
+            with Catching() as caught:
                 scaled = self.apply_turned(-factor * u) / -factor
             if scaled is None or not equal_entries(scaled, first):
                 turned, scaled = scaled, apply(-factor * u) / -factor
@@ -399,7 +399,7 @@ class LinearRule:
         larger is no error: what differs has to persist at other points.
         """
         loop = [self._image(alone((array,))) for array in pair]
-        with Catching(UnstableOutputError) as caught, running(Source.DERIVATIVE):
+        with Catching() as caught, running(Source.DERIVATIVE):
             together = self._rows_under_vmap(alone, pair)
         if (error := caught.error) is not None:  # whatever the batched rule stumbles over
             detail = BatchRaised(Raised.of(error), self.rule)
@@ -591,7 +591,7 @@ class Pullbacks:
         """
         reverse, size = self.reverse, SMALL_PROBES if small and self._may_be_small else 1.0
         images: list[Vector] = []
-        with Catching(UnstableOutputError) as caught:
+        with Catching() as caught:
             for layout, w in self._in_life(size):
                 handed = self.laid(w, layout)
                 del w

@@ -180,3 +180,24 @@ def test_fixed_tolerances_are_those_of_the_caller():
 
     assert loose.verdict is Verdict.PASS
     assert tight.verdict is Verdict.FAIL
+
+
+TOLERANCES = [{"rtol": 0.1}, {"rtol": 1e-3}, {"atol": 1e-9}, {"atol": 1e-15}, {"rtol": 1e-12}]
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize("given", TOLERANCES)
+def test_what_a_caller_allows_comes_on_top_of_what_differences_cannot_see(given, mode):
+    """A matrix whose zeros come back as units of rounding, and one with a wrong sign in it."""
+    M = np.asarray([[0.7, 0.0, -3.1], [0.0, 1.3, 0.4]])
+    rounded = M + np.where(M == 0, 2e-16, 0.0)
+    wrong = np.where(M == 0.7, -0.75, M)
+    x = np.asarray([0.3, 1.2, -0.8])
+
+    for seed in range(10):
+        verdicts = [
+            examine(ByHand(lambda x: M @ np.sin(x), vjp=vjp), x, seed=seed, mode=mode, **given)
+            for vjp in (lambda x, w, A=A: A.T @ w * np.cos(x) for A in (rounded, wrong))
+        ]
+
+        assert [Verdict.PASS, Verdict.FAIL] == [report.verdict for report in verdicts]

@@ -9,6 +9,7 @@ from adjudge.findings import Scheme
 from adjudge.floats import relative_step
 
 EPS = float(np.finfo(np.float64).eps)
+POINT = np.asarray([0.3, 0.5, 0.7])
 
 
 class Recorded:
@@ -161,3 +162,55 @@ def test_second_derivatives_keep_the_bounds_too():
     assert report.modes["R"] is Verdict.PASS
     assert min(float(point.min()) for point in seen) >= 0.0
     assert max(float(point.max()) for point in seen) <= 1.0
+
+
+def refusing(distance, change):
+    """Returns sin with its derivative times a factor, which refuses points that are far from
+    `POINT`: it raises there, or returns fewer outputs.
+    """
+
+    def f(x):
+        if np.abs(x - POINT).max() <= distance:
+            return np.sin(x)
+        if change == "raises":
+            raise ValueError("too far")
+        return np.sin(x[:2])
+
+    return lambda factor: ByHand(f, vjp=lambda x, w: factor * w * np.cos(x))
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize("change", ["raises", "shape"])
+@pytest.mark.parametrize("distance", [1e-3, 1e-6, 1e-8])
+def test_a_function_that_refuses_distant_points_is_judged_at_closer_ones(distance, change, mode):
+    rule = refusing(distance, change)
+
+    for seed in range(10):
+        assert Verdict.PASS is examine(rule(1.0), POINT, seed=seed, mode=mode).verdict
+    for seed in range(3):
+        assert Verdict.FAIL is examine(rule(1.001), POINT, seed=seed, mode=mode).verdict
+
+
+@pytest.mark.parametrize("error", [ValueError, AssertionError])
+def test_what_a_function_raises_at_all_points_but_x_comes_through(error):
+    def f(x):
+        if np.array_equal(x, POINT):
+            return np.sin(x)
+        raise error("no such point")
+
+    with pytest.raises(error, match="no such point") as raised:
+        examine(ByHand(f, vjp=lambda x, w: w * np.cos(x)), POINT)
+
+    assert "the function runs at x, and not at this point beside it" in str(raised.value.__notes__)
+
+
+def test_what_a_function_raises_once_comes_through():
+    calls = iter(range(1000))
+
+    def f(x):
+        if next(calls) == 1:
+            raise OSError("once")
+        return np.sin(x)
+
+    with pytest.raises(OSError, match="once"):
+        examine(ByHand(f, vjp=lambda x, w: w * np.cos(x)), POINT)
