@@ -240,7 +240,7 @@ class _CheckedOutputs:
     def __init__(self, func: Callable[..., Any]) -> None:
         """Nothing is called yet."""
         self.__wrapped__ = func
-        self.__qualname__ = function_name(func)
+        self.__name__ = self.__qualname__ = function_name(func)
         self._left_out: dict[int, torch.Tensor] = {}
         """The outputs that are left out, as they were at the first call."""
         self._complex: dict[int, bool] | None = None

@@ -75,6 +75,17 @@ def test_a_parameter_among_the_inputs_stays_one(gradcheck, gradgradcheck, scaled
         gradcheck(lambda weight, x: f(weight, x, scaled_sin(1.01)), (weight, x))
 
 
+def test_a_module_has_the_name_of_its_class_in_what_a_door_says(x):
+    import adjudge_torch
+
+    class Clipped(torch.nn.Module):
+        def forward(self, x):
+            return x.sin() + x.detach()
+
+    with pytest.raises(adjudge.GradcheckError, match="FAIL Clipped: MISMATCH"):
+        adjudge_torch.gradcheck(Clipped(), (x,))
+
+
 def test_a_subclass_of_parameter_keeps_what_it_was_given(gradcheck):
     class Angle(torch.nn.Parameter):
         pass

@@ -32,7 +32,7 @@ from adjudge.constants import (
     STEP_REDUCTIONS,
     UNEVEN_STEP,
 )
-from adjudge.errors import Catching, InputError, attempt
+from adjudge.errors import Catching, InputError, UnstableOutputError, attempt
 from adjudge.estimate.kinks import defects, jumps
 from adjudge.estimate.stencils import (
     Estimate,
@@ -169,6 +169,8 @@ def two_evaluations(problem: Problem, base: Base, tangent: Tangent) -> Column:
         if both:
             return best
     # No step has finite values on both sides.
+    if isinstance(refusal, UnstableOutputError):
+        raise refusal  # to one side alone they have no shape in common
     one = _one_sided(problem, base, tangent, u)
     if one is None and best is None and refusal is not None:
         raise refusal
