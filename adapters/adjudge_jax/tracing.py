@@ -339,17 +339,26 @@ class _Moving(Walk):
         self.moves += 1
         if jnp.issubdtype(dtype, jnp.complexfloating) and not linear:
             # Complex arithmetic rounds both parts by the size of the number, whichever is small.
-            value = jnp.asarray(value)
-            real, imag = (eps * self._signs(value, k) for k in (0, 0.25))
-            moved = jnp.where(value.real != 0, real, 0) + 1j * jnp.where(value.imag != 0, imag, 0)
-            turned = jnp.where(value == 0, 1, jnp.abs(value) / jnp.where(value == 0, 1, value))
-            return value + value * jax.lax.stop_gradient(moved * turned).astype(dtype)
-        return value + value * (eps * self._signs(value)).astype(dtype)
+            real, imag = (float(eps) * self._signs(value, k) for k in (0, 0.25))
+            return _moved_in_both_parts(value, real, imag)
+        # `1 + eps` and `1 - eps` are numbers of the dtype.
+        return jax.lax.mul(value, (1 + float(eps) * self._signs(value)).astype(dtype))
 
-    def _signs(self, value: Any, turned: float = 0.0) -> Any:
-        # Multiples of irrational numbers are signs that follow no pattern of a function.
-        turns = 0.6180339887 * jnp.arange(jnp.size(value)) + 0.4142135624 * self.moves**2 + turned
-        return self.sign * jnp.where(turns % 1 < 0.5, 1, -1).reshape(jnp.shape(value))
+    def _signs(self, value: Any, turned: float = 0.0) -> NDArray[np.float64]:
+        # NumPy has them, since JAX would compile each operation for each shape. Multiples of
+        # irrational numbers are signs that follow no pattern of a function.
+        turns = 0.6180339887 * np.arange(np.size(value)) + 0.4142135624 * self.moves**2 + turned
+        return self.sign * np.where(turns % 1 < 0.5, 1.0, -1.0).reshape(np.shape(value))
+
+
+@jax.jit
+def _moved_in_both_parts(value: Any, real: Any, imag: Any) -> Any:
+    """Returns complex numbers with their parts, where these are not zero, moved by `real` and
+    `imag` times the modulus.
+    """
+    moved = jnp.where(value.real != 0, real, 0) + 1j * jnp.where(value.imag != 0, imag, 0)
+    turned = jnp.where(value == 0, 1, jnp.abs(value) / jnp.where(value == 0, 1, value))
+    return value + value * jax.lax.stop_gradient(moved * turned).astype(value.dtype)
 
 
 def _kept(goes: Any, *carries: Any) -> list[Any]:
