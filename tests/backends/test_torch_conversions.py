@@ -116,7 +116,7 @@ def test_so_it_is_with_inputs_in_double_precision(rule, reference):
     def in_half(f, x, *_):
         return f(x.half()).to(x.dtype) * x
 
-    for seed in FEW if reference else SEEDS:
+    for seed in SEEDS[: 1 if reference else 3]:
         for function in (layer_in_double, in_half):
             for factor, verdict in ((1.0, Verdict.PASS), (1.05, Verdict.FAIL)):
                 f = sine(rule, factor)

@@ -65,9 +65,9 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_what_differences_leave_open_is_decided_as_far_as_rounding_cannot_make_it(name, mode):
     f, slope, numbers, verdict = CASES[name]
-    for seed in range(10):
+    for seed in range(10 if mode == "projected" else 3):
         x = torch.tensor(numbers, dtype=torch.float64)
-        report = adjudge.examine(with_rule(f, slope), x, seed=seed, mode=mode)
+        report = adjudge.examine(with_rule(f, slope), x, seed=seed, mode=mode, blame=False)
         assert report.verdict is verdict, str(report)
         if verdict is FAIL:  # what differences show is told with all its digits, too
             assert all(entry.enclosure for entry in report.entries)
@@ -88,7 +88,7 @@ LOSING = {
 @pytest.mark.parametrize("name", LOSING)
 def test_beside_an_exact_reference_the_rounding_of_the_program_is_no_error(name):
     f, x, verdict = LOSING[name]
-    for seed in range(10):
+    for seed in range(3):
         report = adjudge.examine(f, x.double(), reference="exact", seed=seed)
         assert report.verdict is verdict, str(report)
     scaled = with_rule(lambda x: x.clone(), lambda x: 1 + 1e-9)
@@ -108,7 +108,7 @@ def bisected(x):
 
 def test_the_derivative_of_what_a_program_follows_in_steps_does_not_fail():
     x = torch.tensor([0.7, 2.3, 5.0], dtype=torch.float32)
-    for seed in range(10):
+    for seed in range(3):
         f = only_in(torch.float32, bisected)
         report = adjudge.examine(with_rule(f, lambda x: 0.5 * x.rsqrt()), x, seed=seed, mode="full")
         assert "exact replay" not in report.deciding, str(report)
@@ -136,9 +136,9 @@ def test_one_wrong_entry_of_a_narrow_function_is_named_beside_its_replay():
             return w
 
     for seed in range(10):
-        x = torch.from_numpy(np.random.default_rng(seed).uniform(1, 2, 50)).to(torch.float32)
+        x = torch.from_numpy(np.random.default_rng(seed).uniform(1, 2, 20)).to(torch.float32)
         f = only_in(torch.float32, lambda x: (OneOff.apply(x) ** 2).mean())
-        report = adjudge.examine(f, x, seed=seed, mode="projected")
+        report = adjudge.examine(f, x, seed=seed, mode="projected", blame=False)
         assert report.verdict is FAIL, str(report)
         assert "inputs[0][0]" in str(report)
 
@@ -148,11 +148,12 @@ def test_one_wrong_entry_of_a_narrow_function_is_named_beside_its_replay():
 )
 def test_a_narrow_function_that_does_not_run_in_double_is_decided_by_its_replay(dtype, size):
     f = only_in(dtype, lambda x: size + torch.sin(x))
-    for seed in range(10):
+    for seed in range(3):
         x = torch.tensor([0.7, 2.3], dtype=dtype)
         right = adjudge.examine(with_rule(f, torch.cos), x, seed=seed, mode="full")
         assert right.verdict is PASS, str(right)
-        wrong = adjudge.examine(with_rule(f, lambda x: -x.cos()), x, seed=seed, mode="full")
+        options = {"seed": seed, "mode": "full", "blame": False}
+        wrong = adjudge.examine(with_rule(f, lambda x: -x.cos()), x, **options)
         assert wrong.verdict is not PASS
 
 
@@ -163,7 +164,7 @@ NARROW = {
 }
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", NARROW)
 def test_sixteen_bits_are_judged_by_exact_replay_where_f_takes_no_others(name, seed):
     f, slope = NARROW[name]
@@ -171,7 +172,7 @@ def test_sixteen_bits_are_judged_by_exact_replay_where_f_takes_no_others(name, s
 
     def report_of(error):
         rule = with_rule(only_in(torch.bfloat16, f), lambda x: slope(x) * (1 + error))
-        return adjudge.examine(rule, x, seed=seed, mode="full")
+        return adjudge.examine(rule, x, seed=seed, mode="full", blame=False)
 
     right = report_of(0.0)
     assert right.verdict is PASS, str(right)
@@ -186,11 +187,14 @@ def test_sixteen_bits_are_judged_by_exact_replay_where_f_takes_no_others(name, s
 @pytest.mark.parametrize("size", [8, 20, 120])
 def test_more_numbers_are_judged_so_too_as_long_as_that_is_little_work(size):
     f, slope = NARROW["log(1 - tanh)"]
-    for seed in range(10 if size < 100 else 1):
+    for seed in range({8: 10, 20: 3, 120: 1}[size]):
         x = torch.from_numpy(np.random.default_rng(seed).uniform(1, 4, size)).to(torch.float16)
         verdicts = [
             adjudge.examine(
-                with_rule(only_in(torch.float16, f), lambda x, k=k: slope(x) * k), x, seed=seed
+                with_rule(only_in(torch.float16, f), lambda x, k=k: slope(x) * k),
+                x,
+                seed=seed,
+                blame=False,
             ).verdict
             for k in (1, 1.05)
         ]
@@ -217,7 +221,7 @@ CANCELLING = {
 }
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["float16", "bfloat16"])
 @pytest.mark.parametrize("name", CANCELLING)
 def test_a_rule_by_hand_that_loses_its_digits_as_f_does_is_not_wrong(name, dtype, seed):
@@ -226,15 +230,14 @@ def test_a_rule_by_hand_that_loses_its_digits_as_f_does_is_not_wrong(name, dtype
     right = adjudge.examine(with_rule(f, slope), x, seed=seed, mode="full")
     assert right.verdict is PASS, str(right)
     assert "value off by" in str(right)
-    if seed > 3:
-        return
-    wrong = adjudge.examine(with_rule(f, lambda x: 1.01 * slope(x)), x, seed=seed, mode="full")
+    options = {"seed": seed, "mode": "full", "blame": False}
+    wrong = adjudge.examine(with_rule(f, lambda x: 1.01 * slope(x)), x, **options)
     assert wrong.verdict is FAIL, str(wrong)
     native = adjudge.examine(with_rule(only_in(dtype, f), slope), x, seed=seed, mode="full")
     assert native.verdict is OPEN, str(native)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64], ids=str)
 def test_a_conversion_inside_of_f_is_the_identity(dtype, seed):
     f = lambda x: x.sin() + 1e-3 * x.bfloat16().to(x.dtype)  # noqa: E731
@@ -243,7 +246,7 @@ def test_a_conversion_inside_of_f_is_the_identity(dtype, seed):
     assert right.verdict is PASS, str(right)
     off = -0.01 if seed % 2 else 0.01
     wrong = with_rule(f, lambda x: x.cos() + 1e-3 + off)
-    assert adjudge.examine(wrong, x, seed=seed, mode="full").verdict is FAIL
+    assert adjudge.examine(wrong, x, seed=seed, mode="full", blame=False).verdict is FAIL
 
 
 def test_what_is_infinite_at_x_does_not_fail_by_a_bound_that_is_no_number():
@@ -284,7 +287,7 @@ def test_an_error_of_some_units_of_a_narrow_dtype_is_seen_at_many_points(name, d
             continue
         for factor, verdict in ((1.0, PASS), (1 + error, FAIL))[: 1 + (seed < 3)]:
             rule = with_rule(alone, inside(lambda x, by=factor: slope(x) * by))
-            report = adjudge.examine(rule, x, seed=seed, mode="full")
+            report = adjudge.examine(rule, x, seed=seed, mode="full", blame=False)
             assert report.verdict is verdict, str(report)
 
 
