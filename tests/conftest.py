@@ -4,6 +4,7 @@ What NumPy, PyTorch and JAX read once, when they are imported, is set here befor
 """
 
 import atexit
+import gc
 import importlib.metadata
 import os
 import tempfile
@@ -41,6 +42,9 @@ def xla_flags() -> Iterator[str]:
             if flag.partition("=")[0] not in given:
                 yield flag
 
+
+# Python looks for cycles behind every 700 new objects, of which a trace of JAX makes thousands.
+gc.set_threshold(10_000, 20, 20)
 
 # Arrays of a few entries: threads would only wait for one another, and for those of the other
 # processes of pytest-xdist, which inherit this.
@@ -91,6 +95,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for name in engines_of(item):
             if reason := engines.unknown(name):
                 raise pytest.UsageError(f"{item.nodeid}: {reason}")
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # the tests themselves and what they import stay: nothing of it is looked at again
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
