@@ -86,7 +86,7 @@ OF_JAX = {
 }  # fmt: skip
 
 
-@cells("name", torch=[*LOSSY, *OF_TORCH], jax=[*[*LOSSY][::5], *OF_JAX, "tan"])
+@cells("name", torch=[*LOSSY, *OF_TORCH], jax=[*[*LOSSY][::10], *OF_JAX, "tan"])
 def test_digits_lost_inside_are_no_error(adjudge_backend, spoiled, name):
     xp = jnp if adjudge_backend.name == "jax" else torch
     dtype, draw, form = (LOSSY | OF_TORCH | OF_JAX)[name]
@@ -366,7 +366,7 @@ def test_a_quotient_that_is_rounded_down_is_told_from_rounding_inside(
         q = (x - xp.fmod(x, y)) / y
         return xp.round(xp.where(xp.sign(x) == xp.sign(y), q, q - 1)) + 0 * x * y
 
-    for seed in SEEDS if adjudge_backend.name == "torch" else SEEDS[:2]:
+    for seed in SEEDS if adjudge_backend.name == "torch" else SEEDS[:1]:
         x, y = np.random.default_rng(seed).uniform(-2, 2, (2, 150))
         y[0] = 1e-3
         inputs = tuple(adjudge_backend.array(one, "float64") for one in (x, y))
