@@ -39,10 +39,10 @@ def test_float64_arrays_are_checked_in_float64_while_64_bit_mode_is_off(jax, sca
 
 def test_an_error_that_float32_could_not_show_is_found(scaled_sin, x):
     assert gradcheck(scaled_sin(1.0), (x,), mode="full", seed=0)
-    assert not examine(scaled_sin(1 + 1e-6), (x,), mode="full", seed=0)
+    assert not examine(scaled_sin(1 + 1e-6), (x,), mode="full", seed=0, blame=False)
     low = x.astype("float32")
-    assert examine(scaled_sin(1 + 1e-6), (low,), mode="full", seed=0, in_double=False)
-    assert not examine(scaled_sin(1 + 1e-6), (low,), mode="full", seed=0)
+    assert examine(scaled_sin(1 + 1e-6), (low,), mode="full", seed=0, in_double=False, blame=False)
+    assert not examine(scaled_sin(1 + 1e-6), (low,), mode="full", seed=0, blame=False)
 
 
 @pytest.mark.parametrize("exception", [ValueError, KeyboardInterrupt, SystemExit])
@@ -63,7 +63,7 @@ def test_64_bit_mode_is_restored_when_the_function_changes_it(jax):
         jax.config.update("jax_enable_x64", True)
         return x * 2
 
-    report = examine(f, (jax.numpy.asarray(VALUES),), seed=0)
+    report = examine(f, (jax.numpy.asarray(VALUES),), seed=0, blame=False)
 
     assert report.verdict is Verdict.PASS
     assert not jax.config.jax_enable_x64
@@ -90,8 +90,8 @@ def test_an_output_that_is_narrowed_is_judged_by_its_dtype(jnp, x):
 def test_float32_is_checked_in_float32(jnp, scaled_sin):
     x = jnp.asarray(VALUES)
 
-    right = examine(scaled_sin(1.0), (x,), check_forward_ad=True, seed=0)
-    wrong = examine(scaled_sin(1.01), (x,), check_forward_ad=True, seed=0)
+    right = examine(scaled_sin(1.0), (x,), check_forward_ad=True, seed=0, blame=False)
+    wrong = examine(scaled_sin(1.01), (x,), check_forward_ad=True, seed=0, blame=False)
 
     assert right.provenance.dtype == "float32"
     assert right.modes == {"R": Verdict.PASS, "F": Verdict.PASS}
@@ -102,7 +102,7 @@ def test_a_float32_network_passes(jax, jnp):
     random = np.random.default_rng(0)
     w, x = jnp.asarray(random.normal(size=(5, 4))), jnp.asarray(random.normal(size=(7, 5)))
 
-    report = examine(lambda w, x: jax.nn.log_softmax(jnp.tanh(x @ w)), (w, x), seed=0)
+    report = examine(lambda w, x: jax.nn.log_softmax(jnp.tanh(x @ w)), (w, x), seed=0, blame=False)
 
     assert report.verdict is Verdict.PASS
 
@@ -113,9 +113,9 @@ def test_leaves_of_two_precisions_are_checked_together(jnp, scaled_sin, x):
     def f(factor):
         return lambda a, b: a * scaled_sin(factor)(b)
 
-    right = examine(f(1.0), (x, single), check_forward_ad=True, seed=0)
+    right = examine(f(1.0), (x, single), check_forward_ad=True, seed=0, blame=False)
     second = gradgradcheck(f(1.0), (x, single), seed=0)
-    wrong = examine(f(1.1), (x, single), seed=0)
+    wrong = examine(f(1.1), (x, single), seed=0, blame=False)
 
     assert right.provenance.dtype == "float64+float32"
     assert right.verdict is Verdict.PASS
@@ -129,7 +129,7 @@ def test_weak_types_are_checked_like_others(jnp, scaled_sin):
 
     assert x.weak_type
     assert gradcheck(lambda x: 2.0 * scaled_sin(1.0)(x), (x,), check_forward_ad=True, seed=0)
-    assert not examine(lambda x: 2.0 * scaled_sin(1.1)(x), (x,), seed=0)
+    assert not examine(lambda x: 2.0 * scaled_sin(1.1)(x), (x,), seed=0, blame=False)
 
 
 def test_an_array_that_jax_would_narrow_is_refused_by_the_adapter(jax, x):
@@ -146,9 +146,9 @@ def test_an_array_that_jax_would_narrow_is_refused_by_the_adapter(jax, x):
 def test_half_precision_has_a_verdict(jnp, scaled_sin, dtype):
     x = jnp.asarray(VALUES, dtype)
 
-    right = examine(scaled_sin(1.0), (x,), check_forward_ad=True, seed=0)
-    opposite = examine(scaled_sin(-1.0), (x,), check_forward_ad=True, seed=0)
-    zero = examine(scaled_sin(0.0), (x,), check_forward_ad=True, seed=0)
+    right = examine(scaled_sin(1.0), (x,), check_forward_ad=True, seed=0, blame=False)
+    opposite = examine(scaled_sin(-1.0), (x,), check_forward_ad=True, seed=0, blame=False)
+    zero = examine(scaled_sin(0.0), (x,), check_forward_ad=True, seed=0, blame=False)
 
     assert right.verdict is Verdict.PASS
     assert opposite.modes == {"R": Verdict.FAIL, "F": Verdict.FAIL}
@@ -159,7 +159,7 @@ def test_half_precision_has_a_verdict(jnp, scaled_sin, dtype):
 def test_half_precision_of_a_sum_passes(jnp, dtype):
     x = jnp.asarray(VALUES, dtype)
 
-    assert examine(lambda x: jnp.sum(x**3), (x,), seed=0).verdict is Verdict.PASS
+    assert examine(lambda x: jnp.sum(x**3), (x,), seed=0, blame=False).verdict is Verdict.PASS
     assert gradgradcheck(lambda x: jnp.sum(x**3), (x,), seed=0).verdict is Verdict.PASS
 
 
@@ -169,8 +169,8 @@ def test_half_precision_of_a_product_stays_open_at_worst(jnp, with_vjp, dtype):
     w, x = jnp.asarray(random.normal(size=(3, 3)), dtype), jnp.asarray(VALUES, dtype)
     doubled = with_vjp(lambda w, x: w @ x, lambda w, x, g: (2 * jnp.outer(g, x), w.T @ g))
 
-    right = examine(lambda w, x: w @ x, (w, x), seed=0)
-    wrong = examine(doubled, (w, x), seed=0)
+    right = examine(lambda w, x: w @ x, (w, x), seed=0, blame=False)
+    wrong = examine(doubled, (w, x), seed=0, blame=False)
 
     assert {finding.status for finding in right.findings} <= {Status.UNRESOLVED}
     assert wrong.verdict is Verdict.FAIL
@@ -180,8 +180,8 @@ def test_half_precision_of_a_product_stays_open_at_worst(jnp, with_vjp, dtype):
 def test_many_half_precision_values_never_fail_when_right(jnp, scaled_sin, dtype):
     x = jnp.asarray(np.random.default_rng(0).normal(size=200), dtype)
 
-    right = examine(scaled_sin(1.0), (x,), check_forward_ad=True, seed=0)
-    wrong = examine(scaled_sin(-1.0), (x,), check_forward_ad=True, seed=0)
+    right = examine(scaled_sin(1.0), (x,), check_forward_ad=True, seed=0, blame=False)
+    wrong = examine(scaled_sin(-1.0), (x,), check_forward_ad=True, seed=0, blame=False)
 
     assert {finding.status for finding in right.findings} <= {Status.UNRESOLVED}
     assert right.modes["R"] is Verdict.PASS
@@ -191,6 +191,6 @@ def test_many_half_precision_values_never_fail_when_right(jnp, scaled_sin, dtype
 def test_quarter_precision_ends_in_a_report(jnp):
     x = jnp.asarray(VALUES, "float8_e4m3fn")
 
-    report = examine(lambda x: x * x, (x,), seed=0)
+    report = examine(lambda x: x * x, (x,), seed=0, blame=False)
 
     assert report.verdict in (Verdict.PASS, Verdict.INCONCLUSIVE)
