@@ -3,7 +3,8 @@
 Outside of `jit` JAX runs `scan`, `while_loop` and `cond` as one compiled program each, and finds
 the program of an earlier call by the identity of their bodies. A body that is written inside of the
 function is another object at each call. Each evaluation and each derivative then compiles it anew,
-which takes tens of milliseconds for a recurrence that runs in some microseconds.
+which takes tens of milliseconds for a recurrence that runs in some microseconds. So is what the
+function itself compiles by `jax.jit`: `jnp.piecewise` does that with the branches that it is given.
 
 A recording is the function as JAX traced it once. It is run operation by operation, as JAX would
 run the function, and its results are the same to the last bit; but its control flow is found again.
@@ -12,6 +13,7 @@ Nothing else is compiled, so that derivatives are taken of it eagerly, as of the
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -39,6 +41,11 @@ compiled with it (0.4.36 to 0.10.2)."""
 BACKEND_COMPILE = "/jax/core/compile/backend_compile_duration"
 """The event of `jax.monitoring` that is recorded for each program that XLA has compiled."""
 
+IN_A_ROW = 4
+"""What is compiled by the first evaluations of a function is known at the next ones; each of the
+modes compiles once as well. What so many evaluations in a row have compiled is likely made anew by
+each. The value is ours; a trace decides."""
+
 PROGRAMS = 64
 """How many programs of control flow are kept from check to check. Without a limit a long test run
 would keep all that it ever checked. The value is ours."""
@@ -51,14 +58,23 @@ would keep all that it ever checked. The value is ours."""
 class _Compiled:
     """What XLA has compiled in this process since it was first asked."""
 
-    control_flow: int = 0
-    """The number of programs of control flow, or of any kind where JAX does not name them."""
+    again: int = 0
+    """The number of programs of control flow, and of those that the evaluations before compiled."""
+    now: set[str] = field(default_factory=set)
+    """The names of all programs since the last question."""
+    before: deque[set[str]] = field(default_factory=lambda: deque(maxlen=2 * IN_A_ROW))
+    """Those between earlier questions, the latest first. A question comes before each evaluation
+    and after it, so that every other set is that of an evaluation."""
 
     def __call__(self, event: str, duration_secs: float, **about: Any) -> None:
         """Counts an event, as a listener of `jax.monitoring`."""
         if event == BACKEND_COMPILE:
             name = str(about.get("fun_name", CONTROL_FLOW[0]))  # JAX 0.4 does not give the name
-            self.control_flow += name.removeprefix("jit(").rstrip(")") in CONTROL_FLOW
+            name = name.removeprefix("jit(").rstrip(")")
+            evaluations = list(self.before)[1::2]
+            in_a_row = len(evaluations) == IN_A_ROW and all(name in one for one in evaluations)
+            self.again += name in CONTROL_FLOW or in_a_row
+            self.now.add(name)
 
 
 @cache
@@ -70,8 +86,11 @@ def _compiled() -> _Compiled:
 
 
 def compilations() -> int:
-    """Returns how many programs of control flow XLA has compiled."""
-    return _compiled().control_flow
+    """Returns how many programs XLA has compiled that it may compile again at the next call."""
+    compiled = _compiled()
+    compiled.before.appendleft(compiled.now)
+    compiled.now = set()
+    return compiled.again
 
 
 # ---------------------------------------------------------------- the recording
@@ -80,18 +99,19 @@ def compilations() -> int:
 def recording(f: FlatFunction, x: Arrays) -> FlatFunction | None:
     """Returns what `f` did at `x` as a function that calls `f` no more.
 
-    Returns `None` where nothing is gained, since there is no control flow outside of `jit`, and
-    where a trace is not all that `f` does: it has effects, or calls back into Python.
+    Returns `None` where nothing is gained, since there is no control flow outside of `jit` and
+    nothing that `f` itself compiles, and where a trace is not all that `f` does: it has effects, or
+    calls back into Python.
     """
     watched = CONFIG.jax_debug_nans or CONFIG.jax_debug_infs or CONFIG.jax_disable_jit
     if watched or any(isinstance(leaf, jax.core.Tracer) for leaf in x):
         return None
     settings = _settings()
-    closed = jax.make_jaxpr(lambda *leaves: f(leaves))(*x)
+    closed = _traced(f, x)
     jaxpr = closed.jaxpr
     calls_back = any("callback" in each.primitive.name for each in equations_of(jaxpr))
     looped = any(each.primitive.name in CONTROL_FLOW for each in equations_of(jaxpr, COMPILED))
-    if jaxpr.effects or calls_back or not looped:
+    if jaxpr.effects or calls_back or not (looped or _compiles_anew(jaxpr, f, x)):
         return None
     steps = list(_steps(jaxpr))
     captured = dict(zip(jaxpr.constvars, closed.consts, strict=True))
@@ -110,6 +130,24 @@ def recording(f: FlatFunction, x: Arrays) -> FlatFunction | None:
         )
 
     return recorded
+
+
+def _traced(f: FlatFunction, x: Arrays) -> Any:
+    return jax.make_jaxpr(lambda *leaves: f(leaves))(*x)
+
+
+def _compiles_anew(jaxpr: Any, f: FlatFunction, x: Arrays) -> bool:
+    """Returns whether `f`, whose trace at `x` is given, calls compiled functions that are others at
+    its next call: JAX finds the trace of one that it knows.
+    """
+    here, again = (_compiled_functions(one) for one in (jaxpr, _traced(f, x).jaxpr))
+    return any(one is not other for one, other in zip(here, again, strict=False))
+
+
+def _compiled_functions(jaxpr: Any) -> list[Any]:
+    """Returns the traces of the compiled functions that a trace calls."""
+    equations = equations_of(jaxpr, COMPILED)
+    return [each.params["jaxpr"] for each in equations if each.primitive.name in COMPILED]
 
 
 def as_array(value: Any) -> Array:

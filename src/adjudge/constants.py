@@ -1073,6 +1073,10 @@ value is ours, half of the 128 that the replay begins with."""
 EXACT_WORK = 10**7
 """A replay of more operations on numbers would take more than half a minute for each tangent, at
 some 400,000 a second. The value is ours."""
+KEPT_REPLAYS = 8
+"""Eight wrong outputs of one column, named one by one, would take a replay of it at x, four beside
+it and one with roundings for each. So many of the latest replays are kept. The value is ours, a few
+more than these."""
 UNASKED_EXACT_WORK = 30_000
 """A check that is left open would take minutes more where f is replayed in balls without being
 asked. So many operations on numbers take about a tenth of a second for each tangent. The value is

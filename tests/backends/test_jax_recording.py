@@ -152,6 +152,23 @@ def test_other_control_flow_is_judged_as_without_recording(jax, jnp, backend, lo
     assert recorded.counts == plain.counts
 
 
+@pytest.mark.parametrize("wrong", [False, True])
+def test_what_the_function_itself_compiles_is_compiled_once(jax, jnp, with_vjp, wrong):
+    square = with_vjp(lambda x: x * x, lambda x, w: ((2.02 if wrong else 2.0) * x * w,))
+    calls = []
+
+    def f(x):
+        calls.append(x)
+        bent = jnp.piecewise(x, [x < 0, x >= 0], [lambda z: 2 * z, lambda z: z + z * z])
+        return jax.jit(lambda z: jnp.sin(z) * z)(bent) + square(x)
+
+    report = examine(f, jnp.array([0.4, 0.0, -1.2]), modes=["R"], seed=0, blame=False)
+
+    assert report.verdict is (Verdict.FAIL if wrong else Verdict.PASS), report
+    assert report.counts["evaluations"] > 20
+    assert len(calls) < 12
+
+
 def test_equal_bodies_share_a_program_from_check_to_check(jax, jnp, backend, network, arrays):
     events = []
     jax.monitoring.register_event_duration_secs_listener(

@@ -12,6 +12,7 @@ from torch.nn import functional as F  # noqa: E402, N812
 import adjudge  # noqa: E402
 from adjudge import Verdict  # noqa: E402
 from adjudge.engine import backend_named  # noqa: E402
+from adjudge.estimate.exact import Exact  # noqa: E402
 from adjudge.estimate.replay import Roundings, precision, replay  # noqa: E402
 
 PASS, FAIL, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
@@ -522,3 +523,34 @@ def test_what_rounding_may_reorder_is_no_proof(gap):
         assert adjudge.examine(waves(1e9), (x,), seed=seed).verdict is not FAIL
         assert adjudge.examine(waves(1e3), (x,), seed=seed).verdict is PASS
         assert adjudge.examine(waves(1e3, negated), (x,), seed=seed).verdict is FAIL
+
+
+@pytest.mark.backend("torch")
+def test_entries_of_one_column_share_its_replays(monkeypatch):
+    replays, along = [], Exact.along
+
+    def counted(exact, link, x, v):
+        rounding = exact.rounding and exact.rounding.eps
+        replays.append((x.tobytes(), v.vector.tobytes(), v.length, rounding))
+        return along(exact, link, x, v)
+
+    class Rule(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return torch.outer(x.sin(), torch.arange(1.0, 5.0, dtype=x.dtype))
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            slopes = torch.outer(x.cos(), torch.arange(1.0, 5.0, dtype=x.dtype))
+            slopes[1] *= 1 + 1e-9
+            return (g * slopes).sum(1)
+
+    monkeypatch.setattr(Exact, "along", counted)
+    x = torch.linspace(-1, 1, 9, dtype=torch.float64)
+    report = adjudge.examine(Rule.apply, (x,), reference="exact", mode="projected", seed=0)
+
+    assert report.verdict is FAIL
+    assert {entry.wrt for entry in report.entries} == {"inputs[0][1]"}
+    assert len(replays) == len(set(replays))

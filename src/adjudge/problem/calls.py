@@ -577,6 +577,8 @@ class Counts:
     evaluations: int = 0
     vjps: int = 0
     jvps: int = 0
+    replayed: int = 0
+    """Operations on numbers in exact replays of f."""
     purpose: Purpose | Move = Purpose.FIRST
     limit: float = np.inf
     """The budget: once so much work is spent, no more is begun."""

@@ -51,6 +51,10 @@ are ours."""
 LONGEST_SEARCH = 4
 """A search that has found nothing ends after this many times the work that one with a result may
 take. The value is ours."""
+REPLAYED_PER_EVALUATION = 200
+"""A replay may take as long as thousands of evaluations. So many of its operations on numbers take
+about as long as one of a function that calls a few kernels, half a millisecond. The value is
+ours."""
 MOST_BLOCKS = 12
 """The search ends with more disjoint wrong blocks than this: there are more errors than are named,
 and halving them all would cost as much as testing every candidate."""
@@ -286,12 +290,18 @@ class SearchWork:
         """Returns the limits by the size of a problem and what was spent on it so far."""
         counts, size = base.problem.counts, base.problem.X.size + base.Y.size
         least = next((work for most, work in LEAST_SEARCH.items() if size <= most), 0)
-        allowed = max(counts.spent / 2, least)
-        return cls(counts, counts.spent + allowed, counts.spent + LONGEST_SEARCH * allowed)
+        so_far = _work(counts)
+        allowed = max(so_far / 2, least)
+        return cls(counts, so_far + allowed, so_far + LONGEST_SEARCH * allowed)
 
     def spent(self, found: int) -> bool:
         """Returns whether a search that has found so many entries ends."""
-        return self.counts.spent >= (self.most if found else self.longest)
+        return _work(self.counts) >= (self.most if found else self.longest)
+
+
+def _work(counts: Counts) -> float:
+    """Returns what a check has cost, with exact replays, in evaluations."""
+    return counts.spent + counts.replayed / REPLAYED_PER_EVALUATION
 
 
 def locate_entries(table: Table, failure: Failure, work: SearchWork) -> Located:

@@ -1,12 +1,15 @@
 """From a failed projection to the entries that are wrong: which, and after how many evaluations."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from adjudge import ByHand, Verdict, examine
 from adjudge.limits import Limits
+from adjudge.problem import Counts
 from adjudge.report import text_of
-from adjudge.report.locate import Residual, Search
+from adjudge.report.locate import Residual, Search, SearchWork
 
 SIZES = [10, 100, 1_000, 10_000, 100_000]
 
@@ -279,3 +282,19 @@ def test_forward_mode_names_an_entry_and_the_likely_mistake_too(jvp, said, mode,
 
     assert said in str(report)
     assert "along one random direction" not in report.headline
+
+
+def test_replays_count_as_work_of_the_search():
+    """A replay of a transform of 57,120 numbers takes a second, and a search many of them."""
+    counts, space = Counts(evaluations=20), SimpleNamespace(size=50)
+    base = SimpleNamespace(problem=SimpleNamespace(counts=counts, X=space), Y=space)
+    work = SearchWork.after(base)
+    counts.evaluations += 20
+    counts.replayed += 1000
+
+    assert not work.spent(found=1)
+    counts.replayed += 10**5
+    assert work.spent(found=1)
+    assert not work.spent(found=0)
+    counts.replayed += 10**6
+    assert work.spent(found=0)
