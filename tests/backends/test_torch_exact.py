@@ -537,20 +537,20 @@ def test_entries_of_one_column_share_its_replays(monkeypatch):
     class Rule(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x):
-            ctx.save_for_backward(x)
+            ctx.slopes = torch.outer(x.cos(), torch.arange(1.0, 5.0, dtype=x.dtype))
             return torch.outer(x.sin(), torch.arange(1.0, 5.0, dtype=x.dtype))
 
         @staticmethod
-        def backward(ctx, g):
-            (x,) = ctx.saved_tensors
-            slopes = torch.outer(x.cos(), torch.arange(1.0, 5.0, dtype=x.dtype))
+        def jvp(ctx, t):
+            slopes = ctx.slopes.clone()
             slopes[1] *= 1 + 1e-9
-            return (g * slopes).sum(1)
+            return t[:, None] * slopes
 
     monkeypatch.setattr(Exact, "along", counted)
     x = torch.linspace(-1, 1, 9, dtype=torch.float64)
-    report = adjudge.examine(Rule.apply, (x,), reference="exact", mode="projected", seed=0)
+    forward = {"check_forward_ad": True, "check_backward_ad": False, "mode": "projected"}
+    report = adjudge.examine(Rule.apply, (x,), reference="exact", seed=0, **forward)
 
     assert report.verdict is FAIL
-    assert {entry.wrt for entry in report.entries} == {"inputs[0][1]"}
+    assert "inputs[0][1]" in {entry.wrt for entry in report.entries}
     assert len(replays) == len(set(replays))
