@@ -23,7 +23,7 @@ from adjudge.jacobian.column import (
     slopes_by_step,
 )
 from adjudge.jacobian.comparison import Comparison, Scales, decide
-from adjudge.jacobian.stages import STAGES, Again, Doubt, Trial
+from adjudge.jacobian.stages import STAGES, Again, Doubt, Trial, apply
 from adjudge.jacobian.table import Table
 from adjudge.problem import Problem, Reverse, Tangent, largest
 
@@ -194,7 +194,7 @@ def judge_entry(
             if stage.needed:
                 return None
             continue
-        after = stage.apply(trial)
+        after = apply(stage, trial)
         if isinstance(after, Again):
             continue  # other terms for all of the column are no matter of one entry
         trial = after

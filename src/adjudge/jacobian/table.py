@@ -60,6 +60,7 @@ from adjudge.jacobian.stages import (
     Doubt,
     Examined,
     Trial,
+    apply,
     doubt_of,
     worst_entries,
 )
@@ -701,7 +702,7 @@ class Table:
             if not stage.needed and not self.budget.allows(stage.cost):
                 continue
             self.record.reached[stage.name] += 1
-            after = stage.apply(trial)
+            after = apply(stage, trial)
             if isinstance(after, Again):
                 self.record.decided[stage.name] += not after.leaves
                 return after
