@@ -161,3 +161,17 @@ def test_a_step_that_does_not_run_past_its_conversions_decides_nothing():
 
     assert judged(read_by_bits, 1.0, 0).verdict is not Verdict.FAIL
     assert judged(read_by_bits, -1.0, 0).verdict is not Verdict.PASS
+
+
+def test_an_error_far_below_what_float32_resolves_shows_past_it():
+    def normalised(f, x):
+        single = f(x).astype(jnp.float32)
+        return (single * jax.lax.rsqrt((single**2).mean() + 1e-6)).astype(x.dtype)
+
+    with jax.enable_x64(True):
+        x = jnp.asarray(np.random.default_rng(1).normal(size=5))
+        for factor, verdict in ((1.0, Verdict.PASS), (1 + 1e-5, Verdict.FAIL)):
+            f = sine(factor)
+            found = adjudge.examine(lambda x, f=f: normalised(f, x), (x,), blame=False)
+
+            assert found.verdict is verdict, str(found)

@@ -185,3 +185,54 @@ def test_stairs_that_the_function_makes_are_no_conversion(rule, slope):
         report = adjudge.examine(lambda x: stairs(x.bfloat16().float()), (3 * torch.randn(10),))
 
         assert report.verdict is not (Verdict.FAIL if slope == 0 else Verdict.PASS)
+
+
+def normalised(f, x):
+    single = f(x).float()
+    return (single * (single.square().mean() + 1e-6).rsqrt()).to(x.dtype)
+
+
+def spectrum(f, x):
+    return torch.fft.fft(f(x).to(torch.complex64)).abs().square()
+
+
+def weighted(f, x):
+    return f(x).softmax(-1, dtype=torch.float32) * x
+
+
+SINGLE = [normalised, spectrum, weighted]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("function", SINGLE)
+def test_an_error_far_below_what_float32_resolves_shows_past_it(rule, function, dtype):
+    def judged(factor, seed, **options):
+        generator = torch.Generator().manual_seed(seed)
+        x = torch.randn(5, generator=generator, dtype=getattr(torch, dtype))
+        f = sine(rule, factor)
+        call = lambda x: function(f, x)  # noqa: E731
+        return adjudge.examine(call, (x,), seed=seed, blame=False, **options)
+
+    for seed in SEEDS if function is spectrum else FEW:
+        right = judged(1.0, seed)
+
+        assert right.verdict is Verdict.PASS, str(right)
+        assert "past its conversions to narrower dtypes" in str(right)
+        assert judged(1 + 1e-5, seed).verdict is Verdict.FAIL
+    if dtype == "float64":
+        assert judged(1.0, 0, reference="exact").verdict is Verdict.PASS
+        assert judged(1 + 1e-5, 0, reference="exact").verdict is Verdict.FAIL
+
+
+def test_a_second_derivative_past_float32_is_seen_too(rule):
+    def direction(x):
+        return torch.sgn(torch.log(x.abs() + 1).to(torch.complex64) + 0.7) * f(x)
+
+    for seed in FEW:
+        generator = torch.Generator().manual_seed(seed)
+        x = torch.randn(4, generator=generator)
+        for factor, verdict in ((1.0, Verdict.PASS), (1.0001, Verdict.FAIL)):
+            f = sine(rule, factor)
+            found = adjudge.examine(direction, (x,), modes=["R", "RR"], blame=False)
+
+            assert found.verdict is verdict, str(found)

@@ -254,12 +254,18 @@ def judge_in_double(
     """
     provenance = composition.provenance
     outcome = _where_it_runs(composition, double, base, settings)
-    if outcome is not None and not outcome.coarse:
+    single = outcome is not None and outcome.tolerance.eps > EPS["float64"]
+    if outcome is not None and not (single or outcome.coarse):
         return outcome
-    found = _past_its_casts(composition, double, base, settings)
+    found = _past_its_casts(composition, double, base, settings, single=single)
     if found is not None:
         return found
     if outcome is not None:
+        if single and base.coarsest_eps <= COARSE_EPS:
+            told = partial(_provenance, composition, double)
+            with double.widening():
+                wide = double.derived(composition.derive)
+                outcome = with_more_probes(outcome, wide, settings, told, WIDER_PROBES)
         return outcome
     outcome = judge_here_or_nearby(base, settings, provenance)
     outcome = with_more_probes(outcome, base, settings, provenance, NATIVE_PROBES)
@@ -274,15 +280,22 @@ def judge_in_double(
 
 
 def _past_its_casts(
-    composition: Composition, double: DoublePrecision, base: Base, settings: Settings
+    composition: Composition,
+    double: DoublePrecision,
+    base: Base,
+    settings: Settings,
+    *,
+    single: bool,
 ) -> Judgement | None:
-    """Returns the judgement of a function that converts numbers to sixteen bits, whatever their
-    dtype: without its conversions, or in float32 where that is all that comes out of it. Returns
-    `None` where f is no such function, or runs in neither way.
+    """Returns the judgement of a function that converts numbers to a narrower dtype, whatever they
+    come in: without its conversions, or in float32 where that is all that comes out of it. Returns
+    `None` where f is no such function, or runs in neither way. `single` says that its values in
+    double precision were seen to have been rounded to float32.
 
-    Under autocast, or with a layer in sixteen bits, hardly a mistake shows in values of float32.
-    The derivative of a conversion is that of the identity in every framework, which is what it is
-    here; that f is the same function but for rounding is seen by its values.
+    Under autocast, or with a layer in sixteen bits, hardly a mistake shows in values of float32,
+    and an error of 1e-4 does not show in a normalisation that converts to float32 inside, as most
+    do. The derivative of a conversion is that of the identity in every framework, which is what it
+    is here; that f is the same function but for rounding is seen by its values.
     """
     low, refused = double.low, double.refused
     within = base.problem.narrowest_eps if refused else 0.0
@@ -297,7 +310,7 @@ def _past_its_casts(
             inside = double.problem.narrowest_eps
     eps = max(inside, base.coarsest_eps, within)
     converts = inside > COARSE_EPS  # and not autocast, which leaves double precision as it is
-    if eps <= COARSE_EPS or not (converts or stays):
+    if not (stays or single or converts):
         return None
     ways = [True] if low.backend.environment.widening_past_casts() is not None else []
     if not converts and eps > base.coarsest_eps:
@@ -313,17 +326,18 @@ def _past_its_casts(
 
 
 def judge_past_casts(composition: Composition, base: Base, settings: Settings) -> Judgement | None:
-    """Returns the judgement, past its conversions, of a function that converts numbers to sixteen
-    bits whose inputs are in double precision, or that has an exact reference; `None` where it does
-    no such thing, or does not run so.
+    """Returns the judgement, past its conversions, of a function that converts numbers to a
+    narrower dtype, whose inputs are in double precision or that has an exact reference; `None`
+    where it does no such thing, or does not run so.
 
-    An exact reference has no roundings. Beside derivatives that are rounded to sixteen bits it is
-    another function, or proves to be right what is off by several percent.
+    Without it an error of 1e-4 in a normalisation that converts to float32 inside passed for inputs
+    in float64. An exact reference has no roundings. Beside derivatives that are rounded to a
+    narrower dtype it is another function, or proves to be right what is off by several percent.
     """
     problem, anew = composition.problem, composition.problem.anew
     past = settings.in_double is not False and not settings.fixed
     eps = base.problem.narrowest_eps if past else 0.0
-    if eps <= max(COARSE_EPS, base.problem.X.coarsest_eps):
+    if eps <= base.problem.X.coarsest_eps:
         return None
     widened = problem.widened
     if anew is not None:
@@ -405,16 +419,13 @@ def _formula(
     `None` where it computes with less, or where the caller's dtype is single and that was not seen
     by the values of f.
     """
-
-    def provenance() -> str:
-        return f"{composition.provenance()}, {double.note}"
-
+    provenance = partial(_provenance, composition, double)
     formula, seed = judge_here_or_nearby(base64, asked, provenance, judge_differences), asked.seed
     right, single = formula.verdict is Verdict.PASS, formula.tolerance.eps > EPS["float64"]
     coarse = base.coarsest_eps > COARSE_EPS
     if not coarse and formula.tolerance.eps == EPS["float32"]:
         double.precision = "float32"  # as sharp as it is for float64 with float32 inside
-        return with_more_probes(formula, base64, asked, provenance, WIDER_PROBES)
+        return formula
     if coarse and not right and stands_still(base64, seed):
         return None
     inside = None if right else dtype_inside(base64.problem, base64)
@@ -431,6 +442,11 @@ def _formula(
     if not right and (single or rounded):
         formula = judge_here_or_nearby(base64, asked, provenance, judge_differences)
     return with_more_probes(formula, base64, asked, provenance, WIDER_PROBES)
+
+
+def _provenance(composition: Composition, double: DoublePrecision) -> str:
+    """Says what the numbers in double precision come from."""
+    return f"{composition.provenance()}, {double.note}"
 
 
 def rounded_derivatives(base: Base, letters: str, seed: int) -> float:

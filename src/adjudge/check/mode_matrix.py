@@ -299,6 +299,9 @@ class Matrix:
         return left
 
     def _add(self, way: str, outcome: Judgement) -> None:
+        for mode, verdict in self.rows.get(way, {}).items():
+            if verdict is Verdict.PASS:
+                outcome.leave_out_open(mode)
         self.outcomes.append(outcome)
         self._add_row(way, rows_of([outcome]))
 
@@ -450,7 +453,8 @@ def judged(composition: Composition, base: Base, settings: Settings) -> Judgemen
             return found
         outcome = judge_here_or_nearby(base, settings, composition.provenance)
         # Outputs of sixteen bits among others are judged apart, and a FAIL stands.
-        vague = outcome.coarse and outcome.verdict is not Verdict.FAIL
+        single = outcome.tolerance.automatic and not outcome.tolerance.double
+        vague = (outcome.coarse or single) and outcome.verdict is not Verdict.FAIL
         whole = base.problem.widened is None and base.coarsest_eps <= COARSE_EPS
         if settings.reference is None and vague and whole:
             found = judge_past_casts(composition, base, settings)

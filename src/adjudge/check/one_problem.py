@@ -146,6 +146,18 @@ class Judgement:
         self.reached.update(other.reached)
         self.decided.update(other.decided)
 
+    def leave_out_open(self, mode: str) -> None:
+        """Leaves out what is open in a mode that has passed by itself.
+
+        The evaluations of a second derivative show the first one as well, and can prove it wrong.
+        They open nothing: the first derivative was asked with means that these lack, such as a
+        replay in float64. Without this a right derivative stayed open beside a second one.
+        """
+        if self.modes.get(mode) is Verdict.INCONCLUSIVE:
+            del self.modes[mode]
+            self.tallies = [one for one in self.tallies if one.mode != mode]
+            self.findings = [one for one in self.findings if one.mode != mode or one.note]
+
     @property
     def coarse(self) -> bool:
         """Whether this did not pass, or shows no more than numbers of sixteen bits would."""
