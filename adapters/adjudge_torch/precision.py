@@ -37,15 +37,8 @@ class Widening(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        kinds = {leaf.dtype for leaf in _tensors(args)}
-        if kwargs:
-            kinds.update(leaf.dtype for leaf in _tensors(kwargs))
-        if len(kinds) > 1 and not kinds.isdisjoint(DOUBLE):
-            kept = 1 if _in_place(getattr(func, "__name__", "")) else 0
-            args = (*args[:kept], *_mapped(tuple(args[kept:]), _widened))
-            given = (kwargs or {}).items()
-            kwargs = {k: v if k == "out" else _mapped(v, _widened) for k, v in given}
-        return func(*args, **(kwargs or {}))
+        args, kwargs = _alike(getattr(func, "__name__", ""), args, kwargs or {})
+        return func(*args, **kwargs)
 
 
 class WideningPastCasts(Widening):
@@ -68,8 +61,9 @@ class WideningPastCasts(Widening):
 
 
 class _PastCasts(TorchDispatchMode):
-    """A mode below autograd, which also sees what a backward pass converts: a mode of functions is
-    left while `torch.autograd.grad` runs.
+    """A mode below autograd, which also sees what a backward pass converts, or multiplies a
+    cotangent by: a mode of functions is left while `torch.autograd.grad` runs. A cotangent without
+    axes takes the dtype of what it meets, and would be rounded to that.
     """
 
     def __torch_dispatch__(
@@ -82,7 +76,22 @@ class _PastCasts(TorchDispatchMode):
         given = dict(kwargs or {})
         if _is_narrow(given.get("dtype")) and any(one.dtype in DOUBLE for one in _tensors(args)):
             given["dtype"] = torch.complex128 if given["dtype"].is_complex else torch.float64
-        return func(*args, **given)
+        args, wide = _alike(func.__name__.split(".")[0], args, given)
+        return func(*args, **wide)
+
+
+def _alike(
+    name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """Returns the operands of an operator, in double precision where one of them is, but for what
+    it writes into.
+    """
+    kinds = {leaf.dtype for leaf in _tensors((*args, *kwargs.values()))}
+    if len(kinds) < 2 or kinds.isdisjoint(DOUBLE):
+        return args, kwargs
+    kept = 1 if _in_place(name) else 0
+    args = (*args[:kept], *_mapped(tuple(args[kept:]), _widened))
+    return args, {k: v if k == "out" else _mapped(v, _widened) for k, v in kwargs.items()}
 
 
 def _is_narrow(dtype: Any) -> bool:

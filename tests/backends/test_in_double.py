@@ -175,7 +175,7 @@ def test_a_function_that_takes_no_double_is_judged_natively(adjudge_backend, wit
 
 
 @on_both
-def test_a_cast_inside_that_costs_precision_is_judged_by_that(adjudge_backend, with_vjp):
+def test_a_cast_inside_that_costs_precision_is_left_out(adjudge_backend, with_vjp):
     xp = adjudge_backend.xp
     wrong = with_vjp(xp.sin, lambda x, w: 1.1 * w * xp.cos(x))
 
@@ -188,7 +188,8 @@ def test_a_cast_inside_that_costs_precision_is_judged_by_that(adjudge_backend, w
     ]
 
     assert [report.verdict for report in reports] == [Verdict.PASS, Verdict.FAIL], reports
-    assert {report.provenance.note for report in reports} == {"formula judged in float32"}
+    note = "formula judged in float64, past its conversions to narrower dtypes"
+    assert {report.provenance.note for report in reports} == {note}
 
 
 # ---------------------------------------------------------------- PyTorch alone

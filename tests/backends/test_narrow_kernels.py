@@ -155,14 +155,14 @@ def test_a_gradient_that_is_rounded_in_any_precision_is_judged_by_its_rounding(i
 
 
 @pytest.mark.parametrize("name", ["rms norm", "gelu"])
-def test_an_output_of_float32_is_judged_in_float32(name):
+def test_an_output_of_float32_is_judged_past_its_conversion(name):
     for seed in SEEDS[::5]:
         for whole, verdict in ((1.0, Verdict.PASS), (0.0, Verdict.FAIL)):
             rule = kernel(name, whole, output=torch.float32)
             report = examine(rule, point(torch.float16), seed=seed, blame=False)
 
             assert report.verdict is verdict, seed
-            assert report.provenance.note == "formula judged in float32"
+            assert report.provenance.note.endswith("past its conversions to narrower dtypes")
 
 
 @pytest.mark.parametrize("name", KERNELS)
