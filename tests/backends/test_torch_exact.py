@@ -413,6 +413,26 @@ def test_differences_of_a_function_that_leaps_by_rounding_do_not_outweigh_a_repl
     assert wrong.count(Verdict.FAIL) >= 5
 
 
+def by_bisection(x):
+    """The root y of `y**3 + y = x`, in steps whose order is not its derivative."""
+    low, high = torch.full_like(x, -3.0), torch.full_like(x, 3.0)
+    for _ in range(55):
+        middle = (low + high) / 2
+        beyond = middle**3 + middle > x
+        low, high = torch.where(beyond, low, middle), torch.where(beyond, middle, high)
+    return (low + high) / 2
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, PASS), (1.01, FAIL), (-1.0, FAIL)])
+def test_a_replay_of_comparisons_that_rounding_may_turn_refutes_no_difference(factor, verdict):
+    f = with_rule(by_bisection, lambda x: factor / (3 * by_bisection(x) ** 2 + 1))
+    for seed in range(3):
+        generator = torch.Generator().manual_seed(seed)
+        x = torch.randn(4, generator=generator, dtype=torch.float64, requires_grad=True)
+
+        assert adjudge.examine(f, (x,), seed=seed, blame=False).verdict is verdict
+
+
 def test_differences_that_a_replay_confirms_still_fail():
     for f in (torch.sin, lambda x: x + (torch.round(8 * x) / 8 - x).detach()):
         x = torch.tensor([16.3, 17.2], dtype=torch.float64, requires_grad=True)

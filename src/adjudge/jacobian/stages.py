@@ -1423,10 +1423,11 @@ class ExactReplay(Stage):
         after = replace(after, column=rounded, compared=proved)
         if after.fails and columns.compares:
             return trial
-        if not (_near_rounding(trial) or _refuted(trial, right)):
+        refuted = _refuted(trial, right) and not (columns.compares and _unbounded(trial, proved))
+        if not (_near_rounding(trial) or refuted):
             columns.contradicted.append(trial.column.tangent)
             return trial
-        if after.fails or _refuted(trial, right):
+        if after.fails or refuted:
             return after
         after = _without_residues(after)
         return trial if after.left else after
@@ -1441,6 +1442,18 @@ def _refuted(trial: Trial, exact: Sequence[ModeComparison]) -> bool:
     return any(
         bool(np.any(one.fails & (np.abs(one.reference - two.reference) > one.allowed + two.error)))
         for (_, one, _), (_, two, _) in zip(trial.compared, exact, strict=True)
+    )
+
+
+def _unbounded(trial: Trial, rounded: Sequence[ModeComparison]) -> bool:
+    """Returns whether rounding may do anything to something that fails.
+
+    A bisection compares numbers that rounding may order either way, and the replay of the order
+    that it had is not the slope that all differences show. Without this a wrong sign stayed open.
+    """
+    return any(
+        bool(np.any(one.fails & ~np.isfinite(two.error)))
+        for (_, one, _), (_, two, _) in zip(trial.compared, rounded, strict=True)
     )
 
 
