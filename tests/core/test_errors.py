@@ -5,7 +5,15 @@ import pkgutil
 import numpy as np
 import pytest
 
-from adjudge import ByHand, UnstableOutputError, Verdict, crosscheck, examine, gradcheck
+from adjudge import (
+    ByHand,
+    InputError,
+    UnstableOutputError,
+    Verdict,
+    crosscheck,
+    examine,
+    gradcheck,
+)
 from adjudge.errors import Catching, Source, attempt, running, source_of
 from adjudge.strategies import judge
 
@@ -61,7 +69,7 @@ def test_what_the_code_of_others_raises_is_caught(source):
 COMES_THROUGH = {
     "a mistake in adjudge": (Planted(), None),
     "a mistake in adjudge that an engine called": (Planted(), Source.ADJUDGE),
-    "an error of adjudge about the function": (UnstableOutputError("found"), Source.FUNCTION),
+    "an error of adjudge about the input": (InputError("found", "do this"), Source.FUNCTION),
     "an interrupt": (KeyboardInterrupt(), Source.FUNCTION),
 }
 
@@ -77,14 +85,18 @@ def test_every_other_error_comes_through(name):
     assert caught.error is None
 
 
-def test_an_error_that_is_expected_is_caught_whoever_raises_it():
-    error = UnstableOutputError("found")
+def test_outputs_that_change_their_shape_are_caught():
+    assert attempt(raises(UnstableOutputError("found"), Source.FUNCTION)) is None
 
-    with Catching(UnstableOutputError) as caught:
+
+def test_an_error_that_is_expected_is_caught_whoever_raises_it():
+    error = InputError("found", "do this")
+
+    with Catching(InputError) as caught:
         raise error
 
     assert caught.error is error
-    assert attempt(raises(error), UnstableOutputError) is None
+    assert attempt(raises(error), InputError) is None
 
 
 # ---------------------------------------------------------------- wherever one may be passed over
