@@ -444,7 +444,9 @@ class Sides:
             low, high = rows = [side.take(k) for side in pair]
             finite = [np.isfinite(row) & (np.abs(row) < huge) for row in rows]
             held = finite[0] & finite[1]
-            only = (finite[0] & ~np.isfinite(high)) | (finite[1] & ~np.isfinite(low))
+            # Beside a number of the narrow dtype, one far beyond its range is as wrong as infinity.
+            beyond = [~(np.abs(row) < 2 * huge) for row in rows]
+            only = (finite[0] & beyond[1]) | (finite[1] & beyond[0])
             not_finite |= only[0]
             compared += int(np.count_nonzero(held[0] | only[0]))
             low, high = rows = [np.where(held, row, 0.0) for row in rows]

@@ -390,3 +390,21 @@ def test_given_cotangents_are_widened():
 
     assert report.verdict is Verdict.PASS, report
     assert report.provenance.note == "formula judged in float64"
+
+
+@pytest.mark.parametrize("size", [1e3, 1e150, 9e307])
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.PASS), (1.1, Verdict.FAIL)])
+def test_numbers_beyond_the_range_of_a_narrow_dtype_are_another_derivative(size, factor, verdict):
+    def vjp(x, w):
+        if (
+            x.dtype == np.float64
+        ):  # what a kernel of float32 makes of bits that it takes for its own
+            return np.full(x.shape, -size)
+        return np.float32(factor) * w * np.cos(x)
+
+    for seed in range(3):
+        x = np.random.default_rng(seed).normal(size=6).astype(np.float32)
+        report = examine(ByHand(np.sin, vjp=vjp), (x,), seed=seed)
+
+        assert report.verdict is verdict, report
+        assert "judged natively" in report.provenance.note
