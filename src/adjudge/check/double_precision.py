@@ -262,6 +262,7 @@ def judge_in_double(
         return found
     if outcome is not None:
         if single and base.coarsest_eps <= COARSE_EPS:
+            # Only here, since past its conversions f shows far more by the first probes.
             told = partial(_provenance, composition, double)
             with double.widening():
                 wide = double.derived(composition.derive)

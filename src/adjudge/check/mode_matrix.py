@@ -453,14 +453,14 @@ def judged(composition: Composition, base: Base, settings: Settings) -> Judgemen
             return found
         outcome = judge_here_or_nearby(base, settings, composition.provenance)
         # Outputs of sixteen bits among others are judged apart, and a FAIL stands.
-        single = outcome.tolerance.automatic and not outcome.tolerance.double
-        vague = (outcome.coarse or single) and outcome.verdict is not Verdict.FAIL
+        t = outcome.tolerance
+        vague = outcome.coarse or (t.automatic and not t.double)
+        vague = vague and outcome.verdict is not Verdict.FAIL
         whole = base.problem.widened is None and base.coarsest_eps <= COARSE_EPS
         if settings.reference is None and vague and whole:
             found = judge_past_casts(composition, base, settings)
             if found is not None:
                 return found
-        t = outcome.tolerance
         # Where the caller wants x in its narrow dtype, differences of right functions may be off.
         of_outputs = t.automatic and base.problem.widened is None
         if settings.reference is None and (of_outputs or t.inside) and not t.double:

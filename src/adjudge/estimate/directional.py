@@ -454,16 +454,12 @@ def with_jumps(problem: Problem, base: Base, found: Column) -> Column:
     if found.step == 0 or not np.any(suspects):
         return found
     ratio = 2.0**-2 if eps > COARSE_EPS else 2.0**-8 if eps < NARROW_EPS else 2.0**-4
-
-    def side(sign: float) -> Vector:
+    sides = []
+    for sign in (1.0, -1.0):
         steps = [sign * found.step * ratio**k for k in range(3)]
         points = (problem.clipped(problem.origin + step * found.vector) for step in steps)
         values = [evaluate(problem, base, point, Purpose.JUMP) for point in points]
-        return np.array(values) - base.values
-
-    sides = attempt(lambda: (side(1.0), side(-1.0)))
-    if sides is None:  # f refuses points so close to x
-        return found
+        sides.append(np.array(values) - base.values)
     seen = suspects & jumps(sides[0], sides[1], eps * size + base.noise)
     if not seen.any():
         return found
@@ -508,17 +504,12 @@ def with_defects(
         values = evaluate(problem, base, moved(side, beside, h), move)
         return np.asarray((values[doubted] - base.values[doubted]) / h)
 
-    def slopes(side: float, beside: Vector | None) -> list[Vector]:
-        return [slope(side, beside, h) for h in steps]
-
     unit = (base.coarsest_eps * base.magnitude(base.values) + base.noise)[doubted]
     unit /= step * DEFECT_STEPS[-1]
     # Beside the largest of equal numbers, one that grows shows nothing, and one that shrinks does.
     # A random tangent has both in it.
-    sides = attempt(lambda: [(side, slopes(side, None)) for side in (1.0, -1.0)])
+    sides = [(side, [slope(side, None, h) for h in steps]) for side in (1.0, -1.0)]
     largest = np.zeros(base.whole.size)
-    if sides is None:  # f refuses points so far from x
-        return found
     for k in range(2 if unit_tangent else BESIDE_TANGENTS):
         # The tangents are the same in every check, so that no verdict depends on them.
         random = generator(0, Stream.BESIDE_TANGENTS, 0 if unit_tangent else k)
@@ -526,11 +517,9 @@ def with_defects(
         u *= lengths
         if unit_tangent and k:
             u *= -1.0
-        along_u = attempt(partial(slopes, 0.0, u))
+        along_u = [slope(0.0, u, h) for h in steps]
         for side, along in sides if unit_tangent else (sides[k % 2],):
-            together = attempt(partial(slopes, side, u))
-            if along_u is None or together is None:
-                return found
+            together = [slope(side, u, h) for h in steps]
             defect = defects(list(zip(along_u, along, together, strict=True)), steps, unit)
             largest[doubted] = np.fmax(largest[doubted], defect)
     return replace(found, estimate=found.estimate.but(defect=largest))

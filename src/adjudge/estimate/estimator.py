@@ -203,10 +203,13 @@ class Differences(Estimator):
             return with_steps(problem, base, found, steps) or found
         if effort is Effort.ODD_POWERS:
             return with_odd_powers(base, found, which)
-        if effort in (Effort.DEFECTS, Effort.LASTING_DEFECTS):
+        if effort is Effort.JUMPS:
+            take = partial(with_jumps, problem, base, found)
+        else:
             lasting = effort is Effort.LASTING_DEFECTS
-            return with_defects(problem, base, found, which, lasting=lasting)
-        return with_jumps(problem, base, found)
+            take = partial(with_defects, problem, base, found, which, lasting=lasting)
+        # What is known stays where f refuses the points that these ask for.
+        return attempt(take) or found
 
 
 _BEFORE = {
@@ -265,9 +268,8 @@ class ByReference(Estimator):
         space, estimate = self.replayed.get(key, (None, None))
         if estimate is None or space is not Y:
             n = self.reference.X.size
-            replays = 1 + n if problem.modes_taken[:1] == "R" else 1
             program = self.reference.primal.program(problem.origin[:n])
-            problem.counts.replayed += replays * work_of(program)
+            problem.counts.replayed += _replays(problem, n) * work_of(program)
             estimate = self.reference.along(Y, problem.origin, v)
             while len(self.replayed) >= KEPT_REPLAYS:
                 del self.replayed[next(iter(self.replayed))]
@@ -303,10 +305,15 @@ def by_replay(
         or not flint_is_installed()
     ):
         return None
-    # Of the gradient of f each entry takes a replay of its own.
-    replays = 1 + base.Y.size if problem.modes_taken[:1] == "R" else 1
-    work = min(UNASKED_EXACT_WORK, UNASKED_GRADIENT_WORK // replays)
+    work = min(UNASKED_EXACT_WORK, UNASKED_GRADIENT_WORK // _replays(problem, base.Y.size))
     if tangents > FEW_TANGENTS:
         work = min(work, UNASKED_JACOBIAN_WORK // tangents)
     exact = Exact(work, Roundings(rounding) if rounding else None)
     return attempt(lambda: by_reference(problem, base, exact), NotSupportedError)
+
+
+def _replays(problem: Problem, entries: int) -> int:
+    """Returns how many replays of f a column takes: of the gradient of f each of its entries takes
+    one of its own.
+    """
+    return 1 + entries if problem.modes_taken[:1] == "R" else 1

@@ -333,42 +333,44 @@ class LinearRule:
         `space`, in which the probes lie. `run` takes a probe for every leaf, and `run_at` gives
         what does so at another point.
         """
+        for k in leaves:
+            yield from self._batched_leaf(space, k, arrays_of, run, run_at)
+
+    def _batched_leaf(
+        self,
+        space: Space,
+        k: int,
+        arrays_of: Callable[[Vector], MaybeArrays],
+        run: RunArrays,
+        run_at: Callable[[Problem, Vector], RunArrays],
+    ) -> Iterator[Finding]:
+        """Compares the rule under `vmap` with the loop over two probes of leaf `k`."""
         seed = self.checks.probes.seed
         first, second = Stream.BATCHED_TANGENT, Stream.SECOND_BATCHED_TANGENT
         if self.rule is Rule.VJP:
             first, second = Stream.BATCHED_COTANGENT, Stream.SECOND_BATCHED_COTANGENT
-        for k in leaves:
-            probes = [random_cotangent(space, seed, stream) for stream in (first, second)]
+        probes = [random_cotangent(space, seed, stream) for stream in (first, second)]
 
-            def pair_of(
-                factor: float, k: int = k, probes: Sequence[Vector] = probes
-            ) -> list[Array]:
-                return [arrays_of(factor * restricted(space, probe, k))[k] for probe in probes]
+        def pair_of(factor: float) -> list[Array]:
+            return [arrays_of(factor * restricted(space, probe, k))[k] for probe in probes]
 
-            def alone(run: RunArrays, k: int = k) -> RunArrays:
-                def of_leaf(probe: MaybeArrays) -> MaybeArrays:
-                    whole: list[Array | None] = [None] * len(space.leaves)
-                    whole[k] = probe[0]
-                    return run(tuple(whole))
+        def alone(run: RunArrays) -> RunArrays:
+            def of_leaf(probe: MaybeArrays) -> MaybeArrays:
+                whole: list[Array | None] = [None] * len(space.leaves)
+                whole[k] = probe[0]
+                return run(tuple(whole))
 
-                return of_leaf
+            return of_leaf
 
-            def apart_at(
-                problem: Problem,
-                point: Vector,
-                factor: float,
-                alone: Callable[[RunArrays], RunArrays] = alone,
-                pair_of: Callable[[float], list[Array]] = pair_of,
-            ) -> list[Vector]:
-                here, pair = alone(run_at(problem, point)), pair_of(factor)
-                with running(Source.DERIVATIVE):
-                    together = self._rows_under_vmap(here, pair)
-                return [
-                    one - self._image(here((two,))) for one, two in zip(together, pair, strict=True)
-                ]
+        def apart_at(problem: Problem, point: Vector, factor: float) -> list[Vector]:
+            here, pair = alone(run_at(problem, point)), pair_of(factor)
+            with running(Source.DERIVATIVE):
+                together = self._rows_under_vmap(here, pair)
+            return [
+                one - self._image(here((two,))) for one, two in zip(together, pair, strict=True)
+            ]
 
-            name = space.leaves[k].name
-            yield from self._batched_pair(name, alone(run), pair_of(1.0), apart_at)
+        yield from self._batched_pair(space.leaves[k].name, alone(run), pair_of(1.0), apart_at)
 
     def _image(self, arrays: MaybeArrays) -> Vector:
         return self.image.vector(self.checks.problem.backend, arrays, self.likes)
