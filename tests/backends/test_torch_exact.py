@@ -574,3 +574,20 @@ def test_entries_of_one_column_share_its_replays(monkeypatch):
     assert report.verdict is FAIL
     assert "inputs[0][1]" in {entry.wrt for entry in report.entries}
     assert len(replays) == len(set(replays))
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, PASS), (1.01, FAIL)])
+def test_a_second_derivative_does_not_open_a_first_one_that_a_replay_has_settled(factor, verdict):
+    f = with_rule(lambda x: 1 + 1e-4 * x.sin(), lambda x: factor * 1e-4 * x.cos())
+
+    def single(x):
+        if x.dtype is torch.float64:
+            raise RuntimeError("not implemented for 'Double'")
+        return f(x)
+
+    for seed in range(3):
+        generator = torch.Generator().manual_seed(seed)
+        x = torch.randn(3, generator=generator, requires_grad=True)
+        report = adjudge.examine(single, (x,), modes=["R", "RR"], seed=seed, blame=False)
+
+        assert report.modes["R"] is verdict, report

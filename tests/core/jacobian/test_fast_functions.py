@@ -135,3 +135,17 @@ def test_a_wrong_rule_beside_a_stair_fails():
                 lambda x: np.floor(x) + np.sin(x), vjp=lambda x, w, c=factor: c * w * np.cos(x)
             )
             assert examine(rule, x, seed=seed).verdict is verdict
+
+
+@pytest.mark.parametrize("distance", [3e-8, 1e-7, 3e-7])
+@pytest.mark.parametrize(
+    ("factor", "verdict"), [(1.0, Verdict.PASS), (1.01, Verdict.FAIL), (-1.0, Verdict.FAIL)]
+)
+def test_steps_beyond_a_kink_close_to_x_overrule_no_shorter_ones(distance, factor, verdict):
+    x, kink = np.array([0.5]), 0.5 + distance
+    rule = ByHand(
+        lambda x: 3 * x + np.abs(x - kink),
+        vjp=lambda x, w: factor * w * (3 + np.sign(x - kink)),
+    )
+    for seed in range(3):
+        assert examine(rule, (x,), seed=seed).verdict is verdict
